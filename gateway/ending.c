@@ -5,8 +5,8 @@
 #include "common/base/log.h"
 
 enum {
-    LAST_WORDS_MS = 8000,  /* until clients have read that their requests were ended, */
-    HASTY_WORDS_MS = 1000, /* and when a second signal says to hurry */
+    LAST_WORDS_MS = 8000,  /* time for clients to read the error */
+    HASTY_WORDS_MS = 1000, /* time for clients after a second signal */
 };
 
 static void stop_now(struct gateway *g)
@@ -28,8 +28,8 @@ static void on_last_words_timeout(void *ctx)
     stop_now(ctx);
 }
 
-/* Each open request is told that it is over; on_turn_end stops when the last of them has read it.
- */
+/* Ends every open request with an error. The loop stops when the last client has read its error,
+ * or after `ms` milliseconds. */
 static void say_last_words(struct gateway *g, uint64_t ms)
 {
     g->has_said_last_words = true;
@@ -65,7 +65,7 @@ static void end_hastily(struct gateway *g)
         stop_now(g);
 }
 
-/* No new connections; what those that there are have asked, or are about to ask, is answered. */
+/* Refuses new connections. Requests that arrive on the existing connections are still answered. */
 static void close_doors(void *ctx)
 {
     struct gateway *g = ctx;
@@ -73,7 +73,8 @@ static void close_doors(void *ctx)
     g->shutdown_timer = NULL;
     log_info("draining", "open_requests=%u", g->api.serving.n_requests);
     g->closed = true;
-    http_server_stop_accepting(g->api.server); /* probes and /metrics go on at the admin address */
+    /* the admin address still serves probes and /metrics */
+    http_server_stop_accepting(g->api.server);
     if (!has_work(g))
         stop_now(g);
     else
@@ -82,8 +83,12 @@ static void close_doors(void *ctx)
                              on_shutdown_timeout, g);
 }
 
-/* SIGTERM: probes say no at once; with a delay, whoever has not heard of it yet is served for so
- * long. SIGINT, or a second signal: open requests are ended now. A further one: nobody is told. */
+/* Handles SIGTERM and SIGINT. From the first signal on, the probes answer that the gateway is
+ * stopping.
+ * SIGTERM: with --shutdown-delay the gateway accepts connections for that time, until every load
+ * balancer knows.
+ * SIGINT, or a second signal: all open requests end now with an error.
+ * Any further signal: the loop stops at once, and clients get no error. */
 void ending_on_signal(void *ctx, int signum)
 {
     struct gateway *g = ctx;

@@ -1,7 +1,9 @@
 #pragma once
-/* How the gateway ends: probes say so, doors close, open requests are answered or told. */
+/* Shutdown of the gateway: probes fail, listeners close, and open requests are finished or get
+ * an error. */
 #include "gateway/state.h"
 
 void ending_on_signal(void *gateway, int signum);
-/* At the end of a turn of the loop: nothing is left to wait for. */
+/* Called at the end of each turn of the loop. Stops the loop when the gateway drains and no work
+ * is left. */
 void ending_on_turn_end(struct gateway *g);

@@ -2,7 +2,7 @@
 
 #include "gateway/keys.h"
 
-/* ---- what comes ---- */
+/* ---- messages from the head ---- */
 
 static void on_link(void *ctx, bool up)
 {
@@ -57,7 +57,7 @@ struct engine_events gateway_engine_events(struct api_server *a)
                                   .on_adapter_answer = on_adapter_answer};
 }
 
-/* ---- what goes ---- */
+/* ---- messages to the head ---- */
 
 enum status gateway_engine_order(void *ctx, const struct msg_adapter_order *m)
 {

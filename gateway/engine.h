@@ -1,12 +1,12 @@
 #pragma once
-/* The gateway's conversation with the head, above the link's socket (link.h): each message of the
- * head goes to serving or to the adapters, and each of theirs to the client's end of the protocol.
- * Loop thread only. */
+/* Routes messages between the gateway and the head, above the socket (link.h). Messages from the
+ * head go to serving or to the adapters. Messages of these two go to the client's end of the
+ * protocol (head_link/). Loop thread only. */
 #include "gateway/head_link/engine_client.h"
 #include "gateway/routes/state.h"
 
-/* Before the link is started: what serving and adapters send with. */
+/* Returns the functions that serving sends with. Call it before the link starts. */
 struct engine_ops gateway_engine_ops(struct engine_client *c);
 enum status gateway_engine_order(void *engine, const struct msg_adapter_order *m);
-/* a is borrowed: who hears of the head. */
+/* Returns the handlers of the head's messages. `a` is borrowed and receives every message. */
 struct engine_events gateway_engine_events(struct api_server *a);

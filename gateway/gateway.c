@@ -1,3 +1,9 @@
+/* The gateway process: `gateway_new` starts its parts in order, and `gateway_free` stops them in
+ * the opposite order.
+ * Requests come in through `servers.c`, wait in the pools for tokenizing and compiling, and go
+ * through serving and the link to the head. Tokens come back the same way.
+ * One loop on one thread owns everything. Jobs of the pools run on other threads and touch only
+ * their own job. `g->api.config` is borrowed for the life of the gateway. */
 #include "gateway/gateway.h"
 
 #include <signal.h>
@@ -20,7 +26,7 @@
 #include "gateway/state.h"
 
 enum {
-    ENGINE_TICK_MS = 125, /* half of a heartbeat */
+    ENGINE_TICK_MS = 125, /* half of the heartbeat interval */
     SERVING_TICK_MS = 250,
     AUTH_TICK_MS = 500,
     INLINE_BODY_BYTES = 4096,
@@ -76,8 +82,10 @@ static uint64_t seconds_to_ns(double s)
     return (uint64_t)(s * 1e9);
 }
 
-/* A thread per compile process, which it waits for; apart from the tokenizers', so that a slow
- * compile holds up no prompt. No tenant has all of either queue, nor, of several, all processes. */
+/* Starts two pools of threads: one for tokenizing, one for compiling grammars and templates.
+ * The pools are separate so that a slow compile delays no prompt. Each thread of the compile
+ * pool waits for one compile process.
+ * No tenant can fill a whole queue, or use all compile processes when there are several. */
 static enum status start_pools(struct gateway *g, struct error *err)
 {
     const struct gateway_config *c = g->api.config;
@@ -132,7 +140,7 @@ static void start_serving(struct gateway *g)
         .n_marker_ids = m->n_marker_ids,
         .eos_ids = m->info.eos_ids,
         .n_eos_ids = m->info.n_eos_ids,
-        .checks_tokens = m->info.format != MODEL_NULL, /* which knows no parameters */
+        .checks_tokens = m->info.format != MODEL_NULL, /* the null model accepts no parameters */
         .max_open_choices = (uint32_t)c->max_open_choices,
         .queue_timeout_ns = seconds_to_ns(c->queue_timeout_s),
         .head_timeout_ns = seconds_to_ns(c->head_timeout_s),
@@ -238,7 +246,7 @@ void gateway_free(struct gateway *g)
     loop_timer_stop(g->auth_timer);
     gateway_tls_stop(&g->api.tls);
     if (g->api.server)
-        http_server_close(g->api.server); /* its connections abort: serving hears of it first */
+        http_server_close(g->api.server); /* aborts its connections, so serving must still exist */
     if (g->api.admin_server)
         http_server_close(g->api.admin_server);
     state_calls_free(g->api.state);

@@ -1,13 +1,15 @@
 #pragma once
-/* The gateway process: owns the HTTP server, the link to the head, the model's text side, and the
- * order in which they start and stop. One loop, one thread, plus the tokenizer pool. */
+/* The gateway process. It owns the HTTP servers, the link to the head and the text side of the
+ * model, and starts and stops them in order. One loop on one thread owns everything; pool
+ * threads tokenize prompts and compile grammars. */
 #include "common/base/status.h"
 #include "common/options/gateway.h"
 
 struct gateway;
-/* config is borrowed for the gateway's life. cache_dir: resolved. */
+/* `config` is borrowed for the life of the gateway. `cache_dir` is the resolved path of the
+ * cache. */
 MUST_USE enum status gateway_new(const struct gateway_config *config, const char *cache_dir,
                                  struct gateway **out, struct error *err);
-/* Until SIGINT, or SIGTERM and the end of the open requests. */
+/* Runs the loop. Returns after SIGINT, or after SIGTERM and the end of all open requests. */
 void gateway_run(struct gateway *g);
 void gateway_free(struct gateway *g);

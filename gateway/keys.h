@@ -1,10 +1,11 @@
 #pragma once
-/* The file of API keys, while it is served by: read again when it changes. */
+/* Watches the file of API keys and reads it again when it changes. */
 #include "gateway/auth/quotas.h"
 #include "gateway/routes/state.h"
 
-/* Every half second or so. q: NULL, this gateway counts for itself. */
+/* Checks the file for changes. Call it about every half second. `q` is NULL when this gateway
+ * counts limits alone, without Redis. */
 void keys_look(struct api_server *a, struct quotas *q);
-/* The log hears of keys with a priority where the cluster has one class: when the file was read, or
- * when the cluster said so. */
+/* Logs an error when keys have a priority but the cluster has only one class. Call it after the
+ * file was read, and when the cluster reports its classes. */
 void keys_tell_unused_priorities(const struct api_server *a);

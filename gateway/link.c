@@ -11,8 +11,8 @@
 enum {
     CREDIT_BYTES = 16 << 20,
     BUS_HWM = 10000,
-    ADDRESS_MAX = 1024,      /* of several heads */
-    GOODBYE_LINGER_MS = 200, /* until the head has it */
+    ADDRESS_MAX = 1024,      /* bytes of the --head option, which can name several heads */
+    GOODBYE_LINGER_MS = 200, /* time for the goodbye to reach the head */
 };
 
 /* ---- the socket ---- */
@@ -45,7 +45,7 @@ static void on_connection(void *ctx, bool up, const char *why)
     engine_client_on_connection(&l->engine, up, why ? why : "", clock_mono_ns());
 }
 
-/* ---- its life ---- */
+/* ---- start and stop ---- */
 
 enum status gateway_link_start(struct gateway_link *l, const struct vocabulary *v,
                                struct error *err)

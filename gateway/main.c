@@ -1,5 +1,5 @@
-/* cox-gateway: options, then the loop. Exit codes: 0 fine, 1 it failed while running, 2 usage or
- * configuration. */
+/* The program cox-gateway: reads options, then runs the loop. Exit codes: 0 success, 1 failure
+ * while running, 2 wrong usage or configuration. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@
 extern char **environ;
 
 enum {
-    OTHER_FILES = 384, /* 192 of them of connections that are refused, and the admin address's */
+    /* descriptors for the admin address, refused connections (192) and other uses */
+    OTHER_FILES = 384,
     FILES_PER_PROCESS = 4
 };
 
@@ -51,7 +52,8 @@ static int print_help(const char *topic)
     return help_print(&h);
 }
 
-/* docs/reference/openai.md, or all routes and whose key each wants. */
+/* Prints a text to stdout: the page docs/reference/openai.md, or all routes with the keys they
+ * accept. */
 static void print_text(void (*text)(struct strbuf *out))
 {
     struct strbuf b;
@@ -70,8 +72,9 @@ static void print_openapi(const struct openapi_world *w)
     strbuf_fini(&b);
 }
 
-/* Clients that do nothing but hold connections leave descriptors for all else: the bus, the admin
- * address, the store, compile processes, logs, and for saying 503 to who comes beyond. */
+/* Lowers `max_connections` when the limit of open files is too small. Idle clients must leave
+ * descriptors for the rest: the bus, the admin address, the store, compile processes, logs, and
+ * answers of 503 to refused connections. */
 static void fit_connections(struct gateway_config *c)
 {
     const uint64_t limit = host_raise_file_limit(),
@@ -113,10 +116,10 @@ int main(int argc, char **argv)
     struct error err = {0};
     int rc = 0;
     if (argc > 1 && strcmp(argv[1], COMPILE_CHILD_COMMAND) == 0)
-        return compile_child_main(argc, argv); /* by compilers.c */
+        return compile_child_main(argc, argv); /* compilers.c starts the program in this mode */
     crash_install();
     first_process_install();
-    mem_give_back_large(); /* bodies of 10 MB come in bursts */
+    mem_give_back_large(); /* request bodies of 10 MB come in bursts */
     if (config_parse(gateway_options, n_gateway_options, argc, argv, environ, &config, &res,
                      &err) != STATUS_OK) {
         fprintf(stderr, "cox-gateway: %s\n", err.text);

@@ -9,8 +9,8 @@
 #include "text/vocabulary.h"
 
 enum {
-    /* The backstop of a compile, whose verdict comes from counted work (text/): no machine that
-     * serves is so slow that a grammar which is taken meets it. */
+    /* A second safeguard. The verdict on a grammar comes from counted work (text/), not from
+     * time. An accepted grammar never reaches these limits on any machine fit to serve. */
     COMPILE_CPU_S = 30,
     COMPILE_WALL_S = 120,
 };
@@ -41,7 +41,7 @@ static enum status open_model(struct gateway_model *m, const struct gateway_conf
         return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
     text_vocabulary(m->tokenizer, &m->vocabulary);
     make_compilers(m, c, cache_dir, registry);
-    /* the null model has no files to find a template in */
+    /* The null model has no files, so it has no template of its own. */
     const char *override =
         !c->chat_template && m->info.format == MODEL_NULL ? "chatml" : c->chat_template;
     int s = text_template_open(m->info.path, override, m->info.family, &m->chat_template, why);
@@ -55,7 +55,8 @@ static enum status open_model(struct gateway_model *m, const struct gateway_conf
     return STATUS_OK;
 }
 
-/* The parser's markers that are special tokens here: it has to see them. */
+/* Adds the parser's markers that are special tokens of this model. Detokenizing must keep them,
+ * because the parser looks for them. */
 static void add_markers(struct gateway_model *m, const struct answer_parser *p)
 {
     for (const char *const *at = p ? p->markers : NULL; at && *at; at++) {

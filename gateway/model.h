@@ -1,7 +1,6 @@
 #pragma once
-/* The text side of the model that this gateway serves: its files, names, tokenizer and template,
- * the parsers of its answers, and what the options say of all requests. Opened once, read-only
- * from then on. */
+/* The text side of the model: files, names, tokenizer, chat template, parsers of its answers,
+ * and defaults that hold for all requests. Opened once; read-only after that. */
 #include "common/base/metrics.h"
 #include "common/model/info/info.h"
 #include "common/model/info/sampling_defaults.h"
@@ -17,22 +16,24 @@ enum { MAX_MARKERS = 32 };
 struct gateway_model {
     struct model_info info;
     bool has_info;
-    const char *const *served_names; /* borrowed from the config, or own_name */
+    const char *const *served_names; /* borrowed from the config, or `own_name` */
     size_t n_served_names;
     const char *own_name[1];
     struct text_tokenizer *tokenizer;
     struct vocabulary vocabulary;
-    struct compilers *compilers; /* NULL: --grammar-processes 0 */
+    struct compilers *compilers; /* NULL with --grammar-processes 0 */
     struct grammar_check *grammars;
-    struct text_template *chat_template;                        /* NULL: none */
-    const struct answer_parser *reasoning_parser, *tool_parser; /* NULL: none */
+    struct text_template *chat_template; /* NULL = the model has none */
+    /* chosen parsers; NULL = none chosen */
+    const struct answer_parser *reasoning_parser, *tool_parser;
     uint32_t marker_ids[MAX_MARKERS], n_marker_ids;
     struct sampling_defaults sampling;
     struct pooler_config pooler;
     struct outputs_config outputs;
 };
 
-/* m: zeroed; fini is due also after a failure. config and registry are borrowed. */
+/* `m` must be zeroed. Call `gateway_model_fini` also after a failure. `c` and `registry` are
+ * borrowed. */
 MUST_USE enum status gateway_model_open(struct gateway_model *m, const struct gateway_config *c,
                                         const char *cache_dir, struct metrics *registry,
                                         struct error *err);

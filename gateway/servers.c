@@ -21,7 +21,7 @@ static void on_answered(void *ctx, const struct http_request *r, const struct ht
                           row ? (size_t)(row - routes_all(&n)) : 0, r, how);
     struct access_record *record = front_record(r);
     const struct api_request *llm = http_get_user(r);
-    if (record && llm) /* answered or given up inside this turn: it is still there */
+    if (record && llm) /* the request ended in this turn, so it still exists */
         access_record_take(record, llm);
     front_answered(&a->front, r, how);
 }
@@ -76,7 +76,8 @@ static void on_abort(void *ctx, struct http_request *r)
         (void)gateway_adapters_on_abort(&a->adapters, r);
 }
 
-/* It may be what a person wants, behind a proxy that asks: so it is said, not refused. */
+/* An open address can be intended, behind a proxy that authenticates. So this function warns and
+ * does not refuse. */
 static void warn_if_open(const struct gateway_config *c)
 {
     bool has_keys = c->api_keys.n_items > 0 || c->api_key_file || c->ssl.cert_reqs == 2;
@@ -91,15 +92,15 @@ struct http_limits servers_limits(const struct gateway_config *c)
     const struct bounds_options *b = &c->bounds;
     const uint64_t body = (uint64_t)c->max_body_bytes, bodies = (uint64_t)b->max_body_bytes_total;
     const uint32_t wait_ms = (uint32_t)(b->transfer_timeout_s * 1000);
-    return (struct http_limits){
-        .max_connections = (uint32_t)c->max_connections,
-        .max_body_bytes = body,
-        .max_body_bytes_total = bodies > 2 * body ? bodies : 2 * body, /* one has at most half */
-        .max_answer_bytes_total = (uint64_t)b->max_answer_bytes_total,
-        .body_timeout_ms = wait_ms,
-        .write_stall_ms = wait_ms,
-        .rate_window_ms = wait_ms,
-        .min_bytes_per_s = (uint32_t)b->min_transfer_rate};
+    return (struct http_limits){.max_connections = (uint32_t)c->max_connections,
+                                .max_body_bytes = body,
+                                /* one request can use at most half */
+                                .max_body_bytes_total = bodies > 2 * body ? bodies : 2 * body,
+                                .max_answer_bytes_total = (uint64_t)b->max_answer_bytes_total,
+                                .body_timeout_ms = wait_ms,
+                                .write_stall_ms = wait_ms,
+                                .rate_window_ms = wait_ms,
+                                .min_bytes_per_s = (uint32_t)b->min_transfer_rate};
 }
 
 static void set_host_rules(struct api_server *a)
@@ -139,7 +140,8 @@ static enum status start_server(struct api_server *a, struct error *err)
     return STATUS_OK;
 }
 
-/* Load balancers see the first address only; this one is for operators, probes and Prometheus. */
+/* Starts the server for operators, probes and Prometheus. Load balancers see only the first
+ * address. */
 static enum status start_admin_server(struct api_server *a, struct error *err)
 {
     const struct gateway_config *c = a->config;

@@ -1,8 +1,9 @@
 #pragma once
-/* The HTTP servers, and what they tell of a request from its first byte to its answer. */
+/* The HTTP servers, and the events of a request that they report from its first byte to its
+ * answer. */
 #include "gateway/routes/state.h"
 
-/* Both of them, where --admin-port asks for the second. */
+/* Starts the public server, and the admin server when --admin-port is set. */
 MUST_USE enum status servers_start(struct api_server *a, struct error *err);
-/* The first server's bounds. */
+/* Returns the bounds of the public server. */
 struct http_limits servers_limits(const struct gateway_config *c);

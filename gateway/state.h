@@ -1,22 +1,22 @@
 #pragma once
-/* The whole process, for the files of this folder. gateway.c says in which order its parts start
- * and stop. */
+/* State of the whole process, shared by the files of this folder. gateway.c defines the order in
+ * which the parts start and stop. */
 #include "gateway/auth/quotas.h"
 #include "gateway/link.h"
 #include "gateway/model.h"
 #include "gateway/routes/state.h"
 
 struct gateway {
-    struct api_server api; /* what requests are served from */
+    struct api_server api; /* routes and serving, used by every request */
     struct gateway_model model;
-    struct gateway_link link; /* to the head */
+    struct gateway_link link; /* link to the head */
     struct encode_pool *pool;
-    struct quotas *quotas; /* NULL: this gateway counts for itself */
+    struct quotas *quotas; /* NULL = this gateway counts limits alone */
     bool has_serving;
     struct loop_timer *engine_timer, *serving_timer, *auth_timer;
-    /* of its end (ending.c) */
+    /* state of the shutdown (ending.c) */
     struct loop_timer *shutdown_timer;
-    bool has_said_last_words; /* every open request was ended, and told so */
+    bool has_said_last_words; /* every open request ended with an error */
     bool stopped;             /* the loop ends with this turn */
-    bool closed;              /* takes no new connection, and ends with its last request */
+    bool closed;              /* no new connections; stops after the last request */
 };

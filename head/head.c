@@ -1,4 +1,11 @@
-/* Callbacks here translate and call the core; nothing is decided in this file. */
+/* The head process: connects the core to the event loop, the bus, the admin port, the lease and
+ * the step log.
+ * main.c calls `head_start` and runs the loop. Bus frames go to `head_core_on_frame`; a turn
+ * follows after each batch, and a timer calls `head_core_tick`. The core sends through
+ * `on_send`.
+ * Invariants: one thread. This file decides nothing: callbacks translate and call the core. With
+ * a lease the bus is bound only while this head serves. Keys are read again before they are
+ * used, and erased at the end. */
 #include "head/head.h"
 
 #include <stdio.h>
@@ -17,9 +24,9 @@
 #include "head/record/file.h"
 
 #define BUS_HWM     4096u
-#define REBIND_NS   (5 * NS_PER_S) /* the port is another's by then */
+#define REBIND_NS   (5 * NS_PER_S) /* after this time another program has the port */
 #define REBIND_MS   10
-#define OTHER_FILES 128u /* than peers' connections: the admin port's among them */
+#define OTHER_FILES 128u /* open files that are not connections of peers */
 
 struct head {
     struct loop *loop;
@@ -29,19 +36,19 @@ struct head {
     struct loop_timer *tick;
     struct stats_line stats_line;
     struct step_log_file *step_log_file;
-    struct step_log *step_log;   /* NULL: none is wanted */
-    struct standby *standby;     /* NULL: this head serves alone */
-    struct key_watch *key_watch; /* NULL: no keys */
-    const char *keys_dir;        /* NULL: as well */
+    struct step_log *step_log;   /* NULL = no step log */
+    struct standby *standby;     /* NULL = there is no second head */
+    struct key_watch *key_watch; /* NULL = no keys */
+    const char *keys_dir;        /* NULL = no keys */
     struct bus_options bus_options;
     struct authorized authorized;
     char endpoint[300];
-    char address[LEASE_ADDRESS_BYTES]; /* as the lease says it */
+    char address[LEASE_ADDRESS_BYTES]; /* as written into the lease */
     struct admin_keys admin_keys;
     uint64_t instance;
-    struct loop_timer *rebind; /* NULL: the bus is bound, or was never */
+    struct loop_timer *rebind; /* NULL = no rebind is in progress */
     uint64_t rebind_until_ns;
-    bool dirty; /* frames came since the last turn */
+    bool dirty; /* frames have arrived since the last turn */
     bool failed;
 };
 
@@ -159,7 +166,7 @@ static void on_authorized(void *ctx, struct authorized *next)
     head_core_authorize(h->core, &h->authorized, loop_now_ns(h->loop));
 }
 
-/* The options that the bus is bound with: now, or when there is a lease. */
+/* Prepares the options of the bus, which is bound now or when the head has the lease. */
 static enum status prepare_bus(struct head *h, const struct head_options *o, struct error *err)
 {
     bool v6 = strchr(o->host, ':') && o->host[0] != '[';
@@ -182,7 +189,7 @@ static enum status prepare_bus(struct head *h, const struct head_options *o, str
 static enum status bind_bus(struct head *h, struct error *err)
 {
     struct bus_handlers handlers = {.ctx = h, .on_frame = on_frame};
-    if (h->keys_dir) /* it may have changed while this head waited */
+    if (h->keys_dir) /* the key may have changed while this head waited */
         TRY(keys_load(h->keys_dir, ROLE_HEAD, &h->bus_options.keys, err));
     return bus_bind(h->loop, &h->bus_options, &handlers, &h->bus, err);
 }
@@ -194,10 +201,11 @@ static void cannot_serve(struct head *h, const struct error *err)
     head_stop(h);
 }
 
-/* ---- another key of our own ---- */
+/* ---- rotation of the head's own key ---- */
 
-/* The socket with the old key lets go of the port a moment after it is closed. Peers find the new
- * one a few hundred milliseconds later (common/bus/bus.c), and say Hello as after a lost link. */
+/* Binds the bus with the new key. The old socket releases the port a moment after it is closed.
+ * Peers find the new one a few hundred milliseconds later (common/bus/bus.c) and say Hello as
+ * after a lost link. */
 static void on_rebind(void *ctx)
 {
     struct head *h = ctx;
@@ -258,7 +266,7 @@ static void on_serve(void *ctx, uint64_t term)
     cannot_serve(h, &err);
 }
 
-/* Those that the bus serves with, or would. */
+/* Writes the word for the keys that the bus serves with, or would serve with. */
 static void read_keys(void *ctx, char out[STANDBY_KEYS_BYTES])
 {
     struct head *h = ctx;
@@ -268,7 +276,7 @@ static void read_keys(void *ctx, char out[STANDBY_KEYS_BYTES])
     if (!h->keys_dir)
         return;
     if (!h->bus && keys_load(h->keys_dir, ROLE_HEAD, &now, &err) == STATUS_OK)
-        h->bus_options.keys = now; /* else the last that could be read */
+        h->bus_options.keys = now; /* otherwise the last readable keys stay */
     explicit_bzero(&now, sizeof now);
     keys_fingerprint(h->bus_options.keys.public_key, out);
 }
@@ -294,8 +302,8 @@ static void put_address(struct strbuf *out, const char *before, const char *host
     strbuf_printf(out, bare_ipv6 ? "%s[%s]:%lld" : "%s%s:%lld", before, host, (long long)port);
 }
 
-/* Others are told this of the head: where its peers and its admin API are. An address that stands
- * for all of ours is none to them. */
+/* Writes the address that other heads read in the lease: this head's bus and admin API. A
+ * wildcard address is replaced by the host name, since others cannot use it. */
 static void make_address(struct head *h, const struct head_options *o)
 {
     char name[256] = "";
@@ -340,7 +348,7 @@ bool head_failed(const struct head *h)
     return h->failed;
 }
 
-/* They are loaded when workers come. */
+/* Orders the adapters of --lora-modules; they are loaded when workers connect. */
 static enum status load_adapters(struct head *h, const struct head_options *o, struct error *err)
 {
     for (size_t i = 0; i < o->lora_modules.n_items; i++) {
@@ -364,7 +372,7 @@ static enum status start(struct head *h, const struct head_options *o, struct er
     if (o->step_log)
         TRY(step_log_file_open(o->step_log, (uint64_t)o->step_log_max_bytes, &h->step_log_file,
                                err));
-    make_core(h, o); /* frames arrive only once the loop runs */
+    make_core(h, o); /* frames arrive only when the loop runs */
     if (!o->insecure)
         head_core_authorize(h->core, &h->authorized, loop_now_ns(h->loop));
     TRY(load_adapters(h, o, err));
@@ -419,7 +427,7 @@ void head_free(struct head *h)
     bus_close(h->bus);
     explicit_bzero(&h->bus_options.keys, sizeof h->bus_options.keys);
     head_core_free(h->core);
-    step_log_file_close(h->step_log_file); /* the last to look at the log */
+    step_log_file_close(h->step_log_file); /* it is the last to read the log */
     step_log_free(h->step_log);
     authorized_fini(&h->authorized);
     mem_free(h);

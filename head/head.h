@@ -1,16 +1,18 @@
 #pragma once
-/* The head process: the core on a loop, the bus in front of it, the admin API beside it. Owns all
- * of them; one thread. */
+/* The head process: the core on a loop, with the bus and the admin API. It owns all of them. One
+ * thread. */
 #include "common/loop/loop.h"
 #include "head/options.h"
 
 struct head;
 
-/* Binds both ports; with a Redis the bus's when it has the lease. STATUS_EXISTS: one is in use. */
+/* Binds both ports. With Redis, the bus is bound only when the head has the lease. Returns
+ * STATUS_EXISTS when a port is in use. */
 MUST_USE enum status head_start(struct loop *l, const struct head_options *o, struct head **out,
                                 struct error *err);
-/* Ends the loop: at once, or when the lease has been given back. */
+/* Ends the loop: at once, or when the lease has been released. */
 void head_stop(struct head *h);
-/* After the loop: did it end because it could not go on? (Stepping down is no failure.) */
+/* Returns true after the loop when it ended because the head could not go on. Stepping down is
+ * no failure. */
 bool head_failed(const struct head *h);
-void head_free(struct head *h); /* NULL is fine */
+void head_free(struct head *h); /* NULL is allowed */

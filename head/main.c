@@ -1,6 +1,6 @@
-/* cox-head: options, loop, run; `cox-head replay` is `cox replay`. SIGTERM and SIGINT end it at
- * once: workers and gateways notice by its silence, keep what they have, and say Hello to its
- * successor. One that serves by a lease gives it back first; one that has lost it ends with 0. */
+/* cox-head: options, loop, run. `cox-head replay` is `cox replay`. SIGTERM and SIGINT end it at
+ * once: workers and gateways notice the silence, keep their state, and say Hello to its
+ * successor. A head with a lease releases it first. A head that has lost its lease exits with 0. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "common/host/loopback.h"
 #include "common/options/lora_module.h"
 
-/* Nothing that ends a word or a part of an address where the lease has it. */
+/* Returns true when the host contains nothing that would end a word or an address in the lease. */
 static bool host_is_plain(const char *host)
 {
     static const char letters[] =

@@ -1,8 +1,7 @@
 #pragma once
-/* The conditions that cox-head's option table cannot say. */
+/* Checks of cox-head's options that the option table cannot express. */
 #include "common/options/head.h"
 
-/* Checks what the table cannot say: keys or --insecure, an admin key for an admin API that others
- * reach.
- */
+/* Checks rules between options, such as: keys or --insecure; an admin key when the admin API is
+ * not on loopback. */
 MUST_USE enum status head_options_check(const struct head_options *o, struct error *err);

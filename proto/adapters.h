@@ -1,13 +1,13 @@
 #pragma once
-/* Messages about LoRA adapters: a part of messages.h. The head says what ranks hold; gateways ask
- * it to, when their own users may. */
+/* Messages about LoRA adapters, a part of messages.h. The head tells gateways which adapters the
+ * ranks hold. Gateways ask the head to load or drop one when their own users may do so. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/str.h"
 
-/* An adapter's sums are a function of its identity (lora_adapter_identity): two readings of one
- * folder that differ in it are two adapters. Zeros: not known. */
+/* An adapter's effect is a function of its identity (lora_adapter_identity): two readings of one
+ * folder whose identities differ are two adapters. All zeros = not known. */
 struct adapter_identity {
     uint64_t hi, lo;
 };
@@ -20,9 +20,10 @@ static inline bool adapter_identity_same(struct adapter_identity a, struct adapt
     return a.hi == b.hi && a.lo == b.lo;
 }
 
-/* Load what is at path (on), or drop it. identity: it has to be that one, where it is known. An id
- * names one loading of one folder: the same name loaded again has another. Answered by AdapterDone,
- * with the worker's word on what is wrong. */
+/* Orders a rank to load the adapter at `path` (`on`), or to drop it. The adapter that the rank
+ * reads must have `identity`, where that is known. An id names one loading of one folder: the same
+ * name loaded again has another id. The rank answers with AdapterDone, which says why a load
+ * failed. */
 struct msg_adapter {
     uint64_t id;
     bool on;
@@ -34,22 +35,23 @@ struct msg_adapter_done {
     bool on;
     enum status status;
     struct str text;
-    struct adapter_identity identity; /* of what was loaded */
+    struct adapter_identity identity; /* identity of the loaded adapter */
 };
-/* path: what it was loaded from; empty: the head is of an older version and does not say. */
+/* path: folder that the adapter was loaded from; empty = the head is older and does not say */
 struct adapter_name {
     struct str name, path;
 };
-struct msg_adapters { /* that requests may name */
+struct msg_adapters { /* names that requests may use */
     const struct adapter_name *list;
     uint32_t n;
 };
-/* Answered once under its ticket: when all have it, or none; or why not. */
+/* The head answers an order once, under its ticket: when all ranks have the adapter, when none
+ * has it, or with the reason for a refusal. */
 struct msg_adapter_order {
     uint64_t ticket;
-    bool on, in_place; /* in_place: it may take the place of one of that name */
+    bool on, in_place; /* in_place: replace a loaded adapter of that name */
     struct str name, path;
-    struct str by; /* the name of the admin key that asked; "": none is known */
+    struct str by; /* name of the admin key that asked; "" = not known */
 };
 struct msg_adapter_answer {
     uint64_t ticket;

@@ -1,7 +1,8 @@
 #pragma once
-/* Caps on what one message may hold. Both directions: a message that breaks one is refused on
- * decode (the peer is at fault) and on encode (we are). Above all stands FRAME_MAX_BYTES. A sender
- * that takes sizes from users (the gateway) checks them against these first. */
+/* Caps on the contents of one message. They hold in both directions: decoding refuses a message
+ * that breaks one (the peer is at fault), and so does encoding (this process is at fault).
+ * FRAME_MAX_BYTES bounds the whole frame. A sender that takes sizes from users (the gateway)
+ * checks them against these caps first. */
 
 #define FRAME_HEADER_BYTES 32u
 #define FRAME_MAX_BYTES    (64u << 20)
@@ -9,8 +10,8 @@
 #define PROTO_MAX_IDS         (1u << 24) /* token ids or block ids in one span */
 #define PROTO_MAX_ITEMS       (1u << 16) /* sequences in one plan, result or tokens message */
 #define PROTO_MAX_COPIES      (1u << 20)
-#define PROTO_MAX_LOGPROBS    (1u << 20) /* entries of one row: a vocabulary */
-#define PROTO_MAX_ROWS        (1u << 20) /* rows of one item: a prompt */
+#define PROTO_MAX_LOGPROBS    (1u << 20) /* entries of one row: at most a vocabulary */
+#define PROTO_MAX_ROWS        (1u << 20) /* rows of one item: at most a prompt */
 #define PROTO_MAX_EOS_IDS     64u
 #define PROTO_MAX_STOP_IDS    4096u
 #define PROTO_MAX_BAD_WORDS   (1u << 16)
@@ -19,18 +20,19 @@
 #define PROTO_MAX_KV_GROUPS   8u
 #define PROTO_MAX_DRAFT       16u        /* draft tokens of one sequence in one step */
 #define PROTO_MAX_RANKS       1024u      /* tp * pp */
-#define PROTO_MAX_VECTOR      (1u << 16) /* floats of a pooled prompt: a hidden size */
+#define PROTO_MAX_VECTOR      (1u << 16) /* floats of a pooled prompt: the hidden size */
 
 #define PROTO_MAX_ADAPTERS        64u
 #define PROTO_MAX_ELASTIC         16u        /* smaller TPs of one worker */
-#define PROTO_MAX_TRANSFER_BLOCKS (1u << 16) /* of one KV transfer */
+#define PROTO_MAX_TRANSFER_BLOCKS (1u << 16) /* blocks of one KV transfer */
 
 #define PROTO_MAX_NAME_BYTES    256u /* host, zone, device, version */
 #define PROTO_MAX_ADDRESS_BYTES 512u
 #define PROTO_MAX_MODEL_BYTES   1024u /* model, adapter */
 #define PROTO_MAX_PATH_BYTES    4096u
 #define PROTO_MAX_SALT_BYTES    1024u
-#define PROTO_MAX_TEXT_BYTES    4096u /* for humans: cut there on the way out, not refused */
+/* texts for humans: encoding cuts them here instead of refusing */
+#define PROTO_MAX_TEXT_BYTES    4096u
 #define PROTO_MAX_COMM_ID_BYTES 4096u
 #define PROTO_MAX_GRAMMAR_BYTES (1u << 20)
 /* Different grammars that a rank keeps for its head at once, and the bytes of their sources. */
@@ -38,6 +40,7 @@
 #define PROTO_MAX_GRAMMARS_BYTES (64u << 20)
 #define PROTO_MAX_BLOCK_TOKENS   (1u << 20)
 
-/* A body of n bytes may cost at most this much arena: whatever the counts in it claim. */
+/* A body of n bytes may cost at most this factor times n in the arena, whatever counts it
+ * claims. */
 #define PROTO_DECODE_FACTOR     128u
 #define PROTO_DECODE_BASE_BYTES (64u << 10)

@@ -2,8 +2,9 @@
 
 #define BIT(role) (1u << (role))
 
-/* One row per type: its name in logs, who may send it, and the minor that it came with: nobody of
- * an older one is sent it. ROLE_NONE is a peer whose Hello has not been accepted yet. */
+/* One row per type: its name in logs, the roles that may send it, and the minor version that
+ * introduced it. A peer of an older minor version is not sent the type. ROLE_NONE is a peer
+ * whose Hello has not been accepted yet. */
 static const struct {
     const char *name;
     unsigned from, since_minor;

@@ -1,8 +1,7 @@
 #pragma once
-/* Every message as a plain struct: what head, worker and gateway logic sees. codec.* is the only
- * place that knows protobuf. Spans are borrowed: from the arena of the decoder on the way in (valid
- * until it is reset), from the caller on the way out. Fields that later issues need are here from
- * the start and travel today; docs/develop/protocol.md says who sends what when. */
+/* Every message as a plain struct; only codec.* knows protobuf. Spans are borrowed: from the
+ * decoder's arena on the way in (valid until its reset), from the caller on the way out.
+ * docs/develop/protocol.md says who sends which message when. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,7 +23,7 @@ enum msg_type {
     /* every link */
     MSG_HELLO,     /* peer → head, first on a link */
     MSG_WELCOME,   /* head → peer: the session is open */
-    MSG_REFUSED,   /* head → peer: it is not, and why; the link is dead */
+    MSG_REFUSED,   /* head → peer: the session is not open, and why; the link ends */
     MSG_HEARTBEAT, /* both ways, every 250 ms */
     MSG_CREDIT,    /* both ways: bytes consumed since the last one */
     MSG_GOODBYE,   /* both ways: orderly end of the session */
@@ -47,7 +46,7 @@ enum msg_type {
     MSG_RESULT,
     MSG_GAP,
     MSG_COMM_ERROR,     /* worker → head */
-    MSG_DRAIN_WISH,     /* worker → head: SIGTERM came, take my work away */
+    MSG_DRAIN_WISH,     /* worker → head: SIGTERM came, drain this worker */
     MSG_ADAPTER,        /* head → worker */
     MSG_ADAPTER_DONE,   /* worker → head */
     MSG_ADAPTERS,       /* head → gateway: after Welcome and on every change */
@@ -74,60 +73,60 @@ enum finish_reason {
 
 /* ---- every link ---- */
 
-/* A worker describes itself. hash: SHA-256, protocol.md "Configuration hash". */
+/* A worker describes itself. hash: SHA-256 (protocol.md, "Configuration hash"). */
 struct worker_info {
     enum device_kind device;
     struct str device_name, host, zone;
     uint64_t memory_bytes;
-    uint32_t isa_level; /* kernels' ISA ladder; a replica runs the lowest of its ranks */
+    uint32_t isa_level; /* step of the kernels' ISA ladder; a replica runs its ranks' lowest */
     uint8_t config_hash[32];
-    uint8_t model_hash[32];          /* the model alone; zeros: it does not say */
-    int32_t ordinal;                 /* -1: none */
-    uint32_t tp, pp;                 /* what it was started for */
-    int32_t shard_rank, shard_stage; /* weights held now; -1: none */
-    struct str comm_address;         /* where its collectives can be reached, "host:port" */
-    struct str http_address;         /* /livez /readyz /metrics */
-    struct str model;                /* served model's name, for humans */
+    uint8_t model_hash[32];          /* hash of the model alone; zeros = not known */
+    int32_t ordinal;                 /* -1 = none */
+    uint32_t tp, pp;                 /* the shape that it was started for */
+    int32_t shard_rank, shard_stage; /* weights held now; -1 = none */
+    struct str comm_address;         /* "host:port" of its collectives */
+    struct str http_address;         /* "host:port" of /livez, /readyz and /metrics */
+    struct str model;                /* name of the served model, for humans */
     uint32_t max_model_len, vocab_size;
-    uint32_t n_draft;           /* tokens it can draft per sequence and step; 0: no speculation */
-    uint32_t draft_max_seqs;    /* and with how many sequences in a step it pays; 0: always */
-    bool gives_prompt_logprobs; /* it takes n_prompt_logprobs */
+    uint32_t n_draft;           /* draft tokens per sequence and step; 0 = no speculation */
+    uint32_t draft_max_seqs;    /* most sequences in a step with which drafting pays; 0 = any */
+    bool gives_prompt_logprobs; /* it accepts n_prompt_logprobs */
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
-    /* what it was doing, for adoption by a restarted head; term_epoch 0: nothing */
+    /* State for adoption by a restarted head; term_epoch 0 = it was in no epoch. */
     uint64_t term_epoch, replica_id, step_received, step_executed;
     uint32_t rank, stage;
-    const struct msg_adapter *adapters; /* that it holds */
+    const struct msg_adapter *adapters; /* adapters that it holds */
     uint32_t n_adapters;
-    struct str kv_address; /* where other replicas' ranks reach its KV cache; "": they can not */
+    struct str kv_address; /* "host:port" of its KV cache for other replicas' ranks; "" = none */
     enum replica_role replica_role;
-    const struct elastic_shape *elastic; /* tp falling; none: it serves at `tp` alone */
+    const struct elastic_shape *elastic; /* falling in tp; empty = it serves at `tp` alone */
     uint32_t n_elastic;
-    uint32_t shard_tp, replica_tp; /* of the shard it holds, and of the replica it is in; 0: tp */
+    uint32_t shard_tp, replica_tp; /* TP of the shard it holds, and of its replica; 0 = `tp` */
 };
 
 struct msg_hello {
     struct str node;   /* host name or pod name */
-    uint64_t instance; /* random, drawn at process start */
+    uint64_t instance; /* random number, drawn at process start */
     enum peer_role role;
     struct str version;    /* software version, for humans */
-    uint64_t credit_bytes; /* what the sender is ready to receive without a MSG_CREDIT */
-    uint64_t term_seen;    /* the highest term this peer has seen */
+    uint64_t credit_bytes; /* bytes that the sender can receive without a MSG_CREDIT */
+    uint64_t term_seen;    /* highest term that this peer has seen */
     bool has_worker;
-    struct worker_info worker; /* role worker */
-    bool has_vocabulary;       /* role gateway: it says what its tokens are, */
+    struct worker_info worker; /* set for role worker */
+    bool has_vocabulary;       /* set for role gateway: its tokens, */
     struct vocabulary vocabulary;
-    struct str model; /* and what it serves, for humans */
+    struct str model; /* and the model that it serves, for humans */
 };
 
 struct msg_welcome {
-    uint64_t session; /* every later frame of this link carries it, both ways */
+    uint64_t session; /* every later frame of this link carries it, in both directions */
     uint64_t head_instance;
     uint64_t term;
     uint64_t credit_bytes;
     uint32_t heartbeat_ms, suspect_ms;
     struct str version;
-    bool keeps_grammar; /* a gateway may say same_grammar */
+    bool keeps_grammar; /* a gateway may set same_grammar */
 };
 
 struct msg_refused {
@@ -135,19 +134,19 @@ struct msg_refused {
     struct str text;
 };
 
-/* Worker → head carries all fields but serves and spare; the other directions only time_ns and, to
- * a worker, those two: what /readyz says (protocol.md, "Readiness"). */
+/* A worker sends all fields except serves and spare. The head sends it time_ns and those two, for
+ * its /readyz (protocol.md, "Readiness"). Between head and gateways only time_ns travels. */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
-    uint64_t progress; /* bumped per operator: "alive but stuck" differs from "slow" */
+    uint64_t progress; /* counts operators: tells "alive but stuck" from "slow" */
     uint64_t term_epoch, step_received, step_executed;
     bool busy;              /* a step is executing now */
-    uint32_t load_permille; /* of the shard that is being read, 1 .. 1000; 0: none is */
+    uint32_t load_permille; /* progress of the shard that is being read, 1 to 1000; 0 = none */
     struct gpu_state gpu;
-    uint64_t own_ns, own_steps; /* its life's work, no waiting for others; 0: not measured */
+    uint64_t own_ns, own_steps; /* own work since its start, without waiting; 0 = not measured */
     struct host_state host;
-    bool serves, spare;  /* its replica does; no replica can have it with the workers here */
-    bool has_vocabulary; /* in every eighth, once the worker knows its model's tokens */
+    bool serves, spare;  /* its replica serves; no replica has room for it now */
+    bool has_vocabulary; /* true in every eighth, once the worker knows the tokens */
     struct vocabulary vocabulary;
 };
 struct msg_credit {
@@ -155,66 +154,66 @@ struct msg_credit {
 };
 struct msg_goodbye {
     struct str text;
-    bool planned; /* a worker's: it was told to end, nothing has failed */
+    bool planned; /* set by a worker: it was told to end, nothing has failed */
 };
 
 /* ---- gateway ⇄ head ---- */
 
 struct request_id {
     uint64_t hi, lo;
-}; /* random, made by the gateway; all choices share it */
+}; /* random number, made by the gateway; all choices share it */
 
 struct logit_bias {
     uint32_t token;
     float bias;
 };
-/* A prompt as one vector of the model's hidden states behind the final norm, instead of tokens. */
+/* Asks for the prompt as one vector of hidden states behind the final norm, instead of tokens. */
 enum pooling_kind { POOLING_NONE, POOLING_LAST, POOLING_MEAN, POOLING_COUNT };
 
 struct sampling_params {
-    float temperature;                                             /* 0: greedy */
-    float top_p, min_p;                                            /* 1, 0: off */
-    int32_t top_k;                                                 /* <= 0: off */
-    float presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1: off */
-    uint64_t seed;               /* always set: the gateway draws it when the client gives none */
+    float temperature;                                             /* 0 = greedy */
+    float top_p, min_p;                                            /* 1 and 0 = off */
+    int32_t top_k;                                                 /* <= 0 = off */
+    float presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1 = off */
+    uint64_t seed;               /* always set: the gateway draws one when the client gives none */
     uint32_t i_prompt, i_choice; /* with seed: the key of the random draws */
-    int32_t n_logprobs;          /* -1: none; 0: the chosen token's; k: and the top k */
-    int32_t n_prompt_logprobs;   /* the same of the prompt's own ids */
+    int32_t n_logprobs;          /* -1 = none; 0 = the chosen token's; k = also the top k */
+    int32_t n_prompt_logprobs;   /* the same for the prompt's own ids */
     uint32_t max_tokens, min_tokens;
-    struct u32_span eos_ids;     /* empty with ignore_eos; a stop that is not shown */
+    struct u32_span eos_ids;     /* ids that stop and are not shown; empty with ignore_eos */
     struct u32_span stop_ids;    /* stop_token_ids */
-    struct u32_span allowed_ids; /* empty: all */
+    struct u32_span allowed_ids; /* ids that may be sampled; empty = all */
     struct u32_span bad_words;   /* token sequences, each ended by UINT32_MAX */
     const struct logit_bias *logit_bias;
     uint32_t n_logit_bias;
     enum grammar_kind grammar_kind;
     struct str grammar;
-    struct str lora;  /* adapter's name; empty: none */
-    uint64_t lora_id; /* of what is loaded under that name: the head's word; 0: none yet */
-    /* Not NONE: the request ends with its prompt. The id beside the vector means nothing. */
-    enum pooling_kind pooling;
-    bool pooling_normalise; /* to length 1 */
+    struct str lora;           /* adapter's name; empty = none */
+    uint64_t lora_id;          /* the head's id of the loaded adapter; 0 = not chosen yet */
+    enum pooling_kind pooling; /* not NONE: the request ends with its prompt, and has no ids */
+    bool pooling_normalise;    /* scale the vector to length 1 */
 };
 
 struct msg_submit {
     struct request_id id;
     uint32_t i_choice;
     uint32_t attempt; /* a newer attempt replaces an older one */
-    uint64_t tenant;  /* from the key file; salts the prefix cache with cache_salt */
+    uint64_t tenant;  /* number from the key file; salts the prefix cache with cache_salt */
     struct str cache_salt;
-    int32_t priority;                    /* lower is sooner, as in vLLM */
-    uint32_t n_prompt, n_known_logprobs; /* rows of prompt_logprobs that the gateway has */
+    int32_t priority;                    /* a lower number runs sooner, as in vLLM */
+    uint32_t n_prompt, n_known_logprobs; /* second: rows of prompt_logprobs that the gateway has */
     struct u32_span ids;  /* [0, n_prompt): the prompt; then the tokens that the gateway has */
-    uint64_t deadline_ms; /* from now; 0: none */
+    uint64_t deadline_ms; /* milliseconds from now; 0 = none */
     struct sampling_params sampling;
-    bool same_grammar; /* that of the session's last Submit with one; sampling has none */
+    bool same_grammar; /* use the grammar of the session's last Submit that had one */
 };
 
 struct msg_cancel {
     struct request_id id;
     uint32_t i_choice, attempt;
 };
-/* The gateway saw a stop string: n_tokens generated tokens count, the rest is dropped. */
+/* The gateway saw a stop string: n_tokens of the generated tokens count, and the rest is
+ * dropped. */
 struct msg_finish {
     struct request_id id;
     uint32_t i_choice, attempt, n_tokens;
@@ -227,8 +226,8 @@ struct logprob_row {
     uint32_t chosen_rank;
 };
 
-/* New tokens of one choice. start is the index of ids[0] among the generated tokens, so that
- * overlaps are dropped and gaps reported. */
+/* New tokens of one choice. `start` is the index of ids[0] among the generated tokens, so that
+ * overlaps are dropped and gaps are reported. */
 struct tokens_item {
     struct request_id id;
     uint32_t i_choice, attempt;
@@ -236,16 +235,16 @@ struct tokens_item {
     struct u32_span ids;
     const struct logprob_row *logprobs; /* one per id, or NULL */
     uint32_t n_logprobs;
-    const struct logprob_row *prompt_logprobs; /* of its ids prompt_start + 1 .., before tokens */
+    const struct logprob_row *prompt_logprobs; /* ids from prompt_start + 1 on, before tokens */
     uint32_t n_prompt_logprobs, prompt_start;
     enum finish_reason finish;
-    uint32_t stop_id;   /* FINISH_STOP by a stop id: which; UINT32_MAX: by EOS */
+    uint32_t stop_id;   /* id of a FINISH_STOP; UINT32_MAX = EOS stopped it */
     uint32_t n_cached;  /* prompt tokens found in the prefix cache */
     enum status status; /* FINISH_ERROR: STATUS_LIMIT = 429/503, STATUS_INVALID = 400 */
     uint32_t retry_after_s;
-    struct str text;        /* why, for FINISH_ERROR */
-    struct f32_span vector; /* of a pooling request, with its end, and no ids */
-    uint64_t queue_us;      /* with the first ids: from its Submit to its first step; 0: so short */
+    struct str text;        /* reason of a FINISH_ERROR */
+    struct f32_span vector; /* vector of a pooling request, sent with its end and without ids */
+    uint64_t queue_us; /* with the first ids: time from Submit to the first step; 0 = under 1 us */
 };
 struct msg_tokens {
     uint64_t term_epoch;
@@ -253,30 +252,31 @@ struct msg_tokens {
     uint32_t n_items;
 };
 
-/* Sent after Welcome and on every change. */
+/* The head sends it after Welcome and on every change. */
 struct msg_cluster {
     uint64_t term;
     uint32_t n_replicas_ready, n_replicas, n_workers;
     struct str model;
     uint32_t max_model_len, vocab_size;
     uint32_t running, waiting;
-    bool draining, gives_prompt_logprobs, one_class; /* of head and ranks; fcfs */
-    uint32_t start_s; /* no replica serves, and none has to: until one would; 0: else */
+
+    bool draining, gives_prompt_logprobs, one_class; /* one_class: the policy is fcfs */
+    uint32_t start_s; /* expected seconds until a replica serves; 0 = one serves, or must */
     struct cluster_load load;
 };
 
 /* ---- head ⇄ worker: formation ---- */
-
-/* Prepare for a replica. Every rank drops what it had (older epoch) and keeps its weights; the rank
- * with make_id answers CommId, the head passes it on with Join, each rank answers Formed. */
+/* Prepares a rank for a replica. Every rank drops the state of an older epoch and keeps its
+ * weights. The rank with make_id answers CommId, the head passes the id on with Join, and each
+ * rank answers Formed. */
 struct msg_form {
     uint64_t term_epoch, replica_id;
-    uint32_t tp, pp, rank, stage; /* rank: 0 .. tp-1 inside the stage */
+    uint32_t tp, pp, rank, stage; /* rank: 0 to tp - 1 inside the stage */
     uint32_t isa_level;
     bool make_id;
-    const struct str *comm_addresses; /* stage-major, tp * pp of them */
+    const struct str *comm_addresses; /* tp * pp addresses, stage-major */
     uint32_t n_comm_addresses;
-    struct u32_span n_blocks; /* per KV group: the minimum over the ranks */
+    struct u32_span n_blocks; /* blocks per KV group: the minimum over the ranks */
 };
 struct msg_comm_id {
     uint64_t term_epoch;
@@ -294,12 +294,12 @@ struct msg_formed {
 struct msg_abort {
     uint64_t term_epoch;
     struct str text;
-}; /* this epoch ends; keep the weights */
+}; /* ends this epoch; the worker keeps its weights */
 struct msg_aborted {
     uint64_t term_epoch;
 };
-/* Adoption: same replica, same communicator, new epoch; sequences dropped, blocks free, steps
- * from 1. Answered by Formed. */
+/* Adoption: the same replica and communicator in a new epoch. Sequences are dropped, all blocks are
+ * free, steps start from 1. The rank answers Formed. */
 struct msg_reset {
     uint64_t old_term_epoch, term_epoch;
 };
@@ -316,19 +316,20 @@ struct msg_drain_wish {
 
 /* ---- head ⇄ worker: steps ---- */
 
-/* Blocks of one KV group of a sequence: drop_leading blocks fell out of the window, ids are
- * appended. Table entry i holds block n_dropped + i of the sequence, i.e. positions (n_dropped + i)
- * * block_tokens and on. In the plan that admits a sequence the table is empty and drop_leading
- * says how many blocks in front were never there (a prefix hit in a window group). Elsewhere it is
- * at most the table's length or, where a run begins beyond what the table covers (a hit on the
- * way), as many as lie wholly before start. The drops of all runs of a plan come before the appends
- * of any, so a block may go from one sequence to another; a run names each group at most once. */
+/* Blocks of one KV group of a sequence: drop_leading blocks fell out of the window, and ids are
+ * appended. Table entry i holds block n_dropped + i of the sequence, with the positions from
+ * (n_dropped + i) * block_tokens on. In the plan that admits a sequence the table is empty, and
+ * drop_leading counts the blocks in front that were never there (a prefix hit in a window group).
+ * In later plans it is at most the table's length. Where a run begins beyond the table (a hit on
+ * the way), it counts the blocks wholly before `start`. All drops of a plan come before any append,
+ * so a block may go from one sequence to another. A run names each group at most once. */
 struct plan_blocks {
     uint32_t i_group, drop_leading;
     struct u32_span ids;
 };
 
-/* A sequence enters. slot names it until it is in finished; ids are prompt + tokens made so far. */
+/* A sequence enters. `slot` names it until it is in `finished`; `ids` are the prompt and the
+ * tokens made so far. */
 struct plan_admit {
     uint32_t slot;
     uint32_t n_prompt;   /* penalties, min_tokens and grammar are rebuilt from here on */
@@ -337,48 +338,47 @@ struct plan_admit {
     struct sampling_params sampling;
 };
 
-/* One sequence's work in this step: run n_tokens positions from start; with sample, sample the
- * token at position start + n_tokens. A token not yet known to the head is the one the rank sampled
- * last. start may be beyond what the rank has computed: other sequences have, or do earlier in this
- * plan, and the blocks up to it are in the table or come with this run (a prefix hit on the way).
- * n_draft (with sample and n_tokens 1): the rank may draft up to so many tokens that follow, run
- * them too, and keep those that it samples itself; there is room for them in the table. */
+/* One sequence's work in this step: run n_tokens positions from `start`. With `sample`, sample the
+ * token at position start + n_tokens. The rank uses its last sampled token where the head does not
+ * know it yet. `start` may be beyond the positions that the rank has computed: other sequences
+ * computed them, or do so earlier in this plan (a prefix hit on the way), and their blocks are in
+ * the table or come with this run. n_draft (with `sample` and n_tokens 1): the rank may draft that
+ * many more tokens, run them, and keep those that it samples itself. The table has room for them.
+ */
 struct plan_run {
     uint32_t slot;
     uint32_t start, n_tokens;
     uint32_t n_draft; /* speculative slots granted */
     bool sample;
-    bool follows; /* drafts of this sequence are in flight, so start is only the least place: run
-                     the last id the rank has; where max_tokens is reached already, nothing */
-    const struct plan_blocks *blocks; /* new ones only */
+    bool follows; /* drafts are in flight: `start` is a lower bound; run the last id the rank has */
+    const struct plan_blocks *blocks; /* new blocks only */
     uint32_t n_blocks;
 };
 
 struct plan_copy {
     uint32_t i_group, from, to;
-}; /* block copies, before anything runs */
+}; /* block copies, made before anything runs */
 
 struct msg_plan {
-    uint64_t term_epoch, step; /* steps are contiguous from 1 in an epoch */
-    bool full;                 /* the rank drops all sequences first */
-    struct u32_span finished;  /* slots that leave (finished, preempted, cancelled), freed first */
+    uint64_t term_epoch, step; /* steps of an epoch are contiguous from 1 */
+    bool full;                 /* the rank drops all its sequences first */
+    struct u32_span finished;  /* slots that leave (finished, preempted, cancelled); freed first */
     const struct plan_copy *copies;
     uint32_t n_copies;
     const struct plan_admit *admits;
     uint32_t n_admits;
     const struct plan_run *runs;
     uint32_t n_runs;
-    uint64_t digest; /* each 256th step (plan_digest.h), never with drafts in flight; else 0 */
+    uint64_t digest; /* set in each 256th step without drafts in flight, else 0 (plan_digest.h) */
 };
 
-/* A gap: the sequence's grammar allows nothing there, and the id is none of its text. */
+/* A gap: the sequence's grammar allows no token there, and the id is not part of its text. */
 #define RESULT_DEAD_END (-1.0f)
-/* A gap: to find what the grammar allows there costs more than it may (text/text.h). */
-#define RESULT_MASK_COST (-2.0f)
-/* One sequence got 1 .. n_draft + 1 ids; none without `sample`, or at the end that a run
- * which `follows` found. prompt_logprobs: of the run's positions, each that a prompt's id follows.
- */
-#define PROTO_MASK_UNIT_NS 100u
+/* A gap: finding the allowed tokens there would cost more than a request may (text/text.h). */
+#define RESULT_MASK_COST   (-2.0f)
+#define PROTO_MASK_UNIT_NS 100u /* nanoseconds of one mask unit */
+/* One sequence's result: 1 to n_draft + 1 ids; none without `sample`, or when a run with `follows`
+ * found its end. prompt_logprobs: one row per position that a prompt's id follows. */
 struct result_item {
     uint32_t slot;
     struct u32_span ids;
@@ -386,18 +386,18 @@ struct result_item {
     uint32_t n_logprobs;
     const struct logprob_row *prompt_logprobs;
     uint32_t n_prompt_logprobs;
-    struct f32_span gaps;   /* one per id: the distance of the two best scores at its place, or: */
-    struct f32_span vector; /* of a pooling request: [hidden] */
-    uint32_t mask_units, matcher_kib; /* its masks' time (PROTO_MASK_UNIT_NS), matcher's memory */
+    struct f32_span gaps; /* one per id: distance between the two best scores, or a RESULT_ value */
+    struct f32_span vector;           /* [hidden], for a pooling request */
+    uint32_t mask_units, matcher_kib; /* time of its masks; memory of its matcher */
 };
 struct msg_result {
     uint64_t term_epoch, step;
-    const struct result_item *items; /* of runs that sample or have prompt_logprobs, in order */
+    const struct result_item *items; /* one per run that samples or has prompt_logprobs, in order */
     uint32_t n_items;
-    uint64_t execute_ns, wait_ns; /* device time of the step; time it waited for its plan */
+    uint64_t execute_ns, wait_ns; /* the step's time on the device; the wait for its plan */
     uint32_t n_drafted;           /* draft tokens run in this step, accepted or not */
 };
-/* "I hold step last; what you sent does not follow": nothing was executed. */
+/* "I hold step `last`; your plan does not follow it": nothing was executed. */
 struct msg_gap {
     uint64_t term_epoch, last_step, got_step;
     struct str text;
@@ -445,6 +445,6 @@ struct msg {
 const char *msg_type_name(enum msg_type t);
 const char *peer_role_name(enum peer_role r);
 const char *finish_reason_name(enum finish_reason f); /* OpenAI's words: "stop", "length", ... */
-/* May this role send this type to the head? Checked for each frame. */
+/* Returns whether this role may send this type to the head. The head checks each frame. */
 bool msg_allowed_from(enum msg_type t, enum peer_role from);
-unsigned msg_since_minor(enum msg_type t); /* the first minor that has it */
+unsigned msg_since_minor(enum msg_type t); /* Returns the first minor version that has the type. */

@@ -1,17 +1,17 @@
 #pragma once
-/* The digest that every 256th plan carries (msg_plan.digest): head and rank compute it over the
- * sequences as they stand after the plan has been applied: finished slots gone, admits in, runs
- * counted. It is a sum modulo 2^64 of one term per sequence and one per block held, so either side
- * can keep the blocks' part up to date as blocks come and go instead of walking all tables (a
- * replica may hold millions). A plan with a digest is made only when no drafts are in flight: else
- * the head would not know the lengths. Pure.
+/* The digest that every 256th plan carries (msg_plan.digest). Head and rank compute it over the
+ * sequences as they stand after the plan was applied: finished slots gone, admits in, runs
+ * counted. It is a sum modulo 2^64 of one term per sequence and one per block held. So each side
+ * can keep the blocks' part up to date as blocks come and go, instead of walking all tables (a
+ * replica may hold millions). A plan with a digest is made only when no drafts are in flight,
+ * because the head does not know the lengths otherwise. Pure.
  *   sequence: length = positions run so far (an admit that has not run yet: n_computed);
  *   block: index = its place in the sequence, blocks dropped from the front counted. */
 #include <stdint.h>
 
 #define PLAN_DIGEST_EVERY 256u
 
-/* The finalizer of MurmurHash3 (Appleby, public domain): terms that are added must differ in all
+/* The finalizer of MurmurHash3 (Appleby, public domain). Terms that are added must differ in all
  * their bits when their inputs differ in one. */
 static inline uint64_t plan_digest_mix(uint64_t x)
 {
@@ -33,7 +33,7 @@ static inline uint64_t plan_digest_block(uint32_t slot, uint32_t i_group, uint32
     return plan_digest_mix(where ^ (what << 29 | what >> 35));
 }
 
-/* The sum as a plan carries it: never 0, because 0 in a plan means "no digest". */
+/* Returns the sum as a plan carries it: never 0, because 0 in a plan means "no digest". */
 static inline uint64_t plan_digest_end(uint64_t sum)
 {
     return sum ? sum : 1;

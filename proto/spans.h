@@ -1,5 +1,5 @@
 #pragma once
-/* Borrowed arrays of messages: a part of messages.h. */
+/* Borrowed arrays of messages. A part of messages.h. */
 #include <stdint.h>
 
 struct u32_span {

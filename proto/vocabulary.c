@@ -6,8 +6,8 @@
 #define PLACE_BITS 7
 _Static_assert(VOCABULARY_PLACES == 1u << PLACE_BITS, "a place is the upper bits of a hash");
 
-/* In every eighth place two vocabularies of one model may differ: added tokens, or padding, that
- * one form of its files counts among the ordinary ones. */
+/* Two vocabularies of one model may differ in one place of eight: one form of its files may
+ * count added tokens or padding among the ordinary tokens. */
 #define TOLERATED 8u
 
 void vocabulary_begin(struct vocabulary_sketcher *k)

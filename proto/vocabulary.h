@@ -1,13 +1,13 @@
 #pragma once
-/* A vocabulary in 256 bytes, to tell a gateway of another model from one of the workers' model. The
- * model's files may differ (GGUF beside safetensors, another quantisation, a few added tokens); the
- * ordinary tokens, each id with its bytes, may not.
+/* A vocabulary in 256 bytes, to tell a gateway of another model from one of the workers' model.
+ * The model's files may differ (GGUF beside safetensors, another quantisation, a few added
+ * tokens). The ordinary tokens, each id with its bytes, may not.
  *
  * The sketch is a one-permutation min-wise hash (Broder, "On the resemblance and containment of
  * documents", 1997; Li, Owen and Zhang, "One permutation hashing", NIPS 2012) of the set of (id,
  * bytes), with the low 16 bits kept of each minimum (Li and König, "b-bit minwise hashing", WWW
- * 2010). The share of equal places estimates |A ∩ B| / |A ∪ B| of the two sets. Pure; any thread.
- */
+ * 2010). The share of equal places estimates |A ∩ B| / |A ∪ B| of the two sets. Pure; any
+ * thread. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,9 +15,9 @@
 #define VOCABULARY_PLACES 128u
 #define VOCABULARY_BYTES  (2 * VOCABULARY_PLACES)
 
-/* The form that travels: two bytes a place, little-endian. 0: no token fell there. */
+/* The form that travels: two bytes a place, little-endian. 0 = no token fell there. */
 struct vocabulary {
-    uint32_t n_tokens; /* ids, special and added ones too: for people */
+    uint32_t n_tokens; /* number of ids, special and added ones too; for humans */
     uint8_t sketch[VOCABULARY_BYTES];
 };
 
@@ -25,11 +25,11 @@ struct vocabulary_sketcher {
     uint64_t least[VOCABULARY_PLACES];
 };
 void vocabulary_begin(struct vocabulary_sketcher *k);
-/* An ordinary token, in any order. Special tokens are left out: the forms of one model's files name
- * other ones. */
+/* Adds an ordinary token, in any order. Special tokens are left out, because the forms of one
+ * model's files name different ones. */
 void vocabulary_add(struct vocabulary_sketcher *k, uint32_t id, const uint8_t *ptr, size_t len);
 void vocabulary_end(const struct vocabulary_sketcher *k, uint32_t n_tokens, struct vocabulary *out);
 
-/* False when more than an eighth of the places differ that hold a token in either. Two without an
- * ordinary token are the same. */
+/* Returns false when more than an eighth of the places that hold a token in either sketch
+ * differ. Two sketches without an ordinary token are the same. */
 bool vocabulary_is_same(const struct vocabulary *a, const struct vocabulary *b);

@@ -82,7 +82,8 @@ def save(b, folder, name):
 
 def dashboard(b, folder):
     with Fixture(World(64, 600, node="cox-worker-{}".format, per_node=1)) as f:
-        for name, theme, width, height in (("light", "light", 1500, 1900), ("dark", "dark", 1500, 1900), ("phone", "light", 390, 844)):
+        for name, theme, width, height in (("light", "light", 1500, 1900), ("dark", "dark", 1500, 1900), ("phone", "light", 390, 844),
+                                           ("top-light", "light", 1500, 825), ("top-dark", "dark", 1500, 825)):  # README.md, docs/index.md
             b.theme(theme)
             b.resize(width, height)
             b.open(f.url)

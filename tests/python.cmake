@@ -100,15 +100,20 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(seeds_table PROPERTIES LABELS quick)
 endif()
-# The docs site (scripts/docs) and what pages say of flags, beside this build's programs.
+# The docs site (scripts/docs) and what pages say of flags, beside this build's programs. The tests of the site share one build of it.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  foreach(n site flags man)
+  set(docs_site_more search accessibility)
+  foreach(n site flags howto man)
+    list(TRANSFORM docs_${n}_more REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/docs/test_\\1.py")
     add_test(NAME docs_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
-                                    ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py)
+                                    ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py ${docs_${n}_more})
     set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
+  # Each line and figure of README.md; it kills workers, the head and a gateway of a cluster of its own.
+  add_test(NAME docs_readme_claims COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs/readme_claims)
+  set_tests_properties(docs_readme_claims PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endif()
-# Hostile peers, networks and a locked-down host, on loopback alone: docs/explain/security.md.
+# Hostile peers, networks and a locked-down host, on loopback alone: docs/develop/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
 foreach(t ${security_tests})
   get_filename_component(n ${t} NAME_WE)
@@ -240,6 +245,6 @@ endfunction()
 cox_cost(200 e2e_standby image_image)
 cox_cost(100 e2e_elastic_model e2e_clients e2e_adapters k8s_rendered_processes chaos_kill_loop)
 cox_cost(70 e2e_openapi e2e_cuda_emulated chaos_hosts)
-cox_cost(50 e2e_tiny_models e2e_pull_parallel e2e_mixed_versions e2e_sagemaker_clients security_attacks chaos_kill_loop_model)
-cox_cost(30 e2e_key_rotation e2e_pull e2e_rollout e2e_elastic_tp e2e_batches e2e_kv_transfers e2e_bad_input e2e_sagemaker bench_scripts docs_site
+cox_cost(50 docs_site e2e_tiny_models e2e_pull_parallel e2e_mixed_versions e2e_sagemaker_clients security_attacks chaos_kill_loop_model)
+cox_cost(30 e2e_key_rotation e2e_pull e2e_rollout e2e_elastic_tp e2e_batches e2e_kv_transfers e2e_bad_input e2e_sagemaker bench_scripts
          first_run_scripts model_pair_explore_test)

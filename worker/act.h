@@ -1,9 +1,10 @@
 #pragma once
-/* Carries out what the rank's state machine asks for, and sends the answers that follow from it. */
+/* Carries out the actions that the rank's state machine returns, and sends the answers that
+ * follow from them. */
 #include "worker/link/rank_state.h"
 
 struct worker_process;
-/* m: the message that led here; NULL after the end of an abort. */
+/* Carries out `action`. `m` is the message that caused it; NULL after the end of an abort. */
 void worker_act(struct worker_process *w, enum rank_action action, const struct msg *m);
 void worker_send_aborted(struct worker_process *w, uint64_t term_epoch);
 void worker_send_formed(struct worker_process *w, uint64_t term_epoch, enum status status,

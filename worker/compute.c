@@ -1,3 +1,12 @@
+/* The compute thread and its queues. The loop thread pushes jobs to `queue`. The compute thread
+ * takes them in order, runs them on the executor and pushes them to `done`. Then on_wake calls
+ * on_done on the loop thread and recycles the job.
+ * With an executor in halves, plans that have begun wait in `in_flight` (at most
+ * EXECUTOR_MAX_IN_FLIGHT). An abort may run while plans are in flight; every other job waits for
+ * them.
+ * Invariants: a job is in exactly one list. `mutex` guards `queue`, `done`, `stop` and `ended`.
+ * Only the compute thread runs jobs on the executor. Results leave in the order
+ * in which the jobs came. */
 #include "worker/compute.h"
 
 #include <assert.h>
@@ -11,7 +20,8 @@
 #include "proto/codec/codec.h"
 
 enum { JOB_FREE_MAX = 8, JOB_ARENA_LIMIT = 256 << 20, TIMER_SLACK_NS = 1000 };
-/* How often a device that computes is asked whether it is done, when nothing else comes. */
+/* Interval at which a busy device is asked whether it is done, when nothing else wakes the
+ * thread. */
 enum { POLL_NS = 20000 };
 
 struct job {
@@ -19,14 +29,14 @@ struct job {
     enum job_kind kind;
     bool dropped;
     uint64_t term_epoch, step, session;
-    struct strbuf frame; /* JOB_PLAN */
-    struct arena arena;  /* the decoded plan on the way in, the result beside it on the way out */
-    struct msg msg;      /* JOB_PLAN once decoded; JOB_JOIN: the Form and, in id, the Join */
+    struct strbuf frame; /* JOB_PLAN: the encoded plan */
+    struct arena arena;  /* holds the decoded plan, later also the result */
+    struct msg msg; /* JOB_PLAN: the decoded plan; JOB_JOIN: the Form, with the Join's id in `id` */
     struct bytes id;
     enum status status;
     struct error error;
     struct msg_result result;
-    struct job_loss *losses; /* JOB_JOIN: on the arena */
+    struct job_loss *losses; /* JOB_JOIN; on `arena` */
 };
 
 struct job_list {
@@ -41,12 +51,12 @@ struct compute {
     bool started;
     _Atomic bool busy;
     struct job_list free_jobs; /* loop thread only */
-    pthread_mutex_t mutex;     /* of what follows */
+    pthread_mutex_t mutex;     /* guards the fields below, except in_flight and idle_since_ns */
     pthread_cond_t wake;
     struct job_list queue, done;
     bool stop, ended;
     struct job_list
-        in_flight; /* compute thread only: plans that have begun, or were refused behind one */
+        in_flight; /* compute thread only; begun plans, and refused plans that follow one */
     uint64_t idle_since_ns;
 };
 
@@ -103,7 +113,7 @@ static void run_join(struct executor *e, struct job *j)
     j->status = e->ops->join_comm(e, &comm, &j->error);
     while (e->ops->lost_adapter && e->ops->lost_adapter(e, &loss.id, &loss.why)) {
         struct job_loss *kept = arena_try_alloc(&j->arena, sizeof *kept);
-        if (!kept) /* the arena's bound: the head learns of the rest from what plans say */
+        if (!kept) /* the arena is full: plans report the other lost adapters */
             return;
         loss.next = j->losses;
         *kept = loss;
@@ -111,7 +121,7 @@ static void run_join(struct executor *e, struct job *j)
     }
 }
 
-/* Decodes it too. */
+/* Decodes the plan and executes it, or begins it on an executor that works in halves. */
 static void run_plan(struct compute *c, struct job *j)
 {
     struct executor *e = c->o.executor;
@@ -128,7 +138,7 @@ static void run_plan(struct compute *c, struct job *j)
     j->result.wait_ns = wait_ns;
 }
 
-/* Abort_comm drops them in the executor. */
+/* Fails the plans in flight with STATUS_CLOSED. The executor drops them in abort_comm. */
 static void end_in_flight(struct compute *c)
 {
     for (struct job *j; (j = list_pop(&c->in_flight));) {
@@ -180,7 +190,8 @@ static void resolve(struct compute *c, struct job *j)
     push_done(c, j);
 }
 
-/* Results leave in the order in which plans came. */
+/* Hands the job back, or queues it after the plans in flight: results leave in the order in
+ * which the plans came. */
 static void end_job(struct compute *c, struct job *j)
 {
     if (j->kind == JOB_PLAN && c->o.executor->in_halves &&
@@ -191,7 +202,7 @@ static void end_job(struct compute *c, struct job *j)
     resolve(c, j);
 }
 
-/* The oldest of what has begun, if it is done. */
+/* Finishes the oldest plan in flight. Returns false when it is not done yet. */
 static bool finish_oldest(struct compute *c)
 {
     struct executor *e = c->o.executor;
@@ -206,7 +217,7 @@ static bool finish_oldest(struct compute *c)
     return true;
 }
 
-/* Mutex held. */
+/* Returns true when the first queued job can start now. The caller holds the mutex. */
 static bool may_run(const struct compute *c)
 {
     const struct job *j = c->queue.first;
@@ -215,7 +226,7 @@ static bool may_run(const struct compute *c)
     return j->kind == JOB_PLAN && c->in_flight.n < EXECUTOR_MAX_IN_FLIGHT;
 }
 
-/* Mutex held. */
+/* Waits for POLL_NS, or less when a job can start. The caller holds the mutex. */
 static void poll_pause(struct compute *c)
 {
     uint64_t until = clock_mono_ns() + POLL_NS;
@@ -224,7 +235,8 @@ static void poll_pause(struct compute *c)
         pthread_cond_timedwait(&c->wake, &c->mutex, &t);
 }
 
-/* What there is to do next, with the mutex held when it begins and ends. */
+/* Runs one queued job, finishes the oldest plan in flight, or waits. The caller holds the mutex,
+ * which is released in between. */
 static void turn(struct compute *c)
 {
     bool runs = may_run(c);
@@ -248,7 +260,7 @@ static void turn(struct compute *c)
 static void *compute_main(void *arg)
 {
     struct compute *c = arg;
-    /* Steps may be shorter than the kernel's default slack of 50 us. */
+    /* A step may be shorter than the kernel's default timer slack of 50 us. */
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     thread_begin("compute", 0);
     pthread_mutex_lock(&c->mutex);
@@ -432,8 +444,8 @@ void compute_push_abort(struct compute *c)
     }
     c->queue = kept;
     pthread_mutex_unlock(&c->mutex);
-    /* Before the job is in the queue: abort_comm clears the interrupt, which must not come later.
-     */
+    /* The interrupt comes before the job is queued: abort_comm clears it, so a later one would
+     * stay set. */
     c->o.executor->ops->interrupt(c->o.executor);
     push(c, job_take(c, JOB_ABORT));
     loop_wake(c->wakeup);

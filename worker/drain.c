@@ -14,7 +14,8 @@ static void stop_loop(void *ctx)
     loop_stop(w->s.loop);
 }
 
-/* planned: it was told to end, and why says how that went; else it cannot go on. */
+/* Says goodbye to the head and stops the loop. planned: the process was told to end, and `why`
+ * says how the drain ended; otherwise `why` is the reason that it cannot go on. */
 static void leave(struct worker_process *w, const char *why, bool planned)
 {
     char text[sizeof w->told + sizeof w->failure];
@@ -25,11 +26,12 @@ static void leave(struct worker_process *w, const char *why, bool planned)
     log_info("worker_leaves", "reason=%s", log_quote(text));
     head_link_goodbye(w->link, text, planned);
     loop_timer_stop(w->drain_timer);
-    /* zmq needs a moment to put the goodbye on the wire */
+    /* ZeroMQ needs a moment to send the goodbye */
     w->drain_timer = loop_timer_start(w->s.loop, GOODBYE_MS, 0, stop_loop, w);
 }
 
-/* Until the head has taken the work away; without a head nobody can. */
+/* Leaves as soon as the head has taken the work away, no head is connected, or the deadline has
+ * passed. */
 static void drain_check(void *ctx)
 {
     struct worker_process *w = ctx;

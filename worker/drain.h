@@ -1,12 +1,13 @@
 #pragma once
-/* How a worker ends: told to, with its work handed over first, or because it cannot go on. */
+/* The end of a worker: it was told to end and hands its work over first, or it cannot go on. */
 struct worker_process;
-/* First call: hand the work over, then stop the loop. Second: stop at once. signal_name: what asks
- * for it, as the head's events say it. */
+/* The first call hands the work over, then stops the loop. The second call stops at once.
+ * `signal_name` names the cause in the head's events. */
 void worker_stop(struct worker_process *w, const char *signal_name);
 void worker_send_drain_wish(struct worker_process *w);
-/* A lost device is lost for the process: it ends, the head hears why, and its starter starts it
- * anew. */
+/* Ends the process when its device is lost, which is permanent for a process. The head is told
+ * why, and the supervisor starts a new process. */
 void worker_look_for_loss(struct worker_process *w);
-/* The compute thread waits for a transfer of an epoch that is over, and may for ever. */
+/* Ends the process when the compute thread waits for a KV transfer of an old epoch that does not
+ * end. */
 void worker_look_for_stuck_transfer(struct worker_process *w);

@@ -6,9 +6,9 @@
 
 struct grammar_orders {
     struct grammar_orders_setup s;
-    struct grammar_compiler *compiler; /* the executor's; NULL: it has no grammars */
+    struct grammar_compiler *compiler; /* the executor's; NULL = it has no grammars */
     struct loop_wakeup *wakeup;
-    uint64_t term_epoch; /* of those that are wanted */
+    uint64_t term_epoch; /* epoch of the grammars that the head wants */
 };
 
 static void answer(const struct grammar_orders *o, struct msg_grammar_done m)

@@ -1,7 +1,7 @@
 #pragma once
-/* The head's grammars: which it wants, and what it is told of them. How they are compiled is
- * grammar/compiler.h's; a device that has no grammars says at once that all are ready. On the
- * loop's thread. */
+/* The head's orders for grammars: which grammars it wants, and the reports that it gets back.
+ * grammar/compiler.h compiles them. A device without grammars reports each as ready at once.
+ * Loop thread. */
 #include "worker/executor/executor.h"
 #include "worker/link/rank_state.h"
 
@@ -13,8 +13,9 @@ struct grammar_orders_setup {
 };
 struct grammar_orders;
 struct grammar_orders *grammar_orders_start(const struct grammar_orders_setup *s);
-void grammar_orders_stop(struct grammar_orders *o); /* NULL is fine */
-/* An epoch that is not the rank's gets nothing, since the head of that epoch does not wait. */
+void grammar_orders_stop(struct grammar_orders *o); /* does nothing when `o` is NULL */
+/* Takes an order. It ignores an order of an epoch that is not the rank's, because the head of
+ * that epoch does not wait for an answer. */
 void grammar_orders_take(struct grammar_orders *o, const struct msg_grammar *m,
                          const struct rank_state *r);
 void grammar_orders_end_epoch(struct grammar_orders *o);

@@ -6,8 +6,9 @@
 #include "common/host/own_address.h"
 #include "worker/state.h"
 
-/* Where the head sees this host, other ranks will too: in most networks. Looked up for each Hello:
- * a name may not be known at the start, and a host's address may change. False: there is none. */
+/* Finds the address under which other ranks reach this host. In most networks it is the address
+ * that the head sees. It is looked up for each Hello, since a name may be unknown at the start
+ * and an address may change. Returns false when there is none. */
 static bool find_comm_host(struct worker_process *w)
 {
     const struct worker_options *o = w->s.options;

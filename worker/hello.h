@@ -1,6 +1,6 @@
 #pragma once
-/* Hello and heartbeats of this rank, as head_link_handlers has them. ctx is the struct
- * worker_process. */
+/* Fills this rank's Hello and heartbeats, as callbacks of head_link_handlers. `ctx` is the
+ * struct worker_process. */
 #include "proto/messages.h"
 
 bool worker_fill_hello(void *ctx, struct msg_hello *h);

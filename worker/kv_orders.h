@@ -1,7 +1,7 @@
 #pragma once
-/* A worker's KV transfers: which orders it takes, what the head hears of them, what metrics count.
- * How blocks move is kv/transfer.h's. NULL is a worker that takes no part: fine for all but start.
- * On the loop's thread, but for await. */
+/* The head's orders for KV transfers: which orders a worker takes, its reports to the head, and
+ * metrics. kv/transfer.h moves the blocks. A NULL `struct kv_orders` is a worker without
+ * transfers; all functions but start accept it. Loop thread, except kv_orders_await. */
 #include "common/base/metrics.h"
 #include "worker/executor/executor.h"
 #include "worker/kv/transfer.h"
@@ -17,24 +17,29 @@ struct kv_orders_setup {
     void *ctx;
 };
 struct kv_orders;
-/* *out NULL: --kv-port says so, or the device has no KV cache that could be moved. */
+/* Starts the transfers. *out is NULL when --kv-port disables them or the device has no KV cache
+ * to move. */
 MUST_USE enum status kv_orders_start(const struct kv_orders_setup *s, struct kv_orders **out,
                                      struct error *err);
 void kv_orders_stop(struct kv_orders *k);
-/* Other replicas' ranks reach this host there. An error is logged, and there is no address. */
+/* Listens on `host`, where other replicas' ranks reach this one. An error is logged and leaves
+ * the address empty. */
 void kv_orders_listen(struct kv_orders *k, const char *host);
-struct str kv_orders_address(const struct kv_orders *k); /* "": none */
+struct str kv_orders_address(const struct kv_orders *k); /* "" = none */
 
-/* k may be NULL: then it is refused. n_blocks: what the rank's replica has agreed on. */
+/* Takes an order; refuses it when `k` is NULL. `n_blocks` is the number of blocks of each KV
+ * group that the rank's replica has agreed on. */
 void kv_orders_take(struct kv_orders *k, const struct kv_orders_setup *s,
                     const struct msg_kv_transfer *m, const struct rank_state *r,
                     struct u32_span n_blocks);
 void kv_orders_on_step(struct kv_orders *k, uint64_t step);
-void kv_orders_on_open(struct kv_orders *k); /* a session with a head */
-/* Before the compute thread is told of it: an epoch is over. */
+void kv_orders_on_open(struct kv_orders *k); /* a new session with a head */
+/* Ends the transfers of the epoch. Call it before the compute thread is told that the epoch is
+ * over. */
 void kv_orders_end_epoch(struct kv_orders *k);
-/* The compute thread, before it uses the KV cache for another epoch or gives it back. */
+/* Waits for the end of running transfers. The compute thread calls it before it uses the KV
+ * cache for another epoch or frees it. */
 void kv_orders_await(struct kv_orders *k);
-/* A transfer of an epoch that is over does not come to its end: the process has to. */
+/* Returns true when a transfer of an old epoch does not end. The process has to end then. */
 bool kv_orders_are_stuck(const struct kv_orders *k);
-bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms); /* as kv_transfer_end */
+bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms); /* see kv_transfer_end */

@@ -1,5 +1,7 @@
-/* cox-worker: options, executor, loop, worker, until SIGTERM; `cox-worker plan` is `cox plan`. Exit
- * codes: 0 fine, 1 failed while running, 2 usage or configuration. */
+/* cox-worker: reads options, creates executor, loop and worker, and runs until SIGTERM;
+ * `cox-worker plan` is `cox plan`. The CPU binding comes before threads and memory. Everything
+ * here runs on the loop thread, which owns all parts. Exit codes: 0 = fine, 1 = failed while
+ * running, 2 = usage or configuration. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +76,7 @@ static void on_signal(void *ctx, int signum)
     worker_stop(p->worker, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* What others are told of where it listens: "everywhere" is no address. */
+/* Returns the host that others are told to connect to. A wildcard address is not one. */
 static const char *reachable_host(const struct worker_options *o)
 {
     bool everywhere = strcmp(o->http_host, "0.0.0.0") == 0 || strcmp(o->http_host, "::") == 0;
@@ -119,10 +121,10 @@ static void print_memory(const struct executor *e)
 static enum status start(struct process *p, struct error *err)
 {
     char pci[32];
-    TRY(executor_cuda_look(&p->o, err)); /* before keys and a head, which do not help without one */
+    TRY(executor_cuda_look(&p->o, err)); /* first: keys and a head do not help without a GPU */
     TRY(worker_options_check(&p->o, err));
     executor_cuda_pci(&p->o, pci, sizeof pci);
-    TRY(bind_process(&p->o, "", pci, err)); /* before threads and memory */
+    TRY(bind_process(&p->o, "", pci, err)); /* before any thread or memory exists */
     TRY(startup_prepare(&p->o, &p->startup, err));
     TRY(executor_open(&p->o, &p->executor, err));
     print_memory(p->executor);
@@ -182,8 +184,9 @@ static int run(struct process *p)
                  p->http_address);
         loop_run(p->loop);
         if (worker_failure(p->worker)[0] != '\0') {
-            /* It was said; threads may be stuck, and the device may be lost. Once more, for whoever
-             * would start it anew: that is in vain. */
+            /* The error was logged. Threads may be stuck and the device may be lost, so nothing
+             * is freed. Exit code 2 with the error printed again tells the supervisor not to
+             * restart. */
             if (worker_failed_for_good(p->worker))
                 _exit(fail(error_set(&err, STATUS_UNSUPPORTED, "%s", worker_failure(p->worker)),
                            &err));
@@ -201,7 +204,7 @@ static int run(struct process *p)
             log_warn("ends_while_loading", "model=%s", log_quote(p->o.model));
             if (refused)
                 (void)fail(s, &err);
-            _exit(refused ? 2 : 0); /* told to: a second signal, or the end of --drain-timeout */
+            _exit(refused ? 2 : 0); /* a second signal, or the end of --drain-timeout */
         }
     }
     finish(p);

@@ -1,3 +1,9 @@
+/* Handles the messages that the head sends to this rank, on the loop thread. head_link calls
+ * worker_on_message with a decoded message. rank_state decides by phase and epoch what to do,
+ * and worker_act or the compute thread carries it out.
+ * The message is valid only during the call, so a Form is copied to `form_arena` and a plan's
+ * frame to its job. Every Form is checked here before anything uses its sizes, because it comes
+ * from the network. */
 #include "worker/messages.h"
 
 #include <stdio.h>
@@ -9,10 +15,11 @@
 #include "worker/drain.h"
 #include "worker/state.h"
 
-/* Since this minor heads say who serves and who is a spare. */
+/* First minor protocol version in which heads tell serving workers from spares. */
 enum { MINOR_OF_READINESS = 2 };
 
-/* At that TP, [n_kv_groups] into out; false: it is none of this worker's. */
+/* Writes the number of blocks of each KV group at that TP to out[n_kv_groups]. Returns false
+ * when this worker does not offer that TP. */
 static bool blocks_at(const struct worker_process *w, uint32_t tp, uint32_t *out)
 {
     const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
@@ -28,7 +35,8 @@ static bool blocks_at(const struct worker_process *w, uint32_t tp, uint32_t *out
     return false;
 }
 
-/* rank and stage index arrays in the executors, sizes are multiplied: checked once, here. */
+/* Checks a Form once, here: rank and stage index arrays in the executors, and sizes are
+ * multiplied. */
 static bool form_is_sane(const struct worker_process *w, const struct msg_form *f,
                          struct error *err)
 {
@@ -67,7 +75,7 @@ static void on_form(struct worker_process *w, const struct msg *m)
         arena_reset(&w->form_arena);
         w->n_join_id = 0;
         enum status s = msg_copy(m, &w->form_arena, &w->form);
-        if (s != STATUS_OK) /* a Form of our own bound's size fits, or decoding had refused it */
+        if (s != STATUS_OK) /* cannot happen: a decoded Form fits into form_arena */
             log_error("form_not_kept", "status=%s", status_name(s));
         metric_add(w->m.epochs, 1);
         log_info("forming", "epoch=%llu.%llu group=%llu rank=%u/%u stage=%u/%u",
@@ -111,8 +119,8 @@ static void take_place(struct worker_process *w, const char *as)
     w->had_place = true;
 }
 
-/* True when the plan is queued: its bytes are returned as credit when it has been executed, so that
- * a rank that lags holds the head back. */
+/* Returns true when the plan is queued. Its bytes are returned as credit only after its
+ * execution, so a rank that lags slows the head down. */
 static bool on_plan(struct worker_process *w, const struct msg *m, uint64_t session,
                     struct str frame)
 {
@@ -121,7 +129,7 @@ static bool on_plan(struct worker_process *w, const struct msg *m, uint64_t sess
         worker_act(w, action, m);
         return false;
     }
-    take_place(w, "member"); /* a busy rank gets plans in place of heartbeats */
+    take_place(w, "member"); /* a busy rank gets plans instead of heartbeats */
     struct error err = {0};
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < m->plan.n_runs; i++)
@@ -198,7 +206,7 @@ void worker_on_open(void *ctx, const struct msg_welcome *welcome)
 {
     struct worker_process *w = ctx;
     rank_state_see_term(&w->rank, welcome->term);
-    w->drained_by_head = false; /* a head that wants it so says it in every session */
+    w->drained_by_head = false; /* a head that still wants the drain says so in every session */
     metric_set(w->m.reconnects, (double)head_link_reconnects(w->link));
     vocabulary_reader_on_open(w->vocabulary);
     kv_orders_on_open(w->kv);
@@ -206,7 +214,7 @@ void worker_on_open(void *ctx, const struct msg_welcome *welcome)
         worker_send_drain_wish(w);
 }
 
-/* Of an older head all that is known is that it takes this worker. */
+/* An older head does not say who serves; its heartbeat only shows that it accepts this worker. */
 void worker_on_heartbeat(void *ctx, const struct msg_heartbeat *h, unsigned head_minor)
 {
     struct worker_process *w = ctx;

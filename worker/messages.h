@@ -1,6 +1,6 @@
 #pragma once
-/* The head's messages and the life of the link, as head_link_handlers has them. ctx is the struct
- * worker. */
+/* Handles the head's messages and the open and loss of the link, as callbacks of
+ * head_link_handlers. `ctx` is the struct worker_process. */
 #include "proto/messages.h"
 
 bool worker_on_message(void *ctx, const struct msg *m, uint64_t session, struct str frame);

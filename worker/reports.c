@@ -16,7 +16,8 @@ static void send_comm_error(struct worker_process *w, uint64_t term_epoch, uint6
                                           .comm_error = {term_epoch, step, str_from(text)}});
 }
 
-/* A run with n tokens kept n - 1 draft tokens. Rank 0 alone has items. */
+/* Counts sampled and draft tokens. A run with n tokens accepted n - 1 draft tokens. Only rank 0
+ * has items. */
 static void count_tokens(struct worker_process *w, const struct msg_result *r)
 {
     uint64_t n_sampled = 0, n_runs = 0;
@@ -79,7 +80,8 @@ void worker_check_peers(void *ctx)
         compute_push_check(w->compute, r->term_epoch);
 }
 
-/* Before Formed: the head must not take this rank for one that has it. */
+/* Reports adapters that could not be loaded again. This comes before Formed, so that the head
+ * does not send requests for them here. */
 static void tell_losses(struct worker_process *w, const struct job_loss *losses)
 {
     for (const struct job_loss *x = losses; x; x = x->next) {
@@ -98,7 +100,7 @@ static void on_join_done(struct worker_process *w, const struct job_done *d)
 {
     tell_losses(w, d->losses);
     if (d->dropped || w->rank.phase != RANK_JOINING || d->term_epoch != w->rank.comm_epoch)
-        return; /* overtaken: the abort is on its way */
+        return; /* an abort has overtaken the join and is on its way */
     rank_state_on_joined(&w->rank, d->term_epoch, d->status == STATUS_OK);
     worker_send_formed(w, d->term_epoch, d->status, d->status == STATUS_OK ? "" : d->error->text);
     if (d->status == STATUS_OK)
@@ -112,7 +114,7 @@ static void on_abort_done(struct worker_process *w)
     struct error why;
     const struct executor *e = w->s.executor;
     if (e->ops->lost && e->ops->lost(e, &why))
-        return; /* nothing of it can be had again */
+        return; /* a lost device cannot be used again */
     metric_add(w->m.aborts_kept, 1);
     enum rank_action action = rank_state_on_aborted(&w->rank);
     for (uint32_t i = 0; i < w->rank.n_answers; i++)
@@ -120,7 +122,8 @@ static void on_abort_done(struct worker_process *w)
     worker_act(w, action, NULL);
 }
 
-/* The head asks again after a lost session: that it is here is what was wanted. */
+/* Reports an adapter order. STATUS_EXISTS counts as success: the head asks again after a lost
+ * session, and the adapter is here. */
 static void on_adapter_done(struct worker_process *w, const struct job_done *d)
 {
     const struct msg_adapter *a = d->adapter;

@@ -10,13 +10,13 @@
 #include "common/keys/key_files.h"
 #include "proto/codec/codec.h"
 
-/* Credit for plans: what a rank that lags may have lying here. */
+/* Credit for plans: the bytes of plans that may wait in this worker. */
 #define WINDOW_BYTES (4u << 20)
 #define LINK_HWM     8192u
-/* Of a line with a join token. */
+/* Buffer for the line of a join token file. */
 #define JOIN_TEXT_BYTES 2048
 
-/* The first word of a file. */
+/* Reads the first word of the file. */
 static enum status read_word(const char *flag, const char *path, char *out, size_t size,
                              struct error *err)
 {
@@ -76,7 +76,8 @@ enum status startup_prepare(const struct worker_options *o, struct startup *out,
     return STATUS_OK;
 }
 
-/* One unit for all, so that they can be compared and added up. */
+/* Appends a row of the table. All rows have the same unit, so that they can be compared and
+ * added up. */
 static void row(struct strbuf *b, const char *name, uint64_t bytes)
 {
     strbuf_printf(b, "%-12s %10.1f MiB", name, (double)bytes / (1 << 20));

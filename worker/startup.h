@@ -1,5 +1,6 @@
 #pragma once
-/* What main needs from the options before the worker can run: keys, addresses, the memory table. */
+/* Prepares the parts that main needs from the options before the worker can run: keys, addresses
+ * and the memory table. */
 #include "common/keys/admin_keys.h"
 #include "common/options/worker.h"
 #include "worker/executor/executor.h"
@@ -7,16 +8,17 @@
 
 struct startup {
     char node[256];
-    char endpoint[1100]; /* tcp://, then --head as it is */
+    char endpoint[1100]; /* "tcp://" and the value of --head */
     char head_public_key[41], other_head_key[41];
-    struct admin_keys admin_keys; /* none: /metrics is open */
+    struct admin_keys admin_keys; /* empty = /metrics needs no key */
     struct head_link_options link;
 };
 
-/* From keys folder, join token or --insecure. */
+/* Reads keys and addresses from the keys folder, the join token or --insecure. */
 MUST_USE enum status startup_prepare(const struct worker_options *o, struct startup *out,
                                      struct error *err);
-/* weights, activations, collectives, KV, total: what this process will hold. */
+/* Writes the table of the memory that this process will hold: weights, activations, collectives,
+ * KV cache, total. */
 void startup_memory_table(const struct executor_info *info, struct strbuf *out);
-/* The same as the event memory_plan, for a log of which every line is an event. */
+/* Logs the same numbers as the event memory_plan, for logs in which every line is an event. */
 void startup_log_memory(const struct executor_info *info);

@@ -7,7 +7,7 @@
 #include "worker/reports.h"
 #include "worker/state.h"
 
-/* A replica without steps looks whether its ranks still reach each other. */
+/* Interval of the checks. A replica without steps checks that its ranks still reach each other. */
 enum { CHECK_MS = 1000 };
 enum { END_MS = 2000, FORM_ARENA_LIMIT = 4 << 20 };
 
@@ -141,7 +141,7 @@ const char *worker_failure(const struct worker_process *w)
 
 bool worker_end(struct worker_process *w)
 {
-    kv_orders_end_epoch(w->kv); /* the compute thread may wait for it */
+    kv_orders_end_epoch(w->kv); /* first: the compute thread may wait for a transfer */
     bool ended = compute_end(w->compute, END_MS);
     return kv_orders_end(w->kv, END_MS) && ended;
 }

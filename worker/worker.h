@@ -1,24 +1,26 @@
 #pragma once
-/* One rank: wires the head's link, the rank's state machine, the compute thread and the admin HTTP
- * port; decides nothing itself. Borrows loop, executor and options; everything on the loop's
- * thread. */
+/* One rank. `struct worker_process` connects the link to the head, the rank's state machine, the
+ * compute thread and the admin HTTP port; it decides nothing itself. It borrows loop, executor
+ * and options. All functions are called on the loop thread. */
 #include "worker/worker_setup.h"
 
 struct worker_process;
 MUST_USE enum status worker_start(const struct worker_setup *s, struct worker_process **out,
                                   struct error *err);
-/* Its replica has served, or it is a spare, and no drain is on (docs/develop/protocol.md,
- * "Readiness"). */
+/* Returns true when its replica has served or it is a spare, and no drain is in progress
+ * (docs/develop/protocol.md, "Readiness"). */
 bool worker_is_ready(const struct worker_process *w);
 const char *worker_why_not_ready(const struct worker_process *w);
-/* Why the loop was stopped though nobody asked: the head takes this worker never. "": it does. */
+/* Returns why the head refuses this worker for good, which stopped the loop. "" = it does not. */
 const char *worker_refusal(const struct worker_process *w);
-/* Why the process has to end, with exit code 1 and without worker_free: its device is lost, or its
- * compute thread is stuck. "": it has not. */
+/* Returns why the process has to end, with exit code 1 and without worker_free: its device is
+ * lost or its compute thread is stuck. "" = it does not have to. */
 const char *worker_failure(const struct worker_process *w);
-/* It would fail so each time: exit code 2, not to be started anew. */
+/* Returns true when a restart would fail in the same way. The process then ends with exit code 2
+ * and is not restarted. */
 bool worker_failed_for_good(const struct worker_process *w);
-/* After the loop has ended. False: a shard is being read and nothing interrupts that; the process
- * should end without worker_free, which waits for it. */
+/* Ends the threads after the loop has ended. Returns false while a shard is being loaded, which
+ * cannot be interrupted. The process should then end without worker_free, which would wait for
+ * it. */
 bool worker_end(struct worker_process *w);
-void worker_free(struct worker_process *w); /* NULL is fine */
+void worker_free(struct worker_process *w); /* does nothing when `w` is NULL */

@@ -1,5 +1,5 @@
 #pragma once
-/* The parts that a worker is started with. All of it is borrowed. */
+/* The parts that a worker is started with. All pointers are borrowed. */
 #include "common/base/metrics.h"
 #include "common/loop/loop.h"
 #include "common/options/worker.h"

@@ -1,7 +1,8 @@
 #pragma once
-/* Figures of a GPU bench beside their bars: each is judged when it is measured, told in a line and
- * in a row of the table at the end, which is one for docs/explain/performance.md ("GPU"). What the
- * emulation measured is never judged. A part that the program has no time for is cut, and said. */
+/* Figures of a GPU bench beside their bars. Each figure is judged when it is measured. The program
+ * prints it in a line, and in a row of the table at the end, which belongs into
+ * bench/results/gpu.md. Figures of the emulation are never judged. A part that the program has no
+ * time for is cut, and the program says so. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A whole cluster, started several times, idle, and under load; prints the figures of
-docs/explain/performance.md. Without --device cpu its workers are null workers: what head, gateways, links and
+bench/results/serving.md. Without --device cpu its workers are null workers: what head, gateways, links and
 scheduling cost. With it they run the model; the first start then finds neither the file in memory nor
 its tokenizer compiled. Run it by
   tests/run_python bench/python/serving.py [--rounds 5] [--idle-seconds 20] [--models null,demo]

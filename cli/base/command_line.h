@@ -21,7 +21,7 @@ struct command_line {
     const char *usage; /* "cox status [OPTION...]" */
     const struct option_spec *specs;
     size_t n_specs, max_positional;
-    const struct option_group *groups; /* of a long table, for --help; or NULL */
+    const struct option_group *groups; /* groups of --help, for a long table; or NULL */
     const int *log_format; /* in the struct that is filled: warnings are events too; or NULL */
 };
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,

@@ -14,7 +14,7 @@ struct command {
     int (*run)(int argc, char **argv);
     const struct option_spec *specs; /* for completion and docs/reference/flags.md; may be NULL */
     const size_t *n_specs;
-    const struct option_group *groups; /* of a long table; or NULL */
+    const struct option_group *groups; /* groups of --help, for a long table; or NULL */
     /* instead of run: what finds other commands, in the table that has this row */
     int (*run_among)(const struct command_table *t, int argc, char **argv);
 };

@@ -17,13 +17,13 @@ struct help {
     const struct option_spec *specs;
     size_t n_specs;
     const struct option_group *groups; /* NULL: a short table, which is listed whole */
-    const char *topic;                 /* of --help=TOPIC: "all", a group's key, a part of a name */
-    unsigned width;                    /* columns of a line */
+    const char *topic; /* TOPIC in --help=TOPIC: "all", a group's key, a part of a name */
+    unsigned width;    /* columns of a line */
 };
 
 /* STATUS_NOT_FOUND: the topic is no group's key and no option's name has it. */
 MUST_USE enum status help_write(struct strbuf *b, const struct help *h, struct error *err);
-/* The same on stdout, as wide as the terminal; width is not read. What is wrong goes to stderr.
+/* Prints the same on stdout, as wide as the terminal; width is not read. An error goes to stderr.
  * Returns the exit code: 0, or 2 for a topic that does not exist. */
 int help_print(const struct help *h);
 

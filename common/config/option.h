@@ -100,6 +100,6 @@ struct config_result {
     struct option_list positional; /* arguments that are no option, in order */
     struct option_list warnings;   /* one text each: ignored vLLM flags, deprecated spellings */
     bool help, version;            /* --help / --version was given: caller prints and ends with 0 */
-    const char *help_topic;        /* of --help=TOPIC; or NULL. Points into argv */
+    const char *help_topic;        /* TOPIC in --help=TOPIC; or NULL. Points into argv */
     void *owned;                   /* every string handed out; config_fini frees it */
 };

@@ -5,7 +5,7 @@
 
 /* vLLM looks for runs of exactly 5 tokens when it is told nothing. A longer one finds the better
  * place, a shorter one a place more often, and neither costs more here
- * (docs/explain/performance.md). */
+ * (bench/results/speculation.md). */
 enum { DEFAULT_TOKENS = 4, DEFAULT_LOOKUP_MAX = 16, DEFAULT_LOOKUP_MIN = 2 };
 
 static const struct {

@@ -132,7 +132,7 @@ def write_oci(out, layers, config, name, epoch):
 
 
 def write_docker(out, layers, config, name, epoch):
-    """What `docker save` writes: a manifest.json, the configuration, plain layers. Returns the configuration's digest."""
+    """Writes the format of `docker save`: a manifest.json, the configuration, plain layers. Returns the configuration's digest."""
     digest = hashlib.sha256(config).hexdigest()
     w = Writer(out, epoch)
     w.text(f"{digest}.json", config)

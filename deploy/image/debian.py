@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class Failed(Exception):
-    """What went wrong, and what to do: one sentence each."""
+    """An error: one sentence says what went wrong, one what to do."""
 
 
 def run(*command, **kwargs):

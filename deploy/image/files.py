@@ -152,7 +152,7 @@ class Files:
         (self.folders["debian"] / self.lib / name).chmod(0o755)
 
     def certificates(self, tree):
-        """What update-ca-certificates would make, without a shell: all of them in one file."""
+        """Joins all certificates into one file, as update-ca-certificates does, without a shell."""
         found = sorted((tree / "usr/share/ca-certificates/mozilla").glob("*.crt"))
         if len(found) < 50:
             raise Failed(f"ca-certificates has {len(found)} certificates in usr/share/ca-certificates/mozilla")

@@ -5,7 +5,7 @@
 
 #include "common/base/mem.h"
 
-/* A parser looks for its markers through all that it is given, behind each one that it found. */
+/* Bytes fed to a parser at once. After each marker a parser searches all of the rest again. */
 enum { MAX_PIECE = 1024 };
 
 void answer_init(struct answer *a, const struct answer_rules *rules, uint32_t i_choice,
@@ -31,7 +31,7 @@ void answer_fini(struct answer *a)
     *a = (struct answer){0};
 }
 
-/* ---- parts as parsers give them ---- */
+/* ---- parts given by the parsers ---- */
 
 static struct answer_part *add_part(struct answer *a, enum answer_part_kind kind, uint32_t i_call)
 {
@@ -55,7 +55,7 @@ static void add_text(struct answer *a, enum answer_part_kind kind, uint32_t i_ca
     p->text.len += text.len;
 }
 
-/* The text is a piece of what the parser is fed with. */
+/* Counts reasoning. `text` must point into the parser's input, which gives its position. */
 static void count_reasoning(struct answer *a, struct str text)
 {
     const struct strbuf *in = &a->before_reasoning;
@@ -97,12 +97,13 @@ uint32_t answer_call_of_id(struct answer *a, struct str name, struct str id)
     return i;
 }
 
-/* n letters and digits of what is unique. */
+/* Writes n letters and digits that are derived from a unique number. */
 static void short_id(uint64_t hi, uint64_t lo, uint32_t n, char *out)
 {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     uint64_t z = (hi ^ (lo << 32 | lo >> 32)) + 0x9E3779B97F4A7C15ull;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull; /* splitmix64: neighbours are far apart */
+    /* splitmix64: neighbouring numbers give very different ids */
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ z >> 27) * 0x94D049BB133111EBull;
     z ^= z >> 31;
     for (uint32_t i = 0; i < n; i++, z /= 62)
@@ -113,7 +114,7 @@ static void short_id(uint64_t hi, uint64_t lo, uint32_t n, char *out)
 uint32_t answer_call(struct answer *a, struct str name)
 {
     const struct answer_rules *r = a->rules;
-    /* unique while the request's id is: choice and call are in it */
+    /* unique within the request, because choice and call are part of it */
     uint64_t lo = r->id_lo ^ ((uint64_t)a->i_choice << 32 | a->n_calls);
     char id[96];
     if (r->n_call_id)
@@ -132,7 +133,8 @@ void answer_arguments(struct answer *a, uint32_t i_call, struct str text)
 
 /* ---- feeding ---- */
 
-/* Parts were made with lengths only: their bytes lie one after the other, and may have moved. */
+/* Sets the pointers of the parts. While parts are added they have lengths only, because `bytes`
+ * may move. */
 static void resolve_parts(struct answer *a)
 {
     const char *at = a->bytes.ptr;

@@ -1,3 +1,9 @@
+/* Turns Python call arguments, (a='x', b=[True]), into a JSON object while they arrive.
+ * Parsers of Python-like calls feed all unconsumed text. JSON goes out through `answer_arguments`,
+ * and the number of consumed bytes comes back.
+ * Strings go out as they arrive. Other values are held until their end is known, at most MAX_HELD
+ * bytes. The output is valid JSON whenever the call is complete. The state between two feeds is
+ * `struct literal_arguments`, without memory of its own. */
 #include "gateway/answer/literal_arguments.h"
 
 #include <ctype.h>
@@ -6,8 +12,9 @@
 #include "common/json/text.h"
 #include "gateway/answer/answer.h"
 
-/* KEY: at one, or at the end. STRING: in one. JOINT: behind one, where another goes on with it.
- * HELD: in another value. NEXT: behind a value. CUT: the answer broke off in a value. */
+/* KEY: before a key or the closing bracket. STRING: inside a string. JOINT: after a string,
+ * where another one may continue it. HELD: inside another value. NEXT: after a value. CUT: the
+ * answer ended inside a value. */
 enum { STEP_OPEN, STEP_KEY, STEP_VALUE, STEP_STRING, STEP_JOINT, STEP_HELD, STEP_NEXT, STEP_CUT };
 enum { MAX_BEHIND = 128, MAX_HELD = 4 << 20 };
 
@@ -38,7 +45,7 @@ static bool is_key_byte(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
 }
 
-/* Whether a key and what separates it from its value begin the text, and where they end. */
+/* Checks whether the text begins with a key and its separator. Returns their end in `behind`. */
 static enum look look_at_key(const struct work *w, struct str text, struct str *key, size_t *behind)
 {
     const size_t from = json_skip_space(text, 0);
@@ -55,8 +62,8 @@ static enum look look_at_key(const struct work *w, struct str text, struct str *
     return key->len > 0 && separates ? LOOK_YES : LOOK_NO;
 }
 
-/* Whether a value ends before the text: only what may follow one says so, which a comma within a
- * text does not. */
+/* Checks whether a value has ended before this text. A comma alone does not prove it, since text
+ * may contain commas. A key or bracket must follow. */
 static enum look look_past_value(const struct work *w, struct str text)
 {
     struct str key;
@@ -81,7 +88,8 @@ static bool is_quote(struct str text, size_t at)
     return at < text.len && (text.ptr[at] == '"' || text.ptr[at] == '\'');
 }
 
-/* At a quote: how many bytes open a string there; 0: that has not come. */
+/* Opens the string whose quote begins the text. Returns the length of the quotes; 0 = more text
+ * is needed. */
 static size_t open_string(struct work *w, struct str text)
 {
     const char c = text.ptr[0];
@@ -96,9 +104,9 @@ static size_t open_string(struct work *w, struct str text)
     return n == 3 ? 3 : 1;
 }
 
-/* A quote of the string's own kind ends it where a value may end behind it, or another string
- * begins: Python joins them. But where one stood in the string that did not end it, no Python was
- * meant, and it is text. */
+/* Checks whether a quote of the string's own kind ends it. It does when a value may end after
+ * it, or when another string follows, which Python joins. After an earlier quote that did not
+ * end the string, the text is not Python, and later quotes are text too. */
 static enum look look_at_quote(const struct work *w, struct str text)
 {
     const struct str behind = parser_skip(text, 1);
@@ -189,7 +197,7 @@ static size_t end_held(struct work *w, struct str text, size_t n)
     return n;
 }
 
-/* The answer broke off in the value: as far as it is there. */
+/* The answer ended inside the value: gives out as much of it as there is. */
 static size_t cut_held(struct work *w, struct str text)
 {
     struct literal_scan scan = {0};
@@ -221,7 +229,7 @@ static size_t feed_held(struct work *w, struct str text)
     return w->end && text.len > 0 ? cut_held(w, text) : 0;
 }
 
-/* ---- between them ---- */
+/* ---- between strings and values ---- */
 
 static size_t feed_key(struct work *w, struct str text)
 {

@@ -1,10 +1,16 @@
+/* Reads a whole Python literal and writes it as JSON: strings, numbers, words, lists, tuples, sets
+ * and maps.
+ * `literal_read` is called by the parsers of calls when a value is complete; `literal_find_end`
+ * finds that end in text that still arrives.
+ * A recursive descent parser. Depth is bounded by LITERAL_READ_MAX_DEPTH. On a failure `out` is
+ * cut back to its old length. Pure; no state except `struct literal_end` of the caller. */
 #include "gateway/answer/literal_read.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_DIGITS = 256 }; /* of a number with a base of its own */
+enum { MAX_DIGITS = 256 }; /* digits of a number with a prefix (0x, 0o, 0b) */
 
 struct reader {
     struct str text;
@@ -25,7 +31,7 @@ static void skip_space(struct reader *r)
         r->at++;
 }
 
-/* Whether c is next, behind white space; if so it is passed. */
+/* Skips white space, and the byte `c` if it is next. Returns true when it was. */
 static bool take(struct reader *r, char c)
 {
     skip_space(r);
@@ -59,7 +65,7 @@ static void put_code_point(struct strbuf *out, uint32_t c)
                       0xDC00 + ((c - 0x10000) & 0x3FF));
 }
 
-/* base: it is none. */
+/* Returns `base` when `c` is not a digit. */
 static uint32_t digit_of(unsigned char c, uint32_t base)
 {
     if (isdigit(c))
@@ -67,7 +73,8 @@ static uint32_t digit_of(unsigned char c, uint32_t base)
     return isxdigit(c) ? (uint32_t)(c | 0x20) - 'a' + 10 : base;
 }
 
-/* n digits of a base, 8 or 16, from ahead on. False: they are not there, or no character. */
+/* Reads n digits of base 8 or 16, starting `ahead` bytes from here. Returns false when they are
+ * missing or their number is no character. */
 static bool read_digits(const struct reader *r, size_t ahead, size_t n, uint32_t base,
                         uint32_t *out)
 {
@@ -82,7 +89,8 @@ static bool read_digits(const struct reader *r, size_t ahead, size_t n, uint32_t
     return *out <= 0x10FFFF;
 }
 
-/* Behind a backslash. One that means nothing is itself, \/ too. */
+/* Reads the rest of an escape after its backslash. An unknown escape stands for itself, and so
+ * does \/. */
 static bool read_escape(struct reader *r)
 {
     static const char from[] = "abfnrtv\\'\"", to[] = "\a\b\f\n\r\t\v\\'\"";
@@ -115,7 +123,7 @@ static bool read_escape(struct reader *r)
     return true;
 }
 
-/* One string, behind its prefix: its text, without quotes around it. */
+/* Reads one string after its prefix. Appends its text without quotes. */
 static bool read_quoted(struct reader *r, bool raw)
 {
     const unsigned char quote = peek(r, 0);
@@ -142,7 +150,8 @@ static bool read_quoted(struct reader *r, bool raw)
     return false;
 }
 
-/* How many bytes of r, b, u or two of them stand before a quote. SIZE_MAX: no string begins. */
+/* Returns the number of prefix letters (r, b, u, or two of them) before a quote; SIZE_MAX when
+ * no string begins here. */
 static size_t prefix_of(const struct reader *r)
 {
     for (size_t n = 0; n < 3; n++) {
@@ -155,7 +164,7 @@ static size_t prefix_of(const struct reader *r)
     return SIZE_MAX;
 }
 
-/* One or more, one behind the other. */
+/* Reads one or more strings in a row, which Python joins. */
 static bool read_strings(struct reader *r)
 {
     size_t n;
@@ -175,7 +184,7 @@ static bool read_strings(struct reader *r)
 
 /* ---- numbers and words ---- */
 
-/* 0x, 0o and 0b: digits as a decimal number of any size. */
+/* Writes the digits of a number with prefix 0x, 0o or 0b as a decimal number of any size. */
 static bool put_in_base(struct strbuf *out, struct str digits, uint32_t base)
 {
     unsigned char decimal[MAX_DIGITS * 2] = {0};
@@ -200,7 +209,7 @@ static bool put_in_base(struct strbuf *out, struct str digits, uint32_t base)
     return true;
 }
 
-/* Digits up to something else; false: there are none. */
+/* Skips digits. Returns false when there are none. */
 static bool pass_digits(struct str s, size_t *at)
 {
     const size_t from = *at;
@@ -209,7 +218,7 @@ static bool pass_digits(struct str s, size_t *at)
     return *at > from;
 }
 
-/* Decimal, without underscores and a sign: 5., .5 and 07 as JSON has them. */
+/* Writes a decimal number without sign and underscores as JSON. 5., .5 and 07 become valid. */
 static bool put_decimal(struct strbuf *out, struct str s)
 {
     size_t at = 0, from = 0, digits = 0;
@@ -285,7 +294,7 @@ static bool read_word(struct reader *r)
 
 /* ---- lists and maps ---- */
 
-/* A key of a map is a string in JSON, whatever it is in Python. */
+/* Reads a key of a map. Any Python key becomes a string in JSON. */
 static bool read_key(struct reader *r, uint32_t depth)
 {
     const size_t from = r->out->len;
@@ -295,7 +304,7 @@ static bool read_key(struct reader *r, uint32_t depth)
     const char first = r->out->ptr[from + 1];
     if (first == '[' || first == '{')
         return false;
-    if (first == '"') { /* one quote too many */
+    if (first == '"') { /* the key was a string: remove the second quote */
         memmove(r->out->ptr + from, r->out->ptr + from + 1, r->out->len - from - 1);
         r->out->len--;
     } else {
@@ -304,7 +313,7 @@ static bool read_key(struct reader *r, uint32_t depth)
     return true;
 }
 
-/* Behind the bracket. (1) is 1, (1,) is a tuple. */
+/* Reads the elements after the opening bracket. (1) is the number 1, (1,) is a tuple. */
 static bool read_list(struct reader *r, char close, uint32_t depth)
 {
     const size_t from = r->out->len;
@@ -333,14 +342,15 @@ static bool read_list(struct reader *r, char close, uint32_t depth)
     return true;
 }
 
-/* {} and what has keys; else it is a set. */
+/* Reads {} or a map. Elements without keys make it a set. */
 static bool read_map(struct reader *r, uint32_t depth)
 {
     const size_t begin = r->at, from = r->out->len;
     bool first = true;
     skip_space(r);
     if (strchr("[{(", peek(r, 0)) && peek(r, 0))
-        return false; /* no key, and what would be read twice at every depth */
+        /* not a key; without this check such values would be read twice at every depth */
+        return false;
     strbuf_append_c(r->out, "{");
     while (!take(r, '}')) {
         if (!first)
@@ -379,9 +389,10 @@ static bool read_value(struct reader *r, uint32_t depth)
     return prefix_of(r) != SIZE_MAX ? read_strings(r) : read_word(r);
 }
 
-/* ---- where a value ends ---- */
+/* ---- end of a value ---- */
 
-/* Quotes: one opens a string; where it is empty, a third one at once makes it a triple one. */
+/* Handles a quote. It opens a string. A third quote directly after an empty string makes it a
+ * triple-quoted string. */
 static void pass_quote(struct literal_end *e, char c)
 {
     if (!e->quote && e->n_run == 2 && e->was == c) {

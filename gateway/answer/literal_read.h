@@ -1,22 +1,23 @@
 #pragma once
-/* A whole literal of Python as JSON: what ast.literal_eval reads, as json.dumps would write it. A
- * tuple and a set are lists, 0x10 is 16, 1_000 is 1000, .5 is 0.5; strings may be raw, in triple
- * quotes, and one behind the other. JSON's true, false and null are words as well. Pure; bounded in
- * depth. */
+/* Reads a whole Python literal and writes it as JSON: the input of ast.literal_eval, the output
+ * of json.dumps. Tuples and sets become lists. 0x10 becomes 16, 1_000 becomes 1000, .5 becomes
+ * 0.5. Strings may be raw, triple-quoted, or several in a row. JSON's true, false and null are
+ * accepted too. Pure; bounded in depth. */
 #include "common/base/str.h"
 
 #define LITERAL_READ_MAX_DEPTH 256u
 
-/* Appends the JSON to out. False: text is no such literal, and out is as it was. */
+/* Appends the JSON to `out`. Returns false when `text` is no such literal; `out` is unchanged
+ * then. */
 bool literal_read(struct str text, struct strbuf *out);
 
-struct literal_end { /* zero at the beginning of a value */
-    char quote, was; /* of the string that it is in, 0: none; of the last one */
+struct literal_end { /* position in a value; zero at its beginning */
+    char quote, was; /* quote of the current string, 0 = outside; quote of the last string */
     bool triple, escaped;
-    uint32_t n_run; /* quotes of one kind, one behind the other */
-    uint32_t depth; /* brackets that are open */
+    uint32_t n_run; /* quotes of one kind in a row */
+    uint32_t depth; /* number of open brackets */
 };
 
-/* Where, outside of strings and brackets, one of the bytes of `ends` stands; text.len: nowhere yet,
- * and e knows how what follows is to be read. */
+/* Returns the position of the first of the bytes `ends` outside of strings and brackets. Returns
+ * text.len when there is none yet; `e` keeps the state for the following text. */
 size_t literal_find_end(struct literal_end *e, struct str text, const char *ends);

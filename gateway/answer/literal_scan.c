@@ -1,3 +1,10 @@
+/* Turns arguments in literal syntax into JSON while they arrive: Python's f(a='x') and
+ * FunctionGemma's {a:<escape>x<escape>}.
+ * Parsers feed all unconsumed text to `literal_scan_feed`. JSON goes out to the answer, or into a
+ * buffer for `literal_scan_read`.
+ * It is a scanner with a stack of open brackets in a bit set (LITERAL_MAX_DEPTH). Text is held
+ * back only for a word, an escape, or a quote that may end a string. The state between two feeds
+ * is `struct literal_scan`. */
 #include "gateway/answer/literal_scan.h"
 
 #include <ctype.h>
@@ -9,10 +16,10 @@
 
 enum { MAX_BEHIND = 128 };
 
-struct place { /* where it gives what it makes */
+struct place { /* destination of the JSON */
     struct answer *a;
     uint32_t i_call;
-    struct strbuf *out; /* instead of the answer; NULL: there */
+    struct strbuf *out; /* buffer used instead of the answer; NULL = the answer */
 };
 
 static void give(const struct place *p, struct str text)
@@ -59,7 +66,7 @@ static void give_code_point(const struct place *p, uint32_t c)
     }
 }
 
-/* n digits of hexadecimal at text[2]: false if they are none. */
+/* Reads n hexadecimal digits at `text[2]`. Returns false when they are no digits. */
 static bool read_hex(struct str text, size_t n, uint32_t *out)
 {
     *out = 0;
@@ -72,8 +79,8 @@ static bool read_hex(struct str text, size_t n, uint32_t *out)
     return *out <= 0x10FFFF;
 }
 
-/* A backslash and what it stands for in Python; one that means nothing is itself. Bytes done with;
- * 0: it may go on. */
+/* Writes the character of a Python escape. An unknown escape stands for itself. Returns the
+ * consumed bytes; 0 = the escape may continue. */
 static size_t feed_escape(const struct place *p, struct str text)
 {
     static const char *const from = "abfnrtv0", *const to = "\a\b\f\n\r\t\v";
@@ -104,15 +111,15 @@ static bool is_plain(char c, char quote)
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && c != quote;
 }
 
-/* A quote within a string, in f(a='sed -n '1p' x'), ends nothing: only what may follow a value or a
- * key says that it does. */
+/* Checks whether a quote ends the string. In f(a='sed -n '1p' x') a quote within the string does
+ * not end it. The string ends only when a separator or bracket follows. */
 static bool ends_string(struct str text)
 {
     const size_t at = json_skip_space(text, 1);
     return at == text.len || (text.ptr[at] && strchr(",:=)]}", text.ptr[at]));
 }
 
-/* Inside a string: plain runs as they are. */
+/* Handles text inside a string. Plain bytes are passed on unchanged. */
 static size_t feed_string(struct literal_scan *s, struct str text, const struct place *p)
 {
     size_t n = 0;
@@ -125,7 +132,7 @@ static size_t feed_string(struct literal_scan *s, struct str text, const struct 
         return feed_escape(p, text);
     const struct str behind = {text.ptr, text.len < MAX_BEHIND ? text.len : MAX_BEHIND};
     if (text.ptr[0] == s->quote && text.len < MAX_BEHIND && json_skip_space(text, 1) == text.len)
-        return 0; /* what follows says whether it ends here */
+        return 0; /* the next text decides whether the string ends here */
     if (text.ptr[0] == s->quote && ends_string(behind)) {
         s->quote = '\0';
         s->value = true;
@@ -174,7 +181,7 @@ static size_t feed_marked_string(struct literal_scan *s, struct str text, const 
     return n + strlen(quote);
 }
 
-/* ---- what is between strings ---- */
+/* ---- between strings ---- */
 
 static bool is_word_byte(char c)
 {
@@ -188,7 +195,7 @@ static size_t skip_digits(struct str s, size_t at)
     return at;
 }
 
-/* 07, which is no JSON. */
+/* Returns true for numbers like 07, which are not valid JSON. */
 static bool is_padded(struct str w)
 {
     return w.len > 1 && w.ptr[0] == '0' && skip_digits(w, 0) == w.len;
@@ -238,7 +245,7 @@ static void begin_value(struct literal_scan *s, const struct place *p)
     s->comma = false;
 }
 
-/* A word is known by what follows it. */
+/* Handles a word. Its end is known only when another byte follows. */
 static size_t feed_word(struct literal_scan *s, struct str text, const struct place *p, bool *ok)
 {
     size_t n = 0;
@@ -273,7 +280,7 @@ static bool open_bracket(struct literal_scan *s, char c, const struct place *p)
     return true;
 }
 
-/* A comma before it is nothing. */
+/* Closes a bracket. A comma directly before it is ignored. */
 static bool close_bracket(struct literal_scan *s, char c, const struct place *p)
 {
     bool map = is_map(s);
@@ -286,8 +293,8 @@ static bool close_bracket(struct literal_scan *s, char c, const struct place *p)
     return true;
 }
 
-/* Between quotes that are a model's own a value may be missing, which is an empty text as in vLLM.
- * True: the comma stands where nothing was, and is nobody's. */
+/* Handles a missing value. With a model's own quotes a value may be missing; it becomes an empty
+ * string, as in vLLM. Returns true for a comma between missing elements, which is ignored. */
 static bool lacks_value(struct literal_scan *s, char c, const struct place *p)
 {
     if (s->value || !strchr(",)]}", c))

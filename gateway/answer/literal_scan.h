@@ -1,32 +1,33 @@
 #pragma once
-/* Arguments that are written as literals, made JSON while they come: Python's f(a='x', b=[True]),
- * and FunctionGemma's {a:<escape>x<escape>,b:[true]}. Pure but for what it gives to the answer;
- * bounded in depth, and in what it holds back. */
+/* Arguments in literal syntax, turned into JSON while they arrive: Python's f(a='x', b=[True]),
+ * and FunctionGemma's {a:<escape>x<escape>,b:[true]}. Pure except for its output to the answer.
+ * The depth and the text held back are bounded. */
 #include "gateway/answer/literal_state.h"
 
 #define LITERAL_MAX_DEPTH 32u
-#define LITERAL_MAX_WORD  128u /* bytes of a number or a word */
+#define LITERAL_MAX_WORD  128u /* most bytes of a number or a word */
 
 struct answer;
 
 enum literal_result {
-    LITERAL_MORE, /* the rest comes again, with what follows */
+    LITERAL_MORE, /* the rest is fed again with the following text */
     LITERAL_DONE, /* *used bytes belong to the arguments */
-    LITERAL_BAD,  /* at *used is what cannot follow */
+    LITERAL_BAD,  /* the byte at *used is not allowed there */
 };
 
-/* text begins with the bracket around the arguments: `(` or `{`. quote: what strings lie between,
- * without escapes in them; NULL: Python's quotes. */
+/* `text` begins with the bracket around the arguments: `(` or `{`. `quote` is the text around
+ * strings, which have no escapes then; NULL = Python's quotes. */
 enum literal_result literal_scan_feed(struct literal_scan *s, struct str text, const char *quote,
                                       struct answer *a, uint32_t i_call, size_t *used);
 
-/* The whole of a list or a map as JSON, words and quotes within strings as they are there too.
- * False: it is not one, and out is as it was. */
+/* Reads a whole list or map and appends it as JSON, with the same rules for words and quotes.
+ * Returns false when it is neither; `out` is unchanged then. */
 bool literal_scan_read(struct str text, struct strbuf *out);
 
-/* Arguments: text as the inside of a JSON string; a word as a number, true, false, null or else a
- * string. */
+/* Writes arguments: `text` as the inside of a JSON string; `word` as a number, true, false or
+ * null, else as a string. */
 void literal_give_text(struct answer *a, uint32_t i_call, struct str text);
 void literal_give_word(struct answer *a, uint32_t i_call, struct str word);
-/* A backslash and what it stands for in Python. Bytes done with; 0: it may go on. */
+/* Writes the character of a Python escape. Returns the consumed bytes; 0 = the escape may
+ * continue. */
 size_t literal_give_escape(struct answer *a, uint32_t i_call, struct str text);

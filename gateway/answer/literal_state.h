@@ -1,23 +1,23 @@
 #pragma once
-/* The readers of literals remember here where they stand in the arguments of a call. Both structs
- * are parts of a parser's state (answer_parser.h); only literal_scan.c and literal_arguments.c look
- * into them. */
+/* Positions of the readers of literals within the arguments of a call. Both structs are part of
+ * a parser's state (answer_parser.h). Only literal_scan.c and literal_arguments.c use their
+ * fields. */
 #include "gateway/answer/literal_read.h"
 
-struct literal_scan { /* zero to begin */
-    uint32_t maps;    /* bit d: what is open at depth d has keys */
+struct literal_scan { /* state of literal_scan.c; zero at the start */
+    uint32_t maps;    /* bit d: the bracket open at depth d has keys */
     uint32_t depth;
-    char quote;             /* of the string that it is in; 0: none */
-    bool comma, key, value; /* a comma came; a key is next; a value came */
+    char quote;             /* quote of the current string; 0 = outside */
+    bool comma, key, value; /* after a comma; before a key; after a value */
 };
 
-struct literal_arguments { /* zero to begin */
+struct literal_arguments { /* state of literal_arguments.c; zero at the start */
     uint32_t step;
-    char quote;    /* of the string that it is in */
-    bool triple;   /* three of them */
-    bool odd;      /* a quote stood in the string that did not end it */
-    bool any;      /* an argument came */
-    char sep;      /* behind keys */
-    size_t n_seen; /* of a value that is held */
+    char quote;    /* quote of the current string */
+    bool triple;   /* the string has triple quotes */
+    bool odd;      /* a quote inside the string did not end it */
+    bool any;      /* an argument was read */
+    char sep;      /* separator after keys, = or : */
+    size_t n_seen; /* scanned bytes of a held value */
     struct literal_end value;
 };

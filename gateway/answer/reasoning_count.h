@@ -1,24 +1,23 @@
 #pragma once
-/* How many tokens of a choice its reasoning has: those that the reasoning's text lies in. The text
- * comes in pieces, each with its place in all that the model wrote. Plain data; loop thread only.
- */
+/* Counts the tokens of a choice that overlap its reasoning text. The text arrives in pieces,
+ * each with its position in all text of the model. Plain data; loop thread only. */
 #include "gateway/generation/generation.h"
 
-enum { REASONING_SPANS = 8 }; /* a later one joins the last */
+enum { REASONING_SPANS = 8 }; /* later spans are merged into the last one */
 
 struct reasoning_count {
     struct {
-        uint64_t begin, end; /* bytes of the choice's text */
+        uint64_t begin, end; /* positions in the choice's text, in bytes */
     } spans[REASONING_SPANS];
     uint32_t n_spans;
-    uint32_t n_ids, i_span; /* looked at; the first span that does not end before the next one */
-    uint64_t at;            /* where the next one's text begins */
-    uint32_t n_tokens;      /* of those looked at */
+    uint32_t n_ids, i_span; /* ids counted; first span that ends after the position `at` */
+    uint64_t at;            /* position of the next id's text */
+    uint32_t n_tokens;      /* reasoning tokens among the ids counted */
 };
 
-/* len bytes of reasoning at place `at`; pieces come in order. */
+/* Adds a piece of reasoning: `len` bytes at position `at`. Pieces come in order. */
 void reasoning_count_add(struct reasoning_count *c, uint64_t at, uint64_t len);
-/* Looks at more of g's first n_ids; n_text: bytes of the text that went through the parser, behind
- * which nothing is known yet. Returns how many are reasoning so far. */
+/* Counts more of the first `n_ids` ids. `n_text` is the number of bytes that the parser has
+ * consumed; later text is not classified yet. Returns the number of reasoning tokens so far. */
 uint32_t reasoning_count_tokens(struct reasoning_count *c, const struct generation_rules *r,
                                 const uint32_t *ids, uint32_t n_ids, uint64_t n_text);

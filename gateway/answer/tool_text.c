@@ -4,8 +4,9 @@
 
 #include "gateway/answer/answer.h"
 
-/* HELD: white space behind content that a call may follow; as many as struct blanks holds. BLANK:
- * white space before anything is said. More of either is content. */
+/* HELD: largest white space after content that is held, because a call may follow;
+ * `parser_state.blanks` has room for it. BLANK: largest white space before any content. More
+ * than this is content. */
 enum { MAX_HELD = 31, MAX_BLANK = 512 };
 
 static const char kinds[] = " \t\r\n";
@@ -31,7 +32,7 @@ static bool is_blank(struct str s)
     return s.len <= MAX_BLANK && json_skip_space(s, 0) == s.len;
 }
 
-/* The mark or the text to drop that comes first. dropped: it is the latter. */
+/* Finds the first mark or text to drop. `dropped` is true when it is a text to drop. */
 static size_t find(const struct tool_text *t, struct str text, size_t *i_mark, bool *dropped)
 {
     size_t i_drop = SIZE_MAX, n = parser_find_first(text, t->marks, i_mark);
@@ -67,7 +68,7 @@ size_t tool_text_feed(const struct tool_text *t, struct parser_state *s, struct 
     const bool calls = a->n_calls > 0;
     if (!s->said && is_blank(before) && (found || !end || calls)) {
         if (!found)
-            return 0; /* at the end behind a call it is dropped */
+            return 0; /* held white space after a call is dropped at the end */
         const size_t n_kept = dropped ? 0 : blanks_behind(before);
         keep_blanks(s, (struct str){before.ptr + n - n_kept, n_kept});
     } else {

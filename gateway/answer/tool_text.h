@@ -1,22 +1,23 @@
 #pragma once
-/* Content between the calls of an answer, for the families of tool parsers: what is given to the
- * client at once, what may still be a marker, and white space that is nobody's beside a call. Pure
- * but for what it gives to the answer; what it holds back is bounded. */
+/* The content between the calls of an answer, for the families of tool parsers. It decides which
+ * text goes to the client at once, which may still be a marker, and which white space next to a
+ * call is dropped. Pure except for its output to the answer; the text held back is bounded. */
 #include "gateway/answer/answer_parser.h"
 
 struct tool_text {
-    const char *const *marks; /* of calls, NULL at the end */
-    const char *const *drop;  /* around content, nobody's; NULL: nothing */
-    bool strips; /* white space next to a call is nobody's; else only where nothing else is said */
-    bool last;   /* behind a call nothing is said any more */
+    const char *const *marks; /* marks that begin calls, NULL-terminated */
+    const char *const *drop;  /* marks around content that are dropped; NULL = none */
+    bool strips; /* drop white space next to a call; false = only when there is no other content */
+    bool last;   /* drop all content after a call */
 };
 
-/* Gives content up to the next mark and returns how many bytes are done with, the mark among them.
- * i_mark: which it is, SIZE_MAX: none yet. */
+/* Gives out content up to the next mark. Returns the number of consumed bytes, including the
+ * mark. `i_mark` is the index of the mark; SIZE_MAX = none yet. */
 size_t tool_text_feed(const struct tool_text *t, struct parser_state *s, struct str text, bool end,
                       struct answer *a, size_t *i_mark);
-/* Text is white space before what may be a call without a mark: it is held as before a mark. False:
- * it is content. */
+/* Holds white space before a possible call that has no mark. Returns false when the text is
+ * content. */
 bool tool_text_hold(struct parser_state *s, struct str text);
-/* A mark that begins no call is content, and so is the white space before it. mark NULL: none. */
+/* Gives out a mark that begins no call, and the white space before it, as content. `mark` is
+ * NULL for none. */
 void tool_text_refuse(struct parser_state *s, const char *mark, struct answer *a);

@@ -1,3 +1,10 @@
+/* Types of a tool's parameters by its JSON schema, and the conversion of a model's plain text to
+ * a JSON value of such a type.
+ * Parsers of tagged calls ask `tool_types_of` at each parameter and give its text with
+ * `tool_value_give`. JSON goes out to the answer.
+ * The schema is a client's. `n_left` bounds the visited parts, also with circular $ref, and
+ * MAX_SEARCHED bounds the search for names. Schemas found here are new references that the
+ * caller frees. No state of its own. */
 #include "gateway/answer/tool_types.h"
 
 #include <ctype.h>
@@ -12,16 +19,16 @@
 #include "gateway/answer/answer.h"
 #include "gateway/answer/literal_scan.h"
 
-/* ---- what a schema says ---- */
+/* ---- types in a schema ---- */
 
 struct look {
-    const json_t *root; /* what a $ref leads into */
+    const json_t *root; /* document that $ref points into */
     uint32_t n_left;
-    uint32_t n_searched; /* parts that were looked through for a name */
+    uint32_t n_searched; /* parts searched for a name */
 };
 enum { MAX_SEARCHED = 10000 };
 
-/* Names beside JSON Schema's own that models' templates and clients write. */
+/* Type names beyond JSON Schema's own that templates and clients use. */
 static const struct {
     const char *name;
     uint32_t type;
@@ -75,7 +82,7 @@ static uint32_t type_of_value(const json_t *v)
     }
 }
 
-/* A word, or a list of words. */
+/* Returns the types of a word or of a list of words. */
 static uint32_t types_of_word(const json_t *type)
 {
     uint32_t all = json_is_string(type) ? type_of_name(json_string_value(type)) : 0;
@@ -86,8 +93,8 @@ static uint32_t types_of_word(const json_t *type)
     return all;
 }
 
-/* One part of a JSON pointer: ~1 is a slash, ~0 a tilde, %XX a byte. False: too long, or malformed.
- */
+/* Reads one part of a JSON pointer: ~1 is a slash, ~0 a tilde, %XX a byte. Returns false when it
+ * is too long or malformed. */
 static bool read_part(const char **at, char *out, size_t cap)
 {
     size_t n = 0;
@@ -119,7 +126,7 @@ static bool read_part(const char **at, char *out, size_t cap)
     return true;
 }
 
-/* The part of a document whose member `key`, "$id" or "$anchor", is name; NULL: none is. */
+/* Returns the part of a document whose member `key` ("$id" or "$anchor") equals `name`, or NULL. */
 static const json_t *find_named(struct look *l, const json_t *at, const char *key, struct str name)
 {
     const json_t *found = NULL;
@@ -136,8 +143,9 @@ static const json_t *find_named(struct look *l, const json_t *at, const char *ke
     return found;
 }
 
-/* The schema that "#", "#/$defs/a", "#anchor" and so on lead to, behind the "$id" of the document
- * or of a part of it where they have one; NULL: nothing of this document. */
+/* Returns the schema that a $ref such as "#", "#/$defs/a" or "#anchor" points to. Text before
+ * the # is the "$id" of a part of the document. Returns NULL when it points nowhere in this
+ * document. */
 static const json_t *target_of(struct look *l, const char *ref)
 {
     const json_t *at = l->root;
@@ -161,7 +169,7 @@ static const json_t *target_of(struct look *l, const char *ref)
 
 static uint32_t types_of(struct look *l, const json_t *schema);
 
-/* The types of anyOf's or oneOf's branches. A branch that says no type may be a text. */
+/* Returns the types of all branches of anyOf or oneOf. A branch without a type may be a string. */
 static uint32_t any_of(struct look *l, const json_t *branches)
 {
     uint32_t all = 0;
@@ -180,8 +188,8 @@ static uint32_t types_of_values(const json_t *list)
     return all;
 }
 
-/* Both hold. 0 says nothing. An integer is a number; what excludes each other is taken for either.
- */
+/* Returns the types that satisfy both conditions. 0 means no condition. An integer is also a
+ * number. When the two exclude each other, either is accepted. */
 static uint32_t both(uint32_t a, uint32_t b)
 {
     if (!a || !b)
@@ -194,7 +202,7 @@ static uint32_t both(uint32_t a, uint32_t b)
     return common ? common : a | b;
 }
 
-/* 0: it says no type. */
+/* Returns 0 when the schema states no type. */
 static uint32_t types_of(struct look *l, const json_t *schema)
 {
     if (!json_is_object(schema) || l->n_left == 0)
@@ -213,13 +221,13 @@ static uint32_t types_of(struct look *l, const json_t *schema)
     return both(types, ref ? types_of(l, target_of(l, ref)) : 0);
 }
 
-/* ---- parts of a schema that its own parts may say ---- */
+/* ---- parts of a schema: properties and items ---- */
 
 enum part { PART_PROPERTY, PART_OTHER, PART_ITEMS };
 enum match { MATCH_NO, MATCH_YES, MATCH_MAYBE };
 
-/* Patterns that are a beginning, an end or both of them in plain letters are understood; of others
- * a key may be one. */
+/* Matches a key with a pattern. Patterns of plain characters with ^, $ or both are understood.
+ * For any other pattern the result is MATCH_MAYBE. */
 static enum match match_pattern(const char *pattern, struct str key)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
@@ -238,7 +246,8 @@ static enum match match_pattern(const char *pattern, struct str key)
     return yes ? MATCH_YES : MATCH_NO;
 }
 
-/* Several schemas as one: the one that they are, or {key: [them]}. A new reference; NULL: none. */
+/* Joins several schemas: a single one is returned itself, several become {key: [them]}. Returns
+ * a new reference, or NULL for an empty list. */
 static json_t *joined(json_t *list, const char *key)
 {
     json_t *one = NULL;
@@ -261,7 +270,7 @@ static void add_patterns(const json_t *schema, struct str key, enum match want, 
     }
 }
 
-/* The types that the schema names itself. */
+/* Returns the part that the schema itself states, without $ref and branches. */
 static json_t *own_part(const json_t *schema, enum part part, struct str key)
 {
     json_t *all = json_array();
@@ -284,8 +293,8 @@ static json_t *own_part(const json_t *schema, enum part part, struct str key)
     return joined(all, "anyOf");
 }
 
-/* The schema and all that it is made of: what holds in every case, and, of branches that exclude
- * each other, either. A new reference; NULL: nothing. */
+/* Returns the part from the schema, its $ref and its branches. Conditions that all hold are
+ * joined by allOf, alternatives by anyOf. A new reference; NULL = none. */
 static json_t *part_of(struct look *l, const json_t *schema, enum part part, struct str key)
 {
     static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
@@ -348,8 +357,8 @@ static bool is_word(struct str s, const char *word)
     return s.len == strlen(word) && strncasecmp(s.ptr, word, s.len) == 0;
 }
 
-/* As Python's int() reads it: a sign, digits with single underscores between. Gives it without a
- * plus, leading zeros and underscores. */
+/* Writes a number as Python's int() reads it: a sign, and digits with single underscores
+ * between. Plus, leading zeros and underscores are left out. */
 static bool give_integer(struct answer *a, uint32_t i_call, struct str s)
 {
     bool negative = s.len > 0 && s.ptr[0] == '-', digit = false;
@@ -375,7 +384,8 @@ static bool give_integer(struct answer *a, uint32_t i_call, struct str s)
     return true;
 }
 
-/* As Python's float() reads it, finite; one without a fraction as an integer. */
+/* Writes a finite number as Python's float() reads it. A number without a fraction becomes an
+ * integer. */
 static bool give_number(struct answer *a, uint32_t i_call, struct str s)
 {
     enum { MOST = 400 };
@@ -411,7 +421,7 @@ static bool give_boolean(struct answer *a, uint32_t i_call, struct str s)
     return true;
 }
 
-/* Whole JSON goes on as it is written. */
+/* Passes complete JSON on unchanged. */
 static bool give_json(struct answer *a, uint32_t i_call, struct str s)
 {
     if (!json_text_is_whole(s))
@@ -420,7 +430,7 @@ static bool give_json(struct answer *a, uint32_t i_call, struct str s)
     return true;
 }
 
-/* A list or a map as Python writes it. */
+/* Writes a Python list or map as JSON. */
 static bool give_literal(struct answer *a, uint32_t i_call, struct str s)
 {
     struct strbuf json;

@@ -1,7 +1,7 @@
 #pragma once
-/* What a tool's parameters may hold, and text that a model wrote for one of them as a JSON value of
- * such a type. For parsers of calls whose arguments are plain text between tags (tool_tagged.h).
- * Pure; a tool's schema is a client's: what is looked at is bounded (TOOL_TYPES_MAX_LOOKS). */
+/* The types of a tool's parameters, and the conversion of a model's text to a JSON value of such
+ * a type. For parsers of calls with plain text between tags (tool_tagged.h). Pure. The schema is
+ * a client's, so the number of visited parts is bounded (TOOL_TYPES_MAX_LOOKS). */
 #include <jansson.h>
 
 #include "common/base/str.h"
@@ -17,24 +17,25 @@ enum {
     TOOL_ARRAY = 32,
     TOOL_STRING = 64,
 };
-enum { TOOL_TYPES_MAX_LOOKS = 1000 }; /* parts of a schema, for one parameter */
+enum { TOOL_TYPES_MAX_LOOKS = 1000 }; /* parts of a schema visited for one parameter */
 
-/* The types that the parameter `key` of a tool may have, by its whole schema: type (a word or a
- * list), enum, const, anyOf, oneOf, allOf, $ref into `parameters` (a pointer, an anchor, an $id);
- * of branches that each have such a key, the types of all. Where `properties` has none and no
- * pattern is surely the key's, all other patternProperties and additionalProperties. 0: nothing
- * says a type. parameters: the tool's schema, or NULL. */
+/* Returns the types of the parameter `key` by the tool's whole schema: type (a word or a list),
+ * enum, const, anyOf, oneOf, allOf, and $ref into `parameters` (a pointer, an anchor, an $id).
+ * Branches add up. When neither `properties` nor a pattern surely has the key, the other
+ * patternProperties and additionalProperties count. Returns 0 when no type is stated.
+ * `parameters` is the tool's schema, or NULL. */
 uint32_t tool_types_of(const json_t *parameters, struct str key);
 
-/* The same for a part of a tool's schema, root, and the schemas of a key and of a list's items in
- * such a part, new references; NULL: nothing names it. */
+/* `tool_types_of_schema` returns the types of a part of a tool's schema `root`. The other two
+ * return the schema of a key and of a list's items in such a part, as new references; NULL = not
+ * stated. */
 uint32_t tool_types_of_schema(const json_t *root, const json_t *schema);
 json_t *tool_property_of(const json_t *root, const json_t *schema, struct str key);
 json_t *tool_items_of(const json_t *root, const json_t *schema);
 
-/* False: text, which is a beginning, can be a string alone. */
+/* Returns false when `text`, the beginning of a value, can only be a string. */
 bool tool_value_may_be_other(uint32_t types, struct str text);
-/* Gives text as the value of an argument: of the types the first one that it can be, in the order
- * null, integer, number, boolean, object, array, string (vLLM's coerce_to_schema_type); of none of
- * them whatever JSON or literal it is, and else a string. */
+/* Writes `text` as the value of an argument. The first type that fits is used, in the order
+ * null, integer, number, boolean, object, array, string (vLLM's coerce_to_schema_type). When no
+ * type is stated, any valid JSON or literal is used, else a string. */
 void tool_value_give(struct answer *a, uint32_t i_call, uint32_t types, struct str text);

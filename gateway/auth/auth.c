@@ -1,3 +1,9 @@
+/* API keys: the table of keys and the file that it comes from.
+ * `auth_init` and `auth_look` read options and file into a table; `auth_find` gives the key of a
+ * request by its Authorization header.
+ * Keys are kept as SHA-256 digests only, sorted by digest. Each entry owns one reference to its
+ * `api_key`, so a key outlives the table while a request is open. No message repeats a line or a
+ * key. Loop thread only. */
 #include "gateway/auth/auth.h"
 
 #include <errno.h>
@@ -15,13 +21,13 @@ enum { MAX_KEYS = 100000, DIGEST_BYTES = KEY_DIGEST_BYTES };
 
 uint64_t auth_tenant_id(struct str name)
 {
-    uint64_t h = 0xCBF29CE484222325ull; /* FNV-1a */
+    uint64_t h = 0xCBF29CE484222325ull; /* offset basis of the FNV-1a hash */
     for (size_t i = 0; i < name.len; i++)
         h = (h ^ (uint8_t)name.ptr[i]) * 0x100000001B3ull;
     return name.len == 0 ? 0 : h ? h : 1;
 }
 
-/* A key without a tenant's name is a tenant of its own. */
+/* Returns the tenant of a key that names none: the key is a tenant of its own. */
 static uint64_t tenant_of_key(const uint8_t digest[DIGEST_BYTES])
 {
     uint64_t h;
@@ -29,7 +35,7 @@ static uint64_t tenant_of_key(const uint8_t digest[DIGEST_BYTES])
     return h ? h : 1;
 }
 
-/* ---- a table ---- */
+/* ---- the table ---- */
 
 static void free_entries(struct auth_entry *entries, uint32_t n)
 {
@@ -38,7 +44,8 @@ static void free_entries(struct auth_entry *entries, uint32_t n)
     mem_free(entries);
 }
 
-/* Whoever reads the store learns neither a key nor what stands in a file for it. */
+/* Sets the key's name in the store. It is a salted hash, so a reader of the store learns neither
+ * the key nor its digest in the file. */
 static void set_id(struct api_key *k, const uint8_t digest[DIGEST_BYTES])
 {
     static const char salt[] = "coxswain quota";
@@ -49,7 +56,7 @@ static void set_id(struct api_key *k, const uint8_t digest[DIGEST_BYTES])
     sodium_bin2hex(k->id, sizeof k->id, hash, (sizeof k->id - 1) / 2);
 }
 
-/* Takes limits. */
+/* Takes ownership of `limits`. */
 static enum status add_key(struct auth *a, struct str key, struct str tenant,
                            struct key_limits *limits, struct error *err)
 {
@@ -79,7 +86,8 @@ static enum status add_key(struct auth *a, struct str key, struct str tenant,
 
 static int by_digest(const void *a, const void *b)
 {
-    return memcmp(a, b, DIGEST_BYTES); /* an entry begins with it */
+    /* an entry begins with its digest, so entries compare like digests */
+    return memcmp(a, b, DIGEST_BYTES);
 }
 
 static enum status sort_keys(struct auth *a, struct error *err)
@@ -94,7 +102,7 @@ static enum status sort_keys(struct auth *a, struct error *err)
 
 /* ---- the file ---- */
 
-/* No message repeats what a line says: it may be a key. */
+/* Reads one line of the file. No message repeats the line: it may contain a key. */
 static enum status add_line(struct auth *a, const char *line, struct error *err)
 {
     const char *at = line;
@@ -136,7 +144,7 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
     return s == STATUS_OK ? s : error_prefix(err, s, "API key file %s", path);
 }
 
-/* No message repeats the key. */
+/* Adds a key of the option --api-key. No message repeats the key. */
 static enum status add_flag(struct auth *a, struct str key, struct error *err)
 {
     struct key_limits none = {0};
@@ -189,9 +197,9 @@ void auth_fini(struct auth *a)
     *a = (struct auth){0};
 }
 
-/* ---- the file again ---- */
+/* ---- reading the file again ---- */
 
-/* Keys of both tables go on with what they have used and the requests they have open. */
+/* Keeps the counts and open requests of the keys that are in both tables. */
 static void take_over(const struct auth *from, struct auth *to)
 {
     for (uint32_t i = 0, j = 0; i < from->n_entries && j < to->n_entries;) {
@@ -202,7 +210,7 @@ static void take_over(const struct auth *from, struct auth *to)
             old->key->limits = new->key->limits;
             old->key->tenant = new->key->tenant;
             memcpy(old->key->name, new->key->name, sizeof old->key->name);
-            new->key->limits = l; /* freed with what is dropped */
+            new->key->limits = l; /* the old limits, freed with the dropped key */
             api_key_hold(old->key);
             api_key_drop(new->key);
             new->key = old->key;
@@ -226,7 +234,7 @@ enum status auth_look(struct auth *a, bool *changed, struct error *err)
     return STATUS_OK;
 }
 
-/* ---- who is it ---- */
+/* ---- looking up a key ---- */
 
 struct api_key *auth_find(const struct auth *a, struct str authorization, struct str bare)
 {

@@ -1,8 +1,8 @@
 #pragma once
-/* API keys. Kept and compared as SHA-256 digests in constant time, every key on every check, so
- * that neither length nor position of a match shows. The file is read again when it changes; what a
- * key has used goes on being counted, and a file with an error changes nothing. Loop thread only.
- */
+/* API keys. They are kept and compared as SHA-256 digests. Each check compares all keys in
+ * constant time, so the time shows neither the length nor the position of a match. The file is
+ * read again when it changes. Counts of use continue then, and a file with an error changes
+ * nothing. Loop thread only. */
 #include "common/keys/api_keys.h"
 #include "gateway/auth/limits.h"
 
@@ -12,27 +12,29 @@ struct auth_entry {
 };
 
 struct auth {
-    struct auth_entry *entries; /* by digest */
+    struct auth_entry *entries; /* sorted by digest */
     uint32_t n_entries;
-    const struct option_list *flags; /* borrowed, with file: they are read again */
+    const struct option_list *flags; /* borrowed, like `file`; read again when the file changes */
     const char *file;
     struct key_file_watch watch;
 };
 
-/* keys: each a tenant of its own. file: NULL, or lines
- *     KEY|sha256:HEX [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]
- * of R requests a second, N tokens a minute, N requests at once. A line without a tenant is a
- * tenant of its own. With neither keys nor file there are no keys. */
+/* `keys` are keys from options, each a tenant of its own. `file` is NULL, or a file with lines
+ *   KEY|sha256:HEX [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]
+ * with R requests per second, N tokens per minute and N requests at once. A line without a
+ * tenant is a tenant of its own. The table is empty without `keys` and `file`. */
 MUST_USE enum status auth_init(struct auth *a, const struct option_list *keys, const char *file,
                                struct error *err);
-uint32_t auth_count_priorities(const struct auth *a); /* keys that have one */
+uint32_t auth_count_priorities(const struct auth *a); /* number of keys with a priority */
 void auth_fini(struct auth *a);
-/* Looks whether the file is another one than was read; reads it once it has been the same for two
- * looks (it may still be being written). changed: the keys are other ones now. Not OK: the file has
- * an error, said once; the keys stay as they were. */
+/* Reads the file again when it has changed and was then the same for two calls, because somebody
+ * may still be writing it. `changed` is set when the keys are new. An error in the file is
+ * returned once, and the keys stay as they were. */
 MUST_USE enum status auth_look(struct auth *a, bool *changed, struct error *err);
-/* authorization: the header's value, "Bearer KEY"; bare: a header that has the key alone, which
- * counts where the other is empty. NULL: not one of ours. Borrowed until the next auth_look. */
+/* Returns the key of a request, or NULL when it is unknown. `authorization` is the value of that
+ * header, "Bearer KEY". `bare` is the value of a header that holds the key alone; it is used
+ * when `authorization` is empty. The result is borrowed until the next `auth_look`. */
 struct api_key *auth_find(const struct auth *a, struct str authorization, struct str bare);
-/* A tenant's number from its name: the same in every gateway. */
+/* Returns the tenant's number, derived from its name. It is the same in every gateway. 0 for an
+ * empty name. */
 uint64_t auth_tenant_id(struct str name);

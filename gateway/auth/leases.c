@@ -1,3 +1,8 @@
+/* Leases of one key's buckets, see leases.h for the scheme.
+ * limits.c calls in before and after each request; questions go out through `sharing->ask`, and
+ * quotas.c brings the answers with `leases_answer` or `leases_lost`.
+ * At most one question per bucket is open. A key is in the active list, with one reference, while
+ * any bucket of it has units leased, owed or asked for. Loop thread only; time is an argument. */
 #include "gateway/auth/leases.h"
 
 #include <math.h>
@@ -5,12 +10,13 @@
 
 #include "common/base/clock.h"
 
-#define LEASE_NS     (1 * NS_PER_S) /* how long an answer counts, and an unused lease is kept */
+/* time for which an answer is valid and an unused lease is kept */
+#define LEASE_NS     (1 * NS_PER_S)
 #define ASK_PAUSE_NS (50 * NS_PER_MS)
-#define ASK_AGAIN_NS (5 * NS_PER_S) /* a bucket that is empty for hours may be filled by hand */
+#define ASK_AGAIN_NS (5 * NS_PER_S) /* a bucket may be refilled by hand */
 #define WAIT_MAX_S   1e8
 
-/* ---- keys that have something under way ---- */
+/* ---- active keys: something is leased, owed or asked for ---- */
 
 static void activate(struct sharing *s, struct api_key *k)
 {
@@ -46,20 +52,21 @@ void leases_link(struct sharing *s, bool up)
     s->epoch++;
 }
 
-/* ---- questions ---- */
+/* ---- questions to the store ---- */
 
 static double largest_credit(const struct sharing *s, const struct quota_lease *l)
 {
     return fmax(1, l->terms.size / (4.0 * s->n_gateways));
 }
 
-/* Twice what was used since the last one, so that questions become rarer as use grows. */
+/* Asks for twice the use since the last question, so that questions become rarer as use grows. */
 static double amount_to_ask_for(const struct sharing *s, const struct quota_lease *l)
 {
     return fmin(fmax(1, 2 * l->demand), fmax(1, floor(l->terms.size / (2.0 * s->n_gateways))));
 }
 
-/* Everything that is owed is told of; what is not spent stays. */
+/* Reports all that is owed and asks for `want` more. Units that are not spent stay in the
+ * bucket. */
 static void ask(struct sharing *s, struct api_key *k, enum quota q, double want)
 {
     struct bucket *b = &k->buckets[q];
@@ -89,7 +96,7 @@ static void sync(const struct sharing *s, struct bucket *b, struct quota_terms t
     if (l->epoch == s->epoch && !other_terms)
         return;
     if (l->epoch != s->epoch && b->level > 0)
-        b->level = 0; /* it was filled by time, and not leased */
+        b->level = 0; /* time filled this level; it was not leased */
     bool asking = l->epoch == s->epoch && l->asking;
     *l = (struct quota_lease){.terms = t, .left = t.size, .epoch = s->epoch, .asking = asking};
 }
@@ -137,7 +144,7 @@ void leases_answer(struct sharing *s, struct api_key *k, enum quota q, double gr
     struct quota_lease *l = &b->lease;
     double need = fmin(1, l->terms.size);
     if (!l->asking || l->epoch != s->epoch)
-        return; /* of a link that is gone */
+        return; /* the answer belongs to an earlier link */
     l->asking = false;
     b->level += grant;
     l->left = left;
@@ -159,13 +166,14 @@ void leases_lost(struct api_key *k, enum quota q)
 
 /* ---- time ---- */
 
-/* True: there is nothing more to do for it. */
+/* Gives back an unused lease or reports what is owed. Returns true when the bucket needs no more
+ * work. */
 static bool tick_bucket(struct sharing *s, struct api_key *k, enum quota q, uint64_t now_ns)
 {
     struct bucket *b = &k->buckets[q];
     struct quota_lease *l = &b->lease;
     if (l->epoch != s->epoch)
-        return true; /* not used since the link changed */
+        return true; /* unused since the link changed */
     if (l->asking)
         return false;
     if (b->level > 0 && now_ns > l->used_ns + LEASE_NS) {
@@ -180,7 +188,7 @@ static bool tick_bucket(struct sharing *s, struct api_key *k, enum quota q, uint
         if (l->demand > 0)
             ask(s, k, q, amount_to_ask_for(s, l));
         else
-            l->empty = false; /* nobody wanted it: nothing is known of it now */
+            l->empty = false; /* not wanted by any request; its state in the store is unknown now */
     } else if (b->level < 0) {
         ask(s, k, q, now_ns < l->ask_after_ns ? 0 : amount_to_ask_for(s, l));
     }

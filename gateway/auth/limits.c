@@ -1,3 +1,10 @@
+/* Limits of one API key: parsing them from a key's line, and two token buckets per key (requests
+ * and tokens).
+ * `limits_admit` is called before a request is queued, `limits_spend` when tokens are known,
+ * `limits_open` and `limits_close` around a request.
+ * A bucket that all gateways share is filled by leases.c; otherwise time fills it here. The level
+ * of a bucket may fall below 0, and never rises above its size. Loop thread only; time is an
+ * argument. */
 #include "gateway/auth/limits.h"
 
 #include <math.h>
@@ -21,7 +28,7 @@ static bool parse_number(struct str text, double min, double max, double *out)
     memcpy(buf, text.ptr, text.len);
     buf[text.len] = '\0';
     if (strspn(buf, "+-0123456789.eE") != text.len)
-        return false; /* strtod takes "inf", hexadecimal and spaces as well */
+        return false; /* strtod would also take "inf", hexadecimal numbers and spaces */
     *out = strtod(buf, &end);
     return *end == '\0' && *out >= min && *out <= max;
 }
@@ -66,7 +73,7 @@ bool limits_parse(struct key_limits *l, struct str option)
 
 /* ---- buckets ---- */
 
-/* Of requests a second's worth, but one always fits; of tokens a minute's. */
+/* Burst capacity: one second of requests (at least one) and one minute of tokens. */
 static struct quota_terms terms_of(const struct api_key *k, enum quota q)
 {
     double rate = k->limits.requests_per_s, tokens = k->limits.tokens_per_min;
@@ -74,7 +81,8 @@ static struct quota_terms terms_of(const struct api_key *k, enum quota q)
                                : (struct quota_terms){tokens / 60, tokens};
 }
 
-/* Nobody can be asked: this gateway's share, while the others take theirs. */
+/* Returns this gateway's share of the terms. It applies while the store cannot be asked and each
+ * gateway counts its share. */
 static struct quota_terms share_of(const struct api_key *k, struct quota_terms t)
 {
     double n = k->sharing ? k->sharing->n_gateways : 1;
@@ -88,7 +96,7 @@ static void fill(struct bucket *b, struct quota_terms t, uint64_t now_ns)
     else if (now_ns > b->filled_ns)
         b->level += (double)(now_ns - b->filled_ns) / 1e9 * t.per_s;
     if (b->level > t.size)
-        b->level = t.size; /* also when a new file made it smaller */
+        b->level = t.size; /* also after a new file made the bucket smaller */
     b->filled_ns = now_ns ? now_ns : 1;
 }
 
@@ -101,7 +109,7 @@ static double room(struct api_key *k, enum quota q, uint64_t now_ns)
 {
     struct bucket *b = &k->buckets[q];
     if (is_shared(k)) {
-        b->filled_ns = now_ns ? now_ns : 1; /* it goes on from here when the store is lost */
+        b->filled_ns = now_ns ? now_ns : 1; /* filling continues from here when the store is lost */
         return leases_room(k->sharing, k, q, terms_of(k, q), now_ns);
     }
     fill(b, share_of(k, terms_of(k, q)), now_ns);
@@ -116,7 +124,7 @@ static void spend(struct api_key *k, enum quota q, double amount, uint64_t now_n
         k->buckets[q].level -= amount;
 }
 
-/* Seconds until there is room for one more. */
+/* Returns the seconds until there is room for one more unit. */
 static double wait_s(struct api_key *k, enum quota q, uint64_t now_ns)
 {
     struct quota_terms t = share_of(k, terms_of(k, q));

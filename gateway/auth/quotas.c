@@ -1,3 +1,8 @@
+/* The Redis behind leases.h: one bucket per key and quota, and the set of live gateways.
+ * Questions come from leases.c through `on_ask`; each runs a Lua script, so a bucket is read and
+ * changed atomically. The answer goes back through `leases_answer` or `leases_lost`.
+ * A question holds one reference to its key until its answer, or the end of the link. Every number
+ * from Redis is checked before use. Loop thread only. */
 #include "gateway/auth/quotas.h"
 
 #include <math.h>
@@ -13,10 +18,11 @@
 
 enum { TICK_MS = 250, PRESENCE_TICKS = 8, GATEWAYS_MAX = 10000 };
 
-/* KEYS: the bucket. ARGV: per second, size, take, want. Gives what is granted, whole requests and
- * tokens (a part of one would lie idle in a gateway), and what is left. The
- * clock is Redis's; one that went back (another machine took over) fills nothing until it is there
- * again. */
+/* KEYS: the bucket. ARGV: refill per second, size, take, want. Returns the granted units and the
+ * units left. Grants are whole requests and tokens, because a fraction would be of no use in a
+ * gateway.
+ * The clock is Redis's. When it goes back (another machine took over), the bucket is not filled
+ * until the clock passes the old time. */
 static const char lease_script[] =
     "local now = redis.call('TIME')\n"
     "now = now[1] * 1000000 + now[2]\n"
@@ -37,7 +43,8 @@ static const char lease_script[] =
     "redis.call('EXPIRE', KEYS[1], math.ceil(full))\n"
     "return {string.format('%.6f', grant), string.format('%.6f', level)}\n";
 
-/* KEYS: the set. ARGV: who is here. Gives how many were in the last ten seconds. */
+/* KEYS: the set. ARGV: this gateway's instance. Returns the number of gateways seen in the last
+ * ten seconds. */
 static const char presence_script[] = "local now = tonumber(redis.call('TIME')[1])\n"
                                       "redis.call('ZADD', KEYS[1], now, ARGV[1])\n"
                                       "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 10)\n"
@@ -50,13 +57,13 @@ struct quotas {
     struct loop_timer *tick;
     uint32_t n_ticks;
     char instance[20];
-    bool told; /* of an answer that makes no sense, since the link came up */
+    bool told; /* a malformed answer was logged since the link came up */
     struct metric *up, *gateways, *asked, *lost;
 };
 
 struct question {
     struct quotas *owner;
-    struct api_key *key; /* held */
+    struct api_key *key; /* key of the question; one reference is held */
     enum quota q;
     double want;
 };
@@ -140,7 +147,7 @@ static void tell_presence(struct quotas *q)
     (void)redis_call(q->redis, words, 5, on_present, q);
 }
 
-/* ---- the link and time ---- */
+/* ---- link and time ---- */
 
 static void on_link(void *ctx, bool up, const char *why)
 {
@@ -165,7 +172,7 @@ static void on_tick(void *ctx)
         tell_presence(q);
 }
 
-/* ---- begin and end ---- */
+/* ---- start and stop ---- */
 
 enum status quotas_new(struct loop *l, const char *url, struct metrics *m, struct quotas **out,
                        struct error *err)
@@ -198,7 +205,7 @@ void quotas_free(struct quotas *q)
     if (!q)
         return;
     loop_timer_stop(q->tick);
-    redis_close(q->redis); /* first: it lets go of the keys of open questions */
+    redis_close(q->redis); /* first, because it drops the keys of open questions */
     leases_fini(&q->sharing);
     mem_free(q);
 }

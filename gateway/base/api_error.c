@@ -15,7 +15,7 @@ bool api_error_set(struct api_error *e, int http_status, const char *param, cons
     return false;
 }
 
-/* "BadRequestError" for 400, as vLLM names them. */
+/* Returns vLLM's name for an HTTP status, such as "BadRequestError" for 400. */
 static const char *type_name(int http_status)
 {
     static const struct {

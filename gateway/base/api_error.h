@@ -1,24 +1,24 @@
 #pragma once
 /* An error as a client sees it: OpenAI's JSON with vLLM's types.
  *   {"error":{"message":…,"type":…,"param":…|null,"code":…}}
- * code is a well-known word ("model_not_found") where OpenAI has one, else the HTTP status. Plain
- * values, no ownership; any thread. */
+ * code is a word such as "model_not_found" where OpenAI defines one, else the HTTP status. A
+ * plain value without pointers to free; usable on any thread. */
 #include "common/base/str.h"
 
-/* The source that was to be compiled has met a limit of this gateway, and would meet it again. */
+/* Code of a compile that reached a limit of this gateway. The same source would reach it again. */
 #define API_COMPILE_LIMIT    "compile_limit"
-#define API_THREAD_NOT_FOUND "thread_not_found" /* a code of Anthropic's, which clients read */
+#define API_THREAD_NOT_FOUND "thread_not_found" /* a code of Anthropic's API that clients check */
 
 struct api_error {
-    int http_status;        /* 0: no error */
-    const char *code;       /* static; NULL: the HTTP status as a number */
-    char param[64];         /* "": null */
-    char message[400];      /* valid UTF-8 is not required: the JSON writer replaces what is not */
-    uint32_t retry_after_s; /* 0: no Retry-After header */
+    int http_status;        /* 0 = no error */
+    const char *code;       /* static; NULL = the HTTP status as a number */
+    char param[64];         /* "" = null */
+    char message[400];      /* may be invalid UTF-8, which the JSON writer replaces */
+    uint32_t retry_after_s; /* 0 = no Retry-After header */
 };
 
-/* Fills e and returns false, so that a check reads `return api_error_set(e, 400, "n", …)`. Keeps
- * the first error: later ones are usually its consequence. */
+/* Fills `e` and returns false, so that a check reads `return api_error_set(e, 400, "n", …)`.
+ * Keeps the first error, because later ones are usually its consequence. */
 bool api_error_set(struct api_error *e, int http_status, const char *param, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 void api_error_json(const struct api_error *e, struct strbuf *out);

@@ -1,3 +1,9 @@
+/* A pool of threads for long jobs: parsing, templates, tokenizing, compiling.
+ * The loop's thread hands a job in with `encode_pool_submit`. A pool thread calls `run`. The job
+ * then goes to the list `done`, and the loop's thread calls its `done`.
+ * `lock` guards all of `struct encode_pool`. Jobs stay the caller's, but the pool uses their link
+ * fields until `done` is called. Each accepted job is given back exactly once. Jobs and bytes are
+ * bounded for the pool and for each tenant. */
 #include "gateway/base/encode_pool.h"
 
 #include <pthread.h>
@@ -13,10 +19,10 @@ struct job_list {
 
 enum { SMALL, LARGE, N_SIZES };
 
-struct encode_tenant { /* one that has jobs here */
+struct encode_tenant { /* a tenant with jobs in this pool */
     uint64_t id;
     struct job_list waiting[N_SIZES];
-    uint32_t n_jobs, n_running; /* n_jobs: waiting or running */
+    uint32_t n_jobs, n_running; /* `n_jobs` counts waiting and running jobs */
     uint64_t n_bytes;
     struct encode_tenant *next;
 };
@@ -24,17 +30,17 @@ struct encode_tenant { /* one that has jobs here */
 struct encode_pool {
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct encode_tenant *tenants; /* whose turn comes first is first */
+    struct encode_tenant *tenants; /* tenants with jobs, in the order of their turns */
     struct encode_share share;
-    struct job_list done; /* not yet given back */
+    struct job_list done; /* finished jobs that were not given back yet */
     uint64_t last_seq;
-    uint32_t n_running, n_large; /* large: those of them that are */
-    uint32_t n_jobs, max_jobs;   /* waiting or running */
+    uint32_t n_running, n_large; /* `n_large` counts the large jobs among `n_running` */
+    uint32_t n_jobs, max_jobs;   /* waiting and running jobs, and their limit */
     uint64_t n_bytes, max_bytes;
     bool stop;
     struct loop_wakeup *wakeup;
     struct encode_threads about;
-    uint32_t n_threads; /* that run */
+    uint32_t n_threads; /* threads that were started */
     pthread_t threads[MAX_THREADS];
 };
 
@@ -55,7 +61,7 @@ static int size_of(const struct encode_job *j)
     return j->bytes > ENCODE_LARGE_BYTES ? LARGE : SMALL;
 }
 
-/* The place in the list where the tenant is, or would be. */
+/* Returns the link of the list that points to the tenant, or the end of the list. */
 static struct encode_tenant **place_of(struct encode_pool *p, uint64_t id)
 {
     struct encode_tenant **at = &p->tenants;
@@ -74,18 +80,19 @@ static void move_to_end(struct encode_pool *p, struct encode_tenant *t)
     *end = t;
 }
 
-/* The tenant's oldest job that may run now, or NULL. */
+/* Returns the tenant's oldest job that may run now, or NULL. */
 static struct encode_job *next_of(const struct encode_pool *p, struct encode_tenant *t)
 {
     struct encode_job *small = t->waiting[SMALL].first, *large = t->waiting[LARGE].first;
     if (t->n_running >= p->share.max_running)
         return NULL;
     if (large && p->n_large > 0 && p->n_large + 1 >= p->n_threads)
-        large = NULL; /* the last thread is for small ones */
+        large = NULL; /* the last free thread is kept for small jobs */
     return !large || (small && small->seq < large->seq) ? small : large;
 }
 
-/* The next job that may run now, whose tenant's next turn comes behind all others'; or NULL. */
+/* Takes the next job that may run now, or returns NULL. The job's tenant goes to the end of the
+ * turns. */
 static struct encode_job *next_job(struct encode_pool *p)
 {
     struct encode_tenant *t = p->tenants;
@@ -102,7 +109,7 @@ static struct encode_job *next_job(struct encode_pool *p)
     return j;
 }
 
-/* It waits and runs no more. With the lock held. */
+/* Moves the job to the finished ones. The caller holds the lock. */
 static void finish_job(struct encode_pool *p, struct encode_job *j)
 {
     struct encode_tenant *t = j->owner;
@@ -131,12 +138,13 @@ static void *thread_main(void *ctx)
             break;
         p->n_large += size_of(j) == LARGE;
         p->n_running++;
-        if (p->n_jobs > p->n_running) /* what let this one in may have let in another */
+        if (p->n_jobs > p->n_running) /* a state that allowed this job may allow another one */
             pthread_cond_signal(&p->work);
         pthread_mutex_unlock(&p->lock);
         j->run(j);
         pthread_mutex_lock(&p->lock);
-        p->n_large -= size_of(j) == LARGE; /* this thread looks next for one that waited for that */
+        /* a large job may run now; this thread looks for one next */
+        p->n_large -= size_of(j) == LARGE;
         p->n_running--;
         j->owner->n_running--;
         finish_job(p, j);
@@ -205,7 +213,7 @@ uint32_t encode_pool_n_jobs_of(struct encode_pool *p, uint64_t tenant)
     return n;
 }
 
-/* With the lock held. */
+/* Adds a job to its tenant's queue. The caller holds the lock. */
 static void add_job(struct encode_pool *p, struct encode_job *j)
 {
     struct encode_tenant **at = place_of(p, j->tenant), *t = *at;
@@ -225,7 +233,8 @@ static void add_job(struct encode_pool *p, struct encode_job *j)
     pthread_cond_signal(&p->work);
 }
 
-/* With the lock held. */
+/* Returns true when the job fits the limits of the pool and of its tenant. The caller holds the
+ * lock. */
 static bool has_room(struct encode_pool *p, const struct encode_job *j)
 {
     const struct encode_tenant *t = *place_of(p, j->tenant);
@@ -282,7 +291,7 @@ void encode_pool_free(struct encode_pool *p)
     pthread_mutex_unlock(&p->lock);
     for (uint32_t i = 0; i < p->n_threads; i++)
         pthread_join(p->threads[i], NULL);
-    while (p->tenants) { /* never run: their owners still have to drop them */
+    while (p->tenants) { /* jobs that never ran: their owners still have to free them */
         struct encode_tenant *t = p->tenants;
         struct encode_job *j = t->waiting[t->waiting[SMALL].first ? SMALL : LARGE].first;
         (void)take_out(&t->waiting[size_of(j)], j);

@@ -1,4 +1,9 @@
-/* /v1/batches, as OpenAI's: what a call does on the store's thread. */
+/* The calls of /v1/batches in OpenAI's form, as they run on the store's thread.
+ * calls.c runs each function as a job: the call's body and query come in, its JSON answer or
+ * error goes out.
+ * A function may touch only its own `state_call` and the store. Store calls of one gateway never
+ * overlap, because the store has a single thread. A new or ended batch is reported to the runner
+ * by `has_lines` and `ended_batch`. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +22,7 @@ enum {
     METADATA_MAX_VALUE = 512
 };
 
-/* ---- out ---- */
+/* ---- writing answers ---- */
 
 static void write_time(struct strbuf *b, const char *name, bool there, uint64_t at_s)
 {
@@ -78,7 +83,7 @@ static void write_batch(struct strbuf *out, const struct stored_batch *b)
     strbuf_append_c(out, "}");
 }
 
-/* ---- in ---- */
+/* ---- reading requests ---- */
 
 static bool refuse(struct state_call *c, const char *param, const char *text)
 {
@@ -117,7 +122,7 @@ static bool is_known(const char *name)
     return false;
 }
 
-/* NULL: it is no text, or has a NUL, behind which nobody would look. */
+/* Returns a member as text. NULL = it is no text, or contains a NUL. */
 static const char *word_of(const json_t *o, const char *name)
 {
     const json_t *v = json_object_get(o, name);

@@ -27,7 +27,7 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
             &c->error, 507, NULL,
             "The disk of the store of files is full: delete files that are not needed, or "
             "try again when it has room.");
-    else if (s == STATUS_CLOSED || s == STATUS_IO) /* the log says why, before the next call */
+    else if (s == STATUS_CLOSED || s == STATUS_IO) /* the log has the reason already */
         api_error_set(
             &c->error, 503, NULL,
             "The store of files is not available: the gateway's log says why. It is tried "
@@ -36,8 +36,8 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
         api_error_set(&c->error, 500, NULL, "%s", err->text);
 }
 
-/* A value of the query; "" when it is not there. Ids and words need no %-decoding. One that is
- * empty or there twice says nothing that could be kept to: false. */
+/* Returns a value of the query, or "" when it is absent. Ids and words need no %-decoding.
+ * Returns false when the value is empty or given twice. */
 static bool query_value(struct state_call *c, const char *name, struct str *out)
 {
     struct str query = c->query;

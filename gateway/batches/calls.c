@@ -1,3 +1,9 @@
+/* /v1/files and /v1/batches: the loop's side of each call, and the store's single thread.
+ * routes/ calls `state_calls_on_request`. The call becomes a job of the store's thread, which runs
+ * file_calls.c or batch_calls.c. Its answer is written on the loop when the job is done.
+ * Only the store's thread touches the store, except before it starts. A call is in the list
+ * `first` until it is answered; when its client leaves, `r` becomes NULL and the job still comes
+ * back. Jobs of one tenant never fill the whole queue. */
 #include "gateway/batches/calls.h"
 
 #include <stdio.h>
@@ -18,7 +24,7 @@ enum {
     MAX_CALLS = 2048,
     MAX_BODIES_BYTES = 256 << 20,
     ANSWER_MAX = 1 << 30,
-    LOOK_TICKS = 4 /* about a second */
+    LOOK_TICKS = 4 /* ticks between two checks of the store: about one second */
 };
 static const char json_type[] = "application/json";
 
@@ -32,7 +38,8 @@ static void job_run(struct encode_job *j)
     if (c->again)
         return;
     c->ran = true;
-    mem_free(c->owned_body); /* here: the kernel takes a large one's pages back one by one */
+    /* freed here, because the kernel takes back the pages of a large body one by one */
+    mem_free(c->owned_body);
     c->owned_body = NULL;
     if (!c->error.http_status && c->answer.failed)
         api_error_set(&c->error, 500, NULL, "The answer is larger than what fits into one.");
@@ -66,7 +73,7 @@ static void look_done(struct encode_job *j)
     look(c);
 }
 
-/* One at a time: a disk that hangs is asked once. */
+/* Starts a check of the store. Only one runs at a time, so a disk that hangs gets only one. */
 static void look(struct state_calls *c)
 {
     if (c->look.is_out || !c->look.is_wanted || c->closing)
@@ -93,7 +100,7 @@ static void make_metrics(struct state_calls *c, struct metrics *m)
                         "as one tenant, or all, may have. With --state-dir.");
 }
 
-/* ---- the loop ---- */
+/* ---- on the loop ---- */
 
 static void free_call(struct state_call *c)
 {
@@ -111,7 +118,7 @@ static void job_done(struct encode_job *j)
     struct state_call *c = (struct state_call *)j;
     struct state_calls *all = c->all;
     if (c->again && c->r && !all->closing) {
-        encode_pool_dispose(all->thread, &c->job); /* its place is taken already */
+        encode_pool_dispose(all->thread, &c->job); /* its place in the queue is already taken */
         return;
     }
     bool has_lines = c->has_lines;
@@ -210,7 +217,7 @@ static void batch_request(struct state_calls *all, struct http_request *r, uint6
     }
 }
 
-/* What is behind the prefix and its slash. */
+/* Returns the path after the prefix and its slash. */
 static struct str behind(struct str path, struct str prefix)
 {
     size_t n = path.len > prefix.len ? prefix.len + 1 : path.len;
@@ -238,7 +245,7 @@ bool state_calls_on_abort(struct state_calls *all, const struct http_request *r)
     for (struct state_call *c = all->first; c; c = c->next)
         if (c->r == r) {
             c->r = NULL;
-            encode_pool_drop(all->thread, &c->job); /* one that still waits does not begin */
+            encode_pool_drop(all->thread, &c->job); /* a waiting job is not run */
             return true;
         }
     return state_downloads_on_abort(all, r);
@@ -249,7 +256,7 @@ void state_calls_on_drain(struct state_calls *all, const struct http_request *r)
     state_downloads_on_drain(all, r);
 }
 
-/* Tenants take turns, and none has all of the queue. */
+/* Starts the store's thread. Tenants take turns, and no tenant can fill the queue. */
 static enum status start_thread(struct state_calls *c, struct loop *l, uint64_t max_body,
                                 struct error *err)
 {
@@ -272,7 +279,7 @@ enum status state_calls_new(struct loop *l, const struct state_calls_options *o,
         return STATUS_OK;
     make_metrics(c, o->metrics);
     TRY(state_open(o->dir, o->max_bytes, &c->store, err));
-    c->look.health = state_look(c->store); /* its thread has not begun */
+    c->look.health = state_look(c->store); /* the store's thread has not started yet */
     publish(c);
     TRY(start_thread(c, l, o->max_body_bytes, err));
     struct batch_runner_options runner = {.store = c->store,

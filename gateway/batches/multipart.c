@@ -11,7 +11,7 @@ static struct str from(struct str s, size_t n)
     return (struct str){s.ptr + n, s.len - n};
 }
 
-/* A parameter of a header's value, `name=token` or `name="text"`; "" when it is not there. */
+/* Returns a parameter of a header, `name=token` or `name="text"`; "" when it is absent. */
 static struct str parameter(struct str value, const char *name)
 {
     size_t n = strlen(name);
@@ -39,7 +39,8 @@ static struct str parameter(struct str value, const char *name)
     return STR("");
 }
 
-/* The headers up to the blank line: the field's names. False: they do not end. */
+/* Reads the headers up to the blank line and sets the field's names. Returns false when the
+ * blank line is missing. */
 static bool read_headers(struct str *rest, struct multipart_field *f)
 {
     static const char want[] = "Content-Disposition:";
@@ -64,7 +65,7 @@ bool multipart_read(struct str content_type, struct str body,
                     const char **why)
 {
     static const char type[] = "multipart/form-data";
-    char delimiter[DELIMITER_MAX + 1]; /* CRLF, two dashes, the boundary */
+    char delimiter[DELIMITER_MAX + 1]; /* CRLF, two dashes and the boundary */
     struct str boundary = parameter(content_type, "boundary");
     *n = 0;
     *why = "Content-Type: multipart/form-data with a boundary is wanted.";

@@ -1,15 +1,15 @@
 #pragma once
-/* multipart/form-data (RFC 7578) of a whole body: its fields as views, nothing copied. Pure; any
- * thread. */
+/* multipart/form-data (RFC 7578) of a whole body. The fields are views; nothing is copied. Pure;
+ * any thread. */
 #include "common/base/str.h"
 
 enum { MULTIPART_MAX_FIELDS = 16 };
 
 struct multipart_field {
-    struct str name, filename, content; /* filename: as sent, "" when none was */
+    struct str name, filename, content; /* `filename` as sent; "" = none */
 };
 
-/* False: why says what is wrong with the content type or the body. */
+/* Returns false when the content type or the body is invalid; `why` has the reason. */
 bool multipart_read(struct str content_type, struct str body,
                     struct multipart_field fields[MULTIPART_MAX_FIELDS], uint32_t *n,
                     const char **why);

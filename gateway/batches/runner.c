@@ -1,3 +1,10 @@
+/* Runs the waiting lines of batches as requests of `serving`, in a fixed number of slots.
+ * `pump` orders lines from the store's thread when slots are free and the cluster is healthy. Each
+ * line becomes a request, with the slot as its reply. Its answer goes back to the store's thread,
+ * and the slot is free when the answer is committed.
+ * A slot has one owner at a time: the loop, or the store's thread while a job runs. A line that
+ * got a 503 goes back to the store and runs again. Memory of bodies is bounded by `room`, shared
+ * between tenants. */
 #include "gateway/batches/runner.h"
 
 #include <string.h>
@@ -13,29 +20,30 @@
 #include "gateway/prepare/dialect.h"
 #include "gateway/serving/serving.h"
 
-enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* about a second */ };
+enum { TAKE_MAX = 64, HOLD_TICKS = 4 /* pause after a 503: about one second */ };
 
-/*  FREE ──take──▶ RUNNING ──answer──▶ SAVING ──committed──▶ FREE
- *                                       ▲│ the disk is full or broken, the thread's queue is full
- *                                       │▼ (the next tick)
- *                                     UNSAVED */
+/* States of a slot:
+ *   FREE ──take──▶ RUNNING ──answer──▶ SAVING ──committed──▶ FREE
+ *                                        ▲│ the disk is full or broken, the thread's queue is full
+ *                                        │▼ (the next tick)
+ *                                      UNSAVED */
 enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_SAVING, SLOT_UNSAVED };
 
 struct batch_slot {
-    struct encode_job job; /* first: a job is its slot */
+    struct encode_job job; /* first: the job's address is the slot's */
     struct batch_runner *b;
     enum slot_state state;
     struct taken_line line;
-    struct api_request *r; /* RUNNING: whose reply this is */
+    struct api_request *r; /* request that runs the line, in RUNNING */
     int http_status;
-    bool is_released; /* answered with a 503 that another try may not meet */
+    bool is_released; /* the answer was a 503, so the line runs again later */
     struct room_charge charge;
     struct strbuf answer;
     enum status saved;
 };
 
 struct take_job {
-    struct encode_job job; /* first */
+    struct encode_job job; /* first: the job's address is the take_job's */
     struct batch_runner *b;
     uint32_t max, n, n_open;
     struct taken_line lines[TAKE_MAX];
@@ -48,10 +56,10 @@ struct batch_runner {
     struct batch_runner_options o;
     struct metric *open, *running, *lines[LINE_OUTCOME_COUNT];
     struct batch_slot *slots;
-    struct room room; /* of the lines' bodies, then of the JSON that they keep */
+    struct room room; /* memory of the lines' bodies, then of the parsed JSON */
     struct take_job take;
-    bool taking, wanted /* there may be lines */, any_open, closing;
-    bool save_failed, take_failed; /* the last time; the store's thread only */
+    bool taking, wanted /* true when there may be waiting lines */, any_open, closing;
+    bool save_failed, take_failed; /* the last attempt failed; used on the store's thread only */
     uint32_t hold;                 /* ticks until lines are taken again */
 };
 
@@ -81,8 +89,8 @@ static void free_slot(struct batch_slot *s)
     strbuf_trim(&s->answer, 0);
 }
 
-/* On the store's thread. The ticks try again four times a second, and a log on the same full disk
- * is not helped by saying so each time. */
+/* Logs a failure once; runs on the store's thread. The ticks try again four times a second, and
+ * the log may be on the same full disk. */
 static void tell_once(bool *told, enum status s, const char *event, const struct error *err)
 {
     if (s != STATUS_OK && !*told)
@@ -115,7 +123,7 @@ static enum line_outcome outcome_of(const struct batch_slot *s)
 static void save_done(struct encode_job *j)
 {
     struct batch_slot *s = (struct batch_slot *)j;
-    if (s->saved != STATUS_OK) { /* also when it never ran: the gateway ends */
+    if (s->saved != STATUS_OK) { /* also when the job never ran because the gateway stops */
         s->state = SLOT_UNSAVED;
         return;
     }
@@ -155,7 +163,7 @@ static void reply_respond(void *reply, int status, struct str json, uint32_t ret
     save(s);
 }
 
-/* A line that streams is refused when its batch is made. */
+/* Never called: a line that streams is refused when its batch is created. */
 static void reply_begin(void *reply, const char *content_type)
 {
     log_error("bug", "what=batch_line_streams type=%s", content_type);
@@ -189,7 +197,8 @@ static char *reply_take_body(void *reply)
     return owned;
 }
 
-/* Its body is gone by now. A line that finds no room waits again, until others have ended. */
+/* Charges memory of the parsed request. Its body was freed before. A line that finds no room
+ * goes back and waits until others have ended. */
 static enum status reply_hold(void *reply, uint64_t bytes)
 {
     struct batch_slot *s = reply;
@@ -221,7 +230,8 @@ static struct batch_slot *next_free(const struct batch_runner *b)
     return NULL;
 }
 
-/* There is a free slot for every line that was taken: slots are filled here only. */
+/* Starts a line in a free slot. There is one for each line taken, because only this function
+ * fills slots. */
 static void run_line(struct batch_runner *b, const struct taken_line *l)
 {
     struct batch_slot *s = next_free(b);
@@ -258,7 +268,7 @@ static void take_done(struct encode_job *j)
         metric_set(b->open, t->n_open);
     }
     for (uint32_t i = 0; i < t->n; i++) {
-        if (b->closing) /* it waits again when the store is opened */
+        if (b->closing) /* the line waits again after the store is next opened */
             mem_free(t->lines[i].owned_body);
         else
             run_line(b, &t->lines[i]);
@@ -275,8 +285,8 @@ static uint32_t n_free(const struct batch_runner *b)
     return n;
 }
 
-/* Bodies are charged when they are here: one more call reads at most STATE_TAKE_BYTES and a line.
- */
+/* Returns true when more lines may be taken. Bodies are charged after they arrive, so one call
+ * may exceed the limit by STATE_TAKE_BYTES and one line. */
 static bool has_room(const struct batch_runner *b)
 {
     return room_is_wide(&b->room, 0);
@@ -310,7 +320,7 @@ void batch_runner_tick(struct batch_runner *b)
         if (b->slots[i].state == SLOT_UNSAVED)
             save(&b->slots[i]);
     b->hold -= b->hold > 0;
-    b->wanted = b->wanted || b->any_open; /* one may be past its time */
+    b->wanted = b->wanted || b->any_open; /* a batch may have expired */
     pump(b);
 }
 
@@ -327,7 +337,7 @@ void batch_runner_drop(struct batch_runner *b, int64_t batch_no)
     pump(b);
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static void make_metrics(struct batch_runner *b)
 {
@@ -352,7 +362,7 @@ struct batch_runner *batch_runner_new(const struct batch_runner_options *o)
     struct batch_runner *b = mem_zalloc(sizeof *b);
     b->o = *o;
     make_metrics(b);
-    b->wanted = true; /* of an earlier life */
+    b->wanted = true; /* lines left by an earlier process */
     room_init(&b->room, o->max_bytes);
     b->slots = mem_array(o->n_slots, sizeof *b->slots);
     for (uint32_t i = 0; i < o->n_slots; i++) {

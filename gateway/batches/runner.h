@@ -1,8 +1,8 @@
 #pragma once
-/* Runs the store's waiting lines as requests of `serving`, so many at once. A line's slot is free
- * again when its answer is committed; what was answered with 503 (no head, no workers, overload)
- * waits again in the store, unless the line's own source has met a limit of the compile processes.
- * Loop thread only; the store is touched on its own thread. */
+/* Runs the store's waiting lines as requests of `serving`, a fixed number at once. A line's slot
+ * is free again when its answer is committed. A line that got a 503 (no head, no workers,
+ * overload) waits again in the store, unless its own source reached a limit of the compile
+ * processes. Loop thread only; the store is used on its own thread. */
 #include "common/base/str.h"
 
 struct batch_runner;
@@ -12,22 +12,24 @@ struct metrics;
 struct serving;
 struct state_store;
 
-struct batch_runner_options { /* all borrowed */
+struct batch_runner_options { /* options; all pointers are borrowed */
     struct state_store *store;
-    struct encode_pool *thread; /* the store's */
+    struct encode_pool *thread; /* thread of the store */
     struct serving *serving;
     struct metrics *metrics;
     uint64_t (*wall_s)(void *ctx);
     uint32_t n_slots;
-    uint64_t max_bytes; /* of their bodies and of the JSON that they keep, shared between tenants */
+    uint64_t max_bytes; /* bytes of bodies and their parsed JSON, shared between tenants */
 };
 
-/* What a line's url is answered by; NULL: not in a batch. */
+/* Returns the dialect for the url of a line; NULL = not allowed in a batch. */
 const struct dialect *batch_dialect(struct str url);
 struct batch_runner *batch_runner_new(const struct batch_runner_options *o);
-/* After the store's thread has ended, before serving. NULL is fine. */
+/* Call it after the store's thread has ended, before serving is freed. NULL is allowed. */
 void batch_runner_free(struct batch_runner *b);
-void batch_runner_close(struct batch_runner *b);                  /* starts nothing any more */
-void batch_runner_wake(struct batch_runner *b);                   /* there may be lines */
-void batch_runner_drop(struct batch_runner *b, int64_t batch_no); /* it has ended: stop its lines */
-void batch_runner_tick(struct batch_runner *b);                   /* every 250 ms or so */
+void batch_runner_close(struct batch_runner *b); /* starts no more lines */
+/* tells the runner that there may be waiting lines */
+void batch_runner_wake(struct batch_runner *b);
+/* the batch has ended: cancels its running lines */
+void batch_runner_drop(struct batch_runner *b, int64_t batch_no);
+void batch_runner_tick(struct batch_runner *b); /* retries and takes lines; called every 250 ms */

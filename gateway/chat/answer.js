@@ -1,5 +1,5 @@
-// One answer on the page, while it comes and after: its text with its tokens, what the model thought before, the figures
-// below it, and how it ended.
+// One answer on the page, while it arrives and after: text with its tokens, reasoning, figures
+// below, and its end.
 import { copy, make, number, put, seconds } from "./page.js";
 import { Rendering } from "./text.js";
 import { watchTokens } from "./peek.js";
@@ -7,8 +7,9 @@ import { watchTokens } from "./peek.js";
 const ENDS = { stop: "", length: "cut at the limit of tokens", tool_calls: "ended with a tool call", content_filter: "ended by a filter" };
 const likely = logprob => logprob > Math.log(.5) ? "" : logprob > Math.log(.1) ? "mid" : "low";
 
-/** [{from, to, tokens}] of `text`: a token each where its text stands at the beginning or the end, and what is left (the bytes
- * of one character) together. Tokens without any text here, such as the mark behind a thought, are left out. */
+/** Returns [{from, to, tokens}] of `text`. A token whose text matches at the beginning or the end
+ * gets an entry of its own. The rest (bytes of one character) shares an entry. Tokens without
+ * visible text, such as the end mark of reasoning, are left out. */
 function groupsOf(text, tokens) {
   const before = [], after = [];
   let from = 0, to = text.length, first = 0, last = tokens.length;
@@ -23,13 +24,13 @@ export class Answer {
   content = "";
   #thought = "";
   #spans = []; // {from, to, className, tokens}
-  #held = []; // tokens that came ahead of their text: the first bytes of a character, words that may become a stop text
+  #held = []; // tokens that arrived before their text
   #due = false;
   #isOver = false;
   #first = 0;
   #usage = null;
 
-  /** again(): the person wants another answer in place of this one. */
+  /** `again()` is called when the person wants another answer instead of this one. */
   constructor(model, again) {
     this.began = performance.now();
     this.body = make("div", { className: "body", tabIndex: 0 });
@@ -90,7 +91,8 @@ export class Answer {
     if (atEnd) talk.scrollTop = talk.scrollHeight;
   }
 
-  /** `how`: what to say of the end beside the model's own reason, e.g. "stopped". failure: a sentence, or null. */
+  /** Ends the answer. `how` describes the end beside the model's own reason, such as "stopped".
+   * `failure` is a sentence, or null. */
   end(how, failure) {
     const took = performance.now() - (this.#first || this.began), n = this.#usage?.completion_tokens ?? null;
     this.#isOver = true;

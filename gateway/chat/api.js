@@ -1,10 +1,10 @@
-// The gateway's API as the page uses it: /v1/models, /v1/chat/completions and, for base models, /v1/completions.
-// The key travels in the Authorization header, never in an address.
+// The gateway's API as the page uses it: /v1/models, /v1/chat/completions and, for base models,
+// /v1/completions. The key is sent in the Authorization header and never in an address.
 import { NO_KEY, isKey } from "./store.js";
 
-const EVENT_MAX = 4 << 20; // characters of one event; an answer that goes on without an end of line is not the gateway's
+const EVENT_MAX = 4 << 20; // longest event, in characters
 
-/** An error as a sentence for the person at the page. `retryAfter`: seconds, or null. */
+/** An error as a sentence for the person at the page. `retryAfter` is in seconds, or null. */
 export class Failure extends Error {
   constructor(message, { status = 0, retryAfter = null } = {}) {
     super(message);
@@ -38,14 +38,14 @@ async function ask(path, key, options = {}) {
   return r;
 }
 
-/** [{id, parent, max_model_len}], adapters among them. */
+/** Returns [{id, parent, max_model_len}], including adapters. */
 export async function models(key) {
   const answer = await (await ask("v1/models", key)).json().catch(() => null);
   if (!Array.isArray(answer?.data)) throw new Failure("The answer to /v1/models is not a list of models: is this address Coxswain's gateway?");
   return answer.data.filter(m => typeof m?.id === "string");
 }
 
-/** The chunks of a streamed answer, parsed, until [DONE]. */
+/** Yields the parsed chunks of a streamed answer, until [DONE]. */
 export async function* stream(path, key, body, signal) {
   const r = await ask(path, key, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
   const reader = r.body.getReader(), decoder = new TextDecoder();
@@ -84,7 +84,8 @@ function chunkOf(data) {
   return chunk;
 }
 
-/** One chunk's news, of either API: {text, thought, tokens: [{text, logprob, top: [{text, logprob}]}], finish, usage}. */
+/** Returns the new parts of a chunk of either API: {text, thought, tokens: [{text, logprob, top:
+ * [{text, logprob}]}], finish, usage}. */
 export function newsOf(chunk) {
   const choice = chunk.choices?.[0], delta = choice?.delta;
   return { text: textOf(delta ? delta.content : choice?.text), thought: textOf(delta?.reasoning_content ?? delta?.reasoning),

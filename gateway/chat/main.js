@@ -1,20 +1,21 @@
-// The chat page of the gateway: a playground for the models that it serves. No framework, no other host, nothing stored
-// but the theme. The conversation and the API key are in this page's memory alone. docs/how-to/chat-page.md.
+// The gateway's chat page, a playground for its models. It has no framework, uses no other host,
+// and stores only the theme. The conversation and the API key are kept in the page's memory only.
+// See docs/how-to/chat-page.md.
 import { Failure, models, newsOf, stream } from "./api.js";
 import { Answer } from "./answer.js";
 import { $, make, put } from "./page.js";
 import { hidePeek } from "./peek.js";
 import { ofBrowser } from "./store.js";
 
-const TOP = 5; // alternatives of a token
-const TRIES = 5, WAIT_MAX_S = 60; // of a gateway that says "later"
+const TOP = 5; // alternatives shown for a token
+const TRIES = 5, WAIT_MAX_S = 60; // retries when the gateway says "later"
 const RELOAD_MS = 5000;
 
 let key = ""; // never stored, never in an address
 let turns = []; // {user, answer}
-let abort = null; // of the answer that comes now
+let abort = null; // aborts the current answer
 let reload = 0;
-let isOpenForKey = false; // the settings, by the page itself
+let isOpenForKey = false; // the page itself opened the settings
 const isBase = new Set(); // models without a chat template
 
 /* ---- models ---- */
@@ -37,7 +38,8 @@ function wantKey(text) {
   state("key wanted", "warn");
 }
 
-/** Settings that the page opened for the key go again: on a phone they leave no place for the conversation. */
+/** Closes settings that the page opened to ask for the key. On a phone they would cover the
+ * conversation. */
 function keyIsTaken() {
   if (!isOpenForKey) return;
   const hadFocus = $("settings").contains(document.activeElement);
@@ -79,11 +81,12 @@ async function loadModels() {
   }
 }
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
 const NUMBERS = ["temperature", "top_p", "top_k", "max_tokens", "seed", "presence_penalty", "frequency_penalty"];
 
-/** Only what the person has set: the rest is the model's and the gateway's own. */
+/** Returns only parameters that the person has set. The model and the gateway have defaults for
+ * the others. */
 function parameters() {
   const p = {};
   for (const name of NUMBERS) {
@@ -100,7 +103,7 @@ function parameters() {
   return p;
 }
 
-/** The turns that were answered, and the last one. */
+/** Returns the answered turns and the last one. */
 function messages() {
   const system = $("system").value.trim(), list = system ? [{ role: "system", content: system }] : [];
   turns.forEach((t, i) => {
@@ -132,7 +135,7 @@ const pause = (ms, signal) => new Promise((done, fail) => {
   signal.addEventListener("abort", () => { clearTimeout(timer); fail(signal.reason); }, { once: true });
 });
 
-/** Counts down what the gateway asked to wait. */
+/** Waits as long as the gateway asked, and shows a countdown. */
 async function waitAsTold(answer, failure, signal) {
   for (let left = Math.max(1, Math.ceil(failure.retryAfter)); left > 0; left--) {
     answer.say(`${failure.message} Trying again in ${left} s.`);
@@ -181,7 +184,7 @@ async function generate() {
   abort = null;
   busy(false);
   if (failure?.status === 401) wantKey(failure.message);
-  if (failure?.status === 404) loadModels(); // an adapter has gone
+  if (failure?.status === 404) loadModels(); // the adapter was removed
 }
 
 function send(text) {
@@ -193,7 +196,7 @@ function send(text) {
   generate();
 }
 
-/** Another answer to the same message; what followed it goes. */
+/** Asks for another answer to the same message. Later turns are removed. */
 function again(turn) {
   const at = turns.indexOf(turn);
   if (abort || at < 0) return;
@@ -211,7 +214,7 @@ function halt() {
   hidePeek();
 }
 
-/* ---- what the person does ---- */
+/* ---- input ---- */
 
 $("compose").addEventListener("submit", e => {
   e.preventDefault();

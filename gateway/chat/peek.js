@@ -1,13 +1,13 @@
-// The box that says how likely a token was, and what else was likely. The pointer, or the arrow keys in a focused answer,
-// pick the token; a screen reader hears it from the live region.
+// The box with a token's probability and its alternatives. The pointer, or the arrow keys in a
+// focused answer, choose the token; screen readers get it from the live region.
 import { $, make, percent, put } from "./page.js";
 
-const TOKENS_MAX = 4; // of one span: a character has at most so many bytes
-const BYTES = /^bytes:(?=(\\x[0-9a-f]{2})+$)/; // how the API writes a token that is part of a character
+const TOKENS_MAX = 4; // tokens of one span: a character has at most 4 bytes
+const BYTES = /^bytes:(?=(\\x[0-9a-f]{2})+$)/; // the API's name of an incomplete character
 const UNSEEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g;
 const escaped = c => c < "\u0100" ? "\\x" + c.charCodeAt().toString(16).padStart(2, "0") : "\\u" + c.charCodeAt().toString(16).padStart(4, "0");
 
-/** White space, bytes, control characters and marks that have no shape, made visible. */
+/** Makes white space, bytes, control characters and invisible marks visible. */
 export const visible = text => text.replace(BYTES, "").replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(UNSEEN, escaped) || "(empty)";
 
 let picked = null;
@@ -51,13 +51,13 @@ function show(element, tokens, aloud) {
       t.top.filter(o => o.text !== t.text).slice(0, 3).map(o => `; ${visible(o.text)}: ${percent(o.logprob)}`).join("")).join(". "));
 }
 
-/** tokensOf(i): the tokens of span i. */
+/** `tokensOf(i)` returns the tokens of span i. */
 export function watchTokens(body, tokensOf) {
   const of = target => target instanceof Element ? target.closest(".t") : null;
   const peek = (element, aloud) => element && show(element, tokensOf(element.span), aloud);
   body.addEventListener("pointerover", e => of(e.target) ? peek(of(e.target), false) : hidePeek());
   body.addEventListener("pointerleave", hidePeek);
-  body.addEventListener("click", e => peek(of(e.target), false)); // a finger has no hover
+  body.addEventListener("click", e => peek(of(e.target), false)); // touch screens have no hover
   body.addEventListener("blur", hidePeek);
   body.addEventListener("keydown", e => {
     const by = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[e.key];

@@ -1,12 +1,12 @@
-// From an answer's text to elements: paragraphs, list items, headings, fenced code, `code` and **bold**. It is a light
-// reading of Markdown that only ever makes elements and text nodes. Each block is a range of the text, so that the tokens,
-// which are ranges too, can be elements inside of it.
+// Turns an answer's text into elements: paragraphs, list items, headings, fenced code, `code` and
+// **bold**. It reads a small part of Markdown and only makes elements and text nodes. Each block
+// is a range of the text. Tokens are ranges too, so they can be elements within a block.
 import { make } from "./page.js";
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})[^`]*$/, HEADING = /^ {0,3}#{1,6} +/, ITEM = /^\s*([-*+]|\d{1,9}[.)]) +\S/;
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*/g;
 
-/** [{kind, from, to}]: what is shown of `text`, in order. */
+/** Returns [{kind, from, to}]: the visible ranges of `text`, in order. */
 export function blocksOf(text) {
   const blocks = [];
   let open = null, fence = null;
@@ -37,7 +37,7 @@ export function blocksOf(text) {
 
 const ELEMENTS = { code: () => make("pre", { tabIndex: 0 }), heading: () => make("h3"), item: () => make("p", { className: "item" }), paragraph: () => make("p") };
 
-/** Keeps the elements of `host` in step with a text that grows. */
+/** Keeps the elements of `host` in step with a growing text. */
 export class Rendering {
   #shown = []; // {kind, from, to, isFinal, element}
 
@@ -45,7 +45,8 @@ export class Rendering {
     this.host = host;
   }
 
-  /** spans: [{from, to, className}], in order. isOver: nothing more comes. */
+  /** Shows the text. `spans` is [{from, to, className}], in order. `isOver` means that no more
+   * text follows. */
   show(text, spans, isOver) {
     const blocks = blocksOf(text);
     blocks.forEach((b, i) => this.#block(i, { ...b, isFinal: isOver || i < blocks.length - 1 }, text, spans));
@@ -79,10 +80,10 @@ function fillInline(element, text, spans, from, to) {
   fill(element, text, spans, at, to);
 }
 
-/** The text of [from, to), with an element for each span's part of it. */
+/** Adds the text of [from, to), with an element for each span's part. */
 function fill(element, text, spans, from, to) {
   let low = 0, high = spans.length;
-  while (low < high) { // the first span that ends behind `from`
+  while (low < high) { // find the first span that ends after `from`
     const middle = (low + high) >> 1;
     if (spans[middle].to <= from) low = middle + 1;
     else high = middle;

@@ -1,10 +1,9 @@
-/* The parent of compiles, and what it forks. It is one thread that waits for orders and for its
- * children's ends; the tokenizer is opened, and the vocabulary made, at the first grammar. A child
- * reads one job from its socket, runs it and answers there.
- *
- * Invariants: no client's byte is read outside of a child. A child has no descriptor but its socket
- * and can open none. A child whose parent dies is killed; so is the parent of compiles when the
- * gateway dies, which it also sees at the end of the control socket. */
+/* The parent of compiles and the children that it forks. The parent is one thread that waits for
+ * orders and for the end of its children. It opens the tokenizer and builds the vocabulary at
+ * the first grammar. A child reads one job from its socket, runs it and answers there.
+ * Invariants: only a child reads bytes of a client. A child has no descriptor but its socket and
+ * can open none. A child is killed when its parent dies. The parent is killed when the gateway
+ * dies, which it also sees at the end of the control socket. */
 #include "gateway/compile/child.h"
 
 #include <errno.h>
@@ -30,23 +29,22 @@ enum {
     MAX_CHILDREN = 64,
     NICENESS = 10,
     HEAVY_NICENESS = 19,
-    /* The thread that compiles has such a stack (text/src/grammar/grammar.rs, STACK_BYTES).
-     * Untouched pages cost nothing.
-     */
+    /* Stack of the thread that compiles (text/src/grammar/grammar.rs, STACK_BYTES). Untouched
+     * pages use no memory. */
     STACK_MIB = 512,
-    HARD_CPU_S = 2, /* behind the limit that ends a child by SIGXCPU */
+    HARD_CPU_S = 2, /* seconds beyond the limit that sends SIGXCPU */
 };
 
 struct child {
-    int pid; /* 0: none */
-    int fd;  /* its job's socket, to say there how it died */
+    int pid; /* process id; 0 = no child here */
+    int fd;  /* socket of the job, used to report how the child died */
     uint64_t id;
 };
 
 struct parent {
     const char *tokenizer_path, *cache_dir;
     uint64_t memory_mib, cpu_s;
-    struct text_vocabulary *vocabulary; /* NULL: not yet, or why says why it could not be made */
+    struct text_vocabulary *vocabulary; /* NULL = not built yet, or failed; then `why` is set */
     char why[TEXT_ERR_MAX];
     int signals;
     struct child children[MAX_CHILDREN];
@@ -64,7 +62,7 @@ static uint32_t microseconds(const struct rusage *u)
 static void put_words(struct strbuf *out, const char *words)
 {
     struct str s = str_from(words);
-    s.len = str_utf8_valid(s); /* the end may be half a character */
+    s.len = str_utf8_valid(s); /* the text may end within a character */
     strbuf_append_str(out, s);
 }
 
@@ -135,7 +133,7 @@ static bool send_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-/* MiB of addresses that the process has. */
+/* Returns the MiB of addresses that the process has mapped. */
 static uint64_t mapped_mib(void)
 {
     char text[64] = "";
@@ -150,14 +148,15 @@ static void limit(int what, uint64_t soft, uint64_t hard)
 {
     const struct rlimit l = {.rlim_cur = soft, .rlim_max = hard};
     if (setrlimit(what, &l) != 0)
-        _exit(1); /* better no verdict than a process without limits */
+        _exit(1); /* no verdict is better than a process without limits */
 }
 
-/* No limit of processes: a thread counts as one, and the user's others count too. */
+/* Sets the limits of the process. It sets no limit of processes: each thread counts as one, and
+ * so do the user's other processes. */
 static void limit_self(const struct parent *p, bool is_grammar)
 {
     const uint64_t mib = mapped_mib() + (is_grammar ? STACK_MIB : 0) + p->memory_mib;
-#ifndef __SANITIZE_THREAD__ /* whose shadow takes addresses as threads and templates run */
+#ifndef __SANITIZE_THREAD__ /* the sanitizer's shadow memory takes addresses at run time */
     limit(RLIMIT_AS, mib << 20, mib << 20);
 #else
     (void)mib;
@@ -165,27 +164,28 @@ static void limit_self(const struct parent *p, bool is_grammar)
     limit(RLIMIT_CPU, p->cpu_s, p->cpu_s + HARD_CPU_S);
     limit(RLIMIT_CORE, 0, 0);
     limit(RLIMIT_FSIZE, 0, 0);
-    limit(RLIMIT_NOFILE, 0, 0); /* no file, no socket, no pipe is opened from here on */
+    limit(RLIMIT_NOFILE, 0, 0); /* from here on no file, socket or pipe can be opened */
 }
 
 static void close_from(unsigned first)
 {
     if (syscall(SYS_close_range, first, ~0u, 0) == 0)
         return;
-    for (unsigned fd = first; fd < 4096; fd++) /* a kernel before 5.9 */
+    for (unsigned fd = first; fd < 4096; fd++) /* kernels before 5.9 have no close_range */
         close((int)fd);
 }
 
-/* The process keeps its memory and one socket from here on. */
+/* Drops all that the process does not need. Only its memory and one socket stay. */
 static void shed(int socket_fd, int parent_pid, int niceness)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_NAME, "cox-compile");
-    (void)setpriority(PRIO_PROCESS, 0, niceness); /* not the vocabulary's making: that is ours */
+    /* building the vocabulary keeps the normal priority */
+    (void)setpriority(PRIO_PROCESS, 0, niceness);
     if (getppid() != parent_pid)
         _exit(1);
-    dup2(socket_fd, CONTROL_FD); /* the control socket is closed by that */
+    dup2(socket_fd, CONTROL_FD); /* dup2 also closes the control socket */
     close_from(CONTROL_FD + 1);
     for (int fd = 0; fd < CONTROL_FD; fd++)
         close(fd);
@@ -243,7 +243,7 @@ static void say(int fd, const struct compile_frame *f)
     (void)!send(fd, bytes, COMPILE_HEADER_BYTES + f->text.len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The parent says how a child ended that could not say it any more. */
+/* Reports how a child ended that could not report it itself. */
 static void say_end(int fd, int how, const struct rusage *used)
 {
     const uint32_t cpu_us = microseconds(used);
@@ -272,14 +272,14 @@ static void start_child(struct parent *p, const struct compile_order *o, int own
     const int pid = c < p->children + MAX_CHILDREN ? fork() : -1;
     if (pid == 0)
         run_child(p, o, owned_fd, me);
-    if (pid < 0) { /* the gateway sees the socket's end */
+    if (pid < 0) { /* the gateway sees that the socket is closed */
         close(owned_fd);
         return;
     }
     *c = (struct child){.pid = pid, .fd = owned_fd, .id = o->id};
 }
 
-/* The pid is not waited for yet, so it cannot be a stranger's. */
+/* Kills a child. Its pid was not waited for yet, so no other process can have it. */
 static void kill_child(const struct parent *p, uint64_t id)
 {
     for (const struct child *c = p->children; c < p->children + MAX_CHILDREN; c++)
@@ -302,7 +302,7 @@ static void reap(struct parent *p)
     }
 }
 
-/* False: the gateway has gone. */
+/* Returns false when the gateway has closed the control socket. */
 static bool take_order(struct parent *p)
 {
     struct compile_order o;
@@ -331,7 +331,7 @@ static bool take_order(struct parent *p)
     return n > 0;
 }
 
-/* The kernel takes these processes before the gateway when memory is short. */
+/* Makes the kernel kill these processes before the gateway when memory is short. */
 static void offer_to_oom_killer(void)
 {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -350,8 +350,8 @@ static int watch_children(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* A terminal's Ctrl-C and a supervisor's SIGTERM to all of a service's processes are the gateway's:
- * what it still has to answer may need these. */
+/* Ignores Ctrl-C of a terminal and SIGTERM that a supervisor sends to all processes of a
+ * service. The gateway handles them and may need these processes for its last answers. */
 static void leave_signals_to_gateway(void)
 {
     signal(SIGINT, SIG_IGN);

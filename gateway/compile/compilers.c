@@ -1,5 +1,8 @@
-/* The gateway's side of compile processes: a job's socket, its deadline, and what is believed of
- * what comes back. The lock guards the control socket alone: jobs run beside each other. */
+/* The gateway's side of compile processes. A pool thread calls `compilers_run`, which orders a
+ * process from the parent of compiles, sends the job over a socket and waits for the verdict
+ * until the deadline.
+ * Answers of a process are checked like input of a client. `lock` guards the control socket and
+ * the debts only, so jobs run in parallel. A dead parent is started again by the next job. */
 #include "gateway/compile/compilers.h"
 
 #include <errno.h>
@@ -21,8 +24,8 @@
 #include "gateway/compile/debts.h"
 
 enum {
-    CONTROL_FD = 3, /* in the parent of compiles */
-    TICK_MS = 100,  /* how often a job looks whether anybody waits for it */
+    CONTROL_FD = 3, /* descriptor number in the parent of compiles */
+    TICK_MS = 100,  /* interval at which a job checks whether it was dropped */
     END_WAIT_MS = 2000,
 };
 
@@ -30,8 +33,8 @@ struct compilers {
     struct compiler_options o;
     char *tokenizer_path, *cache_dir;
     atomic_bool stopped;
-    pthread_mutex_t lock; /* of all below */
-    int control;          /* -1: no parent of compiles */
+    pthread_mutex_t lock; /* guards the control socket and the fields below */
+    int control;          /* control socket; -1 = no parent of compiles */
     int pid;
     uint64_t last_id;
     struct compile_debts debts;
@@ -70,7 +73,8 @@ const char *compile_outcome_words(enum compile_outcome o)
 
 /* ---- the parent of compiles ---- */
 
-/* A child gets what it needs to find libraries and a sanitizer's options, and no secret of ours. */
+/* Copies the variables that a child needs to find libraries, and the sanitizers' options. It
+ * copies no secrets. */
 static void copy_environment(char *out[], size_t size)
 {
     extern char **environ;
@@ -104,8 +108,8 @@ static int spawn(struct compilers *c, int childs_end)
     return e ? -1 : pid;
 }
 
-/* A number that dup2 to CONTROL_FD has to move: dup2 of a descriptor onto itself would leave it to
- * be closed by exec. */
+/* Returns a descriptor above CONTROL_FD. With dup2 of a descriptor onto itself, exec would close
+ * it. */
 static int moved(int fd)
 {
     const int high = fd > CONTROL_FD ? fd : fcntl(fd, F_DUPFD_CLOEXEC, CONTROL_FD + 1);
@@ -120,7 +124,7 @@ static void close_parent(struct compilers *c)
         return;
     close(c->control);
     c->control = -1;
-    kill(c->pid, SIGKILL); /* ours until it is waited for; its children die with it */
+    kill(c->pid, SIGKILL); /* not waited for yet, so the pid is still ours; its children die too */
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR) {
     }
 }
@@ -169,8 +173,8 @@ static bool send_order(const struct compilers *c, const struct compile_order *o,
     return sendmsg(c->control, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof copy;
 }
 
-/* With the lock held: the job's socket goes to a parent of compiles, which is started, or started
- * anew where it has died since. */
+/* Sends the socket of the job to the parent of compiles. Starts the parent first when there is
+ * none or it has died. The caller holds the lock. */
 static bool order_run(struct run *r, int childs_end)
 {
     struct compilers *c = r->c;
@@ -206,7 +210,8 @@ static bool begin(struct run *r)
     return ok;
 }
 
-/* The process is killed. insists: so is the parent of compiles where it does not see to that. */
+/* Kills the process of a job. With `insists`, it also kills the parent of compiles when the
+ * parent does not end the process. */
 static void kill_run(struct run *r, bool insists)
 {
     const struct compile_order o = {.what = COMPILE_ORDER_KILL, .id = r->id};
@@ -214,7 +219,7 @@ static void kill_run(struct run *r, bool insists)
     pthread_mutex_lock(&r->c->lock);
     const bool sent = r->c->control >= 0 && send_order(r->c, &o, -1);
     pthread_mutex_unlock(&r->c->lock);
-    /* POLLHUP: the last descriptor of the other end was closed. */
+    /* POLLHUP means that the last descriptor of the other end is closed. */
     if (!insists || (sent && poll(&p, 1, END_WAIT_MS) == 1))
         return;
     pthread_mutex_lock(&r->c->lock);
@@ -254,7 +259,8 @@ static bool send_some(struct run *r)
     }
 }
 
-/* STATUS_AGAIN: there is no more for now. STATUS_CLOSED: nor ever. */
+/* Returns STATUS_AGAIN when no more bytes have arrived yet, and STATUS_CLOSED when none will
+ * arrive. */
 static enum status read_some(struct run *r)
 {
     char piece[1 << 14];
@@ -272,7 +278,8 @@ static enum status read_some(struct run *r)
     }
 }
 
-/* A process that reads no job has died, or will answer: its answer tells. */
+/* Sends the job and waits for the answer. A failed send is not an error here: the process has
+ * died or will still answer, and reading shows which. */
 static enum status wait_answer(struct run *r)
 {
     bool sends = true;
@@ -296,9 +303,9 @@ static enum status wait_answer(struct run *r)
     }
 }
 
-/* The signal tells which limit ended a process: an allocation that fails aborts, as does a stack at
- * its end, and the limit of processor time sends SIGXCPU. SIGKILL (from the kernel, when the
- * machine has no memory left) says nothing about the source. */
+/* Derives the outcome from the signal that ended a process. SIGABRT: an allocation failed or the
+ * stack was full. SIGXCPU: the limit of processor time. SIGKILL says nothing about the source:
+ * the kernel sends it when the machine is out of memory. */
 static enum compile_outcome outcome_of_death(int signum)
 {
     switch (signum) {
@@ -317,7 +324,8 @@ static enum compile_outcome outcome_of_death(int signum)
     }
 }
 
-/* A process that was killed has said nothing: it had its time from the beginning on, at most. */
+/* Charges the tenant with the job's processor time. A killed process did not report its time, so
+ * the job's whole duration counts, up to the limit. */
 static void charge(struct run *r, bool has_said)
 {
     const uint64_t now_ns = clock_mono_ns(), most_ns = r->c->o.cpu_s * NS_PER_S,

@@ -1,12 +1,13 @@
 #pragma once
-/* The processor time that each tenant's compiles have taken lately. Whose compiles took more than
- * COMPILE_DEBT_MOST_NS has them at the lowest priority from then on, until that is forgotten: half
- * of it in COMPILE_DEBT_HALF_NS. On a machine with time to spare nothing changes by that; on one
- * whose steps need both, fifty compiles a second of one tenant would take half a core from the
- * streams of all others. The same idea as a scheduler's feedback queue (Corbato et al., AFIPS
- * 1962), by tenant and not by process, since each compile is a process of its own.
- *
- * Plain data, bounded: where there are more tenants than it keeps, who owes least is forgotten. */
+/* Processor time that each tenant's compiles took lately. Above COMPILE_DEBT_MOST_NS the
+ * tenant's compiles run at the lowest priority until the debt has decayed. It halves every
+ * COMPILE_DEBT_HALF_NS.
+ * This changes nothing on a machine with idle cores. On a busy machine, fifty compiles per
+ * second of one tenant would take half a core from the streams of all others. The idea is the
+ * scheduler's feedback queue (Corbato et al., AFIPS 1962). It is applied to tenants and not to
+ * processes, since each compile is a new process.
+ * Plain data with a fixed bound. When there are more tenants than entries, the smallest debt is
+ * forgotten. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,7 +18,7 @@ enum { COMPILE_DEBTS_KEPT = 64 };
 
 struct compile_debt {
     uint64_t tenant, at_ns;
-    double ns; /* as it was then; 0: this place is free */
+    double ns; /* debt at `at_ns`; 0 = the entry is free */
 };
 
 struct compile_debts {
@@ -25,5 +26,5 @@ struct compile_debts {
 };
 
 void compile_debts_add(struct compile_debts *d, uint64_t tenant, uint64_t ns, uint64_t now_ns);
-/* Its compiles go behind everything else. */
+/* Returns true when the tenant's compiles run at the lowest priority. */
 bool compile_debts_is_heavy(const struct compile_debts *d, uint64_t tenant, uint64_t now_ns);

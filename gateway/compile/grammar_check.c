@@ -11,17 +11,18 @@
 enum { MAX_KNOWN = 512 };
 
 struct verdict {
-    uint64_t used; /* when it was asked for last */
+    uint64_t used; /* value of `n_used` at the last use */
     int status;    /* 0, or the HTTP status of the refusal */
-    char *why;     /* owned; NULL: it compiles */
+    char *why;     /* owned; NULL = the grammar compiles */
 };
 
 struct grammar_check {
     const struct text_tokenizer *tokenizer;
     struct compilers *compilers;
-    uint64_t seed;        /* of the hashes: nobody outside can look for two sources with one */
-    pthread_mutex_t lock; /* of all below; nothing is compiled under it, but the vocabulary made */
-    struct text_vocabulary *vocabulary; /* NULL: not yet, or made elsewhere */
+    uint64_t seed; /* secret seed of the hashes, so that nobody can search for collisions */
+    /* guards all fields below; held while the vocabulary is built, not while compiling */
+    pthread_mutex_t lock;
+    struct text_vocabulary *vocabulary; /* NULL = not built yet, or not needed here */
     XXH128_hash_t known[MAX_KNOWN];
     struct verdict verdicts[MAX_KNOWN];
     uint32_t n_known;
@@ -49,7 +50,7 @@ void grammar_check_free(struct grammar_check *c)
     mem_free(c);
 }
 
-/* With the lock held. NULL: it is not known. */
+/* Returns NULL when the verdict is unknown. The caller holds the lock. */
 static struct verdict *find(struct grammar_check *c, XXH128_hash_t hash)
 {
     for (uint32_t i = 0; i < c->n_known; i++)
@@ -58,7 +59,7 @@ static struct verdict *find(struct grammar_check *c, XXH128_hash_t hash)
     return NULL;
 }
 
-/* True: status and why are what was found out before. */
+/* Returns true and the stored verdict when the source is known. */
 static bool recall(struct grammar_check *c, XXH128_hash_t hash, int *status, char why[TEXT_ERR_MAX])
 {
     pthread_mutex_lock(&c->lock);
@@ -72,7 +73,7 @@ static bool recall(struct grammar_check *c, XXH128_hash_t hash, int *status, cha
     return v != NULL;
 }
 
-/* With the lock held: a place for one more, if need be that of the one used least lately. */
+/* Returns a free entry, or the least recently used one. The caller holds the lock. */
 static uint32_t make_room(struct grammar_check *c)
 {
     uint32_t oldest = 0;
@@ -88,7 +89,7 @@ static uint32_t make_room(struct grammar_check *c)
 static void remember(struct grammar_check *c, XXH128_hash_t hash, int status, const char *why)
 {
     pthread_mutex_lock(&c->lock);
-    if (!find(c, hash)) { /* two may have compiled it at once */
+    if (!find(c, hash)) { /* two threads may have compiled it at the same time */
         const uint32_t i = make_room(c);
         c->known[i] = hash;
         c->verdicts[i] = (struct verdict){
@@ -120,7 +121,7 @@ static int compile_here(struct grammar_check *c, enum grammar_kind kind, struct 
     return s;
 }
 
-/* enum text_status, or -1: there is no verdict. */
+/* Returns an `enum text_status`, or -1 when there is no verdict. */
 static int compile_elsewhere(struct grammar_check *c, struct grammar_asker *a,
                              enum grammar_kind kind, struct str source, char why[TEXT_ERR_MAX])
 {

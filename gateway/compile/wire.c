@@ -1,10 +1,11 @@
-/* Frames of compile processes: bytes → checked frame. A header is looked at before anything that it
- * announces is held, and texts grow as they come, so that an announced length costs nothing. */
+/* Frames of compile processes: turns bytes into a checked frame. A header is checked before
+ * memory for its texts is allocated. The texts grow as bytes arrive, so an announced length
+ * alone costs nothing. */
 #include "gateway/compile/wire.h"
 
 #include <string.h>
 
-#define MAGIC 0x43584d50u /* "CXMP" */
+#define MAGIC 0x43584d50u /* "CXMP" in ASCII */
 
 struct header {
     uint32_t magic, what;

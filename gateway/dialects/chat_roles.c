@@ -11,7 +11,7 @@ static bool has_role(const json_t *message, const char *role)
     return own && strcmp(own, role) == 0;
 }
 
-/* The text of a part; NULL: it is none. */
+/* Returns the text of a part; NULL when it is no text. */
 static const json_t *part_text(const json_t *part)
 {
     const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
@@ -26,14 +26,14 @@ static bool is_text(const json_t *content)
     return ok;
 }
 
-/* A system message that is not the first, and text. */
+/* Returns true for a system message with text that is not the first message. */
 static bool is_late(const json_t *messages, size_t i)
 {
     const json_t *m = json_array_get(messages, i);
     return i > 0 && has_role(m, "system") && is_text(json_object_get(m, "content"));
 }
 
-/* It can be part of a turn of the user's that is text. */
+/* Returns true for a message that can be part of a user's turn of text. */
 static bool is_users(const json_t *messages, size_t i)
 {
     const json_t *m = json_array_get(messages, i);
@@ -53,8 +53,8 @@ static bool has_any(const json_t *messages, bool (*is)(const json_t *messages, s
     return false;
 }
 
-/* The text stands in what is left of the prompt, of which left is then the part behind it. Texts
- * are looked for in their order, so that all of them together take one pass. */
+/* Returns true when the text is in the rest of the prompt, and moves `left` past it. Texts are
+ * searched in their order, so all of them together take one pass. */
 static bool is_shown(struct str text, struct str *left)
 {
     text = str_trim(text, " \t\r\n");
@@ -76,7 +76,8 @@ static bool is_content_shown(const json_t *content, struct str *left)
     return ok;
 }
 
-/* Templates that know users and assistants alone leave out what others say, without a word. */
+/* Checks that the prompt contains all messages. Templates that know only users and assistants
+ * silently drop the others. */
 static bool shows_all(const json_t *messages, const struct prompt *prompt)
 {
     struct str left = prompt->text;
@@ -84,15 +85,16 @@ static bool shows_all(const json_t *messages, const struct prompt *prompt)
         const json_t *m = json_array_get(messages, i);
         const bool matters = is_developers(messages, i) || is_late(messages, i);
         if ((matters || i == 0) && !is_content_shown(json_object_get(m, "content"), &left) &&
-            matters) /* the first message's place is not another's */
+            matters) /* the first message is searched only to move past it */
             return false;
     }
     return true;
 }
 
-/* ---- the same in other roles ---- */
+/* ---- the same messages in other roles ---- */
 
-/* Before gpt-oss nobody trained a model on developers: to others they are who the system is. */
+/* Returns the messages with developers as the system. Only gpt-oss was trained on developers;
+ * for other models the system has that role. */
 static json_t *said_by_system(const json_t *messages)
 {
     json_t *out = json_array();
@@ -119,8 +121,8 @@ static void append_content(struct strbuf *b, const json_t *content)
     }
 }
 
-/* Users and late system messages, one behind the other, in messages from begin to end, are one turn
- * of the user's where a system message is among them, as many templates refuse two. */
+/* Adds the messages from begin to end, which are users' and late system messages. When a system
+ * message is among them, they become one turn of the user, because many templates refuse two. */
 static void add_run(json_t *out, const json_t *messages, size_t begin, size_t end)
 {
     struct strbuf b;
@@ -157,7 +159,7 @@ static json_t *said_by_user(const json_t *messages)
     return out;
 }
 
-/* The prompt of other messages than the request's, which the body owns then. */
+/* Renders a prompt from other messages than the request's. The body owns them afterwards. */
 static bool prompt_of(struct params *p, const struct prepare_model *m, const char *name,
                       json_t *owned_messages, struct prompt_list *out, struct api_error *e)
 {
@@ -178,7 +180,7 @@ bool chat_roles_prompt(struct params *p, const struct prepare_model *m, struct p
         (ok && shows_all(p->messages, &out->items[0])))
         return ok;
     const bool was_ok = ok;
-    const struct api_error why = *e; /* of the messages as they are */
+    const struct api_error why = *e; /* the error for the original messages */
     if (has_developer)
         ok = prompt_of(p, m, "messages with developers as the system", said_by_system(p->messages),
                        out, e);

@@ -1,13 +1,12 @@
 #pragma once
-/* Roles that a chat template does not show. Agents send system messages in the midst of a
- * conversation, and OpenAI's clients send developer messages. Many templates show users, assistants
- * and a first system message alone, leave the others out without a word, or fail. A developer's
- * message that a template would not show is said as the system's, and a system's behind the first
- * message that it would not show as the user's, at its place. */
+/* Roles that a chat template does not show. Agents send system messages within a conversation,
+ * and OpenAI's clients send developer messages. Many templates show only users, assistants and a
+ * first system message, and drop the others silently, or fail. When a developer's message would
+ * be dropped, it is rendered as the system's. When a later system message would be dropped, it
+ * is rendered as the user's, at the same place. */
 #include "gateway/prepare/prepared.h"
 
-/* The prompt of messages, as openai_chat_prompt. Where p->messages holds what the template does not
- * show, p->messages becomes a list that it shows; the body owns both. False: e says what is wrong.
- */
+/* Makes the prompt like `openai_chat_prompt`. When the template drops messages, `p->messages`
+ * becomes a list that it shows; the body owns both. Returns false with the reason in `e`. */
 bool chat_roles_prompt(struct params *p, const struct prepare_model *m, struct prompt_list *out,
                        struct api_error *e);

@@ -1,6 +1,6 @@
 #pragma once
-/* The ways to ask and to be answered that the table of routes and batches choose from. DJL's, which
- * are SageMaker's, are in sagemaker/djl.h. */
+/* The dialects that routes and batches choose from. DJL's dialects, for SageMaker, are in
+ * sagemaker/djl.h. */
 #include "gateway/prepare/dialect.h"
 
 extern const struct dialect dialect_completions, dialect_chat, dialect_responses, dialect_messages;

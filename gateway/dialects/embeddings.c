@@ -1,5 +1,5 @@
-/* /v1/embeddings: prompts as vectors. Each prompt is submitted as a pooling request; what comes is
- * one vector and no token. Bodies and answers are OpenAI's, and vLLM's beyond them. */
+/* /v1/embeddings: prompts become vectors. Each prompt is submitted as a pooling request, and the
+ * answer is one vector and no token. Bodies and answers are OpenAI's with vLLM's additions. */
 #include <sodium.h>
 
 #include "common/base/mem.h"
@@ -38,7 +38,7 @@ static void append_numbers(struct strbuf *out, const float *v, uint32_t n)
     strbuf_append_c(out, "]");
 }
 
-/* Little-endian float32, as every machine here has them. */
+/* Appends little-endian float32, the byte order of every supported machine. */
 static void append_base64(struct strbuf *out, const float *v, uint32_t n)
 {
     size_t size = sodium_base64_encoded_len(n * sizeof *v, sodium_base64_VARIANT_ORIGINAL);
@@ -51,7 +51,8 @@ static void append_base64(struct strbuf *out, const float *v, uint32_t n)
     mem_free(text);
 }
 
-/* Returns how many pieces one input has; the last one does not go on. */
+/* Appends the vector of one input. Returns its number of pieces; the last piece has no
+ * `goes_on`. */
 static uint32_t append_vector(struct strbuf *out, const struct params *p,
                               const struct answer_delta *d)
 {

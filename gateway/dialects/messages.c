@@ -1,5 +1,9 @@
-/* Bodies of /v1/messages and /v1/messages/count_tokens, Anthropic's: their messages, system and
- * tools become those that chat templates read, and go the way of chat's. */
+/* Bodies of Anthropic's /v1/messages and /v1/messages/count_tokens. prepare.c calls the reads;
+ * the result is one prompt. Messages, system and tools become chat's and are then rendered as in
+ * openai_chat.c.
+ * `struct turn` reads one message after the other. Text of neighbouring messages with one role
+ * is joined into one message. The body owns all JSON that `params` borrows, old and new messages
+ * included. Pure; any thread. */
 #include "gateway/dialects/messages.h"
 
 #include <string.h>
@@ -9,15 +13,15 @@
 #include "gateway/fields/read.h"
 #include "gateway/tools/set.h"
 
-struct turn { /* one message being read */
+struct turn { /* the message being read */
     struct params *p;
     size_t i;
-    json_t *withdrawn;  /* names of tools, as keys, that are no longer offered */
-    struct strbuf text; /* its text blocks, joined by newlines */
+    json_t *withdrawn;  /* names of tools, as keys, that are not offered any more */
+    struct strbuf text; /* text blocks of the message, joined by newlines */
     bool has_text;
-    struct strbuf run;    /* the text of the last message, while neighbours may go on with it */
-    const char *run_role; /* whose it is; NULL: none */
-    json_t *out;          /* borrowed: the template's messages */
+    struct strbuf run;    /* text of the last messages, while the next may continue it */
+    const char *run_role; /* role of `run`; NULL = none */
+    json_t *out;          /* borrowed; messages for the template */
     size_t i_last_user;
     struct api_error *e;
 };
@@ -60,8 +64,8 @@ static json_t *take_text(struct turn *t)
     return text;
 }
 
-/* The run is complete: it becomes a message. Its text is joined once, since messages[] may hold
- * hundreds of thousands of neighbours, and a copy of the text so far for each takes hours. */
+/* Ends the run: it becomes a message. Its text is joined only once, because messages[] may hold
+ * hundreds of thousands of neighbours. Copying the text for each would take hours. */
 static void end_run(struct turn *t)
 {
     const struct str s = strbuf_str(&t->run);
@@ -79,8 +83,8 @@ static void append_message(struct turn *t, json_t *owned)
     json_array_append_new(t->out, owned);
 }
 
-/* The text so far is said by role, which lives as long as the body. Neighbours of one role are one
- * turn, as Anthropic has it: many templates refuse two. */
+/* Moves the text to the run of `role`, which lives as long as the body. Neighbours of one role
+ * are one turn, as in Anthropic's API, because many templates refuse two. */
 static void flush_text(struct turn *t, const char *role)
 {
     if (!t->has_text)
@@ -95,16 +99,15 @@ static void flush_text(struct turn *t, const char *role)
     t->has_text = false;
 }
 
-/* Claude Code says in a block of its system prompt who pays, which differs from request to request:
- * left out, so that prefixes stay the same. */
+/* Returns true for a block that Claude Code adds to its system prompt for billing. It differs in
+ * each request, so it is left out to keep prefixes equal. */
 static bool is_bookkeeping(const json_t *text)
 {
     static const char mark[] = "x-anthropic-billing-header";
     return json_is_string(text) && strncmp(json_string_value(text), mark, sizeof mark - 1) == 0;
 }
 
-/* A tool of the request's is offered from here on, as all of them are from the start, or no longer.
- */
+/* Adds or removes a tool from this message on. All tools are offered from the start. */
 static bool change_tools(struct turn *t, const json_t *block, bool is_removal)
 {
     const json_t *tool = json_object_get(block, "tool");
@@ -116,7 +119,7 @@ static bool change_tools(struct turn *t, const json_t *block, bool is_removal)
             "reads definitions there alone.",
             t->i, type_of(block));
     if (strcmp(type, "tool_reference") != 0)
-        return true; /* an MCP server's, which is left out */
+        return true; /* tools of an MCP server are left out */
     const struct str name = tool_set_name(t->p, json_object_get(tool, "name"), NULL);
     if (is_removal && name.len > 0)
         json_object_setn_new(t->withdrawn, name.ptr, name.len, json_true());
@@ -125,7 +128,7 @@ static bool change_tools(struct turn *t, const json_t *block, bool is_removal)
     return true;
 }
 
-/* A search for tools found some: the model has all of them before it. */
+/* Adds a tool that a search has found, as text. The model has all tools in its prompt. */
 static bool add_reference(struct turn *t, const json_t *block)
 {
     const json_t *name = json_object_get(block, "tool_name");
@@ -152,7 +155,8 @@ static bool plain_block(struct turn *t, const json_t *block, bool is_system)
     return refuse_block(t, block);
 }
 
-/* A string, or text blocks; NULL where something else is among them. absent: an empty text. */
+/* Returns a string, or text blocks joined. An absent content is an empty text. Returns NULL when
+ * it has anything else. */
 static json_t *plain_text(struct turn *t, const json_t *content, bool is_system)
 {
     bool ok = true;
@@ -214,12 +218,13 @@ static bool add_call(struct turn *t, json_t *calls, const json_t *block)
     return true;
 }
 
-/* Results of tools that another server ran, and secret thoughts: the model does not read them. */
+/* Returns true for blocks that the model does not read: results of another server's tools, and
+ * hidden reasoning. */
 static bool is_passed_over(const char *type)
 {
     static const char *const types[] = {"redacted_thinking", "server_tool_use", "mcp_tool_use",
                                         "mcp_tool_result"};
-    static const char result[] = "_tool_result"; /* web_search_tool_result and so on */
+    static const char result[] = "_tool_result"; /* web_search_tool_result and similar */
     const size_t n = strlen(type), n_result = sizeof result - 1;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(type, types[i]) == 0)
@@ -227,14 +232,14 @@ static bool is_passed_over(const char *type)
     return n > n_result && strcmp(type + n - n_result, result) == 0;
 }
 
-/* A turn may think several times, between its calls. */
+/* Appends reasoning. A turn may have several pieces of it, between its calls. */
 static void add_thought(struct strbuf *out, const json_t *text)
 {
     strbuf_append_c(out, out->len > 0 ? "\n" : "");
     strbuf_append_str(out, params_json_str(text));
 }
 
-/* The assistant's turn: what it said, thought and called. */
+/* Reads an assistant's turn: text, reasoning and calls. */
 static bool read_assistant(struct turn *t, const json_t *content)
 {
     json_t *calls = json_array();
@@ -271,7 +276,8 @@ static bool read_assistant(struct turn *t, const json_t *content)
     return ok;
 }
 
-/* Said at its place, as Anthropic has it; who may not show it there is seen once it is rendered. */
+/* Reads a system message within the conversation. It stays at its place, as in Anthropic's API.
+ * chat_roles.c handles templates that do not show it. */
 static bool read_system_message(struct turn *t, const json_t *content)
 {
     json_t *text = plain_text(t, content, true);
@@ -291,14 +297,14 @@ static bool is_role(const json_t *message, const char *role)
     return own && strcmp(own, role) == 0;
 }
 
-/* It was for the user's turn that it followed, and another has come since. */
+/* Returns true for a system message that applied to an earlier user's turn only. */
 static bool is_cleared(const struct turn *t, const json_t *message)
 {
     const char *at = json_string_value(json_object_get(message, "clear_at"));
     return at && strcmp(at, "next_user_message") == 0 && t->i < t->i_last_user;
 }
 
-/* The settings that a system message makes from its place on. */
+/* Applies the settings of a system message, from its place on. */
 static bool set_effort(struct turn *t, const json_t *message)
 {
     const json_t *config = json_object_get(message, "output_config");
@@ -308,7 +314,7 @@ static bool set_effort(struct turn *t, const json_t *message)
     if (!json_is_string(effort))
         return api_error_set(t->e, 400, "messages",
                              "messages[%zu].output_config.effort must be a string.", t->i);
-    if (!str_eq_c(t->p->reasoning_effort, "none")) /* thinking is off */
+    if (!str_eq_c(t->p->reasoning_effort, "none")) /* reasoning is turned off */
         t->p->reasoning_effort = params_json_str(effort);
     return true;
 }
@@ -347,10 +353,11 @@ static bool read_system(struct turn *t, const json_t *system)
     if (json_is_string(system) || json_is_array(system))
         text = plain_text(t, system, true);
     if (!text) {
-        t->e->http_status = 0; /* it speaks of messages */
+        t->e->http_status = 0; /* replaces the error, which names messages */
         return api_error_set(t->e, 400, "system", "system must be a string or blocks of text.");
     }
-    if (json_is_array(system) && json_string_length(text) == 0) { /* it was all bookkeeping */
+    /* every block was for billing, so there is no text */
+    if (json_is_array(system) && json_string_length(text) == 0) {
         json_decref(text);
         return true;
     }
@@ -360,7 +367,7 @@ static bool read_system(struct turn *t, const json_t *system)
     return true;
 }
 
-/* An answer that the client has begun is gone on with. */
+/* Continues the last message when it is the assistant's. */
 static void choose_ending(struct params *p)
 {
     const json_t *last = json_array_get(p->messages, json_array_size(p->messages) - 1);
@@ -386,7 +393,7 @@ bool messages_for_template(struct params *p, struct api_error *e)
     end_run(&t);
     strbuf_fini(&t.text);
     strbuf_fini(&t.run);
-    /* the body owns what params borrow, an effort of the client's messages as well */
+    /* The body owns all that `params` borrows, such as an effort in the messages. */
     json_object_set(p->body, "messages as sent", p->messages);
     json_object_set_new(p->body, "messages", t.out);
     p->messages = t.out;
@@ -404,7 +411,7 @@ static bool read_as(enum api_kind kind, const struct prepare_model *m, json_t *o
     if (!params_init(p, kind, owned_body, &m->policy, &out->error))
         return false;
     if (kind == API_COUNT_TOKENS)
-        p->tool_choice = TOOL_CHOICE_NONE; /* nothing is called */
+        p->tool_choice = TOOL_CHOICE_NONE; /* counting tokens needs no calls */
     return messages_for_template(p, &out->error) &&
            chat_roles_prompt(p, m, &out->prompts, &out->error);
 }

@@ -1,5 +1,9 @@
-/* The answers of /v1/messages: one message of content blocks, or Anthropic's events, in which
- * blocks follow each other and each is begun and ended; and errors in Anthropic's form. */
+/* Answers of /v1/messages: one message of content blocks, or a stream of Anthropic's events with
+ * a start and an end for each block. Errors have Anthropic's form.
+ * answer_writer.c calls the functions in `dialect_messages` with deltas; they append to a
+ * buffer.
+ * `dialect_state` keeps the open block. At most one block is open, and each is ended before the
+ * next. Any thread for `whole`, else the loop. */
 #include "gateway/dialects/messages.h"
 
 #include <string.h>
@@ -18,7 +22,7 @@ static void end_event(struct strbuf *out)
     strbuf_append_c(out, "}\n\n");
 }
 
-/* Anthropic counts apart what was found in the cache. */
+/* Appends the usage. Anthropic counts tokens of the prefix cache separately. */
 static void append_usage(struct strbuf *out, const struct answer_usage *u)
 {
     strbuf_printf(out,
@@ -41,7 +45,7 @@ static void append_stop(struct strbuf *out, const struct answer_delta *d)
         strbuf_append_c(out, "null");
 }
 
-/* {"id":…,"type":"message","role":"assistant","model":…,"content": and no more. */
+/* Appends {"id":…,"type":"message","role":"assistant","model":…,"content": and no more. */
 static void append_head(struct strbuf *out, const struct answer_shape *a)
 {
     strbuf_printf(out,
@@ -142,10 +146,10 @@ static void write_close(struct strbuf *out, const struct answer_shape *a, struct
     end_event(out);
 }
 
-/* ---- whole ---- */
+/* ---- answers in one piece ---- */
 
-/* Arguments as the model wrote them, where they are an object; those that broke off cannot be one.
- */
+/* Appends a call's arguments as the model wrote them, if they are an object. Incomplete
+ * arguments are not. */
 static void append_input(struct strbuf *out, struct str text)
 {
     json_t *v = json_text_load(text, JSON_ALLOW_NUL, NULL);
@@ -156,7 +160,8 @@ static void append_input(struct strbuf *out, struct str text)
     json_decref(v);
 }
 
-/* The call at parts[i], whose arguments are the parts behind it; how many those are. */
+/* Appends the call at parts[i] with its arguments, which are the parts after it. Returns the
+ * number of those parts. */
 static uint32_t append_call(struct strbuf *out, const struct answer_delta *d, uint32_t i)
 {
     struct strbuf arguments;

@@ -1,3 +1,10 @@
+/* From the `messages` of a chat request to one prompt text, by a chat template.
+ * Dialects call `openai_chat_prompt` when a request is prepared. Each message is checked and
+ * copied in the form that templates read; then the template is rendered here or in a compile
+ * process.
+ * The client's JSON is never changed: shallow copies are made first. A template of the request is
+ * never parsed on the loop's thread. An error is a 400 for the client, or PREPARE_WANTS_… when
+ * this thread must not do the work. Pure except for the compile process. */
 #include "gateway/dialects/openai_chat.h"
 
 #include <string.h>
@@ -5,9 +12,9 @@
 #include "common/base/mem.h"
 #include "common/json/text.h"
 
-/* continue_final_message: this stands behind the last message's text while the template is
- * rendered. The prompt is what stands in front of it then, whatever the template puts behind a
- * message or takes off its end. transformers does the same. */
+/* Mark for continue_final_message. It is added to the last message's text before rendering, and
+ * the prompt ends where the mark is. So it does not matter which text the template adds after a
+ * message, or removes at its end. transformers does the same. */
 #define GOES_ON "COXSWAIN_GOES_ON_HERE"
 
 static bool known_role(const char *role)
@@ -19,7 +26,8 @@ static bool known_role(const char *role)
     return false;
 }
 
-/* A part that says what the assistant thought: a text, or a list of text parts (Mistral's). */
+/* Returns true for a part with the assistant's reasoning: a text, or a list of text parts
+ * (Mistral's form). */
 static bool is_thought(const json_t *part)
 {
     static const char *const types[] = {"thinking", "reasoning", NULL};
@@ -42,7 +50,7 @@ static void append_thought(struct strbuf *out, const json_t *part)
     }
 }
 
-/* The text of one content part; anything that is no text is refused by its type. */
+/* Returns the text of a content part. Any other type is refused with an error that names it. */
 static const json_t *part_text(const json_t *part, size_t i_message, struct api_error *e)
 {
     static const char *const texts[] = {"text", "input_text", "output_text", NULL};
@@ -58,7 +66,7 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
         return NULL;
     }
     const char *name = json_string_value(type);
-    bool is_refusal = strcmp(name, "refusal") == 0; /* what a model said before, as well */
+    bool is_refusal = strcmp(name, "refusal") == 0; /* a refusal of an earlier answer is text too */
     const json_t *text = json_object_get(part, is_refusal ? "refusal" : "text");
     if (!is_refusal && !str_is_one_of(str_from(name), texts)) {
         api_error_set(e, 400, "messages",
@@ -77,9 +85,9 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
     return text;
 }
 
-/* Parts become one string, joined by newlines: what vLLM gives a template that reads strings.
- * thought: what thinking parts say goes there; NULL: it is text, as it is in a system prompt that
- * shows how to think. False: e says why. */
+/* Joins parts to one string with newlines, as vLLM does for templates that read strings.
+ * Reasoning goes to `thought`. When `thought` is NULL, it is ordinary text, as in a system
+ * prompt that shows how to reason. Returns false with the reason in `e`. */
 static bool join_parts(const json_t *parts, size_t i_message, struct strbuf *out,
                        struct strbuf *thought, struct api_error *e)
 {
@@ -109,7 +117,7 @@ static void set_text(json_t *object, const char *name, const struct strbuf *text
     json_object_set_new(object, name, json_stringn(s.ptr, s.len));
 }
 
-/* out is the template's copy of the message, whose content is a list of parts. */
+/* `out` is the template's copy of the message, whose content is a list of parts. */
 static void copy_parts(json_t *out, const json_t *parts, size_t i_message, bool is_assistant,
                        struct api_error *e)
 {
@@ -126,10 +134,10 @@ static void copy_parts(json_t *out, const json_t *parts, size_t i_message, bool 
     strbuf_fini(&thought);
 }
 
-/* Arguments come as JSON text, and templates want what it says. A call without, or with null, is
- * one with none. Text that is no JSON (a model's call that broke off, sent back with what came of
- * it) stays the text that it is, and so does what is nested deeper than a body may be, or holds
- * more values than n_left, which are what the request may have yet. */
+/* Parses a call's arguments, because templates want the value and not its JSON text. Missing or
+ * null arguments are an empty object. Text that is not valid JSON stays text (an incomplete call
+ * that the client sent back). So does a value that is nested too deep, or has more than `n_left`
+ * values; these are left to the request. */
 static void parse_arguments(json_t *call, uint64_t *n_left)
 {
     json_t *function = json_object_get(call, "function");
@@ -149,14 +157,13 @@ static void parse_arguments(json_t *call, uint64_t *n_left)
         json_object_set_new(function, "arguments", parsed);
 }
 
-/* What is tried where a template fails with messages as they are: some (DeepSeek's) join a call's
- * arguments to a string and want the text that they came as; some (Gemma's) take the content of a
- * turn of calls for a string or a list, which null is not. Others look at both, so that the first
- * try changes nothing. */
+/* Variants to try when a template fails with the original messages. Some templates (DeepSeek's)
+ * append the arguments to a string and need their text. Others (Gemma's) fail at content null in
+ * a turn of calls. Templates that accept both succeed in the first try. */
 enum { AS_IT_IS = 0, TEXT_ARGUMENTS = 1, EMPTY_CONTENT = 2, VARIANT_COUNT = 4, ANY_ROLE = 8 };
 
-/* A call of a custom tool is one of the function with one argument that the tool is here
- * (tools/set.h). Its arguments are text, as those of others are. */
+/* Turns a call of a custom tool into a call of the function that the tool becomes here
+ * (tools/set.h). Its arguments are JSON text, like those of other calls. */
 static bool call_function(json_t *call, size_t i_message, size_t i_call, struct api_error *e)
 {
     const json_t *custom = json_object_get(call, "custom");
@@ -164,7 +171,8 @@ static bool call_function(json_t *call, size_t i_message, size_t i_call, struct 
     json_t *name = json_object_get(custom, "name"), *input = json_object_get(custom, "input");
     if (!type || strcmp(type, "custom") != 0) {
         const bool is_none = !custom || json_is_null(custom);
-        json_object_del(call, "custom"); /* null, as model_dump() leaves it */
+        /* some clients send null here, as model_dump() writes it */
+        json_object_del(call, "custom");
         return is_none ||
                api_error_set(e, 400, "messages",
                              "messages[%zu].tool_calls[%zu] has a member custom and is not of type "
@@ -187,7 +195,8 @@ static bool call_function(json_t *call, size_t i_message, size_t i_call, struct 
     return true;
 }
 
-/* out is the template's copy of the message. An empty list is none: some clients send it. */
+/* `out` is the template's copy of the message. An empty list means no calls; some clients send
+ * it. */
 static bool copy_calls(json_t *out, size_t i_message, unsigned variant, uint64_t *n_left,
                        struct api_error *e)
 {
@@ -201,7 +210,7 @@ static bool copy_calls(json_t *out, size_t i_message, unsigned variant, uint64_t
     if (!json_is_array(calls))
         return api_error_set(e, 400, "messages", "messages[%zu].tool_calls must be a list.",
                              i_message);
-    json_t *own = json_deep_copy(calls); /* the body is the client's, and may be read again */
+    json_t *own = json_deep_copy(calls); /* a copy: the body may be read again */
     json_object_set_new(out, "tool_calls", own);
     for (size_t i = 0; i < json_array_size(own); i++) {
         if (!call_function(json_array_get(own, i), i_message, i, e))
@@ -212,7 +221,7 @@ static bool copy_calls(json_t *out, size_t i_message, unsigned variant, uint64_t
     return true;
 }
 
-/* Either name of what the assistant thought; templates read the one or the other. */
+/* Sets both names of the assistant's reasoning, because templates read either. */
 static void copy_reasoning(json_t *out)
 {
     json_t *ours = json_object_get(out, "reasoning"),
@@ -238,7 +247,7 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
                       i, json_string_value(role));
         return NULL;
     }
-    json_t *out = json_copy((json_t *)m); /* shallow: what is changed is copied first */
+    json_t *out = json_copy((json_t *)m); /* a shallow copy: members are copied before a change */
     json_t *content = json_object_get(m, "content");
     const bool is_none = !content || json_is_null(content);
     const bool is_assistant = strcmp(json_string_value(role), "assistant") == 0;
@@ -246,7 +255,7 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
     const bool may_lack = is_none && (is_assistant || is_tool);
     if (json_is_array(content))
         copy_parts(out, content, i, is_assistant, e);
-    else if (may_lack && (is_tool || variant & EMPTY_CONTENT)) /* a tool returned nothing */
+    else if (may_lack && (is_tool || variant & EMPTY_CONTENT)) /* the tool returned nothing */
         json_object_set_new(out, "content", json_string(""));
     else if (!json_is_string(content) && !may_lack)
         api_error_set(e, 400, "messages",
@@ -259,7 +268,8 @@ static json_t *message_for_template(const json_t *m, size_t i, unsigned variant,
     return out;
 }
 
-/* What requests and clients may set, behind what we do: a key of chat_template_kwargs wins. */
+/* Adds the variables of requests and clients, after our own. A key of chat_template_kwargs
+ * overrides. */
 static void add_variables(const struct params *p, const struct text_tokenizer *t, json_t *context)
 {
     const char *key;
@@ -274,7 +284,7 @@ static void add_variables(const struct params *p, const struct text_tokenizer *t
         if (str_eq_c(p->reasoning_effort, "none"))
             json_object_set_new(context, "enable_thinking", json_false());
     }
-    if (p->chat_template.len > 0) { /* it has no files beside it that would say them */
+    if (p->chat_template.len > 0) { /* it has no files next to it that define them */
         static const char *const names[] = {"bos_token", "eos_token"};
         const uint32_t ids[] = {text_bos_id(t), text_eos_id(t)};
         for (size_t i = 0; i < 2; i++) {
@@ -288,7 +298,7 @@ static void add_variables(const struct params *p, const struct text_tokenizer *t
             json_object_set(context, key, value);
 }
 
-/* message: the template's copy of the last one. */
+/* `message` is the template's copy of the last message. */
 static void mark_final(json_t *message, struct api_error *e)
 {
     json_t *content = json_object_get(message, "content");
@@ -300,7 +310,7 @@ static void mark_final(json_t *message, struct api_error *e)
     }
     struct strbuf b;
     strbuf_init(&b, 0);
-    strbuf_append_str(&b, params_json_str(content)); /* it may hold a NUL */
+    strbuf_append_str(&b, params_json_str(content)); /* the text may contain NUL */
     strbuf_append_str(&b, STR(GOES_ON));
     const struct str s = strbuf_str(&b);
     json_object_set_new(message, "content", json_stringn(s.ptr, s.len));
@@ -346,7 +356,7 @@ bool openai_chat_context(const struct params *p, const struct text_tokenizer *to
     return make_context(p, tokenizer, AS_IT_IS, out, e);
 }
 
-/* How many bytes at their ends are the same. */
+/* Returns the number of equal bytes at the ends. */
 static size_t common_end(struct str a, struct str b)
 {
     size_t n = 0;
@@ -355,8 +365,8 @@ static size_t common_end(struct str a, struct str b)
     return n;
 }
 
-/* Text ends where the last message's own text does, with the white space at its end. n_final: its
- * bytes, as far as the template has left them. */
+/* Cuts the text where the last message's own text ends, with the white space at its end.
+ * `n_final` is the number of the message's bytes that the template kept. */
 static bool cut_after_final(const struct params *p, struct str *text, size_t *n_final,
                             struct api_error *e)
 {
@@ -370,7 +380,7 @@ static bool cut_after_final(const struct params *p, struct str *text, size_t *n_
         return api_error_set(e, 400, "continue_final_message",
                              "continue_final_message is set but the final message does not appear "
                              "in the chat after applying the chat template.");
-    uint64_t no_values = 0; /* of its calls, which are not read */
+    uint64_t no_values = 0; /* its calls are not parsed */
     json_t *last =
         message_for_template(json_array_get(p->messages, i), i, AS_IT_IS, &no_values, &none);
     text->len = n - 1;
@@ -379,7 +389,7 @@ static bool cut_after_final(const struct params *p, struct str *text, size_t *n_
     return true;
 }
 
-/* The variants that say something else of these messages, as a set of bits of the above. */
+/* Returns the variants (bits above) that change anything for these messages. */
 static unsigned variants_of(const struct params *p)
 {
     unsigned set = 0;
@@ -393,13 +403,14 @@ static unsigned variants_of(const struct params *p)
     return set;
 }
 
-/* Which template: an open one, or a text that a compile process reads and renders. */
+/* The chosen template: an open one, or a text that a compile process reads and renders. */
 struct chosen {
-    const struct text_template *open; /* borrowed; NULL: source is one, or there is none */
+    const struct text_template *open; /* borrowed; NULL = use `source`, or there is none */
     struct str source;
 };
 
-/* Through a compile process; enum text_status. e: it was not rendered, or source is no template. */
+/* Renders in a compile process. Returns an `enum text_status`. `e` is set when there was no
+ * result or the source is no valid template. */
 static int render_elsewhere(const struct prepare_model *m, struct str source, struct str context,
                             struct strbuf *out, char why[TEXT_ERR_MAX], struct api_error *e)
 {
@@ -426,7 +437,8 @@ static int render_elsewhere(const struct prepare_model *m, struct str source, st
     return status;
 }
 
-/* enum text_status; e: it was not rendered, or not here. */
+/* Returns an `enum text_status`. `e` is set when it was not rendered, or must be rendered
+ * elsewhere. */
 static int render_context(const struct prepare_model *m, const struct chosen *c, struct str context,
                           struct strbuf *out, char why[TEXT_ERR_MAX], struct api_error *e)
 {
@@ -460,7 +472,7 @@ static int render_as(const struct params *p, const struct prepare_model *m, cons
     return s;
 }
 
-/* The messages as they are, else in the first of the other ways that the template takes. */
+/* Renders the messages unchanged, or in the first variant that the template accepts. */
 static bool render_any(const struct params *p, const struct prepare_model *m,
                        const struct chosen *c, struct str context, struct strbuf *out,
                        struct api_error *e)
@@ -504,8 +516,9 @@ static bool render(const struct params *p, const struct prepare_model *m, const 
     return ok;
 }
 
-/* A request's template is the name of one of the model's, as in transformers, or the text of one:
- * a client's program, which is not even read on the loop. own: what is to be freed, or NULL. */
+/* Chooses the request's own template. It is the name of one of the model's templates, as in
+ * transformers, or a template text. Such a text is a client's program, so the loop does not even
+ * parse it. `own` is a template to free, or NULL. */
 static bool choose_own(struct str wanted, const struct prepare_model *m, struct chosen *out,
                        struct text_template **own, struct api_error *e)
 {

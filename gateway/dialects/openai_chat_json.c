@@ -1,4 +1,8 @@
-/* The answers of /v1/chat/completions. */
+/* Answers of /v1/chat/completions: chunks of a stream, or one body.
+ * answer_writer.c calls the functions in `dialect_chat` with deltas; they append JSON to a
+ * buffer. Field order and extra fields are vLLM's.
+ * Each delta's parts are written exactly once. No state except the head of the chunks, which is
+ * made once per stream. `whole` may run on a pool thread. */
 #include "common/json/text.h"
 #include "gateway/dialects/chat_roles.h"
 #include "gateway/dialects/dialects.h"
@@ -36,7 +40,7 @@ static uint32_t count(const struct answer_delta *d, enum answer_part_kind kind)
     return n;
 }
 
-/* All parts of a kind as one string: usually there is one. */
+/* Appends all parts of a kind as one string. Usually there is only one. */
 static void append_text(struct strbuf *out, const struct answer_delta *d,
                         enum answer_part_kind kind)
 {
@@ -54,7 +58,7 @@ static void append_text(struct strbuf *out, const struct answer_delta *d,
     strbuf_fini(&joined);
 }
 
-/* Both names: vLLM's and that of the clients before it. */
+/* Appends the reasoning under both names: vLLM's and the one of older clients. */
 static void append_reasoning(struct strbuf *out, const struct answer_delta *d)
 {
     strbuf_append_c(out, "\"reasoning\":");
@@ -63,7 +67,8 @@ static void append_reasoning(struct strbuf *out, const struct answer_delta *d)
     append_text(out, d, ANSWER_REASONING);
 }
 
-/* A call of a custom tool, whose text is the one argument of the function that it is here. */
+/* Appends a call of a custom tool. Its text is the single argument of the function that the tool
+ * is here. */
 static void append_custom(struct strbuf *out, const struct answer_part *call, struct str name,
                           struct str arguments)
 {
@@ -78,8 +83,8 @@ static void append_custom(struct strbuf *out, const struct answer_part *call, st
     json_decref(v);
 }
 
-/* One entry per call: the parts of a call follow each other. In a stream a call that was begun
- * before has its index and the next of its arguments; OpenAI's chunks know functions alone. */
+/* Appends one entry per call; the parts of a call are adjacent. In a stream, a call that began
+ * earlier has its index and more arguments. OpenAI's chunks know only functions. */
 static void append_calls(struct strbuf *out, const struct answer_shape *a,
                          const struct answer_delta *d, bool in_stream)
 {
@@ -121,7 +126,7 @@ static bool has_calls(const struct answer_delta *d)
     return count(d, ANSWER_CALL) + count(d, ANSWER_ARGUMENTS) > 0;
 }
 
-/* The members of a chunk's delta. */
+/* Appends the members of a chunk's delta. */
 static void append_delta(struct strbuf *out, const struct answer_shape *a,
                          const struct answer_delta *d)
 {
@@ -141,8 +146,8 @@ static void append_delta(struct strbuf *out, const struct answer_shape *a,
     }
 }
 
-/* The members of a message behind the role. content is null where something else was said, but ""
- * in front of a forced call, as in vLLM. */
+/* Appends the members of a message after the role. As in vLLM, content is null when the answer
+ * has something else, and "" before a forced call. */
 static void append_message(struct strbuf *out, const struct answer_shape *a,
                            const struct answer_delta *d)
 {
@@ -201,8 +206,8 @@ static void write_chunk(struct strbuf *out, const struct answer_shape *a,
     sse_end(out);
 }
 
-/* A chunk with a piece of a call has no finish_reason, as OpenAI's: the stream helpers of its
- * packages take a call for done at the first chunk behind its pieces. */
+/* Writes a chunk. As in OpenAI's API, a chunk with part of a call has no finish_reason. The
+ * stream helpers of OpenAI's packages take a call as complete at the first chunk after it. */
 static void write_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                         const struct answer_delta *d)
 {

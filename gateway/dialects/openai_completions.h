@@ -5,16 +5,16 @@
 
 #define COMPLETIONS_MAX_PROMPTS 1024u
 
-/* Texts are copied and not yet tokenized. False: e says why; out may be half filled and is the
- * caller's to drop. */
+/* Copies the texts without tokenizing them. Returns false with the reason in `e`; `out` may be
+ * partly filled then, and the caller frees it. */
 bool openai_completions_prompts(const struct params *p, uint32_t vocab_size,
                                 struct prompt_list *out, struct api_error *e);
-/* The same of any field. */
+/* Reads prompts from the value of any field. */
 bool openai_prompts_read(const json_t *v, const char *field, uint32_t vocab_size,
                          struct prompt_list *out, struct api_error *e);
-/* One list of ids, each in the vocabulary. field: for the error's text. */
+/* Reads one list of ids, all within the vocabulary. `field` is a name for the error text. */
 bool openai_ids_read(const json_t *list, const char *field, uint32_t vocab, struct prompt *out,
                      struct api_error *e);
-/* The dialect's read. */
+/* The dialect's `read` function. */
 bool openai_completions_read(const struct prepare_model *m, json_t *owned_body,
                              struct prepared *out);

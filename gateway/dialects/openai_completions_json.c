@@ -1,4 +1,8 @@
-/* The answers of /v1/completions. */
+/* Answers of /v1/completions: chunks of a stream, or one body, with echo and log-probabilities.
+ * answer_writer.c calls the functions in `dialect_completions` with deltas; they append JSON to
+ * a buffer.
+ * With echo, the first delta begins with the prompt's text and tokens. Text offsets never exceed
+ * the text's length. No state; `whole` may run on a pool thread. */
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/openai_completions.h"
 #include "gateway/dialects/openai_json.h"
@@ -7,8 +11,8 @@
 
 #define OBJECT "text_completion"
 
-/* One token's candidates as {"text": logprob}: the top ones, and the chosen one if it is not among
- * them. Two ids may read the same; a key is given once. */
+/* Appends the candidates for one token as {"text": logprob}: the top ones, and the chosen one if
+ * it is not among them. Two ids may have the same text; a key is written only once. */
 static void append_top(struct strbuf *out, const struct answer_shape *a,
                        const struct token_logprobs *t)
 {
@@ -31,12 +35,12 @@ static void append_top(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "}");
 }
 
-/* The tokens that a delta gives log-probabilities of: with echo the prompt's, of which the first
- * has none, then those that were generated. */
+/* Tokens with log-probabilities in a delta: with echo the prompt's (the first has none), then
+ * the generated ones. */
 struct shown {
     const struct answer_shape *a;
     const struct answer_delta *d;
-    uint32_t n_prompt, n; /* of these the prompt's; in all */
+    uint32_t n_prompt, n; /* number of the prompt's tokens, and of all tokens */
 };
 
 static struct shown shown_of(const struct answer_shape *a, const struct answer_delta *d)
@@ -50,7 +54,7 @@ static uint32_t shown_id(const struct shown *s, uint32_t i)
     return i < s->n_prompt ? s->d->prompt->ids[i] : s->d->ids[i - s->n_prompt];
 }
 
-/* NULL: it has none. */
+/* Returns NULL when the token has no log-probabilities. */
 static const struct token_logprobs *shown_row(const struct shown *s, uint32_t i,
                                               struct token_logprobs *buf)
 {
@@ -61,7 +65,7 @@ static const struct token_logprobs *shown_row(const struct shown *s, uint32_t i,
     return i > 0 && buf->n > 0 ? buf : NULL;
 }
 
-/* Never behind the text, which a stop string may have cut. */
+/* Appends offsets, never past the end of the text, which a stop string may have cut. */
 static void append_offsets(struct strbuf *out, const struct shown *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -111,8 +115,7 @@ static void append_logprobs(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]}");
 }
 
-/* The text, after the prompt's when echo asks for it. A completion's answer has no parts but
- * content. */
+/* Appends the text, after the prompt's text for echo. A completion has only content parts. */
 static void append_text(struct strbuf *out, const struct answer_shape *a,
                         const struct answer_delta *d)
 {
@@ -129,7 +132,7 @@ static void append_text(struct strbuf *out, const struct answer_shape *a,
     strbuf_fini(&both);
 }
 
-/* Behind "index". */
+/* Appends a choice, starting after "index". */
 static void append_choice(struct strbuf *out, const struct answer_shape *a,
                           const struct answer_delta *d)
 {

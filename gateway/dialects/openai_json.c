@@ -1,3 +1,9 @@
+/* JSON shared by OpenAI's dialects: heads, usage, token names, log-probabilities, errors, the list
+ * of models.
+ * The writers of chat, completions, responses and embeddings call these functions; each appends to
+ * the given buffer.
+ * Pure, without state; any thread. Field order and extra fields are vLLM's. A token's bytes that
+ * are no valid UTF-8 are named "bytes:\x…", so that names stay distinct. */
 #include "gateway/dialects/openai_json.h"
 
 #include <math.h>
@@ -212,7 +218,7 @@ void openai_model(struct strbuf *out, const struct openai_model *m)
         strbuf_append_json(out, str_from(m->parent));
     else
         strbuf_append_c(out, "null");
-    char id[PROTO_MAX_MODEL_BYTES + 16]; /* the same whenever it is asked */
+    char id[PROTO_MAX_MODEL_BYTES + 16]; /* derived from the name, so that it never changes */
     snprintf(id, sizeof id, "modelperm-%s", m->name);
     strbuf_printf(out, ",\"max_model_len\":%u,\"permission\":[{\"id\":", m->max_model_len);
     strbuf_append_json(out, str_from(id));

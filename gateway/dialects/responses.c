@@ -1,5 +1,8 @@
-/* Bodies of /v1/responses, OpenAI's: their items become the messages that chat templates read, and
- * go the way of chat's. Nothing is kept between requests. */
+/* Bodies of OpenAI's /v1/responses. prepare.c calls `responses_read`; the result is one prompt.
+ * Items become the messages that chat templates read, and are then rendered as in openai_chat.c.
+ * `struct reader` reads one item after the other. Neighbouring items of the assistant become one
+ * message. The body owns all JSON that `params` borrows. Nothing is kept between requests. Pure;
+ * any thread. */
 #include "gateway/dialects/responses.h"
 
 #include <stdio.h>
@@ -12,9 +15,9 @@
 
 struct reader {
     struct params *p;
-    size_t i;    /* of the item being read */
-    json_t *out; /* borrowed: the template's messages */
-    bool leads;  /* out[0] is a system message, whose text is in lead until all is read */
+    size_t i;    /* index of the item being read */
+    json_t *out; /* borrowed; messages for the template */
+    bool leads;  /* `out[0]` is a system message; its text is in `lead` until the end */
     struct strbuf lead;
     struct api_error *e;
 };
@@ -30,7 +33,7 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* The text of a content part; what is no text is refused by its type. */
+/* Returns the text of a content part. Any other type is refused with an error that names it. */
 static const json_t *part_text(struct reader *r, const json_t *part)
 {
     static const char *const types[] = {"input_text",   "output_text",    "text",
@@ -55,7 +58,7 @@ static const json_t *part_text(struct reader *r, const json_t *part)
     return NULL;
 }
 
-/* A string, or parts joined by newlines; NULL where something else is among them. */
+/* Returns a string, or parts joined by newlines. Returns NULL when there is anything else. */
 static json_t *text_of(struct reader *r, const json_t *content, const char *what)
 {
     struct strbuf b;
@@ -81,7 +84,8 @@ static json_t *text_of(struct reader *r, const json_t *content, const char *what
     return joined;
 }
 
-/* What the assistant thought, said and called is one message, as far as it came in this order. */
+/* Returns the assistant's last message, if the last message is the assistant's. Reasoning, text
+ * and calls that follow each other are one message. */
 static json_t *assistant_turn(const struct reader *r)
 {
     json_t *last = json_array_get(r->out, json_array_size(r->out) - 1);
@@ -94,9 +98,9 @@ static json_t *new_turn(struct reader *r)
     return assistant_turn(r);
 }
 
-/* The instructions and what the client's own system message says are one, where both come first:
- * many templates know one. out[0] gets its text when all is read: copied for each of the items that
- * go on with it, a body of some megabytes takes minutes. */
+/* Adds a system message. The instructions and the client's first system messages become one,
+ * because many templates accept only one. `out[0]` gets its text at the end. Copying the text at
+ * each item would take minutes for a body of a few MB. */
 static void add_system(struct reader *r, json_t *owned_text)
 {
     const size_t n = json_array_size(r->out);
@@ -145,7 +149,8 @@ static bool read_message(struct reader *r, const json_t *item)
     return true;
 }
 
-/* A call of the assistant's: arguments are JSON text. Both are taken over. */
+/* Adds a call of the assistant. The arguments are JSON text. Takes the ownership of name and
+ * arguments. */
 static void add_call(struct reader *r, json_t *id, json_t *owned_name, json_t *owned_arguments)
 {
     json_t *turn = assistant_turn(r);
@@ -178,7 +183,7 @@ static bool read_call(struct reader *r, const json_t *item)
     return true;
 }
 
-/* As the function of one argument that the tool is here (tools/set.h). */
+/* Reads a custom tool's call as a call of the function with one argument (tools/set.h). */
 static bool read_custom_call(struct reader *r, const json_t *item)
 {
     json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");
@@ -196,8 +201,8 @@ static bool read_custom_call(struct reader *r, const json_t *item)
     return true;
 }
 
-/* A call of a tool that is known to models of OpenAI's, and run by the client: of a function called
- * as it is. */
+/* Reads a call of a tool that OpenAI's models know and the client runs. It becomes a call of a
+ * function with the tool's name. */
 static bool read_client_call(struct reader *r, const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "call_id");
@@ -221,7 +226,8 @@ static void add_result(struct reader *r, json_t *id, json_t *owned_text)
                                             "content", owned_text));
 }
 
-/* A shell's output: pieces of {"stdout": …, "stderr": …, "outcome": …}, as JSON. */
+/* Returns the output of a call as text. A shell's output is a list of {"stdout": …, "stderr": …,
+ * "outcome": …}, as JSON. */
 static json_t *output_text(struct reader *r, const json_t *output, const json_t *item)
 {
     const bool is_shell = is(word_of(item, "type"), "shell_call_output");
@@ -250,7 +256,7 @@ static bool read_output(struct reader *r, const json_t *item)
     return text != NULL;
 }
 
-/* A server's own tool becomes a call with its output, where that is text. */
+/* Reads a call of a server's own tool: it becomes a call with its output. */
 static bool read_server_call(struct reader *r, const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "id"), *name = json_object_get(item, "name");
@@ -279,7 +285,8 @@ static bool read_server_call(struct reader *r, const json_t *item, const char *t
     return true;
 }
 
-/* An effort that holds from here on; another shape of the answer is the request's to ask for. */
+/* Reads an effort that applies from here on. A different format of the answer must be in the
+ * request itself. */
 static bool read_update(struct reader *r, const json_t *item)
 {
     const json_t *effort = json_object_get(json_object_get(item, "reasoning"), "effort");
@@ -294,7 +301,7 @@ static bool read_update(struct reader *r, const json_t *item)
     return true;
 }
 
-/* What was thought, or else what was said of it; what was encrypted is nobody's to read. */
+/* Reads reasoning, or else its summary. Encrypted reasoning cannot be read here. */
 static bool read_reasoning(struct reader *r, const json_t *item)
 {
     const json_t *content = json_object_get(item, "content");
@@ -311,7 +318,7 @@ static bool read_reasoning(struct reader *r, const json_t *item)
     return true;
 }
 
-/* Items of a server's own tools that hold nothing a model could read. */
+/* Returns true for items of a server's own tools that have nothing for the model to read. */
 static bool says_nothing(const char *type, const json_t *item)
 {
     static const char *const types[] = {"web_search_call",       "image_generation_call",
@@ -395,8 +402,8 @@ static bool read_item(struct reader *r, const json_t *item)
     return says_nothing(type, item) || refuse_item(r, is_bare_id ? "item_reference" : type);
 }
 
-/* Templates join contents to strings: a message that only thought has an empty one. And an answer
- * that was broken off, and says so, is gone on with. */
+/* Completes the messages. A message with only reasoning gets empty content, because templates
+ * join strings. A message with the status incomplete is continued. */
 static void finish_messages(struct params *p, const json_t *input)
 {
     for (size_t i = 0; i < json_array_size(p->messages); i++) {
@@ -432,7 +439,8 @@ bool responses_for_template(struct params *p, struct api_error *e)
     end_system(&r);
     if (ok && json_array_size(r.out) == 0)
         ok = api_error_set(e, 400, "input", "input says nothing that a model could read.");
-    /* the body owns what params borrow; the client's own are repeated in answers */
+    /* The body owns all that `params` borrows. The client's own items stay, because answers
+     * repeat them. */
     json_object_set_new(p->body, "messages for the template", r.out);
     p->messages = r.out;
     if (ok)
@@ -440,7 +448,7 @@ bool responses_for_template(struct params *p, struct api_error *e)
     return ok;
 }
 
-/* ---- what answers repeat ---- */
+/* ---- members that answers repeat ---- */
 
 static void append_member(struct strbuf *out, const char *name, const json_t *v, const char *unless)
 {
@@ -460,12 +468,12 @@ static void append_text_config(struct strbuf *out, const json_t *text)
     json_decref(own);
 }
 
-/* Once per request, as answers in a stream say it three times. */
+/* Makes the repeated members once per request, because a stream contains them three times. */
 static void keep_asked(struct params *p)
 {
     static const struct {
         const char *name, *unless;
-        unsigned types; /* bits; of what is harmless whatever it holds */
+        unsigned types; /* bits of accepted types; types without effect are all accepted */
     } repeated[] = {
         {"instructions", "null", 1u << JSON_STRING},
         {"max_output_tokens", "null", 1u << JSON_INTEGER},
@@ -514,7 +522,8 @@ bool responses_read(const struct prepare_model *m, json_t *owned_body, struct pr
     if (responses_for_template(p, &out->error) &&
         chat_roles_prompt(p, m, &out->prompts, &out->error))
         return true;
-    if (strcmp(out->error.param, "messages") == 0) /* chat's word for them */
+    /* the error named chat's field: use this API's name */
+    if (strcmp(out->error.param, "messages") == 0)
         snprintf(out->error.param, sizeof out->error.param, "input");
     return false;
 }

@@ -1,5 +1,9 @@
-/* The answers of /v1/responses: one response of items, or OpenAI's events, in which items follow
- * each other and each is begun, given in pieces, and said again whole. */
+/* Answers of /v1/responses: one response of items, or a stream of OpenAI's events. In a stream
+ * each item begins, comes in pieces, and is repeated complete at its end.
+ * answer_writer.c calls the functions in `dialect_responses` with deltas; they append to a
+ * buffer.
+ * `dialect_state` keeps the open item, its text so far and all complete items, because the last
+ * event repeats everything. At most one item is open. Sequence numbers have no gaps. */
 #include <string.h>
 
 #include "common/json/text.h"
@@ -12,22 +16,22 @@
 #define ID_PREFIX "resp_"
 
 struct writer {
-    struct strbuf *out; /* of a stream; NULL: only the items are made */
+    struct strbuf *out; /* buffer of the stream; NULL = only collect the items */
     const struct answer_shape *a;
     struct dialect_state *s;
-    const struct generation *g; /* NULL: it failed */
+    const struct generation *g; /* generation of the choice; NULL = the request failed */
 };
 
 /* ---- items ---- */
 
-/* The item is a call of a custom tool (tools/set.h). */
+/* Returns true when the open item is a call of a custom tool (tools/set.h). */
 static bool is_custom(const struct writer *w)
 {
     return w->s->open_block == ANSWER_CALL && w->s->form == TOOL_IS_CUSTOM;
 }
 
-/* The text that a custom tool is called with: the one argument of the function that it is here.
- * What broke off is what there is of it. */
+/* Appends the input of a custom tool: the single argument of the function that the tool is here.
+ * Incomplete arguments give as much as there is. */
 static void append_input(struct strbuf *out, const struct writer *w)
 {
     const struct str arguments = strbuf_str(&w->s->text);
@@ -48,7 +52,7 @@ static void append_what(struct strbuf *out, const struct writer *w, bool is_whol
         strbuf_append_json(out, strbuf_str(&w->s->text));
 }
 
-/* "msg_" and the request's own letters, and which of its items this is. */
+/* Appends an item's id: its prefix such as "msg_", the request's id, and the item's number. */
 static void append_item_id(struct strbuf *out, const struct writer *w)
 {
     static const char *const prefixes[ANSWER_PART_KIND_COUNT] = {
@@ -58,7 +62,7 @@ static void append_item_id(struct strbuf *out, const struct writer *w)
     strbuf_printf(out, "\"%s%s_%u\"", prefix, own, w->s->n_blocks);
 }
 
-/* The content part of a message or of reasoning, with all of its text or none yet. */
+/* Appends the content part of a message or of reasoning, with all of its text or none yet. */
 static void append_part(struct strbuf *out, const struct writer *w, bool full)
 {
     struct str none = STR("");
@@ -74,7 +78,7 @@ static void append_part(struct strbuf *out, const struct writer *w, bool full)
     strbuf_append_c(out, "}");
 }
 
-/* status: of an item that is said whole; NULL: it begins. */
+/* `status` is the status of a complete item; NULL = the item begins. */
 static void append_item(struct strbuf *out, const struct writer *w, const char *status)
 {
     static const char *const types[ANSWER_PART_KIND_COUNT] = {[ANSWER_REASONING] = "reasoning",
@@ -112,7 +116,7 @@ static void end_event(const struct writer *w)
     strbuf_append_c(w->out, "}\n\n");
 }
 
-/* The event of an item, without the item: where it is. */
+/* Begins an event about an item, with the item's position only. */
 static void begin_at(const struct writer *w, const char *type)
 {
     begin_event(w, type);
@@ -139,13 +143,13 @@ static void write_content_part(const struct writer *w, const char *type, bool fu
     end_event(w);
 }
 
-/* The log-probabilities of all tokens, as vLLM has it, those of markers and reasoning, too: what
- * came since the last piece of text goes with the next. */
+/* Appends new log-probabilities. As in vLLM, they cover all tokens, including markers and
+ * reasoning. Those since the last piece of text are written with the next. */
 static void append_new_logprobs(const struct writer *w)
 {
     struct str all = strbuf_str(&w->s->logprobs);
     size_t from = w->s->n_logprobs_given;
-    from += from > 0 && from < all.len; /* a comma */
+    from += from > 0 && from < all.len; /* skip the comma before the new entries */
     strbuf_append_c(w->out, ",\"logprobs\":[");
     if (from < all.len)
         strbuf_append_str(w->out, (struct str){all.ptr + from, all.len - from});
@@ -170,7 +174,7 @@ static void write_piece(const struct writer *w, struct str text)
 static void write_text_done(const struct writer *w)
 {
     struct str text = strbuf_str(&w->s->text);
-    if (is_custom(w)) { /* its text is known when the arguments are */
+    if (is_custom(w)) { /* the input is known when the arguments are complete */
         begin_at(w, "response.custom_tool_call_input.delta");
         strbuf_append_c(w->out, ",\"delta\":");
         append_input(w->out, w);
@@ -200,8 +204,8 @@ static void write_text_done(const struct writer *w)
 
 /* ---- from parts to items ---- */
 
-/* How many tokens the reasoning has: those that its text lies in, behind what was counted before.
- * A token that ends a marker and begins the text counts. */
+/* Counts the reasoning's tokens: those that overlap its text, after the ids counted before. A
+ * token that ends a marker and begins the text counts. */
 static void count_reasoning(const struct writer *w)
 {
     struct strbuf all;
@@ -307,7 +311,7 @@ static void append_usage(struct strbuf *out, const struct answer_usage *u, uint3
                   (unsigned long long)u->prompt_tokens + u->completion_tokens);
 }
 
-/* u: NULL while it is not over; e: NULL unless it failed. */
+/* `u` is NULL until the end; `e` is NULL unless the request failed. */
 static void append_response(struct strbuf *out, const struct writer *w, const char *status,
                             const struct answer_usage *u, const struct api_error *e)
 {
@@ -366,7 +370,7 @@ static void write_delta(struct strbuf *out, const struct answer_shape *a, struct
                    is_cut ? "incomplete" : "completed", &d->usage, NULL);
 }
 
-/* The last delta has said the end: there is one choice. */
+/* Nothing to write: the last delta wrote the end, because there is only one choice. */
 static void write_close(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                         const struct answer_usage *u)
 {
@@ -382,7 +386,7 @@ static void write_whole(struct strbuf *out, const struct answer_shape *a,
     dialect_state_fini(&s);
 }
 
-/* An event for who looks at errors, and the response as far as it came. */
+/* Writes an error event for clients that handle errors, and then the response so far. */
 static void write_fail(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                        const struct api_error *e)
 {

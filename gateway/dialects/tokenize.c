@@ -1,5 +1,5 @@
-/* /tokenize and /detokenize: what a text's or a chat's ids are, and ids' text. Bodies and answers
- * are vLLM's. No token is generated. */
+/* /tokenize and /detokenize: the ids of a text or a chat, and the text of ids. Bodies and
+ * answers are vLLM's. No token is generated. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -10,8 +10,8 @@
 #include "gateway/fields/read.h"
 #include "gateway/prepare/dialect.h"
 
-/* As in completions ids get their special tokens unless told not to, as in chat they do not: the
- * template has written them. */
+/* Reads a body. As in completions, special tokens are added by default. For a chat they are not,
+ * because the template has written them. */
 static bool read_text(const struct prepare_model *m, json_t *owned_body, struct prepared *out)
 {
     struct params *p = &out->params;

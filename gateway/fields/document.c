@@ -1,4 +1,4 @@
-/* docs/reference/openai.md, made from the table of fields. */
+/* Makes docs/reference/openai.md from the table of fields. */
 #include <string.h>
 
 #include "gateway/fields/document.h"
@@ -6,16 +6,18 @@
 
 #define HEAD                                                                                       \
     "# Fields of requests\n\n"                                                                     \
-    "Written by `cox-gateway fields` from the table in `gateway/fields/`; "                        \
-    "tests/unit/gateway/fields/params_test.c compares. Every field of OpenAI's and vLLM's is "     \
-    "here: "                                                                                       \
-    "taken, "                                                                                      \
-    "accepted without effect (`harmless`), or refused with a 400 that names it, unless it is "     \
-    "null, false or empty. A field that is not here is a 400 too; `--unknown-fields warn` or "     \
-    "`ignore` lets it pass. `null` is the same as absent. `since` is the version in which it "     \
-    "became so.\n\n"
+    "This page is for developers of clients: it lists every request field of OpenAI, Anthropic "   \
+    "and vLLM, and what the gateway does with it.\n\n"                                             \
+    "- A field is used, accepted without effect (`harmless`), or refused with a 400 that names "   \
+    "it.\n"                                                                                        \
+    "- A refused field is accepted while it is null, false or empty.\n"                            \
+    "- A field that is not on this page is a 400. `--unknown-fields warn` or `ignore` lets it "    \
+    "pass.\n"                                                                                      \
+    "- `null` means the same as an absent field.\n"                                                \
+    "- The column `since` names the version that introduced the behaviour.\n\n"                    \
+    "`cox-gateway fields` writes this page from the table in `gateway/fields/`.\n\n"
 
-/* A dialect whose fields are rows of the table has a column. */
+/* Each dialect with rows in the table has a column. */
 static const struct {
     enum api_kind kind;
     const char *name;

@@ -1,4 +1,4 @@
-/* What /v1/embeddings has that completions have not. */
+/* Fields that /v1/embeddings has and completions do not. */
 #include <string.h>
 
 #include "gateway/fields/rows.h"

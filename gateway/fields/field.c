@@ -59,7 +59,7 @@ bool field_known_members(const struct field_context *c, const char *name, const 
 {
     const char *key;
     json_t *value;
-    if (json_text_is_number(v)) /* its reader refuses it */
+    if (json_text_is_number(v)) /* the reader of the field refuses it */
         return true;
     json_object_foreach((json_t *)v, key, value)
     {

@@ -1,43 +1,43 @@
 #pragma once
-/* A row of the table of fields (table.h): what a field is called, what it may hold, which dialects
- * know it, and what becomes of it. A key of a body that has no row is unknown.
- * docs/reference/openai.md is made from this. For read.c and the parts of the table only. */
+/* A row of the table of fields (table.h): a field's name, its values, the dialects that know it,
+ * and its use. A key of a body without a row is unknown. docs/reference/openai.md is made from
+ * this. Only for read.c and the parts of the table. */
 #include <limits.h>
 
 #include "gateway/params/params.h"
 
 enum field_type {
     FIELD_BOOL,
-    FIELD_INT,      /* int64_t; a real without a fraction is taken, as pydantic does */
-    FIELD_U32,      /* the same, into uint32_t */
-    FIELD_FLOAT,    /* double */
-    FIELD_STR,      /* struct str of 0 .. max bytes */
-    FIELD_JSON,     /* borrowed json_t of the kind `want`, looked into later */
-    FIELD_CUSTOM,   /* parse */
-    FIELD_HARMLESS, /* accepted whatever it holds: it changes no answer, and `why` says so */
-    FIELD_ONLY,     /* accepted where it asks for what is done anyway: one of `only` */
-    FIELD_REFUSE,   /* not supported: anything but null, false, empty is a 400 with `why` */
+    FIELD_INT,      /* int64_t; a real number without a fraction is accepted, as in pydantic */
+    FIELD_U32,      /* uint32_t; accepted like FIELD_INT */
+    FIELD_FLOAT,    /* a double */
+    FIELD_STR,      /* struct str of at most `max` bytes */
+    FIELD_JSON,     /* borrowed json_t of the kind `want`, checked later */
+    FIELD_CUSTOM,   /* read by the function `parse` */
+    FIELD_HARMLESS, /* any value is accepted: it changes no answer; `why` has the reason */
+    FIELD_ONLY,     /* accepted when it asks for the existing behaviour: one of `only` */
+    FIELD_REFUSE,   /* not supported: a 400 with `why`, except for null, false or empty */
 };
 
-struct field_context { /* what a field's own parser may need besides its value */
+struct field_context { /* extra arguments of a field's own parser */
     const struct params_policy *policy;
     const char *name;
     struct api_error *e;
-    uint32_t *n_ignored; /* of the request: unknown ones that were let pass so far */
+    uint32_t *n_ignored; /* count of the request's ignored unknown fields */
 };
 
 struct field {
     const char *name;
     enum field_type type;
-    unsigned kinds; /* of enum api_kind */
+    unsigned kinds; /* bits of `enum api_kind` */
     size_t offset;
     double min, max;
-    bool above_min; /* min itself is not allowed */
+    bool above_min; /* `min` itself is not allowed */
     json_type want;
     bool (*parse)(struct params *p, const json_t *v, const struct field_context *c);
-    const char *only;  /* compact JSON texts with | between */
-    const char *why;   /* refused, harmless: why. Else what the documentation adds, or NULL */
-    const char *since; /* the first version in which this is so */
+    const char *only; /* compact JSON texts separated by | */
+    const char *why;  /* reason of a refused or harmless field; else a note for the docs, or NULL */
+    const char *since; /* first version that behaves so */
 };
 
 struct field_table {
@@ -109,21 +109,21 @@ struct field_table {
 
 /* ---- for parsers of fields ---- */
 
-/* Lines of the log that one request's unknown fields may take. A body has room for half a million
- * of them, and the loop waits where the log's pipe is full. */
+/* Most log lines about unknown fields of one request. A body has room for half a million of
+ * them, and the loop blocks when the log's pipe is full. */
 enum { FIELD_MOST_TOLD = 16 };
 
-/* False, with "NAME must be WANT, got …". */
+/* Returns false with the error "NAME must be WANT, got …". */
 bool field_wrong_type(struct api_error *e, const char *name, const char *want, const json_t *got);
-/* null, false, or an empty text, list or object: it asks for nothing. */
+/* Returns true for null, false, or an empty text, list or object, which ask for nothing. */
 bool field_is_empty(const json_t *v);
-/* A member of the object called name that nobody knows: refused by its full name, unless the policy
- * lets it pass. */
+/* Handles an unknown member `key` of the object `name`: it is refused by its full name, or
+ * ignored if the policy allows it. */
 bool field_unknown_member(const struct field_context *c, const char *name, const char *key);
-/* A field or member that nobody knows is let pass, and the log hears of it. */
+/* Counts an ignored unknown field or member, and logs it. */
 void field_tell_ignored(uint32_t *n_ignored, const char *name);
-/* Whether the members of v, called name, are null or among known, which ends in NULL; others are as
- * above. True of what is no object. */
+/* Checks that the members of the object `v` are null or in `known` (NULL-terminated). Others are
+ * handled by `field_unknown_member`. Returns true when `v` is no object. */
 bool field_known_members(const struct field_context *c, const char *name, const json_t *v,
                          const char *const *known);
 bool field_read_bool(const json_t *v, const char *name, bool *out, struct api_error *e);

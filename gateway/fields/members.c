@@ -1,21 +1,23 @@
-/* The members of what a request holds in lists: messages, their parts and blocks, calls, tools and
- * items. Those that are known are read, or they are what clients and servers hang on them that
- * changes no answer: what was answered is sent back whole, and says more than a model reads. A part
- * of text has nothing that could change an answer but its text, so that all else in it is let
- * pass: clients put the members of a whole message there. */
+/* Checks the members of objects in a request's lists: messages, parts, blocks, calls, tools and
+ * items. read.c calls `fields_check_members` after the fields were read.
+ * A member is known when it is read, or when clients or servers add it and it changes no answer.
+ * Clients send whole answers back, with more members than a model reads. Other members are
+ * refused or ignored by the policy.
+ * In a part of text only the text can change an answer, so all other members are allowed: some
+ * clients put a whole message's members there. Pure; any thread. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/json/text.h"
 #include "gateway/fields/members.h"
 
-/* Where the walk is: a name such as messages[3].content, made when somebody has to read it. */
+/* Position of the walk, such as messages[3].content. The text is made only for an error. */
 struct place {
     const struct field_context *c;
-    const struct place *outer; /* NULL: a field of the body */
-    const char *name;          /* of a member of outer, or the field's; NULL: an element */
+    const struct place *outer; /* object around this one; NULL = a field of the body */
+    const char *name; /* name of a member of `outer` or of the field; NULL = a list element */
     size_t i;
-    bool is_last; /* of its list */
+    bool is_last; /* the last element of its list */
 };
 
 typedef bool (*check_object)(const struct place *at, const json_t *v);
@@ -30,13 +32,13 @@ static size_t append_place(const struct place *at, char *out, size_t cap)
     return n + strlen(out + n);
 }
 
-/* The members of v are among the words of known, with a space around each. */
+/* Checks that the members of `v` are in `known`, a text of words with a space around each. */
 static bool is_known(const struct place *at, const json_t *v, const char *known)
 {
     char name[64], word[48];
     const char *key;
     json_t *value;
-    if (json_text_is_number(v)) /* its reader refuses it */
+    if (json_text_is_number(v)) /* the reader refuses it */
         return true;
     json_object_foreach((json_t *)v, key, value)
     {
@@ -68,8 +70,8 @@ static bool has(const json_t *v, const char *key)
     return member && !json_is_null(member);
 }
 
-/* A member that would change the answer and is not done: it may be there where it asks for nothing,
- * as model_dump() leaves it, and as such a field of the body may. */
+/* Checks a member that would change the answer and is not supported. It is accepted when it asks
+ * for nothing, as model_dump() writes it. */
 static bool is_off(const struct place *at, const json_t *v, const char *key, const char *why)
 {
     const json_t *value = json_object_get(v, key);
@@ -85,7 +87,8 @@ static bool is_text(const struct place *at, const json_t *v, const char *key)
 
 #define NOT_DONE "is not supported by this server"
 
-/* Each object of the list that is v's member: what is no list or object its reader refuses. */
+/* Checks each object of a list. Values that are no list or no object are refused by their
+ * reader. */
 static bool each_in(const struct place *list_at, const json_t *list, check_object check)
 {
     size_t n = json_array_size(list);
@@ -111,7 +114,8 @@ static bool member(const struct place *outer, const json_t *v, const char *name,
 
 /* ---- OpenAI's chat ---- */
 
-/* What is of another type is refused by that, and so with blocks and items. */
+/* Returns true when the object's type is in `types`. Objects of other types are refused by their
+ * readers. */
 static bool is_of(const json_t *v, const char *types)
 {
     char word[48];
@@ -131,7 +135,7 @@ static bool check_call(const struct place *at, const json_t *v)
            member(at, v, "custom", " name input provider_specific_fields ");
 }
 
-/* prefix: the answer goes on with this message (read.c does it), which is the last one. */
+/* Checks `prefix`, which continues the last message (read.c handles it). */
 static bool check_prefix(const struct place *at, const json_t *v)
 {
     const json_t *prefix = json_object_get(v, "prefix");
@@ -144,7 +148,7 @@ static bool check_prefix(const struct place *at, const json_t *v)
            refuse(at, "prefix", "may be true in a last message of the assistant's alone");
 }
 
-/* Templates read some of these, and know best which. */
+/* Checks a chat message. Templates read some of these members. */
 static bool check_chat_message(const struct place *at, const json_t *v)
 {
     return is_off(at, v, "function_call", "is not read by this server: say it in tool_calls") &&
@@ -191,7 +195,7 @@ static bool check_block(const struct place *at, const json_t *v)
            is_known(at, v, " type thinking signature data cache_control ");
 }
 
-/* An answer that is sent back is a whole Message. */
+/* Checks a message. An answer that is sent back is a complete Message. */
 static bool check_message(const struct place *at, const json_t *v)
 {
     const char *role = json_string_value(json_object_get(v, "role"));
@@ -206,7 +210,7 @@ static bool check_message(const struct place *at, const json_t *v)
     return is_known(at, v, known) && each_of(at, v, "content", check_block);
 }
 
-/* Only the model calls tools here, and not code that it wrote. */
+/* Checks that only the model calls tools: this server runs no code that calls them. */
 static bool check_callers(const struct place *at, const json_t *v)
 {
     const json_t *callers = json_object_get(v, "allowed_callers");
@@ -217,8 +221,8 @@ static bool check_callers(const struct place *at, const json_t *v)
                   "must be [\"direct\"] on this server, or be left out: no code is run");
 }
 
-/* defer_loading: the model reads all tools at once. Tools of a server are left out (tools/set.h).
- */
+/* Checks a tool. defer_loading has no effect, because the model gets all tools at once. Servers'
+ * tools are left out (tools/set.h). */
 static bool check_tool(const struct place *at, const json_t *v)
 {
     return (has(v, "type") && !is_of(v, " custom ")) ||
@@ -257,7 +261,7 @@ static bool check_flat_tool(const struct place *at, const json_t *v)
                      "format tools allowed_callers "));
 }
 
-/* ---- */
+/* ---- all lists ---- */
 
 static const struct {
     unsigned kinds;

@@ -1,7 +1,8 @@
 #pragma once
 #include "gateway/fields/field.h"
 
-/* Whether the members of what the body's lists hold, messages, tools and items and what is in
- * them, are known to this kind's readers; others are as above. */
+/* Checks that the members of objects in the body's lists (messages, tools, items) are known to
+ * readers of this kind. Unknown members are refused or ignored by the policy. Returns false with
+ * an error in `e`. */
 bool fields_check_members(struct params *p, const struct params_policy *policy,
                           struct api_error *e);

@@ -1,4 +1,8 @@
-/* What Anthropic's messages have that OpenAI's chat has not, or holds in another form. */
+/* Fields of Anthropic's messages that OpenAI's chat does not have, or has in another form.
+ * read.c reads a body by these rows. A row's own parser writes checked values into `params`.
+ * tools/set.c collects the tools.
+ * The order of rows matters: tool_choice comes after tools, and thinking after output_config.
+ * Values in `params` are borrowed from the body. Pure; any thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,8 +18,8 @@ static const char *type_of(const json_t *v)
     return json_string_value(json_object_get(v, "type"));
 }
 
-/* A tool of a type that Anthropic's models know by heart is a function where its schema is known;
- * it is called by the name that the request has for it. */
+/* Reads a tool of a type that Anthropic's models were trained on. It becomes a function when its
+ * schema is known, with the name from the request. */
 static bool read_typed_tool(struct params *p, const json_t *tool, const char *type, size_t i,
                             const struct field_context *c)
 {
@@ -37,7 +41,7 @@ static bool read_typed_tool(struct params *p, const json_t *tool, const char *ty
     return true;
 }
 
-/* A tool of the client's. */
+/* Reads a tool that the client runs. */
 static bool read_tool(struct params *p, json_t *tool, size_t i, const struct field_context *c)
 {
     const char *type = type_of(tool);
@@ -67,7 +71,7 @@ static bool parse_tools(struct params *p, const json_t *v, const struct field_co
     return field_tools(p, v, c, read_tool);
 }
 
-/* Tools of servers that Anthropic would ask. Behind tools. */
+/* Leaves out MCP servers, which Anthropic's server would call. The row comes after tools. */
 static bool parse_mcp_servers(struct params *p, const json_t *v, const struct field_context *c)
 {
     if (!json_is_array(v))
@@ -101,7 +105,7 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
                                (const char *[]){"type", "name", "disable_parallel_tool_use", NULL});
 }
 
-/* A budget is not kept: max_tokens bounds thought and answer together. */
+/* Reads `thinking`. The budget is ignored: max_tokens limits reasoning and answer together. */
 static bool parse_thinking(struct params *p, const json_t *v, const struct field_context *c)
 {
     static const char *const on[] = {"enabled", "adaptive", "between_tools"};
@@ -130,8 +134,8 @@ static bool parse_thinking(struct params *p, const json_t *v, const struct field
     return true;
 }
 
-/* The package's tool runner asks that the conversation is kept, and later sends what is new alone:
- * of a thread that was not found it sends all again. */
+/* Reads `thread`. The package's tool runner asks the server to keep the conversation and later
+ * sends only new messages. After the error "thread not found" it sends everything again. */
 static bool parse_thread(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *type = type_of(v);
@@ -145,7 +149,8 @@ static bool parse_thread(struct params *p, const json_t *v, const struct field_c
                          "is kept, send all messages.");
 }
 
-/* Ahead of thinking: what turns thinking off wins over an effort. */
+/* Reads `output_config`. It comes before thinking, so that turning thinking off overrides an
+ * effort. */
 static bool parse_output_config(struct params *p, const json_t *v, const struct field_context *c)
 {
     static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max"};

@@ -1,4 +1,4 @@
-/* What is asked: the prompt, the messages, and how they become ids. */
+/* Fields of the prompt or messages, and how they become ids. */
 #include <string.h>
 
 #include "common/json/text.h"
@@ -56,8 +56,8 @@ static bool parse_reasoning_effort(struct params *p, const json_t *v, const stru
                          c->name);
 }
 
-/* Its keys are the template's variables, but for what is a field of its own: a template that came
- * in here would pass by --trust-request-chat-template, and these would be lost in silence. */
+/* Reads variables for the template. Fields with rows of their own are refused here: a template
+ * would bypass --trust-request-chat-template, and the others would be lost silently. */
 static bool parse_chat_template_kwargs(struct params *p, const json_t *v,
                                        const struct field_context *c)
 {
@@ -73,7 +73,8 @@ static bool parse_chat_template_kwargs(struct params *p, const json_t *v,
     return true;
 }
 
-/* An empty one would say that nothing is shared and share with all who gave none. */
+/* Reads cache_salt. An empty one is refused: it would share the cache with all requests that
+ * have none. */
 static bool parse_cache_salt(struct params *p, const json_t *v, const struct field_context *c)
 {
     if (!json_is_string(v))
@@ -89,7 +90,7 @@ static bool parse_cache_salt(struct params *p, const json_t *v, const struct fie
 static const struct field rows[] = {
     ROW_STR("model", model, GENERATES | EMBEDDINGS | ANTHROPIC | TOKENIZE | DETOKENIZE, 512),
     {ROW("prompt", FIELD_JSON, TEXT), .offset = AT(prompt),
-     .want = JSON_NULL, /* string or list: openai_completions.c looks into it */
+     .want = JSON_NULL, /* a string or a list, checked in openai_completions.c */
      .why = "a string, strings, ids, or lists of ids; up to 1024"},
     {ROW("prompt", FIELD_JSON, TOKENIZE), .offset = AT(prompt), .want = JSON_STRING,
      .why = "a text; or messages"},

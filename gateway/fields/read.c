@@ -1,3 +1,10 @@
+/* Reads a body's JSON into `params` by the table of fields, then checks the rules between
+ * fields.
+ * A dialect's `read` calls `params_init` while a request is prepared. Each row of the table
+ * (fields_at) is looked up in the body; the row says type, range and target.
+ * `params` takes the body also on failure, and all strings and JSON in it are borrowed from the
+ * body. The first error ends the reading. Rows are read in the table's order, because some
+ * depend on earlier ones. Pure; any thread. */
 #include "gateway/fields/read.h"
 
 #include <limits.h>
@@ -14,10 +21,10 @@
 
 enum { PARAMS_ARENA_LIMIT = 1 << 20 };
 
-/* Dialects (bits) in whose answers a model may call tools. */
+/* Bits of dialects in which a model may call tools. */
 enum { KINDS_OF_CALLS = API_CHAT | API_MESSAGES | API_RESPONSES };
 
-/* A double above 0 may be 0 as a float, which would mean something else. */
+/* A double just above 0 may become 0 as a float, which would have another meaning. */
 #define SMALLEST_FACTOR 1e-6f
 
 /* ---- the table ---- */
@@ -58,7 +65,7 @@ static bool parse_str(const struct field *f, const json_t *v, struct str *out, s
     return true;
 }
 
-/* Whether v is one of the compact JSON texts with | between. */
+/* Returns true when `v` equals one of the compact JSON texts, which are separated by |. */
 static bool is_one_of(const json_t *v, const char *only)
 {
     char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -120,7 +127,7 @@ static bool parse_field(struct params *p, const struct field *f, json_t *v,
     return false;
 }
 
-/* A key in no row: a client that asks for something should hear that it does not get it. */
+/* Checks for keys without a row, because a client must learn that a field has no effect. */
 static bool check_unknown(struct params *p, enum unknown_fields policy, struct api_error *e)
 {
     const char *key;
@@ -130,7 +137,7 @@ static bool check_unknown(struct params *p, enum unknown_fields policy, struct a
     json_object_foreach(p->body, key, value)
     {
         if (p->n_ignored >=
-            FIELD_MOST_TOLD) /* no more is said: each look takes a walk over all rows */
+            FIELD_MOST_TOLD) /* the limit of log lines is reached; each check walks over all rows */
             return true;
         if (json_is_null(value) || is_known(key, p->kind))
             continue;
@@ -143,7 +150,8 @@ static bool check_unknown(struct params *p, enum unknown_fields policy, struct a
 
 /* ---- rules between fields ---- */
 
-/* Before the fields are read: their rows have the bound of every server, this one's is lower. */
+/* Checks log-probabilities before the fields are read. The rows have the bounds of all servers;
+ * this server's bound is lower. */
 static bool check_logprobs(const json_t *body, enum api_kind kind,
                            const struct params_policy *policy, struct api_error *e)
 {
@@ -162,7 +170,7 @@ static bool check_logprobs(const json_t *body, enum api_kind kind,
     return true;
 }
 
-/* What each kind of request cannot do without. */
+/* Checks the fields that each kind of request requires. */
 static bool check_present(const struct params *p, struct api_error *e)
 {
     if (p->kind & (API_CHAT | API_MESSAGES | API_COUNT_TOKENS) && !p->messages)
@@ -180,7 +188,7 @@ static bool check_present(const struct params *p, struct api_error *e)
     return true;
 }
 
-/* A call is asked for, and no tool is there to be called. */
+/* Refuses a request that asks for a call without any tool. */
 static bool refuse_no_tools(const struct params *p, struct api_error *e)
 {
     struct strbuf left;
@@ -239,7 +247,8 @@ static bool check_together(const struct params *p, const struct params_policy *p
     return check_present(p, e);
 }
 
-/* Mistral's and DeepSeek's word for continue_final_message, in the message itself. */
+/* Returns true when the last message has prefix: true, the form of continue_final_message in
+ * Mistral's and DeepSeek's APIs. */
 static bool is_prefix(const json_t *messages)
 {
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
@@ -249,7 +258,7 @@ static bool is_prefix(const json_t *messages)
 static void fill_sampling(struct params *p)
 {
     struct sampling_params *s = &p->sampling;
-    /* vLLM: below 1e-5 is greedy, and what is below 0.01 is raised to it for numerical safety */
+    /* As in vLLM, below 1e-5 is greedy, and below 0.01 is raised to 0.01 for numerical safety. */
     double t = p->temperature < 1e-5 ? 0 : p->temperature < 0.01 ? 0.01 : p->temperature;
     s->temperature = (float)t;
     s->top_p = t > 0 ? fmaxf((float)p->top_p, SMALLEST_FACTOR) : 1;
@@ -267,7 +276,7 @@ static void fill_sampling(struct params *p)
     s->n_logprobs = (int32_t)p->logprobs;
     p->n_generated = p->best_of ? p->best_of : p->n;
     if (p->n_generated > p->n && s->n_logprobs < 0)
-        s->n_logprobs = 0; /* of the chosen tokens: what they are ranked by */
+        s->n_logprobs = 0; /* needed to rank the choices */
     if (p->kind & (API_CHAT | API_RESPONSES))
         s->n_logprobs = !p->want_logprobs ? -1 : p->logprobs < 0 ? 0 : (int32_t)p->logprobs;
 }
@@ -319,7 +328,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     const json_t *max_tokens = json_object_get(out->body, "max_tokens");
     if (kind == API_COMPLETIONS && !out->max_tokens && max_tokens && !json_is_null(max_tokens)) {
         out->prompt_only = true;
-        out->max_tokens = 1; /* the head's least, and given to nobody */
+        out->max_tokens = 1; /* the head's smallest value; the token is dropped */
     } else if (kind == API_COMPLETIONS && !out->max_tokens) {
         out->max_tokens = 16;
         out->max_tokens_is_default = true;
@@ -327,7 +336,7 @@ bool params_init(struct params *out, enum api_kind kind, json_t *owned_body,
     if (!check_unknown(out, policy->unknown, e) || !fields_check_members(out, policy, e) ||
         !check_together(out, policy, e))
         return false;
-    if (!out->tools) /* a client's may all be left out */
+    if (!out->tools) /* all tools of the client were left out */
         out->tool_choice = TOOL_CHOICE_NONE;
     fill_sampling(out);
     return true;

@@ -1,5 +1,5 @@
-/* Fields of OpenAI's and vLLM's that are not done: those without which the answer is the same are
- * accepted, the others refused by name. */
+/* Fields of OpenAI and vLLM that are not supported. A field that changes no answer is accepted;
+ * the others are refused by name. */
 #include "common/json/text.h"
 #include "gateway/fields/rows.h"
 #include "gateway/tools/set.h"
@@ -8,7 +8,7 @@
 #define NO_MEDIA "is not supported by this server: models here take and give text"
 #define NO_MOVES "is not supported by this server: KV caches are moved by the cluster alone"
 
-/* Behind tools. */
+/* Leaves out web search. The row comes after tools. */
 static bool parse_web_search_options(struct params *p, const json_t *v,
                                      const struct field_context *c)
 {

@@ -1,4 +1,8 @@
-/* How tokens are sampled and where a text ends. */
+/* Fields about sampling, and about the end of a text.
+ * read.c reads a body by these rows. A row's own parser writes checked values into `params`;
+ * prepare.c turns bad_words into ids.
+ * The order of rows matters: a newer name of a field comes after the older one, so it overrides
+ * it. Arrays are on the arena of `params`, all else is borrowed from the body. Pure; any thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -92,7 +96,8 @@ static bool is_token_id(const char *key, uint32_t vocab, uint64_t *id)
     return str_to_u64(str_from(key), id) == STATUS_OK && *id < (vocab ? vocab : UINT32_MAX);
 }
 
-/* All of them, as vLLM: who made the ids with another tokenizer sees it at once. */
+/* Refuses keys outside of the vocabulary and lists all of them, as vLLM does. A client with
+ * another tokenizer sees the cause at once. */
 static bool refuse_bias_keys(const json_t *v, const char *name, uint32_t vocab, struct api_error *e)
 {
     char list[200];
@@ -105,7 +110,7 @@ static bool refuse_bias_keys(const json_t *v, const char *name, uint32_t vocab, 
         if (is_token_id(key, vocab, &id))
             continue;
         n++;
-        if (at + 48 < sizeof list) /* the longest that is added */
+        if (at + 48 < sizeof list) /* room for the longest entry */
             at += (size_t)snprintf(list + at, sizeof list - at, "%s\"%.40s\"", at ? ", " : "", key);
         else if (n > 0 && list[at - 1] != '.')
             at += (size_t)snprintf(list + at, sizeof list - at, ", ...");
@@ -172,8 +177,8 @@ static bool parse_bad_words(struct params *p, const json_t *v, const struct fiel
 }
 
 static const struct field rows[] = {
-    /* max_completion_tokens is later, so that it wins over the name it replaces */
-    ROW_U32("max_tokens", max_tokens, TEXT, 0, 1 << 30), /* 0: with echo */
+    /* max_completion_tokens comes later, so it overrides the older name */
+    ROW_U32("max_tokens", max_tokens, TEXT, 0, 1 << 30), /* 0 only with echo */
     ROW_U32("max_tokens", max_tokens, CHAT | MESSAGES, 1, 1 << 30),
     ROW_U32("max_completion_tokens", max_tokens, CHAT, 1, 1 << 30),
     ROW_U32("max_output_tokens", max_tokens, RESPONSES, 1, 1 << 30),

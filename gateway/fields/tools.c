@@ -1,4 +1,8 @@
-/* Tools, and the shape that an answer has to have. */
+/* Fields about tools, and about the format of the answer.
+ * read.c reads a body by these rows. Parsers write into `params`; tools/set.c collects the tools
+ * and tools/grammar_source.c makes the grammar.
+ * The order of rows matters: tool_choice comes after tools. All values are borrowed from the
+ * body or `params.own`. Pure; any thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +13,9 @@
 #include "gateway/tools/kinds.h"
 #include "gateway/tools/set.h"
 
-/* What a client hangs on a format in hope of a shape, such as the schema that others read beside
- * json_object, is not lost in silence. A structural tag's members are llguidance's to judge. */
+/* Checks the members of a format. A member that only other servers read, such as a schema next
+ * to json_object, is refused and not ignored silently. llguidance checks the members of a
+ * structural tag. */
 bool field_known_format(const struct field_context *c, const char *name, const json_t *v,
                         bool is_flat)
 {
@@ -43,7 +48,7 @@ static bool parse_structured_outputs(struct params *p, const json_t *v,
     return grammar_from_structured_outputs(p, c->name, v, c->e);
 }
 
-/* guided_WHAT, which vLLM had before structured_outputs. */
+/* Reads guided_WHAT, which vLLM had before structured_outputs. */
 static bool parse_guided(struct params *p, const json_t *v, const struct field_context *c)
 {
     return grammar_from_value(p, c->name, c->name + strlen("guided_"), v, c->e);
@@ -100,7 +105,7 @@ bool field_tools(struct params *p, const json_t *v, const struct field_context *
     return tool_set_end(p, c->e);
 }
 
-/* An empty list is none. */
+/* Reads the tools. An empty list means no tools. */
 static bool parse_tools(struct params *p, const json_t *v, const struct field_context *c)
 {
     return field_tools(p, v, c, read_tool);
@@ -127,7 +132,7 @@ bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
     const char *left = tool_set_left_type(p, name);
     p->tool_choice = TOOL_CHOICE_REQUIRED;
     p->tool_name = tool_set_name(p, name, space);
-    if (p->tool_name.len > 0 || (!p->tools && !left)) /* without any it is refused later */
+    if (p->tool_name.len > 0 || (!p->tools && !left)) /* a request without tools is refused later */
         return true;
     if (left && tool_kind_of(left) == TOOL_KIND_CLIENT)
         return api_error_set(c->e, 400, c->name,
@@ -143,7 +148,7 @@ bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
                          json_string_value(name));
 }
 
-/* A tool that the server would run cannot be forced: it is in no list. */
+/* Chooses a tool. A tool that a server would run is not in the list, so it cannot be forced. */
 static bool choose_tool(struct params *p, const json_t *of, const char *type,
                         const struct field_context *c)
 {
@@ -160,7 +165,7 @@ static bool choose_tool(struct params *p, const json_t *of, const char *type,
     return field_force_tool(p, name, json_object_get(of, "namespace"), c);
 }
 
-/* A named function without a type is one, as in vLLM. NULL: a word. */
+/* Returns the type of a choice; NULL for a word. As in vLLM, a named function needs no type. */
 static const char *type_of_choice(const json_t *v)
 {
     const char *type = json_string_value(json_object_get(v, "type"));
@@ -183,7 +188,7 @@ bool field_tool_choice(struct params *p, const json_t *v, const struct field_con
            choose_word(p, json_string_value(json_object_get(of, "mode")), c);
 }
 
-/* Behind tools: what it chooses from is known. */
+/* The row comes after tools, because it refers to them. */
 static bool parse_tool_choice(struct params *p, const json_t *v, const struct field_context *c)
 {
     const char *type = type_of_choice(v);

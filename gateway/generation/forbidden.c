@@ -16,7 +16,8 @@ bool forbidden_any(const struct forbidden *f)
     return p->allowed_ids.n > 0 || p->bad_words.n > 0 || p->min_tokens > 0;
 }
 
-/* The last id of a sequence, where those before it were just generated. UINT32_MAX ends each. */
+/* Returns true when `id` would complete a bad word whose earlier ids were just generated.
+ * `words` holds the ids of all bad words, each one followed by UINT32_MAX. */
 static bool ends_bad_word(struct u32_span words, const uint32_t *out, uint32_t n_out, uint32_t id)
 {
     for (uint32_t start = 0, end; start < words.n; start = end + 1) {

@@ -1,18 +1,18 @@
 #pragma once
-/* Tokens that a request rules out by its own parameters: allowed_token_ids, bad_words, min_tokens.
- * Together they may leave none (worker/sampling/sampler.h: then a token comes all the same), and an
- * answer must never hold one of them. Pure; any thread. */
+/* Tokens that a request forbids by its own parameters: allowed_token_ids, bad_words, min_tokens.
+ * Together they may forbid all tokens. The sampler then samples one anyway
+ * (worker/sampling/sampler.h), but an answer must never contain it. Pure; any thread. */
 #include "proto/messages.h"
 
 struct forbidden {
-    const struct sampling_params *params; /* borrowed; eos_ids are not looked at */
-    struct u32_span eos_ids;              /* that end a request, and may not before min_tokens */
+    const struct sampling_params *params; /* borrowed; `eos_ids` is not used here */
+    struct u32_span eos_ids; /* tokens that end an answer, forbidden before `min_tokens` */
 };
 
-/* Whether anything is ruled out at all: else nothing has to be asked. */
+/* Returns true when the request forbids any token. */
 bool forbidden_any(const struct forbidden *f);
-/* Whether id may not come behind the n_out generated ids of out. The end of an answer whose grammar
- * has come to its own always may: nothing else could follow. */
+/* Returns true when `id` must not follow the `n_out` generated ids in `out`. With a grammar the
+ * end tokens are always allowed: nothing else can follow a complete answer. */
 bool forbidden_id(const struct forbidden *f, const uint32_t *out, uint32_t n_out, uint32_t id);
-/* Whether allowed_token_ids hold no id that the first token could be. */
+/* Returns true when the request allows no token as the first one. */
 bool forbidden_all(const struct forbidden *f);

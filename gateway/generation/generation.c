@@ -1,3 +1,10 @@
+/* One choice of a request: takes Tokens items of the head and makes text, stop strings and deltas
+ * of them.
+ * serving calls `generation_on_tokens` and acts on the event that it returns. The answer writer
+ * takes text with `generation_delta` and confirms it with `generation_given`.
+ * `stream` decides which tokens are new, so a repeated or lost item is harmless. `ids` grows only,
+ * and holds all tokens for a resubmission. Text that may begin a stop string is never given out.
+ * No I/O; loop thread only. */
 #include "gateway/generation/generation.h"
 
 #include <math.h>
@@ -11,7 +18,7 @@ enum { DECODER_LOOK_BACK = 32 };
     "No token is left that could come next: allowed_token_ids, bad_words and min_tokens, "         \
     "together "                                                                                    \
     "with what the answer has to be, rule all of them out. Allow more."
-#define NO_LOGPROB (-9999.0f) /* as in vLLM: JSON has no -inf */
+#define NO_LOGPROB (-9999.0f) /* vLLM's value for a missing one: JSON has no -inf */
 
 void generation_init(struct generation *g, const struct generation_rules *r, const uint32_t *prompt,
                      uint32_t n_prompt)
@@ -81,7 +88,7 @@ uint32_t generation_count_chars(struct str s)
     return n;
 }
 
-/* Appends decoded text; true when it completes a stop string, with the text cut there. */
+/* Appends decoded text. Returns true when it completes a stop string; the text then ends there. */
 static bool push_text(struct generation *g, const struct generation_rules *r, struct str delta)
 {
     struct stop_match m;
@@ -93,7 +100,7 @@ static bool push_text(struct generation *g, const struct generation_rules *r, st
         g->n_chars += generation_count_chars(delta);
     if (!hit)
         return false;
-    /* the part of the stop string that came in earlier deltas was held back, so it is still here */
+    /* The earlier part of the stop string was held back, so it is still in `text`. */
     size_t cut = before + m.end - (r->include_stop ? 0 : m.bytes);
     if (r->want_logprobs)
         g->n_chars -= generation_count_chars((struct str){g->text.ptr + cut, g->text.len - cut});
@@ -149,7 +156,8 @@ bool generation_shows(const struct generation_rules *r, uint32_t id)
     return !r->skip_special || !text_token_is_special(r->tokenizer, id) || is_marker(r, id);
 }
 
-/* One token: its text, unless it is the stop id that ended the request and is not to be shown. */
+/* Appends the text of one token. `hidden` is set for the stop id that ended the request and must
+ * not be shown. */
 static enum generation_event push_token(struct generation *g, const struct generation_rules *r,
                                         uint32_t id, bool hidden)
 {
@@ -165,7 +173,7 @@ static enum generation_event push_token(struct generation *g, const struct gener
         return GENERATION_STOPPED;
     if (!is_marker(r, id))
         return GENERATION_NOTHING;
-    struct str marker = {0}; /* the decoder left it out */
+    struct str marker = {0}; /* the decoder left the special token's text out */
     marker.ptr = (const char *)text_token_bytes(r->tokenizer, id, &marker.len);
     return push_text(g, r, marker) ? GENERATION_STOPPED : GENERATION_NOTHING;
 }
@@ -189,7 +197,8 @@ static void keep_vector(struct generation *g, struct f32_span v)
     g->n_vector = v.n;
 }
 
-/* Rows of the prompt come before its first token, in items of their own. */
+/* Takes the rows of prompt log-probabilities in an item. They come before the first token, in
+ * items of their own. */
 static enum generation_event take_prompt_logprobs(struct generation *g, const struct tokens_item *t)
 {
     if (t->n_prompt_logprobs == 0 || g->stream.phase != STREAM_OPEN ||
@@ -206,7 +215,7 @@ static enum generation_event take_prompt_logprobs(struct generation *g, const st
     }
 }
 
-/* Ended well by the head. */
+/* Finishes a choice that the head ended without an error. */
 static enum generation_event end_well(struct generation *g, const struct generation_rules *r)
 {
     if (!prompt_logprobs_complete(&g->prompt_logprobs))
@@ -221,7 +230,7 @@ static enum generation_event end_well(struct generation *g, const struct generat
     return GENERATION_PROGRESS;
 }
 
-/* The token at t->ids[i]: GENERATION_NOTHING, or what it ends the choice with. */
+/* Takes the token at `t->ids[i]`. Returns GENERATION_NOTHING, or the event that ends the choice. */
 static enum generation_event take_token(struct generation *g, const struct generation_rules *r,
                                         const struct tokens_item *t, uint32_t i)
 {

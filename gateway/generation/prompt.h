@@ -1,16 +1,17 @@
 #pragma once
-/* A prompt on its way from the body to token ids. text and ids are owned. */
+/* A prompt on its way from the body to token ids. `text` and `ids` are owned. */
 #include "common/base/str.h"
 
 struct prompt {
-    struct str text; /* what was or will be tokenized; from ids only when echo asks for it */
-    uint32_t *ids;   /* [n_ids] */
+    struct str text; /* text to tokenize; decoded from ids only for an echo */
+    uint32_t *ids;   /* [n_ids] owned; the prompt's tokens */
     uint32_t n_ids;
-    bool has_text;      /* false: the client gave token ids */
-    bool is_decoded;    /* text was made of the ids: no character is cut at its end */
-    bool goes_on;       /* the next prompt of the list is its next piece (chunks.h) */
-    uint32_t *offsets;  /* [n_ids] code points of text in front of each; NULL: nobody asks */
-    size_t n_continued; /* bytes at the end of text that begin the answer: continue_final_message */
+    bool has_text;     /* false: the client gave token ids */
+    bool is_decoded;   /* `text` was decoded from ids, so no character is cut at its end */
+    bool goes_on;      /* the next prompt in the list continues this one (chunks.h) */
+    uint32_t *offsets; /* [n_ids] code points of text before each id; NULL = not wanted */
+    /* bytes at the end of `text` that start the answer (continue_final_message) */
+    size_t n_continued;
 };
 
 static inline struct str prompt_continued(const struct prompt *p)
@@ -21,9 +22,9 @@ static inline struct str prompt_continued(const struct prompt *p)
 }
 
 struct prompt_list {
-    struct prompt *items; /* owned */
+    struct prompt *items; /* [n] owned */
     uint32_t n;
 };
 
-void prompt_list_init(struct prompt_list *l, uint32_t n); /* n empty prompts */
+void prompt_list_init(struct prompt_list *l, uint32_t n); /* makes n empty prompts */
 void prompt_list_fini(struct prompt_list *l);

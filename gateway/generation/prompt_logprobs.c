@@ -18,7 +18,8 @@ void prompt_logprobs_fini(struct prompt_logprobs *s)
     *s = (struct prompt_logprobs){0};
 }
 
-/* Its size was checked against PARAMS_MAX_PROMPT_LOGPROBS. */
+/* Allocates the rows at the first call. Their number was checked against
+ * PARAMS_MAX_PROMPT_LOGPROBS. */
 static bool have_room(struct prompt_logprobs *s)
 {
     size_t n_entries = (size_t)s->n_rows * s->width;
@@ -48,7 +49,7 @@ enum prompt_logprobs_verdict prompt_logprobs_take(struct prompt_logprobs *s,
                                                   const struct tokens_item *t)
 {
     if (s->n_rows == 0 || t->n_prompt_logprobs == 0)
-        return PROMPT_LOGPROBS_TAKEN; /* nobody asked */
+        return PROMPT_LOGPROBS_TAKEN; /* the request does not want them */
     if (t->prompt_start > s->n_known)
         return PROMPT_LOGPROBS_MISSING;
     if (!have_room(s))

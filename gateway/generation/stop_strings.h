@@ -1,14 +1,14 @@
 #pragma once
-/* Stop strings in streamed text. A byte-wise automaton per string (Knuth, Morris, Pratt 1977): the
- * state is the length of the longest suffix of the text that begins a stop string, which is exactly
- * what must be held back from the client. The verdict depends on the text alone, not on how tokens
- * cut it: the string that is complete first wins, and of those complete at the same byte the
- * longest. A stop_set is immutable and shared by the choices of a request; a matcher belongs to one
- * choice. Single-threaded. */
+/* Stop strings in streamed text. Each string has a byte-wise automaton (Knuth, Morris, Pratt
+ * 1977). Its state is the length of the longest suffix of the text that begins the stop string.
+ * Exactly these bytes must be held back from the client.
+ * The result depends on the text alone, not on its split into tokens. The first complete string
+ * wins. When several are complete at the same byte, the longest wins. A `stop_set` is immutable
+ * and shared by the choices of a request; a matcher belongs to one choice. Single-threaded. */
 #include "common/base/str.h"
 
 #define STOP_MAX_STRINGS 16u
-#define STOP_MAX_BYTES   1024u /* of one string */
+#define STOP_MAX_BYTES   1024u /* most bytes of one stop string */
 
 struct stop_set {
     uint32_t n;
@@ -22,16 +22,17 @@ struct stop_matcher {
 
 struct stop_match {
     uint32_t i_string;
-    size_t end;   /* bytes of the fed piece up to and with the completing byte */
+    size_t end;   /* bytes of the fed piece up to and including the last byte of the match */
     size_t bytes; /* length of the stop string */
 };
 
-/* strings: non-empty, at most STOP_MAX_STRINGS of at most STOP_MAX_BYTES; copied. */
+/* `strings` are copied. They must be non-empty, at most STOP_MAX_STRINGS, each at most
+ * STOP_MAX_BYTES long. */
 void stop_set_init(struct stop_set *s, const struct str *strings, uint32_t n);
 void stop_set_fini(struct stop_set *s);
-/* Feeds text. True: a stop string is complete at m->end; the rest was not fed. With ignore,
- * complete ones are passed over (min_tokens). */
+/* Feeds text. Returns true when a stop string is complete at `out->end`; the rest was not fed.
+ * With `ignore`, complete strings are skipped (min_tokens). */
 bool stop_matcher_feed(struct stop_matcher *m, const struct stop_set *s, struct str text,
                        bool ignore, struct stop_match *out);
-/* Bytes at the end of the text fed so far that may turn out to begin a stop string. */
+/* Returns the number of bytes at the end of the fed text that may begin a stop string. */
 size_t stop_matcher_held(const struct stop_matcher *m, const struct stop_set *s);

@@ -35,7 +35,7 @@ enum stream_verdict stream_on_tokens(struct stream_state *s, const struct tokens
     bool failed =
         t->finish != FINISH_NONE && t->finish != FINISH_STOP && t->finish != FINISH_LENGTH;
     if (failed && t->ids.n == 0)
-        return STREAM_ACCEPT; /* carries no place: the request is over whatever we hold */
+        return STREAM_ACCEPT; /* such an error has no position: it ends the request in any case */
     if (t->start > s->n_received) {
         stream_again(s);
         return STREAM_RESUBMIT;

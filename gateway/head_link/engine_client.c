@@ -1,3 +1,10 @@
+/* The gateway's end of the protocol with the head: session, heartbeats, credits and reconnects.
+ * Frames come in from link.c through `engine_client_on_frame` and `engine_client_on_connection`.
+ * Their messages go out through `engine_events`. Messages to the head go through
+ * `engine_client_send`.
+ * Messages are accepted only while the state is OPEN and the session matches. Texts of a message
+ * live in the arena `decode` and are valid during the callback only. Loop thread only; time is an
+ * argument. */
 #include "gateway/head_link/engine_client.h"
 
 #include <stdio.h>
@@ -68,13 +75,13 @@ static void greet(struct engine_client *c)
         m.hello.vocabulary = *c->o.vocabulary;
     link_init(&c->link, c->o.credit_bytes);
     if (encode_and_send(c, &m) != STATUS_OK)
-        return; /* not connected yet: the next tick or the monitor tries again */
+        return; /* not connected yet: the next tick or connection tries again */
     c->state = ENGINE_GREETING;
     c->greeted_ns = c->now_ns;
     c->connection_lost = false;
 }
 
-/* Drops the connection; where there are several heads, the next one is tried. */
+/* Drops the connection. With several heads the next one is tried. */
 static void reconnect(struct engine_client *c)
 {
     c->connected = false;
@@ -93,7 +100,8 @@ static void set_refused(struct engine_client *c, enum status status)
         c->events.on_refused(c->events.ctx, status);
 }
 
-/* Back to DOWN; tells the owner when a session ended. Waits longer after each failure in a row. */
+/* Returns to DOWN and tells the owner when a session ended. The wait before the next try grows
+ * with each failure in a row. */
 static void lose(struct engine_client *c, const char *why, bool drop)
 {
     static const uint64_t wait_ms[] = {0, 50, 100, 200, 500, 1000};
@@ -115,7 +123,7 @@ static void lose(struct engine_client *c, const char *why, bool drop)
         c->events.on_link(c->events.ctx, false);
 }
 
-/* The head's words are logged when they are new. */
+/* Logs the reason of the head when it differs from the last one. */
 static void refused(struct engine_client *c, const struct msg_refused *m)
 {
     char why[sizeof c->why_refused];
@@ -205,7 +213,7 @@ static void on_open_message(struct engine_client *c, const struct msg *m)
     case MSG_HEARTBEAT:
         break;
     default:
-        lose(c, msg_type_name(m->type), true); /* not for a gateway */
+        lose(c, msg_type_name(m->type), true); /* this message type is not for a gateway */
         break;
     }
 }
@@ -277,8 +285,8 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
     c->now_ns = now_ns;
     c->connected = up;
     if (!up) {
-        /* Not a loss yet: heartbeats decide that, or the next connection, which has a new name at
-         * the head and therefore no session. */
+        /* The session is not lost yet. Either heartbeats run out, or the next connection ends
+         * it: that one has a new name at the head and so no session. */
         if (c->state == ENGINE_GREETING)
             lose(c, why, false);
         c->connection_lost = c->state == ENGINE_OPEN;
@@ -286,7 +294,7 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
             set_refused(c, STATUS_OK);
         if (c->state == ENGINE_DOWN && c->n_failures++ % 60 == 0)
             log_event(c->ends ? LOG_INFO : LOG_WARN, "head_unreachable", "why=%s", log_quote(why));
-        c->tried_ns = 0; /* of several the next one is tried with the next tick */
+        c->tried_ns = 0; /* with several heads, the next tick tries the next one */
         return;
     }
     if (c->state == ENGINE_OPEN && c->connection_lost) {
@@ -304,7 +312,8 @@ static void lose_silent(struct engine_client *c)
     lose(c, c->state == ENGINE_OPEN ? why : "no answer to Hello", true);
 }
 
-/* Of several heads the one that serves is looked for; the socket would try one for ever. */
+/* Tries the next of several heads until one serves. The socket alone would retry the same
+ * address forever. */
 static void look_further(struct engine_client *c)
 {
     if (!c->o.several || c->connected || c->now_ns < c->retry_ns)
@@ -316,9 +325,9 @@ static void look_further(struct engine_client *c)
 
 void engine_client_tick(struct engine_client *c, uint64_t now_ns)
 {
-    /* If our own loop stood still, frames are waiting to be read: that is no silence of the head.
-     * The ordinary part of a late turn counts, as in silence_look, or a loop whose turns are all
-     * late would never find a head silent. */
+    /* If this process's own loop stalled, frames are waiting to be read, so the head was not
+     * silent. Only the time above SILENCE_STALL_NS is excused, as in `silence_look`. Otherwise a
+     * loop whose turns are all late would never detect a silent head. */
     if (now_ns - c->now_ns > SILENCE_STALL_NS) {
         uint64_t stood_ns = now_ns - c->now_ns - SILENCE_STALL_NS;
         c->heard_ns += stood_ns;

@@ -1,45 +1,46 @@
 #pragma once
-/* The gateway's end of the link to the head: Hello, Welcome, heartbeats, credits, and a new Hello
- * whenever the session is lost (head silent for --peer-timeout, a wrong number, a new connection).
- * What was submitted in a lost session is the owner's to submit again: on_link tells. Pure but for
- * the bus behind engine_io; time is an argument. Loop thread only.
- *
+/* The gateway's end of the link to the head: Hello, Welcome, heartbeats and credits. It sends a
+ * new Hello whenever the session is lost: the head was silent for --peer-timeout, a message
+ * number was wrong, or the connection is new. `on_link` reports a lost session, and the owner
+ * must submit its choices again. Pure except for the bus behind `engine_io`; time is an
+ * argument. Loop thread only.
  *   DOWN ──Hello sent──▶ GREETING ──Welcome──▶ OPEN
- *     ▲                     │ refused, no answer     │ silent, broken, reconnected
- *     └─────────────────────┴────────────────────────┘
- */
+ *   ▲                     │ refused, no answer   │ silent, broken, reconnected
+ *   └─────────────────────┴────────────────────────┘ */
 #include "proto/link/link.h"
 #include "proto/link/silence.h"
 
 #define ENGINE_HEARTBEAT_NS 250000000ull
-#define ENGINE_CONNECT_NS   500000000ull /* of several heads, each */
+#define ENGINE_CONNECT_NS   500000000ull /* time for each of several heads to accept a connection */
 
 struct engine_io {
     void *ctx;
-    enum status (*send)(void *ctx, struct str frame); /* OK, AGAIN, or the link is gone */
-    void (*reconnect)(void *ctx); /* drop the connection with all that is queued */
+    /* returns STATUS_OK, STATUS_AGAIN, or an error when the link is down */
+    enum status (*send)(void *ctx, struct str frame);
+    void (*reconnect)(void *ctx); /* drop the connection and all queued messages */
 };
 
 struct engine_events {
     void *ctx;
     void (*on_link)(void *ctx, bool up);
-    /* The head refuses this gateway; STATUS_OK: it does so no more, or cannot be asked. NULL is
-     * fine. */
+    /* The head refuses this gateway. STATUS_OK: it stopped refusing, or cannot be reached. May
+     * be NULL. */
     void (*on_refused)(void *ctx, enum status status);
     void (*on_tokens)(void *ctx, const struct msg_tokens *m);
     void (*on_cluster)(void *ctx, const struct msg_cluster *m);
-    void (*on_writable)(void *ctx);                               /* credit came back */
-    void (*on_adapters)(void *ctx, const struct msg_adapters *m); /* these two: NULL is fine */
+    void (*on_writable)(void *ctx); /* credit came back */
+    /* this one and the next may be NULL */
+    void (*on_adapters)(void *ctx, const struct msg_adapters *m);
     void (*on_adapter_answer)(void *ctx, const struct msg_adapter_answer *m);
 };
 
 struct engine_options {
-    const char *node;                    /* borrowed, as the next two */
-    const char *model;                   /* what it serves, for people; NULL: it does not say */
-    const struct vocabulary *vocabulary; /* of its tokenizer; NULL: the same */
+    const char *node;                    /* name of this host; borrowed, like the next two */
+    const char *model;                   /* name of the served model, for logs; may be NULL */
+    const struct vocabulary *vocabulary; /* vocabulary of the tokenizer; may be NULL */
     uint64_t instance;
-    uint64_t credit_bytes; /* what we take in without a Credit of ours */
-    bool several;          /* heads: reconnect goes to the next one */
+    uint64_t credit_bytes; /* bytes that the head may send before a Credit */
+    bool several;          /* several heads: a reconnect goes to the next one */
 };
 
 enum engine_state { ENGINE_DOWN, ENGINE_GREETING, ENGINE_OPEN, ENGINE_STATE_COUNT };
@@ -50,20 +51,21 @@ struct engine_client {
     struct engine_events events;
     enum engine_state state;
     struct link link;
-    uint64_t silent_ns; /* of an open session, after which the head is lost */
-    uint64_t now_ns, heard_ns, greeted_ns, beat_ns, retry_ns; /* retry_ns: no Hello before */
-    bool is_overdue;   /* at the last tick the head had been silent for too long */
-    uint64_t tried_ns; /* when this connection was begun */
+    uint64_t silent_ns; /* silence in an open session after which the head is lost */
+    /* no Hello is sent before `retry_ns` */
+    uint64_t now_ns, heard_ns, greeted_ns, beat_ns, retry_ns;
+    bool is_overdue;   /* the head had been silent too long at the last tick */
+    uint64_t tried_ns; /* start of the current connection attempt */
     uint64_t term_seen, head_instance;
     uint64_t credit_owed;
-    bool ends;             /* this process was told to end: a head that goes first is no fault */
-    uint32_t n_failures;   /* Hellos in a row that led to nothing */
-    enum status refused;   /* as on_refused was told last */
-    char why_refused[256]; /* as the log was */
-    bool connection_lost;  /* the socket said so while a session was open */
-    bool connected;        /* as the socket says */
-    bool keeps_grammar;    /* of this session's head: a Submit may say same_grammar */
-    uint64_t n_dropped;    /* frames of no session of ours */
+    bool ends;             /* this process is stopping: losing the head is no fault */
+    uint32_t n_failures;   /* failed Hellos in a row */
+    enum status refused;   /* last status passed to `on_refused` */
+    char why_refused[256]; /* last reason that was logged */
+    bool connection_lost;  /* the socket was lost while a session was open */
+    bool connected;        /* true while the socket is connected */
+    bool keeps_grammar;    /* this head keeps grammars, so a Submit may set `same_grammar` */
+    uint64_t n_dropped;    /* frames outside of the current session */
     struct arena decode, encode;
     struct strbuf frame;
 };
@@ -73,10 +75,11 @@ void engine_client_init(struct engine_client *c, const struct engine_options *o,
                         uint64_t now_ns);
 void engine_client_fini(struct engine_client *c);
 void engine_client_on_frame(struct engine_client *c, struct str frame, uint64_t now_ns);
-/* From the socket's monitor: a connection is up (handshake done), or gone. */
+/* Called by the socket's monitor when a connection is up (handshake done) or gone. */
 void engine_client_on_connection(struct engine_client *c, bool up, const char *why,
                                  uint64_t now_ns);
-void engine_client_tick(struct engine_client *c, uint64_t now_ns); /* every 50 ms or so */
+void engine_client_tick(struct engine_client *c, uint64_t now_ns); /* called every 125 ms */
 void engine_client_goodbye(struct engine_client *c, const char *why);
-/* STATUS_AGAIN: no session, or no credit; STATUS_LIMIT: larger than any frame may be. */
+/* Returns STATUS_AGAIN without a session or credit, and STATUS_LIMIT when the message is larger
+ * than a frame may be. */
 MUST_USE enum status engine_client_send(struct engine_client *c, const struct msg *m);

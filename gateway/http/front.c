@@ -1,3 +1,8 @@
+/* The first and last station of every HTTP request: CORS, request ids, the access log and spans.
+ * routes_dispatch calls `front_begin` before anything else, and servers.c calls `front_answered`
+ * when the answer is complete.
+ * A request's record is made only when a log or a collector wants it, and is freed with its
+ * request. No key and no text of a client is written to the log. Loop thread only. */
 #include "gateway/http/front.h"
 
 #include <stdio.h>
@@ -17,7 +22,7 @@ enum { LOG_VALUE_MAX = 512 };
 
 /* ---- CORS ---- */
 
-/* None of these can be in an origin, a method or a header's name. */
+/* Characters that cannot be in an origin, a method or a header's name. */
 #define BETWEEN "[]\", "
 
 static bool takes_all(const struct option_list *l)
@@ -35,7 +40,7 @@ static void add_view(struct http_request *r, const char *name, struct str value)
     http_add_header(r, name, buf);
 }
 
-/* What is allowed, as the browser asked for it when everything is, else the list. */
+/* Adds the allowed values: the browser's own when everything is allowed, else the list. */
 static void add_allowed(struct http_request *r, const char *name, const struct option_list *l,
                         struct str asked)
 {
@@ -108,7 +113,8 @@ static bool cross_origin(const struct front_options *o, struct http_request *r)
 
 /* ---- ids ---- */
 
-/* The client's when it is short and plain: it goes into answers, headers and logs. */
+/* Uses the client's id when it is short and has only plain characters, because it goes into
+ * answers, headers and logs. */
 static bool take_id(struct http_request *r, struct str given)
 {
     char id[HTTP_ID_MAX + 1];
@@ -142,7 +148,7 @@ static void name_request(const struct front *f, struct http_request *r)
 static void draw_span_id(struct trace_context *t)
 {
     random_secure(t->span_id, sizeof t->span_id);
-    t->span_id[0] |= 1; /* all 0 is none */
+    t->span_id[0] |= 1; /* an id of zeros is invalid */
 }
 
 static void begin_record(const struct front *f, struct http_request *r)
@@ -205,12 +211,12 @@ void front_fini(struct front *f)
 
 static void append(struct strbuf *b, const char *name, struct str value)
 {
-    static const char mark[] = "…"; /* of what was cut off */
+    static const char mark[] = "…"; /* mark for a value that was cut */
     char cut[LOG_VALUE_MAX + sizeof mark];
     if (value.len > LOG_VALUE_MAX) {
         size_t n = LOG_VALUE_MAX;
         while (n > LOG_VALUE_MAX - 3 && ((unsigned char)value.ptr[n] & 0xC0) == 0x80)
-            n--; /* not in the middle of a character */
+            n--; /* do not cut within a character */
         memcpy(cut, value.ptr, n);
         memcpy(cut + n, mark, sizeof mark);
         value = str_from(cut);
@@ -248,7 +254,8 @@ static void append_llm(struct strbuf *b, const struct access_record *n,
         strbuf_printf(b, ",\"ttft\":%.6f", n->ttft);
 }
 
-/* Neither keys nor texts: no header but the agent's name, no query, no body. */
+/* Writes a line of the access log. It contains no keys and no texts: of all headers only the
+ * user agent, no query, no body. */
 static void log_line(struct front *f, const struct http_request *r, const struct access_record *n,
                      const struct http_answered *a)
 {

@@ -5,7 +5,7 @@
 
 enum { TICK_MS = 500 };
 
-/* Also after each change. */
+/* Reports the certificate at the start and after each change. */
 static void tell(const struct gateway_tls *t)
 {
     metric_set(t->expires, (double)tls_server_expires_s(t->server));

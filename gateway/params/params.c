@@ -5,7 +5,7 @@
 #include "common/json/bounded.h"
 #include "common/json/bytes.h"
 
-/* ---- a body's text to its JSON tree ---- */
+/* ---- from the body's text to its JSON tree ---- */
 
 struct str params_json_str(const json_t *string)
 {
@@ -16,7 +16,7 @@ struct str params_json_str(const json_t *string)
     " A body is one request: send each line as a request of its own (batch transform: "            \
     "SplitType Line, BatchStrategy SingleRecord)."
 
-/* JSON lines: jansson has read a value and finds another one behind it. */
+/* Returns true for JSON lines: jansson has read a value and found another one after it. */
 static bool has_more_values(const struct json_refusal *r)
 {
     return strncmp(r->json.text, "end of file expected near '{'", 29) == 0;
@@ -61,12 +61,12 @@ json_t *params_parse_json(struct str body, struct api_error *e)
     return j;
 }
 
-/* ---- when the request is prepared ---- */
+/* ---- after the request is prepared ---- */
 
-/* Members of a body that params have views of, beside stop; each is a short text. */
+/* Members of a body, beside stop, that `params` points into. Each is a short text. */
 static const char *const viewed[] = {"model", "cache_salt", "request_id"};
 
-/* A member of p->own: the name of the tool that has to be called. */
+/* Member of `p->own` that holds the name of the forced tool. */
 #define FORCED "forced"
 
 void params_settle(struct params *p)
@@ -75,12 +75,12 @@ void params_settle(struct params *p)
     json_t *stop = json_object_get(p->body, p->kind == API_MESSAGES ? "stop_sequences" : "stop");
     for (size_t i = 0; i < sizeof viewed / sizeof *viewed; i++) {
         json_t *v = json_object_get(p->body, viewed[i]);
-        if (json_is_string(v)) /* else it is nothing that this kind of request has */
+        if (json_is_string(v)) /* otherwise this kind of request does not use it */
             json_object_set(kept, viewed[i], v);
     }
     if (p->n_stops > 0)
         json_object_set(kept, "stop", stop);
-    if (p->tool_name.len > 0) { /* a view of the tools as they were sent */
+    if (p->tool_name.len > 0) { /* `tool_name` points into the tools as sent */
         json_t *name = json_stringn(p->tool_name.ptr, p->tool_name.len);
         json_object_set_new(p->own, FORCED, name);
         p->tool_name = params_json_str(name);

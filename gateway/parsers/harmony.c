@@ -1,9 +1,7 @@
-/* A message is a header, <|message|> and a body up to the next marker:
- *
+/* gpt-oss writes messages: a header, <|message|>, and a body up to the next marker:
  *   <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>
- *
- * The prompt ends in `<|start|>assistant`, or in a header that it has begun. By the header a body
- * is a call (a recipient in functions), reasoning (channel analysis), or content. */
+ * The prompt ends in `<|start|>assistant`, or within a header. The header decides about the
+ * body: a call (recipient in functions), reasoning (channel analysis), or content. */
 #include "gateway/parsers/harmony.h"
 
 #include <string.h>
@@ -28,7 +26,8 @@ static bool starts_with(struct str s, const char *start)
     return s.len >= n && memcmp(s.ptr, start, n) == 0;
 }
 
-/* What follows word in header, up to white space or a marker. */
+/* Returns the word after `word` in a header, up to white space or a marker. Empty when `word` is
+ * missing. */
 static struct str word_after(struct str header, const char *word)
 {
     bool found;
@@ -42,7 +41,8 @@ static struct str word_after(struct str header, const char *word)
     return (struct str){rest.ptr, n};
 }
 
-/* Where the body of a message with this header goes. name: of the function that it calls. */
+/* Returns the step for the body after this header. `name` is the name of the called function, or
+ * empty. */
 static uint32_t step_of(struct str header, struct str *name)
 {
     *name = word_after(header, "to=functions.");
@@ -62,12 +62,13 @@ static void harmony_init(const struct answer_parser *p, struct parser_state *s, 
         memcmp(tail.ptr + n - strlen(MESSAGE), MESSAGE, strlen(MESSAGE)) != 0)
         return;
     for (size_t i = n; i-- > 0;)
-        if (starts_with(parser_skip(tail, i), START)) { /* the last header */
+        if (starts_with(parser_skip(tail, i), START)) { /* start of the last header */
             tail = parser_skip(tail, i);
             break;
         }
     s->step = step_of(tail, &name);
-    s->step = s->step == STEP_CALL ? STEP_CONTENT : s->step; /* whose name was not said here */
+    /* the called function's name is not known here */
+    s->step = s->step == STEP_CALL ? STEP_CONTENT : s->step;
 }
 
 static void give(struct parser_state *s, struct str body, bool calls, struct answer *a)
@@ -83,8 +84,9 @@ static void give(struct parser_state *s, struct str body, bool calls, struct ans
     s->said = s->said || body.len > 0;
 }
 
-/* Text that is no message, of a model that speaks otherwise, is content; a header that breaks off
- * is nobody's. A byte is given, so that what it begins is not taken for a marker again. */
+/* Handles text without a header. Text of a model that writes no messages is content; an
+ * incomplete header is dropped. One byte is given out, so that the same marker is not found
+ * again. */
 static size_t no_header(struct parser_state *s, struct str text, bool end, bool calls,
                         struct answer *a)
 {
@@ -127,8 +129,8 @@ static size_t feed_body(struct parser_state *s, struct str text, bool end, bool 
     if (i_found == SIZE_MAX)
         return n;
     if (s->step == STEP_CALL && !s->said)
-        give(s, STR("{}"), calls, a); /* a function without parameters */
-    s->in_header = true;              /* what follows is a header */
+        give(s, STR("{}"), calls, a); /* the model called a function without parameters */
+    s->in_header = true;              /* a header must follow */
     if (i_found == I_CHANNEL) {
         s->step = STEP_HEADER;
         return n;
@@ -137,7 +139,7 @@ static size_t feed_body(struct parser_state *s, struct str text, bool end, bool 
     return n + strlen(ends[i_found]);
 }
 
-/* Behind a message: up to the next header. */
+/* Skips text after a message, up to the next header. */
 static size_t feed_between(struct parser_state *s, struct str text)
 {
     size_t i_found, n = parser_find_first(text, begins, &i_found);
@@ -161,7 +163,7 @@ static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, s
     return parser_run(feed_step, p, s, text, end, a);
 }
 
-/* Before its own kind it leaves everything to that. */
+/* Passes everything on when the tool parser is of the same kind: that one parses all. */
 static size_t reasoning_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                              bool end, struct answer *a)
 {

@@ -1,8 +1,6 @@
-/* An answer is blocks, each with a role, a name that may be left out, and a kind:
- *
+/* Inkling writes blocks, each with a role, an optional name, and a kind:
  *   <|message_model|>f<|content_invoke_tool_json|>{"name": "f", "args": {…}}<|end_message|>
- *
- * The prompt ends in <|message_model|>, or in a kind. What stands between blocks is content. */
+ * The prompt ends in <|message_model|>, or in a kind. Text between blocks is content. */
 #include "gateway/parsers/inkling.h"
 
 #include <string.h>
@@ -59,7 +57,7 @@ static void give(struct str text, bool calls, struct answer *a)
         answer_past_reasoning(a, text);
 }
 
-/* Where a mark leads to. Without a tool parser a call is text. */
+/* Goes to the step after a mark. Without a tool parser a call is text. */
 static void go(struct parser_state *s, size_t mark, bool calls, struct answer *a)
 {
     s->step = step_behind(mark);
@@ -71,7 +69,7 @@ static void go(struct parser_state *s, size_t mark, bool calls, struct answer *a
         answer_reasoning_again(a);
 }
 
-/* A name before a kind is nobody's; without a kind it is content. */
+/* Handles a header. A name before a kind is dropped; without a kind it is content. */
 static size_t feed_header(struct parser_state *s, struct str text, bool end, bool calls,
                           struct answer *a)
 {
@@ -111,7 +109,7 @@ static size_t feed_think(struct parser_state *s, struct str text, bool end, bool
     answer_reasoning(a, (struct str){text.ptr, n});
     if (i_end == SIZE_MAX)
         return n;
-    if (i_end > 0) /* the first is its own beginning again */
+    if (i_end > 0) /* index 0 repeats the beginning of the block */
         go(s, i_end == 1 ? CALL : END, calls, a);
     return n + strlen(think_ends[i_end]);
 }
@@ -148,7 +146,7 @@ static size_t feed_arguments(struct parser_state *s, struct str text, struct ans
     return n;
 }
 
-/* Behind a call's arguments, up to the block's end. */
+/* Skips the rest after a call's arguments, up to the end of the block. */
 static size_t feed_rest(struct parser_state *s, struct str text)
 {
     size_t i_mark, n = parser_find_first(text, marks, &i_mark);
@@ -184,7 +182,7 @@ static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, s
     return parser_run(feed_step, p, s, text, end, a);
 }
 
-/* Before its own kind it leaves everything to that. */
+/* Passes everything on when the tool parser is of the same kind: that one parses all. */
 static size_t reasoning_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                              bool end, struct answer *a)
 {

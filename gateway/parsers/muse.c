@@ -1,13 +1,12 @@
-/* An answer is messages; each has a header, which names whom it is for, and a body:
- *
- *    to=self<|message|>…<|eom|><|start|>assistant to=f<|message|><atem:function_calls>
+/* Muse writes messages, each with a header that names the recipient, and a body:
+ *   to=self<|message|>…<|eom|><|start|>assistant to=f<|message|><atem:function_calls>
  *   <atem:invoke name="f"><atem:parameter name="a">1</atem:parameter></atem:invoke>
  *   </atem:function_calls><|eom|><|start|>assistant to=user<|message|>…<|eot|>
- *
- * The prompt ends in <|start|>assistant. By its addressee a body is reasoning, content or calls; a
- * call elsewhere is text. The next header ends a body as well, as models forget the <|eom|>.
- * Invariant: each step consumes, waits, or goes to a step that does not lead back before it has
- * consumed; no byte is given that may still begin a mark or a header. */
+ * The prompt ends in <|start|>assistant. The recipient decides whether a body is reasoning,
+ * content or calls. A call in any other body is text. The next header ends a body too, because
+ * models forget the <|eom|>.
+ * Invariants: each step consumes text, waits, or goes to a step that does not return before it
+ * has consumed. A byte that may begin a mark or a header is never given out. */
 #include "gateway/parsers/muse.h"
 
 #include <ctype.h>
@@ -27,23 +26,23 @@
 #define TO        "to="
 
 enum {
-    STEP_BEGIN,   /* at the answer's beginning: a header, or text without one */
-    STEP_HEADER,  /* up to the next <|message|> */
-    STEP_UNKNOWN, /* in text that no header came before */
+    STEP_BEGIN,   /* start of the answer: a header, or text without one */
+    STEP_HEADER,  /* before the next <|message|> */
+    STEP_UNKNOWN, /* in text without a header */
     STEP_REASONING,
     STEP_CONTENT,
     STEP_DROPPED,
     STEP_CALLS,  /* between calls */
-    STEP_CALL,   /* in one, between its parameters */
-    STEP_STRING, /* in a value that is a string */
-    STEP_VALUE,  /* at another, up to its end */
+    STEP_CALL,   /* in a call, between its parameters */
+    STEP_STRING, /* in a string value */
+    STEP_VALUE,  /* in another value, before its end */
 };
 enum { MAX_BLANKS = 64, MAX_NAME = 256, MAX_TAG = 1024, NO_TOOL = UINT32_MAX };
-/* The first four of each list of marks; what follows is the list's own. */
+/* The first four marks of each list; the others differ from list to list. */
 enum { I_MESSAGE, I_EOM, I_EOT, I_START, I_OWN };
 
 struct muse_family {
-    bool glimmer; /* the older kind: no addressee is the user, and all others are tools */
+    bool glimmer; /* older models: no recipient means the user, unknown ones are tools */
 };
 
 static size_t tool_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
@@ -56,8 +55,8 @@ static bool is_name_byte(char c)
     return c != '<' && !isspace((unsigned char)c);
 }
 
-/* Where the to=NAME begins that ends at n; n: there is none. open: more of it may follow, and a
- * beginning counts. A name is looked at as far as MAX_NAME bytes. */
+/* Returns the start of the to=NAME that ends at n, or n when there is none. With `open`, text
+ * may follow, so a partial to=NAME counts too. At most MAX_NAME bytes of a name are searched. */
 static size_t addressee_before(struct str text, size_t n, bool open)
 {
     static const size_t n_to = sizeof TO - 1;
@@ -73,8 +72,8 @@ static size_t addressee_before(struct str text, size_t n, bool open)
     return n;
 }
 
-/* Where the first of marks begins, or, where that is a <|message|>, its header; SIZE_MAX: none is
- * there, and what begins at the result may become one. */
+/* Returns the position of the first mark. For <|message|> it is the start of its header. When
+ * `i_found` is SIZE_MAX there is none, and text from the result on may become one. */
 static size_t find_mark(struct str text, const char *const *marks, size_t *i_found)
 {
     const size_t n = parser_find_first(text, marks, i_found);
@@ -92,8 +91,8 @@ static uint32_t step_of(const struct muse_family *f, struct str name)
     return !f->glimmer && str_eq_c(name, "developer") ? STEP_DROPPED : STEP_CALLS;
 }
 
-/* The reader: a tool parser; the reasoning's before such a one, which is left the framing; or that
- * alone, to which a call is text. */
+/* Tells the three readers apart. A tool parser parses everything. A reasoning parser before such
+ * a tool parser keeps the framing in its output. A reasoning parser alone treats calls as text. */
 static bool is_tool_parser(const struct answer_parser *p)
 {
     return p && p->feed == tool_feed;
@@ -112,7 +111,7 @@ static void give_content(const struct answer_parser *p, struct str text, struct 
         answer_past_reasoning(a, text);
 }
 
-/* A body begins behind header, which is to=NAME<|message|>. */
+/* Begins the body after `header`, which is to=NAME<|message|>. */
 static void enter(const struct answer_parser *p, struct parser_state *s, struct str header,
                   struct str name, struct answer *a)
 {
@@ -127,7 +126,7 @@ static void enter(const struct answer_parser *p, struct parser_state *s, struct 
         s->step = STEP_CONTENT;
 }
 
-/* At the end of a body: behind its mark, or at the header that ends it. */
+/* Ends a body, after its mark or at the next header. */
 static size_t leave(struct parser_state *s, size_t n, size_t i_found, const char *const *marks)
 {
     s->step = STEP_HEADER;
@@ -136,7 +135,7 @@ static size_t leave(struct parser_state *s, size_t n, size_t i_found, const char
     return i_found == I_MESSAGE ? n : n + strlen(marks[i_found]);
 }
 
-/* ---- outside of calls ---- */
+/* ---- outside calls ---- */
 
 static size_t feed_header(const struct answer_parser *p, struct parser_state *s, struct str text,
                           struct answer *a)
@@ -160,7 +159,8 @@ static size_t feed_begin(struct parser_state *s, struct str text, bool end)
     const struct str word = parser_skip(text, n < MAX_BLANKS ? n : 0);
     n = parser_find_first(word, marks, &i_found);
     bool may = n == 0 || (word.len > 0 && json_skip_space(word, 0) == word.len);
-    if (may && i_found == 2) { /* text may begin in to= as well: a <|message|> is behind the name */
+    /* text may begin with to= as well; in a header <|message|> follows the name */
+    if (may && i_found == 2) {
         for (n = strlen(TO); n < word.len && n < MAX_NAME && is_name_byte(word.ptr[n]);)
             n++;
         may = parser_find_first(parser_skip(word, n), marks, &i_found) == 0 && n < MAX_NAME &&
@@ -172,7 +172,7 @@ static size_t feed_begin(struct parser_state *s, struct str text, bool end)
     return 0;
 }
 
-/* In a body that has no calls. */
+/* Handles a body without calls. */
 static size_t feed_body(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -191,7 +191,7 @@ static size_t feed_body(const struct answer_parser *p, struct parser_state *s, s
     return leave(s, n, i_found, marks);
 }
 
-/* A tool parser in text without a header: a call is one here as well. */
+/* For a tool parser, handles text without a header. Calls are recognised here too. */
 static size_t feed_unknown(struct parser_state *s, struct str text, bool end, struct answer *a)
 {
     static const char *const marks[] = {ENDS, CALLS, INVOKE, NULL};
@@ -204,7 +204,7 @@ static size_t feed_unknown(struct parser_state *s, struct str text, bool end, st
     if (i_found < I_OWN)
         return leave(s, n, i_found, marks);
     s->step = STEP_CALLS;
-    s->in_list = true; /* behind the calls such text may go on */
+    s->in_list = true; /* text may continue after the calls */
     return n;
 }
 
@@ -215,8 +215,9 @@ static bool is_word_byte(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Behind the key name=" where that stands before the tag's end or another tag; 0: it does not, or,
- * with more, not yet. n: where the tag's own name ends. */
+/* Returns the position after name=" in a tag, which must come before the tag's end or the next
+ * tag. Returns 0 when it is missing; with `more`, it may still arrive. `n` is the end of the
+ * tag's own name. */
 static size_t find_name(struct str text, size_t n, bool *more)
 {
     static const char key[] = "name=\"";
@@ -235,8 +236,9 @@ static size_t find_name(struct str text, size_t n, bool *more)
     return found ? n - 1 + strlen(key) : 0;
 }
 
-/* The attribute name="…" of the tag that begins text and has a name of its own of n bytes, and
- * where the tag ends; 0: it is no such tag, or, with more, not yet. */
+/* Reads the attribute name="…" of the tag at the start of `text`, whose own name has n bytes.
+ * Returns the end of the tag. Returns 0 when it is no such tag; with `more`, it may still become
+ * one. */
 static size_t read_tag(struct str text, size_t n, bool end, struct str *name, bool *more)
 {
     static const char *const marks[] = {ENDS, NULL};
@@ -273,7 +275,7 @@ static uint32_t find_tool(const struct answer *a, struct str name)
     return NO_TOOL;
 }
 
-/* The template shows a tool f as f.*, and models write f.f. */
+/* Returns the tool's name. The template shows a tool f as f.*, and models write f.f. */
 static struct str own_name(const struct answer *a, struct str name)
 {
     const size_t half = name.len / 2;
@@ -304,12 +306,12 @@ static size_t feed_calls(struct parser_state *s, struct str text, bool end, stru
     s->i_wrapper = find_tool(a, name);
     s->i_call = answer_call(a, name);
     answer_arguments(a, s->i_call, STR("{"));
-    s->in_object = false; /* no parameter has come */
+    s->in_object = false; /* no parameter was read yet */
     s->step = STEP_CALL;
     return n;
 }
 
-/* At a call's end, or at that of the body, where a call without an end of its own stays open. */
+/* Ends a call. At the end of the body, a call without an end tag stays open. */
 static size_t end_call(struct parser_state *s, size_t n, size_t i_found, const char *const *marks)
 {
     if (i_found < I_OWN)
@@ -353,8 +355,8 @@ static void give_value(struct answer *a, uint32_t i_call, uint32_t types, struct
         tool_value_give(a, i_call, types ? types : TOOL_STRING, value);
 }
 
-/* A string comes as it is; another value, which may still be any, when it has ended. What breaks
- * off is given as far as it came. */
+/* Handles a value. A string is given out as it arrives; any other value at its end, when its
+ * type is known. A value that breaks off is given out as far as it goes. */
 static size_t feed_value(struct parser_state *s, struct str text, bool end, struct answer *a)
 {
     static const char *const marks[] = {ENDS, "</atem:invoke>", "</atem:parameter>", NULL};
@@ -411,7 +413,8 @@ static size_t feed_step(const struct answer_parser *p, struct parser_state *s, s
     }
 }
 
-/* The prompt may have begun a message, or the client an answer. */
+/* Sets the first step. The prompt may have begun a message, and the client may have begun an
+ * answer. */
 static void muse_init(const struct answer_parser *p, struct parser_state *s, struct str prompt,
                       struct str continued)
 {

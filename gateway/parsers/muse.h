@@ -1,7 +1,7 @@
 #pragma once
-/* Muse: messages to somebody, to=self<|message|>…<|eom|>. The reasoning's parser keeps the framing
- * of what it leaves to a tool parser of its own kind, which reads it again, and leaves it out
- * before any other; a tool parser alone reads all of it. */
+/* Muse: messages to a recipient, to=self<|message|>…<|eom|>. Before a tool parser of the same
+ * kind, the reasoning parser keeps the framing of the remaining text, which the tool parser
+ * needs. Before any other parser it removes the framing. A tool parser alone parses everything. */
 #include "gateway/answer/answer_parser.h"
 
 extern const struct answer_parser reasoning_parser_muse, tool_parser_muse;

@@ -1,7 +1,11 @@
-/* Reasoning between two markers, most often <think>…</think>. A prompt that ends in the opening one
- * (templates of newer models do) has begun it, one that ends in the closing one has ended it
- * (thinking turned off); of a message that is continued the last of both counts. Else the text
- * says: it is reasoning when it begins with the marker, or when the model always reasons first. */
+/* Reasoning between two markers, most often <think>…</think>. Templates of newer models end the
+ * prompt with the opening marker, which begins the reasoning. A prompt that ends with the
+ * closing marker has turned it off. In a continued message the last of the two markers counts.
+ * Otherwise the text decides: it is reasoning when it begins with the marker, or when the model
+ * always reasons first.
+ * `parser_run` calls the step function with all unconsumed text. Parts go out through answer.h.
+ * All constants of a family are in `struct think_family`; the state of a choice is the step
+ * alone. */
 #include <string.h>
 
 #include "gateway/answer/answer.h"
@@ -10,19 +14,20 @@
 #include "gateway/parsers/muse.h"
 #include "gateway/parsers/reasoning.h"
 
-/* THROUGH: behind the first marker of a call. */
+/* THROUGH: after the first marker of a call. */
 enum { STEP_START, STEP_INSIDE, STEP_PAST, STEP_THROUGH };
-/* White space that is held back before a marker that may close, and at the beginning. */
+/* Longest white space that is held back before a closing marker, and at the beginning. */
 enum { MAX_BLANKS = 64, MAX_BLANK = 512 };
 
 struct think_family {
-    const char *const *open, *const *close; /* any of them; NULL at the end */
-    const char *call;     /* one of close: a call's, which ends it too and stays; NULL: none */
-    const char *call_end; /* of a call; NULL: nothing is dropped behind one */
-    const char *const *text_close; /* close without call, where there is one */
-    const char *const *drop;       /* around the content, nobody's; NULL: nothing */
-    bool strips;                   /* white space before the marker that closes is nobody's */
-    bool always; /* text without the opening marker is reasoning up to the closing one */
+    const char *const *open, *const *close; /* alternative markers, NULL-terminated */
+    /* one of `close`: begins a call, which ends the reasoning and is kept; or NULL */
+    const char *call;
+    const char *call_end; /* end of a call; NULL = after a call begins nothing is dropped */
+    const char *const *text_close; /* `close` without `call`, when there is a `call` */
+    const char *const *drop;       /* markers removed from the content; NULL = none */
+    bool strips;                   /* drop white space before the closing marker */
+    bool always; /* text without an opening marker is reasoning until the closing one */
 };
 
 static bool ends_with(struct str s, const char *const *ends)
@@ -35,7 +40,8 @@ static bool ends_with(struct str s, const char *const *ends)
     return false;
 }
 
-/* Which of both comes last in text; without either nothing was thought. */
+/* Returns the step after a text, by the marker that comes last in it. Without a marker there is
+ * no reasoning. */
 static uint32_t step_after(const struct think_family *f, struct str text)
 {
     for (; text.len > 0; text.len--) {
@@ -75,7 +81,7 @@ static bool think_marks(const struct answer_parser *p, struct str prompt, struct
     return s.step != STEP_PAST;
 }
 
-/* Before anything was said: white space may precede the marker, and is nobody's. */
+/* Handles the start of an answer. White space before the opening marker is dropped. */
 static size_t feed_start(const struct think_family *f, struct parser_state *s, struct str text,
                          bool end)
 {
@@ -118,8 +124,8 @@ static size_t feed_inside(const struct think_family *f, struct parser_state *s, 
     return f->call && strcmp(f->close[i_close], f->call) == 0 ? n : n + strlen(f->close[i_close]);
 }
 
-/* What is dropped around the content is kept in a call: from its marker on, where one is known, all
- * goes through. */
+/* Handles text after the reasoning. Markers in `drop` are removed, but not within a call. From
+ * the start marker of a call on, everything passes through. */
 static size_t feed_past(const struct think_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -137,7 +143,7 @@ static size_t feed_past(const struct think_family *f, struct parser_state *s, st
     return i_drop == SIZE_MAX ? n : n + strlen(f->drop[i_drop]);
 }
 
-/* In a call, up to its end. */
+/* Passes a call through, up to its end. */
 static size_t feed_through(const struct think_family *f, struct parser_state *s, struct str text,
                            bool end, struct answer *a)
 {
@@ -171,7 +177,8 @@ static size_t think_feed(const struct answer_parser *p, struct parser_state *s, 
     return parser_run(feed_step, p, s, text, end, a);
 }
 
-/* The reasoning stays in the content, with the marker that the template put into the prompt. */
+/* Keeps the reasoning in the content, and adds the opening marker that the template put into the
+ * prompt. */
 static size_t append_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                           bool end, struct answer *a)
 {
@@ -193,7 +200,8 @@ static size_t append_feed(const struct answer_parser *p, struct parser_state *s,
         }                                                                                          \
     }
 #define THINK(n, o, c, ...) BETWEEN(n, MARKS(o, c), .open = MARKS(o), __VA_ARGS__)
-/* It always reasons, until the marker that closes or a call; a second such marker is nobody's. */
+/* The model always reasons, until the closing marker or a call. A second closing marker is
+ * dropped. */
 #define UNTIL_CALL(n, o, c, calls, calls_end, ...)                                                 \
     BETWEEN(n, MARKS(o, c, calls), .open = MARKS(o), .close = MARKS(c, calls),                     \
             .text_close = MARKS(c), .call = calls, .call_end = calls_end, .drop = MARKS(c),        \
@@ -210,8 +218,8 @@ static size_t append_feed(const struct answer_parser *p, struct parser_state *s,
                   "<|END_THINKING|>")
 #define KIMI_CALLS "<|tool_calls_section_begin|>"
 
-/* vLLM's names. Where a template says in the prompt whether the model thinks, the prompt decides,
- * and `always` is for prompts that say nothing. */
+/* Rows by vLLM's names. When a template states in the prompt whether the model reasons, the
+ * prompt decides. `always` is for prompts that do not state it. */
 static const struct answer_parser parsers[] = {
     THINK("deepseek_r1", "<think>", "</think>", CLOSE("</think>"), .always = true),
     THINK("deepseek_v3", "<think>", "</think>", CLOSE("</think>")),
@@ -314,7 +322,7 @@ static const struct answer_parser parsers[] = {
     {.name = "minimax_m2_append_think",
      .markers = MARKS("<think>", "</think>"),
      .feed = append_feed},
-    {.name = "granite", /* plain words, in two spellings */
+    {.name = "granite", /* its markers are plain words, in two spellings */
      .markers = MARKS("Here is my thought process:"),
      .init = think_init,
      .marks = think_marks,

@@ -1,8 +1,8 @@
 #pragma once
-/* The parsers of reasoning, by the name that --reasoning-parser takes. */
+/* The reasoning parsers, by the names of --reasoning-parser. */
 #include "gateway/answer/answer_parser.h"
 
-/* NULL: there is none. */
+/* Returns NULL when there is none. */
 const struct answer_parser *reasoning_parser_find(const char *name);
-/* "a, b, c": for the message when there is none. */
+/* Appends "a, b, c", for the error text about an unknown name. */
 void reasoning_parser_names(struct strbuf *out);

@@ -1,3 +1,9 @@
+/* MiniMax M3's calls: arguments are elements in tags, possibly nested, each tag after a marker.
+ * `parser_run` feeds all unconsumed text. A call is held until its end, because a repeated element
+ * becomes a list; then its elements are read into a tree and written as JSON by the tool's schema.
+ * The tree lives only during `give_arguments`. Depth is bounded by MAX_DEPTH; deeper text stays as
+ * it is. `s->i_wrapper` counts the bytes of the held call that were searched, so no byte is
+ * searched twice. */
 #include "gateway/parsers/tool_elements.h"
 
 #include <string.h>
@@ -9,8 +15,8 @@
 
 #define NS "]<]minimax[>["
 
-/* TEXT: content. SEEK: up to a call, or the end of all. NAME: at a call's name. BODY: in its
- * arguments, of which s->i_wrapper bytes have been looked at. */
+/* TEXT: content. SEEK: before a call or the end of all calls. NAME: at a call's name. BODY: in
+ * the arguments; `s->i_wrapper` bytes of them were searched. */
 enum { STEP_TEXT, STEP_SEEK, STEP_NAME, STEP_BODY };
 enum { MAX_NAME = 256, MAX_DEPTH = 32 };
 
@@ -26,7 +32,7 @@ static bool starts_with(struct str s, const char *start)
     return s.len >= n && memcmp(s.ptr, start, n) == 0;
 }
 
-/* The name in <name> at the beginning of text, behind the marker; len 0: there is none. */
+/* Returns the name in <name> at the start of text, after the marker. Empty when there is none. */
 static struct str read_tag(struct str text)
 {
     const char *end = text.len > 1 ? memchr(text.ptr, '>', text.len) : NULL;
@@ -52,7 +58,7 @@ static json_t *new_node(void)
     return json_pack("{s:{}, s:[]}", "named", "all");
 }
 
-/* Behind a tag, too deep for elements: all up to the tag that closes it, as it is written. */
+/* Reads an element that is nested too deep: returns its text unchanged, up to its closing tag. */
 static json_t *read_raw(struct str *text, struct str name)
 {
     size_t at = 0;
@@ -75,8 +81,8 @@ static json_t *read_raw(struct str *text, struct str name)
     }
 }
 
-/* One element behind its marker: the new one, and text moves behind it. NULL: it is malformed, or
- * not all there. */
+/* Reads one element after its marker. Returns a new reference and moves `text` past the element.
+ * Returns NULL when it is malformed or incomplete. */
 static json_t *read_element(struct str *text, struct str *name, uint32_t depth)
 {
     *name = read_tag(*text);
@@ -128,11 +134,11 @@ static json_t *read_element(struct str *text, struct str *name, uint32_t depth)
     return node;
 }
 
-/* ---- as JSON ---- */
+/* ---- writing JSON ---- */
 
 struct writer {
     struct answer *a;
-    const json_t *root; /* the tool's schema */
+    const json_t *root; /* schema of the tool */
     uint32_t i_call;
 };
 
@@ -154,7 +160,7 @@ static void put_list(const struct writer *w, const json_t *list, const json_t *s
     put(w, STR("]"));
 }
 
-/* A name that comes more than once is a list. */
+/* Writes an object. A name that occurs more than once becomes a list. */
 static void put_object(const struct writer *w, const json_t *named, const json_t *schema)
 {
     const char *key;
@@ -211,7 +217,7 @@ static const json_t *parameters_of(const struct answer *a, struct str name)
     return NULL;
 }
 
-/* The arguments of a call, as far as they are there. */
+/* Writes the arguments of a call, as far as they have arrived. */
 static void give_arguments(struct parser_state *s, struct str body, struct answer *a)
 {
     const json_t *tool = json_array_get(a->rules->tool_list, s->i_mark);
@@ -241,7 +247,7 @@ static uint32_t find_tool(const struct answer *a, struct str name)
     return UINT32_MAX;
 }
 
-/* "f"> or 'f'> or f>. */
+/* Reads the name of a call: "f"> or 'f'> or f>. */
 static size_t feed_name(struct parser_state *s, struct str text, bool end, struct answer *a)
 {
     const struct str within = {text.ptr, text.len < MAX_NAME ? text.len : MAX_NAME};

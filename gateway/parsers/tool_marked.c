@@ -1,3 +1,10 @@
+/* Calls with JSON or literal arguments after a marker, for all families in tool_parsers.c of that
+ * kind.
+ * `parser_run` feeds all unconsumed text to the step function. Content goes through tool_text.c;
+ * calls and arguments go out through answer.h.
+ * All constants of a family are in `struct marked_family`; the state is `struct parser_state`
+ * alone. Arguments are given out as they arrive. Text before them is held up to NAMED_MAX_HEAD or
+ * MAX_BLANK bytes. A beginning that is no call becomes content, as in vLLM. */
 #include "gateway/parsers/tool_marked.h"
 
 #include <ctype.h>
@@ -7,8 +14,8 @@
 #include "gateway/answer/literal_arguments.h"
 #include "gateway/answer/literal_scan.h"
 
-/* REST: the object's members behind its arguments. NEXT: another object, or the end of a list.
- * AFTER: up to the closing marker. OBJECT: in one that is no call, in the midst of text. */
+/* REST: members of the object after its arguments. NEXT: another object, or the end of a list.
+ * AFTER: before the closing marker. OBJECT: in an object within the text that is no call. */
 enum {
     STEP_START,
     STEP_TEXT,
@@ -36,7 +43,7 @@ static size_t feed_start(const struct marked_family *f, struct parser_state *s, 
     return 0;
 }
 
-/* Where the object of a call may begin in the midst of text; text.len: nowhere. */
+/* Returns the position where the object of a call may begin within text; text.len = none. */
 static size_t find_object(const struct marked_family *f, struct str text)
 {
     const char *at = f->anywhere && text.len > 0 ? memchr(text.ptr, f->bare, text.len) : NULL;
@@ -73,8 +80,8 @@ static size_t feed_text(const struct marked_family *f, struct parser_state *s, s
     return n;
 }
 
-/* It begins like a call and is none: content, with its marker, as in vLLM. An object is passed over
- * as a whole, whatever is in it. */
+/* Handles text that begins like a call and is none: it becomes content with its marker, as in
+ * vLLM. An object is skipped as a whole. */
 static void refuse_call(const struct marked_family *f, struct parser_state *s, struct answer *a)
 {
     const bool object = s->i_mark == NO_MARK && f->anywhere && !s->in_list;
@@ -83,7 +90,7 @@ static void refuse_call(const struct marked_family *f, struct parser_state *s, s
     s->json = (struct json_scan){0};
 }
 
-/* id: empty where the model gave none. */
+/* `id` is empty when the model gave none. */
 static void begin_call(struct parser_state *s, struct str name, struct str id, bool object,
                        struct answer *a)
 {
@@ -108,7 +115,7 @@ static bool is_name_byte(char c)
            c == '-' || c == '.' || c == '/';
 }
 
-/* The name in what precedes the arguments; empty: that is no head of a call. */
+/* Returns the name in the text before the arguments. Empty when that text is no head of a call. */
 static struct str name_in_head(const struct marked_family *f, struct str head)
 {
     head = parser_skip(head, json_skip_space(head, 0));
@@ -124,7 +131,7 @@ static struct str name_in_head(const struct marked_family *f, struct str head)
     return name;
 }
 
-/* functions.f:0, or f:0, of a head with this name. */
+/* Returns the id in a head with this name: functions.f:0, or f:0. Empty when there is none. */
 static struct str own_id(const struct marked_family *f, struct str head, struct str name)
 {
     const size_t n_prefix = f->prefix ? strlen(f->prefix) : 0;
@@ -140,7 +147,8 @@ static struct str own_id(const struct marked_family *f, struct str head, struct 
     return (struct str){head.ptr + from, n - from};
 }
 
-/* Whether literals begin with a key or with nothing. SIZE_MAX: that has not come. */
+/* Returns 1 when the literals begin with a key or are empty, else 0. Returns SIZE_MAX when more
+ * text is needed. */
 static size_t literals_begin(struct str text)
 {
     size_t at = json_skip_space(text, 0), n = at;
@@ -153,7 +161,7 @@ static size_t literals_begin(struct str text)
     return n > at ? c == '=' || c == ':' : c == ')' || c == '}';
 }
 
-/* Its list has begun, where the family has one. */
+/* Handles a name before its arguments. If the family has a list, its bracket was read before. */
 static size_t feed_named(const struct marked_family *f, struct parser_state *s, struct str text,
                          bool end, struct answer *a)
 {
@@ -176,7 +184,8 @@ static size_t feed_named(const struct marked_family *f, struct parser_state *s, 
     return name.len > 0 ? (size_t)(bracket - text.ptr) : 0;
 }
 
-/* A list of calls with literals: its bracket is done with when the first call is one. */
+/* Handles calls with literal arguments. The bracket of a list is consumed when the first call is
+ * valid. */
 static size_t feed_literal(const struct marked_family *f, struct parser_state *s, struct str text,
                            bool end, struct answer *a)
 {
@@ -190,7 +199,8 @@ static size_t feed_literal(const struct marked_family *f, struct parser_state *s
     return at + n;
 }
 
-/* Past white space and the word that may follow a mark. SIZE_MAX: it has not all come. */
+/* Returns the position after white space and the optional word after a mark. SIZE_MAX = more
+ * text is needed. */
 static size_t skip_word(const struct marked_family *f, const struct parser_state *s,
                         struct str text, bool end)
 {
@@ -207,8 +217,8 @@ static size_t skip_word(const struct marked_family *f, const struct parser_state
     return behind < text.len || end ? behind : SIZE_MAX;
 }
 
-/* Up to the arguments. An object without any is a call where a mark or a list says so; by itself it
- * is some JSON with a name in it. */
+/* Handles a call up to its arguments. An object without arguments is a call only after a mark or
+ * within a list. Elsewhere it is just JSON with a name in it. */
 static size_t feed_head(const struct marked_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -269,7 +279,7 @@ static size_t feed_arguments(struct parser_state *s, struct str text, struct ans
     return n;
 }
 
-/* A word that the answer has ended behind is all there, unless the answer was cut. */
+/* Gives out a word at the end of the answer. The word is complete unless the answer was cut off. */
 static void give_last_word(const struct marked_family *f, struct parser_state *s, struct str word,
                            struct answer *a)
 {
@@ -306,8 +316,9 @@ static size_t feed_rest(struct parser_state *s, struct str text)
     return n;
 }
 
-/* Where the next object, list or name begins that follows a call or a list, behind a comma or by
- * itself; SIZE_MAX: that has not come; text.len: another thing follows. at: behind white space. */
+/* Returns the start of the next object, list or name after a call or a list, with or without a
+ * comma. Returns SIZE_MAX when more text is needed, and text.len when something else follows.
+ * `at` is the position after white space. */
 static size_t find_follower(const struct marked_family *f, struct str text, size_t at)
 {
     const bool comma = text.ptr[at] == ',';
@@ -347,7 +358,7 @@ static size_t feed_next(const struct marked_family *f, struct parser_state *s, s
     return at + 1;
 }
 
-/* A closing marker that may be there. */
+/* Handles an optional closing marker. */
 static size_t feed_closes(const struct marked_family *f, struct parser_state *s, struct str text,
                           bool end)
 {
@@ -363,7 +374,7 @@ static size_t feed_closes(const struct marked_family *f, struct parser_state *s,
     return near && here && i_close != SIZE_MAX ? at + strlen(f->closes[i_close]) : 0;
 }
 
-/* A call that nobody closed ends where the next begins. */
+/* Handles the text after a call. A call without a closing marker ends where the next one begins. */
 static size_t feed_after(const struct marked_family *f, struct parser_state *s, struct str text,
                          bool end)
 {
@@ -388,7 +399,7 @@ static size_t feed_after(const struct marked_family *f, struct parser_state *s, 
     return n + n_close;
 }
 
-/* Content, up to the object's end. */
+/* Gives out an object as content, up to its end. */
 static size_t feed_object(const struct marked_family *f, struct parser_state *s, struct str text,
                           struct answer *a)
 {

@@ -1,31 +1,31 @@
 #pragma once
-/* Calls whose arguments are JSON or literals, behind a marker: {"name": …, "arguments": {…}}, a
- * list of such objects, or the name and then its arguments. What families differ in is a struct
- * marked_family.
- */
+/* Calls with JSON or literal arguments after a marker: {"name": …, "arguments": {…}}, a list of
+ * such objects, or a name followed by its arguments. A `struct marked_family` holds what differs
+ * between families. */
 #include "gateway/answer/tool_text.h"
 
 struct marked_family {
-    struct tool_text text; /* marks: n_opens that each begin a call, then what is dropped around */
+    struct tool_text text; /* `marks`: n_opens marks that begin a call, then marks to drop */
     size_t n_opens;
-    const char *close; /* behind a call or a list; what precedes it is dropped. NULL: nothing */
-    const char *const *closes; /* any of them may follow a call or a list; NULL: none */
-    const char *kept;          /* a mark that stays in the content; NULL: none does */
-    const char *word;          /* may follow a mark; NULL: nothing */
-    char bare;     /* text that begins with this byte is a call without a marker; 0: it is not */
-    bool anywhere; /* with bare {: an object in the midst of text is a call, too, if it is one */
-    char between;  /* behind this byte another object may follow; 0: it may not */
-    bool follows;  /* another may follow at once, or behind a comma */
-    bool is_ours;  /* a grammar of this server's makes the list: what breaks off is nobody's text */
-    bool named; /* the name comes before the arguments, not in an object: [prefix] name [sep …] { */
-    const char *prefix, *sep; /* with named; NULL: there is none */
-    bool own_id; /* prefix, name and sep with its number are the call's id: the template wants it */
-    bool keyed;  /* {"name": {…}}: the one key of an object is the name */
-    const char *name_key; /* of objects; NULL: "name" */
-    char bracket;      /* with named: arguments are literals that begin with it; 0: they are JSON */
-    const char *quote; /* of literals (literal_scan.h) */
+    const char *close; /* mark after a call or a list; text before it is dropped; NULL = none */
+    const char *const *closes; /* optional marks after a call or a list; NULL = none */
+    const char *kept;          /* mark that stays in the content; NULL = none */
+    const char *word;          /* optional word after a mark; NULL = none */
+    char bare;     /* text that begins with this byte is a call without a mark; 0 = never */
+    bool anywhere; /* with `bare` {: any object within text can be a call */
+    char between;  /* byte between two objects; 0 = only one object */
+    bool follows;  /* another call may follow directly or after a comma */
+    bool is_ours;  /* this server's grammar makes the list; an incomplete call is dropped */
+    bool named;    /* the name comes before the arguments: [prefix] name [sep …] { */
+    const char *prefix, *sep; /* with `named`; NULL = none */
+    bool own_id; /* prefix, name, sep and its number are the call's id, which the template needs */
+    bool keyed;  /* {"name": {…}}: the only key of an object is the name */
+    const char *name_key; /* key of the name in objects; NULL = "name" */
+    char bracket;         /* with `named`: opening bracket of literal arguments; 0 = JSON */
+    const char *quote;    /* quote of literals (literal_scan.h) */
 };
 
-/* Of JSON with names before it, too, `{` or `[` begins an object or a list. */
+/* For families with `named` and JSON, text that begins with `{` or `[` is still an object or a
+ * list. */
 size_t tool_marked_feed(const struct answer_parser *p, struct parser_state *s, struct str text,
                         bool end, struct answer *a);

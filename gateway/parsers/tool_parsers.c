@@ -1,5 +1,9 @@
-/* The tool parsers by name, as vLLM has them. Families that differ in their markers alone are rows
- * here; the others have files of their own. */
+/* The tool parsers by vLLM's names. Families that differ only in their markers are rows here;
+ * the others have files of their own.
+ * `find_parsers` of model.c calls `tool_parser_find` at the start. Every table is constant, so
+ * any thread may use a parser.
+ * A row gives a name, the markers that detokenizing must keep, and its family's constants
+ * (tool_marked.h, tool_tagged.h). */
 #include <string.h>
 
 #include "gateway/parsers/harmony.h"
@@ -156,7 +160,7 @@ static const struct answer_parser between[] = {
                   .bare = '[')),
 };
 
-/* Nothing behind it. */
+/* A marker before the call, none after it. */
 static const struct answer_parser open_ended[] = {
     MARKED("granite", .markers = MARKS("<|tool_call|>", "<tool_call>"),
            FAMILY(STRIPPED(MARKS("<|tool_call|>", "<tool_call>")), .n_opens = 2, .bare = '[')),
@@ -175,7 +179,7 @@ static const struct answer_parser open_ended[] = {
                   .between = ';')),
 };
 
-/* The name before the arguments. */
+/* The name comes before the arguments. */
 static const struct answer_parser named[] = {
     MARKED("mistral", .n_id = 9, .markers = MARKS("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"),
            FAMILY(TEXT(MARKS("[TOOL_CALLS]")), .n_opens = 1, .named = true, .sep = "[")),
@@ -197,7 +201,7 @@ static const struct answer_parser named[] = {
                   .sep = PLAMO("end_tool_name"))),
 };
 
-/* Literals. */
+/* Arguments in literal syntax. */
 static const struct answer_parser literals[] = {
     MARKED("pythonic", .markers = MARKS("<|python_tag|>"),
            FAMILY(TEXT(MARKS("<|python_tag|>")), .n_opens = 1, .bare = '[', .named = true,
@@ -221,7 +225,7 @@ static const struct answer_parser literals[] = {
                   .quote = "<escape>")),
 };
 
-/* Arguments one by one. */
+/* Each argument in tags of its own. */
 static const struct answer_parser tagged[] = {
     QWEN_XML("qwen3_coder", "<tool_call>", "</tool_call>", true, true),
     QWEN_XML("qwen3_xml", "<tool_call>", "</tool_call>", true, true),

@@ -1,3 +1,12 @@
+/* Calls with one tag per argument and plain text in it, for all families in tool_parsers.c of that
+ * kind.
+ * `parser_run` feeds all unconsumed text to the step function. Content goes through tool_text.c;
+ * calls and arguments go out through answer.h. The tool's schema decides the type of a value
+ * (tool_types.h).
+ * All constants of a family are in `struct tagged_family`; the state is `struct parser_state`
+ * alone. Strings are given out as they arrive. Values of other types are held until their end, at
+ * most MAX_HELD_VALUE bytes. `n_seen` and `n_first` keep searched positions, so no byte is
+ * searched twice. */
 #include "gateway/parsers/tool_tagged.h"
 
 #include <string.h>
@@ -9,15 +18,15 @@
 
 enum {
     STEP_TEXT,
-    STEP_HEAD,    /* up to the name */
-    STEP_SEEK,    /* up to the mark before it */
-    STEP_KEY,     /* up to a key, or the call's end */
-    STEP_VALUE,   /* at a value */
-    STEP_STRING,  /* in one that is a string */
-    STEP_OTHER,   /* at one that is not */
-    STEP_PAST,    /* behind it, up to its tag */
-    STEP_WRAPPED, /* at one that may hold all arguments */
-    STEP_NEXT,    /* behind a call */
+    STEP_HEAD,    /* before the name */
+    STEP_SEEK,    /* before the mark of a name */
+    STEP_KEY,     /* before a key, or the call's end */
+    STEP_VALUE,   /* at the start of a value */
+    STEP_STRING,  /* in a string value */
+    STEP_OTHER,   /* in a value of another type */
+    STEP_PAST,    /* after a value, before its end tag */
+    STEP_WRAPPED, /* in a value that may hold all arguments */
+    STEP_NEXT,    /* after a call */
 };
 
 enum {
@@ -38,7 +47,7 @@ static struct str held(struct str s)
     return (struct str){s.ptr, s.len < MAX_HELD ? s.len : MAX_HELD};
 }
 
-/* ---- what the request's tools say ---- */
+/* ---- the request's tools ---- */
 
 static uint32_t find_tool(const struct answer *a, struct str name)
 {
@@ -78,7 +87,8 @@ static bool is_name_byte(char c)
            c == '-' || c == '.' || c == '/' || c == ':';
 }
 
-/* A name and its end at the beginning of text; 0: they are not, or, with more, not yet. */
+/* Reads a name and its end at the start of text. Returns 0 when it is missing; with `more`, it
+ * may still arrive. */
 static size_t read_name(const struct tagged_family *f, struct str text, struct str *name,
                         bool *more)
 {
@@ -111,7 +121,8 @@ static size_t read_name(const struct tagged_family *f, struct str text, struct s
     return found && (at == 0 || f->name_close) ? n + at + strlen(f->name_end) : 0;
 }
 
-/* The mark before a name. SIZE_MAX: it has not come; text.len + 1: something else stands there. */
+/* Returns the position after the mark of a name. SIZE_MAX = more text is needed; text.len + 1 =
+ * something else is there. */
 static size_t find_name_mark(const struct tagged_family *f, const struct parser_state *s,
                              struct str text)
 {
@@ -125,7 +136,7 @@ static size_t find_name_mark(const struct tagged_family *f, const struct parser_
     return found ? text.len - rest.len + strlen(f->name_mark) : SIZE_MAX;
 }
 
-/* Passes over what stands before the mark of a name. */
+/* Skips text before the mark of a name. */
 static size_t feed_seek(const struct tagged_family *f, struct parser_state *s, struct str text)
 {
     const char *const next[] = {f->name_mark, f->close, NULL};
@@ -186,8 +197,8 @@ static void give_key(struct parser_state *s, struct str key, struct answer *a)
 
 static const struct str wrappers[] = {{"arguments", 9}, {"input", 5}};
 
-/* The only argument so far is called as what holds all of them is, and the tool has none of that
- * name. */
+/* Returns true when the key may hold all arguments: it is the first argument, has such a name,
+ * and the tool has no parameter of that name. */
 static bool may_wrap(const struct tagged_family *f, struct parser_state *s, struct str key,
                      const struct answer *a)
 {
@@ -201,7 +212,8 @@ static bool may_wrap(const struct tagged_family *f, struct parser_state *s, stru
     return false;
 }
 
-/* The tool says it, or the model beside the key. 0: neither does. */
+/* Returns the types of a value, stated by the tool, or by the model next to the key. 0 = not
+ * stated. */
 static uint32_t types_of_value(const struct tagged_family *f, const struct parser_state *s,
                                struct str key, struct str says, const struct answer *a)
 {
@@ -216,7 +228,7 @@ static uint32_t types_of_value(const struct tagged_family *f, const struct parse
     return types == 0 && (!f->says || f->says_else) ? TOOL_STRING : types;
 }
 
-/* Goes on with the search for a marker, which does not begin before *seen. */
+/* Continues the search for a marker at *seen. */
 static size_t find_on(struct str text, const char *marker, size_t *seen, bool *found)
 {
     *seen += parser_find_marker(parser_skip(text, *seen), marker, found);
@@ -228,9 +240,9 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* A key, behind its tag, which ends at `from`. Too long a one is passed over. Returns the bytes
- * done with; 0: it goes on. n_seen and n_first say how much was looked at for its end and its
- * value. */
+/* Reads a key after its tag, which ends at `from`. A key that is too long is skipped. Returns
+ * the consumed bytes; 0 = more text is needed. `n_seen` and `n_first` are the positions searched
+ * for the key's end and its value. */
 static size_t feed_key_name(const struct tagged_family *f, struct parser_state *s, struct str text,
                             size_t from, struct answer *a)
 {
@@ -300,7 +312,8 @@ static size_t feed_value(const struct tagged_family *f, struct parser_state *s, 
     return here && found ? at + strlen(CDATA) : at + (f->trim && text.ptr[0] == '\n');
 }
 
-/* Where a value ends: at its tag, or, where that may be left out, at the next key or the end. */
+/* Returns the end of a value: its end tag, or, where that may be missing, the next key or the
+ * end of the call. */
 static size_t find_value_end(const struct tagged_family *f, const struct parser_state *s,
                              struct str text, bool *found)
 {
@@ -315,7 +328,8 @@ static size_t find_value_end(const struct tagged_family *f, const struct parser_
     return at;
 }
 
-/* The white space at a value's end that may belong to the tags: a newline, or all of it. */
+/* Returns the length of the white space at the end of a value that may belong to the tags: a
+ * newline, or all of it. */
 static size_t end_of_tags(const struct tagged_family *f, const struct parser_state *s,
                           struct str value)
 {
@@ -328,7 +342,7 @@ static size_t end_of_tags(const struct tagged_family *f, const struct parser_sta
     return n;
 }
 
-/* As it comes, but for white space that may be the last. */
+/* Gives out a string as it arrives, except for white space that may be its end. */
 static size_t feed_string(const struct tagged_family *f, struct parser_state *s, struct str text,
                           struct answer *a)
 {
@@ -352,8 +366,9 @@ static bool is_readable(struct str value)
     return ok;
 }
 
-/* Where a list or an object ends: at its tag, but not at one in a string of it, unless that string
- * is none after all. SIZE_MAX: that has not come. What was looked at is not looked at again. */
+/* Returns the end of a list or an object. It is the first end tag outside of a string. When that
+ * makes no valid value, it is the first end tag at all. SIZE_MAX = more text is needed. No text
+ * is searched twice. */
 static size_t find_held_end(const struct tagged_family *f, struct parser_state *s, struct str text,
                             bool end)
 {
@@ -374,7 +389,7 @@ static size_t find_held_end(const struct tagged_family *f, struct parser_state *
     }
 }
 
-/* The answer has ended in a list or an object: as far as it is there. */
+/* Gives out a list or an object in which the answer has ended, as far as it goes. */
 static void give_cut_off(struct parser_state *s, struct str text, struct answer *a)
 {
     struct json_scan json = {0};
@@ -387,7 +402,7 @@ static void give_cut_off(struct parser_state *s, struct str text, struct answer 
         (void)literal_scan_feed(&literal, text, NULL, a, s->i_call, &n);
 }
 
-/* The value has ended at n. */
+/* Gives out the value that ended at n. */
 static size_t give_value(const struct tagged_family *f, struct parser_state *s, struct str text,
                          size_t n, struct answer *a)
 {
@@ -397,7 +412,7 @@ static size_t give_value(const struct tagged_family *f, struct parser_state *s, 
     return n;
 }
 
-/* A list or an object is JSON, or a literal, or neither, as a whole. */
+/* Handles a list or an object. It is read as a whole: as JSON, as a literal, or as text. */
 static size_t feed_held(const struct tagged_family *f, struct parser_state *s, struct str text,
                         bool end, struct answer *a)
 {
@@ -415,8 +430,8 @@ static size_t feed_held(const struct tagged_family *f, struct parser_state *s, s
     return 0;
 }
 
-/* A value is known by its end. What may be a text as well is one as soon as it can be nothing else,
- * or is too long to wait for. */
+/* Handles a value that is no plain string. It is given out at its end. A value that may be a
+ * string becomes one as soon as no other type fits, or when it is too long to hold. */
 static size_t feed_other(const struct tagged_family *f, struct parser_state *s, struct str text,
                          bool end, struct answer *a)
 {
@@ -439,7 +454,7 @@ static size_t feed_other(const struct tagged_family *f, struct parser_state *s, 
     return give_value(f, s, text, value.len, a);
 }
 
-/* {"a": 1} as the members that it has. */
+/* Gives out the members of the object {"a": 1}. */
 static bool give_members(struct parser_state *s, struct str text, const json_t *properties,
                          struct answer *a)
 {
@@ -461,8 +476,8 @@ static bool give_members(struct parser_state *s, struct str text, const json_t *
     return ok;
 }
 
-/* All arguments in one, which is no parameter of the tool: taken out of it where nothing but
- * parameters of the tool is in it and the call ends behind it. */
+/* Handles a value that may hold all arguments, under a key that is no parameter of the tool. It
+ * is unwrapped when all its members are parameters of the tool and the call ends after it. */
 static size_t feed_wrapped(const struct tagged_family *f, struct parser_state *s, struct str text,
                            struct answer *a)
 {
@@ -495,7 +510,8 @@ static size_t feed_past(const struct tagged_family *f, struct parser_state *s, s
     return is_end ? n + n_end : n;
 }
 
-/* Behind a call: the closing tag, or another call between the same tags, or neither. */
+/* Handles the text after a call: the closing tag, another call between the same tags, or
+ * neither. */
 static size_t feed_next(const struct tagged_family *f, struct parser_state *s, struct str text,
                         bool end)
 {
@@ -504,7 +520,7 @@ static size_t feed_next(const struct tagged_family *f, struct parser_state *s, s
     struct str rest = parser_skip(text, at);
     bool here = at <= MAX_HELD && parser_find_first(rest, next, &i_found) == 0;
     if (here && i_found == SIZE_MAX && !end)
-        return 0; /* nothing, or a beginning */
+        return 0; /* no text yet, or the beginning of a mark */
     s->said = false;
     s->step = STEP_TEXT;
     if (!here || i_found == SIZE_MAX)

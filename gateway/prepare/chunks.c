@@ -10,7 +10,7 @@ static uint32_t pieces_of(const struct prompt *p, uint32_t max_len)
     return p->n_ids > max_len ? (p->n_ids + max_len - 1) / max_len : 1;
 }
 
-/* The first keeps the text. */
+/* Cuts one prompt into pieces. The first piece keeps the text. */
 static void cut(struct prompt *from, uint32_t n, uint32_t max_len, struct prompt *out)
 {
     const uint32_t n_ids = from->n_ids;
@@ -56,7 +56,7 @@ static double length_of(const double *v, uint32_t n)
     return sqrt(sum);
 }
 
-/* To length 1; what has none, or is no number, stays. */
+/* Scales a vector to length 1. A zero vector or one that is not finite stays as it is. */
 static void normalise_vector(double *v, uint32_t n)
 {
     double length = length_of(v, n);
@@ -73,7 +73,8 @@ void chunks_join(const struct generation *const *pieces, const struct prompt *co
     for (uint32_t i = 0; i < n; i++)
         n_ids += prompts[i]->n_ids;
     for (uint32_t i = 0; i < n; i++) {
-        bool is_cut = n_out < pieces[i]->n_vector; /* whole ones come with the length asked for */
+        /* vectors that were not cut have the right length already */
+        bool is_cut = n_out < pieces[i]->n_vector;
         for (uint32_t k = 0; k < n_out; k++)
             v[k] = k < pieces[i]->n_vector ? (double)pieces[i]->vector[k] : 0;
         if (normalise && is_cut)
@@ -84,7 +85,7 @@ void chunks_join(const struct generation *const *pieces, const struct prompt *co
     if (normalise && n > 1)
         normalise_vector(sum, n_out);
     for (uint32_t k = 0; k < n_out; k++)
-        out[k] = (float)(isfinite(sum[k]) ? sum[k] : 0); /* JSON has no others */
+        out[k] = (float)(isfinite(sum[k]) ? sum[k] : 0); /* JSON has no NaN or infinity */
     mem_free(sum);
     mem_free(v);
 }

@@ -10,7 +10,7 @@ static bool cannot(struct api_error *e, const char *why)
     return api_error_set(e, 400, "prompt", "prompt cannot be decoded for echo: %s", why);
 }
 
-/* offsets: NULL where nobody asks. */
+/* `offsets` is NULL when they are not wanted. */
 static bool decode(const struct text_tokenizer *t, bool skip_special, const struct prompt *p,
                    struct strbuf *text, uint32_t *offsets, struct api_error *e)
 {
@@ -48,9 +48,9 @@ bool echo_text(const struct text_tokenizer *t, bool skip_special, struct prompt 
     return ok;
 }
 
-/* How many bytes of the rest of a client's text the id stands for. What a tokenizer has put in, a
- * <bos> or a space in front, is not there; where it has changed the text (a lower case) characters
- * are counted. */
+/* Returns how many bytes of the remaining client text belong to an id. Text that the tokenizer
+ * added (a <bos>, a space in front) counts as 0. When the tokenizer changed the text (such as to
+ * lower case), characters are counted instead of bytes. */
 static size_t length_in(const struct text_tokenizer *t, uint32_t id, struct str rest)
 {
     struct str b = {0};
@@ -70,7 +70,7 @@ static size_t length_in(const struct text_tokenizer *t, uint32_t id, struct str 
     return n;
 }
 
-/* An id within a character has its offset, as all ids before the one that completes it have. */
+/* Sets the offset of each id. All ids within one character have that character's offset. */
 static void align(const struct text_tokenizer *t, struct prompt *p)
 {
     struct str rest = p->text;

@@ -41,9 +41,9 @@ static struct str behind_blanks(struct str s)
     return s;
 }
 
-/* The text stays as the client wrote it, with one member in front: its numbers may be longer than
- * a JSON library keeps them. Of two members of one name the last one counts, which is the client's.
- */
+/* Adds a member in front and leaves the client's text unchanged, because its numbers may be
+ * longer than a JSON library can keep. When a member occurs twice, the last one counts, which is
+ * the client's. */
 bool outputs_make_compact(struct params *p, struct api_error *e)
 {
     static const char member[] = "{\"x-guidance\":{\"whitespace_flexible\":false}";

@@ -1,3 +1,10 @@
+/* From a body's bytes to a prepared request: parse, check the fields, render, check the grammar,
+ * tokenize, check lengths.
+ * serving/start.c calls `prepare_request` on the loop or on a pool thread; the fuzzer calls it
+ * too. The dialect's `read` checks the fields and makes the prompts.
+ * It is pure: it reads only `prepare_model` and the body, and writes only `prepared`.
+ * `prepare_place` limits the work. With PREPARE_WANTS_… in the error the caller must call it
+ * again elsewhere. The first error ends it. */
 #include "gateway/prepare/prepare.h"
 
 #include <stdio.h>
@@ -10,10 +17,12 @@
 #include "gateway/tools/blame.h"
 #include "gateway/tools/grammar_source.h"
 
-/* MAX_COMPILES: of one request, with the search for the tool to blame, which halves a list. */
+/* MAX_COMPILES is the limit of one request. It includes the search for the tool at fault, which
+ * halves the list at each step. */
 enum { MAX_BAD_WORD_IDS = 4096, MAX_COMPILES = 10 };
 
-/* Ids that a prompt may have: the context's; of a text to embed what --pooler-config says. */
+/* Returns the largest number of ids in a prompt: the context, or for embeddings the limit of
+ * --pooler-config. */
 static uint32_t max_input(const struct prepare_model *m, const struct params *p)
 {
     if (p->sampling.pooling == POOLING_NONE)
@@ -24,7 +33,7 @@ static uint32_t max_input(const struct prepare_model *m, const struct params *p)
     return m->chunks ? CHUNKS_MAX_IDS : m->max_model_len;
 }
 
-/* field: what the dialect calls the prompt. */
+/* `field` is the dialect's name for the prompt. */
 static bool encode_prompt(const struct prepare_model *m, const struct params *p, const char *field,
                           struct prompt *out, struct api_error *e)
 {
@@ -32,8 +41,8 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     uint32_t *ids = NULL;
     size_t n = 0;
     const uint32_t most = max_input(m, p);
-    /* Up to twice what fits the answer says by how much a text is too long; more is refused by its
-     * beginning, and its exact length stays unknown. */
+    /* Up to twice the limit, the error tells the exact length of a text. A longer text is
+     * refused early, and its length stays unknown. */
     size_t limit = (size_t)most * 2;
     int s = text_encode(m->tokenizer, out->text.ptr, out->text.len, p->add_special_tokens, limit,
                         &ids, &n, why);
@@ -56,7 +65,8 @@ static bool encode_prompt(const struct prepare_model *m, const struct params *p,
     return true;
 }
 
-/* What the answer says of the prompt: its text, and where in it each id begins. */
+/* Prepares the parts of the prompt that the answer repeats: its text, and the offset of each id
+ * in it. */
 static bool prepare_echo(const struct prepare_model *m, const struct params *p, bool cut,
                          struct prompt *out, struct api_error *e)
 {
@@ -68,8 +78,8 @@ static bool prepare_echo(const struct prepare_model *m, const struct params *p, 
            echo_offsets(m->tokenizer, p->skip_special_tokens, out, e);
 }
 
-/* The tokens of each word where it begins a text and where a space precedes it, as vLLM does it:
- * the second only where it differs in nothing but its first token. UINT32_MAX ends each. */
+/* Adds the tokens of a word at the beginning of a text, and after a space. As in vLLM, the
+ * second form counts only when the two differ in their first token alone. UINT32_MAX ends each. */
 static bool add_bad_word(const struct prepare_model *m, const char *word, uint32_t *out,
                          uint32_t *n_out, struct api_error *e)
 {
@@ -130,8 +140,9 @@ static bool check_grammar(const struct prepare_model *m, const struct params *p,
     return false;
 }
 
-/* Reasoning comes first where the prompt has begun it, or the model always reasons; where the
- * prompt has ended it, none does, else it may. A chat has one prompt. */
+/* Allows reasoning before the grammar. It is required when the prompt has begun it or the model
+ * always reasons. It is forbidden when the prompt has ended it. Otherwise it is optional. A chat
+ * has one prompt. */
 static bool let_reason(const struct prepare_model *m, const struct dialect *d, struct prepared *out,
                        struct api_error *e)
 {
@@ -143,7 +154,7 @@ static bool let_reason(const struct prepare_model *m, const struct dialect *d, s
            grammar_after_reasoning(&out->params, &marks, e);
 }
 
-/* As vLLM: what is above the context is a mistake, and not the same as none. */
+/* As in vLLM, a truncation above the context is an error. */
 static bool check_truncation(const struct prepare_model *m, const struct params *p,
                              struct api_error *e)
 {
@@ -155,7 +166,8 @@ static bool check_truncation(const struct prepare_model *m, const struct params 
                          (long long)p->truncate_prompt_tokens, most);
 }
 
-/* truncate_prompt_tokens: its end is kept, or its beginning. True: it was longer. */
+/* Cuts a prompt to truncate_prompt_tokens; keeps its end or its beginning. Returns true when it
+ * was longer. */
 static bool truncate_prompt(const struct prepare_model *m, const struct params *p,
                             struct prompt *out)
 {
@@ -164,7 +176,7 @@ static bool truncate_prompt(const struct prepare_model *m, const struct params *
         return false;
     if (keep < 0 && p->sampling.pooling != POOLING_NONE)
         keep = (int64_t)max_input(m, p);
-    else if (keep < 0) /* what leaves room for the answer */
+    else if (keep < 0) /* keep room for the answer */
         keep = (int64_t)m->max_model_len -
                (p->max_tokens && !p->max_tokens_is_default ? (int64_t)p->max_tokens : 1);
     if (keep < 0 || out->n_ids <= keep)
@@ -180,8 +192,8 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
 {
     if (prompt->n_ids == 0)
         return api_error_set(e, 400, field, "The prompt must hold at least one token.");
-    bool bends = !p->max_tokens || p->max_tokens_is_default; /* the head clips it */
-    bool pools = p->sampling.pooling != POOLING_NONE;        /* a vector takes no room */
+    bool bends = !p->max_tokens || p->max_tokens_is_default; /* the head shortens it to fit */
+    bool pools = p->sampling.pooling != POOLING_NONE;        /* a vector needs no room */
     uint64_t want = pools ? 0 : bends ? 1 : p->max_tokens;
     const uint32_t most = max_input(m, p);
     if (prompt->n_ids + want <= most)
@@ -200,12 +212,13 @@ static bool check_length(const struct prepare_model *m, const struct params *p, 
                          field, p->max_tokens, field);
 }
 
-/* What the answer would hold of the prompts' own ids. */
+/* Checks the number of prompt log-probabilities in the answer. */
 static bool check_prompt_logprobs(const struct prepared *x, struct api_error *e)
 {
     const struct params *p = &x->params;
     uint64_t n_ids = 0, k = (uint64_t)p->sampling.n_prompt_logprobs + 1;
-    uint64_t times = p->kind == API_COMPLETIONS ? (uint64_t)p->n : 1; /* each choice says them */
+    /* completions repeat them in each choice */
+    uint64_t times = p->kind == API_COMPLETIONS ? (uint64_t)p->n : 1;
     if (p->sampling.n_prompt_logprobs < 0)
         return true;
     for (uint32_t i = 0; i < x->prompts.n; i++)

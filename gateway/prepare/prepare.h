@@ -1,7 +1,7 @@
 #pragma once
-/* From a body's bytes to what is submitted: parse, check, render, tokenize, and the context length.
- * One pure call, so that it runs inline for small bodies, on a thread of the pool for long ones,
- * and under the fuzzer. */
+/* From a body's bytes to a request that can be submitted: parse, check, render, tokenize, check
+ * the context length. One pure call, so it runs inline for small bodies, on a pool thread for
+ * long ones, and in the fuzzer. */
 #include "gateway/prepare/dialect.h"
 
 void prepare_request(const struct prepare_model *m, const struct dialect *d, struct str body,

@@ -1,3 +1,10 @@
+/* Writes the answer of a request: chunks of a stream as tokens arrive, or one body at the end.
+ * `api_request_flush` is called after new tokens and when a client has read. It takes deltas from
+ * the generations, feeds them through the parsers (answer/), and lets the dialect make JSON. The
+ * JSON goes out through `reply_ops`.
+ * Any write may find that the client left; then `r->reply` is NULL and nothing more is written. A
+ * large answer is written on the pool. Until its job is done, the loop only reads the request's
+ * choices. Loop thread, except for `write_run` and `answer_run`. */
 #include "gateway/request/answer_writer.h"
 
 #include "common/base/mem.h"
@@ -6,10 +13,11 @@
 #include "gateway/request/pool_work.h"
 
 enum {
-    /* The loop writes so much, some ms of it: numbers with their names, bytes of texts. */
+    /* Above these limits the pool writes the answer. Below them the loop needs a few
+     * milliseconds: numbers with their names, and bytes of text. */
     INLINE_ENTRIES = 8192,
     INLINE_BYTES = 256 << 10,
-    ID_BYTES = 8 /* of a token's id in JSON, with its comma, about */
+    ID_BYTES = 8 /* estimated bytes of a token id in JSON, with its comma */
 };
 
 static bool has_reasoning(const struct api_request *r)
@@ -17,7 +25,7 @@ static bool has_reasoning(const struct api_request *r)
     return r->s->o.model.reasoning && r->dialect->call_prefix;
 }
 
-/* The dialect has been given this much. */
+/* Sums up the usage that was given to the dialect so far. */
 static struct answer_usage usage_of(const struct api_request *r)
 {
     struct answer_usage u = {0};
@@ -33,7 +41,8 @@ static struct answer_usage usage_of(const struct api_request *r)
     return u;
 }
 
-/* A prompt's log-probabilities are made once, for all of its choices. NULL: nobody asked. */
+/* Returns the log-probabilities of the choice's prompt, or NULL when they are not wanted. All
+ * choices of a prompt share them. */
 static const struct prompt_logprobs *prompt_logprobs_of(const struct api_request *r,
                                                         const struct api_choice *c)
 {
@@ -42,7 +51,7 @@ static const struct prompt_logprobs *prompt_logprobs_of(const struct api_request
     return wanted ? &r->choices[c->i_choice - c->i_choice % n].g.prompt_logprobs : NULL;
 }
 
-/* What the choice has to say, as answer i_choice: its text, fed to the answer, becomes parts. */
+/* Turns new text of a choice into parts of answer `i_choice`. */
 static void make_delta(struct api_request *r, struct api_choice *c, uint32_t i_choice,
                        const struct generation_delta *d, struct answer_delta *out)
 {
@@ -112,19 +121,20 @@ static void finish_stream(struct api_request *r)
     r->dialect->close(&r->s->out, &r->shape, &r->dialect_state, &usage);
     api_request_write_out(r);
     if (!r->reply)
-        return; /* the write found the client gone */
+        return; /* the write found that the client had left */
     r->reply_ops->end(r->reply);
     r->reply = NULL;
     api_request_retire(r, OUTCOME_COUNT);
 }
 
-/* stream_interval: not before so many tokens have come, but for the first and the last. */
+/* Implements `stream_interval`: a chunk waits for so many tokens, except for the first and last
+ * chunk. */
 static bool is_due(const struct api_request *r, const struct api_choice *c)
 {
     const struct generation *g = &c->g;
     const struct prompt_logprobs *s = prompt_logprobs_of(r, c);
     if (s && !prompt_logprobs_complete(s))
-        return false; /* they are said first */
+        return false; /* prompt log-probabilities must be written first */
     return !g->begun || generation_ended(g) ||
            g->n_ids - g->n_given_ids >= r->prepared.params.stream_interval;
 }
@@ -140,7 +150,7 @@ static void flush_stream(struct api_request *r)
         struct generation_delta d;
         if (is_due(r, c) && generation_delta(&c->g, &r->rules, ids_matter, &d)) {
             if (r->reply_ops->room(r->reply) == 0)
-                return; /* on_drain comes when the client has read */
+                return; /* `on_drain` follows when the client has read */
             write_delta(r, c, &d, ids_matter);
         }
         all_given = all_given && c->g.end_given;
@@ -149,7 +159,8 @@ static void flush_stream(struct api_request *r)
         finish_stream(r);
 }
 
-/* A prompt's choices: all in order, or the n best, best first, by log-probability per token. */
+/* Collects the choices of a prompt: all in order, or the n best by log-probability per token,
+ * best first. */
 static void collect_prompt(struct api_request *r, uint32_t i_prompt, struct answer_delta *out)
 {
     const struct params *p = &r->prepared.params;
@@ -170,7 +181,7 @@ static void collect_prompt(struct api_request *r, uint32_t i_prompt, struct answ
     }
 }
 
-/* The whole of a reply. */
+/* Sends an answer in one piece. */
 static void respond_text(struct api_request *r, struct strbuf *text)
 {
     struct api_error e = {0};
@@ -194,7 +205,7 @@ static void respond_out(struct api_request *r)
     serving_trim_out(s);
 }
 
-/* What the choices say, once: the answers' parsers are fed with it. */
+/* Collects the texts of all choices. It runs only once, because it feeds the parsers. */
 static void collect(struct api_request *r)
 {
     struct whole_answer *w = &r->whole;
@@ -208,7 +219,7 @@ static void collect(struct api_request *r)
     w->usage = usage_of(r);
 }
 
-/* Log-probabilities and places of vectors that it says, at most. */
+/* Returns the largest possible number of log-probabilities and vector elements in the answer. */
 static uint64_t count_entries(const struct api_request *r)
 {
     const struct whole_answer *w = &r->whole;
@@ -223,7 +234,8 @@ static uint64_t count_entries(const struct api_request *r)
     return n;
 }
 
-/* Bytes of its texts and ids: each choice repeats the prompt where that is asked for. */
+/* Returns the bytes of texts and ids in the answer. Each choice repeats the prompt when the
+ * request wants it. */
 static uint64_t count_bytes(const struct api_request *r)
 {
     const struct whole_answer *w = &r->whole;
@@ -240,7 +252,8 @@ static uint64_t count_bytes(const struct api_request *r)
     return n;
 }
 
-/* On a thread of the pool: all choices have ended, and what they are is only read until then. */
+/* Runs on a pool thread. All choices have ended, and the loop only reads them until this is
+ * done. */
 static void write_run(struct encode_job *j)
 {
     struct api_request *r = (struct api_request *)j;
@@ -254,10 +267,10 @@ static void write_done(struct encode_job *j)
     r->on_pool = NULL;
     if (r->state == API_RUNNING)
         respond_text(r, &r->whole.out);
-    /* else the client left meanwhile: the next sweep frees it */
+    /* otherwise the client left meanwhile, and the next sweep frees the request */
 }
 
-/* False: the pool is full. bytes: what is to be written, about. */
+/* Returns false when the pool is full. `bytes` is the estimated size of the answer. */
 static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(struct encode_job *j),
                            void (*done)(struct encode_job *j))
 {
@@ -267,7 +280,7 @@ static bool submit_writing(struct api_request *r, uint64_t bytes, void (*run)(st
     const struct encode_job job = {
         .run = run,
         .done = done,
-        /* the request holds them anyway: this says only that it is a large one */
+        /* The request holds this memory anyway; the number only marks the job as large. */
         .bytes = bytes > ENCODE_LARGE_BYTES ? ENCODE_LARGE_BYTES + 1 : bytes};
     return api_request_to_pool(r, s->pool, &job);
 }
@@ -286,8 +299,8 @@ static void answer_done(struct encode_job *j)
         respond_text(r, &r->whole.out);
 }
 
-/* Twice a context's ids and their texts are some hundred thousand, which the loop has no time to
- * write. Where the pool is full they are few enough to wait for. */
+/* Writes an answer that needs no tokens. Two full contexts of ids and texts are some 100,000
+ * entries, too many for the loop. When the pool is full, the loop writes them anyway. */
 void api_answer_prepared(struct api_request *r)
 {
     struct serving *s = r->s;
@@ -309,7 +322,7 @@ static void respond_whole(struct api_request *r)
     collect(r);
     const uint64_t n_entries = count_entries(r), n_bytes = count_bytes(r);
     if (s->pool && (n_entries > INLINE_ENTRIES || n_bytes > INLINE_BYTES)) {
-        /* or the next tick asks again */
+        /* When the pool is full, the next tick tries again. */
         (void)submit_writing(r, n_entries * sizeof(uint64_t) + n_bytes, write_run, write_done);
         return;
     }

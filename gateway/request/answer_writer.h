@@ -1,10 +1,9 @@
 #pragma once
-/* The half of a request that writes: when, and of which choice; the dialect says how. */
+/* The writing side of a request: it decides when a choice is written. The dialect decides how. */
 #include "gateway/request/state.h"
 
-/* Writes what there is and room allows; ends the answer when all choices have ended. An answer with
- * many log-probabilities or long texts is written on the pool: nothing is heard of it until then.
- */
+/* Writes all text that is ready and has room. Ends the answer when all choices have ended. A
+ * large answer is written on the pool, and the request is not touched until then. */
 void api_request_flush(struct api_request *r);
-/* Answers what needs no tokens: the dialect's answer. */
+/* Writes an answer that needs no tokens, by the dialect's `answer`. */
 void api_answer_prepared(struct api_request *r);

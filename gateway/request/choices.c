@@ -6,7 +6,7 @@
 #include "gateway/parsers/tool_parsers.h"
 #include "gateway/parsers/tool_raw.h"
 
-/* Sets the parsers that its answers go through, and the special tokens that they have to see. */
+/* Chooses the parsers for the answers, and the special tokens that these need to see. */
 static void choose_parsers(struct api_request *r)
 {
     const struct serving_options *o = &r->s->o;
@@ -23,7 +23,8 @@ static void choose_parsers(struct api_request *r)
     };
     if (!r->dialect->call_prefix)
         return;
-    if (p->sampling.grammar_kind == GRAMMAR_NONE || /* which leaves room for it, or does not: */
+    /* with these grammars an answer may reason first */
+    if (p->sampling.grammar_kind == GRAMMAR_NONE ||
         p->sampling.grammar_kind == GRAMMAR_AFTER_REASONING)
         r->answer_rules.reasoning = o->model.reasoning;
     if (p->tools && p->tool_choice != TOOL_CHOICE_NONE)
@@ -36,7 +37,8 @@ static void choose_parsers(struct api_request *r)
     r->rules.n_marker_ids = p->skip_special_tokens ? o->n_marker_ids : 0;
 }
 
-/* The first choice of a prompt asks for its log-probabilities; all of them give them. */
+/* Asks for prompt log-probabilities in the first choice of a prompt. The answers of all choices
+ * contain them. */
 static void want_prompt_logprobs(struct api_request *r, struct api_choice *c,
                                  const struct prompt *prompt)
 {
@@ -62,8 +64,8 @@ void api_request_make_choices(struct api_request *r)
 {
     struct params *p = &r->prepared.params;
     const struct forbidden f = api_request_forbidden(r);
-    /* A forced call is JSON that a grammar ends: a stop string in its midst would leave arguments
-     * that nobody can read. */
+    /* A forced tool call is JSON that a grammar ends. A stop string within it would leave
+     * arguments that nobody can parse. */
     const bool is_call = p->tools && p->tool_choice == TOOL_CHOICE_REQUIRED && !p->answer_is_input;
     stop_set_init(&r->stops, p->stops, is_call ? 0 : p->n_stops);
     r->rules = (struct generation_rules){

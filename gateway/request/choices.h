@@ -1,7 +1,7 @@
 #pragma once
-/* The choices of a request that was prepared: what their tokens and texts go through. */
+/* Makes the choices of a prepared request, with the rules for their tokens and texts. */
 #include "gateway/request/state.h"
 
-/* The tokens that its own parameters rule out. */
+/* Returns the tokens that the request's own parameters forbid. */
 struct forbidden api_request_forbidden(const struct api_request *r);
 void api_request_make_choices(struct api_request *r);

@@ -1,3 +1,8 @@
+/* The gateway's metrics of requests and of the cluster, under vLLM's names.
+ * serving reports choices here as they start and end; cluster.c passes on the numbers of the head.
+ * `/metrics` renders the registry.
+ * The registry owns all metrics; `struct serving_metrics` borrows them and owns `labels`. Counters
+ * of the head may restart with another head, so only their growth is added. Loop thread only. */
 #include "gateway/request/metrics.h"
 
 #include <stdio.h>
@@ -7,7 +12,7 @@
 
 #define N(a) (uint32_t)(sizeof(a) / sizeof *(a))
 
-/* vLLM's buckets (v1/metrics/buckets.py), so that its dashboards read ours */
+/* vLLM's buckets (v1/metrics/buckets.py), so that its dashboards work here */
 static const double ttft_bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                                      1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 static const double latency_bounds[] = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
@@ -216,9 +221,8 @@ static void pass_on(struct passed_on *p, uint64_t value)
     p->last = value;
 }
 
-/* The series appears when the cluster has said how its cache is made; another replica's replaces
- * it.
- */
+/* Sets the series that describes the KV cache. It appears after the head's first report, and
+ * another replica's values replace it. */
 static void tell_cache(struct serving_metrics *m, const struct cluster_load *c)
 {
     struct strbuf l;

@@ -1,6 +1,6 @@
 #pragma once
-/* The one buffer that answers are written into, a chunk or a reply at a time. */
+/* The single buffer for writing answers: one chunk or one reply at a time. */
 #include "gateway/request/state.h"
 
-void api_request_write_out(struct api_request *r); /* a chunk of its stream */
-void serving_trim_out(struct serving *s);          /* it keeps no large one's room */
+void api_request_write_out(struct api_request *r); /* writes the buffer as a chunk of the stream */
+void serving_trim_out(struct serving *s); /* frees the buffer's memory when it has grown large */

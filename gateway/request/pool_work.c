@@ -2,7 +2,7 @@
 
 #include "common/base/mem.h"
 
-/* A larger body (bytes) may have a tree of thousands of values, which is freed on the pool. */
+/* Bytes of a body. A larger one may have a tree of thousands of values, which the pool frees. */
 enum { MOST_FREED_HERE = 16 << 10 };
 
 bool api_request_to_pool(struct api_request *r, struct encode_pool *pool,
@@ -14,8 +14,8 @@ bool api_request_to_pool(struct api_request *r, struct encode_pool *pool,
     return r->on_pool != NULL;
 }
 
-struct leftover {          /* of a request that has gone */
-    struct encode_job job; /* first */
+struct leftover {          /* memory of a request that has ended */
+    struct encode_job job; /* first: the job's address is the leftover's */
     struct prepared prepared;
     char *owned_body;
 };
@@ -30,12 +30,12 @@ static void leftover_run(struct encode_job *j)
 
 static void leftover_done(struct encode_job *j)
 {
-    leftover_run(j); /* where the pool has ended before; else nothing is left */
+    leftover_run(j); /* frees now when the pool ended before the job ran */
     mem_free(j);
 }
 
-/* Freeing the tree of a million values takes a tenth of a second, which the loop has not; and the
- * kernel takes back the pages of a large body one by one. */
+/* Frees the parsed body. A tree of a million values takes 0.1 s to free, which is too long for
+ * the loop. Pages of a large body also go back to the kernel one by one. */
 void api_request_free_prepared(struct api_request *r)
 {
     if (!r->s->pool || r->body.len <= MOST_FREED_HERE) {

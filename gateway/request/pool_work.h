@@ -1,9 +1,9 @@
 #pragma once
-/* Work that a request leaves to the threads of a pool. */
+/* Work of a request that runs on a pool. */
 #include "gateway/request/state.h"
 
-/* To a pool; false: it has no room for it. job: what is to be done. */
+/* Hands a copy of `job` to the pool. Returns false when the pool has no room. */
 bool api_request_to_pool(struct api_request *r, struct encode_pool *pool,
                          const struct encode_job *job);
-/* Frees what it was prepared from and into; there, where that takes long. */
+/* Frees the request's body and parsed values; on the pool when that takes long. */
 void api_request_free_prepared(struct api_request *r);

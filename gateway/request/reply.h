@@ -1,35 +1,36 @@
 #pragma once
-/* How an answer leaves, whoever takes it: a client's connection, a line of a batch, or a test. */
+/* The way out of an answer: to a client's connection, a line of a batch, or a test. */
 #include "gateway/prepare/dialect.h"
 
 struct api_request;
 
-/* How an answer leaves: the HTTP server's functions, or a test's. reply is opaque; it is dead after
- * respond, end, drop, or serving_on_abort. */
+/* Functions of the receiver of an answer: the HTTP server, a batch or a test. `reply` is opaque.
+ * It is dead after respond, end, drop, or serving_on_abort. */
 struct reply_ops {
-    void (*attach)(void *reply, struct api_request *r); /* whose reply it is */
+    /* tells the reply which request it belongs to */
+    void (*attach)(void *reply, struct api_request *r);
     void (*respond)(void *reply, int http_status, struct str json, uint32_t retry_after_s);
-    void (*begin)(void *reply, const char *content_type); /* 200, a stream */
+    void (*begin)(void *reply, const char *content_type); /* status 200, starts a stream */
     size_t (*room)(void *reply);
     void (*write)(void *reply, struct str chunk);
     void (*end)(void *reply);
-    /* The model took too long. begun: begin was called. */
+    /* Drops the connection because the model took too long. `begun`: begin was called before. */
     void (*drop)(void *reply, bool begun);
-    /* On whatever comes of it, before respond and begin. NULL: there are no headers. */
+    /* Adds a header to the answer, before respond and begin. NULL = the receiver has no headers. */
     void (*add_header)(void *reply, const char *name, const char *value);
-    /* The bytes of serving_request.body become the caller's, to be freed with mem_free. NULL: they
-     * are copied where they have to stay. */
+    /* Gives the bytes of `serving_request.body` to the caller, who frees them with mem_free.
+     * NULL = the caller must copy them. */
     char *(*take_body)(void *reply);
-    /* Nobody reads serving_request.body any more. NULL: it costs nobody anything. */
+    /* Nobody reads `serving_request.body` any more. NULL = the body has no cost. */
     void (*release_body)(void *reply);
-    /* The request holds so many bytes beside its body until it is answered. STATUS_AGAIN: its
-     * tenant has no room for them now, STATUS_LIMIT: it never has; it is to be refused. NULL:
-     * nobody counts. */
+    /* Reserves so many bytes beside the body until the request is answered. Returns STATUS_AGAIN
+     * when the tenant has no room now, and STATUS_LIMIT when it never will; the request must be
+     * refused then. NULL = not counted. */
     enum status (*hold)(void *reply, uint64_t bytes);
 };
 
-/* Appends the error's JSON; returns its status. d NULL: as OpenAI's. */
+/* Appends the error's JSON and returns its HTTP status. `d` is NULL for OpenAI's form. */
 int reply_error_body(struct strbuf *out, const struct dialect *d, const struct api_error *e);
-/* The error as an answer. retry-after comes from e; d NULL: as OpenAI's. */
+/* Sends the error as the answer, with retry-after from `e`. `d` is NULL for OpenAI's form. */
 void reply_error(const struct reply_ops *ops, void *reply, const struct dialect *d,
                  const struct api_error *e);

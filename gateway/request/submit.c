@@ -4,7 +4,7 @@
 
 #include "common/base/mem.h"
 
-enum { SUBMIT_BYTES = 256 }; /* of a message with short fields alone */
+enum { SUBMIT_BYTES = 256 }; /* estimated bytes of a message without its long fields */
 
 static struct u32_span submit_ids(struct api_choice *c, const struct prompt *p)
 {
@@ -21,7 +21,7 @@ static struct u32_span submit_ids(struct api_choice *c, const struct prompt *p)
     return (struct u32_span){s->scratch_ids, (uint32_t)n};
 }
 
-/* Milliseconds left of its time-out, at least one: 0 would mean none. */
+/* Returns the milliseconds left until the timeout, at least 1, because 0 means no timeout. */
 static uint64_t ms_left(const struct api_request *r)
 {
     uint64_t t = serving_now(r->s);
@@ -38,8 +38,9 @@ static uint64_t weight_of(const struct msg_submit *m)
     return SUBMIT_BYTES + 4 * n_ids + m->cache_salt.len + p->grammar.len + p->lora.len;
 }
 
-/* The choices of a request have one grammar, of up to PROTO_MAX_GRAMMAR_BYTES: where the head keeps
- * that of the last Submit, it goes once for all that follow. */
+/* Sends a grammar once per request. All choices of a request have the same grammar, of up to
+ * PROTO_MAX_GRAMMAR_BYTES. When the head keeps the grammar of the last Submit, later choices
+ * refer to it. */
 static void refer_to_grammar(const struct serving *s, struct msg_submit *m)
 {
     m->same_grammar = m->sampling.grammar.len > 0 && s->engine.keeps_grammar &&
@@ -70,7 +71,8 @@ enum status api_choice_submit(struct api_choice *c, uint64_t *bytes)
         .n_known_logprobs = c->g.prompt_logprobs.n_known,
         .sampling = params->sampling,
     };
-    if (prompt_logprobs_complete(&c->g.prompt_logprobs)) /* or they are another choice's */
+    /* complete, or another choice asks for them */
+    if (prompt_logprobs_complete(&c->g.prompt_logprobs))
         m.sampling.n_prompt_logprobs = -1;
     m.sampling.i_prompt = c->i_choice / params->n_generated;
     m.sampling.i_choice = c->i_choice % params->n_generated;
@@ -94,7 +96,7 @@ void api_choice_finish(struct api_choice *c)
                            .i_choice = c->i_choice,
                            .attempt = c->g.stream.attempt,
                            .n_tokens = c->g.n_ids};
-    /* not sent: the tokens that go on coming make us say it again (api_request_on_tokens) */
+    /* When this is not sent, further tokens make `api_request_on_tokens` send it again. */
     (void)!s->engine.finish(s->engine.ctx, &m);
 }
 
@@ -104,6 +106,7 @@ void api_choice_cancel(struct api_choice *c)
     struct msg_cancel m = {
         .id = c->owner->id, .i_choice = c->i_choice, .attempt = c->g.stream.attempt};
     if (c->g.stream.phase == STREAM_OPEN || c->g.stream.attempt > 1)
-        (void)!s->engine.cancel(s->engine.ctx, &m); /* lost: serving_on_tokens says it again */
+        /* if it is lost, `serving_on_tokens` sends it again */
+        (void)!s->engine.cancel(s->engine.ctx, &m);
     stream_end(&c->g.stream);
 }

@@ -1,9 +1,10 @@
 #pragma once
-/* Messages about a choice to the head. */
+/* Messages to the head about one choice. */
 #include "gateway/request/state.h"
 
-/* bytes: about as many as it weighs on the wire. STATUS_AGAIN, STATUS_LIMIT: as of engine_ops. */
+/* `bytes` is the approximate size of the message. Returns STATUS_AGAIN and STATUS_LIMIT as
+ * `engine_ops` does. */
 enum status api_choice_submit(struct api_choice *c, uint64_t *bytes);
-/* It has ended here, by a stop string for instance: no more tokens are wanted. */
+/* The choice ended here, for instance at a stop string. The head must generate no more tokens. */
 void api_choice_finish(struct api_choice *c);
 void api_choice_cancel(struct api_choice *c);

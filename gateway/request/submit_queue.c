@@ -4,10 +4,10 @@
 
 struct tenant_submits {
     uint64_t tenant;
-    int64_t surplus; /* bytes that it may still send in this round; negative: it owes them */
+    int64_t surplus; /* bytes that the tenant may still send in this round; below 0 = owed */
     struct submit_entry *first, **last;
-    struct tenant_submits *next, *prev;                /* the ring */
-    struct tenant_submits *next_bucket, **link_bucket; /* its bucket */
+    struct tenant_submits *next, *prev;                /* the ring of tenants */
+    struct tenant_submits *next_bucket, **link_bucket; /* the hash bucket's list */
 };
 
 static struct tenant_submits *find(const struct submit_queue *q, uint64_t tenant)
@@ -18,7 +18,7 @@ static struct tenant_submits *find(const struct submit_queue *q, uint64_t tenant
     return t;
 }
 
-/* The last in the round. */
+/* Adds the tenant at the end of the round. */
 static struct tenant_submits *enter(struct submit_queue *q, uint64_t tenant)
 {
     struct tenant_submits **bucket = &q->buckets[tenant % SUBMIT_BUCKETS];

@@ -1,38 +1,39 @@
 #pragma once
-/* Choices that wait to be submitted to the head, fair between tenants: each tenant's own wait in
- * the order in which they came, and tenants take turns by the bytes that they send. Who has sent
- * more than its part of a round lets the others go first until it is even. This is surplus round
- * robin (Adiseshu, Parulkar and Varghese, SIGCOMM 1996), the deficit round robin of Shreedhar and
- * Varghese (SIGCOMM 1995) for packets whose size is known when they have been sent. So a tenant's
- * small submit waits for at most a round and one large one of each other tenant, however many
- * they have.
- *
- * Entries are their owner's memory, and a zeroed one is in no queue. One thread. */
+/* Choices that wait to be submitted to the head, fair between tenants. Choices of one tenant
+ * wait in the order of arrival. Tenants take turns, measured in bytes. A tenant that sent more
+ * than its part of a round waits until the others are even.
+ * This is surplus round robin (Adiseshu, Parulkar and Varghese, SIGCOMM 1996): deficit round
+ * robin (Shreedhar and Varghese, SIGCOMM 1995) for packets whose size is known only after
+ * sending. So a small submit waits for at most one round and one large submit of each other
+ * tenant.
+ * The owner provides the memory of entries. A zeroed entry is in no queue. One thread. */
 #include <stdint.h>
 
-#define SUBMIT_QUANTUM_BYTES (64u << 10) /* of a tenant in one round */
+#define SUBMIT_QUANTUM_BYTES (64u << 10) /* bytes of one tenant per round */
 
 enum { SUBMIT_BUCKETS = 256 };
 
 struct tenant_submits;
 
 struct submit_entry {
-    struct tenant_submits *of; /* NULL: it does not wait */
+    struct tenant_submits *of; /* queue of the entry's tenant; NULL = not waiting */
     struct submit_entry *next, **link;
-    uint64_t since_ns; /* when it was added; the owner may read it while it waits */
+    uint64_t since_ns; /* time when it was added; readable while it waits */
 };
 
 struct submit_queue {
-    struct tenant_submits *buckets[SUBMIT_BUCKETS]; /* tenants with entries, by tenant */
-    struct tenant_submits *turn;                    /* of a ring of them; NULL: nothing waits */
+    /* tenants with entries, by hash of the tenant */
+    struct tenant_submits *buckets[SUBMIT_BUCKETS];
+    struct tenant_submits *turn; /* the tenant with the turn, in a ring; NULL = nothing waits */
 };
 
-/* Behind the tenant's others. An entry that waits already stays where it is. */
+/* Adds the entry behind the tenant's others. A waiting entry keeps its place. */
 void submit_queue_add(struct submit_queue *q, struct submit_entry *e, uint64_t tenant,
                       uint64_t now_ns);
-/* One that does not wait is left alone. */
+/* Removes the entry. An entry that does not wait is ignored. */
 void submit_queue_remove(struct submit_queue *q, struct submit_entry *e);
-/* The one to be sent now, which stays until it is sent or removed; NULL: none waits. */
+/* Returns the entry to send now, or NULL. The entry stays in the queue until it is sent or
+ * removed. */
 struct submit_entry *submit_queue_next(struct submit_queue *q);
-/* It was sent with so many bytes: removes it. */
+/* Removes the entry, which was sent with so many bytes. */
 void submit_queue_sent(struct submit_queue *q, struct submit_entry *e, uint64_t bytes);

@@ -19,7 +19,7 @@ void request_table_remove(struct api_request *r)
         r->next->link = r->link;
     r->s->n_requests--;
     limits_close(r->key);
-    r->key = NULL; /* it may be gone with its file; late tokens are nobody's */
+    r->key = NULL; /* the key may be freed with its file; late tokens are charged to nobody */
 }
 
 void request_table_enter(struct api_request *r)

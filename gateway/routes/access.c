@@ -5,8 +5,8 @@ static enum access_verdict granted_if(bool ok)
     return ok ? ACCESS_GRANTED : ACCESS_WANTS_KEY;
 }
 
-/* Enough to be told what there is here, and to read /metrics: either kind of key. At the admin
- * address the admin key alone, where there is one. */
+/* Returns true for a caller who may learn which paths exist, and read /metrics: with either kind
+ * of key. At the admin address only the admin key counts, if there is one. */
 static bool is_known(const struct access_rules *r, const struct access_caller *c)
 {
     if (c->on_admin_address && r->admin_key)
@@ -24,8 +24,8 @@ static enum access_verdict decide_admin(const struct access_rules *r, const stru
     return elsewhere ? ACCESS_NOT_HERE : ACCESS_NO_ADMIN_KEY;
 }
 
-/* Where they have an address of their own, nobody reads them at the other one without a key, which
- * the whole world may reach. */
+/* Decides about metrics. When they have an address of their own, the public address requires a
+ * key for them, because the whole world may reach it. */
 static enum access_verdict decide_metrics(const struct access_rules *r,
                                           const struct access_caller *c)
 {
@@ -54,5 +54,5 @@ enum access_verdict access_decide(const struct access_rules *r, const struct acc
     }
     if (c->on_admin_address)
         return is_known(r, c) ? ACCESS_NOT_HERE : ACCESS_WANTS_KEY;
-    return granted_if(!r->keys || c->has_key); /* the admin key is nobody's for tokens */
+    return granted_if(!r->keys || c->has_key); /* the admin key gives no access to tokens */
 }

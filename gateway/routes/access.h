@@ -1,27 +1,29 @@
 #pragma once
-/* Who may call which route: one pure decision, so that a test walks every route with every key.
- * Denied by default: once keys are configured, whatever is not open wants one, also paths and
- * methods that nobody knows, so that a stranger cannot tell what there is. */
+/* The decision about access to routes, as one pure function, so that a test can try each route
+ * with each key. Access is denied by default. When keys are configured, every route that is not
+ * open requires one. So do unknown paths and methods, so that a stranger cannot learn which
+ * paths exist. */
 #include "gateway/routes/route.h"
 
 struct access_rules {
-    bool keys, admin_key; /* there are any */
-    bool admin_address;   /* routes of ACCESS_ADMIN and ACCESS_METRICS have one of their own */
+    bool keys, admin_key; /* true when any are configured */
+    bool admin_address;   /* admin routes and metrics have an address of their own */
     bool metrics_public;
 };
 
 struct access_caller {
     bool on_admin_address;
-    bool has_key, has_admin_key; /* it sent a valid one */
+    bool has_key, has_admin_key; /* the request has a valid key of this kind */
 };
 
 enum access_verdict {
     ACCESS_GRANTED,
-    ACCESS_WANTS_KEY,    /* 401 */
+    ACCESS_WANTS_KEY,    /* 401: a key is missing or wrong */
     ACCESS_NOT_HERE,     /* 404: not at this address */
-    ACCESS_NO_ADMIN_KEY, /* 403: nobody may, no admin key is configured */
+    ACCESS_NO_ADMIN_KEY, /* 403: no admin key is configured, so nobody has access */
 };
 
-/* row: NULL for what no row matches; granted means then that the 404 or 405 may be told. */
+/* `row` is NULL for an unknown path or method; ACCESS_GRANTED then means that the caller may get
+ * the 404 or 405. */
 enum access_verdict access_decide(const struct access_rules *r, const struct access_caller *c,
                                   const struct http_route *row);

@@ -1,3 +1,10 @@
+/* From a request's first line to its handler: finds the row, checks key, host and room, then calls
+ * the handler.
+ * servers.c calls `routes_body_max` and `routes_reads_body` after the headers, and
+ * `routes_dispatch` after the body. Each request gets exactly one answer, from here or from its
+ * handler.
+ * Access is decided by access.c only. The key is looked up again at each step and passed in
+ * `struct call`; nothing is kept between requests. Loop thread only. */
 #include "gateway/routes/dispatch.h"
 
 #include "common/http/server/answer.h"
@@ -12,10 +19,10 @@
 
 #define JSON_TYPE "application/json"
 
-/* Bytes of a body that names an adapter and its path, which is read on the loop. */
+/* Bytes of a body that names an adapter and its path. It is parsed on the loop. */
 enum { MAX_SMALL_BODY = 64 << 10 };
 
-/* routes_find for this gateway: a chat page that is switched off is a path that nobody knows. */
+/* Finds the route for this gateway. A chat page that is turned off is an unknown path. */
 static enum route_result find(const struct api_server *a, const struct http_request *r,
                               bool on_admin_address, const struct http_route **row, char allow[64])
 {
@@ -38,7 +45,8 @@ static void answer_with(struct http_request *r, const struct dialect *d, const s
     strbuf_fini(&b);
 }
 
-/* The dialect of a path that has no row: Anthropic's packages read its errors alone. */
+/* Returns the dialect for errors of an unknown path. Anthropic's packages read only their own
+ * form. */
 static const struct dialect *dialect_of_path(struct str path)
 {
     const struct str messages = STR("/v1/messages");
@@ -47,7 +55,7 @@ static const struct dialect *dialect_of_path(struct str path)
     return is_below ? &dialect_messages : NULL;
 }
 
-/* A path that nobody knows, or a method that it has not: as DJL on SageMaker. */
+/* Answers an unknown path, in DJL's form on SageMaker. */
 static void answer_not_found(struct api_server *a, struct http_request *r)
 {
     struct api_error e = {0};
@@ -89,7 +97,7 @@ static enum access_verdict verdict_of(const struct api_server *a, const struct h
     return access_decide(&rules, &caller, row);
 }
 
-/* False: answered. */
+/* Returns false when the request was refused and answered. */
 static bool is_allowed(struct api_server *a, struct http_request *r, const struct http_route *row,
                        bool on_admin_address, bool has_key)
 {
@@ -111,7 +119,7 @@ static bool is_allowed(struct api_server *a, struct http_request *r, const struc
     return false;
 }
 
-/* The row that lets it in, or NULL. key: its key, or NULL. */
+/* Returns the row if access is granted, else NULL. `key` is set to the caller's key or NULL. */
 static const struct http_route *row_for(struct api_server *a, const struct http_request *r,
                                         bool on_admin_address, const struct api_key **key)
 {
@@ -124,13 +132,13 @@ static const struct http_route *row_for(struct api_server *a, const struct http_
     return verdict_of(a, r, row, on_admin_address, *key != NULL) == ACCESS_GRANTED ? row : NULL;
 }
 
-/* The request takes the room of its key's tenant, or of its client's address. */
+/* Charges the request's memory to its key's tenant, or to the client's address. */
 static void say_whose(struct http_request *r, const struct api_key *key)
 {
     http_set_tenant(r, key ? key->tenant : 0);
 }
 
-/* False: answered. */
+/* Returns false when the host rule refused the request, and it was answered. */
 static bool is_let_in(struct api_server *a, struct http_request *r, const struct http_route *row,
                       bool on_admin_address)
 {
@@ -143,7 +151,8 @@ static bool is_let_in(struct api_server *a, struct http_request *r, const struct
     return false;
 }
 
-/* Before anything is computed: what it would be answered has no room. False: answered. */
+/* Checks that there is room for an answer, before anything is computed. Returns false when it
+ * was refused and answered. */
 static bool has_room(struct http_request *r, const struct http_route *row)
 {
     if (!row || row->access != ACCESS_KEY || http_answer_has_room(r))
@@ -173,7 +182,8 @@ uint64_t routes_body_max(struct api_server *a, struct http_request *r, bool on_a
 {
     const struct api_key *key = NULL;
     const struct http_route *row = row_for(a, r, on_admin_address, &key);
-    if (!row || !has_body(row)) /* to wait for what nobody reads would be to keep a place for it */
+    /* waiting for a body that nobody reads would only hold a connection */
+    if (!row || !has_body(row))
         return 0;
     say_whose(r, key);
     return row->access == ACCESS_KEY ? UINT64_MAX : MAX_SMALL_BODY;
@@ -195,7 +205,7 @@ void routes_dispatch(struct api_server *a, struct http_request *r, bool on_admin
     if (!is_let_in(a, r, row, on_admin_address) ||
         !is_allowed(a, r, found == ROUTE_FOUND ? row : NULL, on_admin_address, key != NULL) ||
         !has_room(r, row))
-        return; /* answered */
+        return; /* the request was answered */
     if (found == ROUTE_NOT_FOUND)
         answer_not_found(a, r);
     else if (found == ROUTE_METHOD_NOT_ALLOWED && a->config->sagemaker)

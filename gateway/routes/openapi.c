@@ -1,3 +1,9 @@
+/* Makes the OpenAPI document of this gateway: GET /openapi.json and `cox-gateway openapi`.
+ * It takes openapi.json, which is written by hand, and adds bodies from the table of fields and
+ * security from the table of routes. Members named x-… are instructions for this file and are
+ * removed.
+ * The document depends only on the tables and `struct openapi_world`, so it is made once at the
+ * start. All JSON is owned by the document being made. */
 #include "gateway/routes/openapi.h"
 
 #include <stdio.h>
@@ -9,11 +15,11 @@
 #include "gateway/fields/table.h"
 #include "gateway/routes/routes.h"
 
-/* ---- bodies of requests, from the table of fields ---- */
+/* ---- request bodies, from the table of fields ---- */
 
 static const struct {
     enum api_kind kind;
-    const char *name, *family; /* under which a field may have another form than elsewhere */
+    const char *name, *family; /* prefix of fields with another form in this dialect */
 } kinds[] = {
     {API_COMPLETIONS, "completions", ""},
     {API_CHAT, "chat", ""},
@@ -33,7 +39,7 @@ const char *openapi_kind_name(enum api_kind kind)
     return NULL;
 }
 
-/* The hand-written schema of a field: the dialect's own, or the one of all. */
+/* Returns the hand-written schema of a field: the dialect's own, or the common one. */
 static json_t *schema_by_hand(const json_t *by_hand, const char *family, const char *name)
 {
     char own[96];
@@ -42,7 +48,8 @@ static json_t *schema_by_hand(const json_t *by_hand, const char *family, const c
     return json_deep_copy(v ? v : json_object_get(by_hand, name));
 }
 
-/* A bound of the table: whole where it is, and one of 2^63 lies beyond what JSON's reader takes. */
+/* Returns a bound of the table: an integer when it is whole. 2^63 exceeds the range of JSON's
+ * reader, so it stays a real number. */
 static json_t *bound(double d)
 {
     if (d >= -0x1p62 && d <= 0x1p62 && d == (double)(int64_t)d)
@@ -69,7 +76,7 @@ static json_t *only_schema(const char *only)
     return json_pack("{s:o}", "enum", list);
 }
 
-/* NULL: anything. */
+/* Returns NULL when the field accepts anything. */
 static json_t *field_schema(const struct field *f, const json_t *by_hand, const char *family)
 {
     static const char *const types[] = {
@@ -110,7 +117,8 @@ static bool is_required(const json_t *request, const char *name)
     return false;
 }
 
-/* null is the same as absent, so only what is required may not be it. */
+/* Returns the schema of a member. null is the same as absent, so only required members exclude
+ * it. */
 static json_t *property(const struct field *f, const json_t *by_hand, const char *family,
                         const json_t *request)
 {
@@ -131,7 +139,8 @@ static json_t *property(const struct field *f, const json_t *by_hand, const char
     return s;
 }
 
-/* What becomes of a member that nobody knows: an absent one may be null all the same. */
+/* Returns the schema for unknown members. Even when they are refused, null is allowed like an
+ * absent member. */
 static json_t *unknown_members(enum unknown_fields policy)
 {
     return policy == UNKNOWN_REFUSE ? json_pack("{s:s}", "type", "null") : json_true();
@@ -153,7 +162,7 @@ static json_t *request_schema(const struct openapi_world *w, size_t i_kind, cons
     return s;
 }
 
-/* "additionalProperties": "unknown" stands for the policy. */
+/* Replaces "additionalProperties": "unknown" by the policy. */
 static void fill_unknown(json_t *v, enum unknown_fields policy)
 {
     const char *key;
@@ -200,7 +209,7 @@ static json_t *taken(json_t *operation, const char *key)
     return v;
 }
 
-/* x-body, x-answer and x-stream name schemas and content types. */
+/* Adds the schemas that x-body, x-answer and x-stream name. */
 static void add_body_and_answer(json_t *op)
 {
     json_t *body = taken(op, "x-body"), *answer = taken(op, "x-answer");
@@ -232,7 +241,8 @@ static void add_body_and_answer(json_t *op)
     json_decref(stream);
 }
 
-/* An answer that has this status already speaks JSON, too: what refuses is in front of it. */
+/* Adds an error. When the operation has an answer of this status, JSON is added to it, because
+ * errors before the handler use the same status. */
 static void add_error(json_t *op, const char *status, const char *shape)
 {
     json_t *responses = json_object_get(op, "responses");
@@ -278,7 +288,7 @@ static void add_security(const struct openapi_world *w, json_t *op, enum route_a
     json_object_set_new(op, "security", list);
 }
 
-/* {model} and its like, each a parameter of all that the path has. */
+/* Adds {model} and similar as parameters of all operations of the path. */
 static void add_parameters(const char *path, json_t *operations)
 {
     json_t *list = json_array();
@@ -293,7 +303,7 @@ static void add_parameters(const char *path, json_t *operations)
     json_decref(list);
 }
 
-/* The route of an operation; its parameters stand for one segment each. */
+/* Returns the route of an operation. Each parameter stands for one segment. */
 static const struct http_route *route_of(const char *method, const char *path)
 {
     static const char *const methods[][2] = {
@@ -355,7 +365,7 @@ static void add_operations(const struct openapi_world *w, json_t *doc)
 
 /* ---- the document ---- */
 
-/* On SageMaker DJL has chat's path, and its own words for its health. */
+/* On SageMaker, chat's path belongs to DJL, and health has DJL's form. */
 static void use_sagemaker(json_t *paths)
 {
     static const char *const methods[] = {"get", "post"};

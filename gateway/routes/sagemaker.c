@@ -1,3 +1,9 @@
+/* Handlers of DJL Serving's paths, and of SageMaker's runtime in front of them.
+ * dispatch.c calls them. Model and adapter come from headers, attributes or the path; then the
+ * body goes to serving with a dialect of DJL's form (sagemaker/djl_dialects.c) and the reply of
+ * the caller's protocol.
+ * Every refusal has the form that the caller's protocol expects. Only `has_served` is kept between
+ * requests. Loop thread only. */
 #include "gateway/routes/sagemaker.h"
 
 #include <string.h>
@@ -13,7 +19,7 @@
 
 #define JSON_TYPE "application/json"
 
-/* Batch transform allows so many requests times megabytes at once. */
+/* MB that a batch transform job may have in flight: requests × MB per request. */
 enum { TRANSFORM_TOTAL_MB = 100 };
 
 static const struct dialect *form_of(const struct api_server *a)
@@ -34,7 +40,8 @@ static void refuse(const struct reply_ops *ops, struct http_request *r, const st
     reply_error(ops, r, d, &e);
 }
 
-/* A property called handler would choose what runs in DJL's model.py. Nobody's may. */
+/* Returns true for a property "handler". In DJL it would choose the function that runs in
+ * model.py, which no client may do here. */
 static bool has_handler(const struct djl_headers *h)
 {
     struct str v;
@@ -58,7 +65,7 @@ static bool is_served(const struct api_server *a, struct str name)
     return false;
 }
 
-/* NAME of /predictions/NAME, or of /predictions/NAME/VERSION; "" of other paths. */
+/* Returns NAME of /predictions/NAME or /predictions/NAME/VERSION; "" for other paths. */
 static struct str predicted_model(struct str path)
 {
     struct str prefix = STR("/predictions/");
@@ -69,9 +76,9 @@ static struct str predicted_model(struct str path)
     return slash ? (struct str){name.ptr, (size_t)(slash - name.ptr)} : name;
 }
 
-/* model_name of a header, an attribute or the query, or the path: there is one model, so it only
- * says which one the client believes it speaks to. In a path it may be "model", as DJL calls what
- * lies in the container. */
+/* Returns true when the request names another model: model_name in a header, an attribute or the
+ * query, or the path. There is only one model, so the name is only checked. In a path it may be
+ * "model", DJL's name for the container's model. */
 static bool names_another(const struct api_server *a, struct http_request *r,
                           const struct djl_headers *h, struct str *name)
 {
@@ -84,7 +91,7 @@ static bool names_another(const struct api_server *a, struct http_request *r,
     return name->len > 0 && !is_served(a, *name);
 }
 
-/* model: asked for in front of the container, or "". */
+/* `model` is the name from the endpoint's headers, or "". */
 static void invoke(struct api_server *a, const struct call *c, const struct reply_ops *ops,
                    struct str model)
 {
@@ -118,9 +125,10 @@ void sagemaker_post_invocation(struct api_server *a, const struct call *c)
     invoke(a, c, &http_reply_ops, STR(""));
 }
 
-/* ---- in front of the container ---- */
+/* ---- the runtime in front of the container ---- */
 
-/* Which of the two, from "/endpoints/NAME/…". NULL: neither. Every NAME is this deployment. */
+/* Returns the reply functions for "/endpoints/NAME/…"; NULL = neither path. Every NAME means
+ * this deployment. */
 static const struct reply_ops *endpoint_of(struct str path)
 {
     struct str prefix = STR("/endpoints/");
@@ -134,14 +142,16 @@ static const struct reply_ops *endpoint_of(struct str path)
     return str_eq_c(what, "/invocations-response-stream") ? &endpoint_stream_ops : NULL;
 }
 
-/* A key that may not ask for it does not learn that it is there. */
+/* Returns true for a known name. A key without access to it gets the same answer as for an
+ * unknown name. */
 static bool is_ours(const struct api_server *a, const struct call *c, struct str name)
 {
     return limits_allow_model(c->key, name) &&
            (is_served(a, name) || gateway_adapters_find(&a->adapters, name));
 }
 
-/* An inference component, or the file of a multi-model endpoint: a model or an adapter of ours. */
+/* Returns the name of an inference component, or of the file of a multi-model endpoint. Here it
+ * is a model or an adapter. */
 static struct str asked_model(struct http_request *r)
 {
     struct str name = http_header(r, "X-Amzn-SageMaker-Inference-Component"), end = STR(".tar.gz");
@@ -175,7 +185,7 @@ void sagemaker_post_endpoint(struct api_server *a, const struct call *c)
         invoke(a, c, ops, model);
 }
 
-/* ---- health and what is not there ---- */
+/* ---- health and unknown paths ---- */
 
 static void respond(struct http_request *r, int status, struct strbuf *b,
                     const struct http_header_kv *extra)
@@ -200,8 +210,8 @@ bool sagemaker_get_ping(struct api_server *a, struct http_request *r)
     return true;
 }
 
-/* The longest prompt in JSON: a token is about two characters, each up to six bytes as \u writes
- * them. The request's other members add little. */
+/* Returns the size of the longest prompt in JSON. A token is about two characters, each up to
+ * six bytes as a \u escape. Other members of the request add little. */
 static uint64_t payload_mb(const struct api_server *a)
 {
     enum { TOKEN_BYTES = 12 };

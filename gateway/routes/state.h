@@ -1,6 +1,6 @@
 #pragma once
-/* `api_server` is the API's side of the process, which the handlers of routes serve from. gateway.c
- * makes it and owns what it points to. Loop thread only. */
+/* `api_server` is the API's state, which all handlers use. gateway.c creates it and owns the
+ * objects behind its pointers. Loop thread only. */
 #include "common/base/metrics.h"
 #include "common/http/handlers/host_rule.h"
 #include "common/http/server/server.h"
@@ -20,24 +20,25 @@ struct api_server {
     struct loop *loop;
     struct metrics *metrics;
     uint64_t started_s;
-    const char *const *served_names; /* borrowed from the config, or the model's own */
+    const char *const *served_names; /* borrowed from the config or the model */
     size_t n_served_names;
     struct serving serving;
     struct gateway_adapters adapters;
     struct state_calls *state;
     struct encode_pool *compile_pool;
     struct metric *compiles_waiting;
-    struct strbuf openapi; /* what /openapi.json answers */
-    /* who may come */
+    struct strbuf openapi; /* the document of /openapi.json */
+    /* rules of access */
     struct auth auth;
-    struct admin_keys admin_keys; /* of the calls that change adapters; none: nobody may */
+    /* keys for calls about adapters; without any, nobody has access */
+    struct admin_keys admin_keys;
     struct host_rule hosts, admin_hosts;
-    /* where they come */
+    /* addresses and connections */
     struct front front;
     struct http_metrics http_metrics;
     struct gateway_tls tls;
     struct http_server *server;
-    struct http_server *admin_server; /* NULL: admin routes are at the same address */
-    bool stopping;   /* told to end: probes say so, requests are taken for --shutdown-delay */
-    bool has_served; /* /ping has said so once: what comes after is a failure */
+    struct http_server *admin_server; /* NULL = admin routes are at the public address */
+    bool stopping;   /* shutting down: probes fail, requests are accepted for --shutdown-delay */
+    bool has_served; /* /ping succeeded once; later failures are reported as such */
 };

@@ -1,3 +1,9 @@
+/* Translates DJL Serving's bodies into OpenAI's fields.
+ * The dialects in djl_dialects.c call `djl_read` while a request is prepared. `inputs` and
+ * `parameters` become members of a new body in `translation.to`, which OpenAI's readers check by
+ * the table of fields. Chat bodies keep OpenAI's fields.
+ * Unknown parameters are dropped with a warning. The new body shares values with the client's by
+ * reference counts; `params` owns it at the end. Pure; any thread. */
 #include "gateway/sagemaker/djl.h"
 
 #include <string.h>
@@ -9,18 +15,18 @@
 #include "gateway/prepare/dialect.h"
 
 enum { MAX_DROPPED_BYTES = 200 };
-#define BATCH (DJL_ROLLING | DJL_TGI) /* what rolling_batch=vllm reads */
+#define BATCH (DJL_ROLLING | DJL_TGI) /* both forms of rolling_batch=vllm */
 #define EVERY (BATCH | DJL_ASYNC | DJL_STATIC)
 enum djl_format { FORMAT_JSON, FORMAT_LINES, FORMAT_SSE };
 
 struct translation {
     enum djl_form form;
     const struct djl_answers *answers;
-    json_t *to; /* OpenAI's body */
+    json_t *to; /* the new body with OpenAI's fields */
     bool greedy, sampled;
     struct djl_params djl;
-    const char *format;    /* NULL: not given */
-    struct strbuf dropped; /* names */
+    const char *format;    /* name of the format; NULL = not given */
+    struct strbuf dropped; /* names of dropped parameters */
     struct api_error *e;
 };
 
@@ -55,7 +61,7 @@ static bool take_do_sample(struct translation *t, const char *key, json_t *v)
     return true;
 }
 
-/* Everything up to 0 is off, as -1 is here. */
+/* Reads top_k. All values up to 0 turn it off, which is -1 here. */
 static bool take_top_k(struct translation *t, const char *key, json_t *v)
 {
     bool off = json_is_number(v) && json_number_value(v) <= 0;
@@ -76,7 +82,7 @@ static bool take_seed(struct translation *t, const char *key, json_t *v)
     return true;
 }
 
-/* stop and stop_sequences together. */
+/* Reads stop and stop_sequences, which are added together. */
 static bool take_stop(struct translation *t, const char *key, json_t *v)
 {
     json_t *all = json_object_get(t->to, "stop");
@@ -116,7 +122,8 @@ static bool take_output_formatter(struct translation *t, const char *key, json_t
     return true;
 }
 
-/* A row without `take` is OpenAI's field `to`. What is in no row is dropped with a warning. */
+/* A row without `take` becomes OpenAI's field `to`. A parameter without a row is dropped with a
+ * warning. */
 static const struct parameter {
     const char *name, *to;
     unsigned forms;
@@ -181,9 +188,9 @@ static bool take_parameters(struct translation *t, json_t *given)
     return true;
 }
 
-/* What DJL says where nothing was said: greedy unless a temperature or do_sample asks for chance
- * (all but DJL_ASYNC), and the chosen token's score; in one piece the prompt's too, where it is
- * asked for. best_of alone is n. */
+/* Sets DJL's defaults. Sampling is greedy unless there is a temperature or do_sample (not for
+ * DJL_ASYNC). Answers have the chosen tokens' log-probabilities, and in one piece the prompt's
+ * when wanted. best_of alone means n. */
 static void fill_defaults(struct translation *t)
 {
     json_t *to = t->to, *best_of = json_object_get(to, "best_of");
@@ -200,9 +207,9 @@ static void fill_defaults(struct translation *t)
     }
 }
 
-/* ---- what is beside them ---- */
+/* ---- members next to the parameters ---- */
 
-/* A name, or a list of one; "" is the model itself. */
+/* Reads the adapter: a name or a list of one; "" is the model itself. */
 static bool take_adapter(struct translation *t, json_t *v)
 {
     if (json_is_array(v) && json_array_size(v) == 1)
@@ -216,7 +223,7 @@ static bool take_adapter(struct translation *t, json_t *v)
     return true;
 }
 
-/* An unknown name is no error: the form's own format is taken, as when none is given. */
+/* Finds the format. An unknown name gives the form's default, like none. */
 static enum djl_format find_format(struct translation *t, bool stream)
 {
     if (t->format && strncmp(t->format, "jsonlines", 9) == 0)
@@ -264,7 +271,8 @@ static bool is_text(const json_t *v)
     return json_is_string(v) && json_string_length(v) > 0;
 }
 
-/* A static batch is of several, too; OpenAI's reader bounds their number. */
+/* Returns true for a list of texts. A static batch may have several; OpenAI's reader limits
+ * their number. */
 static bool is_batch(const json_t *v)
 {
     size_t n = json_array_size(v);
@@ -326,7 +334,7 @@ static bool read_inputs(struct translation *t, const struct prepare_model *m, co
     return true;
 }
 
-/* OpenAI's own fields. Their `model` chooses nothing here. */
+/* Reads a body with OpenAI's fields. Its `model` has no effect. */
 static bool read_openai(struct translation *t, const struct prepare_model *m, const json_t *body,
                         bool is_chat, struct prepared *out)
 {
@@ -378,7 +386,7 @@ bool djl_read(enum djl_form form, const struct djl_answers *answers, const struc
     else
         ok = read_inputs(&t, m, owned_body, out);
     strbuf_fini(&t.dropped);
-    json_decref(t.to);       /* params has its own */
-    json_decref(owned_body); /* whose values params' body shares */
+    json_decref(t.to);       /* params has a reference of its own */
+    json_decref(owned_body); /* the body in params shares its values */
     return ok;
 }

@@ -1,9 +1,9 @@
 #pragma once
-/* Bodies that clients of DJL Serving send to a SageMaker endpoint: {"inputs":…,"parameters":{…}},
- * or chat's messages, on one path. Each becomes OpenAI's fields, which the table checks;
- * docs/reference/sagemaker.md says what of which. Four forms answer differently: ROLLING
- * (rolling_batch=vllm), TGI (that with tgi_compat), ASYNC (async_mode) and STATIC (lists, as of a
- * pipeline). Pure; any thread. */
+/* Bodies of DJL Serving's clients for a SageMaker endpoint, on one path:
+ * {"inputs":…,"parameters":{…}}, or chat's messages. Each becomes OpenAI's fields, which the
+ * table of fields checks; docs/reference/sagemaker.md has the list.
+ * Four forms differ in their answers: ROLLING (rolling_batch=vllm), TGI (the same with
+ * tgi_compat), ASYNC (async_mode) and STATIC (lists, as in a pipeline). Pure; any thread. */
 #include "gateway/prepare/dialect.h"
 
 #define DJL_DEFAULT_NEW_TOKENS   30u
@@ -11,7 +11,7 @@
 
 enum djl_form { DJL_ROLLING = 1, DJL_ASYNC = 2, DJL_TGI = 4, DJL_STATIC = 8 };
 
-/* The dialects that answer instead of the form's own one where the body holds something else. */
+/* Dialects of the answer for bodies that need another one than the form's own. */
 struct djl_answers {
     const struct dialect *sse, *chat, *chat_sse, *async_chat, *async_prompt;
 };

@@ -1,5 +1,5 @@
-/* DJL's dialects: who reads, and who writes for which schema and form. Chat is OpenAI's JSON, in
- * lines where it is not an SSE stream. */
+/* DJL's dialects: the reader and the writers for each form and schema. Chat has OpenAI's JSON,
+ * one line each unless it is an SSE stream. */
 #include "gateway/sagemaker/djl_dialects.h"
 
 #include <string.h>
@@ -23,8 +23,8 @@ static const char *sse_type(const struct params *p)
     return SSE_CONTENT_TYPE;
 }
 
-/* OpenAI's events as lines: without "data: ", and without [DONE]. JSON has no line ends of its own.
- */
+/* Appends OpenAI's events as lines: without "data: ", and without [DONE]. JSON contains no line
+ * ends. */
 static void append_lines(struct strbuf *out, struct str events)
 {
     static const size_t begin = sizeof "data: " - 1;
@@ -112,7 +112,7 @@ static bool read_tgi(const struct prepare_model *m, json_t *owned_body, struct p
 static bool read_static(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
 static bool read_async(const struct prepare_model *m, json_t *owned_body, struct prepared *out);
 
-/* A silent stream is left silent: a line that is no JSON would be a surprise. */
+/* A silent stream gets no keep-alive, because clients expect JSON in every line. */
 #define COMMON(label, field) .name = label, .id_prefix = "chatcmpl-", .prompt_field = field
 #define ROLLING              .read = read_rolling, .status = djl_rolling_status
 #define ASYNC                                                                                      \
@@ -148,7 +148,7 @@ static const struct dialect djl_chat_sse = {
     .keep_alive = SSE_KEEP_ALIVE,
     .error = djl_rolling_error_sse,
 };
-/* A stream is SSE here (djl_sse): this one answers in one piece. */
+/* A stream is SSE in this form (djl_sse), so this dialect answers only in one piece. */
 const struct dialect dialect_djl_tgi = {
     COMMON("djl", "inputs"),   .read = read_tgi,           .status = djl_rolling_status, INPUTS,
     .stream_type = lines_type, .error = djl_rolling_error,

@@ -1,6 +1,6 @@
-/* DJL's errors. What is wrong with a request, and what fails before its first token, is 424 with
- * the handler's words; what is refused in front of the model has the front end's, with a class's
- * name. */
+/* DJL's errors. An invalid request, or a failure before the first token, gets a 424 in the
+ * handler's form. A refusal in front of the model has the front end's form, with the name of a
+ * Java class. */
 #include "gateway/sagemaker/djl_error.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { INVALID = 424 };
 
-/* Set before the loop begins, constant from then on. */
+/* Set before the loop starts, constant after that. */
 static struct djl_statuses statuses = DJL_STATUSES;
 
 enum status djl_read_statuses(const struct option_list *words, struct djl_statuses *out,
@@ -57,19 +57,20 @@ static bool is_about_the_request(const struct api_error *e)
            (e->http_status == 400 || e->http_status == 404 || e->http_status == 422);
 }
 
-/* A key's bound is not DJL's to know: who is throttled is told so, as OpenAI's clients are. */
+/* Returns true when a key's limit was reached, which DJL does not know. Such clients get a 429,
+ * as OpenAI's do. */
 static bool is_throttled(const struct api_error *e)
 {
     return e->http_status == 429 && e->code && strcmp(e->code, "rate_limit_exceeded") == 0;
 }
 
-/* Its own queue is full, in contrast to nobody being there to work on it. */
+/* Returns true when the queue is full, as opposed to no worker being ready. */
 static bool is_capacity(const struct api_error *e)
 {
     return e->http_status == 429 || (e->http_status == 503 && e->retry_after_s);
 }
 
-/* DJL has no 429 unless it is told so. */
+/* Returns the status. DJL has no 429 unless its operator chose one. */
 int djl_async_status(const struct api_error *e)
 {
     if (is_about_the_request(e))

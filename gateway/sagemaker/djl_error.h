@@ -3,11 +3,11 @@
 #include "common/config/config.h"
 #include "gateway/base/api_error.h"
 
-/* The api_error.code of errors that DJL's front end says, in contrast to the model's handler: its
- * own status, and a class's name. */
+/* api_error.code of errors of DJL's front end, as opposed to the model's handler. They have
+ * their own status, and the name of a class. */
 #define DJL_FRONT_END "front_end"
 
-/* The statuses that DJL lets its operator choose (SERVING_..._HTTP_CODE). */
+/* Statuses that DJL's operators may choose (SERVING_..._HTTP_CODE). */
 struct djl_statuses {
     int bad_request, throttle_error, wlm_error, server_error, timeout;
 };
@@ -16,17 +16,17 @@ struct djl_statuses {
         .bad_request = 400, .throttle_error = 503, .wlm_error = 503, .server_error = 500,          \
         .timeout = 504                                                                             \
     }
-/* NAME=STATUS each. */
+/* Reads words of the form NAME=STATUS. */
 MUST_USE enum status djl_read_statuses(const struct option_list *words, struct djl_statuses *out,
                                        struct error *err);
-/* Before requests are served; for the whole process. */
+/* Sets the statuses of the whole process. Call it before requests are served. */
 void djl_set_statuses(const struct djl_statuses *s);
 
-/* The status and the body of an error, in a line, an SSE event or alone. */
+/* The status and the body of an error: in a line, in an SSE event or alone. */
 int djl_rolling_status(const struct api_error *e);
 int djl_async_status(const struct api_error *e);
 void djl_rolling_error(struct strbuf *out, const struct api_error *e, bool in_stream);
 void djl_rolling_error_sse(struct strbuf *out, const struct api_error *e, bool in_stream);
-/* A refusal in front of the model: {"code","type","message"}. */
+/* Appends the error of a refusal in front of the model: {"code","type","message"}. */
 void djl_front_end_error(struct strbuf *out, const struct api_error *e, int status);
 void djl_async_error(struct strbuf *out, const struct api_error *e, bool in_stream);

@@ -1,4 +1,9 @@
-/* The answers to `inputs`. */
+/* Answers to `inputs`: a line per token in a stream, or one body.
+ * answer_writer.c calls the functions through the dialects in djl_dialects.c; they append JSON
+ * to a buffer.
+ * The texts of all tokens joined are exactly the answer's text (djl_pieces). The last line of a
+ * stream repeats the whole text, which `generation.said` keeps. `djl_whole` may run on a pool
+ * thread. */
 #include <string.h>
 
 #include "gateway/dialects/openai_json.h"
@@ -12,7 +17,8 @@ struct str djl_next_piece(struct djl_pieces *p, const struct answer_shape *a, ui
     struct str bytes = openai_token(a, id, buf);
     size_t end = p->given, left = p->text.len - p->matched;
     if (p->matched == 0 && bytes.len > 1 && *bytes.ptr == ' ' && left > 0 && *p->text.ptr != ' ')
-        bytes = (struct str){bytes.ptr + 1, bytes.len - 1}; /* a text's first one may be hidden */
+        /* the first space of a text may be hidden */
+        bytes = (struct str){bytes.ptr + 1, bytes.len - 1};
     if (bytes.len > 0 && bytes.len <= left &&
         memcmp(bytes.ptr, p->text.ptr + p->matched, bytes.len) == 0) {
         p->matched += bytes.len;
@@ -42,7 +48,7 @@ static const char *score_key(const struct answer_shape *a)
     return a->params->djl.is_async || a->params->djl.is_tgi ? "logprob" : "log_prob";
 }
 
-/* score NULL: it has none. */
+/* `score` is NULL for a token without one. */
 static void append_scored(struct strbuf *out, const struct answer_shape *a, uint32_t id,
                           struct str text, const float *score)
 {
@@ -65,7 +71,7 @@ static void append_token(struct strbuf *out, const struct answer_shape *a, uint3
     append_scored(out, a, id, text, &score);
 }
 
-/* The score of the chosen token; a head that says none is a score of 0. */
+/* Returns the log-probability of the chosen token; 0 when the head sent none. */
 static float score_of(const struct answer_delta *d, uint32_t i)
 {
     return d->logprobs && d->logprobs[i].n > 0 ? d->logprobs[i].values[0] : 0;
@@ -84,7 +90,7 @@ static void append_tokens(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-/* decoder_input_details: the prompt's tokens, of which the first has no score. */
+/* Appends the prompt's tokens for decoder_input_details. The first one has no log-probability. */
 static void append_prefill(struct strbuf *out, const struct answer_shape *a,
                            const struct answer_delta *d)
 {
@@ -101,7 +107,7 @@ static void append_prefill(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-/* top_n_tokens: of each position the best ones. */
+/* Appends the best tokens at each position, for top_n_tokens. */
 static void append_top_tokens(struct strbuf *out, const struct answer_shape *a,
                               const struct answer_delta *d)
 {
@@ -121,7 +127,7 @@ static void append_top_tokens(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-/* DJL's rolling batch says eos_token of stop strings too. */
+/* Returns the reason of the end. DJL's rolling batch uses eos_token for stop strings too. */
 static const char *finish_name(const struct answer_shape *a, const struct answer_delta *d)
 {
     if (d->finish == ANSWER_LENGTH)
@@ -143,7 +149,7 @@ void djl_generated(struct strbuf *out, const struct answer_shape *a, const struc
     strbuf_fini(&all);
 }
 
-/* {"finish_reason":…,"generated_tokens":… and no more. */
+/* Appends {"finish_reason":…,"generated_tokens":… and no more. */
 static void append_details(struct strbuf *out, const struct answer_shape *a,
                            const struct answer_delta *d)
 {
@@ -186,8 +192,8 @@ static void append_line_end(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "}");
 }
 
-/* A line per token. An end without a token (a text that was held back) has one with id -1, which
- * DJL uses where there is none: clients read ["token"]["text"] of every line. */
+/* Writes a line per token. When the end has no token (text was held back), its line has the
+ * token id -1, as in DJL: clients read ["token"]["text"] in every line. */
 void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                const struct answer_delta *d)
 {
@@ -218,7 +224,7 @@ void djl_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_
 void djl_close(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                const struct answer_usage *u)
 {
-    /* the last line has said it all */
+    /* nothing to write: the last line is complete */
 }
 
 /* ---- in one piece ---- */

@@ -1,9 +1,9 @@
-/* The answers of static batches (a Hugging Face pipeline's): lists, and texts without tokens. */
+/* Answers of static batches, as of a Hugging Face pipeline: lists, and texts without tokens. */
 #include "gateway/sagemaker/djl_static.h"
 #include "gateway/sagemaker/djl_error.h"
 #include "gateway/sagemaker/djl_json.h"
 
-/* A line per token of the one input that a stream has. */
+/* Writes a line per token. A stream has a single input. */
 void djl_static_delta(struct strbuf *out, const struct answer_shape *a, struct dialect_state *s,
                       const struct answer_delta *d)
 {
@@ -19,7 +19,7 @@ void djl_static_delta(struct strbuf *out, const struct answer_shape *a, struct d
     }
 }
 
-/* One object per input, in their order. */
+/* Writes one object per input, in order. */
 void djl_static_whole(struct strbuf *out, const struct answer_shape *a,
                       const struct answer_delta *d, uint32_t n, const struct answer_usage *u)
 {
@@ -32,7 +32,8 @@ void djl_static_whole(struct strbuf *out, const struct answer_shape *a,
     strbuf_append_c(out, "]");
 }
 
-/* Whatever fails in the handler is its failure; what is refused in front of it is not. */
+/* Writes an error. A failure in the handler has the handler's form, a refusal in front of it the
+ * front end's. */
 void djl_static_error(struct strbuf *out, const struct api_error *e, bool in_stream)
 {
     int status = djl_rolling_status(e);

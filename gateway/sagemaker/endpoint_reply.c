@@ -1,3 +1,9 @@
+/* Replies in the form of SageMaker's runtime, which stands in front of a container.
+ * routes/sagemaker.c chooses one of two sets of reply functions; serving calls them. Answers go
+ * out as they are, or in event-stream messages; the container's errors are wrapped in a
+ * ModelError.
+ * A reply is a struct http_request and owns nothing else. Each answer goes out once; a stream is
+ * ended by `end` or `drop`. Loop thread only. */
 #include "gateway/sagemaker/endpoint_reply.h"
 
 #include <stdio.h>
@@ -11,7 +17,7 @@
 
 enum { MODEL_ERROR = 424, THROTTLED = 429 };
 
-/* SDKs look for an error's name in this header, then in the body. */
+/* SDKs look for an error's name in this header first, then in the body. */
 #define ERROR_TYPE "x-amzn-ErrorType"
 #define VARIANT    "x-Amzn-Invoked-Production-Variant", "AllTraffic"
 
@@ -59,7 +65,7 @@ static void attach(void *reply, struct api_request *r)
     http_set_user(reply, r);
 }
 
-/* What the container answered, with its status, inside of ours. */
+/* Answers with the container's error, with its status and body inside. */
 static void respond_model_error(struct http_request *r, int status, struct str body)
 {
     const struct http_header_kv header = {ERROR_TYPE, "ModelError"};
@@ -84,7 +90,8 @@ static void respond_model_error(struct http_request *r, int status, struct str b
     strbuf_fini(&b);
 }
 
-/* A key's bounds are ours and not the model's: SDKs wait and ask again. */
+/* Answers that a key's limit was reached. This is the gateway's limit and not the model's, so
+ * SDKs wait and retry. */
 static void respond_throttled(struct http_request *r, struct str body, uint32_t retry_after_s)
 {
     char seconds[16];
@@ -117,7 +124,7 @@ static void whole_respond(void *reply, int status, struct str json, uint32_t ret
         http_respond(reply, status, JSON_TYPE, json, &header, 1);
 }
 
-/* A stream from InvokeEndpoint is the model's bytes as they come. */
+/* Begins a stream for InvokeEndpoint: the model's bytes without framing. */
 static void whole_begin(void *reply, const char *content_type)
 {
     static const struct http_header_kv headers[] = {

@@ -8,7 +8,8 @@ struct header {
     const char *name, *value;
 };
 
-/* A nibble at a time: a table of sixteen is enough for texts. crc: of what came before, or 0. */
+/* Computes the CRC four bits at a time; a table of sixteen entries is fast enough for texts.
+ * `crc` is the value of the bytes before, or 0. */
 uint32_t event_stream_crc(uint32_t crc, struct str bytes)
 {
     static const uint32_t table[16] = {

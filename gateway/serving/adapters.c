@@ -1,3 +1,8 @@
+/* The gateway's list of LoRA adapters, and the two calls that load and unload one.
+ * The head sends the names (`gateway_adapters_on_names`). A call of a client becomes an order to
+ * the head, and the head's answer becomes the HTTP answer.
+ * At most ADAPTER_CALLS_MAX calls are open. Each ends with exactly one answer: by the head, by a
+ * timeout or by the loss of the link. Loop thread only; time is an argument. */
 #include "gateway/serving/adapters.h"
 
 #include <stdio.h>
@@ -58,8 +63,9 @@ static struct adapter_call *free_call(struct gateway_adapters *a)
     return NULL;
 }
 
-/* A request that names one of these is the model's: no adapter would get it. The head may know
- * fewer of them than this gateway was given. */
+/* Returns true for the model's own names. Requests with such a name go to the model, so an
+ * adapter of that name would never be used. The head may know fewer of these names than this
+ * gateway. */
 static bool is_taken(const struct gateway_adapters *a, struct str name)
 {
     size_t i = 0;
@@ -68,7 +74,8 @@ static bool is_taken(const struct gateway_adapters *a, struct str name)
     return i < a->n_taken;
 }
 
-/* vLLM's fields; lora_int_id is its own count of them and says nothing here. */
+/* Returns the first unknown field of a body, or NULL. The fields are vLLM's. `lora_int_id` is
+ * vLLM's own number and is ignored here. */
 static const char *unknown_key(const json_t *body)
 {
     static const char *const known[] = {"lora_name", "lora_path", "load_inplace", "lora_int_id"};
@@ -86,7 +93,7 @@ static const char *unknown_key(const json_t *body)
     return NULL;
 }
 
-/* False: answered. */
+/* Returns false when the order is wrong and was answered. */
 static bool read_order(const struct gateway_adapters *a, void *reply, const json_t *body, bool on,
                        struct msg_adapter_order *m)
 {

@@ -1,45 +1,48 @@
 #pragma once
-/* LoRA adapters as a gateway knows them: the names that requests may use, as the head told them,
- * and vLLM's two calls that change them (POST /v1/load_lora_adapter, /v1/unload_lora_adapter),
- * which it passes on to the head and answers when the head does. Who may call them is routes.c's
- * matter. Time is an argument; loop thread only. */
+/* LoRA adapters in a gateway: the names that requests may use, as the head reports them, and
+ * vLLM's two calls that change them (POST /v1/load_lora_adapter, /v1/unload_lora_adapter). A
+ * call is passed to the head and answered when the head answers. routes.c decides which keys may
+ * call them. Time is an argument; loop thread only. */
 #include "gateway/request/reply.h"
 #include "proto/limits.h"
 
-#define ADAPTER_CALLS_MAX       32u
-#define ADAPTER_CALL_TIMEOUT_NS (300ull * 1000000000ull) /* a large one on a slow disk */
+#define ADAPTER_CALLS_MAX 32u
+/* enough for a large adapter on a slow disk */
+#define ADAPTER_CALL_TIMEOUT_NS (300ull * 1000000000ull)
 
 struct adapter_call {
     uint64_t ticket, since_ns;
     bool on;
     char name[256];
-    void *reply; /* NULL: the place is free, or the client is gone */
+    void *reply; /* NULL = the entry is free, or the client left */
 };
 
 struct gateway_adapters {
-    char *names[PROTO_MAX_ADAPTERS]; /* [n_names], owned */
-    char *paths[PROTO_MAX_ADAPTERS]; /* [n_names], owned: what each was loaded from, or its name */
+    char *names[PROTO_MAX_ADAPTERS]; /* [n_names], owned; names of the adapters */
+    /* [n_names], owned; source path of each adapter, or its name */
+    char *paths[PROTO_MAX_ADAPTERS];
     uint32_t n_names;
     struct adapter_call calls[ADAPTER_CALLS_MAX];
     uint64_t n_tickets;
-    const char *const *taken; /* [n_taken]: the model's own names; borrowed */
+    const char *const *taken; /* [n_taken], borrowed; names of the model itself */
     size_t n_taken;
     const struct reply_ops *ops;
-    void *engine; /* of send */
+    void *engine; /* first argument of `send` */
     enum status (*send)(void *engine, const struct msg_adapter_order *m);
 };
 
 void gateway_adapters_fini(struct gateway_adapters *a);
-/* NULL: no adapter is called so. Valid until the head tells of others. */
+/* Returns the adapter's name, or NULL when there is none. Valid until the head reports other
+ * names. */
 const char *gateway_adapters_find(const struct gateway_adapters *a, struct str name);
 void gateway_adapters_on_names(struct gateway_adapters *a, const struct msg_adapters *m);
 
-/* The body of one of the two calls. Answers it now, or when the head does. by: the name of the key
- * that asked, for the head's events; "": there is none. */
+/* Handles the body of one of the two calls. It is answered now or when the head answers. `by` is
+ * the name of the key that asked, for the head's events; "" without a key. */
 void gateway_adapters_call(struct gateway_adapters *a, void *reply, bool on, struct str body,
                            const char *by, uint64_t now_ns);
 void gateway_adapters_on_answer(struct gateway_adapters *a, const struct msg_adapter_answer *m);
-/* The client is gone. False: the reply is none of these. */
+/* Handles a client that left. Returns false when the reply belongs to no call here. */
 bool gateway_adapters_on_abort(struct gateway_adapters *a, const void *reply);
 void gateway_adapters_on_link_lost(struct gateway_adapters *a);
 void gateway_adapters_tick(struct gateway_adapters *a, uint64_t now_ns);

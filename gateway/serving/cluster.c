@@ -2,7 +2,7 @@
 
 #include "common/base/log.h"
 
-/* Names are for the log alone: anybody may ask a probe. */
+/* No names here: anybody may read a probe's answer. The log has the names. */
 #define OTHER_MODEL "the head refuses this gateway: its model's vocabulary is not the workers'"
 
 uint32_t serving_max_model_len(const struct serving *s)

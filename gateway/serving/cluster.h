@@ -1,13 +1,13 @@
 #pragma once
-/* Everything that the head says of itself and of the cluster, and what follows for requests. */
+/* The state of the head and the cluster as the head reports it, and its effect on requests. */
 #include "gateway/request/state.h"
 
 void serving_on_cluster(struct serving *s, const struct msg_cluster *m);
-/* The head turns this gateway away; STATUS_OK: no more. STATUS_UNSUPPORTED: its model is not the
- * workers', so that requests are answered 503 at once. */
+/* The head refuses this gateway. STATUS_OK: it stopped refusing. STATUS_UNSUPPORTED: this
+ * gateway's model is not the workers' model, so requests get a 503 at once. */
 void serving_on_refused(struct serving *s, enum status status);
 bool serving_is_of_another_model(const struct serving *s);
-/* True when a replica serves, or none has to, and the gateway is not draining. why: for the 503's
- * text. */
+/* Returns true when a replica is ready, or none is required, and the gateway is not draining.
+ * `why` is the reason for the text of a 503. */
 bool serving_healthy(const struct serving *s, const char **why);
 uint32_t serving_max_model_len(const struct serving *s);

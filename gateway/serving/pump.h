@@ -1,8 +1,9 @@
 #pragma once
-/* Choices that wait to be submitted, each in its tenant's turn. */
+/* Choices that wait to be submitted, taken in turns between tenants. */
 #include "gateway/request/state.h"
 
 void serving_add_pending(struct serving *s, struct api_choice *c);
-void serving_pump(struct serving *s); /* submits what waits: credit came */
-/* The same where no credit came: one that was too large for what there is is not tried again. */
+void serving_pump(struct serving *s); /* submits waiting choices after new credit */
+/* Submits waiting choices when no new credit came. A choice too large for the current credit is
+ * not tried again. */
 void serving_pump_on(struct serving *s);

@@ -1,3 +1,10 @@
+/* All open requests and the events that change them: a new request, tokens, a client that reads or
+ * leaves, the link, time.
+ * `servers.c` and `engine.c` call in. Submits and cancels go out through `engine_ops`, answers
+ * through `reply_ops`.
+ * `struct serving` owns every request in its list. An ended request stays until the end of the
+ * turn, when `serving_sweep` frees it; a request that a pool still uses waits in `dead`. Loop
+ * thread only; time is an argument. */
 #include "gateway/serving/serving.h"
 
 #include <stdio.h>
@@ -27,7 +34,7 @@ void serving_init(struct serving *s, const struct serving_options *o, const stru
 
 void serving_fini(struct serving *s)
 {
-    s->pool = s->o.compile_pool = NULL; /* they have ended before */
+    s->pool = s->o.compile_pool = NULL; /* both pools were freed before */
     while (s->first)
         api_request_retire(s->first, OUTCOME_ABORT);
     serving_sweep(s);
@@ -82,7 +89,8 @@ void serving_on_tokens(struct serving *s, const struct msg_tokens *m)
         if (r && t->i_choice < r->n_choices) {
             api_request_on_tokens(r, t->i_choice, t);
         } else if (t->finish == FINISH_NONE) {
-            /* Nobody waits for it: our Cancel was lost with a link. Saying it again heals that. */
+            /* Nobody waits for these tokens: an earlier Cancel was lost with a link. Sending it
+             * again repairs that. */
             struct msg_cancel c = {.id = t->id, .i_choice = t->i_choice, .attempt = t->attempt};
             (void)!s->engine.cancel(s->engine.ctx, &c);
         }
@@ -99,7 +107,7 @@ void serving_on_link(struct serving *s, bool up)
     metric_set(s->metrics.head_link_up, up ? 1 : 0);
     s->cluster.link_up = up;
     s->cluster.link_changed_ns = serving_now(s);
-    s->grammar_of = (struct request_id){0}; /* a session knows nothing of the one before */
+    s->grammar_of = (struct request_id){0}; /* a new session knows nothing of the session before */
     if (!up)
         return;
     for (struct api_request *r = s->first; r; r = r->next)
@@ -114,7 +122,7 @@ void serving_on_link(struct serving *s, bool up)
     serving_pump(s);
 }
 
-/* ---- adapters, for who looks ---- */
+/* ---- adapters, for metrics ---- */
 
 static bool has_tokens(const struct api_request *r)
 {
@@ -178,8 +186,9 @@ static bool give_no_replica(const struct serving *s, struct api_error *e)
     return api_error_set(e, 503, NULL, "Workers are being started: try again later.");
 }
 
-/* How long a stream may stand still. A gateway that ends cannot outwait the cluster: all of it may
- * be ending, and its client can ask another one. */
+/* Returns the longest time that a stream may stand still. A gateway that stops cannot wait
+ * longer than the cluster: the whole cluster may be stopping, and the client can retry
+ * elsewhere. */
 static uint64_t pause_limit(const struct serving *s)
 {
     const uint64_t most = SERVING_DRAIN_PAUSE_NS;
@@ -218,8 +227,8 @@ static bool waited_too_long(const struct serving *s, const struct api_request *r
     return false;
 }
 
-/* DJL's chunked_read_timeout: since the last token, or since it came. A client that does not read
- * is not the model's fault: the HTTP server ends those. */
+/* Implements DJL's chunked_read_timeout, counted since the last token or the arrival. A slow
+ * client is not the model's fault; the HTTP server ends those. */
 static bool is_silent(const struct serving *s, const struct api_request *r, uint64_t t)
 {
     return s->o.chunk_timeout_ns && r->reply && r->n_ended < r->n_choices &&
@@ -246,7 +255,7 @@ void serving_tick(struct serving *s)
             r->last_write_ns = t;
             r->reply_ops->write(r->reply, str_from(r->dialect->keep_alive));
         } else if (r->state == API_RUNNING && r->n_ended == r->n_choices) {
-            api_request_flush(r); /* the pool had no room for its answer */
+            api_request_flush(r); /* the pool had no room for its answer before */
         }
     }
     metric_set(s->metrics.open_requests, s->n_requests);

@@ -1,3 +1,10 @@
+/* The start of a request: its body is prepared on the loop or a pool, then the request is refused,
+ * answered, or its choices are queued.
+ * `api_request_start` comes from serving.c. A prepared request goes to pump.c, or to an error
+ * answer.
+ * The loop's thread owns the request. While a pool prepares it (state API_PREPARING), only the
+ * pool's job touches `prepared`, and the request is not freed. The body's bytes are the
+ * connection's or `owned_body`. */
 #include "gateway/serving/start.h"
 
 #include <stdio.h>
@@ -18,7 +25,7 @@
 #include "gateway/serving/pump.h"
 #include "gateway/tools/set.h"
 
-enum { MOST_COPIED_HERE = 64 << 10 }; /* bytes of a body */
+enum { MOST_COPIED_HERE = 64 << 10 }; /* bytes of a body that may be copied on the loop */
 
 static void reject(struct api_request *r, const struct api_error *e)
 {
@@ -28,8 +35,8 @@ static void reject(struct api_request *r, const struct api_error *e)
     api_request_retire(r, OUTCOME_COUNT);
 }
 
-/* The name to answer with, the first of ours or the adapter's as in vLLM, or false when none was
- * asked for. */
+/* Returns the model's name for the answer: the first name of this gateway, or the adapter's
+ * name, as in vLLM. Returns false when the requested name is unknown. */
 static bool find_model(struct api_request *r, struct str *out)
 {
     struct str want = r->prepared.params.model;
@@ -65,7 +72,7 @@ static void fill_shape(struct api_request *r)
     r->shape.tokenizer = r->s->o.model.tokenizer;
 }
 
-/* These faults only show with the model's own ids. */
+/* These faults depend on the ids of the model, so they show only here. */
 static void check_allowed(const struct api_request *r, struct api_error *e)
 {
     const struct forbidden f = api_request_forbidden(r);
@@ -76,7 +83,7 @@ static void check_allowed(const struct api_request *r, struct api_error *e)
                       "more.");
 }
 
-/* A tree that outlives the preparing, of many tools, is charged to who has sent it. */
+/* Charges memory of a parsed body that is kept after preparing (many tools) to its client. */
 static void check_room(const struct api_request *r, struct api_error *e)
 {
     const uint64_t bytes = r->prepared.params.tree_bytes;
@@ -94,7 +101,7 @@ static void check_room(const struct api_request *r, struct api_error *e)
     }
 }
 
-/* The request is right in itself, but the cluster cannot do it now. */
+/* Checks limits that depend on the cluster's current state. The request itself is valid. */
 static void check_cluster(const struct api_request *r, struct api_error *e)
 {
     const struct serving *s = r->s;
@@ -111,8 +118,8 @@ static void check_cluster(const struct api_request *r, struct api_error *e)
     }
 }
 
-/* Tools that a server would run are nobody's here: the model has not seen them, and the answer says
- * so. */
+/* Logs tools that a server would have to run. This server runs none: the model does not see
+ * them, and the answer says so. */
 static void tell_left_out(const struct api_request *r)
 {
     struct strbuf types;
@@ -127,13 +134,13 @@ static void tell_left_out(const struct api_request *r)
     strbuf_fini(&types);
 }
 
-/* The body was prepared: refuse it, answer it, or submit its choices. */
+/* Continues after preparing: refuses the request, answers it, or queues its choices. */
 static void on_prepared(struct api_request *r)
 {
     struct serving *s = r->s;
     struct api_error e = r->prepared.error;
     struct params *p = &r->prepared.params;
-    if (r->reply_ops->release_body) /* its answer may take hours */
+    if (r->reply_ops->release_body) /* the answer may take hours */
         r->reply_ops->release_body(r->reply);
     if (r->prepared.dialect)
         r->dialect = r->prepared.dialect;
@@ -163,8 +170,7 @@ static void on_prepared(struct api_request *r)
         reject(r, &e);
         return;
     }
-    if (!s->cluster
-             .one_class) /* there a key's would be every request's error; the log tells of it */
+    if (!s->cluster.one_class) /* one class: a key's priority would fail every request */
         p->priority = limits_priority(r->key, p->priority);
     if (p->timeout_s > 0)
         r->deadline_ns = r->arrival_ns + (uint64_t)(p->timeout_s * 1e9);
@@ -195,14 +201,15 @@ static struct prepare_model model_now(const struct api_request *r, enum prepare_
     return m;
 }
 
-/* On the loop, or on a thread that the loop leaves the request to. */
+/* Prepares the request on the loop's thread, or on a pool thread that has the request for
+ * itself. */
 static void prepare(struct api_request *r)
 {
     prepare_request(&r->model, r->dialect, r->body, &r->prepared);
     const int status = r->prepared.error.http_status;
     r->wants = status == PREPARE_WANTS_POOL || status == PREPARE_WANTS_COMPILING ? status : 0;
     if (!r->wants) {
-        mem_free(r->owned_body); /* nobody reads the bytes again; their number is kept */
+        mem_free(r->owned_body); /* nobody reads the bytes again; their length is kept */
         r->owned_body = NULL;
         r->body.ptr = NULL;
         return;
@@ -223,7 +230,7 @@ static void job_done(struct encode_job *j)
     struct api_request *r = (struct api_request *)j;
     r->on_pool = NULL;
     if (r->state != API_PREPARING)
-        return; /* the client left meanwhile: the next sweep frees it */
+        return; /* the client left meanwhile; the next sweep frees the request */
     if (r->wants)
         prepare_elsewhere(r);
     else
@@ -231,8 +238,9 @@ static void job_done(struct encode_job *j)
     serving_pump(r->s);
 }
 
-/* The request's own bytes. A large body is taken from its connection: its copy would hold the loop
- * for a millisecond a megabyte, most of it the kernel's for new pages. NULL: there is no memory. */
+/* Returns a copy of the body that the request owns. A large body is taken from its connection
+ * instead: copying takes about 1 ms per MB on the loop, mostly for new pages. Returns NULL when
+ * there is no memory. */
 static char *own_body(struct api_request *r, struct str body)
 {
     if (body.len > MOST_COPIED_HERE && r->reply_ops->take_body)
@@ -243,7 +251,8 @@ static char *own_body(struct api_request *r, struct str body)
     return owned;
 }
 
-/* To the threads for long prompts, or, when r->wants says so, to those that wait for compiles. */
+/* Hands the request to the pool for long prompts, or to the pool for compiles when `r->wants`
+ * says so. */
 static void prepare_elsewhere(struct api_request *r)
 {
     struct serving *s = r->s;
@@ -287,6 +296,6 @@ void api_request_start(struct serving *s, void *reply, const struct serving_requ
         prepare_elsewhere(r);
         return;
     }
-    r->body = (struct str){0}; /* it stays the connection's */
+    r->body = (struct str){0}; /* the bytes stay the connection's */
     on_prepared(r);
 }

@@ -1,16 +1,17 @@
 #pragma once
-/* A request begins: its body is prepared, here or on a pool, and then it is refused, answered, or
- * its choices are to be submitted. */
+/* The start of a request: its body is prepared, here or on a pool. Then the request is refused
+ * or answered, or its choices are queued for the head. */
 #include "gateway/request/state.h"
 
-struct serving_request { /* as it came; borrowed until serving_on_request returns */
+/* arguments of a new request; borrowed until `serving_on_request` returns */
+struct serving_request {
     const struct dialect *dialect;
     struct str body;
     uint64_t tenant;
-    struct str request_id; /* "": a new one; else up to PARAMS_MAX_REQUEST_ID plain characters */
-    struct api_key *key;   /* whose it is, with its bounds; NULL: nobody's, and there are none */
-    const struct reply_ops *reply_ops; /* NULL: serving's own */
-    struct str model; /* named outside of the body, which it beats; "": the body says it */
+    struct str request_id; /* "" = make a new id; at most PARAMS_MAX_REQUEST_ID plain characters */
+    struct api_key *key;   /* key of the caller, with its limits; NULL = no key, no limits */
+    const struct reply_ops *reply_ops; /* receiver's functions; NULL = serving's own */
+    struct str model; /* model named outside of the body, which overrides it; "" = use the body's */
 };
 
 void api_request_start(struct serving *s, void *reply, const struct serving_request *q);

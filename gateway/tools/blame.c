@@ -11,17 +11,17 @@
 struct search {
     struct grammar_check *check;
     struct grammar_asker *asker;
-    int status; /* of the part that was looked at last */
+    int status; /* verdict of the last grammar that was compiled */
     char why[TEXT_ERR_MAX];
 };
 
-/* There is a verdict: the grammar compiles, or is refused for what it is. */
+/* Returns true for a real verdict: the grammar compiles (0), or is invalid (400). */
 static bool is_verdict(int status)
 {
     return status == 0 || status == 400;
 }
 
-/* Whether a grammar can be made of calls of these tools. */
+/* Compiles the grammar for calls of these tools, and sets the status. */
 static void look(struct search *s, const json_t *tools)
 {
     json_t *schema = tool_schema_of_calls(tools, (struct str){0}, true);
@@ -34,7 +34,7 @@ static void look(struct search *s, const json_t *tools)
     json_decref(schema);
 }
 
-/* The tools that may be called: all, or the one that the choice names. */
+/* Returns the tools that may be called: all, or only the tool that tool_choice names. */
 static json_t *callable(const struct params *p)
 {
     json_t *list = json_array();
@@ -47,8 +47,9 @@ static json_t *callable(const struct params *p)
     return list;
 }
 
-/* The half of the list with a tool that cannot be called: the first where it fails, else
- * the second, which is looked at when one tool of it is left. A new reference; takes list's. */
+/* Returns the half of the list with the tool at fault: the first half when its grammar fails,
+ * else the second. The second is compiled only when a single tool is left. Takes the reference
+ * `list` and returns a new one. */
 static json_t *half(struct search *s, json_t *list)
 {
     const size_t n = json_array_size(list), n_first = n / 2;
@@ -62,8 +63,8 @@ static json_t *half(struct search *s, json_t *list)
     return parts[is_second];
 }
 
-/* Pointers into the whole grammar's schema become those into the tool's own, whose root lies at
- * json-schema:///#/$defs/tool0. */
+/* Appends an error text. Its pointers into the whole grammar's schema
+ * (json-schema:///#/$defs/tool0) become pointers into the tool's own schema. */
 static void append_own_words(struct strbuf *out, struct str why)
 {
     static const char document[] = "json-schema:///", room[] = "/$defs/tool";
@@ -101,7 +102,7 @@ static void name_tool(const struct params *p, struct str name, struct str why, s
     strbuf_fini(&words);
 }
 
-/* list: of one tool, or none. */
+/* `list` has one tool, or none. */
 static void look_at_last(struct search *s, const struct params *p, const json_t *list,
                          struct str name)
 {

@@ -1,13 +1,13 @@
 #pragma once
-/* The search for the tool that a forced call's grammar cannot be made of. Takes about as long as
- * compiling the grammar once more: the list is halved until one tool is left, and a's bound of
- * compiles holds for all of it. Any thread. */
+/* Finds the tool for which no grammar can be made, when a call is forced. It takes about as long
+ * as compiling the whole grammar once more: the list is halved until one tool is left. The
+ * compile limit in `grammar_asker` holds for the whole search. Any thread. */
 #include "gateway/compile/grammar_check.h"
 #include "gateway/params/params.h"
 
-/* The grammar of p's tools is refused by e, whose text becomes one that names the tool, and says
- * why with places in the tool's own schema. Where none of them alone is the cause, e says that as
- * well. Where a part has to be compiled and may not be here, e is PREPARE_WANTS_COMPILING; where
- * one was not compiled, e stays. */
+/* `e` says that the grammar of the tools in `p` was refused. Its text is replaced by one that
+ * names the tool and has the reason, with positions in the tool's own schema. When no single
+ * tool is the cause, the text says that instead. `e` becomes PREPARE_WANTS_COMPILING when a
+ * compile is needed and not allowed here. `e` is unchanged when a compile gave no verdict. */
 void tool_blame(struct grammar_check *c, struct grammar_asker *a, const struct params *p,
                 struct api_error *e);

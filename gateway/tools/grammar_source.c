@@ -1,3 +1,9 @@
+/* Turns the requested form of an answer into a grammar kind and source for the workers.
+ * The parsers of fields (fields/) call one function for response_format, structured_outputs or
+ * guided_*. prepare.c then adds the grammar of forced tool calls, and the reasoning before a
+ * grammar.
+ * At most one grammar is kept in `params.sampling`; a second one is an error that names both
+ * fields. Sources are copied to `params.arena`. Pure; any thread. */
 #include "gateway/tools/grammar_source.h"
 
 #include <stdlib.h>
@@ -43,7 +49,7 @@ static bool keep_json(struct params *p, const char *name, enum grammar_kind kind
     return ok;
 }
 
-/* A schema is an object, or the text of one. */
+/* Keeps a schema, given as an object or as its text. */
 static bool keep_schema(struct params *p, const char *name, const json_t *v, struct api_error *e)
 {
     if (json_is_string(v))
@@ -61,7 +67,7 @@ static bool keep_text(struct params *p, const char *name, enum grammar_kind kind
     return keep(p, name, kind, params_json_str(v), e);
 }
 
-/* As Lark reads a text: as JSON, but that a DEL has to be escaped as well. */
+/* Appends a string in Lark's syntax: as in JSON, but DEL must be escaped too. */
 static void append_lark_text(struct strbuf *b, const char *json)
 {
     for (const char *del; (del = strchr(json, 0x7F)); json = del + 1) {
@@ -71,7 +77,7 @@ static void append_lark_text(struct strbuf *b, const char *json)
     strbuf_append_c(b, json);
 }
 
-/* start: "a" | "b" */
+/* Keeps a choice as the grammar start: "a" | "b". */
 static bool keep_choice(struct params *p, const char *name, const json_t *v, struct api_error *e)
 {
     struct strbuf b;
@@ -136,7 +142,8 @@ bool grammar_from_response_format(struct params *p, const char *name, const json
     const json_t *schema = json_object_get(json_object_get(v, "json_schema"), "schema");
     if (!schema)
         return api_error_set(e, 400, name, "%s.json_schema must be an object with a schema.", name);
-    return keep_schema(p, name, schema, e); /* strict or not: a mask is */
+    /* `strict` makes no difference: the mask always enforces the schema */
+    return keep_schema(p, name, schema, e);
 }
 
 bool grammar_from_flat_format(struct params *p, const char *name, const json_t *v,
@@ -167,7 +174,7 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
         for (size_t i = 0; i < sizeof known / sizeof *known && !is_known; i++)
             is_known = strcmp(key, known[i]) == 0;
         if (json_is_null(value) || (json_is_false(value) && strcmp(key, "json") != 0))
-            continue; /* not given, or a switch that is off */
+            continue; /* not given, or switched off */
         if (!is_known)
             return api_error_set(e, 400, name, "%s.%.40s is not supported by this server.", name,
                                  key);
@@ -187,8 +194,8 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
     return grammar_from_value(p, name, what, found, e);
 }
 
-/* A shape of the answer's text is nothing for an answer that is calls: vLLM leaves it out as well.
- */
+/* Drops the format of the answer's text, because the answer consists of calls. vLLM does the
+ * same. */
 static void drop_format(struct params *p)
 {
     static const char *const formats[] = {"response_format", "text.format", "output_config.format"};
@@ -197,7 +204,8 @@ static void drop_format(struct params *p)
             p->grammar_field = NULL;
 }
 
-/* Whether the schema's root can be an object: it names no types, or that one among them. */
+/* Returns true when the schema's root can be an object: it states no type, or object is one of
+ * the types. */
 static bool may_be_object(const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type");
@@ -210,8 +218,8 @@ static bool may_be_object(const json_t *schema)
     return word ? strcmp(word, "object") == 0 : !json_is_array(type);
 }
 
-/* Arguments are an object: a call of a tool whose schema wants something else would be valid for
- * nobody. */
+/* Refuses tools with a schema that is no object. Arguments are always objects, so no call of
+ * such a tool could be valid. */
 static bool check_roots(const struct params *p, struct api_error *e)
 {
     for (size_t i = 0; i < json_array_size(p->tools); i++) {
@@ -269,7 +277,7 @@ bool grammar_after_reasoning(struct params *p, const struct reasoning_marks *m, 
     json_t *whole = json_pack("{s:o, s:o, s:b, s:i, s:s%}", "open", texts(m->open), "close",
                               texts(m->close), "begun", m->begun, "kind", (int)s->grammar_kind,
                               "source", s->grammar.ptr, s->grammar.len);
-    p->grammar_field = NULL; /* its shape is the same one */
+    p->grammar_field = NULL; /* the new grammar replaces it */
     bool ok = keep_json(p, name, GRAMMAR_AFTER_REASONING, whole, e);
     json_decref(whole);
     return ok;

@@ -1,11 +1,12 @@
-/* Types of tools, and the schemas of those that Anthropic's clients run. Both are lists: a provider
- * publishes a type with a date once, and changes it under another date. */
+/* Types of tools, and the schemas of those that Anthropic's clients run. Both are constant
+ * lists: a provider never changes a dated type, but publishes it with a new date. */
 #include "gateway/tools/kinds.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Whether type is word, or word with a date: digits and underscores behind an underscore. */
+/* Returns true when `type` is `word`, or `word` with an underscore and a date (digits and
+ * underscores). */
 static bool is_version_of(const char *type, const char *word)
 {
     const size_t n = strlen(word);
@@ -39,9 +40,9 @@ enum tool_kind tool_kind_of(const char *type)
                                          "tool_search_tool_regex",
                                          "programmatic_tool_calling",
                                          "advisor",
-                                         "container",      /* vLLM's, of gpt-oss */
-                                         "browser_search", /* Groq's */
-                                         "x_search",       /* xAI's */
+                                         "container",      /* vLLM's name, for gpt-oss */
+                                         "browser_search", /* Groq's name */
+                                         "x_search",       /* xAI's name */
                                          NULL},
                              *const client[] = {"bash",
                                                 "text_editor",
@@ -62,14 +63,14 @@ enum tool_kind tool_kind_of(const char *type)
 /* ---- functions ---- */
 
 struct member {
-    const char *name, *type, *says; /* type: JSON's, or "lines" for two integers */
+    const char *name, *type, *says; /* `type` is a JSON type, or "lines" for two integers */
 };
 
 struct known_tool {
-    const char *types[3]; /* ends in NULL, or is full */
+    const char *types[3]; /* ends with NULL, or is full */
     const char *name, *says;
-    const char *commands; /* of the member command, with blanks between; NULL: any text */
-    const char *required; /* a second member that each call has, beside command; or NULL */
+    const char *commands; /* values of the member command, separated by blanks; NULL = any text */
+    const char *required; /* second required member besides command; or NULL */
     const struct member *members;
 };
 
@@ -87,8 +88,8 @@ static const struct member bash_members[] = {
         "view_range", "lines", "view: the first and the last line to show, from 1; -1 is the end." \
     }
 
-/* The command insert is not offered: its text is new_str for some clients and insert_text for
- * others, and str_replace does the same. */
+/* The command insert is not offered: some clients name its text new_str, others insert_text.
+ * str_replace can do the same. */
 static const struct member editor_members[] = {
     EDITS,
     {NULL, NULL, NULL},

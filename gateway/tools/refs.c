@@ -21,10 +21,10 @@ bool schema_key_is_map(const char *key)
 
 struct walk {
     const char *place;
-    json_t *ids;      /* $id → pointer of its resource from the document's root */
-    json_t *anchors;  /* pointer of a resource, '#', the anchor's name → pointer */
-    struct strbuf at; /* pointer of the schema that is looked at */
-    bool moves;       /* the second pass: names are known, and references are written anew */
+    json_t *ids;      /* $id → JSON pointer of its resource in the document */
+    json_t *anchors;  /* pointer of a resource, '#', name of the anchor → pointer */
+    struct strbuf at; /* pointer of the current schema */
+    bool moves;       /* second pass: all names are known and references are rewritten */
 };
 
 static void append_part(struct strbuf *b, const char *key)
@@ -41,7 +41,7 @@ static void append_part(struct strbuf *b, const char *key)
             strbuf_append(b, key, 1);
 }
 
-/* A string of the two put together, to be looked up or stored. */
+/* Returns a new string: `a` followed by `b`. */
 static json_t *joined(const char *a, struct str b)
 {
     struct strbuf s;
@@ -66,8 +66,8 @@ static void note_anchor(struct walk *w, const json_t *schema, const char *key, c
     json_decref(whole);
 }
 
-/* The pointer that ref leads to, seen from resource; a new string, or NULL: to nothing that is
- * here. */
+/* Returns the pointer that `ref` leads to, seen from `resource`, as a new string. NULL = the
+ * target is not in this document. */
 static json_t *resolve(const struct walk *w, const char *ref, const char *resource)
 {
     const char *hash = strchr(ref, '#'), *fragment = hash ? hash + 1 : "";
@@ -148,8 +148,8 @@ static void walk_map(struct walk *w, const char *key, json_t *map, const char *r
     w->at.len = before;
 }
 
-/* The resource that schema is, by its $id, or stands in. An owned string where it is one of its
- * own. */
+/* Returns the pointer of a schema with its own $id as a new string; NULL = it has none and
+ * belongs to the resource around it. */
 static json_t *own_resource(struct walk *w, const json_t *schema)
 {
     const char *id = json_string_value(json_object_get(schema, "$id"));

@@ -1,18 +1,19 @@
 #pragma once
-/* References inside of a tool's parameters, which are a JSON schema document of their own. Where
- * the document becomes a part of a larger one, each reference that leads into it becomes a JSON
- * pointer from the larger one's root, and the names that others could meet ($id, $anchor,
- * $dynamicAnchor) go. Pure. */
+/* References within a tool's parameters, which are a JSON schema document of their own. When the
+ * document becomes part of a larger one, each reference into it becomes a JSON pointer from the
+ * larger one's root. Names that could clash with other documents ($id, $anchor, $dynamicAnchor)
+ * are removed. Pure. */
 #include <jansson.h>
 
 #include <stdbool.h>
 
-/* A member of a schema whose value is data: nothing in it is a schema. */
+/* Returns true for a schema's member with plain data, which contains no schemas. */
 bool schema_key_is_data(const char *key);
-/* A member of a schema whose value is an object of schemas, whatever these are called. */
+/* Returns true for a schema's member with an object of schemas under any names. */
 bool schema_key_is_map(const char *key);
 
-/* place: where the document will lie, "#/$defs/tool3". A reference is resolved by the $id and the
- * anchors of the resource that it stands in. One that leads nowhere, or to another document, stays
- * as it is. A $dynamicRef is a $ref here: there is one document, and no other extends it. */
+/* Rewrites the references. `place` is the document's new position, such as "#/$defs/tool3". A
+ * reference is resolved by the $id and the anchors of its resource. A reference without a target
+ * in this document is unchanged. A $dynamicRef becomes a $ref, since no other document extends
+ * this one. */
 void tool_refs_move(json_t *parameters, const char *place);

@@ -1,3 +1,10 @@
+/* The JSON schema of an answer that must call tools, made from the tools' own schemas.
+ * grammar_source.c and blame.c call `tool_schema_of_calls`. Each tool's parameters are copied,
+ * moved to #/$defs/toolN with their references, and then closed: an object with listed properties
+ * gets additionalProperties: false.
+ * The schemas are a client's: MAX_DEPTH and MAX_LOOKS bound the search. When it is not sure which
+ * members an object may have, the object stays open. The request's own JSON is never changed.
+ * Pure; any thread. */
 #include "gateway/tools/schema.h"
 
 #include <stdio.h>
@@ -8,15 +15,15 @@
 
 enum { MAX_REF = 1024, MAX_LOOKS = 2000, MAX_DEPTH = 32 };
 
-/* ---- the members that a schema speaks of ---- */
+/* ---- members stated by a schema ---- */
 
 struct closer {
-    const char *place;      /* of the tool, "#/$defs/tool3" */
-    const json_t *document; /* its parameters */
-    uint32_t n_looks;       /* of one collection: schemas are a client's */
+    const char *place;      /* place of the tool, "#/$defs/tool3" */
+    const json_t *document; /* parameters of the tool, an object schema */
+    uint32_t n_looks; /* schemas visited for one object; bounded, because schemas are a client's */
 };
 
-/* The target of a tool's reference, as tool_refs_move has written it. NULL: it is not found. */
+/* Returns the target of a reference that `tool_refs_move` has rewritten; NULL = not found. */
 static const json_t *target_of(const struct closer *c, const char *ref)
 {
     static const char *const rooms[] = {"/$defs/", "/definitions/"};
@@ -44,7 +51,8 @@ static bool collect_list(struct closer *c, const json_t *list, json_t *names, ui
     return true;
 }
 
-/* Draft 7's: lists of names say nothing of other members. */
+/* Returns true when `dependencies` (draft 7) has only lists of names, which allow no further
+ * members. */
 static bool lists_names_alone(const json_t *dependencies)
 {
     const char *key;
@@ -53,8 +61,8 @@ static bool lists_names_alone(const json_t *dependencies)
     return true;
 }
 
-/* Adds to names each member that schema lists or requires, in its parts as well. False: it speaks
- * of others in a way that is no list. */
+/* Adds to `names` each member that a schema and its parts list or require. Returns false when
+ * the schema allows further members. */
 static bool collect(struct closer *c, const json_t *schema, json_t *names, uint32_t depth)
 {
     static const char *const open[] = {"patternProperties",
@@ -76,7 +84,8 @@ static bool collect(struct closer *c, const json_t *schema, json_t *names, uint3
     for (const char *const *k = open; *k; k++)
         if (json_object_get(schema, *k))
             return false;
-    if (more && !json_is_false(more)) /* false: its list is whole, by the schema's word or ours */
+    /* false: the list is complete, stated by the schema or set here */
+    if (more && !json_is_false(more))
         return false;
     if (!lists_names_alone(json_object_get(schema, "dependencies")))
         return false;
@@ -93,9 +102,9 @@ static bool collect(struct closer *c, const json_t *schema, json_t *names, uint3
     return !ref || collect(c, target_of(c, ref), names, depth + 1);
 }
 
-/* ---- what is closed ---- */
+/* ---- closing objects ---- */
 
-/* A schema lists members itself where it has one of these. */
+/* Returns true when the schema itself lists members. */
 static bool lists_members(const json_t *schema)
 {
     return json_is_object(json_object_get(schema, "properties")) ||
@@ -103,8 +112,8 @@ static bool lists_members(const json_t *schema)
            json_array_size(json_object_get(schema, "allOf")) > 0;
 }
 
-/* An object whose members are listed has no others. Those that its parts list are named beside its
- * own, since additionalProperties looks at these alone. */
+/* Closes an object that lists its members. Members listed by its parts are added to its own
+ * properties, because additionalProperties looks only at those. */
 static void close_object(struct closer *c, json_t *schema)
 {
     json_t *names = json_object(), *v, *own = json_object_get(schema, "properties");
@@ -122,7 +131,7 @@ static void close_object(struct closer *c, json_t *schema)
     json_decref(names);
 }
 
-/* A schema describes the whole of its object, a part beside others, or only a condition. */
+/* The role of a schema: it describes a whole object, a part of one, or only a condition. */
 enum closing { CLOSE_WHOLE, CLOSE_PART, CLOSE_NONE };
 
 static enum closing closing_of(const json_t *schema, const char *key, enum closing outer)
@@ -156,7 +165,7 @@ static void close_all(struct closer *c, json_t *schema, enum closing closing)
     json_t *v;
     if (!json_is_object(schema))
         return;
-    if (closing == CLOSE_WHOLE) /* in front of its parts, whose words it reads */
+    if (closing == CLOSE_WHOLE) /* before its parts, because it reads their members */
         close_object(c, schema);
     json_object_foreach(schema, key, v)
     {
@@ -170,10 +179,10 @@ static void close_all(struct closer *c, json_t *schema, enum closing closing)
     }
 }
 
-/* ---- definitions that are parts ---- */
+/* ---- definitions used as parts ---- */
 
-/* A definition that stands beside others' members is a part as well: in an allOf, in a choice
- * beside members, or by a $ref beside members. open is a set of such references. */
+/* Collects references to definitions that are only parts of an object: in an allOf, in a choice
+ * next to members, or by a $ref next to members. `open` is the set of these references. */
 static void find_parts(const json_t *schema, bool is_part, json_t *open)
 {
     const char *key;
@@ -194,8 +203,8 @@ static void find_parts(const json_t *schema, bool is_part, json_t *open)
     }
 }
 
-/* Closes the document's objects. Definitions that are parts are left open, once the objects that
- * they are parts of have read their members. */
+/* Closes the document's objects. Definitions used as parts are opened again at the end, after
+ * the objects around them have read their members. */
 static void close_document(struct closer *c, json_t *parameters)
 {
     static const char *const rooms[] = {"$defs", "definitions"};
@@ -219,7 +228,8 @@ static void close_document(struct closer *c, json_t *parameters)
 
 /* ---- calls ---- */
 
-/* Whether anything in it says which members there are. Else the tool has no arguments. */
+/* Returns true when the schema states anything about members. Otherwise the tool has no
+ * arguments. */
 static bool speaks_of_members(const json_t *schema)
 {
     static const char *const keys[] = {"properties",
@@ -244,7 +254,7 @@ static bool speaks_of_members(const json_t *schema)
     return false;
 }
 
-/* The tool's parameters as a definition of the whole: an object's. */
+/* Returns the tool's parameters as a definition for the whole schema, always an object. */
 static json_t *definition_of(const json_t *function, const char *place)
 {
     json_t *parameters = json_deep_copy(json_object_get(function, "parameters"));
@@ -255,7 +265,8 @@ static json_t *definition_of(const json_t *function, const char *place)
     if (json_is_null(json_object_get(parameters, "properties")))
         json_object_del(parameters, "properties");
     if (!speaks_of_members(parameters))
-        json_object_set_new(parameters, "properties", json_object()); /* none */
+        /* the tool has no arguments */
+        json_object_set_new(parameters, "properties", json_object());
     json_object_set_new(parameters, "type", json_string("object"));
     json_object_del(parameters, "$schema");
     tool_refs_move(parameters, place);

@@ -1,3 +1,10 @@
+/* The tools of a request in one form, and the origin of each, so that answers use the client's
+ * words.
+ * Parsers of fields (fields/tools.c, fields/responses.c, fields/messages.c) build the list between
+ * `tool_set_begin` and `tool_set_end`. Templates, grammars and parsers read `p->tools`; dialects
+ * ask `tool_origin_of`.
+ * Everything is in `p->own`, so it is freed with `params`. `index_names` must run after each
+ * change of the list. Pure; any thread, one thread per `params`. */
 #include "gateway/tools/set.h"
 
 #include <stdio.h>
@@ -6,12 +13,12 @@
 #include "common/json/text.h"
 #include "gateway/tools/kinds.h"
 
-/* Members of p->own. */
+/* Members of `p->own`. */
 #define LIST    "tools"
 #define ORIGINS "origins"
 #define LEFT    "left out"
-/* Objects for looking up: a name's place in the list, the whole name of a namespace's function by
- * its own, and the type of a tool that was left out by its name. */
+/* Indexes by name: the position in the list; the full name of a namespace's function, by its
+ * short name; the type of a tool that was left out. */
 #define NAMES      "places"
 #define SHORTS     "shorts"
 #define LEFT_NAMES "left names"
@@ -23,7 +30,7 @@ static struct str text_of(const json_t *object, const char *key)
     return params_json_str(json_object_get(object, key));
 }
 
-/* ---- what a call is for the client ---- */
+/* ---- the client's words for a call ---- */
 
 static const json_t *origin(const struct params *p, struct str name)
 {
@@ -96,7 +103,8 @@ static json_t *remember(struct params *p, const char *name, enum tool_form form,
     return o;
 }
 
-/* The description of a tool whose text follows a grammar, which a model is told as well. */
+/* Returns the description of a custom tool. It includes the grammar of the input, so that the
+ * model knows it. */
 static json_t *described(const json_t *tool, const char *syntax, const json_t *definition)
 {
     struct strbuf b;
@@ -114,7 +122,8 @@ static json_t *described(const json_t *tool, const char *syntax, const json_t *d
     return out;
 }
 
-/* Whether regex has a choice outside of brackets: its anchors are of one side alone then. */
+/* Returns true when the regex has alternatives outside of brackets. Each anchor belongs to one
+ * alternative then. */
 static bool has_choice(struct str regex)
 {
     uint32_t depth = 0;
@@ -135,7 +144,7 @@ static bool has_choice(struct str regex)
     return false;
 }
 
-/* A $ that a backslash stands in front of is a character. */
+/* Returns true for a $ at the end that no backslash escapes. */
 static bool ends_anchored(struct str regex)
 {
     size_t n_escapes = 0;
@@ -146,8 +155,8 @@ static bool ends_anchored(struct str regex)
     return n_escapes % 2 == 0;
 }
 
-/* All of the text follows regex, which may say so itself. A pattern of a schema is ECMA-262's,
- * whose names of groups are written without Python's P. */
+/* Returns the regex as a pattern for the whole text. It may have anchors of its own. A schema's
+ * patterns are ECMA-262's, where named groups have no P as in Python. */
 static json_t *whole_pattern(struct str regex)
 {
     struct strbuf b;
@@ -179,7 +188,7 @@ bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct 
 {
     const json_t *format = json_object_get(tool, "format"), *name = json_object_get(tool, "name");
     const char *type = json_string_value(json_object_get(format, "type"));
-    const json_t *inner = json_object_get(format, "grammar"); /* chat has it one deeper */
+    const json_t *inner = json_object_get(format, "grammar"); /* chat nests it one level deeper */
     const json_t *of = json_text_is_object(inner) ? inner : format;
     const char *syntax = json_string_value(json_object_get(of, "syntax"));
     json_t *definition = json_object_get(of, "definition");
@@ -296,7 +305,7 @@ bool tool_set_check_schema(const json_t *parameters, const char *where, struct a
                                                        : "a number");
 }
 
-/* A member of the body's tools, which chat has in an object of the type's name. */
+/* Returns the object with the members of a tool. Chat has it in a member with the type's name. */
 static const json_t *said(const json_t *tool)
 {
     const char *type = json_string_value(json_object_get(tool, "type"));
@@ -332,8 +341,8 @@ static struct str name_at(const struct params *p, size_t i)
     return text_of(json_object_get(json_array_get(p->tools, i), "function"), "name");
 }
 
-/* Where each name is in the list, and which of a namespace's functions is called so without it.
- * False: two tools have one name, and a call of it could not be said in the client's words. */
+/* Builds the indexes by name. Returns false when two tools have the same name and a call would
+ * be ambiguous for the client; `twice` is the second one's position. */
 static bool index_names(struct params *p, size_t *twice)
 {
     json_t *at = json_object(), *shorts = json_object();
@@ -385,7 +394,7 @@ struct str tool_set_name(const struct params *p, const json_t *name, const json_
     const char *own = json_string_value(name);
     if (!own || !*own)
         return (struct str){0};
-    if (json_string_length(space) == 0) { /* its own name before one in a namespace */
+    if (json_string_length(space) == 0) { /* a tool's own name comes before one in a namespace */
         const struct str found = listed(p, own);
         const json_t *whole = json_object_get(json_object_get(p->own, SHORTS), own);
         return found.len > 0 || !whole ? found : listed(p, json_string_value(whole));
@@ -404,7 +413,7 @@ const char *tool_set_left_type(const struct params *p, const json_t *name)
                                 : NULL;
 }
 
-/* The list is that of the tools that are (not) among the keys of names, in its order. */
+/* Keeps only the tools that are (kept) or are not (!kept) among the keys of `names`, in order. */
 static void keep(struct params *p, const json_t *names, bool kept)
 {
     json_t *list = json_array();
@@ -416,7 +425,7 @@ static void keep(struct params *p, const json_t *names, bool kept)
     }
     json_object_set_new(p->own, LIST, list);
     p->tools = json_array_size(list) > 0 ? list : NULL;
-    (void)index_names(p, &ignored); /* of fewer tools: no name is there twice that was not before */
+    (void)index_names(p, &ignored); /* removing tools adds no duplicate names */
 }
 
 bool tool_set_allow(struct params *p, const json_t *list, struct api_error *e)

@@ -1,9 +1,11 @@
-/* Two buffers: the loop appends to one, the thread writes the other, ten times a second or when
- * there is much. Nothing here waits for a reader: a pipe is opened anew, with O_NONBLOCK, so that
- * the description that others share stays as it is.
- *
- * The file is looked at before each write: one that was moved or removed (as logrotate does it) is
- * made again at its path. */
+/* The access log's writer. The loop appends lines to one buffer; a thread writes the other, ten
+ * times a second or when there is much.
+ * Nothing here waits for a reader. A pipe is opened again with O_NONBLOCK, so that the file
+ * description shared with other processes keeps its flags.
+ * Before each write the file is checked. When it was moved or removed (by logrotate for
+ * instance), it is created again at its path.
+ * `mutex` guards the fields marked so; all others belong to the thread. Waiting lines are
+ * bounded by WAITING_BYTES; lines beyond are lost and counted. */
 #include "gateway/trace/access_log.h"
 
 #include <errno.h>
@@ -26,14 +28,14 @@
 enum {
     WAITING_BYTES = 4 << 20,
     MUCH_BYTES = 64 << 10,
-    PIPE_BYTES = 4096,    /* what a pipe that is ready takes without waiting */
-    FILE_BYTES = 1 << 20, /* at once */
+    PIPE_BYTES = 4096,    /* most bytes that a ready pipe accepts without blocking */
+    FILE_BYTES = 1 << 20, /* most bytes of one write to a file */
     READY_MS = 100,
     KEEP_BYTES = 256 << 10,
 };
 #define NAP_NS   (100 * NS_PER_MS)
 #define RETRY_NS NS_PER_S
-#define TELL_NS  (60 * NS_PER_S) /* a reason that comes and goes is told so often */
+#define TELL_NS  (60 * NS_PER_S) /* shortest time between messages about one reason */
 #define LAST_NS  (2 * NS_PER_S)
 
 struct access_log {
@@ -42,17 +44,17 @@ struct access_log {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake, over;
-    struct strbuf front; /* under the mutex, as are */
-    bool stop, done;     /* these */
-    bool left;           /* and this: close has waited long enough, and what it shares is gone */
-    /* the thread's own */
+    struct strbuf front; /* guarded by the mutex, like the next three */
+    bool stop, done;     /* `done`: the thread has ended */
+    bool left;           /* close stopped waiting; the metrics are gone */
+    /* fields used by the thread only */
     struct strbuf back;
-    int fd;                    /* -1: it is not open */
-    size_t piece;              /* what is written to it at once */
-    bool is_stdout, in_line;   /* in_line: the last line was cut off */
-    bool is_lost, told;        /* the last write failed; the log was told */
-    int why;                   /* what was told last, */
-    uint64_t told_ns, open_ns; /* and when; when it is to be opened again */
+    int fd;                    /* -1 = closed */
+    size_t piece;              /* most bytes of one write */
+    bool is_stdout, in_line;   /* `in_line`: the last line was cut */
+    bool is_lost, told;        /* the last write failed; the failure was logged */
+    int why;                   /* errno of the last message */
+    uint64_t told_ns, open_ns; /* time of the last message; time of the next attempt to open */
 };
 
 /* ---- the file ---- */
@@ -66,7 +68,7 @@ static int open_stdout(void)
     return fd >= 0 ? fd : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
 }
 
-/* 0, or errno. */
+/* Opens the file. Returns 0 or errno. */
 static int open_file(struct access_log *l)
 {
     struct stat st;
@@ -87,7 +89,7 @@ static void close_file(struct access_log *l)
     l->in_line = false;
 }
 
-/* Does somebody else lie at the path, or nobody? */
+/* Returns true when the path has another file or none. */
 static bool has_moved(const struct access_log *l)
 {
     struct stat ours, there;
@@ -96,7 +98,7 @@ static bool has_moved(const struct access_log *l)
             there.st_ino != ours.st_ino);
 }
 
-/* 0, or errno. */
+/* Opens or reopens the file if needed. Returns 0 or errno. */
 static int make_ready(struct access_log *l)
 {
     if (l->fd >= 0 && has_moved(l)) {
@@ -118,7 +120,7 @@ static bool is_set(struct access_log *l, const bool *flag)
     return set;
 }
 
-/* Up to the end of a line: others write to the same pipe. */
+/* Writes up to the end of a line, because others write to the same pipe. */
 static ssize_t write_piece(const struct access_log *l, const char *bytes, size_t n)
 {
     if (n > l->piece) {
@@ -129,8 +131,8 @@ static ssize_t write_piece(const struct access_log *l, const char *bytes, size_t
     return w < 0 && errno == ENOTSOCK ? write(l->fd, bytes, n) : w;
 }
 
-/* 0, or errno; *done: how much was written. A reader that is slow is waited for until more waits
- * than may. */
+/* Writes all bytes. Returns 0 or errno; *done is the number of bytes written. It waits for a
+ * slow reader until the other buffer is full. */
 static int write_all(struct access_log *l, struct str bytes, size_t *done)
 {
     while (*done < bytes.len) {
@@ -157,7 +159,7 @@ static double lines_in(struct str s)
     return n;
 }
 
-/* Once for each reason, and again when it has come back after a minute. */
+/* Logs a failure once per reason, and again when the reason returns after a minute. */
 static void tell(struct access_log *l, int e)
 {
     const uint64_t now = clock_mono_ns();
@@ -196,7 +198,7 @@ static void write_back(struct access_log *l)
         close_file(l);
 }
 
-/* More is likely to come at once. */
+/* Waits a moment, because more lines are likely to come. */
 static void nap(struct access_log *l)
 {
     const uint64_t until = clock_mono_ns() + NAP_NS;
@@ -299,7 +301,8 @@ enum status access_log_open(const char *path, struct metrics *registry, struct a
     return STATUS_OK;
 }
 
-/* A write that hangs in the kernel is left behind, with all that it touches: the process ends. */
+/* Closes the log. A write that hangs in the kernel is abandoned with its memory, because the
+ * process ends. */
 void access_log_close(struct access_log *l)
 {
     if (!l)

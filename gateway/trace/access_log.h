@@ -1,19 +1,19 @@
 #pragma once
-/* The access log's file. A thread of its own writes it, so that a disk that is slow, full or away,
- * or a pipe that nobody reads, holds up nothing: what finds no room is lost and counted, and what
- * comes when there is room again is written. */
+/* The access log's file. A thread of its own writes it, so a slow, full or missing disk, or a
+ * pipe without a reader, delays nothing. Lines that find no room are lost and counted; later
+ * lines are written again. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 
 struct access_log;
 struct metrics;
 
-/* path "-": stdout. STATUS_INVALID: the path can be no log (no such folder, no permission, a folder
- * itself). A disk that is full, read-only or broken, and a FIFO without a reader, are STATUS_OK: it
- * is tried again once a second. path is borrowed. */
+/* `path` is borrowed; "-" means stdout. Returns STATUS_INVALID when the path cannot be a log
+ * (missing folder, no permission, a folder itself). A full, read-only or broken disk, and a FIFO
+ * without a reader, give STATUS_OK; the log is tried again every second. */
 MUST_USE enum status access_log_open(const char *path, struct metrics *registry,
                                      struct access_log **out, struct error *err);
-/* One line, with its end. Never waits. Loop thread. */
+/* Adds one line, including its end. Never waits. Loop thread. */
 void access_log_add(struct access_log *l, struct str line);
-/* Writes what waits, for two seconds at most. NULL is fine. */
+/* Writes waiting lines for at most two seconds. NULL is allowed. */
 void access_log_close(struct access_log *l);

@@ -1,26 +1,26 @@
 #pragma once
-/* W3C Trace Context (www.w3.org/TR/trace-context): which trace a request belongs to, as its headers
- * traceparent and tracestate say. Hostile input: whatever is not exactly as the standard has it
- * counts as not sent. Pure. */
+/* W3C Trace Context (www.w3.org/TR/trace-context): the trace that a request belongs to, from its
+ * headers traceparent and tracestate. The input is hostile: anything that does not match the
+ * standard exactly is ignored. Pure. */
 #include "common/base/str.h"
 
 enum { TRACE_ID_BYTES = 16, SPAN_ID_BYTES = 8, TRACE_STATE_MAX = 512 };
 
 struct trace_context {
-    uint8_t trace_id[TRACE_ID_BYTES]; /* all 0: in no trace */
-    uint8_t span_id[SPAN_ID_BYTES];   /* ours */
-    uint8_t parent_id[SPAN_ID_BYTES]; /* the caller's; all 0: it began here */
-    bool sampled;                     /* its span is to be exported */
-    char state[TRACE_STATE_MAX + 1];  /* the caller's tracestate, or "" */
+    uint8_t trace_id[TRACE_ID_BYTES]; /* all 0 = no trace */
+    uint8_t span_id[SPAN_ID_BYTES];   /* id of this gateway's span */
+    uint8_t parent_id[SPAN_ID_BYTES]; /* the caller's span; all 0 = the trace began here */
+    bool sampled;                     /* the span will be exported */
+    char state[TRACE_STATE_MAX + 1];  /* tracestate of the caller, or "" */
 };
 
-/* False: there was no traceparent, or none that counts; out has no trace then. The span's id is the
- * caller's to draw. */
+/* Reads the headers. Returns false when there is no valid traceparent; `out` has no trace then.
+ * The caller sets `span_id`. */
 bool trace_context_read(struct trace_context *out, struct str traceparent, struct str tracestate);
-/* A trace that begins here. random: as many bytes as the ids have; ratio of them, 0 to 1, are
- * sampled, the same ones wherever the trace's id is looked at. */
+/* Begins a trace. `random` has the bytes of the id. `ratio`, 0 to 1, is the share of sampled
+ * traces. The decision depends only on the trace's id, so it is the same everywhere. */
 void trace_context_begin(struct trace_context *out, const uint8_t random[TRACE_ID_BYTES],
                          double ratio);
 bool trace_context_is_set(const struct trace_context *c);
-/* Lower-case hex with its NUL. */
+/* Writes lower-case hex and a NUL. */
 void trace_hex(const uint8_t *bytes, size_t n, char *out);

@@ -11,7 +11,7 @@
 #include "gateway/trace/span.h"
 
 enum {
-    QUEUE_SPANS = 2048, /* OpenTelemetry's own defaults, as is the batch */
+    QUEUE_SPANS = 2048, /* OpenTelemetry's default, like BATCH_SPANS */
     QUEUE_BYTES = 4 << 20,
     QUEUE_KEEP_BYTES = 64 << 10,
     BATCH_SPANS = 512,
@@ -25,17 +25,17 @@ struct trace_export {
     struct trace_export_options o;
     struct http_target to;
     struct metric *exported, *dropped;
-    struct strbuf span; /* the loop's, one being made */
+    struct strbuf span; /* used by the loop: the span being made */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct strbuf queue; /* spans, joined by commas; of both threads, under the lock, as is */
-    uint32_t n_queued;   /* this, and */
-    bool stop, done;     /* these */
-    atomic_bool hurry;   /* the post in progress is to give up */
-    struct strbuf batch; /* the thread's own */
-    bool is_away;        /* the last post failed: said once, as is */
-    int refused;         /* the status that it refused the last batch with; 0: it took it */
+    struct strbuf queue; /* guarded by the lock: spans, joined by commas */
+    uint32_t n_queued;   /* guarded by the lock: number of spans in `queue` */
+    bool stop, done;     /* guarded by the lock; `done`: the thread has ended */
+    atomic_bool hurry;   /* makes the running post give up */
+    struct strbuf batch; /* used by the thread only: the batch being posted */
+    bool is_away;        /* the last post failed and was logged */
+    int refused;         /* status of the last refusal; 0 = accepted */
 };
 
 void trace_export_add(struct trace_export *t, const struct access_record *n, int http_status,
@@ -58,7 +58,7 @@ void trace_export_add(struct trace_export *t, const struct access_record *n, int
 
 /* ---- the thread ---- */
 
-/* 0: not delivered, but may be later; else the status that settles it. */
+/* Posts a batch. Returns 0 when it was not delivered and may be retried, else the final status. */
 static int post(struct trace_export *t)
 {
     struct error err = {0};
@@ -78,7 +78,7 @@ static int post(struct trace_export *t)
     return 0;
 }
 
-/* Until it is time to look again; with the lock. */
+/* Waits for the given time or a wake-up. The caller holds the lock. */
 static void wait_ms(struct trace_export *t, uint32_t ms)
 {
     struct timespec at;
@@ -89,7 +89,7 @@ static void wait_ms(struct trace_export *t, uint32_t ms)
     pthread_cond_timedwait(&t->work, &t->lock, &at);
 }
 
-/* With the lock, which is let go of while it posts. */
+/* Delivers the waiting spans. The caller holds the lock, which is released while posting. */
 static void deliver(struct trace_export *t)
 {
     uint32_t n = t->n_queued;
@@ -130,7 +130,7 @@ static void *thread_main(void *ctx)
             break;
         if (t->n_queued > 0)
             deliver(t);
-        if (t->stop && t->is_away) { /* nobody waits for it twice */
+        if (t->stop && t->is_away) { /* at the end a missing collector is not tried twice */
             metric_add(t->dropped, t->n_queued);
             break;
         }

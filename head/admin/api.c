@@ -1,3 +1,10 @@
+/* The admin port of the head: it routes HTTP requests to handlers and checks who may send them.
+ * common/http passes each request to the handlers here. A handler reads `struct head_core` or
+ * gives an order with `head_core_*`, and answers with JSON. The dashboard's files are answered
+ * without a key, since they hold no data.
+ * Invariants: everything runs on the loop thread. `by` is valid only while one request is
+ * handled. `stream` and `runs` own the requests that they answer later. A standby answers reads
+ * and refuses orders (POST). */
 #include "head/admin/api.h"
 
 #include <inttypes.h>
@@ -18,7 +25,7 @@
 #include "head/admin/stream.h"
 
 enum { MAX_ASKER = 64 }; /* bytes */
-#define BY_LOCAL "local" /* without keys: somebody on this machine */
+#define BY_LOCAL "local" /* name in `by` when there are no keys: a caller on this machine */
 
 struct admin_api {
     struct loop *loop;
@@ -26,14 +33,15 @@ struct admin_api {
     struct head_core *core;
     struct head_metrics *metrics;
     struct stream *stream;
-    struct runs *runs; /* NULL: no page of runs */
+    struct runs *runs; /* NULL = no page of runs */
     struct admin_options common;
     const struct admin_keys *keys;
-    const char *by; /* who sent the request that is being handled: a key's name, or BY_LOCAL */
+    /* sender of the request that is being handled: the name of its key, or BY_LOCAL */
+    const char *by;
     bool metrics_public;
     const struct standby *standby;
     admin_take_key_fn *take_key;
-    void *ctx; /* of take_key */
+    void *ctx; /* passed to `take_key` */
 };
 
 /* ---- answers ---- */
@@ -50,7 +58,7 @@ static void answer_json(struct http_request *r, int status, json_t *owned)
 static void answer_error(struct http_request *r, int status, const char *message)
 {
     json_t *text = json_string(message);
-    if (!text) /* it holds half a character of somebody's name */
+    if (!text) /* the message contains a name that is not valid UTF-8 */
         text = json_string("(not UTF-8)");
     json_t *e = json_pack("{s:{s:o, s:s, s:n, s:i}}", "error", "message", text, "type",
                           status == 401 ? "authentication_error" : "invalid_request_error", "param",
@@ -65,7 +73,7 @@ static bool waits(const struct admin_api *a)
     return a->standby && !standby_serves(a->standby);
 }
 
-/* The values that only this head's place among others tells. */
+/* Adds the fields that depend on this head's role: serving or standby. */
 static void add_role(const struct admin_api *a, json_t *o)
 {
     json_object_set_new(o, "role", json_string(waits(a) ? "standby" : "serving"));
@@ -82,7 +90,7 @@ static void add_role(const struct admin_api *a, json_t *o)
         const char *text_of;
         for (uint32_t i = 0; (text_of = standby_warning(a->standby, i)) != NULL; i++) {
             json_t *warning = json_string(text_of);
-            if (warning) /* else a holder's address that is no text */
+            if (warning) /* NULL = the holder's address is not UTF-8 */
                 json_array_append_new(json_object_get(o, "warnings"), warning);
         }
     }
@@ -122,7 +130,7 @@ static void get_debug(struct admin_api *a, struct http_request *r)
     answer_json(r, 200, admin_json_debug(a->core));
 }
 
-/* The value of `since` in "since=12"; other parameters are ignored. */
+/* Reads the value of `since` from a query such as "since=12". Other parameters are ignored. */
 static bool parse_since(struct str query, uint64_t *out)
 {
     static const struct str name = {"since=", 6};
@@ -149,7 +157,8 @@ static void get_events(struct admin_api *a, struct http_request *r)
         answer_json(r, 200, admin_json_events(a->core, since));
 }
 
-/* A head that knows nothing yet gives no number at all, so that its caller keeps the one it has. */
+/* A head that has just started answers 503 instead of a number, so that its caller keeps the
+ * number it has. */
 static void get_scale(struct admin_api *a, struct http_request *r)
 {
     if (waits(a))
@@ -165,11 +174,12 @@ static void get_adapters(struct admin_api *a, struct http_request *r)
     answer_json(r, 200, admin_json_adapters(a->core));
 }
 
-/* False, with the answer given: what is sent is not said to be JSON. */
+/* Returns false and answers 415 when the body is not declared as JSON. */
 static bool wants_json(struct http_request *r)
 {
     struct str type = http_header(r, "content-type");
-    if (str_starts(type, STR("application/json"))) /* a browser asks before it sends this */
+    /* a browser sends a CORS preflight before it sends this type */
+    if (str_starts(type, STR("application/json")))
         return true;
     answer_error(r, 415, "Content-Type: application/json is wanted");
     return false;
@@ -182,8 +192,8 @@ static json_t *body_json(const struct http_request *r)
     return json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &err);
 }
 
-/* {"name": NAME, "path": FOLDER, "in_place": BOOL} loads, {"name": NAME, "on": false} unloads.
- * Either takes its time: GET says how far it is. */
+/* {"name": NAME, "path": FOLDER, "in_place": BOOL} loads an adapter; {"name": NAME, "on": false}
+ * unloads it. Both take time: GET shows the progress. */
 static void post_adapters(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -246,8 +256,8 @@ static void post_drain(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
-/* Adds the asker whom the caller names: `cox up` says whose `cox scale` it was. The
- * key's name stays, since the key alone is proof. */
+/* Writes the asker that the caller names: `cox up` passes on who called `cox scale`. The key's
+ * name is added, since only the key is proof. */
 static void add_asker(const struct admin_api *a, const char *said, char *out, size_t size)
 {
     if (said && said[0] && a->keys->n > 0)
@@ -256,7 +266,8 @@ static void add_asker(const struct admin_api *a, const char *said, char *out, si
         snprintf(out, size, "%s", said && said[0] ? said : a->by);
 }
 
-/* {"was": N, "workers": N, "by": NAME}: whoever starts the workers has changed their number. */
+/* {"was": N, "workers": N, "by": NAME}: the program that starts the workers reports that it has
+ * changed their number. */
 static void post_scaled(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -282,7 +293,7 @@ static void post_scaled(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
-/* {"reload": true}. The answer is given before the connections of peers end. */
+/* {"reload": true}. The answer is sent before the connections of peers are closed. */
 static void post_keys(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -332,8 +343,8 @@ static void get_runs(struct admin_api *a, struct http_request *r)
         answer_error(r, 503, err.text);
 }
 
-/* {"id": "TWELVE DIGITS", "action": "terminate" or "reproduce"}; nothing else of the request goes
- * any further. */
+/* {"id": "TWELVE DIGITS", "action": "terminate" or "reproduce"}. Nothing else of the request is
+ * passed on. */
 static void post_runs(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -368,11 +379,12 @@ static const struct route {
     {"POST", "/api/runs", post_runs},       {"POST", "/api/scaled", post_scaled},
 };
 
-/* ---- who may ask ---- */
+/* ---- access checks ---- */
 
 static bool names_us(const struct admin_api *a, struct http_request *r)
 {
-    const struct host_rule rule = {.on = a->keys->n == 0}; /* then it listens on loopback only */
+    /* without keys the server listens on loopback only */
+    const struct host_rule rule = {.on = a->keys->n == 0};
     if (host_rule_refuses(&rule, r)) {
         answer_error(r, 403,
                      "without an admin key requests must name this machine: ask for 127.0.0.1 or "
@@ -394,7 +406,8 @@ static bool may_ask(struct admin_api *a, struct http_request *r)
     return true;
 }
 
-/* An order to a head that waits would be forgotten, or hold where nobody meant it. */
+/* A standby refuses orders: they would be lost, or would take effect later without anyone
+ * expecting it. */
 static bool may_change(const struct admin_api *a, struct http_request *r, const char *method)
 {
     char text[400];
@@ -411,8 +424,8 @@ static bool is_read(const struct http_request *r)
     return str_eq_c(http_method(r), "GET") || str_eq_c(http_method(r), "HEAD");
 }
 
-/* The dashboard is at "/"; people also try these two. A relative address holds behind a proxy's
- * prefix, too. */
+/* The dashboard is at "/"; people also try "/dashboard". The redirect is relative, so it also
+ * works behind a proxy's path prefix. */
 static const char *dashboard_from(struct str path)
 {
     if (str_eq_c(path, "/dashboard"))
@@ -420,8 +433,8 @@ static const char *dashboard_from(struct str path)
     return str_eq_c(path, "/dashboard/") ? "../" : NULL;
 }
 
-/* True: the request was for a page or one of its files, and is answered. They hold no data, so they
- * need no key. */
+/* Returns true when the request was for a page or one of its files and has been answered. These
+ * files hold no data, so they need no key. */
 static bool answer_page(struct admin_api *a, struct http_request *r)
 {
     const struct http_file *file =
@@ -539,7 +552,7 @@ void admin_api_free(struct admin_api *a)
         return;
     stream_free(a->stream);
     a->stream = NULL;
-    runs_free(a->runs); /* the program's children end with the loop */
+    runs_free(a->runs); /* the loop ends the child processes */
     a->runs = NULL;
     if (a->server)
         http_server_close(a->server);

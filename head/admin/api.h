@@ -1,9 +1,10 @@
 #pragma once
-/* The head's HTTP side on 8265: dashboard, admin API (docs/reference/admin-api.md), and through
- * common/http/handlers/admin /livez, /readyz and /metrics. With an admin key everything but
- * /livez, /readyz and the (empty) dashboard page needs it; without one only loopback is bound, and
- * then requests must name a loopback host, so that no web page can reach the API through a browser.
- * Loop thread. */
+/* The head's HTTP server on port 8265: the dashboard, the admin API
+ * (docs/reference/admin-api.md), and /livez, /readyz and /metrics through
+ * common/http/handlers/admin. With an admin key, everything needs the key except /livez, /readyz
+ * and the (empty) dashboard page. Without a key the server binds loopback only. Requests must
+ * then name a loopback host, so that no web page can reach the API through a browser. Loop
+ * thread. */
 #include "common/base/metrics.h"
 #include "common/http/server/server.h"
 #include "common/keys/admin_keys.h"
@@ -11,21 +12,22 @@
 #include "head/core/core.h"
 #include "head/lease/standby.h"
 
-/* Takes up the head's own key as its folder has it now. fingerprint: of that; changed: it was
- * another. */
+/* Reads the head's own key again from its folder. Writes the fingerprint of the key that is now
+ * in use. `changed` is true when it differs from the key before. */
 typedef enum status admin_take_key_fn(void *ctx, char fingerprint[KEYS_FINGERPRINT_BYTES],
                                       bool *changed, struct error *err);
 
 struct admin_api_options {
     const char *host;
     uint16_t port;
-    const struct admin_keys *keys; /* borrowed; none: whoever is on this machine may ask */
-    const char *model;             /* for metric labels; NULL: none */
-    const char *runs;              /* the program that is asked about runs; NULL: none */
+    const struct admin_keys *keys; /* borrowed; no keys = every local caller may ask */
+    const char *model;             /* for metric labels; NULL = none */
+    /* path of the program `cox` that answers questions about runs; NULL = no page of runs */
+    const char *runs;
     bool metrics_public;
-    const struct standby *standby; /* borrowed; NULL: this head alone serves */
+    const struct standby *standby; /* borrowed; NULL = there is no second head */
     admin_take_key_fn *take_key;
-    void *ctx; /* of take_key */
+    void *ctx; /* passed to `take_key` */
 };
 
 struct admin_api;
@@ -33,4 +35,4 @@ MUST_USE enum status admin_api_start(struct loop *l, const struct admin_api_opti
                                      struct head_core *core, struct admin_api **out,
                                      struct error *err);
 uint16_t admin_api_port(const struct admin_api *a);
-void admin_api_free(struct admin_api *a); /* NULL is fine */
+void admin_api_free(struct admin_api *a); /* NULL is allowed */

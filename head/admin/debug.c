@@ -1,5 +1,5 @@
-/* GET /api/debug: what stands inside the head, for who looks into a fault. Of requests only counts,
- * of keys only public ones; lists are cut, and say how much there was. */
+/* GET /api/debug: the internal state of the head, for debugging. Requests appear only as counts
+ * and keys only as public keys. Long lists are cut, and the answer says how long they were. */
 #include "head/admin/debug.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static json_int_t ms_since(const struct head_core *h, uint64_t at_ns)
     return h->now_ns > at_ns ? whole((h->now_ns - at_ns) / NS_PER_MS) : 0;
 }
 
-/* A peer's text may not be UTF-8; the answer always is. */
+/* A peer's text may not be valid UTF-8, but JSON text must be. */
 static json_t *text(const char *s)
 {
     json_t *v = json_string(s);
@@ -52,7 +52,7 @@ static json_t *sessions(const struct head_core *h)
     return all;
 }
 
-/* The last plans by their sizes: [step, tokens], oldest first. */
+/* Returns the sizes of the last plans as [step, tokens], oldest first. */
 static json_t *plans(const struct engine_slot *l)
 {
     json_t *all = json_array();

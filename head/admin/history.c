@@ -7,7 +7,7 @@
 #include "head/core/stats.h"
 #include "head/state/head_core.h"
 
-#define LATENCY_NS (10 * NS_PER_S) /* how far back requests count */
+#define LATENCY_NS (10 * NS_PER_S) /* age up to which ended requests count for latencies */
 
 void history_init(struct history *t)
 {
@@ -26,7 +26,7 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Nearest rank. */
+/* Sets the median and the 95th percentile by the nearest-rank method; -1 when there is no value. */
 static void set_quantiles(double *values, uint32_t n, double out[2])
 {
     out[0] = out[1] = -1;
@@ -61,7 +61,7 @@ static void set_latencies(const struct head_core *h, struct history_sample *out)
 
 static uint32_t risen(uint64_t *was, uint64_t is)
 {
-    uint64_t by = is > *was ? is - *was : 0; /* n_cancelled may fall by one */
+    uint64_t by = is > *was ? is - *was : 0; /* `n_cancelled` can fall by one */
     *was = is;
     return by > UINT32_MAX ? UINT32_MAX : (uint32_t)by;
 }

@@ -1,7 +1,7 @@
 #pragma once
-/* The last ten minutes, a sample a second, for the charts of whoever opens the dashboard. Latencies
- * are of requests that ended within the last ten seconds, at most HISTORY_WINDOW of them, so that a
- * sample costs the same however many there are. Pure; loop thread. */
+/* Samples of the last ten minutes, one per second, for the charts of the dashboard. Latencies
+ * cover requests that ended within the last ten seconds, at most HISTORY_WINDOW of them, so that
+ * the cost of a sample is bounded. Pure; loop thread. */
 #include <stdint.h>
 
 #define HISTORY_SAMPLES 600u
@@ -13,18 +13,19 @@ struct history_sample {
     uint64_t wall_ms;
     uint32_t running, waiting, replicas_ready, workers;
     double prompt_tokens_per_s, generation_tokens_per_s;
-    double kv_usage, prefix_hit_rate;                        /* 0 to 1, as in /api/status */
-    double ttft_s[2], itl_s[2], e2e_s[2];                    /* median and 95 %; negative: none */
-    uint32_t n_finished, n_failed, n_cancelled, n_preempted; /* since the sample before */
+    double kv_usage, prefix_hit_rate;     /* 0 to 1, as in /api/status */
+    double ttft_s[2], itl_s[2], e2e_s[2]; /* median and 95th percentile; negative = no value */
+    uint32_t n_finished, n_failed, n_cancelled, n_preempted; /* change since the previous sample */
 };
 
 struct history {
-    struct history_sample *ring; /* [HISTORY_SAMPLES] */
-    uint64_t n;                  /* that were ever taken: the number of the next one */
-    uint64_t n_finished, n_failed, n_cancelled, n_preempted; /* as of the last one */
+    struct history_sample *ring; /* [HISTORY_SAMPLES]; sample i is at i % HISTORY_SAMPLES */
+    uint64_t n;                  /* samples ever taken; also the number of the next one */
+    uint64_t n_finished, n_failed, n_cancelled, n_preempted; /* totals at the last sample */
 };
 void history_init(struct history *t);
 void history_fini(struct history *t);
 void history_take(struct history *t, const struct head_core *h);
-/* The oldest with number >= since that is held, which goes to *since; NULL: there is none. */
+/* Returns the oldest kept sample with a number of at least *since and sets *since to that
+ * number. Returns NULL when there is none. */
 const struct history_sample *history_get(const struct history *t, uint64_t *since);

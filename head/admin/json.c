@@ -1,3 +1,9 @@
+/* Builds the JSON answers of the admin API from the core's state.
+ * Handlers in admin/api.c call these functions; each reads `struct head_core` and returns a new
+ * JSON value. Rows for the dashboard's stream are written by stream_json.c instead, because they
+ * are many and frequent.
+ * Invariants: loop thread; the core is never changed. The caller owns each returned value. Texts
+ * that came from peers pass through `text`, so that the answer is valid UTF-8. */
 #include "head/admin/json.h"
 
 #include <stdio.h>
@@ -28,7 +34,7 @@ static json_t *integer(uint64_t v)
     return json_integer((json_int_t)(v > INT64_MAX ? INT64_MAX : v));
 }
 
-/* A peer's text may not be UTF-8; the answer always is. */
+/* A peer's text may not be valid UTF-8, but JSON text must be. */
 static json_t *text(const char *s)
 {
     json_t *v = json_string(s);
@@ -94,7 +100,7 @@ static json_t *nodes(const struct head_core *h)
 
 /* ---- workers, replicas, gateways ---- */
 
-/* NULL for a device that says nothing of itself. */
+/* Returns null for a device that reports no GPU state. */
 static json_t *gpu(const struct gpu_state *g)
 {
     if (g->memory_total == 0)
@@ -108,7 +114,7 @@ static json_t *gpu(const struct gpu_state *g)
     return o;
 }
 
-/* NULL of a worker that has not said it yet, or is older than this. */
+/* Returns null for a worker that has not reported its host, or whose version does not report it. */
 static json_t *host(const struct host_state *s)
 {
     if (s->threads == 0)
@@ -117,7 +123,8 @@ static json_t *host(const struct host_state *s)
     json_object_set_new(o, "threads", integer(s->threads));
     json_object_set_new(o, "cores_used", json_real(s->millicores / 1000.0));
     json_object_set_new(o, "resident_bytes", integer(s->resident_bytes));
-    /* workers of one id share the machine that cpus and memory_bytes are of */
+    /* Workers with the same id share one machine; `cpus` and `memory_bytes` describe that
+     * machine. */
     json_object_set_new(o, "id", s->id ? hex(s->id) : json_null());
     json_object_set_new(o, "cpus", s->cpus ? integer(s->cpus) : json_null());
     json_object_set_new(o, "memory_bytes",
@@ -231,7 +238,7 @@ static json_t *gateways(const struct head_core *h)
     return a;
 }
 
-/* ---- the rest ---- */
+/* ---- model, requests, status ---- */
 
 static json_t *model(const struct head_core *h)
 {
@@ -330,7 +337,7 @@ static void warn_shrunk(const struct head_core *h, const struct replica *g, json
     json_array_append_new(a, json_string(line));
 }
 
-/* One line for each reason, however many replicas it is of. */
+/* Adds one line for each reason, however many replicas it affects. */
 static void warn_roles(const struct head_core *h, json_t *a)
 {
     for (int t = ROLE_FINE + 1; t < ROLE_TROUBLE_COUNT; t++) {
@@ -431,7 +438,7 @@ json_t *admin_json_status(const struct head_core *h, bool waits)
 
 /* ---- events ---- */
 
-/* Reads one value at *at, quoted by log_quote or bare, into out. */
+/* Reads one value at `at`, quoted by log_quote or bare, into `out`. */
 static const char *read_value(const char *at, char *out, size_t size)
 {
     size_t n = 0;
@@ -484,7 +491,7 @@ json_t *admin_json_events(const struct head_core *h, uint64_t since)
     return all;
 }
 
-/* ---- how many workers are wanted ---- */
+/* ---- number of workers wanted ---- */
 
 json_t *admin_json_scale(const struct head_core *h)
 {

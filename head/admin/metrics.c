@@ -1,3 +1,9 @@
+/* The head's Prometheus metrics.
+ * admin/api.c calls `head_metrics_update` before it answers /metrics; it copies values from the
+ * core's `head_stats` into a `struct metrics` registry. Histograms are filled by the core itself
+ * as steps end.
+ * Invariants: loop thread. Counters never fall. A series whose value is unknown does not exist
+ * until the value is known. */
 #include "head/admin/metrics.h"
 
 #include <stdio.h>
@@ -5,7 +11,7 @@
 
 #include "common/base/mem.h"
 
-/* One row per metric; the value is read from head_stats at an offset. */
+/* One row per metric. Its value is read from `head_stats` at `offset`. */
 enum value_type { VALUE_U32, VALUE_U64 };
 static const struct row {
     const char *name, *help;
@@ -81,11 +87,12 @@ static const struct row {
 struct head_metrics {
     struct metrics *registry;
     struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
-    struct metric *serves, *store; /* NULL: no store */
-    struct metric *desired;        /* NULL: not known yet, and then there is no series */
-    struct metric *cold_start;     /* the same */
-    struct metric *accepted_at[SCHEDULER_MAX_DRAFT]; /* NULL: no replica drafts so far ahead */
-    char *labels;                                    /* of every vllm: series; owned */
+    struct metric *serves, *store; /* NULL = no lease store */
+    struct metric *desired;        /* NULL = not known yet, and no series exists */
+    struct metric *cold_start;     /* NULL = not known yet, and no series exists */
+    /* by draft position; NULL = no replica drafts that far */
+    struct metric *accepted_at[SCHEDULER_MAX_DRAFT];
+    char *labels; /* labels of every vllm: series; owned */
 };
 
 struct head_metrics *head_metrics_new(const char *model_name)
@@ -132,7 +139,7 @@ static void count_to(struct metric *m, double v)
         metric_add(m, v - metric_value(m));
 }
 
-/* A place has its series from the first look on while a replica is ready that may draft so far. */
+/* A draft position gets its series when a ready replica may draft that far, and keeps it. */
 static void update_accepted(struct head_metrics *m, const struct head_stats *s)
 {
     for (uint32_t i = 0; i < SCHEDULER_MAX_DRAFT; i++) {

@@ -1,3 +1,10 @@
+/* Rows of requests for the dashboard's table.
+ * admin/stream.c calls `live_requests_begin`, then `live_requests_go_on` once per slice until it
+ * returns true; this copies open requests from the core's request table. `request_page_fill`
+ * then selects and sorts one page of the copies or of ended requests.
+ * Invariants: loop thread. Each slice is bounded, so that steps are not delayed. `rows` is the
+ * last complete copy, `next` is the copy that is being made. A page points into these arrays and
+ * is valid until the next walk ends. */
 #include "head/admin/request_rows.h"
 
 #include <stdlib.h>
@@ -5,7 +12,7 @@
 #include "common/base/mem.h"
 #include "head/state/head_core.h"
 
-/* ---- those that are here ---- */
+/* ---- open requests ---- */
 
 void live_requests_begin(struct live_requests *l)
 {
@@ -21,13 +28,15 @@ bool live_requests_go_on(struct live_requests *l, const struct head_core *h)
 {
     const struct request_table *t = h->requests;
     uint32_t n_places = request_table_n_places(t), n_taken = 0;
-    uint32_t stop = l->i_next + 16 * REQUEST_ROWS_SLICE; /* empty places cost little */
+    /* empty places are cheap, so a slice may pass over many */
+    uint32_t stop = l->i_next + 16 * REQUEST_ROWS_SLICE;
     for (; l->i_next < n_places && l->i_next < stop; l->i_next++) {
         const struct request *ahead = request_table_at(t, l->i_next + REQUEST_PREFETCH_FAR);
         const struct request *r = request_table_at(t, l->i_next);
         if (ahead)
             request_prefetch(ahead);
-        if (!r || r->finish != FINISH_NONE) /* one that ended is shown when it has left */
+        /* ended requests are listed once they have left the table */
+        if (!r || r->finish != FINISH_NONE)
             continue;
         if (l->n_next == REQUEST_ROWS_LIVE || n_taken++ == REQUEST_ROWS_SLICE)
             break;
@@ -95,7 +104,7 @@ static bool is_shown(const struct request_row *row, enum request_show show)
                                   : true;
 }
 
-/* A phase that it did not come to counts as 0. */
+/* A phase that the request has not reached counts as 0. */
 static uint64_t key_of(const struct request_row *row, const struct request_view *v, uint64_t now_ns)
 {
     struct request_times t = request_row_times(row, now_ns);
@@ -135,14 +144,15 @@ static int compare_keys(const void *a, const void *b)
     return x->arrival_seq < y->arrival_seq ? -1 : x->arrival_seq > y->arrival_seq;
 }
 
-/* Afterwards a[0, k) come before a[k, n). Pivots are drawn: no order of arrival makes it slow. */
+/* Partially sorts: afterwards the elements of a[0, k) come before those of a[k, n). Pivots are
+ * random, so that no order of arrival makes it slow. */
 static void put_first(struct sort_key *a, size_t n, size_t k, struct rng *rng)
 {
     size_t begin = 0, end = n;
     while (k > begin && k < end && end - begin > 1) {
         struct sort_key pivot = a[begin + rng_below(rng, end - begin)];
         size_t i = begin, j = end - 1;
-        for (;;) { /* Hoare */
+        for (;;) { /* Hoare's partition */
             while (compare_keys(&a[i], &pivot) < 0)
                 i++;
             while (compare_keys(&a[j], &pivot) > 0)
@@ -153,8 +163,8 @@ static void put_first(struct sort_key *a, size_t n, size_t k, struct rng *rng)
             a[i++] = a[j];
             a[j--] = x;
         }
-        size_t cut = j + 1; /* [begin, cut) are at most, [cut, end) at least the pivot */
-        if (cut == end)     /* the pivot was the largest, and last */
+        size_t cut = j + 1; /* [begin, cut) ≤ pivot ≤ [cut, end) */
+        if (cut == end)     /* the pivot was the largest element, and last */
             cut--;
         if (k < cut)
             end = cut;

@@ -1,33 +1,33 @@
 #pragma once
-/* Requests as the dashboard shows them: those that ended of late (request/ended.h) and those that
- * are here, copied in slices so that no walk over thousands of them stands between two steps. A
- * page of either is chosen in O(n) without sorting the rest. Pure; loop thread. */
+/* Requests as the dashboard shows them: recently ended ones (request/ended.h) and open ones.
+ * Open requests are copied in slices, so that no walk over thousands of them delays a step. A
+ * page is selected in O(n) without sorting all rows. Pure; loop thread. */
 #include "common/base/random.h"
 #include "common/base/str.h"
 #include "head/request/ended.h"
 
-#define REQUEST_ROWS_LIVE  16384u /* copied at most */
-#define REQUEST_ROWS_SLICE 512u   /* copied at once, */
-#define REQUEST_ROWS_PAGE  200u   /* sent at once */
+#define REQUEST_ROWS_LIVE  16384u /* most open requests that are copied */
+#define REQUEST_ROWS_SLICE 512u   /* most that are copied in one slice */
+#define REQUEST_ROWS_PAGE  200u   /* most rows in one page */
 
 struct head_core;
 
-/* ---- those that are here ---- */
+/* ---- open requests ---- */
 
 struct live_requests {
-    struct request_row *rows; /* [n] as of taken_ns; NULL: never taken */
-    struct request_row *next; /* of the walk under way */
-    uint32_t n, n_here;       /* n_here: in all, copied or not */
+    struct request_row *rows; /* [n], copied at taken_ns; NULL = no walk has ended yet */
+    struct request_row *next; /* copy that the current walk fills */
+    uint32_t n, n_here;       /* n_here: all open requests, copied or not */
     uint32_t n_next, i_next;
-    uint64_t taken_ns; /* 0: never */
+    uint64_t taken_ns; /* time of the last complete walk; 0 = none */
     bool walking;
 };
 void live_requests_begin(struct live_requests *l);
-/* A slice more. True: that was the last one. */
+/* Copies one more slice. Returns true when it was the last one. */
 bool live_requests_go_on(struct live_requests *l, const struct head_core *h);
-void live_requests_fini(struct live_requests *l); /* as never taken */
+void live_requests_fini(struct live_requests *l); /* leaves it as before the first walk */
 
-/* ---- a page of them ---- */
+/* ---- a page of requests ---- */
 
 enum request_show { SHOW_LIVE, SHOW_WAITING, SHOW_RUNNING, SHOW_ENDED, SHOW_COUNT };
 enum request_sort {
@@ -44,14 +44,14 @@ struct request_view {
     enum request_show show;
     enum request_sort sort;
     bool descending;
-    uint32_t offset, limit; /* at most REQUEST_ROWS_PAGE */
+    uint32_t offset, limit; /* limit ≤ REQUEST_ROWS_PAGE */
 };
 MUST_USE enum status request_show_parse(struct str name, enum request_show *out);
 MUST_USE enum status request_sort_parse(struct str name, enum request_sort *out);
 
 struct request_page {
     const struct request_row *rows[REQUEST_ROWS_PAGE];
-    uint32_t n, offset; /* offset: as it is, when fewer are there than were asked for */
+    uint32_t n, offset; /* offset: lower than the wanted one when there are fewer rows */
     uint32_t n_matching;
 };
 void request_page_fill(const struct request_view *v, const struct live_requests *l,

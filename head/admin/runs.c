@@ -6,19 +6,19 @@
 #include "common/base/mem.h"
 #include "common/loop/child.h"
 
-/* `cox run terminate` waits 40 s for a run to end. */
+/* CALL_MS leaves room for `cox run terminate`, which waits 40 s for a run to end. */
 enum { CALL_MS = 60000, OUT_MAX = 4 << 20, SAID_MAX = 4096 };
 
-#define LAST "500" /* how many of the runs */
+#define LAST "500" /* number of runs to list */
 
 struct runs_call {
     struct runs *owner;
     struct runs_call *next, **prev;
-    struct http_request *r; /* NULL: the client has gone */
+    struct http_request *r; /* NULL = the client has disconnected */
     struct loop_child *child;
     struct loop_timer *deadline;
     enum runs_what what;
-    struct strbuf out, said; /* said: on stderr */
+    struct strbuf out, said; /* said: text from stderr */
 };
 
 struct runs {
@@ -49,13 +49,13 @@ static void call_free(struct runs_call *c)
     mem_free(c);
 }
 
-/* A line comes in pieces when it is long, and between JSON's values a newline says nothing: without
- * any all is as it was written. */
+/* A long line arrives in pieces. Newlines between JSON values have no meaning, so output without
+ * them is still the same JSON. */
 static void on_line(void *ctx, struct loop_child *child, const char *line, size_t n, bool is_stderr)
 {
     struct runs_call *c = ctx;
     if (!is_stderr && c->what != RUNS_LIST && c->out.len > 0)
-        return; /* its first line is the ID */
+        return; /* the first line is the run's ID; the rest is ignored */
     if (is_stderr && c->said.len > 0)
         strbuf_append_c(&c->said, "\n");
     strbuf_append(is_stderr ? &c->said : &c->out, line, n);
@@ -114,7 +114,7 @@ void runs_on_abort(struct runs *s, const struct http_request *r)
 {
     for (struct runs_call *c = s ? s->calls : NULL; c; c = c->next)
         if (c->r == r)
-            c->r = NULL; /* what was asked for is done all the same */
+            c->r = NULL; /* the child still completes the order */
 }
 
 void runs_free(struct runs *s)

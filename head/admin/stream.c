@@ -1,3 +1,10 @@
+/* GET /api/stream: the dashboard's server-sent events.
+ * A timer starts one walk per second. The walk copies open requests in slices (request_rows.h).
+ * When it ends, the shared parts are written once and each listener gets an update, which
+ * stream_json.c writes from `struct head_core`.
+ * Invariants: loop thread. At most STREAM_LISTENERS requests are owned, from `stream_open` to
+ * their end. Each part and each update is bounded in bytes. A slow listener misses updates; it
+ * never delays others. */
 #include "head/admin/stream.h"
 
 #include <string.h>
@@ -11,9 +18,9 @@
 #include "head/state/head_core.h"
 
 struct listener {
-    struct http_request *r; /* NULL: nobody */
+    struct http_request *r; /* NULL = unused place */
     struct stream_query q;
-    uint32_t n_skipped; /* updates in a row */
+    uint32_t n_skipped; /* updates skipped in a row */
     uint64_t n_sent;
 };
 
@@ -21,20 +28,20 @@ struct stream {
     struct loop *loop;
     struct head_core *core;
     struct stream_options o;
-    struct loop_timer *period, *slice; /* slice: NULL until somebody listened */
+    struct loop_timer *period, *slice; /* slice: NULL until the first listener */
     struct listener listeners[STREAM_LISTENERS];
     uint32_t n_listeners, n_idle_s;
     struct history history;
     struct live_requests live;
-    struct strbuf summary, workers, replicas; /* as of the last walk */
-    struct strbuf update;                     /* of one listener */
+    struct strbuf summary, workers, replicas; /* written when the last walk ended */
+    struct strbuf update;                     /* buffer for the update of one listener */
     struct rng rng;
-    uint64_t n_walks; /* that were done: number of what is shared */
-    uint64_t work_ns; /* of the update under way, all listeners together, */
-    uint64_t took_ns; /* and of the last one */
+    uint64_t n_walks; /* completed walks; also the version of the shared parts */
+    uint64_t work_ns; /* work of the current update for all listeners, ns */
+    uint64_t took_ns; /* work of the last complete update, ns */
 };
 
-/* ---- an update ---- */
+/* ---- updates ---- */
 
 static void write_shared(struct stream *s)
 {
@@ -60,7 +67,7 @@ static void end_event(struct strbuf *out)
     strbuf_append_c(out, "\n\n");
 }
 
-/* A part that outgrew its bound is left out, and the update says so. */
+/* Leaves a part out when it exceeds its limit. The update then says how many parts are missing. */
 static uint32_t put_shared(struct strbuf *out, const char *name, const struct strbuf *part)
 {
     if (part->failed)
@@ -80,13 +87,14 @@ static void put_requests(struct stream *s, const struct listener *x, struct strb
     end_event(out);
 }
 
-/* q moves on to what comes after this update. */
+/* Advances `q` past the content of this update. */
 static void write_update(struct stream *s, const struct listener *x, struct stream_query *q)
 {
     struct strbuf *out = &s->update;
     strbuf_reset(out);
     uint32_t n_left_out = 0;
-    if (q->walk != s->n_walks) { /* who scrolls on has them */
+    /* skipped when this listener has the same version from an earlier stream */
+    if (q->walk != s->n_walks) {
         n_left_out += put_shared(out, "summary", &s->summary);
         n_left_out += put_shared(out, "groups", &s->replicas);
         n_left_out += put_shared(out, "workers", &s->workers);
@@ -139,7 +147,7 @@ static void send_update(struct stream *s, struct listener *x)
     }
 }
 
-/* ---- time ---- */
+/* ---- timers ---- */
 
 static void on_slice(void *ctx)
 {
@@ -194,7 +202,7 @@ static void on_period(void *ctx)
     }
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 struct stream *stream_new(struct loop *l, struct head_core *core, const struct stream_options *o)
 {
@@ -256,7 +264,7 @@ enum status stream_open(struct stream *s, struct http_request *r, struct error *
     http_stream_begin(r, 200, "text/event-stream", headers, sizeof headers / sizeof headers[0]);
     bool fresh = s->live.taken_ns && !s->live.walking &&
                  s->core->now_ns - s->live.taken_ns < 2ull * STREAM_PERIOD_MS * NS_PER_MS;
-    if (fresh) /* a page that scrolled on does not wait for the second */
+    if (fresh) /* a page that only scrolled gets its update at once */
         send_update(s, x);
     else
         start_walk(s);

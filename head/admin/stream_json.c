@@ -1,3 +1,10 @@
+/* Writes the large parts of an update on /api/stream: workers, replicas, samples, events,
+ * requests and the KV map.
+ * stream.c calls each function with a bounded `struct strbuf` once a second. Rows are JSON
+ * arrays without field names, printed directly instead of through a JSON library, since a head
+ * may have hundreds of workers.
+ * Invariants: pure functions of the core's state; loop thread. A part that exceeds the buffer's
+ * limit leaves the buffer failed. The column order must match head/admin/dashboard/model.js. */
 #include "head/admin/stream_json.h"
 
 #include <inttypes.h>
@@ -22,7 +29,7 @@ static void comma(struct strbuf *out)
     strbuf_append(out, ",", 1);
 }
 
-/* "null" for what is not known. */
+/* Writes "null" for an unknown value. */
 static void put_known(struct strbuf *out, bool known, uint64_t v)
 {
     comma(out);
@@ -50,7 +57,7 @@ static void put_gpu(struct strbuf *out, const struct gpu_state *g)
                   (unsigned)(g->milliwatts / 1000));
 }
 
-/* The worker process' share of its host, and the memory of that machine or container. */
+/* Writes the worker process's use of its host, and the memory of that machine or container. */
 static void put_host(struct strbuf *out, const struct host_state *s, uint64_t memory_bytes)
 {
     if (s->threads == 0)
@@ -159,7 +166,7 @@ void stream_json_samples(const struct history *t, uint64_t *next, struct strbuf 
 {
     const struct history_sample *x;
     const char *between = "";
-    if (*next > t->n) /* numbers of a head that was here before */
+    if (*next > t->n) /* the number came from an earlier head */
         *next = 0;
     strbuf_append_c(out, "{\"rows\":[");
     for (; (x = history_get(t, next)) != NULL; ++*next) {
@@ -184,7 +191,7 @@ static void put_event(const struct event *e, struct strbuf *out)
     json_decref(fields);
 }
 
-/* The newest STREAM_EVENTS of those that are asked for. */
+/* Writes at most the newest STREAM_EVENTS events with a number of at least *next. */
 void stream_json_events(const struct head_core *h, uint64_t *next, struct strbuf *out)
 {
     uint64_t end = h->events.next_seq;
@@ -258,14 +265,14 @@ static const struct engine_slot *engine_slot_of(const struct head_core *h, uint6
     return h->n_live > 0 ? &h->engine_slots[h->live[0]] : NULL;
 }
 
-/* A share as one digit; what is there at all is not 0. */
+/* Returns a share as one digit 0–9. A share above zero is at least 1. */
 static char digit(uint32_t n, uint32_t of)
 {
     uint32_t d = of ? (uint32_t)(9ull * n / of) : 0;
     return (char)('0' + (n > 0 && d == 0 ? 1 : d));
 }
 
-/* A cell stands for per_cell blocks: three digits, how much of them is shared, owned, cached. */
+/* A cell stands for `per_cell` blocks and has three digits: the shared, owned and cached parts. */
 static void put_cells(const struct block_pool *p, uint32_t per_cell, uint32_t stride,
                       uint64_t sums[BLOCK_USE_COUNT], struct strbuf *out)
 {

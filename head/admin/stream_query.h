@@ -1,15 +1,17 @@
 #pragma once
-/* A listener of /api/stream asks by this: the query of its request. Pure. */
+/* The query of a request for /api/stream, which says what a listener wants. Pure. */
 #include "head/admin/request_rows.h"
 
 struct stream_query {
-    struct request_view view; /* limit 0: no requests */
-    uint64_t replica;         /* whose KV blocks; another one's where it does not serve */
+    struct request_view view; /* limit 0 = no requests */
+    /* id of the replica for the KV map; the first live one replaces an unknown id */
+    uint64_t replica;
     uint32_t i_kv;
     bool wants_kv;
-    uint64_t next_sample, next_event; /* the first that it does not have */
-    uint64_t walk;                    /* whose workers, replicas and summary it has; 0: none's */
+    uint64_t next_sample, next_event; /* first number that the listener does not have */
+    uint64_t walk; /* version of workers, replicas and summary that the listener has; 0 = none */
 };
-/* STATUS_INVALID: the text names the parameter and what it may be. Unknown ones are ignored. */
+/* Returns STATUS_INVALID with a text that names the parameter and its allowed values. Unknown
+ * parameters are ignored. */
 MUST_USE enum status stream_query_parse(struct str query, struct stream_query *out,
                                         struct error *err);

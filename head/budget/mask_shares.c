@@ -1,3 +1,11 @@
+/* Deficit round robin between tenants over the time of grammar masks; mask_shares.h has the
+ * rule.
+ * The scheduler calls `mask_shares_enter` and `mask_shares_leave` for sequences with a grammar.
+ * In each step it asks `mask_shares_may_run` for each of their rows and calls `mask_shares_run`
+ * for those that it plans. Results call `mask_shares_charge` and `mask_shares_on_result`.
+ * Invariants: one scheduler owns it; no clock and no randomness, so that a replay decides the
+ * same. A balance stays within [-MASK_SHARES_OWED, MASK_SHARES_SAVED] after each charge. The
+ * index of a share stays valid while the tenant has a sequence or a mask in flight. */
 #include "head/budget/mask_shares.h"
 
 #include <assert.h>
@@ -7,9 +15,8 @@
 
 enum {
     CAP_MIN = 16,
-    PARTS = 3, /* of a step's time that are its masks' and others' */
-    MOST =
-        1024, /* shares; of those that are only kept because they owe the ones that owe least go */
+    PARTS = 3,   /* masks may take one third of a step's time */
+    MOST = 1024, /* shares kept; above this, the idle share with the highest balance is reused */
 };
 
 static bool is_idle(const struct mask_share *s)
@@ -29,7 +36,7 @@ void mask_shares_fini(struct mask_shares *m)
     *m = (struct mask_shares){0};
 }
 
-/* ---- who is in ---- */
+/* ---- shares ---- */
 
 static uint32_t find(const struct mask_shares *m, uint64_t tenant)
 {
@@ -121,7 +128,7 @@ bool mask_shares_take_more(struct mask_shares *m)
     return more;
 }
 
-/* ---- a step ---- */
+/* ---- planning a step ---- */
 
 void mask_shares_begin_step(struct mask_shares *m)
 {
@@ -148,7 +155,7 @@ uint32_t mask_shares_run(struct mask_shares *m, uint32_t i, uint32_t expected)
     return s->round;
 }
 
-/* A round is over when all who wait have had their turn in it. */
+/* A share's round ends when all of its waiting rows have had their turn in it. */
 void mask_shares_end_step(struct mask_shares *m)
 {
     for (uint32_t i = 0; i < m->n; i++) {

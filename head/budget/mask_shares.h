@@ -1,63 +1,68 @@
 #pragma once
-/* The masks of answers with a grammar have a share of a replica's time, so that no answer makes the
- * steps of others slow (docs/reference/structured-outputs.md, "What masks may take of a step").
- * Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) between tenants, over the time of
- * masks: each result gives all that are below MASK_SHARES_SAVED a part of a third of the step's
- * time, and what masks took is taken off when their result says it. A tenant that owes runs none of
- * its rows with a grammar until that is paid, while all other rows go on; where there is too little
- * for all of its rows, they take turns. Nobody is ended by this, and where nobody else has anything
- * to run nobody waits.
+/* Limits the masks of answers with a grammar to a share of a replica's time, so that no answer
+ * slows down the steps of others. docs/develop/structured-outputs.md describes it in "What masks
+ * may take of a step". The method is deficit round robin (Shreedhar and Varghese, SIGCOMM 1995)
+ * between tenants, over the time of masks.
  *
- * Pure data, and the same function of the same results in cox-head, the simulator and a replay of a
- * step log. Owned by one scheduler. Unit: PROTO_MASK_UNIT_NS (0.1 us) of the step. */
+ * Each result distributes a third of the step's time among the tenants that are below
+ * MASK_SHARES_SAVED. The time that masks took is subtracted when their result reports it. A
+ * tenant with a negative balance runs no rows with a grammar until its balance is positive; all
+ * other rows go on. When a tenant has too little time for all of its rows, they take turns. No
+ * request is ended by this. When nothing else can run, no row waits.
+ *
+ * Pure data, and the same function of the same results in cox-head, the simulator and a replay
+ * of a step log. Owned by one scheduler. Unit: PROTO_MASK_UNIT_NS (0.1 us) of the step. */
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MASK_SHARES_SAVED 1000000  /* units that a tenant may have ahead: 100 ms */
-#define MASK_SHARES_OWED  10000000 /* and may owe, so that its wait has an end: 1 s */
-#define MASK_SHARES_LEAST 10000u   /* of a step, for all tenants: 1 ms, however short it is */
-#define MASK_SHARES_NEW   16u      /* answers of a tenant that wait for their first mask */
+#define MASK_SHARES_SAVED 1000000 /* most units that a tenant may save up: 100 ms */
+/* most units that a tenant may owe, so that its wait is bounded: 1 s */
+#define MASK_SHARES_OWED  10000000
+#define MASK_SHARES_LEAST 10000u /* units per step for all tenants together, at least: 1 ms */
+#define MASK_SHARES_NEW   16u    /* most sequences of a tenant that wait for their first mask */
 #define MASK_SHARE_NONE   UINT32_MAX
 
 struct mask_share {
     uint64_t tenant;
-    int64_t balance;   /* below 0: it owes */
-    uint32_t n_inside; /* its sequences with a grammar; n_new: those of them without a first mask */
+    int64_t balance;   /* units; negative = the tenant owes */
+    uint32_t n_inside; /* sequences with a grammar; n_new: those without a first mask */
     uint32_t n_new;
-    uint32_t n_pending;     /* its masks in flight */
-    uint32_t round;         /* of its rows' turns */
-    uint32_t n_left, n_due; /* of a step: rows that wait, and those of them that are due */
+    uint32_t n_pending; /* masks in flight */
+    uint32_t round;     /* current round of turns among this share's rows */
+    /* rows held back in this step; n_due: those without a turn in this round */
+    uint32_t n_left, n_due;
     bool used, in_turns;
-    bool refused; /* somebody waits for it to take more */
+    bool refused; /* a sequence of this tenant was refused and waits */
 };
 
 struct mask_shares {
-    struct mask_share *all; /* [n] of [cap], some not used */
+    struct mask_share *all; /* [n], capacity cap; some are unused */
     uint32_t n, cap;
-    bool takes_more; /* since it was asked */
+    bool takes_more; /* a refused tenant may add a sequence; cleared by mask_shares_take_more */
 };
 
-void mask_shares_fini(struct mask_shares *m); /* also: everything is forgotten */
-/* A sequence of this tenant comes in. Returns its share, which stays while it is in, or has masks
- * in flight. */
+void mask_shares_fini(struct mask_shares *m); /* also resets everything */
+/* Adds a sequence of this tenant. Returns the index of its share. The index stays valid while
+ * the sequence is in, or has masks in flight. */
 uint32_t mask_shares_enter(struct mask_shares *m, uint64_t tenant);
 void mask_shares_leave(struct mask_shares *m, uint32_t i, bool is_new);
-void mask_shares_had_first(struct mask_shares *m, uint32_t i); /* it is new no more */
-/* Another sequence of this tenant may come in now. */
+void mask_shares_had_first(struct mask_shares *m, uint32_t i); /* the sequence has its first mask */
+/* Returns true when another sequence of this tenant may come in now. */
 bool mask_shares_takes(struct mask_shares *m, uint64_t tenant);
-/* One that could not may now, since the last call. */
+/* Returns true when a tenant that was refused may add a sequence. Clears that state. */
 bool mask_shares_take_more(struct mask_shares *m);
 
 void mask_shares_begin_step(struct mask_shares *m);
-/* Whether a row of the share may run in this step; round: of its last turn. */
+/* Returns true when a row of this share may run in this step. `round` is the round in which the
+ * row ran last. */
 bool mask_shares_may_run(struct mask_shares *m, uint32_t i, uint32_t round);
-/* It runs, and costs about so much. Returns the round. */
+/* Plans a row whose mask is expected to cost `expected` units. Returns the current round. */
 uint32_t mask_shares_run(struct mask_shares *m, uint32_t i, uint32_t expected);
 void mask_shares_end_step(struct mask_shares *m);
-/* Nobody runs: the one that owes least owes nothing, and the others so much less. False: no row
- * waits. */
+/* Call when nothing else can run. Raises all balances equally, so that the tenant with the
+ * smallest debt reaches MASK_SHARES_SAVED. Returns false when no row waits. */
 bool mask_shares_lift(struct mask_shares *m);
 
-/* A row that was expected to cost so much has cost units. */
+/* Charges `units` for a row that was planned with `expected`. */
 void mask_shares_charge(struct mask_shares *m, uint32_t i, uint32_t expected, uint32_t units);
 void mask_shares_on_result(struct mask_shares *m, uint64_t execute_ns);

@@ -1,3 +1,10 @@
+/* Max-min fair shares of a step's decodes and of its prompt time; row_shares.h has the rule.
+ * The scheduler calls `row_shares_plan` once per step with the learnt costs (step_budget.h),
+ * then asks `row_shares_may_run` for each decode that could run. For prompts it declares each
+ * tenant's wish with `row_shares_want_time` and reads the part with `row_shares_time_left`.
+ * Invariants: one scheduler owns it; no clock, so that a replay decides the same. A step costs
+ * O(tenants), plus a few instructions per decode. Tenants beyond ROW_SHARES_MOST are not
+ * limited. */
 #include "head/budget/row_shares.h"
 
 #include <assert.h>
@@ -6,13 +13,14 @@
 
 enum {
     CAP_MIN = 16,
-    QUICK = 4,  /* a part of the target that is quick enough */
-    PROBE = 32, /* one of so many steps has half of its decodes, while their cost is not sure */
+    QUICK = 4,  /* a step of target / QUICK is short enough for everybody */
+    PROBE = 32, /* one step in PROBE runs half of its decodes, while their cost is uncertain */
     MANY_ROWS = 1 << 20,
-    FIT_MAX = INT32_MAX /* more than all tenants' */
+    FIT_MAX = INT32_MAX /* above the sum of all tenants' rows */
 };
-#define UNSURE       0.1
-#define DECODES_PART 0.75 /* of a step with prompts, whose floor is a quarter of one */
+#define UNSURE 0.1
+/* part of a step with prompts that decodes may take; prompts have the rest */
+#define DECODES_PART 0.75
 
 void row_shares_fini(struct row_shares *m)
 {
@@ -20,7 +28,7 @@ void row_shares_fini(struct row_shares *m)
     *m = (struct row_shares){0};
 }
 
-/* ---- who is in ---- */
+/* ---- shares ---- */
 
 static uint32_t find(const struct row_shares *m, uint64_t tenant)
 {
@@ -72,15 +80,16 @@ void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins)
         m->all[i].n_prompts += begins ? 1 : -1u;
 }
 
-/* ---- a step ---- */
+/* ---- planning a step ---- */
 
-/* Those that want more have so much each, and the first n_more of them one more. */
+/* Each tenant that wants more gets `each` rows, and the first `n_more` of them one row more. */
 struct parts {
     uint32_t each, n_more;
 };
 
-/* Max-min fair parts of n: nobody has more than it wants, and what one leaves is the others'
- * (Bertsekas and Gallager, "Data Networks", 6.5.2). n_others want any amount. */
+/* Max-min fair parts of n: no tenant gets more than it wants, and unused rest goes to the others
+ * (Bertsekas and Gallager, "Data Networks", 6.5.2). `n_others` are further parties that want any
+ * amount. */
 static struct parts share_out(const struct row_shares *m, uint32_t n, uint32_t n_others)
 {
     for (uint32_t each = 0;;) {
@@ -91,14 +100,14 @@ static struct parts share_out(const struct row_shares *m, uint32_t n, uint32_t n
             else
                 rest -= (uint32_t)m->all[i].wanted;
         }
-        if (n_over == 0 || rest / n_over == each) /* it never becomes less */
+        if (n_over == 0 || rest / n_over == each) /* `each` never falls */
             return (struct parts){each, rest - each * n_over};
         each = rest / n_over;
     }
 }
 
-/* n rows of a step for what is wanted of it. The prompts of a tenant stand for n_prompts rows,
- * which are not given away. Returns the decodes that may run. */
+/* Sets n_may of each tenant from n rows. A tenant's prompts count as `n_prompts` rows, which no
+ * decode gets. Returns the number of decodes that may run. */
 static uint32_t fill(struct row_shares *m, uint32_t n, uint32_t n_prompts)
 {
     struct parts parts = share_out(m, n, 0);
@@ -117,14 +126,16 @@ static uint32_t fill(struct row_shares *m, uint32_t n, uint32_t n_prompts)
     return n_may;
 }
 
-/* Half as many, but as many of each as the tenant with the fewest has: those miss no step by it. */
+/* Halves the decodes of a step to learn their cost. It keeps as many of each tenant as the
+ * tenant with the fewest has, so that this tenant misses no step. */
 static double probe(double fit, uint32_t n_all, uint32_t n_few)
 {
     double half = (fit < n_all ? fit : n_all) / 2;
     return half > n_few ? half : fit < n_few ? fit : n_few;
 }
 
-/* fit: rows of a step, of which the prompts of each tenant that has any stand for of_prompts. */
+/* Limits the decodes to `fit` rows. The prompts of each tenant that has some count as
+ * `of_prompts` rows. */
 static void limit(struct row_shares *m, double fit, double of_prompts)
 {
     const uint32_t n_prompts = (uint32_t)(of_prompts < MANY_ROWS ? of_prompts : MANY_ROWS),
@@ -139,7 +150,7 @@ static void limit(struct row_shares *m, double fit, double of_prompts)
     m->n_fresh = m->limits ? 0 : n_fit - n_all;
     m->n_rows = m->limits ? fill(m, n_fit, n_prompts) : n_fit;
     for (uint32_t i = 0; i < m->n; i++)
-        m->all[i].wanted = 0; /* nothing of the prompts' time yet */
+        m->all[i].wanted = 0; /* next use: the prompts' time */
 }
 
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,
@@ -157,7 +168,7 @@ void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t
         n_all += s->n_last;
         n_deciding += s->n_last > 0;
         n_prompting += s->n_prompts > 0;
-        uint32_t rows = s->n_last > 0 ? s->n_last : s->n_inside; /* so many will decode */
+        uint32_t rows = s->n_last > 0 ? s->n_last : s->n_inside; /* decodes to expect */
         if (rows > 0 && rows < least)
             least = rows;
     }
@@ -184,9 +195,10 @@ void row_shares_begin_step(struct row_shares *m)
         m->all[i].n_ready = 0;
 }
 
-/* They stand in a ring of as many as there were in the last step; the window moves on by its own
- * size. Those that have come since have what is left; the others wait for the next step, when they
- * are counted: the prompts of one step may end in a hundred decodes of the next one. */
+/* The decodes of a tenant form a ring of `n_last`. The window of `n_may` moves on by its own
+ * size after each step. New decodes (k >= n_last) share what is left; the others wait for the
+ * next step, in which they are counted. Without this the prompts of one step could add a hundred
+ * decodes to the next one. */
 static bool may_run(struct row_shares *m, const struct row_share *s, uint32_t k)
 {
     if (k >= s->n_last)
@@ -231,8 +243,8 @@ void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n)
         m->all[i].wanted += n;
 }
 
-/* This tenant has a request that waits (or a decode that its mask holds), and computes no prompt.
- */
+/* Returns true when this tenant has a waiting request (or a decode that waits for its mask) and
+ * computes no prompt. */
 static bool has_newcomers(const struct row_share *s)
 {
     return s->n_prompts == 0 && s->n_inside > s->n_ready && s->n_inside > s->n_last;

@@ -1,14 +1,21 @@
-/* Recursive least squares as a Kalman filter whose costs walk at random (Ljung and Söderström,
- * Theory and Practice of Recursive Identification, 1983, section 2.6): it forgets only what may
- * have changed, so its covariance is bounded where all steps look alike (the wind-up of a plain
- * forgetting factor: Kulhavý, Automatica 23, 1987). What may have changed is above all the speed of
- * the machine, which scales all costs alike; so steps that all look alike keep their costs' ratio.
+/* Learns what a step costs, and derives how many prompt tokens the next step may run;
+ * step_budget.h has the model. The scheduler calls `step_budget_on_result` with the load and
+ * time of each step, and asks for prompt tokens before it plans. Invariants: no clock and no
+ * allocation; the same results give the same budget on every machine (compiled without fused
+ * multiply-add).
  *
- * A result far from what was expected counts as if it were at its border (Huber 1964). When the
- * next one is as far to the same side, the device has changed: the covariance grows until it
- * explains what was seen (the fading factor of Zhou and Frank's strong tracking filter, Int. J.
- * Control 65, 1996), with room for each part of the step to be the one that changed; the next step,
- * of another size by then, tells which it was. */
+ * The estimator is recursive least squares as a Kalman filter whose costs follow a random walk
+ * (Ljung and Söderström, Theory and Practice of Recursive Identification, 1983, section 2.6). It
+ * forgets only what may have changed. Its covariance therefore stays bounded when all steps look
+ * alike (the wind-up of a plain forgetting factor: Kulhavý, Automatica 23, 1987). The speed of
+ * the machine changes most, and it scales all costs alike; so steps that look alike keep the
+ * ratio of their costs.
+ *
+ * A result far from the expected one counts as if it were at the border of the plausible range
+ * (Huber 1964). When the next result is as far off on the same side, the device has changed. The
+ * covariance then grows until it explains the results (the fading factor of Zhou and Frank's
+ * strong tracking filter, Int. J. Control 65, 1996). Any part of the step may have changed; the
+ * next step, of another size by then, shows which part did. */
 #include "head/budget/step_budget.h"
 
 #include <math.h>
@@ -20,31 +27,32 @@ enum {
     SAMPLED,
     TOKEN,
     N_COSTS,
-    FIRST_TOKENS = 64, /* before anything was measured */
-    CAP_MAX = 1 << 24, /* of any use: the largest token budget there is */
-    NS_MAX_S = 3600,   /* what a result may claim, seconds */
-    FIRST_PASS = 8,    /* a pass costs as much as so many prompt tokens, */
-    FIRST_SAMPLED = 2, /* and a sampled row as these: before anything was measured */
+    FIRST_TOKENS = 64, /* first token budget, before any measurement */
+    CAP_MAX = 1 << 24, /* largest token budget */
+    NS_MAX_S = 3600,   /* longest time that a result may report, seconds */
+    FIRST_PASS = 8,    /* first guess: a pass costs as much as this many prompt tokens */
+    FIRST_SAMPLED = 2, /* first guess: a sampled row costs as much as this many prompt tokens */
     MOST_OF_SAMPLED = 1024,
-    ROW_SHARE = 256, /* a prompt token costs at least this part of the mean row of its step */
+    ROW_SHARE = 256, /* a prompt token costs at least 1 / ROW_SHARE of the mean row of its step */
     SCATTER_STEPS = 16,
-    RESUMED_SHARE = 4,   /* prompts that came back get so many times what the decodes take, */
-    RESUMED_LEAST = 128, /* but so many at least: what is believed lags behind a machine's jumps; */
-    RESUMED_MOST = 512,  /* or so many tokens, whichever is less: a pass of the ranks */
+    RESUMED_SHARE = 4, /* prompts that resume get this many times the decodes' time */
+    /* least tokens for resumed prompts: the estimate lags behind a machine's jumps */
+    RESUMED_LEAST = 128,
+    RESUMED_MOST = 512, /* most tokens for resumed prompts: one pass of the ranks */
 };
-#define SURPRISE         3.0  /* standard deviations */
-#define DRIFT_OF_ALL     1e-3 /* variance per step, relative: of the speed, */
-#define DRIFT_OF_EACH    5e-4 /* and of each cost by itself, */
-#define LEAST_SURE       0.5  /* which makes it no less sure than this, relative */
-#define JUMP_OF_ALL      0.4  /* how likely a jump is the speed's, */
-#define JUMP_OF_EACH     0.2  /* or that of one cost */
+#define SURPRISE         3.0  /* standard deviations from the expected time */
+#define DRIFT_OF_ALL     1e-3 /* relative variance per step of the machine's speed */
+#define DRIFT_OF_EACH    5e-4 /* relative variance per step of each single cost */
+#define LEAST_SURE       0.5  /* largest relative uncertainty that DRIFT_OF_EACH may cause */
+#define JUMP_OF_ALL      0.4  /* weight of a jump of the machine's speed */
+#define JUMP_OF_EACH     0.2  /* weight of a jump of one cost */
 #define LEAST_SCATTER    0.02
 #define MOST_SCATTER     0.5
 #define LEAST_NS         1e-3
-#define SUREST           1e-4 /* of the step's time */
+#define SUREST           1e-4 /* least standard deviation, as a part of the step's time */
 #define MOST_CORRELATION 0.9999
-#define LATE             1.2 /* a step may take this much of the target, */
-#define LATE_SIGMAS      3.0 /* so that so much of its scatter fits below */
+#define LATE             1.2 /* part of the target that a step may take, its scatter included */
+#define LATE_SIGMAS      3.0 /* standard deviations of the scatter that must fit below LATE */
 #define LEAST_AIM        0.67
 
 static double clamp(double x, double low, double high)
@@ -57,12 +65,12 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns)
     *b = (struct step_budget){.target_ns = target_ns, .cap = FIRST_TOKENS};
 }
 
-/* ---- the next step ---- */
+/* ---- budget of the next step ---- */
 
-/* The time that prompts may take beside decodes that take d. It is the rest of the target, less
- * room for the scatter of steps' times, and a quarter of the step at least. Where decodes alone
- * take longer than the target, prompts get twice that excess as well: their share goes up to two
- * thirds where the target is out of reach anyhow. */
+/* Time that prompts may take beside decodes that take `d`. It is the rest of the target, less
+ * room for the scatter of step times, and at least a quarter of the step (d / 3). When decodes
+ * alone exceed the target, prompts also get 5/3 of the excess. Their part of the step then rises
+ * towards two thirds, since the target is out of reach anyway. */
 static double prompts_part(const struct step_budget *b, double target, double d, bool *by_share)
 {
     double sigma = sqrt(b->scatter2);
@@ -99,7 +107,8 @@ uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t 
            unsure = sqrt(b->unsure[TOKEN][TOKEN]) / b->token_ns;
     by_share = by_share && n <= left;
     n = clamp(n < left ? n : left, STEP_BUDGET_FLOOR, b->cap);
-    /* Steps that all look alike do not tell which part of them is the prompts'. */
+    /* Varies the size: steps that all look alike do not show which part of their time is the
+     * prompts'. */
     bool low = b->n_results % 2 == 0;
     if (n < 2 * STEP_BUDGET_FLOOR)
         n *= low && unsure > 0.2 ? 1.5 : 1;
@@ -136,7 +145,7 @@ double step_budget_unsure_of_sampled(const struct step_budget *b)
 
 struct update {
     double x[N_COSTS], cost[N_COSTS];
-    double expected, error, variance; /* of the step's time; variance of the error */
+    double expected, error, variance; /* time of the step, ns; `variance` is that of the error */
 };
 
 static void begin(struct step_budget *b, const double *x, double ns)
@@ -150,7 +159,7 @@ static void begin(struct step_budget *b, const double *x, double ns)
     b->scatter2 = 0.1 * 0.1;
 }
 
-/* Adds all * cost cost' + diag(each). */
+/* Adds all * cost * cost' + diag(each) to the covariance. */
 static void grow(struct step_budget *b, const struct update *u, double all, const double *each)
 {
     for (int i = 0; i < N_COSTS; i++) {
@@ -193,7 +202,7 @@ static void jump(struct step_budget *b, const struct update *u)
     grow(b, u, JUMP_OF_ALL * e2 / (u->expected * u->expected), each);
 }
 
-/* No cost is less sure than by twice itself, or by twice the step. */
+/* Bounds the standard deviation of each cost by twice the cost, or twice the step. */
 static void bound_unsure(struct step_budget *b, const struct update *u, double ns)
 {
     for (int i = 0; i < N_COSTS; i++) {
@@ -210,8 +219,8 @@ static void bound_unsure(struct step_budget *b, const struct update *u, double n
     }
 }
 
-/* A cost that falls below its least is set to it, and the others make up for it as their covariance
- * says (Simon, IET Control Theory & Applications 4, 2010: projection of the estimate). */
+/* Raises a cost that is below its least, and corrects the others as their covariance says
+ * (Simon, IET Control Theory & Applications 4, 2010: projection of the estimate). */
 static void bound_costs(struct step_budget *b, struct update *u, const double *least)
 {
     for (int i = 0; i < N_COSTS; i++) {
@@ -225,7 +234,8 @@ static void bound_costs(struct step_budget *b, struct update *u, const double *l
         u->cost[i] = clamp(u->cost[i], least[i], NS_MAX_S * 1e9);
 }
 
-/* Rounding must not make a variance negative, nor a correlation 1. */
+/* Keeps the covariance positive definite: rounding must not make a variance negative or a
+ * correlation 1. */
 static void keep_definite(struct step_budget *b, const struct update *u)
 {
     for (int i = 0; i < N_COSTS; i++) {
@@ -279,7 +289,7 @@ static void learn(struct step_budget *b, const double *x, double ns)
     bound_unsure(b, &u, believed);
     double token = x[TOKEN] > 0 ? believed / rows / ROW_SHARE : u.cost[TOKEN] / 2;
     token = token > LEAST_NS ? token : LEAST_NS;
-    /* A sampled row is a row, with logits: it costs no less than a part of another one. */
+    /* A sampled row is a row with logits, so it costs at least a quarter of another row. */
     double row = (u.cost[TOKEN] > token ? u.cost[TOKEN] : token) / 4;
     const double least[N_COSTS] = {0, row, token};
     bound_costs(b, &u, least);
@@ -301,7 +311,8 @@ void step_budget_on_result(struct step_budget *b, struct step_load load, uint64_
     else
         learn(b, x, ns);
     b->n_results++;
-    /* Tried sizes may be doubled; what is far above the estimate now has to be tried again. */
+    /* The cap may double after a step that used it. It falls when it is far above the estimate;
+     * larger steps must then be tried again. */
     double n = load.n_prompt + load.n_prompt_logprobs * (1.0 + step_budget_tokens_of_sampled(b));
     double cap = 2 * n > b->cap ? 2 * n : b->cap;
     bool by_share;

@@ -1,7 +1,7 @@
 #pragma once
-/* The tables of LoRA adapters as plain data: what the cluster has loaded or is loading, and what
- * each worker holds of it. adapters.c alone changes them, but for the answers and losses that the
- * core takes out. Loop thread. */
+/* The tables of LoRA adapters as plain data: the adapters that the cluster has loaded or is
+ * loading, and those that each worker holds. Only adapters.c changes them, except that the core
+ * removes answers and losses. Loop thread. */
 #include "proto/limits.h"
 #include "proto/messages.h"
 
@@ -9,8 +9,10 @@
 #define ADAPTERS_NAME_MAX 256u
 #define ADAPTERS_TEXT_MAX 480u
 #define ADAPTERS_ANSWERS  64u
-#define ADAPTERS_RETRY_NS 5000000000ull /* a worker that could not load one is asked again */
-/* From the first worker on, a new head takes over what workers hold for so long. */
+/* delay before a worker that failed to load is asked again */
+#define ADAPTERS_RETRY_NS 5000000000ull
+/* Time after the first worker's Hello in which a new head takes over the adapters that workers
+ * hold. */
 #define ADAPTERS_YOUNG_NS 10000000000ull
 
 enum adapter_state {
@@ -19,11 +21,11 @@ enum adapter_state {
     ADAPTER_READY,
     ADAPTER_LEAVING,
     ADAPTER_UNLOADING,
-    ADAPTER_FAILED, /* kept until another of the name comes, for who asks why */
+    ADAPTER_FAILED, /* kept for its error text until another adapter takes the name */
     ADAPTER_STATE_COUNT
 };
 
-/* Whom to answer when it is loaded or gone; gateway 0: nobody. */
+/* The gateway to answer when the adapter is loaded or gone; gateway 0 = nobody. */
 struct adapter_asker {
     uint64_t gateway, ticket;
 };
@@ -32,13 +34,14 @@ struct adapter {
     enum adapter_state state;
     uint64_t id;
     char name[ADAPTERS_NAME_MAX], path[1024];
-    char text[ADAPTERS_TEXT_MAX];     /* FAILED: why; else why some worker lacks it */
-    struct adapter_identity identity; /* of what the first worker read: all others have to, too */
+    char text[ADAPTERS_TEXT_MAX]; /* FAILED: the reason; other states: why some worker lacks it */
+    /* identity of the files that the first worker read; all others must match */
+    struct adapter_identity identity;
     struct adapter_asker asker;
     uint64_t since_ns;
 };
 
-/* One that had to go although requests have it: they end with this. */
+/* An adapter that was dropped while requests use it. They end with this text. */
 struct adapter_loss {
     uint64_t id;
     char text[ADAPTERS_TEXT_MAX];
@@ -50,24 +53,26 @@ struct adapter_answer {
     char text[ADAPTERS_TEXT_MAX];
 };
 
-/* The adapters that a worker holds, by the table's index. */
+/* The adapters that one worker holds, as bit masks over the index of `adapters.all`. */
 struct worker_adapters {
-    uint64_t has, asked, dropping, failed; /* asked, dropping: it has not answered yet */
-    uint64_t tried, hopeless;              /* refused it once; and again, so that it never will */
+    uint64_t has, asked, dropping, failed; /* asked, dropping: no answer yet */
+    /* tried: refused once; hopeless: refused again, so it cannot load it */
+    uint64_t tried, hopeless;
     uint64_t retry_ns;
-    uint64_t strays[ADAPTERS_MAX]; /* ids that no entry has: to be dropped */
+    /* ids without an entry in the table; the worker must drop them */
+    uint64_t strays[ADAPTERS_MAX];
     uint32_t n_strays;
 };
 
 struct adapters {
-    uint32_t max_loras; /* 0: there are none */
-    uint64_t met_ns;    /* when the first worker said Hello; 0: none has */
-    uint64_t n_changes; /* of the names that can be used */
-    uint64_t required;  /* by index: what a worker needs to be placed */
+    uint32_t max_loras; /* 0 = LoRA is off */
+    uint64_t met_ns;    /* time of the first worker's Hello; 0 = none yet */
+    uint64_t n_changes; /* changes of the set of usable names */
+    uint64_t required;  /* by index: adapters that a worker needs to be placed */
     bool stirred;
     struct adapter all[ADAPTERS_MAX];
-    struct adapter_answer answers[ADAPTERS_ANSWERS]; /* [n_answers]: oldest first */
+    struct adapter_answer answers[ADAPTERS_ANSWERS]; /* [n_answers], oldest first */
     uint32_t n_answers;
-    struct adapter_loss losses[ADAPTERS_MAX]; /* [n_losses]: the owner ends their requests */
+    struct adapter_loss losses[ADAPTERS_MAX]; /* [n_losses]; the owner ends their requests */
     uint32_t n_losses;
 };

@@ -1,3 +1,10 @@
+/* LoRA adapters of the cluster: orders to load and unload, and what each worker holds.
+ * Orders come from the admin API and gateways (`adapters_load`, `adapters_unload`); Hellos and
+ * answers come from workers. `adapters_turn` advances the states and sends MSG_ADAPTER to
+ * workers. The core takes out answers and losses.
+ * Invariants: loop thread, no clock (time is `c->now_ns`). A bit mask over `adapters.all` says
+ * which entries a worker holds, so at most 64 entries exist. An entry is freed only when no
+ * worker holds it; otherwise the worker's copy becomes a stray and is dropped. */
 #include "head/cluster/adapters.h"
 
 #include <stdio.h>
@@ -56,7 +63,8 @@ static void answer(struct adapters *t, struct adapter_asker *to, enum status sta
 {
     if (to->gateway == 0)
         return;
-    if (t->n_answers == ADAPTERS_ANSWERS) /* a gateway that takes none gives up by itself */
+    /* the oldest answer is dropped; a gateway that takes no answers times out by itself */
+    if (t->n_answers == ADAPTERS_ANSWERS)
         memmove(t->answers, t->answers + 1, --t->n_answers * sizeof t->answers[0]);
     struct adapter_answer *a = &t->answers[t->n_answers++];
     *a = (struct adapter_answer){.to = *to, .status = status};
@@ -105,7 +113,8 @@ static enum status check_name(const struct adapter_order *o, struct error *err)
     return STATUS_OK;
 }
 
-/* One that takes another's place stands beside it until nobody uses that any more. */
+/* A replacement (`in_place`) needs a place of its own until nobody uses the old adapter any
+ * more. */
 static enum status check_room(const struct adapters *t, bool in_place, struct error *err)
 {
     uint32_t n = 0;
@@ -121,7 +130,7 @@ static enum status check_room(const struct adapters *t, bool in_place, struct er
                               : "");
 }
 
-/* One that failed is room, oldest first. */
+/* Returns a free entry, or reuses the oldest FAILED one. */
 static struct adapter *new_entry(struct adapters *t)
 {
     struct adapter *oldest = NULL;
@@ -135,7 +144,7 @@ static struct adapter *new_entry(struct adapters *t)
     return oldest;
 }
 
-/* An entry that is forgotten while workers still have it is a stray there. */
+/* Clears an entry. Workers that still have the adapter list it as a stray. */
 static void drop_entry(struct cluster *c, struct adapter *a)
 {
     uint64_t bit = 1ull << (a - c->adapters.all);
@@ -221,7 +230,8 @@ enum status adapters_unload(struct cluster *c, const struct adapter_order *o, st
     return STATUS_OK;
 }
 
-/* Before any worker has come nobody knows what the predecessor had loaded. */
+/* Returns true while the head may still learn from workers which adapters its predecessor had
+ * loaded. */
 static bool is_young(const struct cluster *c)
 {
     return c->adapters.met_ns == 0 || c->now_ns - c->adapters.met_ns < ADAPTERS_YOUNG_NS;
@@ -245,7 +255,7 @@ const char *adapters_why_not(const struct cluster *c, struct str name)
     return a ? a->text : "";
 }
 
-/* ---- what workers say ---- */
+/* ---- messages of workers ---- */
 
 static void add_stray(struct worker *w, uint64_t id)
 {
@@ -254,8 +264,8 @@ static void add_stray(struct worker *w, uint64_t id)
         x->strays[x->n_strays++] = id;
 }
 
-/* A head that has just begun learns from workers what its predecessor had loaded. What it was told
- * itself, by name and path (--lora-modules), comes before that. */
+/* A new head learns from workers which adapters its predecessor had loaded. Adapters that were
+ * given to this head by name and path (--lora-modules) take precedence. */
 static bool take_over(struct cluster *c, const struct msg_adapter *m)
 {
     struct adapters *t = &c->adapters;
@@ -271,12 +281,14 @@ static bool take_over(struct cluster *c, const struct msg_adapter *m)
         touched |= w->adapters.has | w->adapters.asked;
     if (same->state != ADAPTER_LOADING || touched & bit || !str_eq_c(m->path, same->path))
         return false;
-    same->id = m->id; /* named at the start, and nobody was asked yet: what is used goes on */
+    /* an adapter given at the start that no worker was asked for: keep the id that is in use */
+    same->id = m->id;
     return true;
 }
 
-/* The first word counts: who says another identity has read other files, and its rows would be
- * another adapter's. Null devices have none, all of them. */
+/* Accepts the first identity that any worker reports. A worker with another identity has read
+ * other files, so its rows would belong to another adapter. Null devices never report an
+ * identity. */
 static bool is_it(struct adapter *a, struct adapter_identity said)
 {
     if (!adapter_identity_known(a->identity))
@@ -308,7 +320,8 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
     struct worker_adapters *x = &w->adapters;
     char text[sizeof a->text];
     uint64_t bit = 1ull << (a - c->adapters.all);
-    bool had = (x->has & bit) != 0; /* with another shard, or as a lie */
+    /* it held the adapter: another shard was refused, or it said something false */
+    bool had = (x->has & bit) != 0;
     struct str said = {m->text.ptr, m->text.len < 380 ? m->text.len : 380};
     said.len = str_utf8_valid(said);
     snprintf(text, sizeof text, "%.64s: " STR_FMT, w->peer->node, STR_ARG(said));
@@ -380,7 +393,7 @@ void adapters_on_done(struct cluster *c, struct worker *w, const struct msg_adap
         on_refused(c, w, &c->adapters.all[i], m);
 }
 
-/* ---- moving on ---- */
+/* ---- progress ---- */
 
 static bool all_have(const struct cluster *c, uint64_t bit)
 {
@@ -426,7 +439,8 @@ static bool tell(struct cluster *c, struct worker *w, const struct msg_adapter *
            STATUS_OK;
 }
 
-/* A plan that waits for this rank's credit may still have rows of what is to go. */
+/* Does not send a drop while a plan waits for this rank's credit, since that plan may have rows
+ * of the adapter. */
 static void tell_worker(struct cluster *c, struct worker *w)
 {
     struct worker_adapters *x = &w->adapters;
@@ -464,9 +478,9 @@ void adapters_turn(struct cluster *c)
         tell_worker(c, w);
 }
 
-/* ---- what stands in the way ---- */
+/* ---- adapters that block a replica ---- */
 
-/* Its requests cannot go on: they would need what a rank does not have. */
+/* Fails an adapter and the requests that use it, since a rank cannot have it. */
 static void lose(struct cluster *c, struct adapter *a)
 {
     struct adapters *t = &c->adapters;
@@ -478,9 +492,9 @@ static void lose(struct cluster *c, struct adapter *a)
     enter(c, a, a->state == ADAPTER_LEAVING ? ADAPTER_UNLOADING : ADAPTER_FAILED);
 }
 
-/* Nothing serves, and no replica can form because workers cannot load what is in the table: a
- * folder that is gone must not take the base model with it. As few go as have to. While another
- * replica serves with it, who cannot load it just waits. */
+/* Fails adapters when nothing serves and no replica can form, because workers cannot load them.
+ * A missing folder must not stop the base model. It fails as few adapters as necessary. While
+ * another replica serves, a worker that cannot load an adapter just waits. */
 static void lose_what_blocks(struct cluster *c)
 {
     uint64_t hopeless = 0;
@@ -507,6 +521,7 @@ void adapters_tick(struct cluster *c, adapters_in_use_fn *in_use, const void *ct
         if (t->all[i].state == ADAPTER_LEAVING && !in_use(ctx, t->all[i].id))
             enter(c, &t->all[i], ADAPTER_UNLOADING);
     lose_what_blocks(c);
-    t->stirred |= t->max_loras > 0; /* credit came, a worker went, a wait is over */
+    /* credit may have arrived, a worker may have left, or a retry may be due */
+    t->stirred |= t->max_loras > 0;
     adapters_turn(c);
 }

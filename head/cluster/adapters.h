@@ -1,19 +1,22 @@
 #pragma once
-/* LoRA adapters of the cluster: a table of names, and what each worker holds of it. Every worker is
- * told to load what is in the table and to drop what leaves it; an adapter can be named by requests
- * when all workers have it, and a worker that lacks one is not placed.
+/* LoRA adapters of the cluster: a table of names, and the adapters that each worker holds. Every
+ * worker is told to load the adapters in the table and to drop those that leave it. Requests can
+ * name an adapter when all workers have it. A worker that lacks one is not placed.
  *
  *   LOADING → READY → LEAVING (requests still use it) → UNLOADING → gone
- *   LOADING → FAILED    READY → FAILED: no replica can form with it, and one could without
+ *   LOADING → FAILED    READY → FAILED: no replica can form with it, and one could without it
  *
- * An id is drawn for each loading, so that the same name loaded again is another one: to the prefix
- * cache, to ranks, and to requests that began with the old one. It knows nothing of requests: its
- * owner says whether one is in use. Pure, time is an argument. Loop thread. */
+ * Each loading gets a random id. The same name loaded again is therefore a different adapter for
+ * the prefix cache, for ranks and for requests that began with the old one. This module knows
+ * nothing of requests: its owner says whether an adapter is in use. Pure: time is an argument.
+ * Loop thread. */
 #include "common/base/random.h"
 #include "head/cluster/registry.h"
 
-/* STATUS_UNSUPPORTED: no LoRA here; STATUS_INVALID: the name; STATUS_EXISTS: it is loaded, and
- * in_place was not said; STATUS_LIMIT: --max-loras. taken: the model's own name. */
+/* An order to load or unload. `taken`: the model's own name, which is not allowed.
+ * The functions return STATUS_UNSUPPORTED when LoRA is off, STATUS_INVALID for a bad name,
+ * STATUS_EXISTS when the name is loaded and in_place is false, and STATUS_LIMIT when --max-loras
+ * is reached. */
 struct adapter_order {
     struct str name, path;
     bool in_place;
@@ -22,19 +25,21 @@ struct adapter_order {
 };
 MUST_USE enum status adapters_load(struct cluster *c, const struct adapter_order *o,
                                    struct rng *rng, struct error *err);
-/* STATUS_NOT_FOUND: there is none of this name. */
+/* Returns STATUS_NOT_FOUND when no adapter has this name. */
 MUST_USE enum status adapters_unload(struct cluster *c, const struct adapter_order *o,
                                      struct error *err);
-/* The answer to a request that names it. */
+/* Tells whether a request may use the name: now, soon, or never. */
 enum adapter_use { ADAPTER_USABLE, ADAPTER_SOON, ADAPTER_UNKNOWN };
 enum adapter_use adapters_use(const struct cluster *c, struct str name, uint64_t *id);
 
 void adapters_on_hello(struct cluster *c, struct worker *w, const struct worker_info *i);
 void adapters_on_done(struct cluster *c, struct worker *w, const struct msg_adapter_done *m);
-/* Why there is no adapter of this name, when a worker said so; or "". */
+/* Returns the error text of a FAILED adapter of this name, or "". */
 const char *adapters_why_not(const struct cluster *c, struct str name);
-/* Moves entries on and sends what workers are owed. in_use: do live requests have this id? */
+/* Advances entries and sends workers their orders. `in_use`: returns true when live requests use
+ * the id. */
 typedef bool adapters_in_use_fn(const void *ctx, uint64_t id);
 void adapters_tick(struct cluster *c, adapters_in_use_fn *in_use, const void *ctx);
-void adapters_turn(struct cluster *c); /* the same after something happened, but for in_use */
+/* Like adapters_tick without `in_use`. Call after any event. */
+void adapters_turn(struct cluster *c);
 const char *adapter_state_name(enum adapter_state s);

@@ -1,7 +1,7 @@
-/* After a head restart workers come back with an epoch of the old head. When every rank of one
- * (replica, epoch) is there, idle, at the same step and has all adapters, the replica is adopted by
- * Reset: communicator and weights stay. When that cannot be any more, or the window closes, its
- * ranks are aborted. */
+/* After a restart of the head, workers come back with an epoch of the old head. A replica is
+ * adopted with Reset when all ranks of its (replica, epoch) are present, idle, at the same step
+ * and have all adapters. Its communicator and weights stay. Its ranks are aborted when adoption
+ * becomes impossible or the window closes. */
 #include "head/cluster/adoption.h"
 
 #include <string.h>
@@ -10,13 +10,12 @@
 #include "head/cluster/eligible.h"
 #include "head/cluster/formation.h"
 
-#define REST_SHARE 4u /* of the replicas there may be: for what is left of old ones */
+#define REST_SHARE 4u /* remains of old replicas may take 1 / REST_SHARE of max_replicas */
 
 enum verdict { ADOPT, WAIT, GIVE_UP };
 
-/* A worker without an epoch stands where the missing rank stood: the old replica is not coming
- * back.
- */
+/* Returns true when a free worker without an epoch has the ordinal of the missing rank. The old
+ * replica then cannot come back. */
 static bool rank_slot_was_retaken(const struct cluster *c, uint64_t replica_id, uint32_t position)
 {
     for (const struct worker *w = c->workers; w; w = w->next) {
@@ -39,7 +38,7 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
         if (w->held_tp != tp)
             return GIVE_UP;
         if (members[w->held_position])
-            return GIVE_UP; /* two that say they are the same rank */
+            return GIVE_UP; /* two workers claim the same rank */
         members[w->held_position] = w;
         if (w->held_since_ns < since)
             since = w->held_since_ns;
@@ -60,7 +59,7 @@ static enum verdict judge(const struct cluster *c, const struct worker *first,
     return c->now_ns - since >= c->config.adoption_window_ns ? GIVE_UP : WAIT;
 }
 
-/* Any worker may name any replica: those take a part of the room for replicas alone. */
+/* Limits the replicas that wait for old ranks, since any worker can claim any replica. */
 static bool has_room_for_rest(const struct cluster *c)
 {
     uint32_t n = 0;
@@ -69,8 +68,9 @@ static bool has_room_for_rest(const struct cluster *c)
     return n < (c->config.max_replicas + 3) / REST_SHARE;
 }
 
-/* With --elastic-tp, an empty replica is left that waits for the rest of them: else they were taken
- * for spares of those that serve. It is there for as long as one of them is, and in no other. */
+/* With --elastic-tp, leaves an empty replica that waits for the other old ranks. Otherwise the
+ * ranks would count as spares of serving replicas. The replica exists while at least one of
+ * these ranks does. */
 static void leave_rest(struct cluster *c, const struct worker *first)
 {
     if (!c->config.elastic_tp || !cluster_config_fits(c, first) ||
@@ -89,7 +89,7 @@ static void give_up(struct cluster *c, const struct worker *first)
     for (struct worker *w = c->workers; w; w = w->next) {
         if (w->held_epoch != epoch || w->held_replica != replica_id)
             continue;
-        w->is_of_rest = true; /* and of no other one any more */
+        w->is_of_rest = true; /* a rank belongs to one old replica only */
         w->rest_replica = replica_id;
     }
     leave_rest(c, first);
@@ -99,7 +99,7 @@ static void give_up(struct cluster *c, const struct worker *first)
     }
 }
 
-/* Handles the first candidate's replica; returns whether another look is worth it. */
+/* Handles the replica of candidate `w`. Returns true when the list of candidates has changed. */
 static bool adopt_one(struct cluster *c, struct worker *w, struct worker **members)
 {
     struct replica *g = replica_find(c, w->held_replica);
@@ -125,7 +125,7 @@ void adoption_tick(struct cluster *c)
         if (w->held_epoch != 0 && !members)
             members = mem_array(c->world, sizeof(struct worker *));
         if (w->held_epoch != 0 && adopt_one(c, w, members))
-            w = c->workers; /* the list of candidates has changed */
+            w = c->workers; /* the list of candidates has changed, so start again */
         else
             w = w->next;
     }

@@ -1,5 +1,5 @@
 #pragma once
-/* Adoption of the replicas of a head that ended: see adoption.c. Loop thread. */
+/* Adopts replicas of the previous head; adoption.c has the rule. Loop thread. */
 #include "head/cluster/registry.h"
 
 void adoption_tick(struct cluster *c);

@@ -1,6 +1,11 @@
-/* Hellos, losses, drains, and the order of a tick and a turn. A worker is in exactly one of: free;
- * an adoption candidate (held_epoch); being aborted alone (abort_epoch, no replica); member of a
- * replica. */
+/* Handles Hellos, losses and drains of workers, and calls the other files of cluster/ in the
+ * order of a tick and a turn.
+ * The core passes each worker's messages to `cluster_on_hello` and `cluster_on_msg`, and calls
+ * `cluster_tick` and `cluster_turn`. Formation messages go on to formation.c, adapter answers to
+ * adapters.c. The owner hears of changes through `cluster_fns`.
+ * Invariants: loop thread; time is an argument. A worker is in exactly one of these states:
+ * free; adoption candidate (held_epoch); being aborted alone (abort_epoch, no replica); member
+ * of a replica. `cluster_lose` and `cluster_leave` free the worker and its peer. */
 #include "head/cluster/cluster.h"
 
 #include <stdio.h>
@@ -45,7 +50,7 @@ void cluster_fini(struct cluster *c)
 
 /* ---- workers ---- */
 
-/* Whether one is ever asked for or not. */
+/* Checks the KV sizes of smaller TPs, even if the head never uses them. */
 static enum status check_elastic(const struct worker_info *i, struct error *err)
 {
     for (uint32_t s = 0; s < i->n_elastic; s++) {
@@ -93,7 +98,7 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
     return STATUS_OK;
 }
 
-/* Without sizes of its own its blocks are as large as the whole's. */
+/* Without sizes of its own, a smaller TP has blocks as large as those of the whole. */
 static void describe_shape(struct worker_shape *out, const struct worker_info *i,
                            const struct elastic_shape *said)
 {
@@ -140,7 +145,8 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
     str_copy(d->model, sizeof d->model, i->model);
 }
 
-/* A worker that holds no replica of ours says what it was doing. */
+/* Handles the epoch that a worker outside our replicas reports: it becomes free, an adoption
+ * candidate, or is aborted. */
 static void take_reported_epoch(struct cluster *c, struct worker *w, const struct worker_info *i)
 {
     if (i->term_epoch == 0) {
@@ -172,7 +178,7 @@ static void on_hello_again(struct cluster *c, struct worker *w, const struct wor
     struct replica *g = w->replica;
     if (!g) {
         if (w->abort_epoch != 0)
-            w->todo = TODO_ABORT; /* the first one may have died with the session */
+            w->todo = TODO_ABORT; /* the first Abort may have been lost with the old session */
         else
             take_reported_epoch(c, w, i);
         return;
@@ -188,8 +194,8 @@ static void on_hello_again(struct cluster *c, struct worker *w, const struct wor
     replica_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
 }
 
-/* Such workers never meet in a replica; without a word about it the cluster would just not serve.
- */
+/* Warns about workers that can never share a replica. Without the warning the cluster would just
+ * not serve. */
 static void warn_if_unlike(struct cluster *c, const struct worker *w)
 {
     const struct worker *other = eligible_unlike(c, w);
@@ -205,11 +211,11 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
                log_quote("these two cannot share a group: " ELIGIBLE_ALIKE));
 }
 
-/* A rank slot's process that was started again comes before the silence of the one before is long
- * enough for a loss; with both of them counted a replica too many would form. So the newer one
- * waits for two heartbeats, and who has not spoken for as long then is lost. Two that live, and
- * only share their name and ordinal, are two: one that is heard from again after the newer one came
- * is never lost for it, for it could be anybody who says so (docs/explain/security.md). */
+/* A rank slot's restarted process may connect before the old one has been silent long enough to
+ * be lost. Counting both would form one replica too many. So the newer one waits for two
+ * heartbeats, and an old one that stays silent for that time is lost. Two live workers that
+ * share name and ordinal are two workers. A worker heard from after the newer one joined is
+ * never lost for it, since anybody can claim its name (docs/explain/security.md). */
 static void look_for_predecessor(struct cluster *c, struct worker *w)
 {
     uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;
@@ -253,7 +259,7 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
     w->step_executed = i->step_executed;
     w->progress_ns = c->now_ns;
     w->busy = false;
-    w->load_permille = 0; /* its next heartbeat says */
+    w->load_permille = 0; /* the next heartbeat sets it */
     w->knows_drain = false;
     char epoch[32];
     cluster_epoch_text(i->term_epoch, epoch);
@@ -308,7 +314,7 @@ void cluster_leave(struct cluster *c, struct worker *w, const char *why)
 static void on_heartbeat(struct cluster *c, struct worker *w, const struct msg_heartbeat *m)
 {
     uint32_t permille = m->load_permille < 1000 ? m->load_permille : 1000;
-    w->beat_ns = c->now_ns; /* heard_ns is moved when the head stood still */
+    w->beat_ns = c->now_ns; /* heard_ns also moves when the head itself was stalled */
     if (permille != w->load_permille)
         w->load_moved_ns = c->now_ns;
     w->load_permille = permille;
@@ -339,7 +345,8 @@ static void on_drain_wish(struct cluster *c, struct worker *w, const struct msg_
 
 void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
 {
-    c->stirred |= m->type != MSG_HEARTBEAT; /* those come from a thousand, four times a second */
+    /* heartbeats are frequent (four per second from each worker) and change nothing here */
+    c->stirred |= m->type != MSG_HEARTBEAT;
     switch (m->type) {
     case MSG_HEARTBEAT:
         on_heartbeat(c, w, &m->heartbeat);
@@ -350,7 +357,7 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
     case MSG_ADAPTER_DONE:
         adapters_on_done(c, w, &m->adapter_done);
         return;
-    case MSG_GOODBYE: /* the caller's: it ends in cluster_lose or cluster_leave */
+    case MSG_GOODBYE: /* the caller handles it with cluster_lose or cluster_leave */
         return;
     case MSG_ABORTED:
         if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)
@@ -402,7 +409,7 @@ static void drain_tick(struct cluster *c, struct replica *g)
         replica_dissolve(c, g, "a rank is drained", false);
 }
 
-/* ---- time ---- */
+/* ---- time and sending ---- */
 
 static void tell_straggler(struct cluster *c, const struct replica *g, const struct worker *w,
                            uint64_t median)
@@ -423,7 +430,7 @@ static void straggler_tick(struct cluster *c, struct replica *g)
     for (uint32_t i = 0; i < g->world; i++) {
         const struct own_time *t = &g->members[i]->own;
         if (t->mean_ns == 0)
-            return; /* some device does not say, or has not worked enough yet */
+            return; /* some device does not measure, or has not worked long enough */
         fresh = fresh || t->fresh;
     }
     if (!fresh)
@@ -444,7 +451,8 @@ static void worker_tick(struct cluster *c, struct worker *w)
 {
     if (w->waits_for_predecessor)
         look_for_predecessor(c, w);
-    if (w->load_permille != 0) { /* it answers when the shard is there: real ones take minutes */
+    /* a rank that loads its shard, which may take minutes, answers Abort only afterwards */
+    if (w->load_permille != 0) {
         w->abort_since_ns = c->now_ns;
         if (c->now_ns - w->load_moved_ns >= c->config.load_stuck_ns)
             cluster_lose(c, w, "stuck: its shard is loaded no further");
@@ -465,7 +473,7 @@ static void config_tick(struct cluster *c)
             c->config_seen_ns = c->now_ns;
     }
     if (c->has_config && c->now_ns - c->config_seen_ns >= c->config.config_linger_ns)
-        c->has_config = false; /* another may take over: an upgrade that replaced every worker */
+        c->has_config = false; /* another model may take over after an upgrade of every worker */
 }
 
 void cluster_tick(struct cluster *c, uint64_t now_ns)
@@ -495,7 +503,7 @@ static void send_drain(struct cluster *c, struct worker *w)
     struct msg m = {.type = MSG_DRAIN, .drain = {.on = w->draining}};
     if (w->knows_drain == w->draining)
         return;
-    /* A worker that wished it is told once it is free of work: then it may go. */
+    /* A worker that asked to be drained is told only when it is free of work; then it may leave. */
     if (w->drain_wish && w->draining && !worker_is_free(w))
         return;
     if (peers_send(c->peers, w->peer, &m) == STATUS_OK)
@@ -517,6 +525,6 @@ void cluster_turn(struct cluster *c, uint64_t now_ns)
         if (w->todo != TODO_NONE)
             replica_send_todo(c, w);
         send_drain(c, w);
-        c->stirred |= w->todo != TODO_NONE; /* no credit: again in the next turn */
+        c->stirred |= w->todo != TODO_NONE; /* no credit: try again in the next turn */
     }
 }

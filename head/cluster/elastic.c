@@ -5,15 +5,14 @@
 #include "common/base/log.h"
 #include "head/cluster/eligible.h"
 
-/* ---- fewer ---- */
+/* ---- smaller TP ---- */
 
 bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t tp)
 {
     return eligible_may_place(c, w) && worker_shape_of(&w->desc, tp);
 }
 
-/* It ends an old epoch, or reads a shard for one: free within moments, or as soon as it is there.
- */
+/* Returns true when the worker will soon be free: it ends an old epoch, or may still be adopted. */
 static bool is_coming_free(const struct cluster *c, const struct worker *w)
 {
     bool aborts = w->abort_epoch != 0 || (w->replica && w->replica->state == REPLICA_ABORTING);
@@ -29,7 +28,8 @@ static bool may_be_whole(const struct cluster *c, const struct worker *like)
     return n >= c->world;
 }
 
-/* Those of one kind that offer it and have been here for so long. */
+/* Returns true when enough workers of one kind offer this TP and have been connected for at
+ * least here_ns. */
 static bool are_enough(const struct cluster *c, const struct worker *like, uint32_t tp,
                        uint64_t here_ns)
 {
@@ -55,9 +55,9 @@ static uint32_t largest_tp(const struct cluster *c, const struct worker *like, u
     return best;
 }
 
-/* A worker that has just come may be followed by others, so these are waited for as a lost one is;
- * but only once more: one that comes and goes all the time must not keep the others from serving.
- */
+/* A worker that has just joined may be followed by others, so the head waits for these as for a
+ * lost worker. It waits only once more: a worker that comes and goes repeatedly must not keep
+ * the others from serving. */
 uint32_t elastic_tp_of(const struct cluster *c, const struct worker *like, uint64_t short_since_ns)
 {
     uint64_t wait_ns = c->config.elastic_wait_ns, waited_ns = c->now_ns - short_since_ns;
@@ -83,7 +83,7 @@ bool elastic_is_growing(const struct cluster *c, const struct replica *g)
                         c->now_ns - g->waiting_since_ns < c->config.elastic_wait_ns);
 }
 
-/* ---- who has the flag ---- */
+/* ---- check of the flag ---- */
 
 bool elastic_is_one_sided(const struct cluster *c, char *out, size_t size)
 {

@@ -18,8 +18,9 @@ static uint32_t count_settled(const struct cluster *c, const struct worker *like
     return n;
 }
 
-/* So many are free that spares are left when it is whole: who comes and goes alone does not make it
- * small again. Those who do so together do, so it is not done twice in a row. */
+/* Returns true when so many workers are free that spares are left once the replica is whole. A
+ * single worker that comes and goes then cannot make it small again. Several that leave together
+ * can, so this early growth is not done twice in a row. */
 static bool may_grow_early(const struct cluster *c, const struct replica *g)
 {
     if (g->grew_ns > 0 && c->now_ns - g->grew_ns < EARLY_WAITS * c->config.elastic_wait_ns)
@@ -27,8 +28,8 @@ static bool may_grow_early(const struct cluster *c, const struct replica *g)
     return count_settled(c, g->members[0]) >= c->world;
 }
 
-/* Else not sooner than the wait after it was formed, so that a worker that comes and goes costs it
- * no more than one formation in that time. */
+/* Without spares, a replica grows no sooner than elastic_wait_ns after it was formed. A worker
+ * that comes and goes then costs it at most one formation in that time. */
 static bool may_grow(const struct cluster *c, const struct replica *g)
 {
     if (g->state != REPLICA_READY || !replica_is_shrunk(c, g) || g->draining)
@@ -41,8 +42,8 @@ static bool may_grow(const struct cluster *c, const struct replica *g)
     return c->now_ns - g->ready_ns >= c->config.elastic_wait_ns || may_grow_early(c, g);
 }
 
-/* The replica, with those who are free, and with other small ones where these are not enough: all
- * that has to be dissolved for a whole one, in marked. */
+/* Returns true when the replica becomes whole with the free workers. When these are not enough,
+ * other small replicas are added. `marked`: all replicas that must be dissolved for it. */
 static bool could_grow(const struct cluster *c, const struct replica *g, bool *marked)
 {
     const struct worker *like = g->members[0];
@@ -68,7 +69,7 @@ static void grow(struct cluster *c, struct replica *g)
     replica_dissolve(c, g, "it can have all of its ranks again", false);
 }
 
-/* One at a time: two would count the same free workers. */
+/* Lets one replica grow at a time, since two would count the same free workers. */
 void elastic_grow_tick(struct cluster *c)
 {
     bool any = false, done = false;

@@ -1,7 +1,7 @@
 #pragma once
-/* Gives up replicas of fewer ranks than TP so that they become whole again
- * (docs/explain/recovery.md, "Fewer ranks than TP"). With --elastic-tp alone. Loop thread. */
+/* Dissolves replicas of fewer ranks than TP so that they become whole again
+ * (docs/develop/recovery.md, "Fewer ranks than TP"). Only with --elastic-tp. Loop thread. */
 #include "head/cluster/registry.h"
 
-/* Dissolves a replica that can be whole again. */
+/* Dissolves a replica that can be whole again, with others if needed. */
 void elastic_grow_tick(struct cluster *c);

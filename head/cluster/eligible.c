@@ -1,5 +1,5 @@
-/* The conditions for a worker to be placed, and for two to be in one replica; and the same asked of
- * all workers that are here. placement.c makes the choice. */
+/* The conditions for a worker to be placed, and for two workers to be in one replica. The last
+ * functions apply them to all connected workers. placement.c makes the choice. */
 #include "head/cluster/eligible.h"
 
 #include <string.h>
@@ -65,10 +65,12 @@ bool eligible_could_replace(const struct cluster *c, const struct replica *g)
     return n >= g->world;
 }
 
-/* Counts free workers, as if the adapters in without (by the table's index) were not needed. */
+/* Returns true when enough free workers could form a replica if the adapters in `without` (bits
+ * by table index) were not required. */
 bool eligible_could_form(const struct cluster *c, uint64_t without)
 {
-    const struct worker *last = NULL; /* most are of one kind: once for each run of it */
+    /* most workers are of one kind, so each run of a kind is counted once */
+    const struct worker *last = NULL;
     for (const struct worker *like = c->workers; like; like = like->next) {
         uint32_t n = 0;
         if (!may_place_without(c, like, without) || (last && eligible_same_kind(last, like)))

@@ -1,20 +1,22 @@
 #pragma once
-/* The conditions for a worker to be placed, and for two to be in one replica. Queries of the
- * registry alone: they change nothing. Loop thread. */
+/* The conditions for a worker to be placed, and for two workers to be in one replica. These are
+ * queries of the registry; they change nothing. Loop thread. */
 #include "head/cluster/registry.h"
 
-/* Has it all adapters that requests may use? */
+/* Returns true when the worker has all adapters that requests may use. */
 bool eligible_has_adapters(const struct cluster *c, const struct worker *w);
-/* Free, here, with the configuration in force and all adapters. */
+/* Returns true when the worker is free, connected, runs the current configuration and has all
+ * adapters. */
 bool eligible_may_place(const struct cluster *c, const struct worker *w);
-/* May the two be in one replica? */
+/* Returns true when the two workers can be in one replica. */
 bool eligible_same_kind(const struct worker *a, const struct worker *b);
-/* Workers that share a replica have these alike, in the words of those who start them. */
+/* Options that workers of one replica must share, in an operator's words. */
 #define ELIGIBLE_ALIKE                                                                             \
     "model file, device, --max-model-len, --block-size and --kv-cache-dtype have to be the same"
-/* A worker that can be in no replica with w, or NULL: all could. */
+/* Returns a worker that cannot share a replica with `w`. Returns NULL when all can. */
 const struct worker *eligible_unlike(const struct cluster *c, const struct worker *w);
-/* Were g dissolved now, could a replica of its size form without its draining members? */
+/* Returns true when a replica of g's size could form after g is dissolved, without its draining
+ * members. */
 bool eligible_could_replace(const struct cluster *c, const struct replica *g);
-bool eligible_could_form(const struct cluster *c,
-                         uint64_t without); /* these adapters: a replica? */
+/* Returns true when free workers could form a replica. `without`: adapters to ignore, as bits. */
+bool eligible_could_form(const struct cluster *c, uint64_t without);

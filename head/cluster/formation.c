@@ -1,10 +1,15 @@
-/* One replica's life.
+/* The life of one replica.
  *
  *   WAITING → FORMING → JOINING → READY        WAITING → RESETTING → READY   (adoption)
  *   any of those → ABORTING → WAITING
  *
- * ABORTING holds its members until each has answered Aborted or is lost; only then may any of them
- * be placed again, so no two epochs of a replica execute at once. */
+ * placement.c and adoption.c start a formation with `replica_form` or `replica_reset`. Each
+ * member's `todo` names the next message for it; `replica_send_todo` sends it. Answers arrive in
+ * `replica_on_msg`, deadlines in `replica_tick`. `cluster_fns` tells the owner of READY and of
+ * its end.
+ * Invariants: loop thread. ABORTING holds its members until each has answered Aborted or is
+ * lost. Only then may they be placed again, so no two epochs of a replica execute at once. The
+ * registry owns the replica. */
 #include "head/cluster/formation.h"
 
 #include <assert.h>
@@ -63,7 +68,8 @@ void replica_free(struct cluster *c, struct replica *g)
     mem_free(g);
 }
 
-/* A rank of a smaller TP has said how many blocks it holds then, and how large they are. */
+/* Returns the KV group as rank of this replica's TP: a worker reports other block counts and
+ * sizes for a smaller TP. */
 static struct kv_group kv_group_of(const struct cluster *c, const struct replica *g,
                                    const struct worker_desc *d, uint32_t k)
 {
@@ -76,7 +82,7 @@ static struct kv_group kv_group_of(const struct cluster *c, const struct replica
     return out;
 }
 
-/* The limits that all ranks keep: the lowest of everything. */
+/* Sets the limits that all ranks can keep: the lowest of each value. */
 static void take_limits(struct cluster *c, struct replica *g)
 {
     const struct worker_desc *first = &g->members[0]->desc;
@@ -99,7 +105,7 @@ static void take_limits(struct cluster *c, struct replica *g)
         g->gives_prompt_logprobs = g->gives_prompt_logprobs && d->gives_prompt_logprobs;
         if (d->draft_max_seqs > 0 &&
             (g->draft_max_seqs == 0 || d->draft_max_seqs < g->draft_max_seqs))
-            g->draft_max_seqs = d->draft_max_seqs; /* 0: no bound */
+            g->draft_max_seqs = d->draft_max_seqs; /* 0 = no limit */
         for (uint32_t k = 0; k < g->n_kv_groups; k++) {
             uint32_t n = kv_group_of(c, g, d, k).n_blocks;
             if (n < g->kv_groups[k].n_blocks)
@@ -135,7 +141,7 @@ static void take_members(struct cluster *c, struct replica *g, uint32_t tp,
         w->is_of_rest = false;
         w->step_received = w->step_executed = 0;
         w->progress_ns = c->now_ns;
-        w->own = (struct own_time){0}; /* a shard of its own size, other neighbours */
+        w->own = (struct own_time){0}; /* its shard size and neighbours are new */
         w->busy = false;
     }
     take_limits(c, g);
@@ -212,7 +218,7 @@ void replica_dissolve(struct cluster *c, struct replica *g, const char *why, boo
     char epoch[32];
     cluster_epoch_text(g->epoch, epoch);
     bool was_ready = g->state == REPLICA_READY;
-    /* somebody wants it so: a drain, or a replica that is to be whole again */
+    /* intended: a drain, or a replica that is to become whole again */
     bool planned = (g->draining || g->grows) && !g->lost_rank && !is_failure;
     events_add(c->events, c->now_ns, planned ? LOG_INFO : LOG_WARN, "group_dissolved",
                "group=%llu epoch=%s state=%s reason=%s", (unsigned long long)g->id, epoch,
@@ -242,7 +248,7 @@ void replica_dissolve(struct cluster *c, struct replica *g, const char *why, boo
     }
     if (was_ready)
         c->fns.on_down(c->fns.ctx, g);
-    replica_check_aborted(c, g); /* all of them may be lost already */
+    replica_check_aborted(c, g); /* all members may already be lost */
 }
 
 void replica_member_gone(struct cluster *c, struct replica *g, struct worker *w, const char *why,
@@ -273,15 +279,15 @@ static void on_comm_id(struct cluster *c, struct replica *g, struct worker *w,
     memcpy(g->comm_id, m->id.ptr, m->id.n);
     g->n_comm_id = m->id.n;
     for (uint32_t i = 0; i < g->world; i++) {
-        /* a Form that has not left yet goes first: replica_send_todo moves on to Join by itself */
+        /* an unsent Form goes first; replica_send_todo then moves on to Join */
         if (g->members[i]->todo == TODO_NONE)
             g->members[i]->todo = TODO_JOIN;
     }
     enter(c, g, REPLICA_JOINING);
 }
 
-/* No failure, only slow: the ranks that wait for its shard give up meanwhile and are asked again.
- */
+/* Returns a member that still loads its shard. That is no failure: the other ranks give up
+ * meanwhile and are asked again. */
 static const struct worker *who_loads(const struct replica *g, const struct worker *but)
 {
     for (uint32_t i = 0; i < g->world; i++) {
@@ -402,9 +408,9 @@ static enum status send_form(struct cluster *c, struct replica *g, struct worker
     return s;
 }
 
-/* A rank that was told to join loads this rank slot's shard first, whatever becomes of the
- * formation meanwhile (a slow disk outlasts it): the next placement finds it there and nothing is
- * loaded twice. A device that has no weights says -1 and holds nothing. */
+/* A rank that was told to join loads the shard of its rank slot first, even if the formation
+ * fails meanwhile (a slow disk may outlast it). The next placement finds the shard there, so
+ * nothing is loaded twice. A device without weights reports -1 and holds nothing. */
 static void expect_shard(const struct replica *g, struct worker *w)
 {
     if (w->desc.shard_rank < 0)

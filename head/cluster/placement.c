@@ -1,12 +1,14 @@
-/* An ideal set (every ordinal in its own rank slot, or no ordinals
- * at all) is taken at once; any other only when nobody has come for the settle time, so that a
- * restarted worker gets its own rank slot back and weights need not be loaded twice, and that a
- * thousand workers that come within seconds are not mixed as they come. Inside a set: ordinal, then
- * the shard held, then one host before several.
- *
- * It runs after every Hello. Whether a replica's ordinals are all there is looked up in a sorted
- * list; the costly search for any other set is made once for each kind of worker, and not at all
- * while they come. */
+/* Chooses the free workers that form a replica.
+ * `placement_run` is called in a turn after anything that changes free workers. It fills
+ * `rank_slots` for waiting replicas first, then for new ones, and calls `replica_form`.
+ * An ideal set is taken at once: every ordinal is in its own rank slot, or no worker has an
+ * ordinal. Any other set is taken only when no worker has come for the settle time. A restarted
+ * worker then gets its own rank slot back, weights are not loaded twice, and a thousand workers
+ * that come within seconds are not mixed. Within a set a rank slot goes to: its ordinal, then
+ * the holder of its shard, then one host before several.
+ * Invariants: loop thread; only free workers are taken. The search for ordinals uses a sorted
+ * list. The costly search for any other set runs once for each kind of worker, and not at all
+ * while workers arrive. */
 #include "head/cluster/placement.h"
 
 #include <assert.h>
@@ -20,17 +22,18 @@
 
 struct pick {
     struct cluster *c;
-    struct worker **free; /* candidates of one configuration */
-    uint32_t *weights;    /* of the free ones: how good their host is for the next rank slot */
-    uint32_t n_free, tp, world; /* the second and third: of the replica at hand */
-    struct worker **rank_slots; /* [world] */
-    struct worker **by_ordinal; /* all that could be placed when the run began, in that order */
+    struct worker **free;       /* candidates of one configuration */
+    uint32_t *weights;          /* [n_free]: how well each one's host suits the next rank slot */
+    uint32_t n_free, tp, world; /* tp, world: size of the replica that is being placed */
+    struct worker **rank_slots; /* [world]: the chosen worker for each rank slot; NULL = none yet */
+    /* all workers with an ordinal that could be placed at the start, sorted by ordinal */
+    struct worker **by_ordinal;
     uint32_t n_by_ordinal;
-    struct worker **failed; /* kinds of which no further replica can be made in this run */
+    struct worker **failed; /* kinds that cannot form a further replica in this run */
     uint32_t n_failed;
 };
 
-/* Fills p->free with the free workers of like's kind. */
+/* Fills p->free with the free workers of the kind of `like`. */
 static void collect(struct pick *p, const struct worker *like)
 {
     p->n_free = 0;
@@ -48,7 +51,8 @@ static void place_at(struct pick *p, uint32_t position, uint32_t i_free)
 
 enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
 
-/* A part: what the rank slot holds is of what the worker holds, or the other way round. */
+/* Returns true when the worker suits the rank slot for this reason. PART_OF_ITS_SHARD: one of
+ * the two shards contains the other. */
 static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t replica_id,
                   uint32_t position, enum reason reason)
 {
@@ -83,7 +87,8 @@ static bool same_host(const struct worker *a, const struct worker *b)
     return a->desc.host_hash == b->desc.host_hash && strcmp(a->desc.host, b->desc.host) == 0;
 }
 
-/* Those already placed weigh more than any number of free ones. */
+/* Counts the free workers on each candidate's host. Ranks that are already placed there weigh
+ * more than any number of free ones. */
 static void weigh_hosts(struct pick *p)
 {
     uint32_t world = p->world;
@@ -114,8 +119,8 @@ static void place_the_rest(struct pick *p)
     }
 }
 
-/* Those that need not wait for others to come, which may be none. Without ordinals no rank slot is
- * better than another. */
+/* Keeps the workers that need not wait for others to come; there may be none. Without ordinals
+ * nobody waits, since no rank slot is better than another. */
 static void keep_settled(struct pick *p)
 {
     const struct cluster *c = p->c;
@@ -145,7 +150,8 @@ static int by_ordinal(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-/* The worker with the replica's first ordinal, when all of them are there; else NULL. */
+/* Returns the worker with the replica's first ordinal when all of its ordinals are present.
+ * Returns NULL otherwise. */
 static const struct worker *find_ideal(const struct pick *p, uint64_t replica_id)
 {
     uint32_t world = p->c->world, at = 0, end = p->n_by_ordinal, n = 0;
@@ -158,7 +164,8 @@ static const struct worker *find_ideal(const struct pick *p, uint64_t replica_id
             end = middle;
     }
     const struct worker *w = NULL;
-    for (uint32_t i = at; i < p->n_by_ordinal && n < world; i++) { /* two may have the same */
+    /* two workers may have the same ordinal */
+    for (uint32_t i = at; i < p->n_by_ordinal && n < world; i++) {
         uint64_t ordinal = (uint64_t)p->by_ordinal[i]->desc.ordinal;
         if (ordinal > first + n)
             return NULL;
@@ -170,7 +177,8 @@ static const struct worker *find_ideal(const struct pick *p, uint64_t replica_id
     return n == world ? w : NULL;
 }
 
-/* Ranks that a replica of this kind lacks, or is about to. One that waits has no kind. */
+/* Returns the number of ranks that a replica of this kind lacks, counting draining ranks as
+ * missing. A WAITING replica has no members and so no kind. */
 static uint32_t replica_lacks(const struct cluster *c, const struct replica *g,
                               const struct worker *like)
 {
@@ -184,10 +192,10 @@ static uint32_t replica_lacks(const struct cluster *c, const struct replica *g,
     return is_like ? c->world - n_present : 0;
 }
 
-/* Ranks that other replicas than g take before it may have any: those that were dissolved to be
- * whole again, which they are of free workers that were counted; and where replicas may be smaller,
- * those that wait before one that does not exist yet (g: NULL), for as many replicas as there are
- * workers for leave a spare, and one more leaves none and can never be whole. */
+/* Returns the number of ranks that other replicas take before g may have any. Replicas that were
+ * dissolved to become whole again count: they rely on free workers that were already counted.
+ * For a new replica (g is NULL), all WAITING replicas count too. Without this the last replica
+ * would find no spare left and could never become whole. */
 static uint32_t count_before(const struct cluster *c, const struct replica *g,
                              const struct worker *like)
 {
@@ -206,7 +214,8 @@ static uint32_t count_before(const struct cluster *c, const struct replica *g,
     return n;
 }
 
-/* Its own ranks by their ordinals, if there are enough of their kind beside those. */
+/* Places the replica's own ranks by their ordinals. Fails when there are too few workers of the
+ * kind beside the reserved ones. */
 static bool place_ideal(struct pick *p, const struct replica *g, uint64_t replica_id)
 {
     const struct worker *like = find_ideal(p, replica_id);
@@ -227,9 +236,9 @@ static bool has_failed(const struct pick *p, const struct worker *w)
     return false;
 }
 
-/* The ranks that are missing of an old head's replica, which is adopted if the others come in time
- * (adoption.c), and is else the beginning of one: counted with the first of those who say that they
- * are of it. */
+/* Returns the number of ranks that an old head's replica lacks. The replica is adopted if they
+ * come in time (adoption.c); otherwise its ranks begin a new replica. Only the first worker of
+ * each old replica counts it. */
 static uint32_t old_replica_lacks(const struct cluster *c, const struct worker *first,
                                   const struct worker *like)
 {
@@ -245,8 +254,9 @@ static uint32_t old_replica_lacks(const struct cluster *c, const struct worker *
     return n < c->world ? c->world - n : 0;
 }
 
-/* All of them: they are whole again before there is another replica. Without elastic TP one that
- * waits has had its choice, and what is left of an old replica is a spare as any. */
+/* Returns the ranks that existing replicas lack, since they become whole before there is a new
+ * one. Without elastic TP a WAITING replica has had its choice already, and ranks of an old
+ * replica are ordinary spares. */
 static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = count_before(c, NULL, like);
@@ -257,8 +267,8 @@ static uint32_t count_lacking(const struct cluster *c, const struct worker *like
     return n;
 }
 
-/* The best of the workers that are like this one, if there are enough beside those that are
- * spoken for. */
+/* Places the best workers of the kind of `like`. Fails when there are too few beside the
+ * n_spoken_for reserved ones. */
 static bool place_any(struct pick *p, uint64_t replica_id, struct worker *like,
                       uint32_t n_spoken_for)
 {
@@ -301,7 +311,7 @@ static void try_waiting(struct pick *p, bool those_that_grow, bool *backing_off)
     }
 }
 
-/* Is the id spoken for by ranks that may still be adopted? */
+/* Returns true when ranks that may still be adopted have this replica id. */
 static bool id_is_held(const struct cluster *c, uint64_t id)
 {
     for (const struct worker *w = c->workers; w; w = w->next) {
@@ -311,7 +321,8 @@ static bool id_is_held(const struct cluster *c, uint64_t id)
     return false;
 }
 
-/* A replica that lost ranks keeps its place: it forms again before there is another one. */
+/* Forms a new replica, unless serving_replicas exist. A replica that lost ranks counts, so it
+ * forms again first. */
 static bool form_new(struct pick *p, uint64_t id)
 {
     uint32_t most = p->c->config.serving_replicas;
@@ -321,12 +332,12 @@ static bool form_new(struct pick *p, uint64_t id)
     return g != NULL;
 }
 
-/* Replicas that do not exist yet and whose ordinals are all there. */
+/* Forms new replicas for which all ordinals are present. */
 static void try_ideal(struct pick *p)
 {
     struct cluster *c = p->c;
     uint64_t last = UINT64_MAX;
-    assert(c->world > 0); /* tp and pp are at least 1 each */
+    assert(c->world > 0); /* tp and pp are at least 1 */
     for (uint32_t i = 0; i < p->n_by_ordinal; i++) {
         uint64_t id = (uint64_t)p->by_ordinal[i]->desc.ordinal / c->world;
         if (id == last || !eligible_may_place(c, p->by_ordinal[i]))
@@ -338,7 +349,7 @@ static void try_ideal(struct pick *p)
     }
 }
 
-/* A replica that does not exist yet, with the id the ordinals ask for, else with the lowest. */
+/* Forms a new replica with the id that its ordinals suggest, or the next free id. */
 static bool try_new(struct pick *p)
 {
     struct cluster *c = p->c;
@@ -367,8 +378,8 @@ static bool offers_more(const struct worker *a, const struct worker *b, uint32_t
     return false;
 }
 
-/* The replica holds what the rank with the least holds: of more than it takes, those who offer
- * most, and who offers as much as the last of these. Then its rank slots are given as any. */
+/* A replica has as many KV blocks as its smallest rank. Keeps the workers that offer the most,
+ * and any that offer as much as the last of these. Rank slots are then assigned as usual. */
 static void keep_largest(struct pick *p)
 {
     uint32_t n = 0;
@@ -402,7 +413,8 @@ static void place_fewer(struct pick *p, const struct worker *like, uint32_t tp)
     place_the_rest(p);
 }
 
-/* Has it a replica to be in, or to be a spare of? One that waits may be anybody's. */
+/* Returns true when the worker has a replica to join or to be a spare of. Any worker of the role
+ * may join a WAITING one. */
 static bool has_replica(const struct cluster *c, const struct worker *w)
 {
     for (uint32_t i = 0; i < c->config.max_replicas; i++) {
@@ -417,11 +429,12 @@ static bool has_replica(const struct cluster *c, const struct worker *w)
     return false;
 }
 
-/* g: who waits for its ranks; NULL: a first replica that never had one. */
+/* `g`: a WAITING replica; NULL = a first replica that does not exist yet. */
 static bool try_fewer(struct pick *p, const struct replica *g)
 {
     const struct cluster *c = p->c;
-    const struct worker *last = NULL; /* most are of one kind: once for each run of it */
+    /* most workers are of one kind, so each run of a kind is tried once */
+    const struct worker *last = NULL;
     for (const struct worker *w = c->workers; w; w = w->next) {
         if (!eligible_may_place(c, w) || (last && eligible_same_kind(last, w)))
             continue;
@@ -437,8 +450,8 @@ static bool try_fewer(struct pick *p, const struct replica *g)
     return false;
 }
 
-/* Replicas that have waited; and where there is none at all, a first one. Whoever is free beside a
- * replica that serves is its spare. */
+/* Forms WAITING replicas with fewer ranks, and a first replica when there is none. Other free
+ * workers are spares of replicas that serve. */
 static void form_fewer(struct pick *p)
 {
     struct cluster *c = p->c;
@@ -491,10 +504,9 @@ void placement_run(struct cluster *c)
     struct pick p;
     pick_init(&p, c);
     bool backing_off = false;
-    try_waiting(&p, true, &backing_off); /* those that grow come first */
+    try_waiting(&p, true, &backing_off); /* replicas that grow have reserved free workers */
     try_waiting(&p, false, &backing_off);
-    /* Free workers of a replica that is backing off are its own: a new replica would dodge the
-     * wait. */
+    /* A replica in back-off keeps its free workers: a new replica would bypass the back-off. */
     if (!backing_off) {
         try_ideal(&p);
         while (try_new(&p))

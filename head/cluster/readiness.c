@@ -2,8 +2,8 @@
 
 #include "head/cluster/eligible.h"
 
-/* How many could be in a replica with like, now or as soon as they have read a shard, ended an
- * epoch, got an adapter or come back. */
+/* Returns how many workers could be in a replica with `like`, now or soon. Workers that load a
+ * shard, end an epoch, get an adapter or reconnect count too. */
 static uint32_t count_joinable(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = 0;
@@ -12,8 +12,8 @@ static uint32_t count_joinable(const struct cluster *c, const struct worker *lik
     return n;
 }
 
-/* Workers of another model than the one in force wait for the last of that to go: whoever replaces
- * them all should go on. */
+/* Workers of another model than the current one wait until no worker has that model any more.
+ * They count as alone, so that a rolling replacement of all workers continues. */
 static bool is_lone_kind(const struct cluster *c, const struct worker *w)
 {
     return !cluster_config_fits(c, w) || count_joinable(c, w) < c->world;
@@ -30,11 +30,11 @@ bool readiness_serves(const struct worker *w)
     return w->replica && w->replica->state == REPLICA_READY;
 }
 
-/* For a while, since partners of one that has just come, or of a head that has, may be on their
- * way. */
+/* Marks a worker as a spare after lone_ns, since its partners may still be on their way. */
 void readiness_tick(struct cluster *c)
 {
-    const struct worker *like = NULL; /* most are of one kind: counted once for each run of it */
+    /* most workers are of one kind, so each run of a kind is counted once */
+    const struct worker *like = NULL;
     bool is_lone = false;
     for (struct worker *w = c->workers; w; w = w->next) {
         w->is_spare = false;

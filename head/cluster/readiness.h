@@ -1,10 +1,10 @@
 #pragma once
-/* Workers are told of their own place, for /readyz: whoever replaces workers one by one (a
- * StatefulSet) goes on to the next when the last one is ready. So the rank that makes a replica
- * whole is not ready before the replica serves, or the next replica would be taken before this one
- * is back; and a rank whose replica cannot be made of the workers that are here is ready as a
- * spare, or the replacement of its partner would be waited for in vain. Loop thread. */
+/* Decides the state that each worker reports on /readyz. A tool that replaces workers one by one
+ * (a StatefulSet) continues when the last one is ready. So the rank that completes a replica is
+ * not ready before the replica serves; otherwise the tool would take the next replica too early.
+ * A rank whose replica cannot form from the connected workers is ready as a spare; otherwise the
+ * tool would never replace its partner. Loop thread. */
 #include "head/cluster/registry.h"
 
 bool readiness_serves(const struct worker *w);
-void readiness_tick(struct cluster *c); /* sets is_spare */
+void readiness_tick(struct cluster *c); /* sets is_spare of every worker */

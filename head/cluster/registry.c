@@ -1,4 +1,4 @@
-/* The queries of the registry that all files of cluster/ need, and the few changes that several of
+/* Queries of the registry that all files of cluster/ need, and the few changes that several of
  * them make. */
 #include "head/cluster/registry.h"
 
@@ -24,7 +24,8 @@ void cluster_see_term(struct cluster *c, uint64_t term_seen, uint64_t told_term)
         take_term(c, term_seen + 1);
 }
 
-/* Our own term comes back from those we told it; from anybody else it is another head's. */
+/* Returns true when a worker or gateway reports a term that another head took. A term up to
+ * `told_term` is our own: the peer heard it from this head. */
 bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64_t told_term)
 {
     return c->term != 0 && term_seen >= c->term && term_seen > told_term;

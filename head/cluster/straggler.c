@@ -6,8 +6,8 @@
 #include "common/base/order.h"
 
 enum { WINDOW_STEPS = 16, WINDOWS = 3 };
-#define WINDOW_NS    NS_PER_S  /* of work, at least: short steps are jumpy */
-#define LEAST_GAP_NS NS_PER_MS /* less than this beside the median is nobody's trouble */
+#define WINDOW_NS    NS_PER_S  /* least work of a window, since short steps vary */
+#define LEAST_GAP_NS NS_PER_MS /* a smaller gap to the median never counts */
 
 void own_time_take(struct own_time *t, uint64_t ns, uint64_t steps)
 {

@@ -1,4 +1,4 @@
-/* The table itself is cluster/adapters.c. */
+/* Passes orders to load and unload adapters on to cluster/adapters.c, which has the table. */
 #include "head/core/adapter_orders.h"
 
 #include <stdio.h>
@@ -12,7 +12,8 @@ static struct adapter_order order(struct str name, struct str path, const char *
     return (struct adapter_order){.name = name, .path = path, .taken = str_from(own)};
 }
 
-/* A gateway takes a request that names one of these for the model's: no adapter would get it. */
+/* Refuses the model's own names: a gateway takes a request with such a name for the model, so
+ * the adapter would never be used. */
 static enum status load(struct head_core *h, const struct adapter_order *o, struct error *err)
 {
     for (size_t i = 0; i < h->config.n_served_names; i++)
@@ -77,7 +78,8 @@ void adapter_orders_take(struct head_core *h, struct gateway_peer *g,
         return;
     struct adapter_answer a = {.to = o.asker, .status = s};
     snprintf(a.text, sizeof a.text, "%.*s", (int)sizeof a.text - 1, err.text);
-    (void)send_answer(h, g, &a); /* without credit it asks in vain, and gives up by itself */
+    /* without credit the gateway gets no answer and times out by itself */
+    (void)send_answer(h, g, &a);
 }
 
 static const struct gateway_peer *find_gateway(const struct head_core *h, uint64_t instance)
@@ -88,7 +90,8 @@ static const struct gateway_peer *find_gateway(const struct head_core *h, uint64
     return NULL;
 }
 
-/* A gateway that is gone gets none; one without credit waits for the next turn. */
+/* Sends pending answers. A gateway that is gone gets none; one without credit is tried again in
+ * the next turn. */
 void adapter_orders_answer(struct head_core *h)
 {
     struct adapters *t = &h->cluster.adapters;

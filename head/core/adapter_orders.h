@@ -1,12 +1,12 @@
 #pragma once
-/* Orders to load and unload LoRA adapters, from gateways and from people, and what gateways are
- * told of adapters. Loop thread. */
+/* Orders to load and unload LoRA adapters, from gateways and operators, and the adapter list
+ * that gateways get. Loop thread. */
 #include "proto/messages.h"
 
 struct gateway_peer;
 struct head_core;
 
-/* As cluster/adapters.h has them; by: who asks, for the event. */
+/* Both have the errors of cluster/adapters.h. `by`: the asker, for the event. */
 MUST_USE enum status head_core_load_adapter(struct head_core *h, struct str name, struct str path,
                                             bool in_place, const char *by, uint64_t now_ns,
                                             struct error *err);
@@ -15,6 +15,6 @@ MUST_USE enum status head_core_unload_adapter(struct head_core *h, struct str na
 
 void adapter_orders_take(struct head_core *h, struct gateway_peer *g,
                          const struct msg_adapter_order *m);
-/* The adapters that can be used, when they have changed. */
+/* Sends the usable adapters when they have changed. */
 void adapter_orders_tell(struct head_core *h, struct gateway_peer *g);
 void adapter_orders_answer(struct head_core *h);

@@ -19,7 +19,7 @@ static bool check_request(const struct head_core *h, const struct request *r, st
     return true;
 }
 
-/* Every entry knows its place, and nobody has one who is not there. */
+/* Checks that every entry knows its place, and that requests outside the outbox have no place. */
 static bool check_outbox(const struct head_core *h, const struct gateway_peer *g,
                          uint32_t n_with_place, struct error *err)
 {
@@ -60,7 +60,8 @@ static bool check_replica(const struct head_core *h, const struct replica *g, st
     return !l->scheduler || scheduler_check(l->scheduler, err);
 }
 
-/* The sums are those of the engine slots; an engine slot that is not due has said what it has. */
+/* Checks that the core's sums equal those of the engine slots, and that a slot that is not due
+ * has reported everything. */
 static bool check_live(const struct head_core *h, struct error *err)
 {
     uint32_t n_running = 0, n_queued = 0, n_live = 0;

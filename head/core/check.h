@@ -1,5 +1,5 @@
 #pragma once
-/* Every invariant that spans modules: for tests. */
+/* Checks every invariant that spans modules. For tests. */
 #include "common/base/status.h"
 
 struct head_core;

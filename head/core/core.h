@@ -1,7 +1,7 @@
 #pragma once
-/* The head's brain: sessions, cluster, requests and scheduling in one object that knows no socket,
- * no loop and no clock. Frames and time go in, frames come out through head_io; so the simulator
- * and the exhaustive exploration (tests/sim, tests/model) drive the very thing that cox-head runs.
+/* The core of the head: sessions, cluster, requests and scheduling in one object without socket,
+ * loop or clock. Frames and time go in; frames come out through head_io. The simulator and the
+ * exhaustive exploration (tests/sim, tests/model) therefore run the same code as cox-head.
  *
  *   head_core_on_frame   once for every frame that arrived
  *   head_core_turn       after each batch of frames: places workers, steps replicas, sends tokens
@@ -16,38 +16,38 @@
 
 struct head_core;
 
-void head_core_config_init(struct head_core_config *c); /* the defaults */
+void head_core_config_init(struct head_core_config *c); /* sets all defaults */
 struct head_core *head_core_new(const struct head_core_config *c, const struct head_io *io,
                                 uint64_t now_ns);
 void head_core_free(struct head_core *h);
-/* role and key: of the authenticated sender; ROLE_NONE and "" without CURVE. */
+/* `role`, `key`: of the authenticated sender; ROLE_NONE and "" without CURVE. */
 void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_role role,
                         const char *key, struct str frame, uint64_t now_ns);
-/* With a lease: before the first frame, and when the term rises. */
+/* With a lease: called before the first frame, and when the term rises. */
 void head_core_set_term(struct head_core *h, uint64_t term, uint64_t now_ns);
 void head_core_turn(struct head_core *h, uint64_t now_ns);
-/* The keys that may speak, from now on; called again when its content has changed, and sessions of
- * keys that are gone end. Borrowed; never called: whoever is connected. */
+/* Sets the keys that may connect. Call it again when the content changes; sessions of removed
+ * keys then end. Borrowed. If it is never called, every peer that can connect is accepted. */
 void head_core_authorize(struct head_core *h, const struct authorized *authorized, uint64_t now_ns);
 void head_core_tick(struct head_core *h, uint64_t now_ns);
-/* by, here and below: who asks, for the event; a name that people know.
- * Refuses new requests (resubmissions go on) while on. */
+/* While on, refuses new requests; resubmitted ones go on. `by` (here and below): name of the
+ * asker, for the event. */
 void head_core_drain_all(struct head_core *h, bool on, const char *by, uint64_t now_ns);
-/* name: as worker_name.h has it: 16 digits, a node or an ordinal. */
+/* `name`: 16 hex digits, a node or an ordinal (worker_name.h). */
 MUST_USE enum status head_core_find_worker(const struct head_core *h, struct str name,
                                            uint64_t *instance, struct error *err);
-/* STATUS_NOT_FOUND: no such worker. */
+/* Returns STATUS_NOT_FOUND when there is no such worker. */
 MUST_USE enum status head_core_drain_worker(struct head_core *h, uint64_t instance, bool on,
                                             const char *by, uint64_t now_ns);
-/* Adds the event that the number of workers was changed by the one who starts and ends them. */
+/* Logs the event that the program that starts workers has changed their number. */
 void head_core_note_scaled(struct head_core *h, uint32_t was, uint32_t workers, const char *by,
                            uint64_t now_ns);
-bool head_core_is_ready(const struct head_core *h); /* a replica serves, or none has to */
+bool head_core_is_ready(const struct head_core *h); /* a replica serves, or none is needed */
 
-/* Every connection was ended by us: nobody is blamed for being silent for so long. */
+/* The head itself closed every connection, so silence of `ns` is held against no peer. */
 void head_core_forgive(struct head_core *h, uint64_t ns);
-/* Histograms that the core fills from now on: how long ranks wait for their next plan, and the
- * tokens of a step. Borrowed; NULL: nobody asks. */
+/* Sets histograms that the core fills: the time that ranks wait for their next plan, and the
+ * tokens of a step. Borrowed; NULL = not recorded. */
 struct metric;
 void head_core_set_rank_wait(struct head_core *h, struct metric *histogram);
 void head_core_set_step_tokens(struct head_core *h, struct metric *histogram);

@@ -1,4 +1,4 @@
-/* Refusals and tokens to a gateway, as far as its link takes them. */
+/* Sends refusals and tokens to a gateway, as far as its link has credit. */
 #include "head/core/deliver.h"
 
 #include <string.h>
@@ -9,19 +9,20 @@
 #include "head/state/outbox.h"
 #include "head/state/requests.h"
 
-/* The weight of one message on the wire is bounded, roughly: a gateway that was away gets much at
- * once, and a frame has a size that it must not pass. */
+/* Limits of one message, in bytes. A gateway that was away gets a lot at once, and a frame has a
+ * maximum size. The sizes are estimates. */
 #define TOKENS_BYTES (1u << 20)
-#define ITEM_BYTES   256u /* all of an item but ids and rows */
+#define ITEM_BYTES   256u /* an item without its ids and rows */
 #define ID_BYTES     5u
-#define ROW_BYTES    16u /* of a row of log-probabilities, and 9 for each of its entries */
+#define ROW_BYTES    16u /* a row of log-probabilities without its entries */
 
-/* How many of the tokens that r's gateway does not have fit in the budget, which shrinks; 0: none
- * but there are some. */
+/* Returns how many undelivered tokens of `r` fit into the budget, and reduces the budget.
+ * Returns 0 when not even the first one fits. */
 static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
 {
     uint32_t n = 0, n_new = request_n_generated(r) - r->n_delivered;
-    if (request_pools(r)) { /* all of it: the next one waits for the next message */
+    /* a vector is sent whole, even above the budget; the next request then waits */
+    if (request_pools(r)) {
         uint64_t bytes = r->vector.n * sizeof *r->vector.ptr;
         *budget -= bytes < *budget ? bytes : *budget;
         return n_new;
@@ -38,7 +39,8 @@ static uint32_t tokens_that_fit(const struct request *r, uint64_t *budget)
     return n;
 }
 
-/* The same of rows of its prompt, of which as many are sent at once as lie side by side. */
+/* Returns how many undelivered prompt_logprobs rows fit into the budget. Only rows that are
+ * adjacent in memory are sent at once. */
 static uint32_t prompt_logprobs_that_fit(const struct request *r, uint64_t *budget)
 {
     const struct logprob_row *rows;
@@ -66,7 +68,7 @@ static void fill_item(const struct request *r, uint64_t *budget, struct tokens_i
     request_fill_tokens(r, n_prompt_logprobs, n, out);
 }
 
-/* True: all that there is of it. */
+/* Returns true when everything of the request has been delivered. */
 static bool note_delivered(struct request *r, const struct tokens_item *item)
 {
     r->n_delivered += request_pools(r) ? request_n_generated(r) : item->ids.n;
@@ -95,7 +97,7 @@ static uint32_t fill_refusals(struct head_core *h, const struct gateway_peer *g)
 
 static enum status send_items(struct head_core *h, struct gateway_peer *g, uint32_t n)
 {
-    /* The epoch is no replica's: gateways learn the term from it. */
+    /* This epoch belongs to no replica. Gateways read the term from it. */
     uint64_t epoch = cluster_need_term(&h->cluster) << 32 | (h->cluster.n_epochs & 0xFFFFFFFFu);
     struct msg m = {.type = MSG_TOKENS,
                     .tokens = {.term_epoch = epoch, .items = h->items, .n_items = n}};
@@ -115,7 +117,8 @@ static void prefetch(const struct gateway_peer *g, uint32_t i)
         request_prefetch_ids(near);
 }
 
-/* One message from the outbox's head; false: nothing more can go now. */
+/* Sends one message from the start of the outbox. Returns false when nothing more can be sent
+ * now. */
 static bool flush_tokens(struct head_core *h, struct gateway_peer *g)
 {
     uint32_t n = 0;

@@ -1,7 +1,11 @@
-/* Plans out, results in. An engine slot exists while its replica is READY. A plan is encoded once
- * and sent to every rank under its own session and sequence number; when a rank has no credit the
- * plan stays pending and no further one is made, so every rank gets the same steps in the same
- * order. */
+/* Sends plans to ranks and handles their results.
+ * `dispatch_turn` asks the scheduler of each due engine slot for a plan, encodes it once and
+ * sends it to every rank under that rank's session and sequence number. `dispatch_on_result`
+ * passes a result to the scheduler and puts new tokens into outboxes. The cluster reports READY
+ * and lost replicas through the handlers of `cluster_fns`.
+ * Invariants: loop thread. An engine slot has a scheduler only while its replica is READY. While
+ * a rank has no credit, the plan stays pending and no further plan is made, so every rank gets
+ * the same steps in the same order. */
 #include "head/core/dispatch.h"
 
 #include <stdio.h>
@@ -30,9 +34,9 @@ static void ignore_request(void *ctx, struct request *r)
 {
 }
 
-/* On a CPU a step of all the tokens that the budget allows takes ten seconds; a few hundred rows
- * share a pass over the weights as well as thousands do, and a window group has to hold the window
- * and the largest chunk of every sequence. */
+/* On a CPU a step with the whole token budget takes ten seconds. A few hundred rows share a pass
+ * over the weights as well as thousands do. A window group also has to hold the window and the
+ * largest chunk of every sequence. */
 enum { CPU_CHUNK_TOKENS = 256, CPU_STEP_TARGET_MS = 250 };
 
 static void suit_device(const struct head_core *h, enum device_kind device,
@@ -98,8 +102,8 @@ void dispatch_on_ready(void *core, struct replica *g)
     l->activity_ns = h->now_ns;
 }
 
-/* A request left its scheduler without a result: by its deadline, without memory, or it had ended
- * before it came. */
+/* Handles a request that left its scheduler without a result: its deadline passed, memory was
+ * missing, or it had ended before it arrived. */
 static void take_ended(struct head_core *h, struct request *r)
 {
     requests_leave_replica(r);
@@ -120,7 +124,8 @@ static void pop_ended(struct head_core *h, struct engine_slot *l)
     }
 }
 
-/* A request that ran when the replica was lost may be the one that ended it. */
+/* Counts a loss for each request that ran when the replica was lost, since any of them may be
+ * the cause. */
 static void count_losses(struct head_core *h, const struct replica *g)
 {
     h->calm_since_ns = h->now_ns;
@@ -141,7 +146,7 @@ void dispatch_on_down(void *core, struct replica *g)
     struct head_core *h = core;
     struct engine_slot *l = engine_slot_of(h, g);
     if (!l->scheduler)
-        return; /* it never got one */
+        return; /* the replica never had a scheduler */
     pop_ended(h, l);
     transfers_on_down(h, g);
     if (g->lost_rank)
@@ -160,7 +165,7 @@ void dispatch_on_down(void *core, struct replica *g)
     roles_settle(h);
 }
 
-/* The first rank of the last stage gives the results. */
+/* The sampling rank, rank 0 of the last stage, sends the results. */
 static bool gives_results(const struct head_core *h, const struct replica *g,
                           const struct worker *w)
 {
@@ -174,10 +179,11 @@ bool dispatch_may_go_on(void *core, const struct replica *g, const struct worker
     const struct engine_slot *l = engine_slot_of(h, g);
     if (!l->scheduler)
         return false;
-    /* Every plan that left must have arrived, and no result may have died with the session. */
+    /* Every plan that was sent must have arrived, and no result may be lost with the old
+     * session. */
     uint64_t sent = w->plan_unsent ? l->last_step - 1 : l->last_step;
     if (transfers_owe(h, w))
-        return false; /* the order or its answer may have */
+        return false; /* a transfer's order or answer may be lost */
     return said->step_received == sent && (!gives_results(h, g, w) || l->last_result == sent);
 }
 
@@ -193,7 +199,7 @@ bool dispatch_is_idle(void *core, const struct replica *g)
 
 /* ---- plans ---- */
 
-/* True when every rank has the pending plan. */
+/* Sends the pending plan. Returns true when every rank has it. */
 static bool send_pending(struct head_core *h, struct engine_slot *l)
 {
     bool all = true;
@@ -203,7 +209,8 @@ static bool send_pending(struct head_core *h, struct engine_slot *l)
             continue;
         if (peers_send_encoded(&h->peers, w->peer, MSG_PLAN, &l->plan) == STATUS_OK) {
             w->plan_unsent = false;
-            w->progress_ns = h->now_ns; /* idle until now: stuck is counted from here */
+            /* the rank was idle until now, so its stuck time starts here */
+            w->progress_ns = h->now_ns;
         } else {
             all = false;
         }
@@ -268,7 +275,7 @@ void dispatch_turn(struct head_core *h)
             continue;
         l->due = false;
         pump(h, l);
-        if (!l->scheduler) { /* pump has dissolved the replica: another one is at i now */
+        if (!l->scheduler) { /* pump dissolved the replica; index i now has another one */
             i--;
             continue;
         }
@@ -279,7 +286,7 @@ void dispatch_turn(struct head_core *h)
 
 /* ---- results ---- */
 
-/* No rank samples a token that its model does not have. */
+/* Returns true when the model has all of these tokens. A rank never samples another one. */
 static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
 {
     for (uint32_t i = 0; i < m->n_items; i++) {
@@ -292,8 +299,8 @@ static bool tokens_exist(const struct msg_result *m, uint32_t vocab_size)
     return true;
 }
 
-/* How long the rank, done with the step before, stood still for this one: a step that begins after
- * nothing was to be done says nothing of that. */
+/* Records how long the rank, after the previous step, was idle before this one. Steps that begin
+ * when there was no work are not counted. */
 static void count_wait(struct head_core *h, uint64_t wait_ns)
 {
     h->n_rank_waits++;
@@ -306,7 +313,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
 {
     struct replica *g = w->replica;
     if (!g || g->state != REPLICA_READY || m->term_epoch != g->epoch || !gives_results(h, g, w))
-        return; /* of an epoch that is over */
+        return; /* result of an ended epoch */
     struct engine_slot *l = engine_slot_of(h, g);
     const struct scheduler_event *events = NULL;
     uint32_t n_events = 0;
@@ -335,7 +342,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
         n_ended += events[i].ended;
     step_time_on_result(&l->time, l->n_tokens[m->step % ENGINE_SLOT_STEPS], n_ended, m->execute_ns,
                         h->now_ns);
-    g->n_failures = 0; /* it works: the next trouble starts with a short wait again */
+    g->n_failures = 0; /* the replica works, so the next back-off starts small again */
     for (uint32_t i = 0; i < n_events; i++) {
         struct request *r = events[i].request;
         if (i + REQUEST_PREFETCH_FAR < n_events)
@@ -350,7 +357,8 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     h->grammars.n_results_meanwhile += n_events > 0 && h->grammars.n_waiting > 0;
 }
 
-/* Steps are out, nobody is busy, and no result comes: it was lost in a way nothing else shows. */
+/* Returns true when steps are in flight, no rank is busy and no result comes. Only this check
+ * notices such a lost result. */
 static bool is_stalled(const struct head_core *h, const struct engine_slot *l)
 {
     if (l->last_result == l->last_step || h->now_ns - l->activity_ns < h->config.stall_ns)
@@ -367,7 +375,7 @@ void dispatch_tick(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
         struct engine_slot *l = &h->engine_slots[h->live[i]];
-        l->due = true; /* deadlines */
+        l->due = true; /* deadlines may have passed */
         if (!is_stalled(h, l))
             continue;
         replica_dissolve(&h->cluster, l->replica, "every rank is idle and a result is missing",

@@ -1,7 +1,10 @@
-/* Gateways: their requests in, their tokens out. A gateway instance keeps its requests for the
- * grace time after its link is lost. In a new session nothing is delivered for a request before the
- * gateway has submitted it again, since only it knows what it has; what it does not submit again
- * within the grace time is cancelled. */
+/* Gateways: they connect and leave, send requests and get tokens.
+ * core.c passes each gateway's messages to `gateways_on_msg`: Submits go to submit.c, cancels
+ * end requests. `gateways_flush` tells each gateway the cluster's state and calls deliver.c.
+ * Invariants: loop thread. A gateway instance keeps its requests for the grace time after its
+ * link is lost. In a new session nothing is delivered for a request before the gateway has
+ * submitted it again, since only the gateway knows which tokens it has. A request that it does
+ * not submit again within the grace time is cancelled. */
 #include "head/core/gateways.h"
 
 #include <stdio.h>
@@ -17,7 +20,7 @@
 #include "head/state/requests.h"
 #include "head/state/served_model.h"
 
-/* ---- life ---- */
+/* ---- connect and leave ---- */
 
 static struct gateway_peer *find_instance(const struct head_core *h, uint64_t instance)
 {
@@ -65,13 +68,13 @@ void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_
     }
     g->peer = peer;
     peer->owner = g;
-    outbox_clear(g); /* of the session before */
+    outbox_clear(g); /* entries of the previous session */
     submit_forget_grammar(&g->grammar);
     g->session = peer->link.session;
     g->hello_ns = h->now_ns;
     g->was_told = g->was_swept = false;
     g->told_adapters = 0;
-    g->n_refusals = 0; /* their Submits come again */
+    g->n_refusals = 0; /* the gateway submits those requests again */
     take_model(g, m);
     snprintf(g->node, sizeof g->node, "%s", peer->node);
     events_add(&h->events, h->now_ns, LOG_INFO, again ? "gateway_reconnected" : "gateway_joined",
@@ -151,7 +154,7 @@ static void on_cancel(struct head_core *h, struct gateway_peer *g, struct reques
         return;
     uint64_t n_cancelled = h->n_cancelled;
     requests_drop(h, r);
-    if (is_finish && h->n_cancelled > n_cancelled) { /* a stop string is an end like others */
+    if (is_finish && h->n_cancelled > n_cancelled) { /* a stop string is a normal end */
         h->n_cancelled--;
         h->n_finished++;
         ended_requests_finish_last(&h->ended);
@@ -178,7 +181,7 @@ void gateways_on_msg(struct head_core *h, struct gateway_peer *g, const struct m
     }
 }
 
-/* ---- what they are told ---- */
+/* ---- state sent to gateways ---- */
 
 static bool load_differs(const struct cluster_load *a, const struct cluster_load *b)
 {
@@ -187,7 +190,8 @@ static bool load_differs(const struct cluster_load *a, const struct cluster_load
            a->block_tokens != b->block_tokens;
 }
 
-/* Summing over the replicas is too much for every turn, and nobody looks that often. */
+/* Returns the load, at most one second old. A sum over all replicas costs too much for every
+ * turn. */
 static const struct cluster_load *load_now(struct head_core *h)
 {
     if (h->load_ns && h->now_ns - h->load_ns < NS_PER_S)

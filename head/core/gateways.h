@@ -1,6 +1,6 @@
 #pragma once
-/* Gateways: their life, their messages, and the state of the cluster that they are told. Loop
- * thread. */
+/* Gateways: connecting and leaving, their messages, and the cluster state that they are told.
+ * Loop thread. */
 #include "head/state/head_core.h"
 
 void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_hello *m);

@@ -5,8 +5,8 @@
 #include "head/state/engine_slots.h"
 #include "head/state/head_core.h"
 
-/* OpenAI's clients wait for as long as they are told only up to this, and beyond it for less than a
- * second. A request that comes back too early only waits here. */
+/* Longest Retry-After that is sent. OpenAI's clients ignore a longer one and wait less than a
+ * second instead. A request that comes back too early just waits here. */
 #define RETRY_START_MAX_S 60u
 
 static uint32_t count_staying(const struct cluster *c)
@@ -17,7 +17,7 @@ static uint32_t count_staying(const struct cluster *c)
     return n;
 }
 
-/* How long the oldest has been without a first token, wherever it is. */
+/* Returns how long the oldest request without a first token has waited, in any state. */
 static uint64_t oldest_wait_ns(const struct head_core *h)
 {
     uint64_t longest = 0;
@@ -47,7 +47,7 @@ static void tell_changes(struct head_core *h, const struct scale_hint *was)
 
 void scale_tick(struct head_core *h)
 {
-    /* who finds no workers wanted waits for no second besides */
+    /* a request that arrives while no worker is wanted does not wait for the next second */
     bool wakes =
         h->scale.known && h->scale.replicas == 0 && h->arrival_seq != h->scale.load.n_arrived;
     if (h->scale_ns && !wakes && h->now_ns - h->scale_ns < NS_PER_S)
@@ -68,9 +68,8 @@ void scale_tick(struct head_core *h)
     tell_changes(h, &was);
 }
 
-/* As of the last look, but for replicas: who asks must not be told "none has to" of one that
- * serves.
- */
+/* Counts replicas now and takes the rest from the last update: while a replica serves, the
+ * answer must never be "none is needed". */
 bool head_core_rests(const struct head_core *h)
 {
     return h->n_live == 0 && scale_hint_rests(&h->scale, &h->config.scale, h->now_ns);

@@ -1,16 +1,16 @@
 #pragma once
-/* How many workers are wanted: what state/scale_hint.h looks at, once a second. Loop thread. */
+/* The number of workers wanted: updates state/scale_hint.h once a second. Loop thread. */
 #include "head/state/scale_hint.h"
 
 struct head_core;
 
-/* How many workers are wanted, and why; they mean nothing until it is `known`. */
+/* The number of workers wanted, and the reason. Both are valid only when `known` is set. */
 const struct scale_hint *head_core_scale(const struct head_core *h);
 uint32_t head_core_desired_workers(const struct head_core *h);
-/* A head that has waited begins to serve: who is here was nobody until now, and is not known yet.
- */
+/* Called when a standby begins to serve: it has not seen the workers yet, so it knows no number. */
 void head_core_forget_scale(struct head_core *h);
-bool head_core_rests(const struct head_core *h); /* none has to serve: scale_hint_rests */
+bool head_core_rests(const struct head_core *h); /* no replica is needed now (scale_hint_rests) */
 void scale_tick(struct head_core *h);
-/* When to come again: until a replica would serve, at most a minute; 0: one does, or is missing. */
+/* Returns the seconds until a replica would serve, at most 60. Returns 0 when a replica serves,
+ * or when one is missing for another reason. */
 uint32_t scale_seconds_to_start(const struct head_core *h);

@@ -1,6 +1,11 @@
-/* From a Submit to a request. A request's memory is its own but for the grammar: all choices of a
- * request, and often all requests of an application, bring the same one, of up to
- * PROTO_MAX_GRAMMAR_BYTES each. */
+/* Turns a Submit into a held request, or into a refusal.
+ * gateways.c passes each Submit to `submit_on_msg`. It restores the grammar, finds an open
+ * request that the Submit continues, or makes a new request and hands it to the queue of held
+ * requests. Refusals go into the gateway's list, which deliver.c sends.
+ * Invariants: loop thread. A request owns its memory except the grammar, which is shared: all
+ * choices of a request, and often all requests of an application, have the same one of up to
+ * PROTO_MAX_GRAMMAR_BYTES. Limits (memory, queue, tenant) are checked before a request is
+ * accepted. */
 #include "head/core/submit.h"
 
 #include <stdio.h>
@@ -16,7 +21,7 @@
 #include "head/state/requests.h"
 #include "head/state/served_model.h"
 
-/* Before any worker has said what its model can do. */
+/* Longest request before any worker has reported its model's limit, in tokens. */
 #define UNKNOWN_MODEL_LEN (1u << 20)
 
 static enum status share_grammar(struct head_core *h, const struct msg_submit *m, struct request *r,
@@ -30,8 +35,9 @@ static enum status share_grammar(struct head_core *h, const struct msg_submit *m
     return STATUS_OK;
 }
 
-/* The Submit is fit otherwise. The grammar is shared with all requests that have the same one; of a
- * Submit that does not come back, STATUS_LIMIT: there is no room for another grammar. */
+/* Makes a request from a Submit that is otherwise valid. Its grammar is shared with all requests
+ * that have the same text. Returns STATUS_LIMIT when there is no room for another grammar, which
+ * can only happen to a new request. */
 static enum status new_request(struct head_core *h, const struct msg_submit *m,
                                struct request **out, struct error *err)
 {
@@ -54,8 +60,9 @@ void submit_forget_grammar(struct kept_grammar *k)
     *k = (struct kept_grammar){0};
 }
 
-/* Keeps m's grammar, or puts the one that is kept in *out, which is m otherwise. For each Submit of
- * the session, in order. STATUS_LIMIT: it says same_grammar, and there was no room for that. */
+/* Restores a grammar that the gateway sent before. Keeps m's grammar for later, or writes a copy
+ * of `m` with the kept grammar to *out. Call for each Submit of the session, in order. Returns
+ * STATUS_LIMIT when the Submit has same_grammar but there was no room to keep that grammar. */
 static enum status recall_grammar(struct head_core *h, struct kept_grammar *k,
                                   const struct msg_submit *m, struct msg_submit *out,
                                   struct error *err)
@@ -64,7 +71,7 @@ static enum status recall_grammar(struct head_core *h, struct kept_grammar *k,
     if (!m->same_grammar && m->sampling.grammar.len == 0)
         return STATUS_OK;
     if (!m->same_grammar) {
-        struct error ignored; /* the request itself finds no room then */
+        struct error ignored; /* the request itself then fails for lack of room */
         submit_forget_grammar(k);
         k->kind = m->sampling.grammar_kind;
         (void)!shared_text_take(&h->grammars.texts, m->tenant, m->sampling.grammar,
@@ -84,7 +91,7 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const struct msg
 {
     if (g->n_refusals == g->refusals_cap) {
         if (g->refusals_cap == REFUSALS_MAX) {
-            /* it takes nothing and sends on: a new session starts from a clean slate */
+            /* the gateway reads nothing but keeps sending; a new session resets it */
             peers_close_session(&h->peers, g->peer);
             return;
         }
@@ -100,8 +107,9 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const struct msg
     h->n_failed++;
 }
 
-/* The same request with no more tokens than we have: go on from there, nothing is run again. Rows
- * of log-probabilities are gone when they have been sent: it has all of those. */
+/* Returns true when `m` is the same request and knows no token that we lack. The request then
+ * goes on and nothing is computed again. Log-probabilities that were sent are freed, so the
+ * gateway must know all of those. */
 static bool continues(const struct request *r, const struct msg_submit *m)
 {
     if (r->has_prompt_logprobs && m->n_known_logprobs != r->prompt_logprobs->n_delivered)
@@ -111,7 +119,7 @@ static bool continues(const struct request *r, const struct msg_submit *m)
            memcmp(m->ids.ptr, r->ids, m->ids.n * sizeof *r->ids) == 0;
 }
 
-/* True when an open request takes this Submit. */
+/* Returns true when an open request takes this Submit. */
 static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m)
 {
     struct request *r = request_table_find(h->requests, m->id, m->i_choice);
@@ -129,7 +137,8 @@ static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const st
         return false;
     }
     r->attempt = m->attempt;
-    if (r->i_replica == NO_REPLICA) /* in a scheduler its place in the queue must not change */
+    /* while a scheduler has it, its place in the queue must not change */
+    if (r->i_replica == NO_REPLICA)
         r->resubmitted = true;
     r->gateway_session = g->session;
     r->n_delivered = m->ids.n - m->n_prompt;
@@ -138,8 +147,8 @@ static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const st
     return true;
 }
 
-/* Requests of a tenant that wait, beyond those for which slots are free: a burst that an idle
- * cluster can take is no queue, and who only waits for the next plan is not in one. */
+/* Returns the waiting requests of a tenant beyond the number of free slots. A burst that an idle
+ * cluster can take is not a queue, and requests that only wait for the next plan do not count. */
 static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
 {
     uint64_t n_slots = (uint64_t)h->n_live * h->config.max_num_seqs;
@@ -152,9 +161,9 @@ static uint32_t tenant_waiting(const struct head_core *h, uint64_t tenant)
     return n > n_free ? n - (uint32_t)n_free : 0;
 }
 
-/* Requests that wait, beyond those for which the next plans have a place: a burst that an idle
- * cluster can take is no queue. Where the last plan left somebody behind a free slot is none: the
- * KV cache is full. */
+/* Returns the waiting requests beyond the places in the next plans. A burst that an idle cluster
+ * can take is not a queue. If the last plan left a request waiting although slots were free, the
+ * KV cache is full and the slots do not count. */
 static uint64_t queue_length(const struct head_core *h)
 {
     uint64_t n_free = 0;
@@ -166,8 +175,9 @@ static uint64_t queue_length(const struct head_core *h)
     return h->n_waiting > n_free ? h->n_waiting - n_free : 0;
 }
 
-/* A full queue has places left for tenants that have few in it: a sixteenth of the queue for each,
- * and as many as the queue has for all of them. */
+/* Returns true when the queue is full for this tenant. A full queue still has room for tenants
+ * with few requests in it: a sixteenth of the queue for each, and one whole queue for all of
+ * them together. */
 static bool queue_is_full(const struct head_core *h, uint64_t tenant)
 {
     uint32_t most = h->config.max_waiting;
@@ -176,7 +186,7 @@ static bool queue_is_full(const struct head_core *h, uint64_t tenant)
     return queue_length(h) >= 2 * (uint64_t)most || tenant_waiting(h, tenant) >= most / 16;
 }
 
-/* Whether a new request may wait here; false: why. */
+/* Returns true when a new request may wait. Sets `err` otherwise. */
 static bool may_wait(const struct head_core *h, const struct request *r, struct error *err)
 {
     uint32_t most = h->config.max_waiting_per_tenant;
@@ -227,14 +237,14 @@ static void on_submit(struct head_core *h, struct gateway_peer *g, const struct 
         return;
     }
     requests_take_room(h, r);
-    r->sampling.lora_id = 0; /* what is loaded is our word */
+    r->sampling.lora_id = 0; /* the head alone decides which adapter is bound */
     r->i_gateway = g->index;
     r->gateway_session = g->session;
     r->arrival_seq = ++h->arrival_seq;
     r->n_delivered = m->ids.n - m->n_prompt;
     g->n_open++;
     requests_hold(h, r);
-    if (r->finish != FINISH_NONE) /* it came back complete */
+    if (r->finish != FINISH_NONE) /* the request was complete when it came back */
         requests_end(h, r, r->finish, STATUS_OK, "");
 }
 

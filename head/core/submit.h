@@ -1,6 +1,6 @@
 #pragma once
-/* From a Submit to a request that is held, or to a refusal. Loop thread. */
+/* Turns a Submit into a held request, or into a refusal. Loop thread. */
 #include "head/state/head_core.h"
 
 void submit_on_msg(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m);
-void submit_forget_grammar(struct kept_grammar *k); /* the session is over */
+void submit_forget_grammar(struct kept_grammar *k); /* call when the session ends */

@@ -1,6 +1,6 @@
-/* All is found anew at each Hello of a gateway and at each tick: the registry is the only state, so
- * nothing has to be kept in step with workers that come, go and change their model. That costs one
- * comparison of 256 bytes for each worker and one for each gateway, 20 times a second. */
+/* Compares vocabularies at each Hello of a gateway and at each tick. The registry is the only
+ * state, so nothing must be updated when workers come, go or change their model. The cost is one
+ * comparison of 256 bytes for each worker and each gateway, 20 times a second. */
 #include "head/core/vocabularies.h"
 
 #include <stdio.h>
@@ -10,12 +10,12 @@
 #include "common/base/str.h"
 #include "head/core/gateways.h"
 
-#define REFUSED_SHOWN_NS (10 * NS_PER_S) /* a refused gateway comes again each second */
+#define REFUSED_SHOWN_NS (10 * NS_PER_S) /* a refused gateway tries again every second */
 
 enum { DISTINCT_MAX = 8 };
 
-/* The vocabularies of the workers of the model in force: one, unless somebody has changed the files
- * of a model between two starts. */
+/* The distinct vocabularies of workers with the current model. There is one, unless the files of
+ * the model changed between two starts. */
 struct served_vocabularies {
     const struct worker *of[DISTINCT_MAX];
     uint32_t n;
@@ -93,7 +93,8 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const char *text
     remember(h, g->instance, text);
     events_add(&h->events, h->now_ns, LOG_WARN, "gateway_refused", "instance=%016llx text=%s",
                (unsigned long long)g->instance, log_quote(text));
-    (void)!peers_send(&h->peers, peer, &m); /* it hears why at its next Hello, too */
+    /* if this is lost, the answer to its next Hello has the reason */
+    (void)!peers_send(&h->peers, peer, &m);
     peers_close_session(&h->peers, peer);
     gateways_on_lost(h, g, true);
     peers_remove(&h->peers, peer);

@@ -17,7 +17,7 @@ static bool is_on_node(const struct worker *w, struct str name)
     return str_eq_c(name, w->peer->node);
 }
 
-/* "3", "worker-3"; not "0000000000000003", which was some worker's instance. */
+/* Accepts "3" and "worker-3", but not "0000000000000003", which is the form of an instance. */
 static bool is_of_ordinal(const struct worker *w, struct str name)
 {
     char text[32];
@@ -25,7 +25,7 @@ static bool is_of_ordinal(const struct worker *w, struct str name)
     return w->desc.ordinal >= 0 && (str_eq_c(name, text) || str_eq_c(name, text + 7));
 }
 
-/* "00000000000000aa (ordinal 0, n1), …": as many as there is room for. */
+/* Lists workers as "00000000000000aa (ordinal 0, n1), …", as many as fit. */
 static void list(const struct cluster *c, bool (*is)(const struct worker *w, struct str name),
                  struct str name, char out[LIST_BYTES])
 {
@@ -50,7 +50,8 @@ enum status worker_by_name(const struct cluster *c, struct str name, struct work
 {
     static bool (*const ways[])(const struct worker *w, struct str name) = {is_instance, is_on_node,
                                                                             is_of_ordinal};
-    bool is_long = name.len > NAME_SHOWN; /* nobody's: a node has 64 at most */
+    /* no worker has a longer name: a node has at most 64 bytes */
+    bool is_long = name.len > NAME_SHOWN;
     *out = NULL;
     for (size_t i = 0; !is_long && i < sizeof ways / sizeof ways[0]; i++) {
         uint32_t n = 0;

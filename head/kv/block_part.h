@@ -2,10 +2,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One block of a prefix that moves between two replicas' tables: the index-th of a KV group. Those
- * of a prefix are what a hit of as many tokens takes, in order of groups and in them of index: the
- * same list on both sides. */
+/* One block of a prefix that moves between the tables of two replicas. `index` is its number in
+ * KV group `i_group`. The blocks of a prefix are those that a hit of the same length takes, in
+ * order of group and then index. Both sides therefore have the same list. */
 struct blocks_part {
     uint32_t i_group, index, id;
-    bool was_there; /* of an import: the cache had it, nothing is to be copied */
+    bool was_there; /* import only: the cache had the block, so nothing is copied */
 };

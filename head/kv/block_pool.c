@@ -1,3 +1,10 @@
+/* The blocks of one KV group: their owners, and lists of free blocks; block_pool.h has the
+ * rules.
+ * tables.c, prefix.c and move.c allocate, acquire and release blocks. The scheduler reports
+ * finished steps through `block_pool_on_done`, which shortens the quarantine.
+ * Invariants: one thread; O(1) per block; nothing is allocated after `block_pool_new`. A block
+ * is either owned or in exactly one list. Each list is in order of release, so its quarantined
+ * blocks are the last ones. */
 #include "head/kv/block_pool.h"
 
 #include <assert.h>
@@ -5,36 +12,38 @@
 #include "common/base/mem.h"
 
 enum { LIST_EMPTY, LIST_KEPT, LIST_COUNT };
-enum { NODE_IDS = 11, SLOT_BITS = 4, PREFETCH = 12 }; /* blocks ahead in a table */
+enum { NODE_IDS = 11, SLOT_BITS = 4, PREFETCH = 12 }; /* PREFETCH: blocks ahead in a table */
 #define NODE_NONE UINT32_MAX
 
-/* One word, sixteen to a cache line: the tables of a step's sequences touch thousands of them. Of
- * an owned block its owners (at most as many as a replica has slots), of a free one its place in a
- * list (node << SLOT_BITS | slot), and in which; and whether its content is worth keeping. */
+/* State of a block in one word, so that sixteen fit into a cache line: the tables of a step's
+ * sequences touch thousands of them. An owned block has its number of owners (at most the slots
+ * of a replica). A free block has its place in a list (node << SLOT_BITS | slot) and which list
+ * it is. KEEP_BIT says that the content is worth keeping. */
 struct block {
     uint32_t word;
 };
 #define FREE_BIT   (1u << 31)
 #define KEEP_BIT   (1u << 30)
-#define KEPT_LIST  (1u << 29) /* of a free one */
+#define KEPT_LIST  (1u << 29) /* free block: it is in LIST_KEPT */
 #define COUNT_MASK (KEPT_LIST - 1)
 
-/* Lists are unrolled: a cache line of ids that were let go in one step, in order. So who takes
- * blocks reads ids, not one block to find the next, and can ask for several at once. */
+/* Lists are unrolled: a node is a cache line of ids that were released in one step, in order. An
+ * allocation therefore reads ids instead of following one block to the next, and can prefetch
+ * several blocks. */
 struct node {
     uint32_t next, prev;
-    uint64_t step; /* the last that was sent while these were owned */
-    uint16_t live; /* bit i: ids[i] is in the list */
-    uint16_t n;    /* ids used, live or not */
+    uint64_t step; /* last step that was sent while these blocks were owned */
+    uint16_t live; /* bit i: ids[i] is still in the list */
+    uint16_t n;    /* ids used, in the list or not */
     uint32_t ids[NODE_IDS];
 };
 _Static_assert(sizeof(struct node) == 64, "a cache line");
 
 struct list {
-    uint32_t head, tail;                    /* nodes; each has a live id */
-    uint32_t n;                             /* blocks */
-    uint32_t n_quarantined;                 /* the last so many */
-    uint32_t by_step[BLOCK_POOL_MAX_DEPTH]; /* of these, by step % depth */
+    uint32_t head, tail;                    /* nodes; each has at least one live id */
+    uint32_t n;                             /* blocks in the list */
+    uint32_t n_quarantined;                 /* the last n_quarantined blocks are in quarantine */
+    uint32_t by_step[BLOCK_POOL_MAX_DEPTH]; /* quarantined blocks by step % depth */
 };
 
 struct block_pool {
@@ -43,7 +52,7 @@ struct block_pool {
     struct list lists[LIST_COUNT];
     struct block *blocks;
     struct node *nodes;
-    uint32_t free_node, n_nodes; /* nodes at and above n_nodes were never used */
+    uint32_t free_node, n_nodes; /* n_nodes: first node that was never used */
     struct mem_table block_table, node_table;
 };
 
@@ -111,7 +120,7 @@ static void node_remove(struct block_pool *p, struct list *l, uint32_t i)
 
 /* ---- lists ---- */
 
-/* A caller that appends several counts them once (list_count). */
+/* Appends a block without counting it, so that a caller can count several at once (list_count). */
 static inline void list_put(struct block_pool *p, uint32_t id, uint64_t step_sent)
 {
     struct block *b = &p->blocks[id];
@@ -155,7 +164,7 @@ static void list_remove(struct block_pool *p, const struct block *b)
     list_take(p, l, node_of(b), slot_of(b));
 }
 
-/* The first of the list; what will be asked for soon is on its way. */
+/* Takes the first block of the list, and prefetches the data for the next calls. */
 static uint32_t list_pop(struct block_pool *p, struct list *l)
 {
     const struct node *x = &p->nodes[l->head];
@@ -335,7 +344,7 @@ struct tally {
     uint64_t step;
 };
 
-/* A node's blocks are where they say, and in order of release. */
+/* Checks that the node's blocks point back to it, and that nodes are in order of release. */
 static bool check_node(const struct block_pool *p, int i_list, uint32_t i_node, struct tally *t)
 {
     const struct node *x = &p->nodes[i_node];

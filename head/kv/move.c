@@ -1,6 +1,6 @@
-/* Blocks that are copied between the tables of two replicas. Whoever holds or imports them
- * is an owner as a sequence is, so they stay where they are whatever becomes of the sequences; an
- * import becomes an entry of the prefix cache when it is whole, and is nobody's before. */
+/* Copies blocks between the tables of two replicas. A hold or an import owns blocks like a
+ * sequence does, so they stay in place whatever happens to the sequences. An import enters the
+ * prefix cache only when it is complete. */
 #include <assert.h>
 
 #include "head/kv/state.h"
@@ -10,7 +10,7 @@ uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens)
     return n_tokens - n_tokens % b->align;
 }
 
-/* [first, end) of a group's blocks are what a hit of n_tokens takes. */
+/* Both return the range [first, end) of a group's blocks that a hit of n_tokens takes. */
 static uint32_t first_part(const struct blocks_group *g, uint32_t n_tokens)
 {
     return first_needed(g, n_tokens);
@@ -48,7 +48,8 @@ bool blocks_hold(struct blocks *b, const struct block_table *tables, uint32_t n_
     return true;
 }
 
-/* The blocks of a group that the cache has are in hit_blocks, BLOCK_NONE for the others. */
+/* Looks up the group's blocks in the cache and writes them to hit_blocks; BLOCK_NONE = not
+ * cached. */
 static void look_up(struct blocks_group *g, const struct request *r, uint32_t n_tokens)
 {
     uint32_t i = first_part(g, n_tokens), end = end_part(g, n_tokens);
@@ -69,7 +70,7 @@ static bool has_room(const struct blocks_group *g, uint32_t n_tokens, uint32_t n
     return need <= block_pool_n_free(g->pool);
 }
 
-/* The blocks that are there are acquired first: it may be free, and handed out as another one. */
+/* Acquires the cached blocks first: a free one could otherwise be allocated for another part. */
 static void take_parts(struct blocks *b, uint32_t i_group, uint32_t n_tokens,
                        struct blocks_part *parts)
 {
@@ -112,7 +113,7 @@ void blocks_enter_parts(struct blocks *b, const struct request *r, const struct 
         if (p->index == 0)
             content = PREFIX_CONTENT_ROOT;
         else if (i == 0 || parts[i - 1].i_group != p->i_group)
-            content = PREFIX_CONTENT_UNKNOWN; /* a window's first: what is before it is not there */
+            content = PREFIX_CONTENT_UNKNOWN; /* the first block in a window has no known parent */
         struct prefix_key k =
             blocks_key_of(blocks_chain_of(r, g->block_tokens), r, p->index, content);
         if (p->was_there && prefix_cache_holds(g->cache, p->id))
@@ -124,6 +125,6 @@ void blocks_enter_parts(struct blocks *b, const struct request *r, const struct 
 
 void blocks_let_go(struct blocks *b, const struct blocks_part *parts, uint32_t n)
 {
-    for (uint32_t i = n; i-- > 0;) /* of two the earlier is the more useful: it is let go last */
+    for (uint32_t i = n; i-- > 0;) /* earlier blocks are more useful, so they are released last */
         block_pool_release(b->groups[parts[i].i_group].pool, &parts[i].id, 1, b->step_sent);
 }

@@ -1,5 +1,11 @@
-/* The part of the tables that sequences share: hashes of their ids, hits, what they enter into the
- * caches, copies. */
+/* The shared part of the block tables: hashes of ids, hits, entries in the prefix caches, and
+ * copies of partly filled blocks.
+ * The scheduler calls blocks_hash when a request arrives, blocks_find and blocks_take at
+ * admission, blocks_advance and blocks_enter for each run. Lookups go to prefix_cache.c, owners
+ * to block_pool.c.
+ * Invariants: one thread. A hash covers all ids before it and the root (salt or tenant, LoRA),
+ * so requests with other roots never share. `hit_blocks` of a group is valid until the next find
+ * or advance. */
 #include <assert.h>
 #include <string.h>
 
@@ -17,7 +23,8 @@ struct prefix_chain *blocks_chain_of(const struct request *r, uint32_t block_tok
     return c;
 }
 
-/* Without caching between requests only those of one request, its choices, have the same root. */
+/* Returns the root of r's hashes. Without caching the root is unique to a request and prompt, so
+ * only its choices share blocks. */
 static struct block_hash root_of(const struct blocks *b, const struct request *r)
 {
     if (b->caching)
@@ -27,7 +34,7 @@ static struct block_hash root_of(const struct blocks *b, const struct request *r
                             (struct str){(const char *)&r->sampling.i_prompt, sizeof(uint32_t)}, 0);
 }
 
-/* For as many blocks as r has room for ids. */
+/* Allocates a chain for all ids that `r` has room for. */
 static struct prefix_chain *chain_alloc(struct request *r, uint32_t block_tokens)
 {
     size_t n = (size_t)request_ids_room(r) / block_tokens + 1;
@@ -48,7 +55,7 @@ static struct prefix_chain *chain_new(const struct blocks *b, struct request *r,
     return r->chains = c;
 }
 
-/* The salt may be another one since, and with it all hashes. */
+/* Sets the root. A changed salt makes all hashes invalid. */
 static void chain_begin(const struct blocks *b, struct prefix_chain *c, const struct request *r)
 {
     struct block_hash root = root_of(b, r);
@@ -58,7 +65,7 @@ static void chain_begin(const struct blocks *b, struct prefix_chain *c, const st
     c->n = 0;
 }
 
-/* Hashes of the first n blocks are there after this. */
+/* Computes hashes up to the first n blocks. */
 static void chain_extend(struct prefix_chain *c, const struct request *r, uint32_t n)
 {
     for (; c->n < n; c->n++)
@@ -112,8 +119,8 @@ struct prefix_key blocks_key_of(const struct prefix_chain *c, const struct reque
                                .n = c->block_tokens};
 }
 
-/* The buckets of the first blocks of a walk from i to n; it asks for the others on its way. Returns
- * the first that was not asked for. */
+/* Prefetches the buckets of the first blocks of a walk from i to n; the walk prefetches the
+ * rest. Returns the first block that was not prefetched. */
 static uint32_t prefetch_first(const struct blocks_group *g, const struct prefix_chain *c,
                                uint32_t i, uint32_t n)
 {
@@ -146,7 +153,8 @@ uint32_t blocks_walk(struct blocks_group *g, const struct request *r, uint32_t i
     return i;
 }
 
-/* The longest hit of at most n_tokens that a window group allows: its last window must be there. */
+/* Returns the longest hit of at most n_tokens for which the window group has the whole last
+ * window. */
 static uint32_t longest_window_hit(struct blocks_group *g, const struct request *r,
                                    uint32_t n_tokens, uint32_t align)
 {
@@ -163,13 +171,13 @@ static uint32_t longest_window_hit(struct blocks_group *g, const struct request 
         }
         if (i == first)
             return end;
-        end = (i - 1) * g->block_tokens; /* block i - 1 is not there: end before it */
+        end = (i - 1) * g->block_tokens; /* block i - 1 is missing: end before it */
         end -= end % align;
     }
     return 0;
 }
 
-/* Shortens the hit until every window group agrees; each round makes it shorter. */
+/* Shortens the hit until every window group has its blocks; each round makes it shorter. */
 static uint32_t agree_on_windows(struct blocks *b, const struct request *r, uint32_t n_tokens)
 {
     uint32_t before;
@@ -189,7 +197,7 @@ static uint64_t content_before(const struct blocks_group *g, uint32_t i)
     return i == 0 ? PREFIX_CONTENT_ROOT : prefix_cache_content(g->cache, g->hit_blocks[i - 1]);
 }
 
-/* All full blocks are there: is the partly filled one that r's last id stands in? */
+/* When all full blocks are cached, looks for the partly filled block that contains r's last ids. */
 static void find_tail(const struct blocks *b, const struct request *r, struct blocks_hit *hit)
 {
     uint32_t block_tokens = b->groups[0].block_tokens;
@@ -204,7 +212,8 @@ static void find_tail(const struct blocks *b, const struct request *r, struct bl
         const struct blocks_group *group = &b->groups[g];
         k.parent_content = content_before(group, i);
         hit->tail[g] = prefix_cache_find(group->cache, &k);
-        /* what is copied is one block more: who needs all there are would never come in */
+        /* the copy needs one more block; a request that needs the whole pool could then never be
+         * admitted */
         if (hit->tail[g] == BLOCK_NONE ||
             blocks_at_once(group, r->n_ids) >= block_pool_size(group->pool))
             return;
@@ -222,7 +231,7 @@ void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *o
     *out = (struct blocks_hit){0};
     if (!blocks_may_share(r))
         return;
-    uint32_t n_tokens = r->n_ids - 1; /* at least one is computed: its logits are needed */
+    uint32_t n_tokens = r->n_ids - 1; /* at least one id is run, since its logits are needed */
     n_tokens -= n_tokens % b->align;
     for (uint32_t i = 0; i < b->n_groups; i++) {
         struct blocks_group *g = &b->groups[i];
@@ -241,12 +250,13 @@ void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *o
     find_tail(b, r, out);
 }
 
-/* The first of n blocks that is not cached, if those that are stand before those that are not. */
+/* Returns the first of n blocks that is not cached, by binary search: cached blocks are assumed
+ * to come first. */
 static uint32_t probe_group(const struct blocks_group *g, const struct request *r, uint32_t n)
 {
     const struct prefix_chain *c = blocks_chain_of(r, g->block_tokens);
     uint32_t low = 0, high = n;
-    for (uint32_t i = 0; low < high; i = low + (high - low) / 2) { /* the first one first */
+    for (uint32_t i = 0; low < high; i = low + (high - low) / 2) { /* tests block 0 first */
         struct prefix_key k = blocks_key_of(c, r, i, PREFIX_CONTENT_ANY);
         if (prefix_cache_find(g->cache, &k) == BLOCK_NONE)
             high = i;
@@ -279,7 +289,7 @@ uint32_t blocks_common(const struct blocks *b, const struct request *q, const st
                               *y = blocks_chain_of(r, block_tokens);
     if (!blocks_may_share(q) || !blocks_may_share(r))
         return 0;
-    uint32_t low = 0, high = x->n < y->n ? x->n : y->n; /* hashes 0, the roots, to high */
+    uint32_t low = 0, high = x->n < y->n ? x->n : y->n; /* hashes[0] is the root */
     if (x->hashes[0].lo != y->hashes[0].lo || x->hashes[0].hi != y->hashes[0].hi)
         return 0;
     while (low < high) {
@@ -296,7 +306,7 @@ uint32_t blocks_common(const struct blocks *b, const struct request *q, const st
 
 /* ---- taking ---- */
 
-/* hit_blocks[t->n .. n) become the table's; they count as entered. */
+/* Moves hit_blocks[t->n .. n) into the table and counts them as entered. */
 static void take_blocks(struct blocks_group *g, struct block_table *t, uint32_t n)
 {
     for (uint32_t k = t->n; k < n; k++) {
@@ -311,7 +321,8 @@ static void take_blocks(struct blocks_group *g, struct block_table *t, uint32_t 
 static void copy_tail(struct blocks *b, uint32_t i_group, struct block_table *t, uint32_t from)
 {
     struct blocks_group *g = &b->groups[i_group];
-    block_pool_acquire(g->pool, from); /* first: it may be free, and the next one handed out */
+    /* acquired first: it may be free and could be allocated below */
+    block_pool_acquire(g->pool, from);
     assert(b->n_copies < b->max_copies);
     blocks_alloc(b, g, &t->ids[t->n], 1);
     b->n_all_copies++;
@@ -338,7 +349,8 @@ uint32_t blocks_take(struct blocks *b, struct block_table *tables, const struct 
     return hit->n_tokens + hit->n_tail;
 }
 
-/* Blocks that a window group may take on the way: no more than one sequence is to hold. */
+/* Returns how many blocks a window group may take on the way, so that the sequence does not
+ * exceed max_held. */
 static uint32_t most_taken(const struct blocks_group *g, const struct block_table *t)
 {
     uint32_t held = t->n - t->first;
@@ -377,7 +389,7 @@ uint64_t blocks_enter_block(const struct blocks *b, struct blocks_group *g, uint
                             const struct prefix_key *k)
 {
     struct prefix_registered r = prefix_cache_register(g->cache, block, k);
-    if (r.displaced != BLOCK_NONE) /* it may be this one, as what it was known for until now */
+    if (r.displaced != BLOCK_NONE) /* may be `block` itself, with its former content */
         block_pool_keep(g->pool, r.displaced, false);
     block_pool_keep(g->pool, block, b->caching && r.is_new);
     return r.content;
@@ -397,7 +409,7 @@ uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct
             t->n_entered < n_full ? prefetch_first(g, c, t->n_entered, n_full) : n_full;
         for (; t->n_entered < n_full; t->n_entered++) {
             uint32_t k = t->n_entered;
-            if (k < t->first) { /* already out of the window */
+            if (k < t->first) { /* the block has already left the window */
                 t->content = PREFIX_CONTENT_UNKNOWN;
                 continue;
             }
@@ -421,7 +433,7 @@ void blocks_prefetch(const struct blocks *b, const struct block_table *tables)
     }
 }
 
-/* The hash is made here, so that its bucket can be asked for; enter finds it made. */
+/* Computes the hash now, so that its bucket can be prefetched. blocks_enter then reuses it. */
 void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tables,
                            const struct request *r)
 {

@@ -1,3 +1,10 @@
+/* The prefix cache of one KV group: a hash table from block hashes to blocks; prefix_cache.h
+ * explains the design.
+ * prefix.c and move.c call `prefix_cache_find` for hits and `prefix_cache_register` for blocks
+ * that a plan will fill. tables.c calls `prefix_cache_forget` when a block is allocated again.
+ * Invariants: one thread; O(1); no allocation after `prefix_cache_new`. A block is registered
+ * when `places[block]` is not 0, and its entry is valid only then. A slot is live only if it
+ * agrees with `places` of its block; other slots are stale and may be overwritten. */
 #include "head/kv/prefix_cache.h"
 
 #include <assert.h>
@@ -9,18 +16,18 @@
 
 enum { LINE_BYTES = 64, SLOTS = 8, TAG_BITS = 8 };
 
-/* Two cache lines for blocks of 16 tokens. */
+/* Content of a registered block. It has two cache lines for blocks of 16 tokens. */
 struct entry {
     struct block_hash hash, parent_hash;
     uint64_t content, parent_content;
-    uint32_t n;     /* tokens in ids */
-    uint32_t ids[]; /* [block_tokens] */
+    uint32_t n;     /* tokens in `ids` */
+    uint32_t ids[]; /* [block_tokens], the first n are valid */
 };
 
-/* A slot points to a block that has, or had, a hash with this tag and this bucket. Tags are
- * compared eight at once, as the bytes of a word. Two buckets to a cache line. */
+/* A slot points to a block that has, or had, a hash with this tag in this bucket. Eight tags are
+ * compared at once as the bytes of a word. Two buckets share a cache line. */
 struct bucket {
-    uint64_t tags; /* slot i: bits 8 i and on, 1 .. 255; 0: free */
+    uint64_t tags; /* tag of slot i in bits 8i to 8i+7: 1 to 255; 0 = free */
     uint16_t blocks_low[SLOTS];
     uint8_t blocks_high[SLOTS];
 };
@@ -31,9 +38,9 @@ struct prefix_cache {
     uint32_t n_blocks, block_tokens, n_buckets;
     uint64_t last_content;
     struct bucket *buckets;
-    uint32_t *places; /* [n_blocks] bucket << TAG_BITS | tag; 0: not registered */
-    size_t stride;    /* of an entry, bytes */
-    char *entries;    /* [n_blocks]; say something while there is a place */
+    uint32_t *places; /* [n_blocks] bucket << TAG_BITS | tag; 0 = not registered */
+    size_t stride;    /* bytes of an entry */
+    char *entries;    /* [n_blocks]; valid only while places[block] is not 0 */
     struct mem_table bucket_table, place_table, entry_table;
 };
 
@@ -68,7 +75,7 @@ struct block_hash prefix_hash_block(struct block_hash parent, const uint32_t *id
     return from_xxh(XXH3_128bits(&in, sizeof in.parent + (size_t)n * sizeof *ids));
 }
 
-/* ---- life ---- */
+/* ---- create and free ---- */
 
 struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
 {
@@ -77,7 +84,7 @@ struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
     c->n_blocks = n_blocks;
     c->block_tokens = block_tokens;
     c->n_buckets = 4;
-    while (c->n_buckets < n_blocks / 2) /* two live ones in each at most, on average */
+    while (c->n_buckets < n_blocks / 2) /* at most two live slots per bucket on average */
         c->n_buckets *= 2;
     c->stride = sizeof(struct entry) + block_tokens * sizeof(uint32_t);
     c->stride = (c->stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
@@ -116,7 +123,7 @@ static struct entry *entry_of(const struct prefix_cache *c, uint32_t block)
     return (struct entry *)(c->entries + block * c->stride);
 }
 
-/* Bucket and tag of a hash. */
+/* Returns bucket and tag of a hash. */
 static uint32_t place_of(const struct prefix_cache *c, struct block_hash h)
 {
     uint32_t bucket = (uint32_t)h.lo & (c->n_buckets - 1), tag = 1 + (uint32_t)(h.hi >> 32) % 255;
@@ -150,8 +157,9 @@ static void set_slot(struct bucket *b, uint32_t i, uint32_t tag, uint32_t block)
     b->blocks_high[i] = (uint8_t)(block >> 16);
 }
 
-/* Slots that may have this tag, bit 8 i + 7 for slot i; tag 0: the free ones. The lowest has it,
- * above it there may be one too many (zero bytes of a word: Warren, Hacker's Delight, 6-1). */
+/* Returns a mask of slots that may have this tag: bit 8i+7 for slot i. Tag 0 finds free slots.
+ * The lowest one is always right; higher ones may be false (zero bytes of a word: Warren,
+ * Hacker's Delight, 6-1). */
 static uint64_t slots_with(const struct bucket *b, uint32_t tag)
 {
     uint64_t x = b->tags ^ tag * EACH_SLOT;
@@ -163,7 +171,7 @@ static uint32_t lowest_slot(uint64_t mask)
     return (uint32_t)__builtin_ctzll(mask) / TAG_BITS;
 }
 
-/* The slot of a block that is registered with this hash; SLOTS: none. */
+/* Returns the slot of the block that is registered with this hash, or SLOTS when there is none. */
 static uint32_t find_slot(const struct prefix_cache *c, uint32_t place, struct block_hash h)
 {
     const struct bucket *b = bucket_of(c, place);
@@ -228,10 +236,10 @@ uint64_t prefix_cache_content(const struct prefix_cache *c, uint32_t block)
     return prefix_cache_holds(c, block) ? entry_of(c, block)->content : 0;
 }
 
-/* ---- change ---- */
+/* ---- changes ---- */
 
-/* A slot that may be overwritten; SLOTS: none. All that are stale are emptied when there is none:
- * one such look at all their blocks pays for several registrations. */
+/* Returns a slot that may be overwritten, or SLOTS when there is none. In a full bucket it first
+ * frees all stale slots, so that one look at eight blocks serves several registrations. */
 static uint32_t free_slot(const struct prefix_cache *c, uint32_t place)
 {
     struct bucket *b = bucket_of(c, place);
@@ -269,11 +277,12 @@ struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t 
             out.content = same->content;
             return out;
         }
-        out.displaced = block_at(b, i); /* its parent is gone, or the hash collides: newer wins */
+        /* its parent is gone, or the hashes collide: the newer block wins */
+        out.displaced = block_at(b, i);
     }
     if (i == SLOTS)
         i = free_slot(c, place);
-    if (i == SLOTS) { /* eight live ones */
+    if (i == SLOTS) { /* all eight slots are live */
         i = tag_of(place) % SLOTS;
         out.displaced = block_at(b, i);
     }

@@ -1,4 +1,9 @@
-/* Room, growth and release of the tables of sequences, and the steps. */
+/* The block tables of sequences: room, growth, release, and the steps.
+ * scheduler/ asks for room (`blocks_fit_admit`, `blocks_fit`), grows tables with `blocks_extend`
+ * while it makes a plan, and calls `blocks_release` at the end. Blocks come from block_pool.c;
+ * prefix.c has the shared part.
+ * Invariants: one thread; no allocation after `blocks_new`. `promised` of a group is the sum of
+ * its tables' `n_promised`. A table's `digest` covers exactly the blocks that the ranks know. */
 #include "head/kv/blocks.h"
 
 #include <assert.h>
@@ -9,11 +14,11 @@
 
 enum {
     BLOCK_TOKENS_STEP = 16,
-    MAX_BLOCKS = PREFIX_MAX_BLOCKS, /* what a worker may claim to hold */
-    WATERMARK_SHARE = 100,          /* one block in a hundred stays free of new sequences */
+    MAX_BLOCKS = PREFIX_MAX_BLOCKS, /* most blocks that a worker may report */
+    WATERMARK_SHARE = 100,          /* new sequences leave one block in a hundred free */
 };
 
-/* ---- life ---- */
+/* ---- create and free ---- */
 
 enum status blocks_check_group(const struct kv_group *k, uint32_t i, struct error *err)
 {
@@ -108,11 +113,12 @@ void blocks_reset(struct blocks *b)
     b->n_copies = b->n_copied_from = 0;
 }
 
-/* ---- time ---- */
+/* ---- steps ---- */
 
 void blocks_begin_step(struct blocks *b)
 {
-    /* The copies went with the plan before this one: until its result is in, their sources stay. */
+    /* The copies went with the previous plan; their sources stay owned until its result has
+     * arrived. */
     for (uint32_t i = 0; i < b->n_copied_from; i++)
         block_pool_release(b->groups[b->copies[i].i_group].pool, &b->copies[i].from, 1,
                            b->step_sent);
@@ -171,7 +177,7 @@ static void set_promise(struct blocks_group *g, struct block_table *t)
 {
     uint32_t held = t->n - t->first;
     uint32_t promised = t->n_wanted > held ? t->n_wanted - held : 0;
-    g->promised += (uint64_t)promised - t->n_promised; /* modulo 2^64: the sum stays right */
+    g->promised += (uint64_t)promised - t->n_promised; /* modulo 2^64, so the sum stays right */
     t->n_promised = promised;
 }
 
@@ -185,8 +191,8 @@ void blocks_settle(struct blocks *b, struct block_table *tables)
 
 /* ---- room ---- */
 
-/* Blocks that were free and will not be. A hit's block that only those have who are about to go
- * will be free by then: counted too. */
+/* Returns the free blocks that an admission would use. `others_go`: a hit's blocks that only
+ * leaving sequences own count too, since they will be free by then. */
 static uint64_t admit_needs(const struct blocks *b, const struct blocks_hit *hit, uint32_t i,
                             uint32_t n_ids, bool others_go)
 {
@@ -246,7 +252,7 @@ bool blocks_fit_after(const struct blocks *b, const struct blocks_hit *hit, uint
     return true;
 }
 
-/* Blocks of this sequence alone that its next run will drop. */
+/* Returns the blocks that the next run will drop and that only this sequence owns. */
 static uint32_t n_droppable(const struct blocks_group *g, const struct block_table *t,
                             uint32_t position)
 {
@@ -301,7 +307,7 @@ void blocks_alloc(struct blocks *b, struct blocks_group *g, uint32_t *ids, uint3
     for (uint32_t i = 0; i < n; i++) {
         bool was_kept = false;
         ids[i] = block_pool_alloc(g->pool, &was_kept);
-        assert(ids[i] != BLOCK_NONE); /* blocks_fit or blocks_fit_admit said so */
+        assert(ids[i] != BLOCK_NONE); /* guaranteed by blocks_fit or blocks_fit_admit */
         b->n_evictions += was_kept;
         prefix_cache_prefetch_entry(g->cache, ids[i], n > 1);
     }
@@ -364,7 +370,7 @@ uint64_t blocks_digest(const struct blocks *b, const struct block_table *tables)
     return sum;
 }
 
-/* ---- what others ask ---- */
+/* ---- queries ---- */
 
 void blocks_get_stats(const struct blocks *b, struct blocks_stats *out)
 {

@@ -1,14 +1,17 @@
-/* A head that waits takes the lease only after a whole TTL in which the store answered all it was
- * asked: a store that came back empty looks free to everybody, and the head that serves has that
- * long to write itself in again. So must a store be watched anew whose term went back, or in which
- * a lease ended while it stood still or its clock jumped. A head that serves is never ended by
- * silence, only by an answer that says another one has, or has had, the lease.
+/* The state machine of the lease; lease.h has the interface and docs/develop/recovery.md the
+ * rules.
  *
- * A lease ends by itself when its head is gone, but for one without an end (an operator's SET, a
- * dump that was restored) and one from before the store's clock jumped back. A head that waits sees
- * both by the time that is left, and looks for a whole TTL whether anybody renews it; then it gives
- * it its own TTL. A head with a longer TTL than ours renews it at a third of that, so where the
- * time left could be such a one's, half of it is waited for. */
+ * A waiting head takes the lease only after a whole TTL in which the store has answered every
+ * question. A store that came back empty looks free to everybody; the serving head has that long
+ * to write its lease again. The watch starts again when the store's term went back, or when a
+ * lease ended while the store stood still or its clock jumped. Silence never ends a serving
+ * head. Only an answer does that says that another head has, or has had, the lease.
+ *
+ * A lease ends by itself when its head is gone. There are two exceptions: a lease without an end
+ * (an operator's SET, a restored dump) and one from before the store's clock jumped back. A
+ * waiting head notices both by the time that is left. It watches for a whole TTL whether anybody
+ * renews the lease; then it sets the lease to its own TTL. A head with a longer TTL renews at a
+ * third of that TTL. If the time left may belong to such a head, half of it is waited for. */
 #include "head/lease/lease.h"
 
 #include "common/base/clock.h"
@@ -30,7 +33,7 @@ static void stop_watching(struct lease *l)
 void lease_on_store(struct lease *l, bool up, uint64_t now_ns)
 {
     l->is_up = up;
-    l->open = LEASE_NOTHING; /* a question that was open has been answered with NULL, or never */
+    l->open = LEASE_NOTHING; /* the store answers an open question with NULL, or never */
     stop_watching(l);
     l->ask_ns = now_ns;
 }
@@ -70,7 +73,7 @@ static bool is_abandoned(const struct lease *l, uint64_t now_ns)
     return now_ns - l->longer.since_ns >= wait;
 }
 
-/* A renewal is seen by the time left: it is more, or less by far less than what passed. */
+/* Detects a renewal by the time left: it grew, or fell by much less than the time that passed. */
 static void watch_end(struct lease *l, const struct lease_answer *a, uint64_t now_ns)
 {
     struct lease_long *x = &l->longer;
@@ -116,7 +119,8 @@ static enum lease_order on_looked(struct lease *l, enum lease_question asked,
 {
     bool went_back = a->term < l->store_term;
     l->store_term = a->term;
-    /* who stood still for longer than a lease before reading this has none: it asks again */
+    /* a head that was stalled for a whole TTL before it read this has lost the lease; it asks
+     * again */
     bool is_fresh = now_ns - l->asked_ns < l->ttl_ns;
     if (asked == LEASE_TAKE && a->holder == LEASE_OURS && is_fresh) {
         l->state = LEASE_SERVING;
@@ -125,7 +129,7 @@ static enum lease_order on_looked(struct lease *l, enum lease_question asked,
         return LEASE_SERVE;
     }
     if (a->term > l->term_seen)
-        l->term_seen = a->term; /* the store may forget it */
+        l->term_seen = a->term; /* kept here, since the store may lose it */
     watch_end(l, a, now_ns);
     if (!l->is_watching || went_back || a->holder == LEASE_LATE) {
         l->is_watching = true;

@@ -1,3 +1,9 @@
+/* Connects the lease's state machine (lease.h) and the store (store.h) to the loop.
+ * A timer asks `lease_next` for a question and passes it to `store_ask`. Answers go to
+ * `lease_on_answer`; its orders call `on_serve` or `on_step_down` of the owner, head.c. Warnings
+ * are kept as texts for the admin API.
+ * Invariants: loop thread. Nothing is asked after `standby_release`. `on_serve` comes once when
+ * the head takes the lease and again at each higher term. */
 #include "head/lease/standby.h"
 
 #include <stdio.h>
@@ -18,12 +24,12 @@ struct standby {
     struct loop_timer *tick, *release;
     bool is_up, is_releasing;
     char keys[STANDBY_KEYS_BYTES], holder_keys[STANDBY_KEYS_BYTES];
-    char holder[HOLDER_MAX];        /* "INSTANCE ADDRESS" */
-    char holder_admin[HOLDER_MAX];  /* "HOST:PORT" */
-    char of_other_keys[HOLDER_MAX]; /* the last that was warned of */
-    char warning[WARNING_MAX];      /* "": none */
-    char endless[WARNING_MAX];      /* as well: of a lease without an end, */
-    char nonsense[WARNING_MAX];     /* and of answers that are none */
+    char holder[HOLDER_MAX];        /* "INSTANCE ADDRESS" of the holder */
+    char holder_admin[HOLDER_MAX];  /* "HOST:PORT" of the holder's admin API */
+    char of_other_keys[HOLDER_MAX]; /* last holder with other keys that was logged */
+    char warning[WARNING_MAX];      /* about keys; "" = none */
+    char endless[WARNING_MAX];      /* about a lease without an end; "" = none */
+    char nonsense[WARNING_MAX];     /* about invalid answers of the store; "" = none */
 };
 
 static void ask(struct standby *s)
@@ -51,7 +57,8 @@ void standby_keys_changed(struct standby *s)
     learn_keys(s);
 }
 
-/* "INSTANCE ADDRESS KEYS" without the keys, which it gives; "": a head that does not say. */
+/* Cuts "INSTANCE ADDRESS KEYS" before the keys and returns them. Returns "" for a head that does
+ * not report its keys. */
 static const char *split_keys(char *holder)
 {
     char *space = strchr(holder, ' ');
@@ -62,7 +69,8 @@ static const char *split_keys(char *holder)
     return space + 1;
 }
 
-/* ADDRESS without the admin API's, which it gives; "": a head of an older version. */
+/* Cuts the admin API's address from ADDRESS and returns it. Returns "" for a head of an older
+ * version. */
 static const char *split_admin(char *holder)
 {
     char *at = strstr(holder, LEASE_ADMIN);
@@ -72,9 +80,9 @@ static const char *split_admin(char *holder)
     return at + sizeof LEASE_ADMIN - 1;
 }
 
-/* A head with other keys than ours is none for our peers: when one of the two is lost the other one
- * takes the lease all the same (keys may be in the middle of a change), and nobody would be told
- * why the first cluster stands still. Ours are read again before that is said. */
+/* Warns when the holder has other keys than this head: peers of one cannot use the other. The
+ * lease still moves between the two (a key rotation may be in progress), so without the warning
+ * nobody would know why the first cluster stops. Our keys are read again first. */
 static void check_keys(struct standby *s, const char *keys)
 {
     s->warning[0] = '\0';
@@ -113,7 +121,7 @@ static void note_holder(struct standby *s, struct str holder, bool is_ours)
     snprintf(s->holder_keys, sizeof s->holder_keys, "%.23s", keys);
 }
 
-/* A lease that no head has written so is said at once. */
+/* Warns at once about a lease with an end that no head writes. */
 static void note_end(struct standby *s, enum lease_question asked, const struct lease_answer *a)
 {
     char left[LEFT_MAX] = "it never ends";
@@ -136,7 +144,8 @@ static void note_end(struct standby *s, enum lease_question asked, const struct 
              log_quote(left), "\"it ends unless a head renews it\"");
 }
 
-/* A key that somebody wrote as a list, an order that Redis refuses: nobody can have the lease. */
+/* Warns about a store that cannot work, such as a key of a wrong type or an order that Redis
+ * refuses. Nobody can have the lease then. */
 static void note_trouble(struct standby *s)
 {
     const char *why = store_trouble(s->store);
@@ -169,7 +178,7 @@ static void on_answer(void *ctx, const struct store_answer *a)
         log_info("lease_taken", "term=%llu address=%s", (unsigned long long)s->lease.term,
                  s->o.address);
         s->o.on_serve(s->o.ctx, s->lease.term);
-        learn_keys(s); /* it serves with those that it has read just now */
+        learn_keys(s); /* `on_serve` has just read the keys */
         break;
     case LEASE_RAISE:
         log_info("lease_term_raised", "from=%llu to=%llu why=\"a peer came with a higher one\"",
@@ -246,7 +255,7 @@ void standby_see_term(struct standby *s, uint64_t term)
 static void on_released(void *ctx)
 {
     struct standby *s = ctx;
-    if (s->o.on_released) /* else it was waiting for the answer when we ended */
+    if (s->o.on_released) /* NULL when the owner did not wait for the answer */
         s->o.on_released(s->o.ctx);
 }
 

@@ -1,3 +1,9 @@
+/* The lease and the term in Redis.
+ * standby.c sends one question at a time with `store_ask`; it runs as one script, so that
+ * looking and taking are atomic. The answer comes back through `on_answer`, or NULL when the
+ * link is lost, the answer is late or it is invalid.
+ * Invariants: loop thread. All keys are in one hash slot. Only this script and `store_release`
+ * change the lease. */
 #include "head/lease/store.h"
 
 #include <stdio.h>
@@ -15,15 +21,17 @@ enum {
     HOLDER_MAX = 680
 };
 
-/* KEYS: lease ("INSTANCE ADDRESS KEYS", expires), term ("TERM INSTANCE", of the last who took it),
- * and the number of what we asked a moment ago (expires). ARGV: question, us (as the lease has it),
- * TTL in ms, wanted term, known term, the moment in ms, the question's number. A TAKE on a store
- * whose term went back is a LOOK: it has lost what it had, and the lease with it. A question that
- * no other of ours came before is told that it is late: Redis stood still, or its clock jumped, and
- * a lease is over that its head had no way to renew; the moment is over before a lease is. So is
- * one behind a later one of ours: it was given up, and came by the connection of before. Whose
- * lease it is says the instance: the first 16 characters. Of another's lease the time left is told,
- * and a BOUND that is not late makes it a TTL where it is more. */
+/* KEYS: the lease ("INSTANCE ADDRESS KEYS", expires), the term ("TERM INSTANCE" of the last head
+ * that took it), and the number of our last question (expires after a moment).
+ * ARGV: question, our text for the lease, TTL in ms, wanted term, known term, the moment in ms,
+ * number of the question.
+ * A TAKE becomes a LOOK when the store's term went back: the store has lost its data, and the
+ * lease with it. A question is late when none of ours came shortly before: Redis stood still or
+ * its clock jumped, so a lease may have ended that its head could not renew. The moment is
+ * shorter than a lease. A question is also late when a later one came first; it was given up and
+ * used the previous connection.
+ * The first 16 characters (the instance) tell whose lease it is. The answer has the time left of
+ * another head's lease. A BOUND that is not late reduces a longer time to a TTL. */
 static const char script[] =
     "local lease = redis.call('GET', KEYS[1])\n"
     "local term, last = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+) (%x+)$')\n"
@@ -72,8 +80,8 @@ struct store {
     char asked_key[NAME_MAX_BYTES + 40];
     char us[HOLDER_MAX], ttl[24], moment[24];
     uint64_t n_asked;
-    bool told;         /* of an answer that makes no sense, since the link came up */
-    char trouble[160]; /* of the last answer: what was wrong with it; "": nothing */
+    bool told;         /* an invalid answer was logged since the link came up */
+    char trouble[160]; /* fault of the last answer; "" = none */
     void (*released)(void *ctx);
 };
 
@@ -92,7 +100,7 @@ static bool read_answer(const struct redis_reply *r, struct store_answer *out)
     return true;
 }
 
-/* Its own error is a text of somebody else's: cut between characters. */
+/* Redis' own error text is foreign, so it is cut at a UTF-8 boundary. */
 static void complain(struct store *s, const struct redis_reply *r)
 {
     struct str text = r->kind == REDIS_ERROR ? r->text : STR("not of the form that is wanted");

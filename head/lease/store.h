@@ -1,36 +1,38 @@
 #pragma once
-/* The lease and the term in Redis, for head/lease/lease.c: one question at a time by a script, so
- * that looking and taking are one thing; all keys in one hash slot. An answer that makes no sense
- * is none. Loop thread. */
+/* The lease and the term in Redis, for head/lease/lease.h. One question runs at a time as a
+ * script, so that looking and taking are atomic. All keys are in one hash slot. An invalid
+ * answer counts as none. Loop thread. */
 #include "common/base/str.h"
 #include "common/loop/loop.h"
 #include "head/lease/lease.h"
 
 struct store_answer {
     struct lease_answer lease;
-    struct str holder; /* "INSTANCE ADDRESS KEYS", "": nobody. Borrowed for the call */
+    struct str holder; /* "INSTANCE ADDRESS KEYS"; "" = nobody; borrowed for the call */
 };
 
 struct store_options {
-    const char *url, *cluster_name; /* the name: cluster_name_is_valid */
-    const char *address;            /* where this head serves, for people */
+    const char *url, *cluster_name; /* cluster_name must satisfy cluster_name_is_valid */
+    const char *address;            /* this head's own address, shown to operators */
     uint64_t instance, ttl_ms;
     void *ctx;
     void (*on_link)(void *ctx, bool up, const char *why);
-    void (*on_answer)(void *ctx, const struct store_answer *a); /* NULL: there is none */
+    void (*on_answer)(void *ctx, const struct store_answer *a); /* NULL = no answer */
 };
 
 struct store;
-/* Errors are of the URL only. */
+/* Only a bad URL is an error. */
 MUST_USE enum status store_open(struct loop *l, const struct store_options *o, struct store **out,
                                 struct error *err);
-void store_close(struct store *s); /* as redis_close; NULL is fine */
-/* wanted: lease_wanted_term; known: lease.store_term. on_answer follows, unless false. */
+void store_close(struct store *s); /* see redis_close; NULL is allowed */
+/* `wanted`: lease_wanted_term. `known`: lease.store_term. Returns false when nothing was sent;
+ * otherwise on_answer follows. */
 bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t known);
-/* Names the keys that this head has, in one word, behind its address from the next question on.
- * Before the first one, and when they change. */
+/* Sets the word for this head's keys, which follows its address from the next question on. Call
+ * it before the first question, and when the keys change. */
 void store_set_keys(struct store *s, const char *keys);
-/* Why the last answer on this link was taken for none: it made no sense. "": it made some. */
+/* Returns why the last answer on this link was invalid. Returns "" when it was valid. */
 const char *store_trouble(const struct store *s);
-/* Lets go of the lease if it is ours. done is called once, unless false. */
+/* Releases the lease if it is ours. Returns false when nothing was sent; otherwise `done` is
+ * called once. */
 bool store_release(struct store *s, void (*done)(void *ctx));

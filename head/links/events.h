@@ -1,7 +1,8 @@
 #pragma once
-/* The events of late, for `cox events` and the dashboard: a bounded ring of (seq, time, name,
- * fields), each also logged when it is added. Fields are logfmt text, so that the log line and the
- * JSON of the admin API come from one place. No clock: the caller passes the time. Loop thread. */
+/* Recent events, for `cox events` and the dashboard: a bounded ring of (seq, time, name,
+ * fields). Each event is also logged when it is added. Fields are logfmt text, so that the log
+ * line and the JSON of the admin API have one source. No clock: the caller passes the time. Loop
+ * thread. */
 #include <stdint.h>
 
 #include "common/base/log.h"
@@ -17,14 +18,14 @@ struct event {
 };
 
 struct events {
-    uint64_t next_seq;       /* the first is 1 */
+    uint64_t next_seq;       /* number of the next event; the first is 1 */
     uint64_t wall_offset_ns; /* wall clock minus monotonic clock */
-    struct event *ring;      /* [EVENTS_CAP], at seq % EVENTS_CAP */
+    struct event *ring;      /* [EVENTS_CAP]; event `seq` is at seq % EVENTS_CAP */
 };
 
 void events_init(struct events *e, uint64_t wall_offset_ns);
 void events_fini(struct events *e);
 void events_add(struct events *e, uint64_t now_ns, enum log_level level, const char *name,
                 const char *fmt, ...) PRINTF_LIKE(5, 6);
-/* The oldest event with seq >= since that is still held, or NULL. */
+/* Returns the oldest kept event with seq >= since, or NULL. */
 const struct event *events_get(const struct events *e, uint64_t since);

@@ -14,15 +14,15 @@ struct key_watch {
     struct {
         struct key_file_watch watch;
         char path[4096];
-    } files[AUTHORIZED_FILES_MAX]; /* authorized is the first */
+    } files[AUTHORIZED_FILES_MAX]; /* [0] is the file `authorized` */
     uint32_t n_files;
     key_watch_fn *fn;
     void *ctx;
     char dir[4000];
 };
 
-/* The file as read now, right or wrong, is compared with from now on; of a file that could not be
- * opened the last look counts, so that this is told once. */
+/* Compares from now on with the files as they were just read, valid or not. A file that could
+ * not be opened keeps its last state, so that its absence is logged once. */
 static void watch_files(struct key_watch *w, const struct authorized *a)
 {
     w->n_files = a->n_files;

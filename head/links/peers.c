@@ -1,5 +1,11 @@
-/* Connections are found by ZeroMQ's routing id in a small chained hash; instances, which are looked
- * up once per Hello, by walking the table. */
+/* Sessions with workers, gateways and operators.
+ * core.c passes each frame to `peers_receive`, which checks the key, session and sequence number
+ * and decodes it. It sends with `peers_send`, and calls `peers_tick` for heartbeats and losses.
+ * Frames leave through `head_io`.
+ * Invariants: loop thread; time is an argument. A message is passed on only if its session is
+ * open and its number is the next one. Nothing except free types is sent without credit.
+ * Connections are found by ZeroMQ's routing id in a small chained hash. Instances are needed
+ * once per Hello and found by walking the table. */
 #include "head/links/peers.h"
 
 #include <stdio.h>
@@ -125,19 +131,20 @@ enum status peers_send_encoded(struct peers *p, struct peer *to, enum msg_type t
         to->blocked = true;
         return STATUS_AGAIN;
     }
-    /* Session and sequence number stand at fixed places of the header (proto/codec/codec.h). */
+    /* session and sequence number are at fixed places of the header (proto/codec/codec.h) */
     put_le64(frame->ptr + 8, to->link.session);
     put_le64(frame->ptr + 16, link_next_seq(&to->link));
     enum status s = p->io.send(p->io.ctx, to->addr, strbuf_str(frame));
     if (s == STATUS_OK) {
         link_sent(&to->link, type, frame->len);
         to->sent_ns = p->now_ns;
-        to->told_term = p->term; /* no message carries a higher one */
+        to->told_term = p->term; /* no message carries a higher term */
         return STATUS_OK;
     }
     if (s == STATUS_AGAIN)
         return STATUS_AGAIN;
-    peers_close_session(p, to); /* the connection is gone: heartbeats decide what that means */
+    /* the connection is gone; missing heartbeats decide about the peer */
+    peers_close_session(p, to);
     return STATUS_CLOSED;
 }
 
@@ -165,7 +172,8 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
     struct msg m = {.type = MSG_REFUSED, .refused = {.status = status, .text = str_from(text)}};
     strbuf_reset(&p->frame);
     if (codec_encode(&m, 0, 1, &p->encode, &p->frame) == STATUS_OK)
-        (void)p->io.send(p->io.ctx, to, strbuf_str(&p->frame)); /* best effort: it retries */
+        /* best effort: the peer tries again */
+        (void)p->io.send(p->io.ctx, to, strbuf_str(&p->frame));
 }
 
 /* ---- receiving ---- */
@@ -191,7 +199,7 @@ static enum peers_event receive_hello(struct peers *p, const struct peers_input 
     if (s == STATUS_OK && !role_is_allowed(p, in->role, msg->hello.role))
         s = error_set(&err, STATUS_DENIED, "this key is not the key of a %s",
                       peer_role_name(msg->hello.role));
-    /* a connection outlives its key's line in the file */
+    /* a connection may be older than the removal of its key */
     if (s == STATUS_OK && p->authorized && !authorized_has(p->authorized, in->role, in->key))
         s = error_set(&err, STATUS_CLOSED, "this key is no longer in the head's authorized file");
     if (s != STATUS_OK) {
@@ -234,7 +242,7 @@ void peers_revoke(struct peers *p, uint64_t now_ns)
                    log_quote(x->node), (unsigned long long)x->instance, log_quote(x->key));
         struct msg m = {.type = MSG_GOODBYE,
                         .goodbye = {.text = STR("this key is no longer in the authorized file")}};
-        (void)!peers_send(p, x, &m); /* it finds out by silence otherwise */
+        (void)!peers_send(p, x, &m); /* if this is lost, the peer notices the silence */
         peers_close_session(p, x);
     }
 }
@@ -305,7 +313,7 @@ static struct peer *find_or_add(struct peers *p, const struct peers_input *in,
     struct peer *at_addr = find_addr(p, in->from);
     *known = x != NULL;
     if (x && !x->key_gone && strcmp(x->key, in->key ? in->key : "") != 0) {
-        /* it passes: with a new key of its own, when the old session has been silent for long */
+        /* temporary: an instance with a new key is accepted once the old session is lost */
         peers_refuse(p, in->from, STATUS_EXISTS, "this instance belongs to another key", now_ns);
         return NULL;
     }
@@ -314,7 +322,7 @@ static struct peer *find_or_add(struct peers *p, const struct peers_input *in,
                      now_ns);
         return NULL;
     }
-    if (at_addr && at_addr != x) { /* the connection speaks for somebody else from now on */
+    if (at_addr && at_addr != x) { /* the connection now belongs to another instance */
         peers_close_session(p, at_addr);
         bucket_remove(p, at_addr);
         at_addr->addr = (struct bus_peer){0};
@@ -380,18 +388,18 @@ static uint64_t silence(const struct peer *x, uint64_t now_ns)
 void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *fns)
 {
     p->now_ns = now_ns;
-    /* what one large message took is not kept for the process's life */
+    /* memory for one large message is not kept forever */
     arena_trim(&p->decode, SCRATCH_KEEP_BYTES);
     arena_trim(&p->encode, SCRATCH_KEEP_BYTES);
     strbuf_trim(&p->frame, SCRATCH_KEEP_BYTES);
-    /* from the end: a removal moves the last one into the hole */
+    /* from the end: a removal moves the last peer into the gap */
     for (uint32_t i = p->n; i-- > 0;) {
         struct peer *x = p->all[i];
         uint64_t quiet = silence(x, now_ns);
         if (silence_is_over(&x->is_overdue, quiet, p->config.lost_ms * NS_PER_MS)) {
             fns->on_lost(fns->ctx, x);
             if (i > p->n)
-                i = p->n; /* more than one went */
+                i = p->n; /* several peers were removed */
             continue;
         }
         if (!x->suspect && quiet >= p->config.suspect_ms * NS_PER_MS) {
@@ -408,7 +416,7 @@ void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *f
             struct msg m = {.type = MSG_HEARTBEAT, .heartbeat = {.time_ns = now_ns}};
             if (fns->fill_heartbeat)
                 fns->fill_heartbeat(fns->ctx, x, &m.heartbeat);
-            (void)!peers_send(p, x, &m); /* else with the next tick */
+            (void)!peers_send(p, x, &m); /* otherwise with the next tick */
         }
     }
 }

@@ -1,49 +1,50 @@
 #pragma once
-/* Sessions: who is on the other end of which connection. One struct peer per live instance of a
- * gateway, worker or operator, bounded. It checks headers, sessions and sequence numbers, decodes,
- * sends with credits, keeps heartbeats and says who is lost. It knows nothing of replicas or
- * requests: an owner hangs its own struct on peer->owner. Pure: frames in, frames out through
- * head_io, the time is an argument. Loop thread. */
+/* Sessions: one struct peer per live instance of a gateway, worker or operator, bounded. It
+ * checks headers, sessions and sequence numbers, decodes, sends with credits, keeps heartbeats
+ * and reports lost peers. It knows nothing of replicas or requests: an owner attaches its own
+ * struct to peer->owner. Pure: frames come in, frames leave through head_io, and time is an
+ * argument. Loop thread. */
 #include "common/base/random.h"
 #include "common/bus/bus.h"
 #include "head/links/events.h"
 #include "proto/link/link.h"
 #include "proto/link/silence.h"
 
-/* How frames leave. STATUS_AGAIN: full, try later; STATUS_NOT_FOUND: no such connection any more.
- */
+/* Sends frames. `send` returns STATUS_AGAIN when the socket is full (try later), and
+ * STATUS_NOT_FOUND when the connection is gone. */
 struct head_io {
     void *ctx;
     enum status (*send)(void *ctx, struct bus_peer to, struct str frame);
-    /* A peer has seen a term that is not below ours and not from us. It was refused, and comes
-     * again: whose the lease is has to be looked at first. NULL: no lease, the next term is ours.
-     */
+    /* A peer reports a term that is not below ours and did not come from us. It was refused and
+     * will come again; meanwhile the store is asked who has the lease. NULL = no lease, so this
+     * head takes the next term. */
     void (*on_foreign_term)(void *ctx, uint64_t term);
 };
 
 struct peer {
     struct bus_peer addr;
-    bool open; /* it has a session; else it is waited for until it is lost */
+    bool open; /* has a session; false = waits for a Hello until it is lost */
     bool suspect;
-    bool is_overdue; /* at the last tick it had been silent for too long (proto/link/silence.h) */
-    bool key_gone;   /* it is no longer authorized: its instance may come back with another one */
-    bool blocked;    /* no credit: nothing is tried before a Credit came */
+    bool is_overdue; /* too long silent at the last tick (proto/link/silence.h) */
+    bool key_gone;   /* key is no longer authorized; the instance may return with another key */
+    bool blocked;    /* no credit; nothing is sent before a Credit arrives */
     enum peer_role role;
     uint64_t instance;
-    uint64_t told_term; /* the highest term we told it: its term_seen may be ours */
+    uint64_t told_term; /* highest term sent to it; a term_seen up to this is ours */
     char key[41], node[65], version[33];
     struct link link;
     uint64_t opened_ns, heard_ns;
-    uint64_t sent_ns;     /* anything: a heartbeat is owed only to who was told nothing */
-    uint64_t credit_owed; /* consumed bytes that could not be returned yet */
+    /* time of the last message of any kind; a heartbeat is needed only after silence */
+    uint64_t sent_ns;
+    uint64_t credit_owed; /* consumed bytes that are not returned yet */
     void *owner;
     struct peer *next_in_bucket;
-    uint32_t index; /* in peers.all */
+    uint32_t index; /* index into peers.all */
 };
 
 struct peers_config {
     uint32_t max_peers;
-    bool insecure; /* the Hello's role is believed */
+    bool insecure; /* the role in a Hello is not authenticated */
     uint64_t window_bytes;
     uint32_t heartbeat_ms, suspect_ms, lost_ms;
     uint64_t head_instance;
@@ -53,16 +54,16 @@ struct peers {
     struct peers_config config;
     struct head_io io;
     struct events *events;
-    const struct authorized *authorized; /* borrowed; NULL: who is connected may speak */
-    struct rng *rng;                     /* session numbers */
-    uint64_t now_ns;                     /* of the last frame or tick */
-    uint64_t term;         /* the head's, for Welcome; kept up to date by the cluster */
-    struct peer **all;     /* [n] */
-    struct peer **buckets; /* by address, [n_buckets], a power of two */
+    const struct authorized *authorized; /* borrowed; NULL = every connected peer is accepted */
+    struct rng *rng;                     /* for session numbers */
+    uint64_t now_ns;                     /* time of the last frame or tick */
+    uint64_t term;                       /* this head's term, for Welcome; set by the cluster */
+    struct peer **all;     /* [n] all peers; an entry's index changes when another is removed */
+    struct peer **buckets; /* [n_buckets], by address; n_buckets is a power of two */
     uint32_t n, n_buckets;
     struct arena decode, encode;
     struct strbuf frame;
-    char refused_text[160]; /* last told; a refused peer comes back twice a second */
+    char refused_text[160]; /* last refusal that was logged; a refused peer tries twice a second */
     uint64_t refused_ns;
     uint64_t n_unknown_session, n_malformed, n_refused, n_broken; /* for metrics */
 };
@@ -71,12 +72,12 @@ enum peers_event {
     PEERS_NOTHING, /* dropped and counted, or handled here */
     PEERS_HELLO,   /* answer with peers_open or peers_refuse */
     PEERS_MSG,
-    PEERS_BROKEN, /* *peer lost its session to a wrong sequence number or a frame not allowed */
+    PEERS_BROKEN, /* *peer lost its session: wrong sequence number, or frame not allowed */
 };
 
 struct peers_input {
     struct bus_peer from;
-    enum peer_role role; /* authenticated; ROLE_NONE with --insecure */
+    enum peer_role role; /* authenticated role; ROLE_NONE with --insecure */
     const char *key;
     struct str frame;
 };
@@ -87,35 +88,38 @@ void peers_fini(struct peers *p);
 /* *msg is valid until the next call. */
 enum peers_event peers_receive(struct peers *p, const struct peers_input *in, uint64_t now_ns,
                                struct peer **peer, struct msg *msg);
-/* Opens a session for a Hello and sends Welcome. *known: the instance had a peer already, whose old
- * session is gone; NULL is returned when it was refused (table full, another's instance). */
+/* Opens a session for a Hello and sends Welcome. *known: the instance had a peer already, and
+ * its old session is gone. Returns NULL when the Hello was refused (table full, or the instance
+ * belongs to another key). */
 struct peer *peers_open(struct peers *p, const struct peers_input *in, const struct msg_hello *h,
                         uint64_t now_ns, bool *known);
 void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const char *text,
                   uint64_t now_ns);
 struct peer *peers_find_instance(const struct peers *p, enum peer_role role, uint64_t instance);
-/* Ends the session; the identity stays until it is lost or says Hello again. */
+/* Ends the session. The peer stays until it is lost or says Hello again. */
 void peers_close_session(struct peers *p, struct peer *peer);
-/* The keys in authorized have changed: sessions of keys that it has no longer are closed. */
+/* Call when `authorized` has changed: closes sessions of removed keys. */
 void peers_revoke(struct peers *p, uint64_t now_ns);
-/* Forgets the peer; the pointer is dead. */
+/* Removes and frees the peer. */
 void peers_remove(struct peers *p, struct peer *peer);
 
-/* STATUS_AGAIN: no credit or a full socket, nothing was sent; STATUS_CLOSED: no session;
- * STATUS_UNSUPPORTED: the type came with a later minor than the peer's. */
+/* Sends a message. Returns STATUS_AGAIN without credit or with a full socket; nothing was sent
+ * then. Returns STATUS_CLOSED without a session. Returns STATUS_UNSUPPORTED when the peer's
+ * protocol version is older than this type. */
 MUST_USE enum status peers_send(struct peers *p, struct peer *to, const struct msg *m);
-/* The same for a frame encoded once for many (peers_encode): session and seq are written over. */
+/* For a frame that is sent to many peers: peers_encode encodes it once, and peers_send_encoded
+ * overwrites session and sequence number for each peer. */
 MUST_USE enum status peers_encode(struct peers *p, const struct msg *m, struct strbuf *out);
 MUST_USE enum status peers_send_encoded(struct peers *p, struct peer *to, enum msg_type type,
                                         struct strbuf *frame);
 
-/* Heartbeats, suspicion and loss. on_lost removes the peer (peers_remove) or must not return. */
+/* Callbacks of peers_tick. on_lost must remove the peer (peers_remove) or not return. */
 struct peers_tick_fns {
     void *ctx;
     void (*on_lost)(void *ctx, struct peer *peer);
-    /* Fills in the parts of a heartbeat beside the time; NULL: nothing. */
+    /* Fills in the heartbeat's fields beside the time. NULL = nothing to fill. */
     void (*fill_heartbeat)(void *ctx, const struct peer *peer, struct msg_heartbeat *m);
 };
 void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *fns);
-/* The head itself stood still for ns: nobody is blamed for that time. */
+/* The head itself stood still for `ns`: this time does not count as silence of a peer. */
 void peers_forgive(struct peers *p, uint64_t ns);

@@ -1,7 +1,11 @@
-/* Two buffers: the loop appends to one, the thread writes the other, ten times a second or when
- * there is much: waking it costs more than what a turn has to say. Every write names its place in
- * the file, so that the signal handler, which knows nothing of how far the thread has come, may
- * write the same bytes again. */
+/* The step log's file, written by a thread of its own.
+ * The loop calls `on_write` of the sink, which appends to the buffer `front`. The thread swaps
+ * the buffers and writes `back`, ten times a second or when there is a lot. A wakeup in each
+ * turn would cost more than the turn's events. `on_fatal` writes both buffers when the process
+ * dies of a signal.
+ * Invariants: buffers are swapped under the mutex; the disk is never written under it. Each
+ * write names its offset in the file. The signal handler does not know how far the thread has
+ * come, so it may write the same bytes again. */
 #include "head/record/file.h"
 
 #include <errno.h>
@@ -27,20 +31,20 @@ enum { N_FATAL = sizeof fatal_signals / sizeof *fatal_signals };
 
 struct step_log_file {
     char path[4096];
-    uint64_t max_bytes, n_bytes; /* of the file and both buffers */
-    struct step_log *log;        /* asked by the signal handler */
+    uint64_t max_bytes, n_bytes; /* bytes of the file and both buffers */
+    struct step_log *log;        /* the signal handler asks it for the last bytes */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    /* under the mutex; the handler reads them without */
+    /* The fields below are protected by the mutex. The signal handler reads them without it. */
     int fd;
-    struct strbuf front, back; /* back: the thread's while it writes */
-    uint64_t back_at;          /* place in the file of back's first byte; front follows */
+    struct strbuf front, back; /* back: used by the thread while it writes */
+    uint64_t back_at;          /* file offset of back's first byte; front follows it */
     int write_errno;
-    bool ended, stop; /* ended: the sink has refused something */
+    bool ended, stop; /* ended: the sink has refused bytes */
 };
 
-/* A signal handler has no argument of ours; there is one log in a process. */
+/* Global, since a signal handler has no argument. A process has one log. */
 static struct step_log_file *guarded;
 static struct sigaction old_actions[N_FATAL];
 
@@ -72,7 +76,7 @@ static enum status open_anew(struct step_log_file *f, struct error *err)
     return STATUS_OK;
 }
 
-/* 0, or errno. Async-signal-safe. */
+/* Returns 0 or errno. Async-signal-safe. */
 static int write_at(int fd, const char *bytes, size_t n, uint64_t at)
 {
     while (n > 0) {
@@ -90,7 +94,8 @@ static int write_at(int fd, const char *bytes, size_t n, uint64_t at)
 
 /* ---- the thread ---- */
 
-/* More is likely to come at once. A signal ends it: there is much, or nothing more comes. */
+/* Waits, since more is likely to come at once. A signal ends the wait early: there is a lot, or
+ * nothing more comes. */
 static void nap(struct step_log_file *f)
 {
     uint64_t until = clock_mono_ns() + NAP_NS;
@@ -150,8 +155,8 @@ static enum status on_write(void *ctx, struct str bytes, struct error *err)
     return s;
 }
 
-/* When half of what is allowed is used, and when the log had ended. A thread that is still writing
- * is not waited for: then the next time will do. */
+/* Begins a new file when half of max_bytes is used, or when the log had ended. It does not wait
+ * for a thread that still writes; a later call will do it. */
 static bool on_restart(void *ctx)
 {
     struct step_log_file *f = ctx;
@@ -163,7 +168,7 @@ static bool on_restart(void *ctx)
         int old = f->fd;
         done = open_anew(f, &ignored) == STATUS_OK;
         if (done)
-            (void)close(old); /* -1 where it could not be opened at the start */
+            (void)close(old); /* -1 if it could not be opened at the start */
         else
             f->fd = old;
     }
@@ -176,13 +181,14 @@ struct step_log_sink step_log_file_sink(struct step_log_file *f)
     return (struct step_log_sink){.ctx = f, .write = on_write, .restart = on_restart};
 }
 
-/* ---- the end ---- */
+/* ---- fatal signals, open and close ---- */
 
 static void on_fatal(int signum)
 {
     struct step_log_file *f = guarded;
     for (int i = 0; i < N_FATAL; i++)
-        sigaction(fatal_signals[i], &old_actions[i], NULL); /* also of a fault in here */
+        /* a fault in this handler then ends the process */
+        sigaction(fatal_signals[i], &old_actions[i], NULL);
     if (f && f->write_errno == 0) {
         uint64_t at = f->back_at;
         (void)write_at(f->fd, f->back.ptr, f->back.len, at);
@@ -217,7 +223,8 @@ enum status step_log_file_open(const char *path, uint64_t max_bytes, struct step
     f->fd = -1;
     enum status s = open_anew(f, err);
     if (s == STATUS_IO && !path_is_wrong(f->write_errno))
-        s = STATUS_OK; /* the first write says why the log has ended; it begins anew as any such */
+        /* the first write reports the error; the log restarts later like any ended log */
+        s = STATUS_OK;
     if (s != STATUS_OK) {
         mem_free(f);
         return s;

@@ -1,15 +1,16 @@
 #pragma once
-/* The step log's bytes, shared by its writer and its reader.
+/* The step log's format, shared by its writer and its reader.
  *
  *   file    magic (8 bytes) chunk...
  *   chunk   n_bytes, sum of the head, sum of the payload (3 x u32), payload
  *   payload event...     event  kind (1 byte) fields
  *
- * Numbers are little endian; "varint" is base 128, low bits first; "signed" is a varint of a
- * zigzag; times are signed differences to the time before in the file. The sums are XXH3, seeded
- * with the chunk's number, so that a lost or doubled chunk is found as well as a flipped byte; a
- * file that ends inside a chunk was cut off by a crash and is good up to there. A replica is named
- * by its index i, as varint, a request by its arrival number. */
+ * Numbers are little endian. "varint" is base 128, low bits first; "signed" is a varint of a
+ * zigzag. A time is the signed difference to the previous time in the file. The sums are XXH3,
+ * seeded with the chunk's number, so that a lost or doubled chunk is detected as well as a
+ * flipped byte. A file that ends inside a chunk was cut off by a crash and is valid up to there.
+ * The comment behind each kind lists its fields. A replica is named by its index i, as varint; a
+ * request by its arrival number. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -18,27 +19,27 @@
 #define STEP_LOG_MAGIC         "coxstep\x03"
 #define STEP_LOG_MAGIC_BYTES   8u
 #define STEP_LOG_HEAD_BYTES    12u
-#define STEP_LOG_CHUNK_MAX     (256u << 20) /* one event never comes near it */
+#define STEP_LOG_CHUNK_MAX     (256u << 20) /* far above the largest event */
 #define STEP_LOG_MAX_REPLICAS  4096u
 #define STEP_LOG_VARINT_MAX    10u
-#define STEP_LOG_MAX_NAME      4096u /* with the adapter's id: "NAME\n" and 16 digits */
+#define STEP_LOG_MAX_NAME      4096u /* including the adapter's id: "NAME\n" and 16 digits */
 #define STEP_LOG_LORA_ID_BYTES 17u
 
 enum step_log_kind {
-    STEP_LOG_START = 1, /* the writer's version, wall clock minus the clock of the times */
+    STEP_LOG_START = 1, /* writer's version, wall clock minus the log's clock */
     STEP_LOG_REPLICA,   /* i, id, term_epoch, the scheduler's configuration */
-    STEP_LOG_ADD,       /* i, now, the request as it was */
-    STEP_LOG_REFUSED,   /* i, status: the last add was not taken */
+    STEP_LOG_ADD,       /* i, now, the request before the call */
+    STEP_LOG_REFUSED,   /* i, status: the last ADD was refused */
     STEP_LOG_REMOVE,    /* i, arrival */
-    STEP_LOG_IDLE,      /* i, n, now: n steps, the last one now, that gave no plan */
-    STEP_LOG_STEP,      /* i, now; without a PLAN behind it the process died in it */
-    STEP_LOG_PLAN,      /* i, n_bytes (u32), the plan: of the STEP before */
+    STEP_LOG_IDLE,      /* i, n, now: n steps without a plan; the last one at `now` */
+    STEP_LOG_STEP,      /* i, now; if no PLAN follows, the process died in it */
+    STEP_LOG_PLAN,      /* i, n_bytes (u32), plan of the last STEP */
     STEP_LOG_RESULT,    /* i, now, the result without log-probabilities */
-    STEP_LOG_DONE,      /* i, status, n_events, n_ended: of the RESULT before */
-    STEP_LOG_ENDED,     /* i, arrival, finish reason: left without a result */
+    STEP_LOG_DONE,      /* i, status, n_events, n_ended of the last RESULT */
+    STEP_LOG_ENDED,     /* i, arrival, finish reason: the request ended without a result */
     STEP_LOG_DOWN,      /* i */
     STEP_LOG_HOLD,      /* i, id, n_tokens, arrival */
-    STEP_LOG_IMPORT,    /* i, id, n_tokens, the request as it was, of another replica */
+    STEP_LOG_IMPORT,    /* i, id, n_tokens, another replica's request before the call */
     STEP_LOG_IMPORTED,  /* i, id */
     STEP_LOG_LET_GO,    /* i, id */
     STEP_LOG_LEAVE,     /* i, arrival */
@@ -47,15 +48,15 @@ enum step_log_kind {
 
 enum step_log_request_flags {
     STEP_LOG_RESUBMITTED = 1,
-    STEP_LOG_PREEMPTED = 2, /* else queued */
+    STEP_LOG_PREEMPTED = 2, /* otherwise queued */
 };
 
 enum step_log_replica_flags { STEP_LOG_PREFIX_CACHING = 1 };
 
-/* The most frequent entry, a decode in a plan and its token in a result, is a slot and a number. As
- * a pair it is one store of 8 bytes, of which 5 or 6 stay: the first byte says which, or that this
- * slot has something else, in varints; masked: behind its mask's units and how it ends, 0 not at
- * all, 1 as a dead end, 2 as its mask cost too much. */
+/* The most frequent entry is a slot and a number: a decode in a plan, or its token in a result.
+ * As a pair it is one store of 8 bytes, of which 5 or 6 are kept. The first byte tells which, or
+ * that varints follow instead (STEP_LOG_OTHER). STEP_LOG_MASKED: before the varints come the
+ * mask's units and its end: 0 = none, 1 = dead end, 2 = the mask cost too much. */
 enum step_log_pair { STEP_LOG_PAIR, STEP_LOG_PAIR_WIDE, STEP_LOG_OTHER, STEP_LOG_MASKED };
 #define STEP_LOG_PAIR_ROOM 8u
 
@@ -99,7 +100,7 @@ static inline uint32_t step_log_sum(const void *bytes, size_t n, uint64_t i_chun
     return (uint32_t)XXH3_64bits_withSeed(bytes, n, i_chunk);
 }
 
-/* All bytes of a chunk's head, for a payload that lies behind it. */
+/* Fills in a chunk's head. The payload must follow it in memory. */
 static inline void step_log_seal(uint8_t *head, uint32_t n_payload, uint64_t i_chunk)
 {
     uint32_t sum = step_log_sum(head + STEP_LOG_HEAD_BYTES, n_payload, i_chunk);
@@ -109,21 +110,22 @@ static inline void step_log_seal(uint8_t *head, uint32_t n_payload, uint64_t i_c
     memcpy(head + 4, &head_sum, 4);
 }
 
-/* Ids of an admission are those of the request; the plan has only this of them. */
+/* Returns a checksum of an admission's ids. The plan has only this, since the request has the
+ * ids. */
 static inline uint32_t step_log_ids_sum(const uint32_t *ids, uint32_t n)
 {
     return (uint32_t)XXH3_64bits(ids, (size_t)n * sizeof *ids);
 }
 
-/* A growing buffer. Memory is as much as one turn's events need. */
+/* A growing buffer, as large as one turn's events need. */
 struct step_log_out {
     uint8_t *bytes;
     size_t n, cap;
 };
-/* The place where n more bytes may be written; the caller moves out->n. */
+/* Returns where n more bytes may be written. The caller advances out->n. */
 uint8_t *step_log_room(struct step_log_out *out, size_t n);
 void step_log_out_fini(struct step_log_out *out);
 
-/* One plan as the log has it: equal plans have equal bytes. */
+/* Appends a plan in the log's format. Equal plans have equal bytes. */
 struct msg_plan;
 void step_log_put_plan(struct step_log_out *out, const struct msg_plan *plan);

@@ -1,5 +1,5 @@
-/* A plan's bytes in the step log. This runs for every step, so a plain decode (one token, sampled,
- * nothing else) costs a store.
+/* Writes a plan for the step log. This runs for every step, so a plain decode (one token,
+ * sampled, nothing else) costs one store.
  *
  *   step flags [digest] finished copies admits runs      each list begins with its length
  *   run     the pair (slot, start) of a plain one, else STEP_LOG_OTHER slot start
@@ -13,7 +13,7 @@ enum {
     PLAN_BYTES = 2 * STEP_LOG_VARINT_MAX + 8 + 4 * VARINT32,
     ADMIT_BYTES = 4 * VARINT32 + 4,
     COPY_BYTES = 3 * VARINT32,
-    RUN_BYTES = 1 + 4 * VARINT32 + STEP_LOG_VARINT_MAX, /* STEP_LOG_PAIR_ROOM and more */
+    RUN_BYTES = 1 + 4 * VARINT32 + STEP_LOG_VARINT_MAX, /* more than STEP_LOG_PAIR_ROOM */
     BLOCKS_BYTES = 3 * VARINT32,
 };
 
@@ -40,7 +40,7 @@ static void moved(struct step_log_out *out, const uint8_t *p)
     out->n = (size_t)(p - out->bytes);
 }
 
-/* 0 for what counts up. */
+/* Returns the zigzag of the difference to `before` + 1: 0 for ids that count up. */
 static uint64_t step_from(int64_t before, uint32_t v)
 {
     return step_log_zigzag((int64_t)v - before - 1);

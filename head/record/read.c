@@ -1,5 +1,9 @@
-/* A chunk's sums are checked before any of its events is looked at; they keep damage out, not
- * malice, so the events are checked for themselves as well. */
+/* Reads a step log event by event; read.h has the interface.
+ * replay.c and the fuzzers call `step_log_next`. It checks a chunk's sums before it looks at the
+ * events, then decodes one event onto the arena. `step_log_get_plan` decodes a plan.
+ * Invariants: the file is not trusted. Sums detect damage but not malice, so every number is
+ * checked too. A list takes at least one byte per element, which bounds memory. After a bad
+ * number `bad` is set and reads return 0. */
 #include "head/record/read.h"
 
 #include <errno.h>
@@ -18,12 +22,12 @@ enum { MAX_SEQS = 1 << 16, MAX_BLOCKS = 1 << 26, MAX_STOP_IDS = 1 << 16 };
 
 struct step_log_reader {
     struct str file;
-    void *mapped; /* NULL: the bytes are the caller's */
+    void *mapped; /* NULL = the caller owns the bytes */
     size_t at, n_cut;
     uint64_t i_chunk, last_ns;
-    const uint8_t *p, *end; /* of the chunk that is read */
+    const uint8_t *p, *end; /* unread part of the current chunk */
     struct arena arena;
-    bool bad; /* an event ended too early or has a number out of its range */
+    bool bad; /* an event ended too early, or a number is out of range */
 };
 
 /* ---- numbers ---- */
@@ -98,7 +102,8 @@ static uint64_t get_time(struct step_log_reader *r)
     return r->last_ns;
 }
 
-/* Every element of a list takes a byte or more, so the bytes that are left bound its memory. */
+/* Reads the length of a list. Each element takes at least one byte, so the bytes left bound its
+ * memory. */
 static uint32_t get_count(struct step_log_reader *r, uint32_t max)
 {
     uint32_t n = (uint32_t)get_at_most(r, max);
@@ -117,7 +122,7 @@ static void *get_room(struct step_log_reader *r, uint32_t n, size_t size)
     return room;
 }
 
-/* False: something else follows, of the kind *v. */
+/* Reads a pair. Returns false when another kind of entry follows; *v is that kind. */
 static bool get_pair(struct step_log_reader *r, uint32_t *slot, uint32_t *v)
 {
     uint8_t kind, bytes[5] = {0};
@@ -176,7 +181,7 @@ static void get_config(struct step_log_reader *r, struct scheduler_config *c)
     r->bad = r->bad || c->max_num_seqs > MAX_SEQS || c->n_draft > PROTO_MAX_DRAFT;
 }
 
-/* Reads what put_adapter of step_log.c wrote. */
+/* Reads the text that put_adapter of step_log.c wrote. */
 static uint64_t take_lora_id(struct str *name)
 {
     char digits[STEP_LOG_LORA_ID_BYTES];
@@ -234,7 +239,8 @@ static void get_request(struct step_log_reader *r, struct request *x)
     x->first_token_ns = get_varint(r);
     x->scheduled_ns = get_varint(r);
     x->n_prompt = get_u32(r);
-    x->ids_cap = (uint32_t)get_at_most(r, BLOCKS_MAX_MODEL_LEN + 1); /* of a pooling one */
+    /* one above the model length: the one id of a pooling request */
+    x->ids_cap = (uint32_t)get_at_most(r, BLOCKS_MAX_MODEL_LEN + 1);
     x->n_cached = get_u32(r);
     x->finish = (enum finish_reason)get_at_most(r, FINISH_REASON_COUNT - 1);
     x->stop_id = get_u32(r);
@@ -247,7 +253,8 @@ static void get_request(struct step_log_reader *r, struct request *x)
     r->bad = r->bad || x->n_prompt == 0 || x->n_prompt > x->n_ids || !has_room;
 }
 
-/* The log has of gaps only how the answer ends: 0 stands for all that are not the last. */
+/* Reads an entry that is not a pair. The log keeps only how the answer ends; every gap but the
+ * last is 0. */
 static void get_other(struct step_log_reader *r, bool masked, struct result_item *x)
 {
     uint8_t end = 0;
@@ -370,7 +377,7 @@ static void get_event(struct step_log_reader *r, struct step_log_event *e)
 
 /* ---- chunks ---- */
 
-/* STATUS_CLOSED: no whole chunk is left. */
+/* Returns STATUS_CLOSED when no complete chunk is left. */
 static enum status next_chunk(struct step_log_reader *r, struct error *err)
 {
     const uint8_t *head = (const uint8_t *)r->file.ptr + r->at;
@@ -416,7 +423,7 @@ size_t step_log_n_cut(const struct step_log_reader *r)
     return r->n_cut;
 }
 
-/* The last byte of the magic is the version. */
+/* Checks the magic. Its last byte is the version. */
 static enum status check_magic(struct str bytes, struct error *err)
 {
     const size_t at = STEP_LOG_MAGIC_BYTES - 1;
@@ -504,7 +511,7 @@ static void get_runs(struct step_log_reader *r, struct msg_plan *plan)
         runs[i] = (struct plan_run){.n_tokens = 1, .sample = true};
         if (get_pair(r, &runs[i].slot, &runs[i].start))
             continue;
-        r->bad = r->bad || runs[i].start == STEP_LOG_MASKED; /* of a result only */
+        r->bad = r->bad || runs[i].start == STEP_LOG_MASKED; /* valid in results only */
         runs[i].slot = get_u32(r);
         runs[i].start = get_u32(r);
         uint64_t tokens = get_at_most(r, (uint64_t)UINT32_MAX << STEP_LOG_RUN_BITS | 3);

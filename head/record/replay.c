@@ -1,5 +1,10 @@
-/* The replay gives the schedulers what the log says was given, and compares what came of it: plans
- * byte by byte as the log writes them, refusals, ends and the numbers of a result's events. */
+/* Gives schedulers the logged inputs and compares their outputs.
+ * replay_main.c calls `replay_run`, which reads events (read.h) and makes one scheduler per
+ * replica in the log. Each call of the head is repeated with its logged arguments and time.
+ * Plans are compared byte by byte in the log's format; refusals, ends and event counts of
+ * results are compared too.
+ * Invariants: one thread, no clock. The first difference ends the replay. Requests belong to the
+ * replay and are found by arrival number. */
 #include "head/record/replay.h"
 
 #include <inttypes.h>
@@ -10,12 +15,12 @@
 enum { N_BUCKETS = 4096, DETAIL_BYTES = 384 };
 
 struct replica_replay {
-    struct scheduler *scheduler; /* NULL: down */
+    struct scheduler *scheduler; /* NULL = the replica is down */
     uint64_t id, term_epoch;
-    struct request *buckets[N_BUCKETS]; /* by arrival, chained by next */
+    struct request *buckets[N_BUCKETS]; /* by arrival number, chained by `next` */
     struct request *last_added;
     enum status last_add, last_result;
-    const struct msg_plan *plan; /* of the last step; its PLAN is still to come */
+    const struct msg_plan *plan; /* plan of the last step, until its PLAN event is read */
     const struct scheduler_event *events;
     uint32_t n_events;
 };
@@ -25,10 +30,10 @@ struct replay {
     FILE *out;
     struct replay_totals *totals;
     struct replica_replay *replicas[STEP_LOG_MAX_REPLICAS];
-    struct replica_replay *stepped; /* the last event was its STEP */
+    struct replica_replay *stepped; /* replica whose STEP was the last event */
     struct step_log_out bytes;
     struct arena arena;
-    uint64_t step; /* last plan seen, for messages */
+    uint64_t step; /* number of the last plan, for messages */
 };
 
 /* ---- requests by arrival ---- */
@@ -116,7 +121,7 @@ static enum status on_replica(struct replay *p, struct replica_replay *g,
     return STATUS_OK;
 }
 
-/* ---- what comes of it ---- */
+/* ---- comparison ---- */
 
 static enum status differs(const struct replay *p, const struct replica_replay *g,
                            struct error *err, const char *fmt, ...) PRINTF_LIKE(4, 5);
@@ -132,7 +137,7 @@ static enum status differs(const struct replay *p, const struct replica_replay *
                      g->id, p->step, what);
 }
 
-/* The step's plan has been compared, or there was none to compare. */
+/* Ends a step: its plan was compared, or the head made none. */
 static enum status settle(struct replay *p, struct error *err)
 {
     struct replica_replay *g = p->stepped;
@@ -258,7 +263,7 @@ static enum status on_result(struct replay *p, struct replica_replay *g,
     g->last_result =
         scheduler_on_result(g->scheduler, &e->result, e->now_ns, &g->events, &g->n_events, &what);
     p->totals->n_results++;
-    return STATUS_OK; /* DONE follows, unless the head died in it */
+    return STATUS_OK; /* DONE follows, unless the head died in the call */
 }
 
 static enum status on_done(struct replay *p, struct replica_replay *g,
@@ -302,7 +307,7 @@ static enum status on_down(struct replay *p, struct replica_replay *g,
     return STATUS_OK;
 }
 
-/* Whether it was possible follows from the rest. */
+/* The log does not say whether the hold was possible; that follows from the rest. */
 static enum status on_hold(struct replay *p, struct replica_replay *g,
                            const struct step_log_event *e, struct error *err)
 {
@@ -398,7 +403,7 @@ enum status replay_run(struct step_log_reader *log, const struct replay_options 
         if (s != STATUS_OK)
             break;
     }
-    if (s == STATUS_CLOSED) { /* the end; whether the last step gave a plan may not be in the log */
+    if (s == STATUS_CLOSED) { /* at the end the log may not say whether the last step gave a plan */
         totals->died_in_step = p->stepped != NULL;
         s = STATUS_OK;
     }

@@ -1,6 +1,6 @@
 #pragma once
-/* Runs a step log again: fresh schedulers are told what those of the head were told, and must make
- * the same plans. Single-threaded, no clock: time is the log's. */
+/* Replays a step log: new schedulers get the same inputs as those of the head, and must make the
+ * same plans. Single-threaded, no clock: time comes from the log. */
 #include <stdio.h>
 
 #include "common/options/replay.h"
@@ -9,10 +9,11 @@
 struct replay_totals {
     uint64_t n_replicas, n_requests, n_steps, n_idle, n_results;
     uint64_t n_runs, n_tokens;
-    bool died_in_step; /* the log ends in a step, which the replay has survived */
+    bool died_in_step; /* the log ends in a step, but this scheduler did not die in it */
 };
 
-/* Plans asked for are printed to out. STATUS_OK: all is equal. STATUS_INTERNAL: a plan, an end or
- * an invariant is not: what and where is in err, both plans are on out. Else the log is damaged. */
+/* Prints the plans that `o` asks for to `out`. Returns STATUS_OK when everything is equal.
+ * Returns STATUS_INTERNAL when a plan, an end or an invariant differs; `err` has the place, and
+ * `out` has both plans. Another error means that the log is damaged. */
 MUST_USE enum status replay_run(struct step_log_reader *log, const struct replay_options *o,
                                 FILE *out, struct replay_totals *totals, struct error *err);

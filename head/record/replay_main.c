@@ -1,4 +1,4 @@
-/* `cox replay FILE`: what people see of a replay. */
+/* `cox replay FILE`: options and output of a replay. */
 #include "head/record/replay_main.h"
 
 #include "common/base/mem.h"

@@ -1,3 +1,3 @@
 #pragma once
-/* `cox-head replay FILE [OPTION...]`: the process's exit code. */
+/* `cox-head replay FILE [OPTION...]`. Returns the exit code of the process. */
 int replay_main(int argc, char **argv);

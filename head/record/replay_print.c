@@ -2,7 +2,7 @@
 
 #include "head/scheduler/state.h"
 
-/* "1.3" */
+/* Prints the replica, the epoch as "1.3", and the step. */
 static void print_where(FILE *out, uint64_t replica, uint64_t term_epoch, const struct msg_plan *p)
 {
     fprintf(out, "group %llu epoch %llu.%llu step %llu", (unsigned long long)replica,
@@ -10,7 +10,7 @@ static void print_where(FILE *out, uint64_t replica, uint64_t term_epoch, const 
             (unsigned long long)p->step);
 }
 
-/* Blocks that count up are printed as a range. */
+/* Prints ids; ascending runs are printed as a range. */
 static void print_ids(FILE *out, struct u32_span ids)
 {
     for (uint32_t i = 0; i < ids.n;) {
@@ -69,7 +69,7 @@ void replay_print_plan(FILE *out, uint64_t replica, uint64_t term_epoch, const s
         print_run(out, &p->runs[i]);
 }
 
-/* The line says how long the step took, and which costs the scheduler believed in before that. */
+/* Prints how long a step took, and the costs that the scheduler believed before it. */
 void replay_print_result(FILE *out, uint64_t now_ns, const struct msg_result *m,
                          const struct scheduler *s)
 {

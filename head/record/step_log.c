@@ -1,6 +1,10 @@
-/* Events are written into the payload of a chunk that is open until the turn ends. A step that
- * gives no plan, the usual end of a turn, leaves no bytes: it is counted, and said before the next
- * event of its replica. */
+/* Writes the step log's events; format.h has the format.
+ * core/, routing/ and state/ call one function per event, before the call that the event
+ * describes. Events go into the payload of an open chunk; `step_log_flush` seals it at the end
+ * of a turn and gives it to the sink.
+ * Invariants: loop thread. After the sink fails, nothing more is logged. A step without a plan,
+ * the usual end of a turn, is only counted; the count is written before the next event of its
+ * replica. `step_log_last_words` must stay async-signal-safe. */
 #include "head/record/step_log.h"
 
 #include <assert.h>
@@ -19,26 +23,26 @@ enum {
     KV_GROUP_BYTES = 5 * V,
     REQUEST_BYTES = 33 * V,
     RESULT_BYTES = 7 * V,
-    ITEM_BYTES = 2 * V, /* STEP_LOG_PAIR_ROOM and more */
+    ITEM_BYTES = 2 * V, /* more than STEP_LOG_PAIR_ROOM */
     ID_BYTES = 5,
-    KEEP_BYTES = 1 << 20, /* a burst's buffer is given back */
+    KEEP_BYTES = 1 << 20, /* a larger buffer is freed after a burst */
 };
 
 struct replica_log {
     bool up;
     uint64_t n_idle, idle_ns;
-    /* where the last step_log_step began, and what was true then */
+    /* start of the last step_log_step, and the values before it */
     size_t step_at;
     uint64_t step_ns, before_step_ns, before_step_n_idle, before_step_idle_ns;
 };
 
 struct step_log {
     struct step_log_sink sink;
-    struct step_log_out out; /* from the chunk's head on */
+    struct step_log_out out; /* begins with the chunk's head */
     struct replica_log *replicas;
     uint32_t n_replicas, n_up;
     uint64_t i_chunk, wall_offset_ns, last_ns;
-    bool ended, told; /* the sink takes no more; the owner knows */
+    bool ended, told; /* ended: the sink takes no more; told: the owner knows */
     struct error why;
 };
 
@@ -67,7 +71,7 @@ static void begin(struct step_log *l)
     l->out.n = (size_t)(p - l->out.bytes);
 }
 
-/* The magic stands before the first chunk. */
+/* Returns the offset of the chunk's head. The magic comes before the first chunk. */
 static size_t head_at(const struct step_log *l)
 {
     return l->i_chunk == 0 ? STEP_LOG_MAGIC_BYTES : 0;
@@ -153,7 +157,8 @@ static uint8_t *put_time(struct step_log *l, uint8_t *p, uint64_t now_ns)
     return p;
 }
 
-/* Room for an event of a replica: kind and replica are written, idle steps said. */
+/* Makes room for an event of a replica and writes kind and replica. Counted idle steps are
+ * written before it. */
 static uint8_t *put_event(struct step_log *l, uint32_t i_replica, enum step_log_kind kind, size_t n)
 {
     struct replica_log *g = replica_of(l, i_replica);
@@ -244,7 +249,7 @@ static uint32_t kept_name(const struct sampling_params *s)
     return s->lora.len < most ? (uint32_t)s->lora.len : most;
 }
 
-/* The name, and behind a line break, which no name has, the id. */
+/* Writes the adapter's name, then a line break (which no name contains) and the id. */
 static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
 {
     char id[STEP_LOG_LORA_ID_BYTES + 1] = "";
@@ -259,8 +264,8 @@ static uint8_t *put_adapter(uint8_t *p, const struct sampling_params *s)
     return p + n + n_id;
 }
 
-/* The log has what a scheduler can look at: how tokens are sampled, but not the lists and texts of
- * that. */
+/* Writes the sampling parameters that a scheduler may read, without the lists and texts that it
+ * never reads. */
 static uint8_t *put_sampling(uint8_t *p, const struct request *r)
 {
     const struct sampling_params *s = &r->sampling;
@@ -273,7 +278,7 @@ static uint8_t *put_sampling(uint8_t *p, const struct request *r)
     p = step_log_put_varint(p, s->i_prompt);
     p = step_log_put_varint(p, s->i_choice);
     p = step_log_put_varint(p, step_log_zigzag(s->n_logprobs));
-    /* the mean of a prompt lets it have no prefix hits, as its log-probabilities would */
+    /* POOLING_MEAN forbids prefix hits, as prompt_logprobs do; a replay needs only that */
     int32_t whole = s->n_prompt_logprobs;
     if (s->pooling == POOLING_MEAN || (whole >= 0 && !request_asks_prompt_logprobs(r)))
         whole = INT32_MAX;
@@ -293,7 +298,7 @@ static size_t request_bytes(const struct request *r)
     return REQUEST_BYTES + STEP_LOG_MAX_NAME + n_ids * ID_BYTES;
 }
 
-/* The part of request_sampling_bytes that put_sampling writes. */
+/* Returns the part of request_sampling_bytes that put_sampling writes. */
 static uint64_t kept_bytes(const struct sampling_params *s)
 {
     return ((uint64_t)s->eos_ids.n + s->stop_ids.n) * sizeof(uint32_t) + kept_name(s);
@@ -384,8 +389,8 @@ void step_log_plan(struct step_log *l, uint32_t i_replica, const struct msg_plan
     memcpy(l->out.bytes + begins - sizeof n, &n, sizeof n);
 }
 
-/* A replay makes no prompt_logprobs: what a run without `sample` has brought of that is not there
- * for it. */
+/* Returns true when a replay needs the item. A replay makes no prompt_logprobs, so an item with
+ * only those is left out. */
 static bool is_replayed(const struct result_item *x)
 {
     return x->ids.n > 0 || x->n_prompt_logprobs == 0;
@@ -399,7 +404,7 @@ static uint32_t n_replayed(const struct msg_result *m)
     return n;
 }
 
-/* The last of its gaps says it. */
+/* Returns how the answer ends by its mask, which the last gap tells. */
 static uint8_t end_of(const struct result_item *x)
 {
     float gap = x->gaps.n > 0 ? x->gaps.ptr[x->gaps.n - 1] : 0;
@@ -411,7 +416,7 @@ static bool is_masked(const struct result_item *x)
     return x->mask_units > 0 || end_of(x) > 0;
 }
 
-/* Ids beyond one for each item, and those that are no pairs, get their room when they come. */
+/* Writes an item that is not a plain pair, with room for its ids. */
 static uint8_t *put_other(struct step_log *l, uint8_t *p, const struct result_item *x,
                           uint32_t n_left)
 {
@@ -462,7 +467,7 @@ void step_log_done(struct step_log *l, uint32_t i_replica, enum status status,
     uint32_t n_ended = 0, n_told = 0;
     for (uint32_t i = 0; i < n_events; i++) {
         n_ended += events[i].ended;
-        n_told += events[i].ended || events[i].n_new > 0; /* is_replayed */
+        n_told += events[i].ended || events[i].n_new > 0; /* same items as is_replayed */
     }
     uint8_t *p = put_event(l, i_replica, STEP_LOG_DONE, (size_t)3 * V);
     p = step_log_put_varint(p, status);

@@ -19,7 +19,7 @@ static void lose(struct token_rows *t)
     *t = (struct token_rows){.lost = true};
 }
 
-/* For the tokens before the first that has a row: empty ones. */
+/* Begins the rows; tokens before `from` have none. */
 static struct token_rows *begin(struct request *r)
 {
     struct token_rows *t = arena_try_alloc(&r->arena, sizeof *t);
@@ -42,7 +42,7 @@ static bool grow(struct token_rows *t, uint32_t n)
     return true;
 }
 
-/* One allocation: ids, then values. Without memory it is an empty row. */
+/* Copies a row into one allocation: ids, then values. Without memory the copy is an empty row. */
 static struct logprob_row copy_of(const struct logprob_row *row)
 {
     const uint32_t n = row->ids.n, n_values = row->values.n;

@@ -1,24 +1,25 @@
 #pragma once
-/* Log-probabilities of generated tokens on their way to the request's gateway: a row for each
- * token from the first that has one, kept until it has been sent. A request that asks for twenty
- * alternatives would hold 200 bytes for every token of its life otherwise. A gateway that comes
- * back with fewer tokens than were sent to it has the rows made again with the tokens. Owned by its
- * request. */
+/* Log-probabilities of generated tokens on their way to the request's gateway. There is a row
+ * for each token from the first one with a row, and it is kept until it has been sent. Otherwise
+ * a request with twenty alternatives would hold 200 bytes for every token of its life. When a
+ * gateway comes back with fewer tokens than were sent, the tokens and their rows are generated
+ * again. Owned by the request. */
 #include "head/request/state.h"
 
 struct token_rows {
-    struct logprob_row *rows; /* [n], of the generated tokens from `from` on; numbers on the heap */
+    /* [n], for generated tokens from `from` on; ids and values are on the heap */
+    struct logprob_row *rows;
     uint32_t from, n, cap;
-    bool lost; /* there was no memory: none is kept any more, and none is sent */
+    bool lost; /* memory ran out: rows are no longer kept or sent */
 };
 
-/* The row is that of the token that was pushed last. Rows are a courtesy: without memory the token
- * counts all the same, and its row is empty or missing. */
+/* Adds the row of the last token. Rows are optional: without memory the token still counts, and
+ * its row is empty or missing. */
 void request_push_row(struct request *r, const struct logprob_row *row);
-/* The rows of the tokens that its gateway does not have; NULL: there are none. */
+/* Returns the rows of the undelivered tokens. Returns NULL when there are none. */
 const struct logprob_row *request_undelivered_rows(const struct request *r);
-/* n_delivered has grown: what its gateway has is freed. */
+/* Frees rows that the gateway has. Call when n_delivered has grown. */
 void request_rows_delivered(struct request *r);
-/* Whether the rows behind so many generated tokens are all here. */
+/* Returns true when all rows after n_generated tokens are still here. */
 bool request_has_rows_from(const struct request *r, uint32_t n_generated);
 void request_logprobs_fini(struct request *r);

@@ -5,7 +5,7 @@
 
 #include "common/base/mem.h"
 
-/* The rows of one result. One allocation: rows, then the ids of all, then the values. */
+/* The rows of one result in one allocation: rows, then all ids, then all values. */
 struct logprob_chunk {
     struct logprob_chunk *next;
     uint32_t n, n_sent;
@@ -51,7 +51,7 @@ bool request_prompt_logprobs_answer(const struct request *r, uint32_t start, uin
     return true;
 }
 
-/* NULL: no memory. */
+/* Returns NULL when memory is missing. */
 static struct logprob_chunk *chunk_new(const struct logprob_row *rows, uint32_t n)
 {
     size_t n_entries = 0;
@@ -80,7 +80,8 @@ void request_take_prompt_logprobs(struct request *r, uint32_t start, const struc
 {
     struct request_prompt_logprobs *s = r->prompt_logprobs;
     uint64_t end = (uint64_t)start + n;
-    if (start > s->n_known || end <= s->n_known) /* behind some that had no room; known */
+    /* already known, or after rows that had no memory */
+    if (start > s->n_known || end <= s->n_known)
         return;
     uint32_t n_old = s->n_known - start;
     struct logprob_chunk *c = chunk_new(rows + n_old, n - n_old);

@@ -1,3 +1,10 @@
+/* The life of a request: it is made from a Submit, takes tokens until it ends, and fills the
+ * messages to its gateway.
+ * core/submit.c calls `request_new`; the scheduler pushes tokens and vectors; core/deliver.c
+ * calls `request_fill_tokens`. logprobs.c and prompt_logprobs.c keep the rows.
+ * Invariants: pure, no clock. The message is checked before anything is allocated. All of a
+ * request's data is on its arena, except ids that grow, rows and the shared grammar;
+ * `request_free` frees everything. `n_ids` never exceeds `ids_cap`, nor the memory for ids. */
 #include "head/request/request.h"
 
 #include <assert.h>
@@ -13,12 +20,12 @@
 #include "head/request/shared_text.h"
 
 enum {
-    MAX_LOGPROBS = 128,  /* alternatives per position; vLLM's default is 20 */
-    MAX_STOP_IDS = 1024, /* searched once per token */
+    MAX_LOGPROBS = 128,  /* most alternatives per position; vLLM's default is 20 */
+    MAX_STOP_IDS = 1024, /* the list is searched once per token */
     LINE_BYTES = 64,
-    ARENA_REST_BYTES = 512, /* sampling, nearly always */
-    SHORT_IDS = 512,        /* an answer of so many is not worth a second allocation */
-    NO_STOP = UINT16_MAX,   /* more than two spans of MAX_STOP_IDS */
+    ARENA_REST_BYTES = 512, /* enough for nearly every request's sampling parameters */
+    SHORT_IDS = 512,        /* room for answers up to this is allocated at once */
+    NO_STOP = UINT16_MAX,   /* no index into the stop ids: above two lists of MAX_STOP_IDS */
 };
 
 static const uint32_t next_states[REQUEST_STATE_COUNT] = {
@@ -135,7 +142,8 @@ static bool span_has(struct u32_span span, uint32_t id)
     return false;
 }
 
-/* The index of this id among those that end it; EOS ids come first. */
+/* Returns the index of `id` among the ids that end the request; EOS ids come first. Returns
+ * NO_STOP when it is none. */
 static uint32_t stop_of(const struct request *r, uint32_t id)
 {
     if (r->n_stops <= REQUEST_STOPS) {
@@ -159,8 +167,9 @@ void request_keep_stops(struct request *r)
         r->stops[i] = i < r->n_eos ? p->eos_ids.ptr[i] : p->stop_ids.ptr[i - r->n_eos];
 }
 
-/* Whether the request ends with the token it has last. A stop counts only from min_tokens on; the
- * rank masks stops before, so this matters only for ids that it was not told to mask. */
+/* Returns whether the request ends with its last token. A stop id counts only from min_tokens
+ * on. Ranks mask stop ids before that, so this matters only for ids that they were not told to
+ * mask. */
 static enum finish_reason finish_after_last(struct request *r)
 {
     uint32_t n = request_n_generated(r);
@@ -174,7 +183,7 @@ static enum finish_reason finish_after_last(struct request *r)
     return FINISH_STOP;
 }
 
-/* For 16 bytes of hash for every 16 ids, and what else comes with them. */
+/* Reserves memory for hashes (16 bytes for every 16 ids) and the other data. */
 static bool reserve_arena(struct request *r)
 {
     return arena_reserve(&r->arena, (size_t)r->ids_room + ARENA_REST_BYTES);
@@ -229,7 +238,7 @@ static struct request_salt salt_of(uint64_t tenant, struct str cache_salt)
     return salt;
 }
 
-/* At a cache line: the struct says what belongs together. */
+/* Aligned to a cache line, since the struct is ordered by cache lines. */
 struct request *request_alloc(struct slab *slab)
 {
     struct request *r = slab ? slab_try_alloc(slab) : mem_aligned(LINE_BYTES, sizeof *r);
@@ -238,7 +247,8 @@ struct request *request_alloc(struct slab *slab)
     return r;
 }
 
-/* A vector comes with one id, whatever it is; nothing else of how tokens are sampled matters. */
+/* Copies the sampling parameters. A vector comes with one id of any value, so a pooling request
+ * keeps no other parameters. */
 static void keep_sampling(struct request *r, const struct sampling_params *s, uint32_t max_tokens)
 {
     r->sampling = *s;
@@ -264,7 +274,8 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     *out = NULL;
     TRY(check_lengths(m, max_model_len, err));
     TRY(check_sampling(&m->sampling, err));
-    bool pools = m->sampling.pooling != POOLING_NONE; /* its one token is never run */
+    /* a pooling request's one token is never run */
+    bool pools = m->sampling.pooling != POOLING_NONE;
     uint32_t room = max_model_len + pools - m->n_prompt;
     uint32_t wanted = pools ? 1 : m->sampling.max_tokens;
     uint32_t max_tokens = wanted < room ? wanted : room;
@@ -345,7 +356,7 @@ enum finish_reason request_push_token(struct request *r, uint32_t id,
 {
     assert(r->n_ids < r->ids_cap && r->n_ids < request_ids_room(r) && r->finish == FINISH_NONE);
     r->ids[r->n_ids++] = id;
-    /* once rows have begun every token needs one, even if empty: readers index by token */
+    /* once rows have begun, every token needs one, since readers index by token */
     if ((logprobs || r->logprobs) && r->sampling.n_logprobs >= 0)
         request_push_row(r, logprobs ? logprobs : &(struct logprob_row){0});
     return r->finish = finish_after_last(r);
@@ -361,7 +372,7 @@ void request_take_vector(struct request *r, struct f32_span vector)
     snprintf(r->text, sizeof r->text, "no memory for a vector of %u numbers", vector.n);
 }
 
-/* Its id is nobody's business. */
+/* Fills in a vector without its id, which has no meaning. */
 static void fill_vector(const struct request *r, struct tokens_item *out)
 {
     out->ids.n = 0;
@@ -370,7 +381,7 @@ static void fill_vector(const struct request *r, struct tokens_item *out)
         out->finish = r->status == STATUS_OK ? FINISH_STOP : FINISH_ERROR;
 }
 
-/* True: these are all there are. */
+/* Fills in rows of the prompt. Returns true when these are all rows that are known. */
 static bool fill_prompt_logprobs(const struct request *r, uint32_t n, struct tokens_item *out)
 {
     (void)request_next_prompt_logprobs(r, &out->prompt_logprobs);

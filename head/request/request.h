@@ -1,47 +1,48 @@
 #pragma once
-/* The life of a request (state.h): made of a Submit, it takes tokens one by one until it ends, and
- * keeps account of what its gateway has. Pure. */
+/* The life of a request (state.h): it is made from a Submit, takes tokens one by one until it
+ * ends, and records what its gateway has. Pure. */
 #include "head/request/state.h"
 
-/* The salt of a request with this salt and blocks that were copied from a replica of this epoch:
- * such requests share among themselves, and with nobody who did not come that way. */
+/* Returns the salt for a request whose blocks were copied from a replica of this epoch. Such
+ * requests share blocks only with each other. */
 struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch);
-/* A replica has been lost under it: one more, if it made nothing since the one before. */
+/* Counts a lost replica. Losses count together until the request has made a token. */
 void request_count_loss(struct request *r, uint64_t now_ns);
-/* So many replicas were lost before it made a token that it may be what ends them. */
+/* Returns true when so many replicas were lost before it made a token that it may be the cause. */
 bool request_is_suspect(const struct request *r);
-#define REQUEST_SUSPECT_LOSSES 2u /* it runs without other suspects in its replica, in calm; */
-#define REQUEST_MAX_LOSSES     3u /* it is not tried again */
-/* Whether a suspect may be tried: for two seconds no replica was lost and none began to serve, or
- * it waited for ten. Where machines fail one behind the other it would be blamed for their losses.
- * calm_since_ns: when that happened last; 0: never. */
+/* lost replicas after which it runs without other suspects, in a calm cluster */
+#define REQUEST_SUSPECT_LOSSES 2u
+#define REQUEST_MAX_LOSSES     3u /* lost replicas after which it is not tried again */
+/* Returns true when a suspect may be tried: no replica was lost or became ready for two seconds,
+ * or it has waited for ten. When machines fail one after another, it would otherwise be blamed
+ * for their losses. `calm_since_ns`: time of the last such event; 0 = none. */
 bool request_may_be_tried(const struct request *r, uint64_t calm_since_ns, uint64_t now_ns);
-/* Asserts that the transition is allowed. */
+/* Changes the state. Asserts that the transition is allowed. */
 void request_enter(struct request *r, enum request_state next);
-/* Copies what the message holds. max_model_len bounds n_prompt + max_tokens (max_tokens is clipped;
- * a prompt that leaves no room is STATUS_INVALID with vLLM's wording). Sets resubmitted; the caller
- * sets i_gateway and arrival_seq. A resubmission whose last token already ends it has finish set.
- */
+/* Makes a request from a Submit and copies its data. max_model_len limits n_prompt + max_tokens:
+ * max_tokens is reduced, and a prompt that leaves no room gives STATUS_INVALID with vLLM's text.
+ * Sets `resubmitted`; the caller sets i_gateway and arrival_seq. `finish` is set when a
+ * resubmitted request already ends with its last token. */
 MUST_USE enum status request_new(struct slab *slab, const struct msg_submit *m,
                                  uint32_t max_model_len, uint64_t now_ns, struct request **out,
                                  struct error *err);
-/* For who fills a request by hand (replay): an empty one, and what sampling implies for each token.
- */
+/* For a replay, which fills in a request by itself: request_alloc returns an empty one, and
+ * request_keep_stops derives the stop ids from its sampling. */
 struct request *request_alloc(struct slab *slab);
 void request_keep_stops(struct request *r);
 void request_free(struct request *r);
-/* A request that waits has memory for the ids that came with it, and little more; one that is to
- * run needs it for all that it may have. At most as many run as replicas have slots. False: no
- * memory. */
+/* Reserves memory for all ids that the request may have. A waiting request has little more than
+ * the ids that came with it. Only as many requests run as replicas have slots, which bounds the
+ * memory. Returns false when memory is missing. */
 MUST_USE bool request_make_room(struct request *r);
-/* Bytes that a request holds before it runs, grammar_text apart. */
+/* Returns the bytes that a request holds before it runs, without grammar_text. */
 uint64_t request_held_bytes(const struct request *r);
-/* Appends one generated token and decides whether the request ends with it (EOS, stop id, length).
- */
+/* Appends a generated token and decides whether the request ends with it (EOS, stop id or
+ * length). */
 enum finish_reason request_push_token(struct request *r, uint32_t id,
                                       const struct logprob_row *logprobs);
 
-/* The same for what nearly every token is: no row comes with it. */
+/* Like request_push_token for a token without a row, which nearly every token is. */
 static inline enum finish_reason request_push_id(struct request *r, uint32_t id)
 {
     bool plain = r->n_ids + 1 < r->ids_cap && !r->logprobs && r->n_stops <= REQUEST_STOPS;
@@ -52,13 +53,13 @@ static inline enum finish_reason request_push_id(struct request *r, uint32_t id)
     r->ids[r->n_ids++] = id;
     return FINISH_NONE;
 }
-/* Keeps a pooling request's answer, before the id that ends it. Without memory the request has
- * failed. */
+/* Keeps the vector of a pooling request. Call before the id that ends it is pushed. Without
+ * memory the request fails. */
 void request_take_vector(struct request *r, struct f32_span vector);
-/* Bytes that the lists and texts of its sampling have on the wire: with ids, nearly all that its
- * admission weighs in a plan. */
+/* Returns the bytes of its sampling's lists and texts in a message. With the ids they are nearly
+ * all of its admission in a plan. */
 uint64_t request_sampling_bytes(const struct request *r);
-/* n of the tokens that its gateway does not have, behind n_prompt_logprobs rows of its prompt's,
- * with the end if these are the last. n is 0 while rows are left. */
+/* Fills in n undelivered tokens after n_prompt_logprobs rows of the prompt, and the end if these
+ * are the last. n is 0 while rows are left. */
 void request_fill_tokens(const struct request *r, uint32_t n_prompt_logprobs, uint32_t n,
                          struct tokens_item *out);

@@ -1,10 +1,9 @@
 #pragma once
 /* A request as the head knows it: token ids and sampling, one struct per choice. The head keeps
- * prompt and generated ids, so any request can be replayed from where it stands. Owned by the
- * request table; scheduler and cluster borrow it. Pure data: what is done with it is request.h.
+ * prompt and generated ids, so any request can be computed again from where it is. Owned by the
+ * request table; scheduler and cluster borrow it. Plain data: request.h has the functions.
  *
- *   QUEUED ⇄ RUNNING → FINISHED | FAILED | CANCELLED      RUNNING → PREEMPTED → RUNNING
- */
+ *   QUEUED ⇄ RUNNING → FINISHED | FAILED | CANCELLED      RUNNING → PREEMPTED → RUNNING */
 #include <stddef.h>
 
 #include "common/base/arena.h"
@@ -21,75 +20,76 @@ enum request_state {
     REQUEST_STATE_COUNT
 };
 
-/* Requests that may share a prefix have this alike: 128 bits of BLAKE2b, so that nobody finds a
- * cache_salt that opens another tenant's part of the cache. */
+/* Requests that may share a prefix have the same salt. It is 128 bits of BLAKE2b, so that nobody
+ * finds a cache_salt that opens another tenant's part of the cache. */
 struct request_salt {
     uint64_t lo, hi;
 };
 
-#define REQUEST_STOPS 4u /* ids that end it and fit beside what every token needs */
+#define REQUEST_STOPS 4u /* stop ids that fit into the first cache line */
 
 struct slab;
 struct request {
-    /* Every token touches this cache line, */
-    uint32_t *ids; /* prompt + generated, [n_ids]; there may be ids_cap, and there is ids_room */
+    /* first cache line: used for every token */
+    uint32_t *ids; /* prompt + generated, [n_ids]; at most ids_cap; memory for ids_room */
     uint32_t n_prompt, n_ids, ids_cap;
-    uint32_t n_delivered;        /* generated tokens handed to the gateway's link so far */
-    struct token_rows *logprobs; /* of its generated tokens, or NULL (logprobs.h) */
+    uint32_t n_delivered;        /* generated tokens given to the gateway's link */
+    struct token_rows *logprobs; /* rows of generated tokens, or NULL (logprobs.h) */
     enum finish_reason finish;
     uint32_t stop_id;
-    uint32_t n_stoppable;          /* ids it has when a stop counts for the first time */
-    uint16_t n_eos, n_stops;       /* EOS ids, and all that end it; */
-    uint32_t stops[REQUEST_STOPS]; /* these, EOS first, if there are no more than fit */
+    uint32_t n_stoppable;          /* n_ids at which a stop first counts */
+    uint16_t n_eos, n_stops;       /* EOS ids; all ids that end the request */
+    uint32_t stops[REQUEST_STOPS]; /* those ids, EOS first, if they fit */
 
-    /* its way to the gateway this one. i_outbox, i_replica and gateway_session are the head core's
-     * own: table and scheduler never touch them. */
+    /* Second cache line: used on the way to the gateway. i_outbox, i_replica and gateway_session
+     * belong to the core; table and scheduler never use them. */
     struct request_id id;
     uint32_t i_choice, attempt;
-    uint32_t i_gateway;       /* whose it is: index into the head's gateway table */
+    uint32_t i_gateway;       /* its gateway: index into the head's gateway table */
     uint32_t n_cached;        /* prompt tokens found in the prefix cache at first admission */
-    uint64_t gateway_session; /* of the last Submit: tokens go to that session only */
-    uint32_t i_outbox;  /* its place in its gateway's outbox, and 1; 0: has nothing to deliver */
-    uint32_t i_replica; /* whose scheduler has it; UINT32_MAX: held by the core */
-    void *sched;        /* the scheduler's own sequence, NULL when in none */
+    uint64_t gateway_session; /* session of the last Submit; only that session gets tokens */
+    uint32_t i_outbox;        /* 1 + place in its gateway's outbox; 0 = nothing to deliver */
+    uint32_t i_replica;       /* replica whose scheduler has it; UINT32_MAX = held by the core */
+    void *sched;              /* sequence of the scheduler; NULL = in no scheduler */
     enum request_state state;
-    bool has_prompt_logprobs; /* prompt_logprobs is there */
+    bool has_prompt_logprobs; /* prompt_logprobs is valid */
 
-    uint64_t tenant;          /* whose fair share it takes */
-    struct request_salt salt; /* its blocks' in the prefix cache (request_salt_copied) */
+    uint64_t tenant;          /* tenant that it counts for */
+    struct request_salt salt; /* salt of its blocks in the prefix cache (request_salt_copied) */
     int32_t priority;
-    bool resubmitted;     /* outranks new requests, is never refused for load */
+    bool resubmitted;     /* has precedence over new requests; never refused for load */
     uint64_t arrival_seq; /* order of arrival, unique */
-    uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0: none / not yet */
+    uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0 = none or not yet */
     struct sampling_params sampling;                                /* spans point into arena */
-    struct f32_span vector; /* what a pooling request has been answered, on the arena */
-    struct request_prompt_logprobs
-        *prompt_logprobs;   /* with has_prompt_logprobs (prompt_logprobs.h) */
-    uint32_t n_losses;      /* replicas lost under it since it had a token of its own, */
-    uint32_t n_ids_at_loss; /* and what it had at the last of them, */
-    uint64_t lost_ns;       /* which was then */
-    uint64_t move_at_ns; /* not to be moved to another replica before; UINT64_MAX: it is moving */
+    struct f32_span vector; /* answer of a pooling request, on the arena */
+    /* valid with has_prompt_logprobs (prompt_logprobs.h) */
+    struct request_prompt_logprobs *prompt_logprobs;
+    uint32_t n_losses;      /* replicas lost under it since it last made a token */
+    uint32_t n_ids_at_loss; /* n_ids at the last loss */
+    uint64_t lost_ns;       /* time of the last loss */
+    uint64_t move_at_ns; /* earliest time of a move to another replica; UINT64_MAX = it is moving */
     uint8_t n_moves_failed;
-    uint64_t n_logged_bytes;   /* of a replay: of lists and texts that its step log leaves out */
-    uint32_t ids_room;         /* ids that have memory; 0: ids_cap, on the arena (replay) */
-    struct room_charge charge; /* what it is charged for, by its owner */
-    uint32_t n_hit; /* ids that routing saw in its replica's cache: no load to that replica */
-    struct request_salt grammar_key; /* grammars.h: with has_grammar_key; */
-    uint64_t grammar_id;             /* what that engine slot's rank knows it by, 0: nothing yet; */
-    uint64_t grammar_since_ns, grammar_look; /* with awaits_grammar */
+    /* replay only: bytes of lists and texts that the step log leaves out */
+    uint64_t n_logged_bytes;
+    uint32_t ids_room;         /* ids that have memory; 0 = ids_cap, on the arena (replay) */
+    struct room_charge charge; /* memory charged for it, by its owner */
+    uint32_t n_hit; /* ids that routing found in its replica's cache; they are no load to it */
+    struct request_salt grammar_key; /* key in grammars.h; valid with has_grammar_key */
+    uint64_t grammar_id; /* id of the grammar on that engine slot's rank; 0 = none yet */
+    uint64_t grammar_since_ns, grammar_look; /* valid with awaits_grammar */
     uint32_t grammar_engine_slot;
-    uint32_t matcher_kib; /* as a rank said last; 0: not yet */
+    uint32_t matcher_kib; /* size that a rank last reported, KiB; 0 = not yet */
     bool has_grammar_key, awaits_grammar;
-    bool has_replica; /* one has had it: the last one's id is */
+    bool has_replica; /* a replica has had it; replica_id is the last one */
     uint64_t replica_id;
-    struct shared_text *grammar_text; /* NULL: sampling.grammar is on the arena, or empty */
+    struct shared_text *grammar_text; /* NULL = sampling.grammar is on the arena, or empty */
     enum status status;               /* with FINISH_ERROR */
     char text[160];
-    struct arena arena;           /* everything of this request; dropped whole */
-    struct prefix_chain *chains;  /* the block table's: hashes of the ids, on the arena */
-    struct request_salt own_salt; /* of tenant and cache_salt */
-    struct request *next, *prev;  /* list links of whoever holds it */
-    struct slab *slab;            /* its own memory is from; NULL: the heap */
+    struct arena arena;           /* all data of this request; freed as a whole */
+    struct prefix_chain *chains;  /* hashes of its ids for the block table, on the arena */
+    struct request_salt own_salt; /* salt of tenant and cache_salt */
+    struct request *next, *prev;  /* links of the list that it is in */
+    struct slab *slab;            /* slab of its own memory; NULL = the heap */
 };
 _Static_assert(offsetof(struct request, id) == 64 && offsetof(struct request, tenant) == 128,
                "cache lines");
@@ -99,7 +99,7 @@ static inline uint32_t request_n_generated(const struct request *r)
     return r->n_ids - r->n_prompt;
 }
 
-/* Ids that there is memory for. */
+/* Returns the number of ids for which there is memory. */
 static inline uint32_t request_ids_room(const struct request *r)
 {
     return r->ids_room ? r->ids_room : r->ids_cap;
@@ -108,7 +108,8 @@ static inline bool request_pools(const struct request *r)
 {
     return r->sampling.pooling != POOLING_NONE;
 }
-/* For who walks over many: the two lines, then, when they are there, the newest id. */
+/* Prefetch for walks over many requests: the two cache lines, then, when they have arrived, the
+ * newest id. */
 static inline void request_prefetch(const struct request *r)
 {
     __builtin_prefetch(r, 1);

@@ -1,5 +1,5 @@
-/* Chained hash table over a fixed array of entries; the chains are indices. Ids are random, made by
- * gateways whom we know by key, so their own bits are the hash. */
+/* A chained hash table over a fixed array of entries; the chains are indices. Ids are random and
+ * come from gateways that are known by key, so their own bits are the hash. */
 #include "head/request/table.h"
 
 #include <assert.h>
@@ -11,13 +11,13 @@ enum { NONE = UINT32_MAX };
 
 struct entry {
     struct request *request;
-    uint32_t next; /* in its bucket, or in the free list */
+    uint32_t next; /* next in its bucket or in the free list */
 };
 
 struct request_table {
     uint32_t max_requests, n_buckets, count;
-    uint32_t n_touched;  /* entries at and above were never used: pages stay untouched */
-    uint32_t first_free; /* among the touched ones */
+    uint32_t n_touched;  /* entries from here on were never used, so their pages stay untouched */
+    uint32_t first_free; /* first free entry below n_touched */
     uint32_t *buckets;   /* index + 1, so that zeroed memory is an empty table */
     struct entry *entries;
 };
@@ -127,7 +127,7 @@ struct request *request_table_next(const struct request_table *t, const struct r
     uint32_t i = 0;
     if (after) {
         i = find_index(t, after->id, after->i_choice);
-        assert(i != NONE); /* take the next one before removing this one */
+        assert(i != NONE); /* find the next request before this one is removed */
         i++;
     }
     for (; i < t->n_touched; i++)

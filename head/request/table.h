@@ -1,5 +1,5 @@
 #pragma once
-/* All live requests by (id, choice): the table owns them. Bounded. Pure. */
+/* All live requests by (id, choice). The table owns them. Bounded. Pure. */
 #include "head/request/state.h"
 
 struct request_table;
@@ -7,11 +7,12 @@ struct request_table *request_table_new(uint32_t max_requests);
 void request_table_free(struct request_table *t); /* frees the requests in it */
 struct request *request_table_find(const struct request_table *t, struct request_id id,
                                    uint32_t i_choice);
-/* STATUS_LIMIT: it is full. */
+/* Returns STATUS_LIMIT when the table is full. */
 MUST_USE enum status request_table_add(struct request_table *t, struct request *owned_r);
 void request_table_remove(struct request_table *t, struct request *r); /* does not free */
 uint32_t request_table_count(const struct request_table *t);
 struct request *request_table_next(const struct request_table *t, const struct request *after);
-/* For who walks in pieces: a request keeps its place for life. NULL: nobody's. */
+/* For walks in pieces: a request keeps its place for life. request_table_at returns NULL for an
+ * empty place. */
 uint32_t request_table_n_places(const struct request_table *t);
 struct request *request_table_at(const struct request_table *t, uint32_t i_place);

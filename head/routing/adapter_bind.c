@@ -42,7 +42,7 @@ bool adapter_bind_in_use(const void *core, uint64_t id)
     return r != NULL;
 }
 
-/* The cluster's fault, not the request's. */
+/* Ends the requests with STATUS_INTERNAL: the cluster is at fault, not the request. */
 void adapter_bind_end_lost(struct head_core *h)
 {
     struct adapters *t = &h->cluster.adapters;

@@ -1,14 +1,15 @@
 #pragma once
-/* The LoRA adapters that requests name: found before they are placed, and what becomes of requests
- * whose adapter had to go. Loop thread. */
+/* The LoRA adapters that requests name: they are bound before a request is placed, and requests
+ * end when their adapter is lost. Loop thread. */
 #include "head/state/head_core.h"
 
-/* The adapter that the request names is bound to the one that is loaded now. False: not yet, or it
- * has ended, since there is no such adapter. */
+/* Binds the adapter that the request names to the loaded one. Returns false when it is not
+ * loaded yet, or when the request has ended because no such adapter exists. */
 bool adapter_bind(struct head_core *h, struct request *r);
-/* Before it is a request: STATUS_INVALID when there is no such adapter and none is to come. */
+/* Checks a Submit before it becomes a request. Returns STATUS_INVALID when there is no such
+ * adapter and none is loading. */
 MUST_USE enum status adapter_bind_check(struct head_core *h, const struct msg_submit *m,
                                         struct error *err);
 bool adapter_bind_in_use(const void *core, uint64_t id);
-/* Ends the requests of adapters that had to go. */
+/* Ends the requests of lost adapters. */
 void adapter_bind_end_lost(struct head_core *h);

@@ -1,4 +1,4 @@
-/* The way of held requests into a replica. Which replica: route.c. */
+/* Moves held requests into replicas. route.c chooses the replica. */
 #include "head/routing/admission.h"
 
 #include <stdio.h>
@@ -10,11 +10,12 @@
 #include "head/routing/route.h"
 #include "head/state/requests.h"
 
-/* The model's limit may not have been known when the request came. False: it has ended by it. */
+/* Ends a request that the model cannot take, since the model's limits may have been unknown when
+ * it arrived. Returns false when it has ended. */
 static bool fit_to_model(struct head_core *h, struct request *r, const struct replica *g)
 {
     char text[160];
-    const uint32_t most = g->max_model_len + request_pools(r); /* a vector takes no room */
+    const uint32_t most = g->max_model_len + request_pools(r); /* a vector needs no position */
     if (r->n_prompt >= most) {
         snprintf(text, sizeof text,
                  "This model's maximum context length is %u tokens. However, your request has %u "
@@ -23,8 +24,8 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct re
         requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
         return false;
     }
-    /* A rank refuses the whole plan for such an id: here it costs one request, there the replica.
-     */
+    /* A rank refuses the whole plan for such an id. Refusing here costs one request instead of
+     * the replica. */
     for (uint32_t i = 0; i < r->n_ids; i++) {
         if (r->ids[i] < g->vocab_size)
             continue;
@@ -89,8 +90,8 @@ bool admission_move(struct head_core *h, struct request *r, struct engine_slot *
     return r->i_replica == to->replica->index;
 }
 
-/* It has had its tries: one request must not take the cluster down for as long as its client waits.
- */
+/* Ends a request after its last try. It must not take the cluster down for as long as its client
+ * waits. */
 static bool give_up(struct head_core *h, struct request *r)
 {
     char text[sizeof r->text], made[48] = "before it made a token";
@@ -112,8 +113,9 @@ static bool give_up(struct head_core *h, struct request *r)
     return true;
 }
 
-/* For all replicas that serve. It waits while one that it would fit in is not ready, or was not
- * yet; else it has ended. */
+/* Handles a request that is too large for all serving replicas. It waits while a replica that it
+ * would fit into is not ready, or not whole; otherwise it ends. Returns true when it is too
+ * large. */
 static bool too_large(struct head_core *h, struct request *r)
 {
     if (!route_awaits_room(h, r))
@@ -126,11 +128,12 @@ static bool too_large(struct head_core *h, struct request *r)
 
 static void place_held(struct head_core *h)
 {
-    uint32_t n = h->n_held; /* what a full queue sends back comes to the end: not again this turn */
+    /* requests that a full queue sends back go to the end; they are not tried again in this turn */
+    uint32_t n = h->n_held;
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
         if (grammars_waits(h, r) || !adapter_bind(h, r))
-            continue; /* it waits for what is being made or loaded, or has ended */
+            continue; /* waits for a grammar or an adapter, or has ended */
         if (give_up(h, r) || too_large(h, r))
             continue;
         struct engine_slot *l = grammars_engine_slot(h, r);
@@ -139,7 +142,7 @@ static void place_held(struct head_core *h)
         if (!l)
             l = route_find(h, r);
         if (!l && request_is_suspect(r))
-            continue; /* others need not wait for what is between it and another one */
+            continue; /* a suspect waits for its own conditions; other requests go on */
         if (!l)
             return;
         if (grammars_admit(h, r, l))
@@ -154,7 +157,8 @@ void admission_place(struct head_core *h)
         return;
     g->passed_over = false;
     place_held(h);
-    if (g->passed_over) { /* nobody else's turn it is */
+    /* a tenant was passed over, and the others have had their chance: turns no longer count */
+    if (g->passed_over) {
         g->looks++;
         g->any_turn = true;
         place_held(h);
@@ -163,7 +167,7 @@ void admission_place(struct head_core *h)
     g->looked = g->looks;
 }
 
-/* Those in schedulers are ended there (scheduler_step). */
+/* Ends held requests only; schedulers end their own (scheduler_step). */
 void admission_tick(struct head_core *h)
 {
     for (struct request *r = h->held_first, *next; r; r = next) {

@@ -1,11 +1,11 @@
 #pragma once
-/* The way of held requests into a replica. Loop thread. */
+/* Moves held requests into replicas. Loop thread. */
 #include "head/state/head_core.h"
 
-/* Places who can be placed. Each turn. */
+/* Places every request that can be placed. Call in each turn. */
 void admission_place(struct head_core *h);
-/* From its scheduler, where it does not run, to another's, where its blocks are under this salt.
- * False: it is held, or has ended. */
+/* Moves a request from its scheduler, where it must not run, to another one that has its blocks
+ * under this salt. Returns false when it is held again or has ended. */
 bool admission_move(struct head_core *h, struct request *r, struct engine_slot *to,
                     struct request_salt salt);
 /* Ends held requests whose deadline has passed. */

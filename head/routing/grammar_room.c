@@ -1,6 +1,10 @@
-/* Sums of what an engine slot's rank has of its memory for grammars. Matchers are counted by a walk
- * over all requests, some times a second and where the sum says no: most requests find room and
- * cause no walk. */
+/* Counts the memory for grammars on each engine slot's sampling rank; grammar_room.h has the
+ * rules.
+ * grammars.c asks for room before a grammar is sent or a request is admitted, and calls
+ * `grammar_room_turn`. Sizes come from GrammarDone and Result messages.
+ * Invariants: loop thread. Grammars are counted as they come and go. Matchers are counted by a
+ * walk over all requests, a few times a second and when the sum leaves no room. Most requests
+ * find room and cause no walk. One matcher alone always has room, so no request waits forever. */
 #include "head/routing/grammar_room.h"
 
 #include <stdio.h>
@@ -10,15 +14,16 @@
 #include "head/request/request.h"
 #include "head/state/requests.h"
 
-#define MOST_BYTES (1ull << 40) /* that a rank may say: no sum of these overflows */
+/* limit of sizes that a rank may report; sums then cannot overflow */
+#define MOST_BYTES (1ull << 40)
 #define COUNT_NS   (50 * NS_PER_MS)
 #define AGAIN_NS   (5 * NS_PER_MS)
-/* The first masks of a matcher are taken to add so much, until its rank says how much it has. */
+/* Bytes that a matcher's first masks are assumed to add, until its rank reports its size. */
 #define FIRST_BYTES (1ull << 20)
 
 enum {
-    GRAMMARS_PART = 4, /* of the room: for grammars */
-    ANYBODYS = 4,      /* all but one of so many parts */
+    GRAMMARS_PART = 4, /* 1 / GRAMMARS_PART of the room is for grammars */
+    ANYBODYS = 4,      /* all but 1 / ANYBODYS of a part is open to every tenant */
     TENANTS_PART = 8,
     CAP_MIN = 8,
 };
@@ -108,7 +113,7 @@ static uint64_t matcher_bytes(const struct engine_slot_grammar *x, const struct 
     return r->matcher_kib > 0 ? (uint64_t)r->matcher_kib << 10 : x->matcher_bytes + FIRST_BYTES;
 }
 
-/* 0: r has none in l. */
+/* Returns the bytes of r's matcher in `l`. Returns 0 when there is none. */
 static uint64_t bytes_in(const struct engine_slot *l, const struct request *r)
 {
     if (!r->sched || r->grammar_id == 0 || r->grammar_engine_slot != l->replica->index)
@@ -132,7 +137,8 @@ static void count(struct head_core *h, struct engine_slot *l)
     }
 }
 
-/* One alone always has room: it would wait for ever. */
+/* Returns true when a matcher of n_bytes fits. A matcher that is alone always fits; otherwise it
+ * would wait forever. */
 static bool has_room(struct engine_slot_grammars *t, uint64_t n_bytes, const struct request *r)
 {
     struct engine_slot_matchers *m = &t->matchers;
@@ -172,7 +178,7 @@ bool grammar_room_admits(struct head_core *h, struct engine_slot *l,
     return true;
 }
 
-/* ---- more than there is ---- */
+/* ---- matchers beyond their part ---- */
 
 static struct request *youngest_of_largest(const struct head_core *h, const struct engine_slot *l,
                                            uint32_t *n)
@@ -206,7 +212,8 @@ static void end_too_large(struct head_core *h, struct request *r)
     requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 
-/* The token that it is sampling now is sampled again. */
+/* Removes the request from its scheduler. The token that is being sampled now is sampled again
+ * later. */
 static void put_aside(struct head_core *h, struct engine_slot *l, struct request *r)
 {
     (void)scheduler_leave(l->scheduler, r);
@@ -220,7 +227,7 @@ static void relieve(struct head_core *h, struct engine_slot *l)
         uint32_t n;
         struct request *r = youngest_of_largest(h, l, &n);
         if (!r)
-            return; /* who is on the way to another engine slot leaves by itself */
+            return; /* a request that moves to another engine slot leaves by itself */
         if (n == 1)
             end_too_large(h, r);
         else

@@ -1,12 +1,14 @@
-/* A request with a grammar is placed in an engine slot whose rank has compiled it. One that is not
- * there is asked for: at most ASKED_AT_ONCE at a time for each engine slot, and tenants take turns,
- * so that one tenant's many costly grammars hold up no other tenant's. Who waits is in the held
- * list, marked as waiting, and is looked at again when something has happened that may matter:
- * h->grammars.looks counts that. Who has its grammar waits there too while its tenant's masks have
- * taken what they may of the engine slot's time (mask_shares.h). An engine slot's table dies with
- * its epoch; then its requests are held anew and ask again, there or elsewhere. Which grammars are
- * in use is read off the requests themselves, so no transition of a request has to keep a count
- * right. */
+/* Places requests with a grammar in an engine slot whose sampling rank has compiled the grammar.
+ * admission.c asks for each held request whether it waits (`grammars_waits`) and whether it may
+ * be admitted (`grammars_admit`). A missing grammar is sent with MSG_GRAMMAR; the answer comes
+ * to `grammars_on_done`. At most ASKED_AT_ONCE are open for each engine slot, and tenants take
+ * turns, so that one tenant's costly grammars delay no other tenant.
+ * Invariants: loop thread. A waiting request stays in the held list, marked `awaits_grammar`. It
+ * is tried again when `h->grammars.looks` has grown, which counts events that may matter. A
+ * request with a compiled grammar waits there too while its tenant's masks have used up their
+ * time (mask_shares.h). An engine slot's table ends with its epoch; its requests are then held
+ * and ask again. The requests themselves tell which grammars are in use, so no state change has
+ * to update a count. */
 #include "head/routing/grammars.h"
 
 #include <assert.h>
@@ -21,11 +23,12 @@
 #include "head/routing/route.h"
 #include "head/state/requests.h"
 
-#define WAIT_NS (120 * NS_PER_S) /* a vocabulary may take as long on a machine at load 40 */
+/* long, since reading a vocabulary may take minutes on an overloaded machine */
+#define WAIT_NS (120 * NS_PER_S)
 
 enum {
-    ASKED_AT_ONCE = 2, /* one is compiled, and the next one is there */
-    KEPT = 32,         /* unused ones that stay for who comes next */
+    ASKED_AT_ONCE = 2, /* one is compiled while the next one is already there */
+    KEPT = 32,         /* unused grammars that are kept for later requests */
 };
 
 /* ---- the table ---- */
@@ -75,7 +78,7 @@ static struct request_salt request_key(struct request *r)
     return r->grammar_key;
 }
 
-/* The rank that samples: rank 0 of the last stage. */
+/* Returns the sampling rank: rank 0 of the last stage. */
 static struct worker *sampling_rank(const struct head_core *h, const struct engine_slot *l)
 {
     uint32_t position = (h->config.cluster.pp - 1) * l->replica->tp;
@@ -115,7 +118,7 @@ static void mark_used(const struct head_core *h, const struct engine_slot *l, bo
         if (r->grammar_engine_slot == l->replica->index)
             x = find_id(l, r->grammar_id);
         else if (r->move_at_ns == UINT64_MAX)
-            x = find(l, r->grammar_key); /* it may be on its way here */
+            x = find(l, r->grammar_key); /* it may be moving here */
         if (x)
             used[x - l->grammars.all] = true;
     }
@@ -131,7 +134,7 @@ static void drop(struct engine_slot_grammars *t, uint32_t i)
     memmove(t->all + i, t->all + i + 1, (--t->n - i) * sizeof *t->all);
 }
 
-/* Forgets unused ones, the oldest first, until n are left. */
+/* Drops unused grammars, the oldest first, until n unused ones are left. */
 static void drop_unused(struct engine_slot_grammars *t, bool *used, uint32_t n_unused, uint32_t n)
 {
     while (n_unused > n) {
@@ -146,8 +149,8 @@ static void drop_unused(struct engine_slot_grammars *t, bool *used, uint32_t n_u
     }
 }
 
-/* A walk over all requests: once in KEPT / 2 new grammars, or, where all are in use, once in a
- * look. */
+/* Drops unused grammars. This walks over all requests, once per KEPT / 2 new grammars; when all
+ * are in use, once per look. */
 static void sweep(struct head_core *h, struct engine_slot *l)
 {
     struct engine_slot_grammars *t = &l->grammars;
@@ -165,7 +168,7 @@ static void sweep(struct head_core *h, struct engine_slot *l)
     t->sweep_at = t->n + KEPT / 2 > KEPT ? t->n + KEPT / 2 : KEPT;
 }
 
-/* Half of the table is anybody's; of the rest no tenant has more than its part. */
+/* Half of the table is open to every tenant. In the other half a tenant is limited to its part. */
 static bool has_room(const struct engine_slot_grammars *t, const struct request *r)
 {
     uint32_t n_own = 0;
@@ -333,7 +336,7 @@ bool grammars_move(struct head_core *h, struct request *r, struct engine_slot *l
 
 /* ---- answers ---- */
 
-/* Those that wait for it; they are alone in having to. */
+/* Ends the requests that wait for this grammar. Others are not affected. */
 static void end_waiting(struct head_core *h, const struct engine_slot *l, uint64_t id,
                         enum status status, const char *text)
 {
@@ -357,8 +360,9 @@ static void end_not_compiled(struct head_core *h, const struct engine_slot *l,
     end_waiting(h, l, m->id, m->status, text);
 }
 
-/* It would wait for ever. The rank has it, and may forget it; a full list of what it may forget
- * (its link has had no credit for long) leaves it in the table, where a sweep finds it. */
+/* Ends requests whose matcher can never fit. The rank has the grammar and may drop it. If the
+ * list of grammars to drop is full (no credit for long), the entry stays in the table until a
+ * sweep finds it. */
 static void end_too_large(struct head_core *h, struct engine_slot *l, struct engine_slot_grammar *x)
 {
     char text[sizeof((struct request *)0)->text];
@@ -375,13 +379,13 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
 {
     const struct replica *g = w->replica;
     if (!g || g->state != REPLICA_READY || m->term_epoch != g->epoch)
-        return; /* of an epoch that is over */
+        return; /* answer of an ended epoch */
     struct engine_slot *l = &h->engine_slots[g->index];
     if (!l->scheduler || sampling_rank(h, l) != w)
         return;
     struct engine_slot_grammar *x = find_id(l, m->id);
     if (!x || !x->sent || x->ready)
-        return; /* forgotten meanwhile, or answered twice */
+        return; /* dropped meanwhile, or answered twice */
     h->grammars.looks++;
     l->grammars.n_asked--;
     x->ready = m->status == STATUS_OK;
@@ -392,10 +396,11 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
             return;
         }
         for (uint32_t i = 0; i < h->n_live; i++)
-            h->engine_slots[h->live[i]].look_due = true; /* who is to move may have waited for it */
+            /* a request that is to move may have waited for it */
+            h->engine_slots[h->live[i]].look_due = true;
         return;
     }
-    x->sent = false; /* the rank has nothing of it that it could forget */
+    x->sent = false; /* the rank has nothing to drop */
     end_not_compiled(h, l, m);
     drop(&l->grammars, (uint32_t)(x - l->grammars.all));
 }
@@ -414,7 +419,7 @@ void grammars_on_session(struct head_core *h, struct worker *w)
     h->grammars.looks++;
 }
 
-/* ---- time ---- */
+/* ---- turns and ticks ---- */
 
 void grammars_turn(struct head_core *h)
 {
@@ -428,12 +433,13 @@ void grammars_turn(struct head_core *h)
                 .type = MSG_GRAMMAR,
                 .grammar = {.term_epoch = l->replica->epoch, .id = t->dropped[t->n_dropped - 1]}};
             if (peers_send(&h->peers, sampling_rank(h, l)->peer, &m) != STATUS_OK)
-                break; /* no credit: in a later turn */
+                break; /* no credit: try again in a later turn */
         }
     }
 }
 
-/* Then it waits for what its tenant's masks may take, or for room for its matcher. */
+/* Returns true when its grammar is compiled. It then waits for its tenant's mask time or for
+ * room for its matcher. */
 static bool has_ready(const struct head_core *h, const struct request *r)
 {
     const struct engine_slot *l = &h->engine_slots[r->grammar_engine_slot];
@@ -443,7 +449,7 @@ static bool has_ready(const struct head_core *h, const struct request *r)
 
 void grammars_tick(struct head_core *h)
 {
-    h->grammars.looks++; /* credit may have come, a replica may take requests again */
+    h->grammars.looks++; /* credit may have arrived, or a replica may take requests again */
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
         if (r->awaits_grammar && h->now_ns - r->grammar_since_ns >= WAIT_NS && !has_ready(h, r))

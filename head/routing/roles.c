@@ -19,14 +19,15 @@ const char *roles_advice(enum role_trouble t)
     return texts[t];
 }
 
-/* A prefill replica hands over to all replicas but its like. */
+/* Returns true when one of the two gives blocks to the other: a prefill replica gives to every
+ * replica that is not one. */
 static bool is_partner(enum replica_role mine, enum replica_role other)
 {
     return mine == REPLICA_PREFILL ? other != REPLICA_PREFILL : other == REPLICA_PREFILL;
 }
 
-/* The least that stands between an engine slot and those of the other kind; none: there is nobody.
- */
+/* Returns the smallest obstacle between an engine slot and its partners. *none is true when
+ * there is no partner. */
 static enum role_trouble find_trouble(const struct head_core *h, const struct engine_slot *l,
                                       bool *none)
 {

@@ -1,11 +1,12 @@
 #pragma once
-/* Roles of replicas, as far as they are of use now (docs/explain/recovery.md, "Moving requests"). A
- * decode replica gets its requests, with their KV blocks, from prefill replicas: where it can get
- * them from none, both compute prompts and what follows, as replicas without a role do. Loop
- * thread. */
+/* Roles of replicas, as far as they can be used now (docs/develop/recovery.md, "Moving
+ * requests"). A decode replica gets its requests, with their KV blocks, from prefill replicas.
+ * If no prefill replica can give them, both kinds work like replicas without a role: they
+ * compute prompts and decode. Loop thread. */
 #include "head/state/head_core.h"
 
-/* The list of live engine slots has changed, and every replica in it is whole. */
+/* Sets the role of each live engine slot. Call when the list has changed and every replica in it
+ * is whole. */
 void roles_settle(struct head_core *h);
-/* Says what is wrong and what to change, for people. */
+/* Returns a text for operators: the fault, and the change that fixes it. */
 const char *roles_advice(enum role_trouble t);

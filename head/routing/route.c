@@ -1,24 +1,27 @@
-/* A request goes to the replica from which its first token, and then the beginning of its
- * answer, is expected soonest. Until the first token the replica has to finish the steps in flight,
- * compute the prompts that are queued there and what its prefix cache does not hold of this one,
- * all beside the sequences that decode; and when its slots or its KV cache are full, some sequences
- * have to end first. How long each of these takes comes from the results of the replica's own steps
- * (step_time.h), so a replica that slows down gets less, and a step that is overdue counts before
- * its result is in.
+/* Chooses the replica for a request: the one from which the first token, and then the beginning
+ * of its answer, is expected soonest. admission.c and transfer_policy.c call it; nothing is
+ * changed except figures in the request and the core's `routes`.
  *
- * So requests stick to the cache that holds their prefix, as long as computing it elsewhere would
- * not be sooner; then it is in two caches, and both serve it. */
+ * Before the first token the replica has to finish the steps in flight. It then computes the
+ * queued prompts and the part of this prompt that its prefix cache lacks, beside the sequences
+ * that decode. When its slots or its KV cache are full, some sequences have to end first. Each
+ * of these times comes from the results of the replica's own steps (step_time.h). A replica that
+ * slows down therefore gets fewer requests, and an overdue step counts before its result
+ * arrives.
+ *
+ * Requests thus stay with the cache that holds their prefix while computing it elsewhere would
+ * not be sooner. Otherwise the prefix is computed there too, and both caches serve it. */
 #include "head/routing/route.h"
 
 #include "common/base/clock.h"
 #include "head/request/request.h"
 #include "head/routing/kv_compat.h"
 
-/* A speed that was last measured so long ago says little of a replica that had nothing to do since:
- * it is taken for one of the mean speed, so that who was slow once is tried again. */
+/* Age from which a measured speed is not used, since the replica had nothing to do. The mean
+ * speed replaces it, so that a replica that was slow once is tried again. */
 #define STALE_NS (10 * NS_PER_S)
-/* Costs as close as this are the same: then who has waited longest for a request gets it, and the
- * caches of all are used. */
+/* Costs within this factor count as equal. The replica that has waited longest for a request
+ * then gets it, so that all caches are used. */
 #define SAME_COST 1.05
 
 enum { ENDS_REMEMBERED = 64 };
@@ -44,9 +47,8 @@ struct step_speed route_mean_speed(const struct head_core *h)
     return n ? (struct step_speed){sum.base_ns / n, sum.token_ns / n} : sum;
 }
 
-/* The time that is left of the steps in flight. A step that is late by some time is expected to
- * need as much again.
- */
+/* Returns the time left for the steps in flight, ns. A step that is late is expected to need as
+ * much time again. */
 static double in_flight_ns(const struct head_core *h, const struct engine_slot *l,
                            struct step_speed s)
 {
@@ -55,14 +57,14 @@ static double in_flight_ns(const struct head_core *h, const struct engine_slot *
         return 0;
     for (uint64_t step = l->last_result + 1; step <= l->last_step; step++) {
         double ns = s.base_ns + s.token_ns * l->n_tokens[step % ENGINE_SLOT_STEPS];
-        if (want == 0 && passed > ns) /* the oldest is overdue */
+        if (want == 0 && passed > ns) /* the oldest step is overdue */
             ns = 2 * passed - ns;
         want += ns;
     }
     return want - passed;
 }
 
-/* Sequences that have to end before one more, with n_new tokens to compute, can run. */
+/* Returns how many sequences must end before one more, with n_new tokens to compute, can run. */
 static uint32_t ends_before(const struct scheduler_load *l, uint32_t n_new)
 {
     uint32_t n = l->waiting + 1;
@@ -71,7 +73,8 @@ static uint32_t ends_before(const struct scheduler_load *l, uint32_t n_new)
     return n > l->n_free_slots ? n - l->n_free_slots : 0;
 }
 
-/* When n_new tokens of the prompt are to be computed; grows with n_new. */
+/* Returns the expected time until the first token if n_new tokens of the prompt are computed,
+ * ns. It grows with n_new. */
 static double cost_ns(const struct head_core *h, const struct route *x, uint32_t n_new)
 {
     const struct scheduler_load *l = &x->load;
@@ -86,14 +89,15 @@ static double cost_ns(const struct head_core *h, const struct route *x, uint32_t
     return ns;
 }
 
-/* One token of an answer in each step, beside those of all others. */
+/* Returns the time for n_tokens of an answer, one in each step beside all other rows, ns. */
 static double answer_ns(const struct route *x, double n_tokens)
 {
     double n_rows = 1.0 + x->load.running + x->load.waiting;
     return n_tokens * (x->speed.base_ns + x->speed.token_ns * n_rows);
 }
 
-/* Two in one replica, and nobody would know which of them ended it. */
+/* Returns true when a suspect runs there. With two suspects in one replica nobody could tell
+ * which one caused a loss. */
 static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
 {
     const struct request *r = request_table_find(h->requests, l->suspect, l->suspect_choice);
@@ -101,7 +105,8 @@ static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
            request_is_suspect(r);
 }
 
-/* A request that is longer than the model allows is cut to that first (admission.c). */
+/* Returns true when the request fits. A request longer than the model allows is first cut to
+ * that length (admission.c). */
 static bool is_room(const struct replica *g, const struct request *r, uint32_t most_tokens)
 {
     return (r->ids_cap < g->max_model_len ? r->ids_cap : g->max_model_len) <= most_tokens;
@@ -138,7 +143,8 @@ static bool takes(const struct head_core *h, const struct engine_slot *l, const 
            !(request_is_suspect(r) && has_suspect(h, l));
 }
 
-/* A decode replica computes prompts while nobody else does. */
+/* Returns true when all replicas that take requests are decode replicas; they then compute
+ * prompts too. */
 static bool only_decodes(const struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {
@@ -154,7 +160,8 @@ static bool takes_prompts(const struct head_core *h, const struct engine_slot *l
     return l->role != REPLICA_DECODE || only_decodes(h);
 }
 
-/* from: whose it is, and runs there, so that it is another one's then; NULL: nobody's. */
+/* Returns true when `l` may take `r`. `from`: the slot in which it runs, so that another one is
+ * needed; NULL = none. */
 static bool is_route(const struct head_core *h, const struct engine_slot *l,
                      const struct request *r, const struct engine_slot *from, bool decodes_prompts)
 {
@@ -166,7 +173,7 @@ static bool is_route(const struct head_core *h, const struct engine_slot *l,
            scheduler_fits(l->scheduler, r);
 }
 
-/* A request that is on its way counts as there. */
+/* Returns the load of a slot, including requests that are moving there. */
 static struct scheduler_load load_of(const struct engine_slot *l)
 {
     struct scheduler_load load;
@@ -176,7 +183,7 @@ static struct scheduler_load load_of(const struct engine_slot *l)
     return load;
 }
 
-/* Every engine slot that takes requests, with what it costs at least. */
+/* Lists every engine slot that takes requests, with a lower bound of its cost. */
 static uint32_t list_routes(struct head_core *h, const struct request *r,
                             const struct engine_slot *from)
 {
@@ -207,7 +214,8 @@ static double look_up(struct head_core *h, struct request *r, struct route *x)
     return x->cost_ns = cost_ns(h, x, r->n_ids - n_hit);
 }
 
-/* The other choices of a prompt come together, before anything of it is planned. */
+/* Returns the slot of the last request if `r` is another choice of its prompt. All choices
+ * arrive together, before anything of the prompt is planned. */
 static struct engine_slot *engine_slot_of_last(struct head_core *h, const struct request *r)
 {
     const struct last_route *last = &h->last_route;
@@ -222,7 +230,8 @@ static struct engine_slot *engine_slot_of_last(struct head_core *h, const struct
     return ends_before(&load, 1) == 0 ? l : NULL;
 }
 
-/* The prefix is looked for only where the load alone does not say that another is sooner. */
+/* Returns the slot with the lowest cost. Looks up the prefix only where the load alone does not
+ * already decide. */
 static struct engine_slot *soonest(struct head_core *h, struct request *r)
 {
     uint32_t n = list_routes(h, r, NULL), i_first = 0;
@@ -265,7 +274,7 @@ bool route_takes(struct head_core *h, struct request *r, struct engine_slot *l)
     return true;
 }
 
-/* The better the more: it is for this, and no blocks are on their way to it or from it. */
+/* Higher is better: the role suits, and no blocks are moving to or from the slot. */
 static int fitness(const struct route *x)
 {
     return 2 * (x->engine_slot->role != REPLICA_PREFILL) + !x->engine_slot->transfer;
@@ -289,7 +298,7 @@ struct engine_slot *route_find_move(struct head_core *h, const struct request *r
     return best ? best->engine_slot : NULL;
 }
 
-/* The speed believed of this engine slot, or while nothing is known, of all. */
+/* Returns the expected speed of this slot, or the mean of all slots when its own is unknown. */
 struct step_speed route_speed(const struct head_core *h, const struct engine_slot *l)
 {
     struct step_speed mean = route_mean_speed(h);

@@ -1,6 +1,6 @@
-/* These move: all requests of a replica that is drained, as fast as others have room; from a
- * prefill replica each one that has its first token. Oldest first. A move that did not go is tried
- * again later, not in each step. */
+/* Chooses requests that move: all requests of a drained replica, as fast as other replicas have
+ * room, and each request of a prefill replica once it has its first token. Older requests go
+ * first. A move that failed is tried again later, not in each step. */
 #include "head/routing/transfer_policy.h"
 
 #include "common/base/clock.h"
@@ -10,18 +10,18 @@
 #include "head/routing/transfers.h"
 #include "head/state/requests.h"
 
-#define COPY_BASE_NS     5e6 /* to tell ranks, to meet, to answer */
+#define COPY_BASE_NS     5e6 /* fixed cost of a copy: orders, connecting, answers; ns */
 #define DRAIN_RETRY_NS   (100 * NS_PER_MS)
 #define ROLE_RETRY_NS    NS_PER_S
 #define MAX_MOVES        4096u
-#define WORTH_MOVING_IDS 8u /* fewer are made sooner where they are */
+#define WORTH_MOVING_IDS 8u /* with fewer tokens left, finishing in place is sooner */
 
 static bool is_stuck(const struct engine_slot *l)
 {
     return l->transfer && l->transfer->state == TRANSFER_STUCK;
 }
 
-/* Now. */
+/* Returns true when blocks can be copied now. */
 static bool can_copy(const struct engine_slot *from, const struct engine_slot *to)
 {
     if (is_stuck(from) || is_stuck(to) || transfer_way(from->replica, to->replica) != TRANSFER_WAY)
@@ -33,7 +33,7 @@ static bool can_copy(const struct engine_slot *from, const struct engine_slot *t
     return true;
 }
 
-/* Is it sooner to copy so many tokens than to compute these there? */
+/* Returns true when copying n_copied tokens is sooner than computing n_computed tokens there. */
 static bool is_sooner(const struct head_core *h, const struct engine_slot *to, uint32_t n_copied,
                       uint32_t n_computed)
 {
@@ -50,11 +50,12 @@ static bool is_sooner(const struct head_core *h, const struct engine_slot *to, u
     return COPY_BASE_NS + bytes / h->transfers.bytes_per_s * (double)NS_PER_S < compute_ns;
 }
 
-/* The tokens of r that others, which began alike, have brought along before. */
+/* Returns the tokens of `r` that are already there, because requests with the same beginning
+ * brought them along. */
 static uint32_t copied_before(const struct engine_slot *from, const struct engine_slot *to,
                               const struct request *r)
 {
-    struct request coming = *r; /* as it would be there */
+    struct request coming = *r; /* the request as it would be there */
     coming.salt = request_salt_copied(r->salt, from->replica->epoch);
     coming.chains = NULL;
     arena_init(&coming.arena, 0);
@@ -63,8 +64,9 @@ static uint32_t copied_before(const struct engine_slot *from, const struct engin
     return n;
 }
 
-/* Tokens that the other one computed itself need not be computed again, and what came from here
- * need not be copied again; the latter is looked up only where it decides. */
+/* Returns true when a copy pays. Tokens that the other replica computed itself need no
+ * computing, and tokens that were copied before need no copy. The latter are looked up only when
+ * they decide. */
 static bool is_worth_copying(const struct head_core *h, const struct engine_slot *from,
                              const struct engine_slot *to, struct request *r, uint32_t n_tokens)
 {
@@ -83,13 +85,14 @@ static bool may_hand_over(const struct request *r)
     return request_n_generated(r) > 0 && r->ids_cap - r->n_ids >= WORTH_MOVING_IDS;
 }
 
-/* Not now: later. */
+/* Sets the time of the next attempt. */
 static void put_off(const struct head_core *h, struct request *r, bool drains)
 {
     r->move_at_ns = h->now_ns + (drains ? DRAIN_RETRY_NS : ROLE_RETRY_NS);
 }
 
-/* False: it could begin now, but for another one's blocks that are under way. */
+/* Considers one request. Returns false when it could move now, but another move's blocks are in
+ * the way. */
 static bool consider(struct head_core *h, struct engine_slot *from, struct request *r)
 {
     bool drains = from->replica->draining;
@@ -98,7 +101,7 @@ static bool consider(struct head_core *h, struct engine_slot *from, struct reque
         put_off(h, r, drains);
         return true;
     }
-    if (!grammars_may_move(h, r, to)) { /* it was asked for, and is soon there */
+    if (!grammars_may_move(h, r, to)) { /* the grammar was asked for and will soon be there */
         put_off(h, r, drains);
         return true;
     }
@@ -121,7 +124,7 @@ static bool consider(struct head_core *h, struct engine_slot *from, struct reque
     return true;
 }
 
-/* Nothing of them is computed: they go as they came. */
+/* Sends waiting requests away. Nothing of them is computed, so they go without blocks. */
 static void send_away_waiting(struct head_core *h, struct engine_slot *from)
 {
     struct request *next = scheduler_next_waiting(from->scheduler, NULL);
@@ -145,7 +148,7 @@ static void look_at(struct head_core *h, struct engine_slot *from)
         if (r->move_at_ns > h->now_ns || h->transfers.n >= MAX_MOVES || request_is_suspect(r))
             continue;
         if ((drains || may_hand_over(r)) && !consider(h, from, r))
-            return; /* its turn comes first: the next look is soon */
+            return; /* this request must go first; the next attempt is soon */
     }
 }
 

@@ -1,6 +1,11 @@
-/* One move's life. The request itself stays what it is:
- * a move is found by the request's name, so whatever else happens to it (an end, a cancel, a lost
- * replica, a newer attempt) needs to know nothing of moves. */
+/* The life of each move of a request between two replicas.
+ * transfer_policy.c begins a move with a copy of blocks or as a recomputation. `transfers_turn`
+ * sends orders to ranks and advances each move; answers come to `transfers_on_msg`.
+ * Invariants: loop thread. A move finds its request by name, so other changes of the request (an
+ * end, a cancel, a lost replica, a newer attempt) need no knowledge of moves. The destination's
+ * blocks stay held until every rank there that was told has answered, or the epoch is over,
+ * since a rank may still write into them. The source's blocks are released at once after a
+ * failure. */
 #include "head/routing/transfers.h"
 
 #include <stdio.h>
@@ -12,12 +17,12 @@
 #include "head/request/request.h"
 #include "head/routing/admission.h"
 
-#define TIMEOUT_NS         (15 * NS_PER_S) /* ranks give up after 10 */
+#define TIMEOUT_NS         (15 * NS_PER_S) /* ranks give up after 10 s */
 #define START_BYTES_PER_S  1e9
 #define LOW_BYTES_PER_S    1e6
 #define HIGH_BYTES_PER_S   1e12
-#define SPEED_WEIGHT       (1.0 / 8) /* of the newest */
-#define RETRY_NS           NS_PER_S  /* after a failure, doubling */
+#define SPEED_WEIGHT       (1.0 / 8) /* weight of the newest measurement */
+#define RETRY_NS           NS_PER_S  /* delay after a failure; it doubles each time */
 #define RETRY_MOST_DOUBLED 5u
 
 void transfers_init(struct transfers *t)
@@ -59,7 +64,8 @@ static void side_init(struct transfer_side *side, const struct engine_slot *l)
         .i_replica = l->replica->index, .epoch = l->replica->epoch, .n_ranks = l->replica->world};
 }
 
-/* Every rank that was told has answered; who was not told any more never will be. */
+/* Returns true when every rank that was told has answered. After a failure no further rank is
+ * told. */
 static bool side_is_quiet(const struct transfer_side *side, bool failed)
 {
     for (uint32_t i = 0; i < side->n_ranks && !side->is_over; i++)
@@ -87,7 +93,7 @@ static void leave_engine_slot(struct head_core *h, const struct transfer *x, int
         l->look_due = true;
 }
 
-/* The request, while it is where the move began. */
+/* Returns the request while it is still where the move began, or NULL. */
 static struct request *request_of(const struct head_core *h, const struct transfer *x)
 {
     struct request *r = request_table_find(h->requests, x->request, x->i_choice);
@@ -118,11 +124,12 @@ static struct transfer *begin(struct head_core *h, struct request *r,
     h->transfers.n++;
     to->n_coming++;
     to->n_coming_tokens += x->n_coming;
-    r->move_at_ns = UINT64_MAX; /* no second one */
+    r->move_at_ns = UINT64_MAX; /* no second move at the same time */
     return x;
 }
 
-/* Out of the list; the request, if there is one still, is looked at again at that time. */
+/* Removes the move from the list. If the request still exists, it is considered again at
+ * `again_ns`. */
 static void end(struct head_core *h, struct transfer *x, uint64_t again_ns)
 {
     struct transfer **at = &h->transfers.first;
@@ -157,7 +164,7 @@ void transfer_begin_recompute(struct head_core *h, struct request *r, struct eng
     leave(h, r);
 }
 
-/* Lists the blocks that the other one's cache has not got. */
+/* Lists the blocks that the other cache lacks. */
 static bool list_blocks(struct head_core *h, struct transfer *x, const struct engine_slot *from,
                         const struct engine_slot *to)
 {
@@ -192,7 +199,7 @@ static bool take_blocks(struct head_core *h, const struct transfer *x, struct re
                         uint32_t n_tokens)
 {
     struct step_log *log = h->config.step_log;
-    struct request coming = *r; /* as it will be there, to be looked at alone */
+    struct request coming = *r; /* the request as it will be there, only for lookups */
     coming.salt = x->salt;
     coming.chains = NULL;
     step_log_hold(log, from->replica->index, r, n_tokens, x->id);
@@ -205,7 +212,7 @@ static bool take_blocks(struct head_core *h, const struct transfer *x, struct re
     return false;
 }
 
-/* All of it is there. */
+/* Ends a complete copy. */
 static void copied(struct head_core *h, struct transfer *x)
 {
     struct request *r = request_of(h, x);
@@ -252,7 +259,7 @@ bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_s
     return true;
 }
 
-/* ---- telling ---- */
+/* ---- orders to ranks ---- */
 
 static enum status tell(struct head_core *h, const struct transfer *x, int i_side, uint32_t i_rank)
 {
@@ -262,7 +269,7 @@ static enum status tell(struct head_core *h, const struct transfer *x, int i_sid
     for (int s = 0; s < 2; s++)
         rank_slots[s] = h->engine_slots[x->sides[s].i_replica].replica->members[i_rank];
     memcpy(comm_id, x->comm_id, sizeof comm_id);
-    for (uint32_t i = 0; i < sizeof i_rank; i++) /* each pair meets under an id of its own */
+    for (uint32_t i = 0; i < sizeof i_rank; i++) /* each pair of ranks has its own id */
         comm_id[i] ^= (uint8_t)(i_rank >> 8 * i);
     struct msg m = {
         .type = MSG_KV_TRANSFER,
@@ -277,7 +284,7 @@ static enum status tell(struct head_core *h, const struct transfer *x, int i_sid
     return peers_send(&h->peers, rank_slots[i_side]->peer, &m);
 }
 
-/* A rank without credit is told in a later turn. */
+/* Sends orders; a rank without credit gets its order in a later turn. */
 static void tell_all(struct head_core *h, struct transfer *x)
 {
     for (int s = 0; s < 2; s++) {
@@ -330,7 +337,7 @@ static void learn_speed(struct transfers *t, const struct transfer *x, uint64_t 
     uint64_t passed_ns = now_ns - x->start_ns;
     uint64_t took_ns = x->took_ns && x->took_ns < passed_ns ? x->took_ns : passed_ns;
     if (x->n_bytes == 0 || took_ns == 0)
-        return; /* it says nothing */
+        return; /* it gives no speed */
     double v = (double)x->n_bytes * (double)NS_PER_S / (double)took_ns;
     v = v < LOW_BYTES_PER_S ? LOW_BYTES_PER_S : v > HIGH_BYTES_PER_S ? HIGH_BYTES_PER_S : v;
     t->bytes_per_s += (v - t->bytes_per_s) * SPEED_WEIGHT;
@@ -346,8 +353,8 @@ static uint64_t retry_at(struct head_core *h, const struct transfer *x)
     return h->now_ns + (RETRY_NS << n);
 }
 
-/* The answer was whole before the copy was, and the drained replica, which had nothing else to do,
- * ended with it: nothing has failed, there was nothing left to move. */
+/* Returns true when the answer ended before the copy did and the drained replica ended with it:
+ * nothing is left to move, so nothing has failed. */
 static bool is_moot(const struct head_core *h, const struct transfer *x)
 {
     const struct request *r = request_table_find(h->requests, x->request, x->i_choice);
@@ -364,7 +371,7 @@ static void failed(struct head_core *h, struct transfer *x)
                  (unsigned long long)x->id, (unsigned long long)x->request.hi,
                  (unsigned long long)x->request.lo, x->i_choice, log_quote(x->why));
     }
-    let_go(h, x, TRANSFER_FROM); /* who reads them still has nobody to tell what */
+    let_go(h, x, TRANSFER_FROM); /* a rank may still read them, but nobody will use its copy */
     if (side_is_quiet(&x->sides[TRANSFER_TO], true)) {
         let_go(h, x, TRANSFER_TO);
         end(h, x, again_ns);
@@ -385,7 +392,7 @@ static void go_on_copying(struct head_core *h, struct transfer *x)
         tell_all(h, x);
     if (!x->failed && late)
         fail(x, "timeout", STR("a rank does not answer"));
-    if (x->failed) { /* others need not wait until its ranks have found out */
+    if (x->failed) { /* other requests do not wait until these ranks notice */
         failed(h, x);
         return;
     }
@@ -413,7 +420,7 @@ static void go_on(struct head_core *h, struct transfer *x)
     }
 }
 
-/* ---- time, messages, losses ---- */
+/* ---- turns, messages, losses ---- */
 
 void transfers_turn(struct head_core *h)
 {
@@ -429,7 +436,7 @@ void transfers_tick(struct head_core *h)
         h->engine_slots[h->live[i]].look_due = true;
 }
 
-/* The side that this rank is of; NULL: none. */
+/* Returns the side to which this rank belongs, or NULL. */
 static struct transfer_side *side_of(struct transfer *x, const struct worker *w)
 {
     const struct replica *g = w->replica;

@@ -1,7 +1,10 @@
-/* Waiting sequences come in. In order, without overtaking: a big request is not starved by small
- * ones behind it; only a better class may take places from those that run. One that would be a
- * partial prefill too many lets other tenants' whole ones pass, which take no such place from it.
- */
+/* Admits waiting sequences to the next plan.
+ * step.c calls `admit_make_way`, which may preempt sequences of worse classes, then
+ * `admit_waiting` with the prompt budget that running sequences left. Order comes from queue.c,
+ * blocks from kv/blocks.h.
+ * Invariants: sequences are admitted in order, so small requests never starve a large one. A
+ * sequence that is one partial prefill too many lets whole prompts of other tenants pass, since
+ * they do not take a partial place from it. An admission must fit into one frame (admit_bytes). */
 #include "head/scheduler/admit.h"
 
 #include <stdio.h>
@@ -13,13 +16,14 @@
 #include "head/scheduler/state.h"
 
 enum {
-    STUCK_STEPS = 16, /* after so many another look: more of the prefix may be cached now */
-    HELD_MAX = 16,    /* tenants that others pass in a step: each costs a look at the cache */
-    ADMIT_BYTES = 256 /* what an admission has beside ids, blocks, lists and texts, at most */
+    /* steps until the next lookup, since more of the prefix may be cached by then */
+    STUCK_STEPS = 16,
+    HELD_MAX = 16, /* most tenants that others pass in a step; each costs a lookup in the cache */
+    ADMIT_BYTES = 256 /* bytes of an admission beside ids, blocks, lists and texts, at most */
 };
 
-/* The most that one plan admits, but for a single sequence that weighs more: every rank is sent all
- * of it, on 10 Gbit/s in 7 ms, and it is a quarter of the bytes that a link may have under way. */
+/* Most bytes of admissions in one plan, unless a single one is larger. Every rank gets all of
+ * it: 7 ms on 10 Gbit/s, and a quarter of a link's bytes in flight. */
 #define PLAN_ADMIT_BYTES (8u << 20)
 
 static uint64_t n_free_blocks(const struct scheduler *s)
@@ -30,8 +34,8 @@ static uint64_t n_free_blocks(const struct scheduler *s)
     return n;
 }
 
-/* Looking for a long prompt's prefix costs more than the rest of a step; while nothing was freed
- * the answer would be the same. */
+/* Returns true when a lookup would give the same result: nothing was freed since the last one.
+ * Looking up a long prompt's prefix costs more than the rest of a step. */
 static bool is_stuck(struct scheduler *s, const struct seq *x)
 {
     if (s->stuck.seq != x || n_free_blocks(s) > s->stuck.n_free || s->stuck.patience == 0)
@@ -57,7 +61,7 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     uint32_t n_cached = blocks_take(s->blocks, x->tables, r, &s->hit);
     x->n_scheduled = x->covered = n_cached;
     if (s->n_moves > 0)
-        moves_of_gone(s, r); /* it has them now */
+        moves_of_gone(s, r); /* the sequence owns the imported blocks now */
     request_enter(r, REQUEST_RUNNING);
     x->has_prompt_logprobs = s->c.gives_prompt_logprobs && request_needs_prompt_logprobs(r);
     struct plan_admit *a = &s->p.admits[s->p.n_admits++];
@@ -71,15 +75,16 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     x->counts_hits = s->c.enable_prefix_caching && !r->scheduled_ns;
     if (!r->scheduled_ns)
         r->scheduled_ns = now_ns;
-    if (!x->counts_hits) /* vLLM counts a request once too: what comes back finds its own blocks */
+    /* as in vLLM, a request counts once: when it comes back it finds its own blocks */
+    if (!x->counts_hits)
         return;
     r->n_cached = n_cached < r->n_prompt ? n_cached : r->n_prompt;
     s->stats.prefix_query_tokens += r->n_ids;
     s->stats.prefix_hit_tokens += n_cached;
 }
 
-/* However little of a prompt is left to be computed, the ranks are told all ids and blocks of it,
- * and a grammar as text. */
+/* Returns the bytes of r's admission. However little of the prompt must be computed, ranks get
+ * all of its ids and blocks, and the grammar as text. */
 uint64_t admit_bytes(const struct scheduler *s, const struct request *r, uint32_t n_ids)
 {
     uint64_t n = n_ids;
@@ -88,7 +93,7 @@ uint64_t admit_bytes(const struct scheduler *s, const struct request *r, uint32_
     return n * sizeof(uint32_t) + request_sampling_bytes(r) + ADMIT_BYTES;
 }
 
-/* A prompt that would be done in parts is one too many. */
+/* Returns true when the prompt would be computed in parts and too many such prompts run already. */
 static bool too_many_parts(const struct scheduler *s, const struct seq *x, uint32_t chunk)
 {
     uint32_t n = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail;
@@ -103,29 +108,30 @@ static void end_without_memory(struct scheduler *s, struct seq *x)
     seq_end(s, x, FINISH_ERROR);
 }
 
-/* The admissions of one step share these bounds. */
+/* Limits that the admissions of one step share. */
 struct admission {
     struct prompt_budget budget;
-    uint64_t n_bytes; /* of the plan's admissions */
-    struct seq *held; /* the last that was one partial prefill too many: those behind it may pass */
+    uint64_t n_bytes; /* bytes of the plan's admissions */
+    /* last sequence held back as one partial prefill too many; other tenants may pass it */
+    struct seq *held;
     uint32_t n_held;
 };
 
-/* After a no, nobody behind x comes in either. */
+/* Returns false when neither x nor any sequence behind it may be admitted. */
 static bool may_come(struct scheduler *s, const struct admission *a, const struct seq *x)
 {
     if (prompt_budget_is_spent(&a->budget, x))
         return false;
-    if (x->n_pending) /* tokens sampled before its preemption are still to come */
+    if (x->n_pending) /* results of tokens sampled before its preemption are pending */
         return false;
     uint64_t n_bytes = admit_bytes(s, x->r, x->r->n_ids);
     if (s->p.n_admits > 0 && a->n_bytes + n_bytes > PLAN_ADMIT_BYTES)
-        return false; /* the next plan has room for it */
+        return false; /* the next plan has room */
     return !is_stuck(s, x);
 }
 
-/* Leaves what is cached of x in s->hit. With nothing running and nothing in flight, blocks that
- * only moves hold are given back. */
+/* Returns true when x's blocks fit, with its cached prefix in s->hit. When nothing runs and
+ * nothing is in flight, blocks that only moves hold are freed for it. */
 static bool has_blocks(struct scheduler *s, const struct seq *x)
 {
     do {
@@ -137,7 +143,7 @@ static bool has_blocks(struct scheduler *s, const struct seq *x)
     return false;
 }
 
-/* False where nobody else comes in with this step. */
+/* Admits x. Returns false when no further sequence is admitted in this step. */
 static bool admit(struct scheduler *s, struct admission *a, struct seq *x, uint64_t now_ns)
 {
     if (!may_come(s, a, x) || !has_blocks(s, x))
@@ -172,7 +178,7 @@ void admit_waiting(struct scheduler *s, struct prompt_budget budget, uint64_t no
     }
 }
 
-/* Is there any way for x to come in by taking places of worse classes, given its hit? */
+/* Returns true when x could be admitted by preempting sequences of worse classes, given its hit. */
 static bool can_make_way(struct scheduler *s, const struct seq *x)
 {
     uint32_t n_left = x->r->n_ids - s->hit.n_tokens - s->hit.n_tail, n_worse = 0;
@@ -186,8 +192,8 @@ static bool can_make_way(struct scheduler *s, const struct seq *x)
     return blocks_fit_after(s->blocks, &s->hit, x->r->n_ids, s->n_running - n_worse, &gain);
 }
 
-/* Preempts the last in order, while it is of a worse class than who waits, until that one has a
- * slot and, when the steps in flight are done, blocks. Nobody goes in vain. */
+/* Preempts sequences of a worse class, the last in order first, until the first waiting one has
+ * a slot and, once the steps in flight are done, blocks. Does nothing when that cannot succeed. */
 void admit_make_way(struct scheduler *s)
 {
     int32_t priority = seq_queue_first_priority(&s->waiting);

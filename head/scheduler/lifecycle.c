@@ -1,4 +1,10 @@
-/* A scheduler's life: made, filled, emptied at the end of an epoch; and what others ask of it. */
+/* Makes and frees a scheduler, adds and removes requests, resets it for a new epoch, and answers
+ * queries.
+ * The core calls `scheduler_add` for placed requests and `scheduler_remove` for cancelled ones;
+ * `scheduler_reset` hands all requests back at the end of an epoch. Routing asks for load,
+ * cached tokens and room.
+ * Invariants: one thread; no clock. A request belongs to at most one scheduler, and r->sched
+ * points to its sequence. A request is refused if it could never run here, even alone. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -13,15 +19,14 @@
 enum {
     MAX_SEQS = 1 << 16,
     MAX_BATCHED_TOKENS = 1 << 24,
-    TENANT_QUANTUM = 64, /* tokens: small, so that tenants take turns by the request */
-    LOOK_BACK = 8,       /* who waits and may share a prefix with who comes */
+    TENANT_QUANTUM = 64, /* tokens; small, so that tenants take turns request by request */
+    LOOK_BACK = 8,       /* waiting sequences that are compared for a common prefix */
 };
 
-/* The most that one admission may weigh: a frame, less the runs that stand beside it in the plan.
- */
+/* Most bytes of one admission: a frame, less the runs beside it in the plan. */
 #define MOST_ADMIT_BYTES (FRAME_MAX_BYTES - (8u << 20))
 
-/* ---- life ---- */
+/* ---- create, add, remove ---- */
 
 static enum status check_config(const struct scheduler_config *c, struct error *err)
 {
@@ -67,7 +72,7 @@ static void forget_ranks(struct scheduler *s)
     s->n_left_slots = 0;
     s->n_free_slots = s->c.max_num_seqs;
     for (uint32_t i = 0; i < s->c.max_num_seqs; i++) {
-        s->free_slots[i] = s->c.max_num_seqs - 1 - i; /* low numbers are handed out first */
+        s->free_slots[i] = s->c.max_num_seqs - 1 - i; /* low slots are used first */
         s->slots[i] = NULL;
     }
 }
@@ -142,7 +147,7 @@ void scheduler_free(struct scheduler *s)
 
 uint32_t scheduler_most_tokens(const struct scheduler *s)
 {
-    uint32_t fits = 0, end = s->c.max_model_len + 1; /* the first that does not */
+    uint32_t fits = 0, end = s->c.max_model_len + 1; /* the first size that does not fit */
     while (end - fits > 1) {
         uint32_t middle = fits + (end - fits) / 2;
         if (blocks_fit_alone(s->blocks, middle - 1)) /* the last token is never run */
@@ -160,8 +165,8 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r)
            blocks_fit_alone(s->blocks, r->ids_cap - 1); /* the last token is never run */
 }
 
-/* For who has a slot to come to: so that no step allocates where nobody waits for one. It is asked
- * again in the step. */
+/* Reserves memory now if a slot is free for it, so that a step does not allocate. The step tries
+ * again otherwise. */
 static void make_room_early(struct scheduler *s, struct seq *x)
 {
     if (s->waiting.n < s->n_free_slots + s->n_left_slots)
@@ -248,7 +253,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
     for (struct seq *x = s->first; x; x = x->next) {
         if (x->place == SEQ_RUNNING)
             request_enter(x->r, REQUEST_PREEMPTED);
-        all[n++] = x; /* finished ones are handed back all the same, so that none is forgotten */
+        all[n++] = x; /* ended requests are handed back too, so that none is lost */
     }
     assert(n == s->n_seqs);
     qsort(all, n, sizeof *all, by_arrival);
@@ -270,12 +275,12 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
         struct request *r = all[i]->r;
         seq_free(s, all[i]);
         if (fn)
-            fn(ctx, r); /* may add it again, to this scheduler too */
+            fn(ctx, r); /* may add the request again, even to this scheduler */
     }
     mem_free(all);
 }
 
-/* ---- what others ask ---- */
+/* ---- queries ---- */
 
 bool scheduler_takes_masks(struct scheduler *s, const struct request *r)
 {

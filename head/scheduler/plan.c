@@ -1,12 +1,13 @@
-/* A run in the plan that is being made: its blocks, its entry among the steps in flight, and what
- * it moves of its sequence. */
+/* Adds one run to the plan in progress: its blocks, its entry among the steps in flight, and the
+ * new positions of its sequence. */
 #include "head/scheduler/plan.h"
 
 #include "head/scheduler/sequences.h"
 
-enum { FIRST_MASK = 10000 }; /* units expected of it: a millisecond */
+enum { FIRST_MASK = 10000 }; /* expected units of a first mask: 1 ms */
 
-/* How far the ranks may get with this run: the token at n_cap - 1 is never run. */
+/* Returns the last position + 1 that ranks may reach with this run. The token at n_cap - 1 is
+ * never run. */
 uint32_t plan_furthest(const struct seq *x, struct run_size size)
 {
     uint32_t end = x->n_scheduled + x->n_ahead + size.n_tokens + size.n_draft;
@@ -20,7 +21,7 @@ static void count_prompt_tokens(struct scheduler *s, const struct seq *x, uint32
         s->stats.n_prompt_tokens += (end < n_prompt ? end : n_prompt) - x->n_scheduled;
 }
 
-/* The blocks of a run up to end; what is new of them is charged to x's tenant. */
+/* Extends the blocks of a run up to `end` and charges new ones to x's tenant. */
 static struct plan_blocks *extend(struct scheduler *s, struct seq *x, uint32_t end, uint32_t *n)
 {
     struct plan_blocks *out = s->p.blocks + s->p.n_blocks;

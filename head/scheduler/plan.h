@@ -1,15 +1,16 @@
 #pragma once
-/* The plan that a step is making: a sequence's run is put into it here. */
+/* Adds runs to the plan that a step is making. */
 #include "head/scheduler/state.h"
 
 struct run_size {
     uint32_t n_tokens, n_draft;
 };
-/* How far the ranks may get with this run: the token at n_cap - 1 is never run. */
+/* Returns the last position + 1 that ranks may reach with this run. The token at n_cap - 1 is
+ * never run. */
 uint32_t plan_furthest(const struct seq *x, struct run_size size);
-/* x runs in this step; blocks_fit, or fit_admit, said yes. prompt: it has to stand behind the
- * prompts planned before it. */
+/* Adds a run of x. blocks_fit or blocks_fit_admit must have agreed. `prompt`: the run goes after
+ * the prompts that are planned already. */
 void plan_add_run(struct scheduler *s, struct seq *x, struct run_size size, bool prompt);
-/* The same where the run is known to have its blocks. */
+/* Like plan_add_run for a run that has its blocks already. */
 struct plan_run *plan_put_run(struct scheduler *s, struct seq *x, struct run_size size,
                               bool prompt);

@@ -1,7 +1,7 @@
 #pragma once
-/* The prompt tokens of one step that are not given out yet. A row with logits (a prompt's last one,
- * and each one of a prompt with prompt_logprobs) takes as many of them as it costs (step_budget.h).
- * Private to scheduler/. */
+/* The part of a step's prompt tokens that is not used yet. A row with logits (a prompt's last
+ * row, and each row of a prompt with prompt_logprobs) uses as many tokens as it costs
+ * (step_budget.h). Private to scheduler/. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,27 +10,27 @@ struct scheduler;
 struct seq;
 
 struct prompt_budget {
-    uint32_t any,
-        resumed;    /* time in tokens: for any prompt, and so much for those that came back */
-    uint32_t rows;  /* of the plan */
-    double sampled; /* a row with logits takes so many tokens more than another one */
-    struct row_shares *shares; /* of any, by tenant; NULL: not shared */
+    /* time in tokens: `any` for every prompt, `resumed` only for resumed ones */
+    uint32_t any, resumed;
+    uint32_t rows;             /* rows left in the plan */
+    double sampled;            /* tokens that a row with logits costs more than another row */
+    struct row_shares *shares; /* splits `any` by tenant; NULL = not split */
 };
 
-/* The budget of a step with n_decodes, of n_each rows each. Where shares hold some of them back
- * they are less, but never more than that. */
+/* Returns the budget beside n_decodes of n_each rows. When shares hold some decodes back, only
+ * the others count. */
 struct prompt_budget prompt_budget_begin(const struct scheduler *s, uint32_t n_decodes,
                                          uint32_t n_each);
-/* Before the first running prompt: its time is shared by tenant (row_shares.h). */
+/* Splits the time by tenant (row_shares.h). Call before the first running prompt. */
 void prompt_budget_share(struct prompt_budget *b, struct scheduler *s);
-/* Nothing is left for x. */
+/* Returns true when nothing is left for x. */
 bool prompt_budget_is_spent(const struct prompt_budget *b, const struct seq *x);
-/* So many of x's n_left tokens from start on fit: one at least, if anything is left. */
+/* Returns how many of x's n_left tokens from `start` fit: at least one if anything is left. */
 uint32_t prompt_budget_chunk(const struct prompt_budget *b, const struct scheduler *s,
                              const struct seq *x, uint32_t start, uint32_t n_left);
-/* n tokens of x run, from start on. is_last: to the end of its prompt, whose last row is sampled
- * from. */
+/* Takes n tokens of x from `start` off the budget. `is_last`: the run ends the prompt, and its
+ * last row is sampled. */
 void prompt_budget_take(struct prompt_budget *b, const struct seq *x, uint32_t start, uint32_t n,
                         bool is_last);
-/* So many of n_left tokens of any prompt run in a step that has room for budget. */
+/* Returns how many of a prompt's n_left tokens may run in a step with room for `budget`. */
 uint32_t scheduler_chunk(const struct scheduler *s, uint32_t n_left, uint32_t budget);

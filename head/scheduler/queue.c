@@ -1,3 +1,11 @@
+/* The queue of waiting sequences: classes by priority, and deficit round robin between tenants;
+ * queue.h has the rules.
+ * lifecycle.c and sequences.c call `seq_queue_enter` and `seq_queue_push`. admit.c takes the
+ * next sequence with `seq_queue_first`, and plan.c charges its blocks with `seq_queue_charge`.
+ * Invariants: one scheduler owns it. Memory is reserved when a sequence enters, so steps never
+ * allocate. Tenants and classes are array entries linked by index, and exist only while one of
+ * their sequences is in the scheduler. Waiting sequences are in intrusive pairing heaps ordered
+ * by `seq_before`. */
 #include "head/scheduler/queue.h"
 
 #include <assert.h>
@@ -10,17 +18,17 @@ struct tenant {
     uint64_t id;
     int64_t deficit;
     uint32_t i_class;
-    uint32_t n_inside, n_waiting;  /* its sequences, and those of them that wait */
-    struct seq *heap;              /* those that wait for the first time, by age */
-    uint32_t ring_next, ring_prev; /* of its class; free list by ring_next */
+    uint32_t n_inside, n_waiting;  /* sequences in the scheduler; n_waiting: those that wait */
+    struct seq *heap;              /* sequences that wait for the first time, by age */
+    uint32_t ring_next, ring_prev; /* ring of its class's tenants; free list by ring_next */
     uint32_t next_in_bucket;
 };
 
 struct priority_class {
     int32_t priority;
     uint32_t n_inside, n_waiting;
-    struct seq *again; /* heap: came back or were preempted */
-    uint32_t turn;     /* the tenant whose turn it is; NONE: no tenant */
+    struct seq *again; /* heap of resubmitted or preempted sequences */
+    uint32_t turn;     /* tenant that has the turn; NONE = no tenant */
     uint32_t next_free;
 };
 
@@ -54,7 +62,7 @@ static struct seq *heap_merge(struct seq *a, struct seq *b)
     return a;
 }
 
-/* Two passes: pairs from left to right, then the pairs from right to left. */
+/* Merges in two passes: pairs from left to right, then the pairs from right to left. */
 static struct seq *heap_merge_siblings(struct seq *x)
 {
     struct seq *pairs = NULL, *root = NULL;
@@ -98,7 +106,7 @@ static void heap_remove(struct seq **root, struct seq *x)
     x->wait = (struct seq_heap_node){0};
 }
 
-/* ---- room ---- */
+/* ---- memory ---- */
 
 static uint32_t *bucket_of(const struct seq_queue *q, int32_t priority, uint64_t tenant)
 {
@@ -121,7 +129,7 @@ static void rehash(struct seq_queue *q, uint32_t n_used)
     }
 }
 
-/* There are never more tenants or classes than sequences. */
+/* Reserves memory for one more. There are never more tenants or classes than sequences. */
 static void reserve(struct seq_queue *q)
 {
     if (q->n_inside < q->cap)
@@ -155,7 +163,7 @@ void seq_queue_fini(struct seq_queue *q)
 
 /* ---- classes and tenants ---- */
 
-/* Place of the class in order, or where it would stand. */
+/* Returns the index of the class in `order`, or where it would be inserted. */
 static uint32_t place_of(const struct seq_queue *q, int32_t priority)
 {
     uint32_t low = 0, high = q->n_classes;
@@ -215,7 +223,7 @@ static uint32_t tenant_get(struct seq_queue *q, uint32_t i_class, uint64_t id)
     *bucket = i + 1;
     if (c->turn == NONE) {
         c->turn = t->ring_next = t->ring_prev = i;
-    } else { /* last in the round that goes on: before the one whose turn it is */
+    } else { /* last in the current round: before the tenant that has the turn */
         t->ring_next = c->turn;
         t->ring_prev = q->tenants[c->turn].ring_prev;
         q->tenants[t->ring_prev].ring_next = i;
@@ -307,7 +315,8 @@ static void grant(const struct seq_queue *q, struct tenant *t, int64_t tokens)
         t->deficit = q->quantum;
 }
 
-/* Rounds that have to pass until one of those that wait is above zero; each gives all a quantum. */
+/* Passes as many rounds as needed until a waiting tenant is above zero. Each round adds a
+ * quantum to every tenant. */
 static void pass_rounds(struct seq_queue *q, const struct priority_class *c)
 {
     int64_t least = INT64_MAX;
@@ -376,7 +385,7 @@ void seq_queue_charge(struct seq_queue *q, const struct seq *x, uint32_t n_token
     q->tenants[x->i_tenant].deficit -= n_tokens;
 }
 
-/* ---- tests ---- */
+/* ---- for tests ---- */
 
 static uint32_t count(const struct seq *x, const struct seq *prev, bool *ok)
 {

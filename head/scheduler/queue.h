@@ -1,51 +1,56 @@
 #pragma once
-/* The queue says who is next: the waiting sequences of one scheduler, in classes by priority (lower
- * is sooner). Inside a class first those that came back (resubmitted, or preempted), by age; then
- * fair shares per tenant: deficit round robin over tokens (Shreedhar and Varghese, SIGCOMM 1995),
- * with the deficit allowed to go below zero, because nobody knows beforehand how long an answer
- * becomes. A tenant's turn gives it a quantum; it is served, oldest first, while its deficit is
- * above zero; what its sequences take of the KV cache is charged as they take it. Nobody saves more
- * than one quantum, and who has nothing here any more is forgotten, debts and all.
+/* The queue of one scheduler: it decides which waiting sequence is next. Sequences are in
+ * classes by priority (a lower number is served sooner). Within a class, resubmitted and
+ * preempted sequences come first, by age. The others get fair shares per tenant: deficit round
+ * robin over tokens (Shreedhar and Varghese, SIGCOMM 1995). A deficit may go below zero, because
+ * the length of an answer is not known in advance. A turn gives its tenant a quantum. The tenant
+ * is served, oldest first, while its deficit is above zero. Its sequences are charged for the KV
+ * cache that they take. A tenant saves at most one quantum. A tenant without sequences here is
+ * forgotten, with its debt.
  *
- * Tenants and classes live as long as a sequence of theirs is in the scheduler, waiting or running.
- * Stepping never allocates: room is reserved when a sequence enters. First, push and remove are
- * O(log n) in the sequences of a tenant and O(1) in their number for all the rest; first is linear
- * in the classes and tenants that have something here, of which there are few. */
+ * Tenants and classes exist while one of their sequences is in the scheduler, waiting or
+ * running. A step never allocates: memory is reserved when a sequence enters. First, push and
+ * remove are O(log n) in the sequences of a tenant and O(1) in those of others. First is also
+ * linear in the classes and tenants that have sequences here, which are few. */
 #include "head/scheduler/seq.h"
 
 struct tenant;
 struct priority_class;
 
 struct seq_queue {
-    uint32_t n;        /* waiting */
-    uint32_t n_inside; /* entered and not left */
-    int64_t quantum;   /* tokens */
+    uint32_t n;        /* waiting sequences */
+    uint32_t n_inside; /* sequences that have entered and not left */
+    int64_t quantum;   /* tokens per turn */
     struct tenant *tenants;
     struct priority_class *classes;
-    uint32_t *order; /* classes in use, by priority */
+    uint32_t *order; /* classes in use, sorted by priority */
     uint32_t cap, n_classes, free_tenant, free_class;
     uint32_t *buckets, n_buckets; /* (priority, tenant) → tenant + 1 */
 };
 
-/* a goes before b: a total order of age in class, also the order in which running sequences are
- * served; the last one in it is preempted first. */
+/* Returns true when a comes before b: by class, then by age. Running sequences are served in the
+ * same order, and the last one is preempted first. */
 bool seq_before(const struct seq *a, const struct seq *b);
 
 void seq_queue_init(struct seq_queue *q, int64_t quantum);
 void seq_queue_fini(struct seq_queue *q);
-void seq_queue_enter(struct seq_queue *q, struct seq *x); /* into the scheduler; not waiting yet */
-void seq_queue_leave(struct seq_queue *q, struct seq *x); /* out of the scheduler; not waiting */
-void seq_queue_push(struct seq_queue *q, struct seq *x);  /* waits */
+/* Adds a sequence to the scheduler. It does not wait yet. */
+void seq_queue_enter(struct seq_queue *q, struct seq *x);
+/* Removes a sequence that does not wait from the scheduler. */
+void seq_queue_leave(struct seq_queue *q, struct seq *x);
+void seq_queue_push(struct seq_queue *q, struct seq *x); /* the sequence begins to wait */
 void seq_queue_remove(struct seq_queue *q, struct seq *x);
-/* The one to serve next; NULL: nobody waits. The same one until something changes. */
+/* Returns the sequence to serve next, the same one until something changes. Returns NULL when
+ * none waits. */
 struct seq *seq_queue_first(struct seq_queue *q);
-/* Behind x, which is not to be served now: the oldest of the tenant whose turn is next in its
- * class; NULL: no other tenant's waits there. x: seq_queue_first's answer, or this one's. */
+/* Returns the sequence to try when x cannot be served now: the oldest one of the next tenant in
+ * its class. Returns NULL when no other tenant waits there. `x`: a result of seq_queue_first or
+ * of this function. */
 struct seq *seq_queue_behind(const struct seq_queue *q, const struct seq *x);
-/* The class of the next one; INT32_MAX when nobody waits. */
+/* Returns the priority of the next sequence. Returns INT32_MAX when none waits. */
 int32_t seq_queue_first_priority(const struct seq_queue *q);
-/* How many of this tenant's sequences wait; linear in the classes. */
+/* Returns how many of this tenant's sequences wait. Linear in the classes. */
 uint32_t seq_queue_n_waiting(const struct seq_queue *q, uint64_t tenant);
-/* x took n_tokens of KV cache. */
+/* Charges x's tenant for n_tokens of KV cache. */
 void seq_queue_charge(struct seq_queue *q, const struct seq *x, uint32_t n_tokens);
 bool seq_queue_check(const struct seq_queue *q); /* for tests */

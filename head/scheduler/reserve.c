@@ -1,8 +1,10 @@
-/* Blocks of a replica that go to another one, or come from there, beside its steps. They are owned
- * here as by a sequence, so no step is given them; what becomes of the request meanwhile changes
- * nothing. An import that is whole is an entry of the prefix cache like any other, kept from
- * eviction until the request it is for has come in. Should somebody lack blocks who runs, or all
- * wait, it is let go before anybody has to suffer: what is lost then is computed again. */
+/* Keeps blocks of requests that move to or from another replica, independent of steps.
+ * routing/transfers.c calls `scheduler_hold` on the sending side, `scheduler_import` and
+ * `scheduler_imported` on the receiving side, and `scheduler_let_go` at the end.
+ * Invariants: these blocks are owned as by a sequence, so no step allocates them, whatever
+ * happens to the request. A complete import is an entry of the prefix cache like any other, and
+ * is not evicted before its request arrives. When a running sequence lacks blocks, or every
+ * sequence waits, complete imports are freed first; their content is then computed again. */
 #include "head/scheduler/reserve.h"
 
 #include <string.h>
@@ -16,7 +18,8 @@ enum { MAX_MOVES = 64 };
 struct scheduler_move {
     struct scheduler_move *next;
     uint64_t id;
-    struct request *prefix; /* of an import: what its blocks hold, and who it is for; else NULL */
+    /* import only: content of the blocks and the request that they are for; else NULL */
+    struct request *prefix;
     bool is_whole;
     uint32_t n;
     struct blocks_part parts[];
@@ -66,12 +69,12 @@ static void let_go(struct scheduler *s, struct scheduler_move **at)
     s->stuck.seq = NULL;
 }
 
-/* ---- out ---- */
+/* ---- sending side ---- */
 
 uint32_t scheduler_movable(const struct scheduler *s, const struct request *r)
 {
     const struct seq *x = r->sched;
-    /* with its first token's result in, so are those of all that it found in the cache */
+    /* its first token's result has arrived, so all its cached blocks are computed too */
     if (!s->c.enable_prefix_caching || !x || x->place != SEQ_RUNNING || !x->tail_shared ||
         !blocks_may_share(r))
         return 0;
@@ -119,9 +122,9 @@ bool scheduler_may_leave(const struct request *r)
     return x->place == SEQ_WAITING && x->n_pending == 0;
 }
 
-/* ---- in ---- */
+/* ---- receiving side ---- */
 
-/* r may be gone before its blocks are whole. */
+/* Copies the prefix, since `r` may be gone before its blocks are complete. */
 static struct request *copy_prefix(const struct request *r, uint32_t n_tokens)
 {
     struct request *p = request_alloc(NULL);
@@ -186,10 +189,10 @@ void scheduler_imported(struct scheduler *s, uint64_t id)
         return;
     blocks_enter_parts(s->blocks, m->prefix, m->parts, m->n);
     m->is_whole = true;
-    s->stuck.seq = NULL; /* it may be what who waits for room begins with */
+    s->stuck.seq = NULL; /* a waiting sequence may begin with this prefix */
 }
 
-/* ---- the end ---- */
+/* ---- end of a move ---- */
 
 void scheduler_let_go(struct scheduler *s, uint64_t id)
 {
@@ -237,6 +240,7 @@ void moves_count_owners(const struct scheduler *s, uint32_t i_group, uint32_t *o
 {
     for (const struct scheduler_move *m = s->moves; m; m = m->next)
         for (uint32_t i = 0; i < m->n; i++)
-            if (m->parts[i].i_group == i_group) /* another one's ids may be beyond this one's */
+            /* ids of other groups may be out of this group's range */
+            if (m->parts[i].i_group == i_group)
                 owners[m->parts[i].id]++;
 }

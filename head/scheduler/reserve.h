@@ -1,10 +1,11 @@
 #pragma once
-/* Blocks that are kept for requests which move between replicas: what the other files of the
- * scheduler need to know of them. Moves themselves begin and end by scheduler.h. */
+/* Blocks that are kept for requests that move between replicas: functions for the other files of
+ * the scheduler. scheduler.h has those that begin and end a move. */
 #include "head/scheduler/state.h"
 
-void moves_of_gone(struct scheduler *s, const struct request *r); /* gone, or come in */
-/* The oldest import that is whole is let go. False: there is none. */
+/* Call when `r` is gone or admitted: frees its complete imports. */
+void moves_of_gone(struct scheduler *s, const struct request *r);
+/* Frees the oldest complete import. Returns false when there is none. */
 bool moves_reclaim(struct scheduler *s);
-void moves_forget(struct scheduler *s); /* the blocks are all free, or gone */
+void moves_forget(struct scheduler *s); /* Call when all blocks are free or gone. */
 void moves_count_owners(const struct scheduler *s, uint32_t i_group, uint32_t *owners);

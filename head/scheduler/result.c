@@ -1,5 +1,9 @@
-/* Results, in the order of the steps. Everything is checked before anything is applied: a rank that
- * answers something else than what was asked is out of step, and its replica must be dissolved. */
+/* Applies results in the order of their steps.
+ * The core calls `scheduler_on_result`; its events tell which requests got tokens or ended.
+ * Tokens go to the request, full blocks to the prefix cache, times to the budgets.
+ * Invariants: the result is checked completely before any of it is applied. A rank that answers
+ * something other than the oldest plan in flight is out of step, and its replica must be
+ * dissolved. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -11,7 +15,8 @@ static inline bool has_item(const struct step_entry *e)
     return e->sample || e->has_prompt_logprobs;
 }
 
-/* Nobody looks at the rows of a sequence that has left. */
+/* Returns true when the item's rows fit the entry. Rows of a sequence that has left are not
+ * checked. */
 static bool answers_prompt_logprobs(const struct result_item *item, const struct step_entry *e)
 {
     if (!e->has_prompt_logprobs || !e->seq)
@@ -20,8 +25,8 @@ static bool answers_prompt_logprobs(const struct result_item *item, const struct
                                           item->n_prompt_logprobs);
 }
 
-/* A run that follows drafts may have found the end: then the request has ended by an earlier
- * result, and nobody waits for this one. */
+/* Returns true when the item answers the entry. A run that follows drafts may be empty: an
+ * earlier result has then ended its request. */
 static bool answers(const struct result_item *item, const struct step_entry *e)
 {
     if (item->slot != e->slot || e->pools != (item->vector.n > 0) ||
@@ -64,7 +69,7 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
     return STATUS_OK;
 }
 
-/* Its first token since it was admitted. */
+/* Handles the first token since its admission. */
 static void on_first_token(struct scheduler *s, struct seq *x, uint64_t now_ns)
 {
     if (!x->r->first_token_ns)
@@ -86,18 +91,20 @@ static uint32_t push_tokens(struct request *r, const struct result_item *item)
     return n;
 }
 
-/* A result may do more to a sequence that goes on than give it tokens: seldom. */
+/* Handles rare effects of a result on a sequence that goes on. */
 static void move_on(struct scheduler *s, struct seq *x, uint64_t now_ns)
 {
     if (!x->tail_shared)
         on_first_token(s, x, now_ns);
     if (seq_n_known(x) >= x->enter_at && s->c.enable_prefix_caching) {
-        s->entering[s->n_entering++] = x; /* it is cold: asked for now, entered in the end */
+        /* not in the CPU's cache: prefetched now, entered at the end */
+        s->entering[s->n_entering++] = x;
         blocks_prefetch(s->blocks, x->tables);
     }
 }
 
-/* Nobody has left since: who ends in a result is not asked to enter anything by it. */
+/* Enters full blocks. No listed sequence has left, since one that ends in a result is not
+ * listed. */
 static void enter_blocks(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_entering; i++)
@@ -115,7 +122,7 @@ static void count_accepted(struct scheduler *s, uint32_t n)
         s->accepted_at[i]++;
 }
 
-/* Rows of a prompt, before the token that may come with them; x is still there. */
+/* Takes rows of the prompt, before a token of the same item. The sequence must still exist. */
 static void take_prompt_logprobs(struct scheduler *s, const struct seq *x,
                                  const struct step_entry *e, const struct result_item *item)
 {
@@ -124,7 +131,7 @@ static void take_prompt_logprobs(struct scheduler *s, const struct seq *x,
         s->events[s->n_events++] = (struct scheduler_event){.request = x->r};
 }
 
-/* The last of the tokens is none: an answer that its grammar leads nowhere is no answer. */
+/* Ends the request with an error when the mask ended it: its last token is not valid. */
 static void end_dead(struct request *r, const struct result_item *item, uint32_t n_new)
 {
     if (n_new == 0 || n_new > item->gaps.n || !(item->gaps.ptr[n_new - 1] < 0))
@@ -144,7 +151,7 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
                  n);
 }
 
-/* A sequence that has left pays all the same. */
+/* Charges masks, also for a sequence that has left. */
 static void charge_masks(struct scheduler *s, const struct step_entry *e,
                          const struct result_item *item)
 {
@@ -160,7 +167,7 @@ static void charge_masks(struct scheduler *s, const struct step_entry *e,
     x->had_mask = true;
 }
 
-/* The tokens of one run; x is still there. */
+/* Takes the tokens of one run. The sequence must still exist. */
 static void take_tokens(struct scheduler *s, struct seq *x, const struct step_entry *e,
                         const struct result_item *item, uint64_t now_ns)
 {

@@ -1,5 +1,10 @@
-/* A sequence waits in the queue, runs with a slot and blocks, or has ended. It moves from one place
- * to another in this file, so that lists, slots, blocks and sums agree. */
+/* Moves sequences between their places: waiting in the queue, running with a slot and blocks, or
+ * ended.
+ * admit.c starts a sequence, step.c and admit.c preempt it, result.c and lifecycle.c end it,
+ * always through this file.
+ * Invariants: a sequence is in exactly one place, so lists, slots, blocks and sums agree.
+ * `running` is in order of `seq_before` and may have holes until the next step. Only
+ * `seq_make_room` and `seq_new` allocate. */
 #include "head/scheduler/sequences.h"
 
 #include <assert.h>
@@ -7,7 +12,7 @@
 #include "common/base/mem.h"
 #include "head/request/request.h"
 
-/* ---- who runs: an array in order of service, with holes until the next step ---- */
+/* ---- running: an array in order of service, with holes until the next step ---- */
 
 static void running_set(struct scheduler *s, uint32_t i, struct seq *x)
 {
@@ -31,7 +36,7 @@ struct seq *running_last(struct scheduler *s)
     return s->running_end ? s->running[s->running_end - 1] : NULL;
 }
 
-/* From the end: who comes is nearly always younger than who runs. */
+/* Inserts from the end, since a new sequence is nearly always younger than the running ones. */
 void running_insert(struct scheduler *s, struct seq *x)
 {
     if (s->running_end == s->c.max_num_seqs)
@@ -54,7 +59,7 @@ static void running_remove(struct scheduler *s, struct seq *x)
     (void)running_last(s);
 }
 
-/* ---- all ---- */
+/* ---- all sequences ---- */
 
 void sequences_append(struct scheduler *s, struct seq *x)
 {
@@ -84,7 +89,7 @@ _Static_assert(sizeof(struct seq) + BLOCKS_MAX_GROUPS * sizeof(struct block_tabl
                    SCHEDULER_SEQ_BYTES,
                "what the head counts with");
 
-/* The sequence with its tables from the slab. */
+/* Takes a sequence with its tables from the slab. */
 struct seq *seq_new(struct scheduler *s, struct request *r)
 {
     struct seq *x = slab_try_alloc(&s->seq_slab);
@@ -111,8 +116,8 @@ struct seq *seq_new(struct scheduler *s, struct request *r)
     return x;
 }
 
-/* One allocation for the ids of all tables, long enough for its whole life, as all that it holds
- * then is: kept when it loses its place. */
+/* Allocates the ids of all tables at once, for the whole life of the sequence. They are kept
+ * when it is preempted. */
 bool seq_make_room(struct scheduler *s, struct seq *x)
 {
     if (x->tables[0].ids)
@@ -125,7 +130,7 @@ bool seq_make_room(struct scheduler *s, struct seq *x)
     return ids != NULL;
 }
 
-/* ---- those that ended ---- */
+/* ---- ended sequences ---- */
 
 void sequences_append_ended(struct scheduler *s, struct seq *x)
 {
@@ -133,7 +138,7 @@ void sequences_append_ended(struct scheduler *s, struct seq *x)
     s->last_ended = x;
 }
 
-/* They are popped in order: it is nearly always the first. */
+/* Removes an ended sequence, nearly always the first: they are returned in order. */
 static void end_list_remove(struct scheduler *s, struct seq *x)
 {
     struct seq **at = &s->ended, *before = NULL;
@@ -146,7 +151,7 @@ static void end_list_remove(struct scheduler *s, struct seq *x)
         s->last_ended = before;
 }
 
-/* ---- from one place to another ---- */
+/* ---- moving between places ---- */
 
 void seq_set_left(struct scheduler *s, struct seq *x, uint32_t n)
 {
@@ -171,7 +176,7 @@ static void leave_slot(struct scheduler *s, struct seq *x)
     x->slot = SLOT_NONE;
 }
 
-/* Out of those that run: blocks, slot and place in the order are free. */
+/* Removes a running sequence from its place and frees its blocks and slot. */
 static void stop_running(struct scheduler *s, struct seq *x)
 {
     seq_set_prompt(s, x, false);
@@ -210,7 +215,8 @@ static void forget_entries(struct scheduler *s, struct seq *x)
     x->n_total = x->r->n_ids;
 }
 
-/* Out of its list, slot, blocks and the steps in flight; it still counts. */
+/* Removes a sequence from its list, slot, blocks and the steps in flight. It still counts in
+ * n_seqs. */
 void seq_detach(struct scheduler *s, struct seq *x)
 {
     forget_entries(s, x);

@@ -1,7 +1,11 @@
-/* The next plan. Running sequences are served in order of seq_before, so the first always gets its
- * blocks and the last is preempted: no livelock. Decodes are counted first and prompts share the
- * rest of the token budget; then waiting sequences come in (admit.c). Whoever waits for
- * blocks in quarantine claims them, so that younger ones cannot take them away. */
+/* Makes the next plan.
+ * The core calls `scheduler_step`. It ends expired requests, plans decodes and prompts of
+ * running sequences, then lets admit.c add waiting ones, and finishes the plan.
+ * Invariants: running sequences are served in order of `seq_before`. The first always gets its
+ * blocks and the last is preempted, so there is no livelock. Decodes are counted first, and
+ * prompts share the rest of the token budget. A sequence that waits for blocks in quarantine
+ * claims them, so that younger ones cannot take them. No allocation unless a sequence waits for
+ * a slot. */
 #include <string.h>
 
 #include "head/scheduler/admit.h"
@@ -33,13 +37,14 @@ static void end_expired(struct scheduler *s, uint64_t now_ns)
 
 /* ---- runs ---- */
 
-/* One position, known to have its block: what nearly every run is. */
+/* Adds a run of one position that has its block already, as nearly every run is. */
 static void add_decode(struct scheduler *s, struct seq *x)
 {
     (void)plan_put_run(s, x, (struct run_size){1, 0}, false);
 }
 
-/* Whether x can run size now; who cannot takes blocks from the last in order. */
+/* Returns whether x can run `size` now. If not, blocks are taken from the last sequences in
+ * order. */
 static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_size size,
                                  bool *short_of_blocks)
 {
@@ -58,7 +63,7 @@ static enum blocks_fit make_room(struct scheduler *s, struct seq *x, struct run_
     return fit;
 }
 
-/* Blocks of x that other sequences have planned need not be computed. */
+/* Skips blocks of x that other sequences have planned already. */
 static void advance(struct scheduler *s, struct seq *x)
 {
     uint32_t position = blocks_advance(s->blocks, x->tables, x->r, x->n_scheduled);
@@ -75,7 +80,7 @@ static void advance(struct scheduler *s, struct seq *x)
     x->covered = position;
 }
 
-/* Draft tokens that each decode of this step may have: as many as asked for, or none. */
+/* Returns the draft tokens for each decode of this step: all that are allowed, or none. */
 static uint32_t drafts_of_step(const struct scheduler *s)
 {
     uint32_t n = s->n_running;
@@ -90,7 +95,7 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
         return;
     if (s->rows.n_tenants > 1 && !row_shares_may_run(&s->rows, x->i_row_share))
         return;
-    uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may come after the next one */
+    uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may follow the next one */
     struct run_size size = {1, n_draft < room ? n_draft : room};
     if (size.n_draft == 0 && x->n_ahead == 0 && x->n_scheduled < x->covered)
         add_decode(s, x);
@@ -112,8 +117,8 @@ static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget 
     plan_add_run(s, x, size, true);
 }
 
-/* Runs every running sequence that can run. Returns the tokens of the budget that are left for
- * admissions; none also when somebody lacks blocks: then nobody new comes in. */
+/* Runs every running sequence that can run. Returns the budget that is left for admissions. It
+ * is empty when a sequence lacks blocks, so that no new one is admitted. */
 static struct prompt_budget run_running(struct scheduler *s)
 {
     uint32_t n_decodes = s->n_running - s->n_prompts, n_draft = drafts_of_step(s);
@@ -142,9 +147,9 @@ static struct prompt_budget run_all(struct scheduler *s)
     return budget;
 }
 
-/* When nothing at all would run, the rows that others' shares hold back do, and those whose masks
- * wait: who owes least first. One of them may find no blocks, and is put aside for that; then the
- * next ones have theirs. */
+/* When nothing would run, lifts the limits of tenants' shares, then those of masks, smallest
+ * debt first. A lifted sequence may be preempted for lack of blocks; the next ones then have
+ * blocks. */
 static struct prompt_budget run_any(struct scheduler *s)
 {
     row_shares_plan(&s->rows, &s->budget, 1 + drafts_of_step(s),
@@ -173,7 +178,7 @@ static void close_holes(struct scheduler *s)
     s->running_end = n;
 }
 
-/* Slots that were left go into finished and are free for this plan's admits. */
+/* Reports left slots as finished and frees them for this plan's admissions. */
 static void hand_back_slots(struct scheduler *s)
 {
     while (s->n_left_slots) {
@@ -199,7 +204,7 @@ static bool digest_is_due(const struct scheduler *s)
     return (s->step_sent + 1) % PLAN_DIGEST_EVERY == 0;
 }
 
-/* Decodes stand in place already; prompts follow them. */
+/* Completes the plan. Decodes are in place; prompts are appended. */
 static const struct msg_plan *finish_plan(struct scheduler *s)
 {
     struct plan_space *p = &s->p;
@@ -242,7 +247,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
     hand_back_slots(s);
     admit_waiting(s, budget, now_ns);
     if (p->n_runs + p->n_prefills == 0) {
-        /* nothing is sent: what was to be named in finished is named in the next plan */
+        /* no plan is sent, so these slots are reported in the next one */
         for (uint32_t i = 0; i < n_left_before; i++)
             s->left_slots[s->n_left_slots++] = s->free_slots[--s->n_free_slots];
         return NULL;

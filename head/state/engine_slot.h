@@ -1,6 +1,6 @@
 #pragma once
-/* The scheduling of one replica that is READY: its scheduler, the steps in flight, and what routing
- * knows of it. Plain data of the head core. Loop thread. */
+/* The scheduling of one READY replica: its scheduler, the steps in flight, and routing's data
+ * about it. Plain data of the head core. Loop thread. */
 #include "common/base/str.h"
 #include "head/cluster/replica.h"
 #include "head/scheduler/scheduler.h"
@@ -9,7 +9,7 @@
 
 #define ENGINE_SLOT_STEPS 4u /* more than can be in flight */
 
-/* Why a role is ignored, though there are replicas of the other kind. */
+/* The reason why a role is ignored although replicas of the other kind exist. */
 enum role_trouble {
     ROLE_FINE,
     ROLE_NO_ADDRESS,
@@ -18,31 +18,32 @@ enum role_trouble {
     ROLE_TROUBLE_COUNT
 };
 
-/* The scheduling of one READY replica, at the replica's index. */
+/* At the index of its replica. */
 struct engine_slot {
-    struct scheduler *scheduler; /* NULL: the replica is not ready */
+    struct scheduler *scheduler; /* NULL = the replica is not ready */
     struct replica *replica;
-    bool plan_pending; /* plan is encoded and some rank has not got it */
+    bool plan_pending; /* `plan` is encoded, but some rank has not got it */
     struct strbuf plan;
-    uint64_t last_step; /* of the last plan made */
+    uint64_t last_step; /* last plan made */
     uint64_t last_result;
     uint64_t activity_ns;
     bool idle; /* nothing is in flight, and there was nothing to plan */
-    bool due;  /* something happened since it was last asked for a plan */
+    bool due;  /* something has happened since the last call of scheduler_step */
     uint64_t step_after_idle;
-    uint32_t n_running, n_queued; /* as they count in the core's sums */
-    uint32_t n_left;              /* sequences for which the last plan had no place */
-    uint32_t most_tokens;         /* of a request: what its KV cache holds */
+    uint32_t n_running, n_queued; /* as counted in the core's sums */
+    uint32_t n_left;              /* sequences that had no place in the last plan */
+    uint32_t most_tokens;         /* largest request that fits into its KV cache, tokens */
     struct step_time time;
-    uint32_t n_tokens[ENGINE_SLOT_STEPS]; /* of the steps in flight, by step % ENGINE_SLOT_STEPS */
-    struct request_id suspect;            /* the last one that was placed here, and which of its */
-    uint32_t suspect_choice;              /* choices: it may have moved on or be gone meanwhile */
-    uint64_t placed_seq;                  /* order of the last request that was routed here */
-    enum replica_role role;               /* both where its replica's is of no use (roles.h), */
-    enum role_trouble role_trouble;       /* and why, if people are to change something */
-    struct transfer *transfer;            /* whose blocks go from or to here; NULL: nobody's */
-    bool look_due;                        /* who is here may be able to move by now */
-    uint32_t n_coming;                    /* requests on their way here, and their tokens */
+    /* tokens of the steps in flight, by step % ENGINE_SLOT_STEPS */
+    uint32_t n_tokens[ENGINE_SLOT_STEPS];
+    struct request_id suspect; /* last suspect placed here; it may have moved or gone since */
+    uint32_t suspect_choice;   /* choice of that suspect */
+    uint64_t placed_seq;       /* order of the last request that was routed here */
+    enum replica_role role;    /* REPLICA_BOTH when the replica's role cannot be used (roles.h) */
+    enum role_trouble role_trouble; /* the reason, when an operator should change something */
+    struct transfer *transfer;      /* transfer of blocks from or to here; NULL = none */
+    bool look_due;                  /* a request here may be able to move now */
+    uint32_t n_coming; /* requests that are moving here; n_coming_tokens: their tokens */
     uint64_t n_coming_tokens;
-    struct engine_slot_grammars grammars; /* that its rank has, or is making */
+    struct engine_slot_grammars grammars; /* grammars that its sampling rank has or is compiling */
 };

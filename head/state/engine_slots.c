@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Adds what counts up; the rest is of the moment. */
+/* Adds the counters only; the other fields describe the present. */
 static void add_counters(struct scheduler_stats *to, const struct scheduler_stats *x)
 {
     to->n_preemptions += x->n_preemptions;
@@ -56,7 +56,7 @@ bool engine_slots_give_prompt_logprobs(const struct head_core *h)
     return true;
 }
 
-/* Brings the core's sums up to what the engine slot holds. */
+/* Updates the core's sums with the engine slot's numbers. */
 void engine_slots_count(struct head_core *h, struct engine_slot *l)
 {
     struct scheduler_stats x = {0};

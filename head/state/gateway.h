@@ -1,23 +1,23 @@
 #pragma once
-/* A gateway as the head knows it, and what it is still to be sent. Plain data of the head core.
- * Loop thread. */
+/* A gateway as the head knows it, and the data that must still be sent to it. Plain data of the
+ * head core. Loop thread. */
 #include "head/links/peers.h"
 #include "head/request/shared_text.h"
 #include "head/request/state.h"
 
 #define GATEWAYS_MAX     256u
 #define REFUSALS_MAX     4096u
-#define REFUSED_GATEWAYS 4u /* are told of at once */
+#define REFUSED_GATEWAYS 4u /* most refused gateways that are shown */
 
-/* For people: a gateway that was turned away of late. */
+/* A gateway that was refused recently, shown to operators. */
 struct refused_gateway {
-    uint64_t instance, at_ns; /* at_ns 0: a free place */
+    uint64_t instance, at_ns; /* at_ns 0 = free place */
     char text[320];
 };
 
-/* The grammar of a session's last Submit with one: those that say same_grammar have it too. */
+/* The grammar of a session's last Submit with one; it is used for Submits with same_grammar. */
 struct kept_grammar {
-    struct shared_text *text; /* NULL: none, or there was no room for it */
+    struct shared_text *text; /* NULL = none, or there was no room to keep it */
     enum grammar_kind kind;
 };
 
@@ -32,16 +32,18 @@ struct refusal {
 
 /* A gateway instance; it outlives its peer by the grace time. */
 struct gateway_peer {
-    struct peer *peer;            /* NULL: lost */
-    struct vocabulary vocabulary; /* n_tokens 0: it does not say */
+    struct peer *peer;            /* NULL = lost */
+    struct vocabulary vocabulary; /* n_tokens 0 = not reported */
     uint64_t instance, session, lost_ns, hello_ns;
-    char node[65], model[65]; /* the second: what it serves, as it says */
+    char node[65], model[65]; /* model: the name that it serves, as it reports */
     uint32_t index, n_open, n_refusals, refusals_cap;
-    struct kept_grammar grammar; /* of its session's last Submit with one */
-    struct request **outbox; /* [outbox_cap] who has something to deliver: [begin, end), oldest */
-    uint32_t outbox_begin, outbox_end, outbox_cap; /* first; NULL: dropped meanwhile */
-    struct refusal *refusals;                      /* [refusals_cap] */
-    struct msg_cluster told;                       /* last Cluster sent; its model is not kept */
-    bool was_told, was_swept;        /* swept: what was not submitted again is cancelled */
-    uint64_t told_ns, told_adapters; /* adapters: their n_changes + 1; 0: never */
+    struct kept_grammar grammar; /* grammar of the session's last Submit with one */
+    /* [outbox_cap]; requests with data to deliver are in [begin, end), oldest first */
+    struct request **outbox;
+    uint32_t outbox_begin, outbox_end, outbox_cap; /* places in outbox; a NULL entry was dropped */
+    struct refusal *refusals; /* [refusals_cap]; the first n_refusals are still to be sent */
+    struct msg_cluster told;  /* last Cluster message sent, without its model */
+    bool was_told, was_swept; /* was_swept: requests that were not submitted again are cancelled */
+    /* told_adapters: 1 + n_changes of the adapters sent; 0 = never */
+    uint64_t told_ns, told_adapters;
 };

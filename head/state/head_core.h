@@ -1,7 +1,7 @@
 #pragma once
-/* The state of the head core: everything that core/, routing/ and the admin API share. Plain data;
- * what all of them do with it is beside this file. Private to head/ and to the tests that look
- * inside. Loop thread. */
+/* The state of the head core: everything that core/, routing/ and the admin API share. Plain
+ * data; functions that all of them use are in the other files of this folder. Private to head/
+ * and to tests of its internals. Loop thread. */
 #include "common/base/metrics.h"
 #include "common/base/random.h"
 #include "common/collections/slab.h"
@@ -15,19 +15,19 @@
 #define NO_REPLICA          UINT32_MAX
 #define TOKENS_ITEMS_MAX    512u
 #define THROUGHPUT_SAMPLES  8u
-#define ROUTE_ANSWER_TOKENS 64.0 /* of an answer: so many count for routing at most */
+#define ROUTE_ANSWER_TOKENS 64.0 /* most tokens of an answer that routing counts */
 
 struct route;
 
-/* The replica of the last request: the other choices of the same prompt follow it. */
+/* The replica of the last request: other choices of the same prompt follow it. */
 struct last_route {
     struct request_id id;
     uint32_t i_prompt;
-    uint64_t epoch; /* 0: none */
+    uint64_t epoch; /* 0 = none */
     uint32_t i_replica;
 };
 
-/* The model of the replicas that serve, with the shortest limit. */
+/* The model of the serving replicas, with the shortest limit. */
 struct served_model {
     char name[sizeof((struct worker_desc *)0)->model];
     uint32_t max_model_len, vocab_size;
@@ -49,34 +49,35 @@ struct head_core {
     uint32_t n_gateways;
     struct refused_gateway refused[REFUSED_GATEWAYS];
     struct slab request_slab;
-    struct room room; /* what requests hold before they run */
+    struct room room; /* memory of requests before they run */
     struct request_table *requests;
-    struct request *held_first, *held_last; /* in no scheduler; by next and prev */
-    uint32_t n_held, n_waiting; /* waiting: held and queued in schedulers; refreshed each turn */
+    struct request *held_first, *held_last; /* requests in no scheduler; linked by next and prev */
+    uint32_t n_held, n_waiting; /* n_waiting: held and queued requests, updated each turn */
     uint64_t arrival_seq, n_placed;
-    uint64_t calm_since_ns;           /* request_may_be_tried; 0: no replica was there yet */
-    struct engine_slot *engine_slots; /* [max_replicas] */
-    uint32_t *live; /* [max_replicas] indices of those with a scheduler, ascending */
+    uint64_t calm_since_ns;           /* see request_may_be_tried; 0 = no replica yet */
+    struct engine_slot *engine_slots; /* [max_replicas], by the replica's index */
+    uint32_t *live; /* [max_replicas]: indices of slots with a scheduler, ascending */
     uint32_t n_live;
-    uint32_t n_running, n_queued; /* sums over live engine slots, as of their last plan */
-    struct route *routes;         /* [max_replicas] scratch of routing */
+    uint32_t n_running, n_queued; /* sums over live engine slots, as of their last plans */
+    struct route *routes;         /* [max_replicas], scratch memory of routing */
     struct last_route last_route;
-    double mean_generated; /* tokens of a request, of those that ended of late */
+    double mean_generated; /* mean tokens of recently ended requests */
     struct transfers transfers;
     struct head_grammars grammars;
     struct scheduler_stats retired; /* sums over schedulers that are gone */
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled, n_rank_waits, rank_wait_ns;
-    struct ended_requests ended; /* of late, for people */
-    struct metric *rank_wait;    /* NULL: nobody asks for a histogram; so is */
-    struct metric *step_tokens;  /* this one */
-    struct served_model served;  /* by the replicas that are ready, or that last were */
-    struct throughput_sample samples[THROUGHPUT_SAMPLES]; /* ring */
+    struct ended_requests ended; /* recently ended requests, for the dashboard */
+    struct metric *rank_wait;    /* histogram; NULL = not recorded */
+    struct metric *step_tokens;  /* histogram; NULL = not recorded */
+    struct served_model served;  /* model of the ready replicas, or of the last ones */
+    /* ring, by n_samples % THROUGHPUT_SAMPLES */
+    struct throughput_sample samples[THROUGHPUT_SAMPLES];
     uint64_t n_samples;
-    struct cluster_load load; /* what gateways were told last */
-    uint64_t load_ns;         /* when it was; 0: never */
+    struct cluster_load load; /* load last sent to gateways */
+    uint64_t load_ns;         /* time of `load`; 0 = never */
     struct scale_hint scale;
-    uint64_t scale_ns; /* of the last look; 0: none */
+    uint64_t scale_ns; /* time of the last update; 0 = none */
     struct tokens_item items[TOKENS_ITEMS_MAX];
     struct request *item_requests[TOKENS_ITEMS_MAX];
 };

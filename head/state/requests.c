@@ -1,6 +1,6 @@
-/* A request is in one of three places: held here (no replica can take it yet), in the scheduler of
- * engine slot i_replica, or ended and waiting in its gateway's outbox. routing/admission.c places
- * those that are held; all other ways from place to place are in this file. */
+/* A request is in one of three places: held here (no replica can take it yet), in the scheduler
+ * of engine slot i_replica, or ended and waiting in its gateway's outbox. routing/admission.c
+ * places held requests; all other moves between places are in this file. */
 #include "head/state/requests.h"
 
 #include <stdio.h>
@@ -9,9 +9,10 @@
 #include "head/request/request.h"
 #include "head/state/outbox.h"
 
-/* ---- the memory that they hold ---- */
+/* ---- memory of requests ---- */
 
-/* The head holds so many bytes of a request until it has ended; its answer is not part of them. */
+/* Returns the bytes that are charged for a request until it has ended. Its answer is not
+ * included. */
 static uint64_t bytes_of(const struct request *r)
 {
     return request_held_bytes(r) + SCHEDULER_SEQ_BYTES;
@@ -52,12 +53,12 @@ void requests_leave_all(struct head_core *h)
     room_fini(&h->room);
 }
 
-/* ---- in no replica ---- */
+/* ---- held requests ---- */
 
 void requests_hold(struct head_core *h, struct request *r)
 {
     r->i_replica = NO_REPLICA;
-    r->salt = r->own_salt; /* it comes without blocks to wherever it goes from here */
+    r->salt = r->own_salt; /* from here it goes anywhere without blocks */
     r->grammar_id = 0;
     r->next = NULL;
     r->prev = h->held_last;
@@ -80,7 +81,7 @@ void requests_unhold(struct head_core *h, struct request *r)
     r->awaits_grammar = false;
 }
 
-/* ---- the ways out ---- */
+/* ---- ends ---- */
 
 static bool is_live(const struct request *r)
 {
@@ -88,8 +89,8 @@ static bool is_live(const struct request *r)
            r->state == REQUEST_PREEMPTED;
 }
 
-/* Out of the scheduler or the held list. An ended request is in neither, but for the moment in
- * which the scheduler has ended it and scheduler_pop_ended has not yet said so. */
+/* Removes a request from its scheduler or the held list. An ended request is in neither, except
+ * while scheduler_pop_ended has not returned it yet. */
 static void withdraw(struct head_core *h, struct request *r)
 {
     if (r->sched) {
@@ -136,6 +137,6 @@ void requests_end(struct head_core *h, struct request *r, enum finish_reason why
     r->finish = why;
     r->status = status;
     snprintf(r->text, sizeof r->text, "%s", text);
-    r->text[str_utf8_valid(str_from(r->text))] = '\0'; /* cut between characters */
+    r->text[str_utf8_valid(str_from(r->text))] = '\0'; /* cut at a UTF-8 boundary */
     outbox_add(h, r);
 }

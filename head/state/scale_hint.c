@@ -7,9 +7,9 @@
 
 #include "common/base/clock.h"
 
-#define KV_FULL   0.90 /* above: more replicas, */
-#define KV_BETTER 0.75 /* so that it would be this */
-#define USED_LOW  0.60 /* fewer replicas are enough while they would be used no more than this */
+#define KV_FULL   0.90 /* above this KV usage, more replicas are wanted */
+#define KV_BETTER 0.75 /* KV usage to reach with more replicas */
+#define USED_LOW  0.60 /* most usage at which fewer replicas are enough */
 
 static uint32_t at_least(uint32_t a, uint32_t b)
 {
@@ -25,7 +25,8 @@ __attribute__((format(printf, 2, 3))) static void say(struct scale_hint *h, cons
     va_end(args);
 }
 
-/* Replicas that this load asks for beyond those that serve, with the reason; 0: they are enough. */
+/* Returns the replicas that this load needs when the serving ones are too few, and adds the
+ * reason. Returns 0 when they are enough. */
 static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
                             const struct scale_load *l)
 {
@@ -33,7 +34,8 @@ static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
     double n = l->n_replicas;
     uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
     if (l->waiting > 0 && l->oldest_wait_ns >= patience_ns) {
-        double each = l->running > 0 ? l->running / n : c->slots; /* what one has turned out to */
+        /* requests that one replica has turned out to run */
+        double each = l->running > 0 ? l->running / n : c->slots;
         want = at_least((uint32_t)ceil((l->running + l->waiting) / each), l->n_replicas + 1);
         say(h, "%u wait, the oldest for %.1f s, beside %u that run on %u groups; ", l->waiting,
             seconds_of_ns(l->oldest_wait_ns), l->running, l->n_replicas);
@@ -51,7 +53,7 @@ static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
     return want;
 }
 
-/* The fewest replicas that would do, at most those that serve. */
+/* Returns the fewest replicas that suffice, at most those that serve. */
 static uint32_t enough(const struct scale_config *c, const struct scale_load *l)
 {
     uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
@@ -68,7 +70,7 @@ static uint32_t bounded(const struct scale_config *c, uint32_t replicas)
     return c->max_replicas > 0 && replicas > c->max_replicas ? c->max_replicas : replicas;
 }
 
-/* Fewer are wanted when that has been so for the whole calm time. */
+/* Wants fewer replicas only when fewer were enough for the whole calm time. */
 static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t need,
                   uint64_t now_ns)
 {
@@ -96,12 +98,12 @@ static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t n
 
 static void note_use(struct scale_hint *h, const struct scale_load *l, uint64_t now_ns)
 {
-    /* the first look: whoever was here before may have asked until now */
+    /* first update: requests may have run under the previous head until now */
     if (h->asked_ns == 0 || l->running > 0 || l->waiting > 0 || l->n_arrived != h->load.n_arrived)
         h->asked_ns = now_ns;
 }
 
-/* False: there is no number yet. */
+/* Returns false while no number is known yet. */
 static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)
 {
     if (h->start_ns == 0)
@@ -113,14 +115,14 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
         return false;
     }
     h->known = true;
-    /* what a head before this one may have wanted: lowered only in calm */
+    /* a former head may have wanted these; lowered only after a calm time */
     h->replicas = h->load.n_workers / c->world;
     if (h->replicas > 0 || c->min_replicas > 0)
         h->replicas = bounded(c, h->replicas);
     return true;
 }
 
-/* Between none and one replica. True: none are wanted. */
+/* Decides between no replica and one. Returns true when none is wanted. */
 static bool rest(struct scale_hint *h, const struct scale_config *c, const struct scale_load *l,
                  uint64_t now_ns)
 {
@@ -155,7 +157,7 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
     if (rest(h, c, load, now_ns)) {
         h->low_since_ns = 0;
     } else if (load->n_replicas ==
-               0) { /* a loss, or the first start: the load says nothing about size */
+               0) { /* after a loss or at the first start the load tells nothing about the size */
         h->low_since_ns = 0;
         say(h, "no group serves; ");
     } else {
@@ -172,7 +174,7 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
             load->waiting, 100 * load->kv_usage);
     if (load->n_workers < h->replicas * c->world)
         say(h, "%u of %u workers are here; ", load->n_workers, h->replicas * c->world);
-    h->reason[strlen(h->reason) - 2] = '\0'; /* the last "; " */
+    h->reason[strlen(h->reason) - 2] = '\0'; /* removes the last "; " */
 }
 
 bool scale_hint_rests(const struct scale_hint *h, const struct scale_config *c, uint64_t now_ns)

@@ -12,9 +12,8 @@ static void set_name(const struct head_core *h, const struct worker_desc *first,
         memcpy(m->name, first->model, sizeof m->name);
 }
 
-/* The replicas that serve decide, or those that served last while none does: a worker that joins
- * with another model's limits and finds no replica must not change the answers of those that work.
- */
+/* Takes the model from the serving replicas, or keeps the last one while none serves. A worker
+ * that joins with another model's limits must not change answers before it serves. */
 void served_model_update(struct head_core *h)
 {
     for (uint32_t i = 0; i < h->n_live; i++) {

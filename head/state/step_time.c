@@ -1,21 +1,21 @@
 #include "head/state/step_time.h"
 
 enum {
-    START_RATIO = 64,     /* a step costs as much as so many tokens, before anything was measured */
-    LIKE_WEIGHT = 1,      /* steps that the belief about a new replica is worth */
-    SHAPE_STEPS = 256,    /* memory of the line */
-    LEVEL_STEPS = 8,      /* memory of the level */
-    FIRST_STEPS = 32,     /* until the line is known well enough to speak of a level */
-    RATIO_STEPS = 64,     /* memory of the line's ratio, once its steps are forgotten */
-    OUTLIER = 8,          /* one result counts as if it were at most this factor off */
-    STEPS_PER_END = 64,   /* before a request has ended */
-    ENDS_REMEMBERED = 32, /* steps in which requests ended */
+    START_RATIO = 64,     /* first guess: a step's base costs as much as this many tokens */
+    LIKE_WEIGHT = 1,      /* weight of the first guess for a new replica, in steps */
+    SHAPE_STEPS = 256,    /* memory of the line, in steps */
+    LEVEL_STEPS = 8,      /* memory of the level, in steps */
+    FIRST_STEPS = 32,     /* steps until the line is known well enough to measure a level */
+    RATIO_STEPS = 64,     /* memory of the line's ratio after its steps are forgotten */
+    OUTLIER = 8,          /* a result counts as at most this factor off */
+    STEPS_PER_END = 64,   /* first guess, before a request has ended */
+    ENDS_REMEMBERED = 32, /* memory: steps in which requests ended */
 };
 
-/* Steps all of one size leave open how much of them is the base: then ratio decides. In weight of
- * steps. */
+/* Weight of `ratio`, in steps. When all steps have one size, they do not tell how much is the
+ * base, and `ratio` decides. */
 #define RATIO_WEIGHT   0.1
-#define START_TOKEN_NS 10000.0 /* of no importance: only comparisons between replicas are */
+#define START_TOKEN_NS 10000.0 /* any value: only comparisons between replicas matter */
 
 static void add_point(struct step_time *t, double x, double y, double weight)
 {
@@ -26,15 +26,15 @@ static void add_point(struct step_time *t, double x, double y, double weight)
     t->xy += weight * x * y;
 }
 
-/* Least squares of y = base + token * x, with weight * (base - ratio * token)^2 added; the weight
- * is such that a large ratio is not held more firmly than a small one. */
+/* Least squares of y = base + token * x, with the term weight * (base - ratio * token)^2. The
+ * weight is scaled so that a large ratio is not held more firmly than a small one. */
 static void fit(struct step_time *t)
 {
     double scale = 1 + t->ratio / START_RATIO, weight = RATIO_WEIGHT / (scale * scale);
     double n = t->n + weight, x = t->x - weight * t->ratio;
     double xx = t->xx + weight * t->ratio * t->ratio, d = n * xx - x * x;
     double base = (t->y * xx - t->xy * x) / d, token = (t->xy * n - t->y * x) / d;
-    if (token <= 0) /* more tokens in less time: noise */
+    if (token <= 0) /* more tokens in less time is noise */
         base = t->ratio * (token = t->y / (t->n * t->ratio + t->x));
     else if (base < 0)
         base = 0, token = t->xy / t->xx;
@@ -75,7 +75,7 @@ static double clamp(double x, double low, double high)
 static void follow_level(struct step_time *t, double want, double y)
 {
     double keep = 1 - 1.0 / LEVEL_STEPS;
-    if (t->level_fit <= 0) /* as if it had been at level 1 until now */
+    if (t->level_fit <= 0) /* starts as if the level had been 1 until now */
         t->level_y = t->level_fit = LEVEL_STEPS * want;
     t->level_y = t->level_y * keep + y;
     t->level_fit = t->level_fit * keep + want;
@@ -86,7 +86,7 @@ void step_time_on_result(struct step_time *t, uint32_t n_tokens, uint32_t n_ende
                          uint64_t execute_ns, uint64_t now_ns)
 {
     if (execute_ns == 0 || n_tokens == 0)
-        return; /* it says nothing */
+        return; /* it has no information */
     double x = n_tokens, y = (double)execute_ns;
     t->measured_ns = now_ns;
     double want = t->base_ns + t->token_ns * x;

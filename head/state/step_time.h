@@ -1,29 +1,29 @@
 #pragma once
-/* How long the next steps of one replica take, learnt from the results of those that were: a
- * step takes base + token * (tokens it runs), times a level. The line is fitted by least squares
- * over many steps, so that it remembers prompts while only decodes run; the level follows the last
- * few, so that a replica that becomes slower is known as such at once. Pure, no clock. */
+/* Predicts the duration of the next steps of one replica from the results of past ones. A step
+ * takes base + token * (tokens that it runs), times a level. The line is fitted by least squares
+ * over many steps, so that it still covers prompts while only decodes run. The level follows the
+ * last few steps, so that a replica that becomes slower is noticed at once. Pure, no clock. */
 #include <stdint.h>
 
 struct step_time {
     double n, x, y, xx, xy; /* weighted sums over steps: tokens x, nanoseconds y */
     double base_ns, token_ns;
-    double ratio; /* base / token, while the steps seen do not tell them apart */
+    double ratio; /* base / token; used while the steps do not separate them */
     double level_y, level_fit, level;
-    double busy_ns, n_ended; /* of the last requests that ended */
-    uint64_t measured_ns;    /* when the last result came; 0: none has */
+    double busy_ns, n_ended; /* over the last requests that ended */
+    uint64_t measured_ns;    /* time of the last result; 0 = none */
 };
 
-/* The speed that is believed of one replica, or the mean of some. Zeros: nothing is known. */
+/* Estimated speed of one replica, or a mean. Zeros = unknown. */
 struct step_speed {
     double base_ns, token_ns;
 };
 
-/* like: the replicas that serve already; zeros when there are none. */
+/* `like`: mean speed of the serving replicas; zeros when there are none. */
 void step_time_init(struct step_time *t, struct step_speed like);
-/* A step that ran n_tokens took execute_ns, and n_ended requests ended in it. */
+/* Learns from a step with n_tokens that took execute_ns and in which n_ended requests ended. */
 void step_time_on_result(struct step_time *t, uint32_t n_tokens, uint32_t n_ended,
                          uint64_t execute_ns, uint64_t now_ns);
 struct step_speed step_time_speed(const struct step_time *t);
-/* Time between two ends of requests while it works on n_rows at a time. */
+/* Returns the time between two ends of requests while n_rows run at a time, ns. */
 double step_time_between_ends_ns(const struct step_time *t, uint32_t n_rows);

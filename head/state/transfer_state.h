@@ -1,14 +1,14 @@
 #pragma once
-/* Requests that move from one replica to another while they run (docs/explain/recovery.md, "Moving
- * requests"): who moves, where to, whether its KV blocks are copied first, and what becomes of it
- * when something fails. A move of a request is
+/* Requests that move from one replica to another while they run (docs/develop/recovery.md,
+ * "Moving requests"): the request, the two replicas, and whether its KV blocks are copied first.
+ * The states of a move are
  *
- *   COPYING   blocks of both replicas are out of use; their ranks were told, or are being told
- *   LEAVING   it runs no further where it was; the results of its steps in flight are awaited
- *   STUCK     it failed, and a rank that may still write into the blocks has not said it is done
+ *   COPYING   blocks of both replicas are reserved; their ranks are being told, or copy
+ *   LEAVING   it runs no further where it was; results of its steps in flight are pending
+ *   STUCK     it failed, and a rank that may still write into the blocks has not answered
  *
- * and it begins with LEAVING where nothing is to be copied. An engine slot has at most one COPYING
- * or STUCK at a time. Plain data; routing/transfers.c moves one from state to state. */
+ * A move without blocks begins with LEAVING. An engine slot has at most one COPYING or STUCK
+ * move at a time. Plain data; routing/transfers.c changes the state. */
 #include "head/cluster/registry.h"
 #include "head/request/state.h"
 
@@ -21,9 +21,9 @@ struct transfer_side {
     uint32_t i_replica, n_ranks;
     uint64_t epoch;
     bool is_over;      /* its epoch has ended, and its blocks with it */
-    uint8_t *told;     /* [n_ranks]; NULL: nobody is told anything */
-    uint8_t *answered; /* [n_ranks] */
-    uint32_t *blocks;  /* [n_blocks] */
+    uint8_t *told;     /* [n_ranks]; NULL = nothing is sent to ranks */
+    uint8_t *answered; /* [n_ranks]: the rank has answered */
+    uint32_t *blocks;  /* [n_blocks]: block ids on this side */
 };
 
 struct transfer {
@@ -32,12 +32,12 @@ struct transfer {
     uint64_t id;
     struct request_id request;
     uint32_t i_choice;
-    uint32_t n_coming; /* tokens that will need room where it goes */
+    uint32_t n_coming; /* tokens that need room at the destination */
     struct transfer_side sides[2];
     uint32_t n_tokens, n_blocks;
-    struct request_salt salt; /* that the request has with what is copied */
-    uint32_t *block_groups;   /* [n_blocks] */
-    uint64_t n_bytes;         /* of one rank */
+    struct request_salt salt; /* salt of the request together with the copied blocks */
+    uint32_t *block_groups;   /* [n_blocks]: KV group of each block */
+    uint64_t n_bytes;         /* bytes per rank */
     uint64_t start_ns, took_ns;
     uint8_t comm_id[TRANSFER_ID_BYTES];
     bool failed;
@@ -48,8 +48,8 @@ struct transfers {
     struct transfer *first; /* oldest first */
     uint32_t n;
     uint64_t last_id;
-    double bytes_per_s; /* of one rank, on average */
+    double bytes_per_s; /* mean per rank */
     uint64_t n_done, n_failed, n_bytes;
-    uint64_t n_moved,
-        n_recomputed; /* requests that went on elsewhere; the second: without blocks */
+    /* n_moved: requests that went on elsewhere; n_recomputed: those without blocks */
+    uint64_t n_moved, n_recomputed;
 };

@@ -1,4 +1,4 @@
-/* adapter.proto <-> plain structs. */
+/* Maps the messages of adapter.proto to plain structs and back. */
 #include "proto/adapter.pb-c.h"
 #include "proto/codec/ops.h"
 

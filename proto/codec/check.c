@@ -1,5 +1,6 @@
-/* One set of rules for both directions: what a message may hold. The plain structs are checked, so
- * the generated ones never have to be, and what we send is what a peer accepts. */
+/* One set of rules for both directions: what a message may hold. The plain structs are checked,
+ * so the generated structs never have to be. The rules for outgoing messages are the same, so a
+ * peer accepts what this process sends. */
 #include "proto/codec/check.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ static void at_most(struct check *c, const char *what, uint64_t value, uint64_t 
         refuse(c, what, value, max);
 }
 
-/* An enum's value as it came, negative ones included. */
+/* Checks an enum's value as it came, negative values included. */
 static void in_enum(struct check *c, const char *what, int value, int count)
 {
     if (value < 0 || value >= count)
@@ -48,7 +49,7 @@ static void exact(struct check *c, const char *what, struct str s, size_t max)
         must(c, false, "a text is not UTF-8");
 }
 
-/* For humans; on the way out encoding cuts it. */
+/* Checks a text for humans. It may be too long on the way out, because encoding cuts it. */
 static void text(struct check *c, struct str s)
 {
     if (!c->outgoing)
@@ -176,8 +177,8 @@ static void check_submit(struct check *c, const struct msg_submit *s)
     check_sampling(c, &s->sampling);
 }
 
-/* A step has thousands of runs and items of which nearly all are plain: what obeys each rule for
- * want of anything that could break one is told apart by one test. */
+/* A step has thousands of runs and items, and nearly all of them are plain. One test recognises
+ * an item that has no field which could break a rule. */
 static bool plain_tokens(const struct tokens_item *it)
 {
     return (it->n_logprobs | it->n_prompt_logprobs | (uint32_t)it->finish | (uint32_t)it->status |
@@ -425,7 +426,7 @@ static void check_by_type(struct check *c, const struct msg *m)
     case MSG_DRAIN:
     case MSG_ABORTED:
     case MSG_TYPE_COUNT:
-        break; /* plain numbers: any value can be said */
+        break; /* plain numbers: every value is allowed */
     }
 }
 

@@ -1,4 +1,9 @@
-/* cluster.proto <-> plain structs: opening, heartbeat, credit, formation. */
+/* Maps the messages of cluster.proto to plain structs and back: opening, heartbeat, credit and
+ * formation. A `put` function builds the generated struct on the scratch arena and borrows the
+ * message's spans; a `get` function borrows the arrays that protobuf-c put on the arena. The table
+ * at the end names both for each type. Invariants: no function here decides whether a value is
+ * allowed (check.c does), and a failure is kept in struct wire, so that each mapping reads as a
+ * list of fields. Pure; any thread. */
 #include <string.h>
 
 #include "proto/adapter.pb-c.h"
@@ -183,7 +188,7 @@ static Cox__Vocabulary *put_vocabulary(struct wire *w, const struct vocabulary *
     return p;
 }
 
-/* True when there is one. */
+/* Returns true when the message has a vocabulary. */
 static bool get_vocabulary(struct wire *w, const Cox__Vocabulary *p, struct vocabulary *v)
 {
     if (!p)

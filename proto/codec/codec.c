@@ -1,6 +1,6 @@
-/* Frames and dispatch. A body is unpacked by protobuf-c with an allocator on the arena (free does
- * nothing) under a budget tied to the body's size, then mapped to a plain struct that borrows the
- * unpacked arrays, then checked (check.c). */
+/* Frames and dispatch. protobuf-c unpacks a body with an allocator on the arena (free does
+ * nothing) under a budget that depends on the body's size. The result is mapped to a plain
+ * struct that borrows the unpacked arrays, and then checked (check.c). */
 #include "proto/codec/codec.h"
 
 #include <assert.h>
@@ -110,8 +110,8 @@ enum status codec_decode(struct str frame, const struct frame_header *header, st
         header->body_bytes > ops->max_body_bytes)
         return error_set(err, STATUS_PROTOCOL, "the header is not this frame's");
     out->type = header->type;
-    /* The counts in a body can ask for far more than it weighs: cap the cost of this one message.
-     */
+    /* The counts in a body can ask for far more memory than the body's own size: the limit caps
+     * the cost of this one message. */
     size_t old_limit = arena->limit_bytes;
     size_t budget = PROTO_DECODE_BASE_BYTES + (size_t)header->body_bytes * PROTO_DECODE_FACTOR;
     if (old_limit == 0 || old_limit - arena->used_bytes > budget)
@@ -150,11 +150,11 @@ enum status codec_encode(const struct msg *m, uint64_t session, uint64_t seq, st
     put_le(frame + 16, 8, seq);
     put_le(frame + 24, 4, n);
     size_t packed = protobuf_c_message_pack(p, frame + FRAME_HEADER_BYTES);
-    assert(packed == n); /* the same structs, measured above */
+    assert(packed == n); /* the same structs that were measured above */
     return STATUS_OK;
 }
 
-/* Through the wire format, so that a field can not be forgotten here. */
+/* The copy goes through the wire format, so that no field can be forgotten here. */
 enum status msg_copy(const struct msg *m, struct arena *arena, struct msg *out)
 {
     struct arena scratch;

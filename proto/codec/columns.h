@@ -2,8 +2,8 @@
 /* Columns: one field of an array of structs as one packed array. Private to proto/codec. */
 #include "proto/codec/wire.h"
 
-/* Room for n values, all of which are filled in at once; and what makes a column absent when every
- * value turned out to be the usual one. */
+/* The first macro makes room for n values, which the caller fills in at once. The second one
+ * makes a column absent when every value turned out to be the usual one. */
 #define WIRE_NEW_COLUMN(w, p, column, n)                                                           \
     do {                                                                                           \
         (p)->column = wire_uncleared((w), (n), sizeof *(p)->column);                               \
@@ -15,7 +15,7 @@
             (p)->n_##column = 0;                                                                   \
     } while (0)
 
-/* Appends a span to a column that has room; returns its new end. */
+/* Appends a span to a column that has room, and returns the column's new end. */
 static inline uint32_t *wire_put_words(uint32_t *end, struct u32_span s)
 {
     for (uint32_t i = 0; i < s.n; i++)
@@ -23,15 +23,15 @@ static inline uint32_t *wire_put_words(uint32_t *end, struct u32_span s)
     return end;
 }
 
-/* The value of every item where a column is absent; always: the column must be there. */
+/* The value that each item has where a column is absent. WIRE_ALWAYS: the column must be there. */
 enum wire_usual { WIRE_USUAL_0, WIRE_USUAL_1, WIRE_ALWAYS };
 
-/* A column on the way in: step 0 reads the usual value for every item. */
+/* A column on the way in. With step 0 every item reads the usual value. */
 struct wire_column {
     const uint32_t *ptr;
     size_t step;
 };
-/* Fails, and then reads as usual values, when it has not one value per item. */
+/* Fails when the column has not one value per item; it then reads as usual values. */
 struct wire_column wire_get_column(struct wire *w, const uint32_t *column, size_t n_column,
                                    size_t n, enum wire_usual usual, const char *what);
 #define WIRE_GET_COLUMN(w, p, column, n, usual)                                                    \
@@ -41,7 +41,7 @@ static inline uint32_t wire_at(struct wire_column c, size_t i)
     return c.ptr[i * c.step];
 }
 
-/* Words that are dealt out in order; what is left or missing at the end is an error. */
+/* Words that are dealt out in order. Words left over or missing at the end are an error. */
 struct wire_rest {
     const uint32_t *ptr;
     size_t n;

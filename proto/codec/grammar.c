@@ -1,4 +1,5 @@
-/* grammar.proto <-> plain structs: grammars that are compiled before they are needed. */
+/* Maps the messages of grammar.proto to plain structs and back: grammars that are compiled
+ * before they are needed. */
 #include "proto/codec/ops.h"
 #include "proto/grammar.pb-c.h"
 

@@ -1,4 +1,5 @@
-/* kv.proto <-> plain structs: KV blocks from one replica to another. */
+/* Maps the messages of kv.proto to plain structs and back: KV blocks from one replica to
+ * another. */
 #include "proto/codec/ops.h"
 #include "proto/kv.pb-c.h"
 

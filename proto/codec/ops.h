@@ -1,15 +1,17 @@
 #pragma once
-/* How a message type becomes its generated struct and back: one table per .proto file, in the .c of
- * its name. to_wire builds the generated structs on the scratch arena and borrows the message's own
- * spans; from_wire borrows what protobuf-c put on the arena. Private to proto/codec. */
+/* Tables that map a message type to its generated struct and back, one table per .proto file, in
+ * the .c file of the same name. `to_wire` builds the generated structs on the scratch arena and
+ * borrows the message's own spans. `from_wire` borrows the arrays that protobuf-c put on the
+ * arena. Private to proto/codec. */
 #include "proto/codec/wire.h"
 #include "proto/limits.h"
 #include "proto/messages.h"
 
 struct codec_ops {
-    const ProtobufCMessageDescriptor *descriptor; /* NULL: not in this table */
-    uint32_t max_body_bytes;                      /* small for what no credit bounds */
-    ProtobufCMessage *(*to_wire)(struct wire *w, const struct msg *m); /* NULL with w->status */
+    const ProtobufCMessageDescriptor *descriptor; /* NULL = the type is not in this table */
+    uint32_t max_body_bytes;                      /* small for types that no credit bounds */
+    /* returns NULL and sets w->status on failure */
+    ProtobufCMessage *(*to_wire)(struct wire *w, const struct msg *m);
     void (*from_wire)(struct wire *w, const ProtobufCMessage *p, struct msg *m);
 };
 #define CODEC_SMALL_BYTES (16u << 10)

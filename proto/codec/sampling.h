@@ -1,5 +1,6 @@
 #pragma once
-/* Parts that several messages have: sampling parameters and log-probs. Private to proto/codec. */
+/* Parts that several messages share: sampling parameters and log-probabilities. Private to
+ * proto/codec. */
 #include "proto/codec/wire.h"
 #include "proto/messages.h"
 

@@ -1,5 +1,6 @@
-/* step.proto <-> plain structs: the plan and its result, the hot path of the codec. Runs, blocks
- * and items travel in columns (columns.c); the order of each is kept exactly. */
+/* Maps the messages of step.proto to plain structs and back: the plan and its result, which are
+ * the hot path of the codec. Runs, blocks and items travel in columns (columns.c). The order of
+ * each is kept exactly. */
 #include "proto/codec/columns.h"
 #include "proto/codec/ops.h"
 #include "proto/codec/sampling.h"
@@ -7,7 +8,7 @@
 
 enum run_flag { RUN_SAMPLE = 1, RUN_FOLLOWS = 2, RUN_FLAGS = 3 };
 
-/* The blocks of all runs, as columns of one list. */
+/* Puts the blocks of all runs into the columns of one list. */
 static void put_blocks(struct wire *w, const struct msg_plan *plan, size_t n_ids, Cox__Plan *p)
 {
     size_t n = p->n_block_run, i = 0;
@@ -228,7 +229,7 @@ static void get_result_logprobs(struct wire *w, const Cox__Result *p, struct res
     }
 }
 
-/* msg_check has seen that every item has as many gaps as ids. */
+/* msg_check has verified that every item has as many gaps as ids. */
 static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p)
 {
     uint32_t n = r->n_items, odd_n_ids = 0, odd_units = 0, odd_kib = 0;

@@ -63,8 +63,8 @@ ProtobufCBinaryData wire_put_str(struct str s)
     return (ProtobufCBinaryData){s.len, (uint8_t *)s.ptr};
 }
 
-/* Texts come out of snprintf, which may cut a character in two: the peer must not close the link
- * over that. */
+/* snprintf makes these texts and may cut a character in two. A peer must not close the link
+ * because of that. */
 ProtobufCBinaryData wire_put_text(struct str s)
 {
     if (s.len > PROTO_MAX_TEXT_BYTES)

@@ -1,7 +1,7 @@
 #pragma once
-/* Building and reading generated structs: allocation on the arena, texts, spans. A failure is kept
- * in the context, and the caller goes on with empty values, so that a mapping reads as a list of
- * fields. Private to proto/codec. */
+/* Building and reading generated structs: allocation on the arena, texts, spans. The context
+ * keeps the first failure, and the caller goes on with empty values, so that a mapping reads as
+ * a list of fields. Private to proto/codec. */
 #include <protobuf-c/protobuf-c.h>
 
 #include "common/base/arena.h"
@@ -10,8 +10,8 @@
 
 struct wire {
     struct arena *arena;
-    enum status status; /* first failure; sticky */
-    const char *what;   /* the field it was in, for from_wire */
+    enum status status; /* first failure; later ones do not replace it */
+    const char *what;   /* name of the field that failed, for from_wire */
 };
 
 void wire_fail(struct wire *w, enum status s, const char *what);
@@ -20,30 +20,30 @@ static inline void wire_must(struct wire *w, bool ok, const char *what)
     if (!ok)
         wire_fail(w, STATUS_PROTOCOL, what);
 }
-/* One generated struct, initialised; NULL on failure. */
+/* Returns one initialised generated struct, or NULL on failure. */
 void *wire_new(struct wire *w, const ProtobufCMessageDescriptor *d);
-/* n pointers to n initialised structs; NULL when n is 0 or on failure. */
+/* Returns n pointers to n initialised structs, or NULL when n is 0 or on failure. */
 void *wire_new_array(struct wire *w, const ProtobufCMessageDescriptor *d, size_t n);
-/* n zeroed plain structs; NULL when n is 0 or on failure. */
+/* Returns n zeroed plain structs, or NULL when n is 0 or on failure. */
 void *wire_array(struct wire *w, size_t n, size_t size);
-/* The same, not zeroed: for what is filled in at once. */
+/* Like wire_array, but not zeroed: for memory that the caller fills in at once. */
 void *wire_uncleared(struct wire *w, size_t n, size_t size);
 
 ProtobufCBinaryData wire_put_str(struct str s);
-ProtobufCBinaryData wire_put_text(struct str s); /* cut to valid UTF-8 of PROTO_MAX_TEXT_BYTES */
+ProtobufCBinaryData wire_put_text(struct str s); /* cut to PROTO_MAX_TEXT_BYTES of valid UTF-8 */
 struct str wire_get_str(ProtobufCBinaryData d);
 
 #define WIRE_PUT_SPAN(p, field, span)                                                              \
     do {                                                                                           \
         (p)->n_##field = (span).n;                                                                 \
-        (p)->field = (void *)(span).ptr; /* packing does not write */                              \
+        (p)->field = (void *)(span).ptr; /* packing does not write to it */                        \
     } while (0)
 #define WIRE_PUT_BYTES(p, field, span)                                                             \
     do {                                                                                           \
         (p)->field.len = (span).n;                                                                 \
         (p)->field.data = (uint8_t *)(span).ptr;                                                   \
     } while (0)
-/* Opens a put function with the generated struct of that message in p. */
+/* Opens a put function, with the generated struct of that message in `p`. */
 #define WIRE_PUT(Type, type)                                                                       \
     Cox__##Type *p = wire_new(w, &cox__##type##__descriptor);                                      \
     if (!p)                                                                                        \

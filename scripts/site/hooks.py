@@ -1,8 +1,8 @@
-"""What the docs site has beside the files of docs/ (mkdocs.yml).
+"""Adds to the docs site the pages that are not files of docs/ (mkdocs.yml).
 
-docs/index.md is its first page, each command has one out of its --help, and whatever a page links to outside of docs/ becomes
-a page (Markdown) or a file of the site, with what those link to in turn: no link leaves the site for a file of the repository.
-The pages stay written for a Git host; the few places where Python-Markdown reads them otherwise are changed on the way.
+docs/index.md is the first page of the site. Each command gets a page with its --help. A file outside of docs/ that a page links to
+becomes a page (Markdown) or a file of the site, and so do the files that it links to: no link leaves the site for a file of the
+repository. The pages are written for a Git host. on_page_markdown changes the few places that Python-Markdown reads in another way.
 """
 import logging
 import os
@@ -16,7 +16,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("COX_BIN") or ROOT / "build/release/bin")
-FILES = "files"  # of the site, for what is outside of docs/
+FILES = "files"  # folder of the site for files outside of docs/
 FENCE = re.compile(r"^( *)(```+)(\S*).*$")
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\]|`[^`]*`)*\]\()([^)\s]+)(\))")
 ITEM = re.compile(r"^( *)(?:[-*]|\d+\.) ")
@@ -29,7 +29,7 @@ _repository_path = {}  # path in the site → path in the repository
 # ---- links
 
 def in_site(path):
-    """Where a file of the repository is in the site."""
+    """The place in the site of a file of the repository."""
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/"):
@@ -82,7 +82,7 @@ def for_python_markdown(text):
     for line, code in outside_fences(text):
         fence = FENCE.match(line)
         if code and fence:
-            line = fence[1] + fence[2] + fence[3]  # what a test calls the block is not for readers
+            line = fence[1] + fence[2] + fence[3]  # readers do not need the name that a test gives to a block
         item = None if code else ITEM.match(line)
         begins = (item and not in_list) or (line.startswith("|") and not code and not before.startswith("|"))
         if begins and before.strip():
@@ -103,14 +103,42 @@ def for_python_markdown(text):
 WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("reference/", 2), ("explain/", 2))  # the first that fits
 
 
+# Words that users type, and the page that answers them. A match counts more than a match in a title. Words of a title need no entry.
+SUBJECTS = {
+    "start/laptop.md": ["install", "installation", "quickstart", "docker", "podman", "macos", "windows", "wsl"],
+    "start/server.md": ["systemd", "bare metal", "multi-node"],
+    "start/kubernetes.md": ["helm", "helm install", "helm chart", "k8s"],
+    "start/openshift.md": ["scc", "oc"],
+    "start/sagemaker.md": ["aws", "djl", "lmi"],
+    "start/gpu.md": ["cuda", "nvidia", "nccl"],
+    "how-to/serve-a-model.md": ["download", "pull", "huggingface", "s3"],
+    "how-to/several-models.md": ["lora", "adapter", "multi-model"],
+    "how-to/clients.md": ["claude code", "codex", "langchain", "litellm", "openai sdk"],
+    "how-to/keys-and-quotas.md": ["rate limit", "quota", "throttle", "429", "tenant"],
+    "how-to/autoscale.md": ["hpa", "keda", "scale to zero"],
+    "how-to/upgrade.md": ["rollout", "zero downtime", "new version"],
+    "how-to/monitor.md": ["grafana", "prometheus", "alerts", "tracing", "opentelemetry"],
+    "how-to/debug.md": ["oom", "out of memory", "died", "crash", "hang", "slow"],
+    "how-to/bench.md": ["benchmark", "throughput", "latency"],
+    "how-to/migrate-from-vllm.md": ["vllm serve", "vllm"],
+    "how-to/migrate-from-vllm-on-ray.md": ["ray", "kuberay"],
+    "reference/structured-outputs.md": ["json schema", "grammar", "guided decoding", "regex"],
+    "reference/openai.md": ["tool calling", "function calling", "embeddings"],
+    "reference/models.md": ["gguf", "quantization", "awq", "gptq", "fp8", "supported models"],
+    "reference/metrics.md": ["metrics"],
+}
+
+
 def weigh(page):
-    """Users' pages come first in the search; what only the developers read is not found there at all."""
+    """Users' pages come first in the search. Pages for developers are not in the search."""
     path = page.file.src_uri
     if path.startswith(("develop/", FILES + "/")):
         page.meta["search"] = {"exclude": True}
     else:
         boost = next((weight for folder, weight in WEIGHTS if path.startswith(folder)), 1)
         page.meta.setdefault("search", {"boost": boost})
+    if path in SUBJECTS:
+        page.meta.setdefault("tags", SUBJECTS[path])  # only the search reads tags: no plugin shows them on the page
 
 
 def on_page_markdown(markdown, page, config, files):
@@ -216,7 +244,7 @@ def add_decisions(files, config):
 
 
 def add_linked(files, config):
-    """What pages link to outside of docs/, and what is linked there, until nothing new comes."""
+    """Adds the files outside of docs/ that pages link to, and the files that those link to."""
     seen = {"README.md": None, **{"docs/" + f.src_uri: None for f in files if f.is_documentation_page()}}
     todo = [p for p in seen if p != "README.md"]
     while todo:
@@ -253,16 +281,17 @@ def fill(nav, title, items):
 
 def on_config(config):
     config.extra["polyfills"] = ["assets/file_worker.js"]
+    config.extra_javascript.append("assets/site.js")
 
 
 def on_post_build(config):
-    """What the search looks for where the site is opened from a folder: nothing else can be read there."""
+    """Writes the search index as a script: a site that is opened from a folder can load nothing else."""
     search = Path(config.site_dir) / "search"
     (search / "search_index.js").write_text("var __index = " + (search / "search_index.json").read_text())
 
 
 def on_files(files, config):
-    for asset in ("file_worker.js", "site.css"):
+    for asset in ("file_worker.js", "site.css", "site.js"):
         add(files, config, f"assets/{asset}", abs_src_path=str(ROOT / "scripts/site" / asset))
     fill(config.nav, "Files of the repository", add_linked(files, config))
     fill(config.nav, "Commands", add_commands(files, config))

@@ -1,11 +1,11 @@
-"""What pages say of flags is what the programs' option tables say: command lines in text, and the tables of docs/how-to/migrate-*.md."""
+"""Each flag that a page names is in the programs' option tables: in command lines of a text, and in the tables of docs/how-to/migrate-*.md."""
 import re
 import subprocess
 
 import pytest
 from cluster import BIN, ROOT, SLOW
 
-DESIGNS = set()  # of what is not there yet
+DESIGNS = set()  # pages about things that do not exist yet
 PAGES = [p for p in sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]) if p.relative_to(ROOT).as_posix() not in DESIGNS]
 ROW = re.compile(r"^\| (.+?) \|$", re.M)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
@@ -76,7 +76,7 @@ def rows(page, heading):
 
 def test_vllm_s_flags_become_what_the_page_says(tables):
     commands, missing = tables
-    table = rows("docs/how-to/migrate-from-vllm-on-ray.md", "Flags")
+    table = rows("docs/how-to/migrate-from-vllm.md", "Flags")
     assert len(table) > 30
     for flag, verdict, *_ in table:
         name = flag.strip("`")
@@ -103,11 +103,13 @@ def test_djl_s_settings_become_what_the_page_says(tables):
 
 def test_pictures_are_small_and_fetch_nothing():
     pictures = sorted((ROOT / "docs/images").glob("*.svg"))
-    text = (ROOT / "docs/explain/concepts.md").read_text()
+    text = "".join(p.read_text() for p in [*sorted((ROOT / "docs/explain").glob("*.md")), ROOT / "docs/develop/ways.md"])
     assert len(pictures) >= 5
     for p in pictures:
         svg = p.read_text()
-        assert len(svg) < 10_000, p.name
+        recorded = p.name == "recovery-session.svg"  # by scripts/record; README.md and docs/index.md show it
+        assert len(svg) < (200_000 if recorded else 24_000 if p.name == "code-map.svg" else 10_000), p.name
         assert not re.search(r"(?:href|src|url\()\s*[=(]?[\"']?(?:https?:)?//", svg.replace('xmlns="http://www.w3.org/2000/svg"', "")), p.name
         if p.name != "favicon.svg":
-            assert "prefers-color-scheme:dark" in svg and "<title" in svg and f"images/{p.name}" in text, p.name
+            shown = (ROOT / "docs/index.md").read_text() if recorded else text
+            assert "prefers-color-scheme:dark" in svg and "<title" in svg and f"images/{p.name}" in shown, p.name

@@ -1,5 +1,4 @@
 """The docs site as scripts/docs builds it: strictly, whole, and without anything from another host (scripts/setup --docs)."""
-import os
 import re
 import shutil
 import subprocess
@@ -9,15 +8,14 @@ from urllib.parse import unquote, urldefrag
 import pytest
 from browser import MISSING, Browser
 from cluster import BIN, ROOT, SLOW, wait_for
+from site_build import NEEDS_MKDOCS, build
 
-PYTHON = ROOT / ".deps/docs-venv/bin/python"
-pytestmark = [pytest.mark.skipif(not PYTHON.exists(), reason="SKIPPED: no .deps/docs-venv here: scripts/setup --docs makes it"),
-              pytest.mark.timeout(300 * SLOW)]
+pytestmark = [NEEDS_MKDOCS, pytest.mark.timeout(300 * SLOW)]
 LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src"), ("object", "data"), ("use", "href")}
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, its anchors, and what of its sidebar leads where."""
+    """A page: the URLs that it links to and loads, its anchors, and the links of its sidebar."""
 
     def __init__(self, path):
         super().__init__()
@@ -48,21 +46,6 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open == ["article"]:
             self.text.append(data)
-
-
-def build(to, root=ROOT, **env):
-    """Not --quiet: what is not said is not counted by --strict."""
-    return subprocess.run([PYTHON, "-m", "mkdocs", "build", "--strict", "--config-file", root / "mkdocs.yml", "--site-dir", to],
-                          cwd=root, capture_output=True, text=True, timeout=240 * SLOW,
-                          env={**os.environ, "COX_BIN": str(BIN), "NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1", **env})
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    done = build(folder)
-    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stdout + done.stderr
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -125,23 +108,23 @@ def test_every_command_has_its_page(pages):
 
     commands = listed("help")
     assert "up" in commands and len(commands) > 20
-    wanted = {f"commands/{c}.html" for c in commands} | {f"commands/bench-{c}.html" for c in listed("bench", "--help")}
+    wanted = {f"reference/commands/{c}.html" for c in commands} | {f"reference/commands/bench-{c}.html" for c in listed("bench", "--help")}
     of_run = subprocess.run([BIN / "cox", "run", "--help"], capture_output=True, text=True, timeout=30 * SLOW, check=True).stdout
-    wanted |= {f"commands/run-{c}.html" for c in re.search(r"cox run ([a-z|]+)$", of_run, re.M)[1].split("|")}
-    assert "commands/run-create.html" in wanted
-    assert wanted == {name for name in pages if name.startswith("commands/")}
+    wanted |= {f"reference/commands/run-{c}.html" for c in re.search(r"cox run ([a-z|]+)$", of_run, re.M)[1].split("|")}
+    assert "reference/commands/run-create.html" in wanted
+    assert wanted == {name for name in pages if name.startswith("reference/commands/")}
 
 
 def test_a_command_s_page_says_what_its_help_says(site):
     help_text = subprocess.run([BIN / "cox", "bench", "serve", "--help"], capture_output=True, text=True, timeout=30 * SLOW, check=True).stdout
-    text = (site / "commands/bench-serve.html").read_text()
+    text = (site / "reference/commands/bench-serve.html").read_text()
     for flag in re.findall(r"^  (--[a-z-]+)", help_text, re.M):
         assert flag in text
     assert "../flags.html#cox-bench-serve" in text
 
 
 def test_pages_read_as_on_a_git_host(pages):
-    """What Python-Markdown would leave as text: items of a list, rows of a table, fences, links."""
+    """No list item, table row, fence or link is left as text, as Python-Markdown would leave it."""
     for name, page in pages.items():
         text = "".join(page.text)
         for sign in (r"^\s*- \S", r"^\|.*\|$", r"```", r"\]\([^)\s]+\)"):

@@ -166,7 +166,7 @@ class Hosts:
 
 class HostCluster(Hosts):
     """Hosts `head`, `one` and `two`, each worker's host on a cable of its own to the head's (a router between them):
-    10.78.I.2 and fd78::I:2, the head's side ends in 1. The commands are those of docs/start/laptop.md."""
+    10.78.I.2 and fd78::I:2, the head's side ends in 1. The commands are those of docs/start/server.md."""
 
     def __init__(self, folder, model="null", of_worker=(), ipv6=False):
         super().__init__(folder)

@@ -1,5 +1,5 @@
 """Three "hosts" as network namespaces: the head and a gateway on one, a worker on each of two others, started with the
-commands of docs/start/laptop.md and nothing but a join token. What they answer is what one host answers."""
+commands of docs/start/server.md and nothing but a join token. What they answer is what one host answers."""
 import ipaddress
 import json
 import re
@@ -101,13 +101,13 @@ def test_by_way_of_the_head(tmp_path, ipv6):
 
 
 def commands_of(section):
-    """[(host, command line)] of docs/start/laptop.md."""
-    text = (ROOT / "docs/start/laptop.md").read_text().split(f"## {section}\n")[1].split("\n## ")[0]
+    """[(host, command line)] of docs/start/server.md."""
+    text = (ROOT / "docs/start/server.md").read_text().split(f"## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"^(first|second)\$ (.*)$", text, re.M)
 
 
 @needs_demo
-def test_the_recipe_of_getting_started(tmp_path):
+def test_the_recipe_for_two_servers(tmp_path):
     """Line by line as a newcomer types it."""
     path = f"PATH={BIN}:$PATH; export PATH HOME={tmp_path} COX_CACHE={CACHE}; "
     with Hosts(tmp_path) as hosts:
@@ -115,7 +115,7 @@ def test_the_recipe_of_getting_started(tmp_path):
         hosts.cable(first, second, "net", "net")
         first.address("net", "10.0.0.1/24")
         second.address("net", "10.0.0.2/24")
-        typed = commands_of("A second machine")
+        typed = commands_of("A second server")
         assert [c.split()[1] for _, c in typed if c.startswith("cox")] == ["up", "join-token", "worker", "status"]
         said = {}
         for host, line in typed:

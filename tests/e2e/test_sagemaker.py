@@ -1,4 +1,4 @@
-"""What DJL Serving's clients on SageMaker rely on. docs/reference/sagemaker.md numbers the statements; a test has
+"""What DJL Serving's clients on SageMaker rely on. docs/develop/gateway.md numbers the statements; a test has
 the number of its statement in its name."""
 import asyncio
 import json

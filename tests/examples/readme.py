@@ -1,4 +1,4 @@
-"""What a README of deploy/examples, or a page, tells its reader to type and to see, for the tests that do just that.
+"""Reads the commands and the output of a README of deploy/examples, or of a page, for the tests that type and compare them.
 
 A fence ```sh test=NAME holds commands; ```text of=NAME holds lines of what they say, in this order, with others between
 them. … in such a line is anything. No other command is in a README: what is not tried is not told.

@@ -1,4 +1,4 @@
-"""The newcomer's path, as docs/start/laptop.md has it: quickstart, status, chat, bench, and the dashboard in a browser.
+"""The newcomer's path, as docs/start/laptop.md has it: quickstart, chat, status, bench, a killed worker, and the dashboard in a browser.
 
 Each step's seconds are printed (pytest -s, scripts/acceptance h1). Ports are free ones, told by the variables that a user
 would take; commands and what they say are the page's.
@@ -28,7 +28,8 @@ class Newcomer:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("COX_")}
         self.env |= {"COX_CACHE": str(CACHE), "COX_PORT": str(self.port), "COX_ADMIN_PORT": str(self.admin_port), "COX_HEAD_PORT": str(head),
                      "COX_WORKER_HTTP_PORT": str(self.worker_port), "COX_ADDRESS": f"127.0.0.1:{self.admin_port}",
-                     "COX_URL": f"http://127.0.0.1:{self.port}", "TMPDIR": str(folder)}
+                     "COX_URL": f"http://127.0.0.1:{self.port}", "TMPDIR": str(folder), "COX_PRINT_PIDS": str(folder / "pids")}
+        self.folder = folder
         self.log = folder / "quickstart.log"
         self.times = []
 
@@ -50,6 +51,16 @@ class Newcomer:
         wait_for(f"quickstart said what the page shows (its log: {self.log})", stands, 600)
         self.took("quickstart", began)
 
+    def kill(self):
+        """A worker of this cluster, where the page takes the oldest of the machine; the answers' files lie in the test's folder."""
+        text = self.page.commands["kill"]
+        for was, now in (("127.0.0.1:8000/", f"127.0.0.1:{self.port}/"), ("$(pgrep -o cox-worker)", f"$(awk '/^worker/ {{print $2; exit}}' {self.folder}/pids)"),
+                         ("before", f"{self.folder}/before"), ("after", f"{self.folder}/after")):
+            assert was in text, was
+            text = text.replace(was, now)
+        self.page.commands["kill"] = text
+        self.type("kill")
+
     def type(self, block):
         began = time.monotonic()
         done = subprocess.run(["bash", "-c", self.page.typed(block)], cwd=ROOT, env=self.env, text=True, timeout=120 * SLOW,
@@ -60,7 +71,7 @@ class Newcomer:
 
     def look(self, picture):
         """The dashboard says what has happened: the quickstart's answer, the chat's, and the benchmark's eight, with its own first one."""
-        address, = set(re.findall(r"<(http://127\.0\.0\.1:\d+/)>", self.page.text.split("## On a GPU")[0]))
+        address, = set(re.findall(r"dashboard\S* at <(http://127\.0\.0\.1:\d+/)>", self.page.text))
         began = time.monotonic()
         with Browser() as b:
             b.open(address.replace("8265", str(self.admin_port)))
@@ -86,22 +97,23 @@ class Newcomer:
 def test_the_readme_leads_to_this_page():
     readme = (ROOT / "README.md").read_text()
     page = Page(ROOT / "docs/start/laptop.md")
-    first = re.search(r"^```\n(\S.*?)(?:  |$)", readme.split("## Two commands")[1], re.M)[1]
+    first = re.search(r"^```\n(\S.*?)(?:  |$)", readme.split("## Install")[1], re.M)[1]
     assert first == page.commands["quickstart"].strip()
     assert "(docs/start/laptop.md)" in readme
-    assert list(page.commands) == ["quickstart", "status", "chat", "bench"] == list(page.shown)
+    assert list(page.commands) == ["quickstart", "chat", "status", "bench", "kill"] == list(page.shown)
 
 
 def test_the_path(tmp_path):
     n = Newcomer(tmp_path)
     try:
         n.quickstart()
-        for block in ("status", "chat", "bench"):
+        for block in ("chat", "status", "bench"):
             n.type(block)
         if MISSING:
             print(f"newcomer: dashboard: SKIPPED: {MISSING}")
         else:
             n.look(tmp_path / "dashboard.png")
+        n.kill()
         n.end()
     finally:
         n.leave()

@@ -181,7 +181,7 @@ def test_as_its_readme_says(home, model, tp):
 
 
 def put_programs(project):
-    """What deploy/image/rootfs gives, of this machine's libraries: Debian's packages would have to be fetched."""
+    """A folder as deploy/image/rootfs writes it, with this machine's libraries: Debian's packages would need a download."""
     programs = [BIN / n for n in ("cox", "cox-head", "cox-worker", "cox-gateway")]
     to = project / "coxswain/usr"
     lib = to / f"lib/{os.uname().machine}-linux-gnu"

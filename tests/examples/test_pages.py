@@ -1,5 +1,5 @@
-"""Of all examples, without a host to try them on: every block of a README is one that a test types, every link leads somewhere,
-every file is told of."""
+"""Checks all examples without running them: a test types every block of a README, every link leads somewhere, and the
+README names every file."""
 import re
 from pathlib import Path
 

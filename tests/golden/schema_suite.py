@@ -4,7 +4,7 @@ each instance of the suite goes through the matcher. A valid one has to be accep
 is refused by name (a 400) is refused. The suite is read out of the source distribution of PyPI's jsonschema, fetched once by
 pip into COX_CACHE/schema-suite; without it the test says so and exits 77 (skipped). Usage:
   schema_suite.py [--lib build/text/release/libcoxtext.a] [--table] [--verbose] [keyword ...]
---table writes the table of docs/reference/structured-outputs.md; without it the table there has to be the one that is found.
+--table writes the table of docs/develop/structured-outputs.md; without it the table there has to be the one that is found.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ from text_golden import CACHE, ROOT, TextError, skip
 PACKAGE, SHA256 = "jsonschema==4.26.0", "0c26707e2efad8aa1bfc5b7ce170f3fccc2e4918ff85989ba9ffa9facb2be326"
 DRAFTS = {"draft7": "http://json-schema.org/draft-07/schema#", "draft2020-12": "https://json-schema.org/draft/2020-12/schema"}
 ENFORCED = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
-PAGE = os.path.join(ROOT, "docs", "reference", "structured-outputs.md")
+PAGE = os.path.join(ROOT, "docs", "develop", "structured-outputs.md")
 MOST_FORMS = 200
 
 

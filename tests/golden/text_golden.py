@@ -424,7 +424,7 @@ def rate(t, text, how):
 
 def bench(lib, cache):
     packages = json.load(open(os.path.join(GOLDENS, "tokenizers", "manifest.json")))["packages"]
-    texts = {"prose": repository(["docs/*.md", "docs/develop/decisions/*.md"], 1 << 20), "code": repository(["gateway/*.c", "worker/*.c"], 1 << 20)}
+    texts = {"prose": repository(["docs/*.md", "docs/*/*.md", "docs/develop/decisions/*.md"], 1 << 20), "code": repository(["gateway/*.c", "worker/*.c"], 1 << 20)}
     print("MB/s: text_encode (by the pipeline), " + ", ".join(f"{what} of {len(text)} characters" for what, text in texts.items()))
     for name in packages:
         path = fetch_tokenizer(name, packages[name])

@@ -99,7 +99,7 @@ def test_a_claim_that_is_there(tmp_path):
     long = "a" * 200
     labels, _ = by_part({"cache": {"existingClaim": long}})["worker"]
     assert len(labels[LABEL]) == 32, "a label has 63 characters"
-    with pytest.raises(helm.HelmError, match="name one that has the model as cache.existingClaim"):
+    with pytest.raises(helm.HelmError, match="Set cache.existingClaim to a claim that has the model"):
         c.objects({"cache": {"accessMode": "ReadOnlyMany"}})
     # what the claim itself says comes first; `lookup` finds nothing without a server, so the helper is given it
     shutil.copytree(c.CHART, tmp_path / "chart")
@@ -201,9 +201,9 @@ def test_a_node_of_such_pods_can_be_drained():
 def test_notes_say_how_to_spread():
     text = c.notes({})
     assert f"share the claim {F}-cache" in text and "--set cache.accessMode=ReadWriteMany,cache.storageClass=CLASS" in text
-    assert "no default StorageClass" in text and "Each pod fetches" not in text
+    assert "no default StorageClass" in text and "Each pod downloads" not in text
     assert "share the claim" not in c.notes(RWX) and "no default StorageClass" in c.notes(RWX)
-    assert "Each pod fetches" in c.notes({"cache": {"kind": "emptyDir"}})
+    assert "Each pod downloads" in c.notes({"cache": {"kind": "emptyDir"}})
     for v in ({"cache": {"existingClaim": "mine", "accessMode": "ReadWriteMany"}}, {"model": {"name": "null"}}):
         assert "claim" not in c.notes(v)
 

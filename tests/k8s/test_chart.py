@@ -396,7 +396,7 @@ def test_a_number_of_pods_that_is_not_the_values():
     assert several.one("StatefulSet", f"{F}-worker")["spec"]["replicas"] == 2
     assert "replicas" not in several.one("StatefulSet", f"{F}-a-worker")["spec"]
     notes = c.notes(c.merged(NOBODY, {"worker": {"tp": 2}}))
-    assert f"scale sts/{F}-worker --replicas=4" in notes and "worker.replicas=" not in notes and "no group" in notes
+    assert f"scale sts/{F}-worker --replicas=4" in notes and "worker.replicas=" not in notes and "no replica" in notes
     assert "--force-conflicts" in c.notes() and "replicas 0)" in c.notes({"worker": {"replicas": 0}})
 
 
@@ -469,7 +469,7 @@ def test_several_ranks_in_a_pod():
     allowed = objs.one("NetworkPolicy", f"{F}-worker")["spec"]["ingress"][-1]["ports"]
     assert [(p["port"], p.get("endPort")) for p in allowed] == [(7001, None), (7002, 7005)]
     assert objs.one("PodDisruptionBudget", f"{F}-worker")["spec"]["maxUnavailable"] == 2, "two pods are a group"
-    assert "16 workers in 2 groups of 8" in c.notes(v) and "worker.replicas=6" in c.notes(v)
+    assert "16 workers in 2 replicas of 8 workers" in c.notes(v) and "worker.replicas=6" in c.notes(v)
     for o in objs:
         if o["kind"] not in FOREIGN:
             kubernetes_validate.validate(o, "1.31", strict=True)
@@ -518,7 +518,7 @@ def test_notes():
     text = c.notes({"worker": {"tp": 4, "replicas": 6}, "gateway": {"apiKeys": {"generate": True}}})
     for part in ("kubectl -n ns exec sts/demo-coxswain-head -- cox status", "helm test -n ns demo",
                  "port-forward svc/demo-coxswain 8000:80", "2 of the 6 workers will be spares", "worker.replicas=10",
-                 "get secret demo-coxswain-api-keys", 'Authorization: Bearer $KEY', 'echo "$KEY"', "http://127.0.0.1:8000/ is a page",
+                 "get secret demo-coxswain-api-keys", 'Authorization: Bearer $KEY', 'echo "$KEY"', "chat page is at http://127.0.0.1:8000/",
                  "port-forward sts/demo-coxswain-head 8265:8265", "get secret demo-coxswain-admin -o jsonpath='{.data.admin-key}'"):
         assert part in text, part
     # the commands print what the Secrets have, names and comments left out
@@ -529,13 +529,13 @@ def test_notes():
         shown = subprocess.run(["sh", "-c", f"printf %s {encoded} | {command[1]}"], capture_output=True, text=True)
         assert (shown.returncode, shown.stdout) == (0, "the-key\n"), shown.stderr
     other = c.notes({"admin": {"existingSecret": "led", "key": "a.key"}, "gateway": {"tls": {"existingSecret": "t"}}})
-    assert r"get secret led -o jsonpath='{.data.a\.key}'" in other and "https://127.0.0.1:8000/ is a page" in other
+    assert r"get secret led -o jsonpath='{.data.a\.key}'" in other and "chat page is at https://127.0.0.1:8000/" in other
     assert "image.registry" in text and "must already have the image coxswain:0.1.0." in text and "docker://REGISTRY/coxswain:0.1.0" in text
     gpu = c.notes({"worker": {"device": "cuda", "gpus": 1}})
     assert "coxswain:0.1.0-cuda" in gpu and "--variant cuda" in gpu and "docker://REGISTRY/coxswain:0.1.0-cuda" in gpu
     for image in ({"registry": "registry.example/team"}, {"repository": "quay.io/team/coxswain"}):
         assert "No registry is set" not in c.notes({"image": image})
-    assert "Whoever reaches the Service may ask" not in text and "Whoever reaches" in c.notes({})
+    assert "Anyone who can reach the Service" not in text and "Anyone who can reach the Service" in c.notes({})
     assert "needs Kubernetes 1.35" in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.34.0")
     assert "needs Kubernetes 1.35" not in c.notes({"worker": {"maxUnavailable": 4}}, kube="v1.35.0")
 
@@ -596,7 +596,7 @@ def test_to_no_workers_and_back():
     rules = c.objects(c.merged(TO_ZERO, {"metrics": {"rules": True}})).kinds("PrometheusRule")[0]["spec"]["groups"][0]["rules"]
     nothing = next(r for r in rules if r.get("alert") == "CoxswainNothingServes")["expr"]
     assert "unless max(coxswain_head_desired_workers{" in nothing and nothing.endswith(") == 0"), nothing
-    assert "for 180 s" in c.notes(TO_ZERO) and "0 to 3 groups" in c.notes(TO_ZERO)
+    assert "for 180 s" in c.notes(TO_ZERO) and "while there are no requests" in c.notes(TO_ZERO) and "0 to 3 replicas" in c.notes(TO_ZERO)
 
 
 def test_scaling_that_keeps_a_group_has_nothing_of_that():
@@ -606,7 +606,7 @@ def test_scaling_that_keeps_a_group_has_nothing_of_that():
     assert not {"idleReplicaCount", "cooldownPeriod"} & set(so) and "activationTargetValue" not in so["triggers"][0]["metadata"]
     assert "queue_timeout" not in objs.config("gateway") and "scale_start_s" not in objs.config("head")
     assert objs.config("head").get("scale_min", 1) >= 1, "with one group or more none is ever wanted, and the alert's `unless` never holds"
-    assert "while nothing is asked" not in c.notes(v)
+    assert "while there are no requests" not in c.notes(v)
 
 
 def test_own_redis():

@@ -35,7 +35,7 @@ echo "started: ${0##*/} $*"
 echo "${STUB_SAYS:-}"
 case ${STUB_EXITS:-} in "${0##*/} "*) exit "${STUB_EXITS##* }" ;; esac
 """
-DOC = "docs/explain/recovery.md"
+DOC = "docs/develop/recovery.md"
 REPORT = "| 42, 120 | 2300 | 28000 | 7,500,000 | 2400 | 0.7 s, 9 s, 12 s | 0 |\n"
 
 

@@ -25,6 +25,7 @@ COUNTS = {
     "gap": {"--streams": "0"},
     "gateway": {"--peer-port": "65536", "--parts": "nope"},
     "hogged": {"--streams": "3", "--rounds": "0"},
+    "killed-stream": {"--only": "nope", "--tokens": "0"},
     "load": {"--tp": "0"},
     "long-context": {"--position": "10", "--threads": "0"},
     "overload": {"--ratio": "x"},

@@ -454,5 +454,62 @@ class Ways(unittest.TestCase):
         self.page(files, "", "there is no docs/develop/ways.md")
 
 
+class Prose(unittest.TestCase):
+    def check(self, files, *wanted):
+        status, out = Tree(files).run("check_prose.py")
+        self.assertEqual(status, 1 if wanted else 0, out)
+        for text in wanted:
+            self.assertIn(text, out)
+
+    def test_comments_that_are_fine(self):
+        self.check({"head/a.c": '/* The block pool counts references. */\nint a; /* bytes */\nconst char *s = "/* of a literal */";\n',
+                    "head/b.py": '"""Counts lines.\n\nPrints them."""\nTEXT = "# What is no comment"\n\n\ndef f():\n    """Why is it so? What happens then?"""\n',
+                    "text/a.rs": "/// Returns `Of` as it is.\nfn f() -> char { '\"' } // bytes\n",
+                    "scripts/x": "#!/usr/bin/env bash\n# Builds it.\necho \"$# arguments\"\n"})
+
+    def test_openers(self):
+        for opener in ("Of a block", "of the head", "What it holds", "Who waits", "whose it is", "Which is it", "where it lies"):
+            self.check({"head/a.c": f"int a; /* {opener} */\n"}, f'head/a.c:1: a comment opens with "{opener.split()[0]}"')
+        self.check({"head/a.py": 'def f():\n    """Of a file."""\n'}, 'head/a.py:2: a comment opens with "Of"')
+        self.check({"head/a.py": "x = 1  # of a file\n"}, 'head/a.py:1: a comment opens with "of"')
+        self.check({"text/a.rs": "//! What a matcher has.\n"}, 'text/a.rs:1: a comment opens with "What"')
+        self.check({"scripts/x": "#!/bin/sh\n\n# What it does\n"}, 'scripts/x:3: a comment opens with "What"')
+        self.check({"cmake/a.cmake": "set(x 1) # of all\n"}, 'cmake/a.cmake:1: a comment opens with "of"')
+
+    def test_later_sentences_and_phrases(self):
+        self.check({"head/a.c": "/* A block is free. What\n * is left goes. */\n"}, 'a sentence that opens with "What"')
+        self.check({"head/a.c": "/* It goes to whoever asks. */\n"}, 'has "whoever"')
+        self.check({"head/a.c": "/* It is the one that\n * waits. */\n"}, 'has "the one that"')
+
+    def test_opening_of_a_long_source(self):
+        body = '#include "head/a.h"\n' + "int a;\n" * 201
+        long = "/* The pool owns every block. A request borrows blocks and gives them back when it ends.\n" \
+               " * Invariant: the sum of free and used blocks is the size of the pool. One thread only. */\n"
+        self.check({"head/a.c": long + body})
+        self.check({"head/a.c": "/* Blocks. */\n" + body}, "head/a.c: 203 lines, and no opening comment")
+        self.check({"head/a.c": body}, "and no opening comment")
+        self.check({"head/a.c": "int a;\n" * 200})
+
+    def test_pages(self):
+        self.check({"docs/a.md": "# What it is\n\nThe head plans. What does it plan? Steps.\n\n```\nOf code\n```\n| Of | a table |\n"})
+        self.check({"docs/a.md": "What it holds is bounded.\n"}, 'docs/a.md:1: a sentence opens with "What"')
+        self.check({"docs/a.md": "- It goes. Of these two remain.\n"}, 'docs/a.md:1: a sentence opens with "Of"')
+        self.check({"docs/a.md": "word " * 33 + "\n"}, "docs/a.md:1: 165 columns")
+        self.check({"docs/a.md": "[" + "x" * 170 + "](a.md)\n", "CHANGELOG.md": "Of old\n"})
+
+    def test_subjects(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def git(*words):
+                subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *words], cwd=folder, check=True, capture_output=True)
+            git("init", "-q")
+            for subject in ("head: keep a block", "A change without an area", "head: " + "x" * 70):
+                git("commit", "-q", "--allow-empty", "-m", subject)
+            done = subprocess.run([sys.executable, str(ROOT / "scripts/check_prose.py"), "--root", folder], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('is not "area: change": A change', done.stderr)
+            self.assertIn("76 characters", done.stderr)
+            self.assertNotIn("keep a block", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

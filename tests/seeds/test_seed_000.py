@@ -153,7 +153,7 @@ def test_throughput_in_the_log(container):
 def test_monitoring(container):
     """docs/reference/sagemaker.md says which of Amazon's metrics is which of ours: those that need no GPU are there."""
     page = (ROOT / "docs/reference/sagemaker.md").read_text()
-    table = page[page.index("## CloudWatch"):page.index("The line that the log has every five seconds")]
+    table = page[page.index("## CloudWatch"):page.index("Under load the log has a line of throughput")]
     httpx.post(container.url + "/invocations", json={"messages": [{"role": "user", "content": "hi"}]}, timeout=60 * SLOW)
     metrics = get(container.url + "/metrics")[1]
     names = set(re.findall(r"`((?:vllm:|http_)\w+)(?:\{|`)", table))

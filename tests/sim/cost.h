@@ -21,7 +21,7 @@ struct cost_work {
     uint64_t n_drafts; /* the most that a sequence gets; n_decodes has the rows of all */
 };
 
-/* The demo model on two CPU cores (docs/explain/performance.md: 137 tokens/s with one stream, 604
+/* The demo model on two CPU cores (bench/results/serving.md: 137 tokens/s with one stream, 604
  * with eight, 1,741 prompt tokens/s): 7.3 ms = step + row, 13.2 ms = step + 8 rows. KV: 18 layers
  * of one head of 256, keys and values in bf16 = 18 KiB a position at 34 GB/s. */
 extern const struct cost_model cost_cpu_demo;

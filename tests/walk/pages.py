@@ -1,4 +1,4 @@
-"""The commands of a Markdown page, in the order in which a reader types them, and what the page says they show.
+"""Reads the commands of a Markdown page, in the order in which a reader types them, and the output that the page shows.
 
 Commands are the lines of indented blocks and of fences without a language or with sh; a fence right below, ```text, is what
 the last of them says (… is anything, lines may stand between). A fence with another language is a file. In running text

@@ -1,4 +1,4 @@
-"""Every command of the deployment's pages is typed by a test, or its reason is written down; and the reader that finds them."""
+"""Checks that a test types every command of the pages, or that a reason is written down; and tests the reader of pages."""
 import os
 import re
 import subprocess

@@ -1,8 +1,8 @@
-"""Every way through the pages of docs/, what this machine types in place of a word of it, and what nobody types here, and why.
+"""The walks through the pages of docs/, the substitutions of this machine, and the commands that no walk types, with the reason.
 
 A new command in a page: type it in the walk of that page (run, or rest for what needs nothing in between), or name it below.
 """
-# What the tests' cluster is not, or has not: (pattern, what is typed in its place, why). {…}: the Typist's values.
+# Things that the tests' cluster lacks: (pattern, replacement, reason). {…} are the Typist's values.
 SUBSTITUTIONS = [
     (r"^(helm install (?!gpu ).*)$", r"\1 -f {values}", "two cores: small requests; no network: the null model, or the demo model from a claim"),
     (r"^(helm template .*?)( > .*)$", r"\1 -f {values}\2", "the same"),
@@ -21,7 +21,27 @@ SUBSTITUTIONS = [
 ]
 
 # Commands that a test types elsewhere, and a word of it: {page: [(beginning, file, word)]}.
+NEWCOMER, TWO_SERVERS = "tests/examples/test_newcomer.py", ("tests/e2e/test_namespaces.py", 'commands_of("A second server")')
 ELSEWHERE = {
+    "docs/start/laptop.md": [
+        ("scripts/quickstart", NEWCOMER, 'typed("quickstart")'),
+        ('echo "The city of Paris is known for" | build/release/bin/cox chat', NEWCOMER, '"chat"'),
+        ("build/release/bin/cox status", NEWCOMER, '"status"'),
+        ("build/release/bin/cox bench serve", NEWCOMER, '"bench"'),
+        ("ask() {", NEWCOMER, 'type("kill")'),
+        ("text() {", NEWCOMER, 'type("kill")'),
+        ("ask | text", NEWCOMER, 'type("kill")'),
+        ("(sleep 0.5; kill -9", NEWCOMER, 'type("kill")'),
+        ("cmp before after", NEWCOMER, 'type("kill")'),
+        ("build/release/bin/cox events", NEWCOMER, 'type("kill")'),
+    ],
+    "docs/start/server.md": [
+        ("cox up demo --tp 2 --workers 1 --head-host", *TWO_SERVERS),
+        ("cox join-token", *TWO_SERVERS),
+        ("cox worker --join cox1....", *TWO_SERVERS),
+        ("curl -s http://127.0.0.1:8000/v1/completions", *TWO_SERVERS),
+        ("cox status", *TWO_SERVERS),
+    ],
     "docs/reference/chart.md": [
         ("kubectl exec sts/RELEASE-coxswain-head -- cox keys --reload", "tests/k8s/test_rendered_processes.py", '"keys", "--reload"'),
     ],
@@ -45,14 +65,53 @@ ELSEWHERE = {
     "docs/start/kubernetes.md": [
         ("ctr -n k8s.io images import coxswain.tar", "tests/k8s/cluster", '"k8s.io", "images", "import"'),
     ],
-    "docs/start/laptop.md": [
-        ("cox ", "tests/e2e/test_namespaces.py", 'commands_of("A second machine")'),
-        ("curl -s", "tests/e2e/test_namespaces.py", 'commands_of("A second machine")'),
-    ],
 }
 
 # Commands that nobody types, and why: {page: [(beginning, reason)]}.
 NOBODY = {
+    "docs/start/laptop.md": [
+        ("git clone REPOSITORY", "the reader's own copy"),
+        ("cd coxswain", "the same"),
+        ("export PATH=", "a place of the reader's shell"),
+        ("cox up Qwen/Qwen3-0.6B", "the hub; tests/e2e/test_pull.py has one of its own"),
+        ("cox up demo", "flags that the clusters of tests/e2e have, at the default ports"),
+        ("cox up null --workers 2 --tp 2", "the same"),
+        ("cox up --config FILE", "the name of the option"),
+        ("cox status --address 127.0.0.1:9265", "the default ports of a second cluster; tests/e2e says --address everywhere"),
+    ],
+    "docs/start/server.md": [
+        ("scripts/setup && scripts/build", "the build that is tested"),
+        ("cmake --install build/release", "writes to /usr/local; deploy/image/rootfs does the same into a folder"),
+        ("install -D", "writes to /etc; that systemd takes the units: tests/e2e/test_systemd.py"),
+        ("systemd-run", "systemd is not the first process here"),
+        ("systemctl ", "the same; what the units start: tests/e2e/test_systemd.py"),
+        ("journalctl", "the same"),
+        ("(umask 077; openssl rand -hex 32", "a key of the reader's"),
+        ("cox up demo --host 0.0.0.0", "listens on all addresses; HTTPS with keys: tests/e2e/test_tls.py"),
+        ("curl -s --cacert ca.pem https://SERVER", "the same"),
+        ("ssh -L", "another machine"),
+        ("cox pull demo", "the index; tests/e2e/test_pull_demo.py has one of its own"),
+        ("cox up --comm-host", "the name of the option; tests/e2e/test_namespaces.py, test_joined_by_a_veth_pair"),
+        ("cox worker --comm-host", "the same"),
+        ("cox up --redis URL --standby", "a name of two options; tests/e2e/test_standby.py"),
+    ],
+    "docs/start/openshift.md": [
+        ("oc registry ", "OpenShift's registry"),
+        ("skopeo copy", "the same"),
+        ("curl -s https://$(oc get route", "OpenShift's router"),
+    ],
+    "docs/start/sagemaker.md": [
+        ("cd deploy/examples/sagemaker", "a step of the reader's shell"),
+        ("docker ", "no docker daemon; tests/image/test_sagemaker.py builds and starts it"),
+        ("curl -s http://127.0.0.1:8080/", "the same container; the same requests to a local one: tests/examples/test_sagemaker.py"),
+        ("python3 deploy.py", "an account of Amazon; against moto: tests/examples/test_sagemaker.py"),
+    ],
+    "docs/start/gpu.md": [
+        ("scripts/setup --cuda", "downloads a gigabyte; .ci/run has done so"),
+        ("scripts/build cuda", "the build of tests/cuda and .ci/run"),
+        ("build/cuda/bin/cox up", "a GPU"),
+        ("cox plan MODEL --gpu h100", "a model of the reader's; tests/e2e/test_plan_gpus.py"),
+    ],
     "docs/how-to/build-image.md": [
         ("kind load image-archive FILE", "no kind, minikube or k3s here; docs/start/kubernetes.md types it with the tests' cluster in its place"),
         ("minikube image load FILE", "no minikube"),
@@ -63,7 +122,7 @@ NOBODY = {
     ],
     "docs/how-to/custom-image.md": [
         ("docker build --secret", "a hub that asks for a token"),
-        ("COX_CACHE=build/baked cox pull hf:", "the hub; of the demo model: docs/start/kubernetes.md, Without a network"),
+        ("COX_CACHE=build/baked cox pull hf:", "the hub; the demo model is in docs/how-to/deploy.md, Without a network"),
         ("deploy/image/build --with-model", "the same"),
         ("chmod -R a+rX", "files of the reader's"),
     ],
@@ -79,11 +138,9 @@ NOBODY = {
     "docs/start/kubernetes.md": [
         ("minikube image load", "no minikube"),
         ("k3s ctr images import", "no k3s; it is ctr of containerd"),
-        ("skopeo copy", "no registry, the image is given its name on the node; that of image.md is typed (tests/image/test_image.py)"),
+        ("skopeo copy", "no registry, the image is given its name on the node; that of build-image.md is typed (tests/image/test_image.py)"),
         ("scripts/build cuda && deploy/image/build --variant cuda", "half an hour, and no GPU; tests/image/test_cuda_variant.py"),
         ("kubectl get runtimeclass", "a question, whose answer is in the next words"),
-        ("oc registry ", "OpenShift's registry"),
-        ("curl -s https://$(oc get route", "OpenShift's router"),
     ],
     "docs/develop/deploy-testing.md": [
         ("scripts/setup --k8s", "half an hour; without it there is no cluster to walk on"),
@@ -92,7 +149,6 @@ NOBODY = {
         ("scripts/test", "the same"),
     ],
     "docs/develop/deploy-design.md": [("", "it says what is there, not what to type")],
-    "docs/how-to/examples.md": [("", "names of what tests/examples types")],
     "deploy/k8s/README.md": [("scripts/setup --k8s-quick", "a set-up; without it k8s_kustomize is skipped")],
 }
 
@@ -108,25 +164,41 @@ def tests_cluster(w):
 
 
 def laptop(w):
-    w.open("docs/start/kubernetes.md", "A laptop: kind, minikube, k3s")
+    w.open("docs/start/kubernetes.md", "Load the image")
     w.until("has_demo_model")
     w.run("deploy/image/build")
     w.run("kind create cluster")
     w.run("kind load")
+    w.open("docs/start/kubernetes.md", "Install")
     w.run("helm install demo")
     w.run("helm test demo")
     w.until("serves", "demo", 2)
     w.run("kubectl exec")
+    w.run("KEY=")
     w.run("kubectl port-forward")
     w.until("listens")
     w.run("curl")
     w.run("kill %1")
+    w.open("docs/start/kubernetes.md", "See it")
+    w.rest()
+    w.open("docs/start/kubernetes.md", "Scale")
+    w.run("helm upgrade demo")
+    w.until("serves", "demo", 3)
+    w.open("docs/start/kubernetes.md", "Upgrade")
+    w.until("is_named", "docker.io/library/coxswain:0.1.1")
+    w.run("helm upgrade demo")
+    w.run("kubectl rollout status")
+    w.until("replaced", "demo", "gateway")
+    w.until("serves", "demo", 3)
+    w.run("helm rollback demo")
+    w.until("serves", "demo", 3)
+    w.open("docs/start/kubernetes.md", "Remove")
     w.run("helm uninstall demo")
     w.run("kind delete cluster")
 
 
 def after_installation(w, text=None):
-    """What Helm says after `helm install`, typed as it is said."""
+    """Types the commands of Helm's notes."""
     if w.typist:
         w.until("has_demo_model")
         text = w.typist.install("demo", "--set gateway.apiKeys.generate=true")
@@ -175,7 +247,7 @@ def helm(w):
 
 
 def registry(w):
-    w.open("docs/start/kubernetes.md", "A cluster with a registry")
+    w.open("docs/start/kubernetes.md", "With a registry")
     w.until("needs_namespace", "llm")
     w.run("deploy/image/build")
     w.run("kubectl create namespace")
@@ -194,11 +266,6 @@ def several_nodes(w):
     w.run("helm test demo")
     w.until("serves", "demo", 2, 1)
     w.run("kubectl exec")
-    w.run("KEY=")
-    w.run("kubectl port-forward")
-    w.until("listens")
-    w.run("curl")
-    w.run("kill %1")
 
 
 def gpus(w):
@@ -209,11 +276,12 @@ def gpus(w):
 
 
 def openshift(w):
-    w.open("docs/start/kubernetes.md", "OpenShift")
+    w.open("docs/start/openshift.md")
     w.until("needs_namespace", "llm")
     w.until("knows_openshift")
     w.until("is_named", "image-registry.openshift-image-registry.svc:5000/llm/coxswain:0.1.0")
     w.run("oc new-project")
+    w.run("deploy/image/build")
     w.run("helm install demo", CLASS="standard")
     w.run("helm test demo")
     w.run("oc exec")
@@ -221,7 +289,7 @@ def openshift(w):
 
 
 def without_a_network(w):
-    w.open("docs/start/kubernetes.md", "Without a network")
+    w.open("docs/how-to/deploy.md", "Without a network")
     w.until("has_pulled", "build/baked")
     w.run("COX_CACHE=build/baked cox pull demo")
     w.run("deploy/image/build --with-model")
@@ -233,21 +301,21 @@ def without_a_network(w):
 
 
 def rendered(w):
-    w.open("docs/start/kubernetes.md", "Argo CD, Flux, `helm template`")
-    w.rest()
+    w.open("docs/how-to/deploy.md", "Argo CD, Flux, `helm template`")
+    for command in ("cox keys", "kubectl create", "kubectl create", "rm", "helm template", "kubectl apply", "kubectl rollout", "PASSWORD=", "kubectl create"):
+        w.run(command)
     w.until("serves", "demo", 2)
-    w.open("docs/start/kubernetes.md", "Taking it away")
     w.run("kubectl delete -f demo.yaml")
 
 
 def away(w):
-    """The other two commands of "Taking it away", of a release in a namespace of that name."""
-    w.open("docs/start/kubernetes.md", "A cluster with a registry")
+    """The namespace of "Remove", of a release in one of that name."""
+    w.open("docs/start/kubernetes.md", "With a registry")
     w.until("needs_namespace", "llm")
     w.run("kubectl create namespace")
     w.run("kubectl config")
     w.until("install", "demo")
-    w.open("docs/start/kubernetes.md", "Taking it away")
+    w.open("docs/start/kubernetes.md", "Remove")
     w.run("helm uninstall demo")
     w.until("has_pods", "demo", None, 0)
     w.run("kubectl delete namespace")
@@ -270,6 +338,6 @@ def without_helm(w):
     w.run("kubectl rollout restart")
 
 
-# Those of the pages, each typed in a namespace of its own (tests/k8s/live/test_walks.py), and that of the notes.
+# The walks of the pages. tests/k8s/live/test_walks.py types each in its own namespace, and that of the notes.
 WALKS = [tests_cluster, laptop, helm, registry, several_nodes, gpus, openshift, without_a_network, rendered, away, without_helm]
 DEMO = {laptop, after_installation, without_helm}  # the demo model from a claim; the others have the null model by its name

@@ -1,4 +1,4 @@
-/* The collectives of ranks on CPUs: names for what struct comm does. */
+/* The collectives of ranks on CPUs: each call is passed on to `struct comm`. */
 #include "worker/collectives/collectives.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 _Static_assert(COLLECTIVES_MAX_RANKS == COMM_MAX_RANKS, "one bound");
 
-/* Notes the time of a call. */
+/* Adds the time since from_ns to the time spent in calls, and returns s. */
 static enum status spent(struct collectives *c, uint64_t from_ns, enum status s)
 {
     ((struct collectives_comm *)c)->spent_ns += clock_mono_ns() - from_ns;
@@ -20,7 +20,8 @@ static const struct comm_stages *of(const struct collectives *c)
     return ((const struct collectives_comm *)c)->comms;
 }
 
-/* A pair with a neighbour that is there. Rank 0 is the one nearer to the input. */
+/* Returns true when the pair is joined and this rank has that place in it. Rank 0 of a pair is
+ * nearer to the input. */
 static bool is_pair(const struct comm *pair, uint32_t rank)
 {
     return pair && comm_n_ranks(pair) == 2 && comm_rank(pair) == rank;
@@ -41,7 +42,7 @@ static enum status all_reduce_floats(struct collectives *c, float *x, size_t n, 
     return spent(c, from_ns, comm_all_reduce(of(c)->stage, x, n, err));
 }
 
-/* Activations of a CPU are floats. */
+/* Activations on a CPU are floats. */
 static enum status all_reduce(struct collectives *c, void *x, size_t n, struct error *err)
 {
     uint64_t from_ns = clock_mono_ns();
@@ -84,7 +85,7 @@ static enum status gather(struct collectives *c, const void *own, void *all, siz
     if (all)
         memcpy(parts[rank].data, own, n_bytes);
     else
-        parts[rank].data = (void *)(uintptr_t)own; /* what is sent is read */
+        parts[rank].data = (void *)(uintptr_t)own; /* a sent part is only read */
     return spent(c, from_ns, comm_gather(stage, 0, parts, err));
 }
 

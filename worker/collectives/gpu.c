@@ -1,12 +1,19 @@
+/* The collectives of a rank on a GPU, as a thin layer over `struct gpu_comm`
+ * (kernels/cuda/comm).
+ * The runner calls the vtable of collectives.h, which enqueues on the device's stream; the
+ * executor joins, waits, drains and leaves through gpu.h. Errors of gpu_comm are passed on, and
+ * the end of a group is logged once.
+ * The device is borrowed; `comm` is owned until close. `said_overdue` belongs to the loop
+ * thread, everything else to the compute thread while the group exists. */
 #include "worker/collectives/gpu.h"
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-/* Of NCCL 2.18 to 2.28 with its own numbers. What a rank receives of one peer in one channel goes
- * through queues of three protocols, 4 MiB + 512 KiB + 4.7 MiB; what it sends through flags; each
- * is an allocation of its own, in pages of 2 MiB. A Hopper with NVLink has 24 channels for
- * collectives and 32 to send and receive, others have fewer. */
+/* Sizes of NCCL 2.18 to 2.28 with default settings, for one peer in one channel. A receiver has
+ * queues of three protocols (4 MiB + 512 KiB + 4.7 MiB), a sender has flags. Each is an
+ * allocation of its own, in pages of 2 MiB. A Hopper GPU with NVLink has 24 channels for
+ * collectives and 32 for send and receive; other GPUs have fewer. */
 #define NCCL_RECEIVE_BYTES (10ull << 20)
 #define NCCL_SEND_BYTES    (2ull << 20)
 enum { NCCL_CHANNELS = 24, NCCL_PAIR_CHANNELS = 32 };
@@ -16,7 +23,7 @@ struct collectives_gpu {
     struct gpu_comm *comm;
     enum gpu_comm_end drained; /* how the last drain ended */
     struct error why;
-    bool said_overdue; /* the loop's thread's */
+    bool said_overdue; /* loop thread only */
 };
 
 _Static_assert(COLLECTIVES_MAX_RANKS == GPU_COMM_MAX_RANKS, "one bound");
@@ -92,8 +99,9 @@ static const struct collectives_ops gpu_collectives_ops = {.place = place,
                                                            .give = give,
                                                            .wait = wait_done};
 
-/* A ring's neighbours, and those in a tree (on one host a chain, with one on each side); stages
- * have one in front and one behind, too. A stage's own communicator shares all of it. */
+/* Counts the neighbours in a ring and in a tree (on one host a chain, with a neighbour on each
+ * side). Stages add a neighbour before and one after. The communicator of a stage shares all of
+ * these buffers. */
 uint64_t collectives_gpu_bytes(uint32_t tp, uint32_t pp)
 {
     uint32_t n = tp * pp, n_neighbours = 1 + (n > 2 ? 2 : 1);
@@ -194,7 +202,7 @@ enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err)
 {
     uint32_t ms = 0;
     bool was_joined = c->comm->group.tp > 0;
-    enum gpu_comm_end end = c->drained; /* nothing more comes of a device that does not end */
+    enum gpu_comm_end end = c->drained; /* a device that did not drain cannot leave */
     if (end == GPU_COMM_LEFT)
         end = c->comm->ops->leave(c->comm, &ms, &c->why);
     if (end == GPU_COMM_LEFT) {

@@ -1,58 +1,64 @@
 #pragma once
-/* The collectives of a rank on a GPU: NCCL on the device's stream (docs/develop/comm.md, "NCCL"),
- * and what becomes of the group, said in the log. Activations are bfloat16.
+/* The collectives of a rank on a GPU: NCCL on the device's stream (docs/develop/comm.md,
+ * "NCCL"). Joins and ends of the group are logged. Activations are bfloat16.
  *
- * Threads: open, make_id, interrupt, overdue and close on the loop's thread; all else on the
- * compute thread. Life: open; join; collectives; interrupt (the head's Abort); drain; recorded
- * passes are dropped; leave; join ... */
+ * Threads: open, make_id, interrupt, overdue and close run on the loop thread, everything else
+ * on the compute thread. Life cycle: open; join; collectives; interrupt (the head's Abort);
+ * drain; the executor drops recorded passes; leave; join again. */
 #include "kernels/cuda/comm/abi.h"
 #include "worker/collectives/collectives.h"
 #include "worker/comm/stages.h"
 
 struct collectives_gpu;
 struct collectives_gpu_options {
-    struct device *device;      /* of cuda_device_open; borrowed */
-    const char *library;        /* --nccl-library; NULL: libnccl.so.2 */
-    uint32_t leave_timeout_ms;  /* 0: 5 s */
-    uint32_t wait_timeout_ms;   /* of one wait; 0: 60 s */
-    bool no_one_shot;           /* NCCL has small sums too */
-    _Atomic uint64_t *progress; /* or NULL */
+    struct device *device;      /* from cuda_device_open; borrowed */
+    const char *library;        /* --nccl-library; NULL = libnccl.so.2 */
+    uint32_t leave_timeout_ms;  /* 0 = 5 s */
+    uint32_t wait_timeout_ms;   /* limit of one wait; 0 = 60 s */
+    bool no_one_shot;           /* use NCCL for small sums too */
+    _Atomic uint64_t *progress; /* may be NULL */
 };
-/* What NCCL, and small sums beside it, are going to take of a rank's device, at most, in any rank
- * slot of tp x pp ranks: known before it is there, and not asked of it (docs/develop/comm.md,
- * "Memory of NCCL"). 0 for one rank. */
+/* Returns an upper bound of the device memory that NCCL and the one-shot sums take from a rank,
+ * for any rank slot of tp x pp ranks. It is an estimate made before NCCL is loaded
+ * (docs/develop/comm.md, "Memory of NCCL"). Returns 0 for one rank. */
 uint64_t collectives_gpu_bytes(uint32_t tp, uint32_t pp);
-/* Errors as cuda_comm_open. */
+/* Opens the library and the communicator. Errors are those of cuda_comm_open. */
 MUST_USE enum status collectives_gpu_open(const struct collectives_gpu_options *o,
                                           struct collectives_gpu **out, struct error *err);
-/* Of one that was left well, or was never joined. NULL is fine. */
+/* Frees `c`, which must have left its group cleanly or never joined one. Does nothing when `c`
+ * is NULL. */
 void collectives_gpu_close(struct collectives_gpu *c);
-/* The runner's. */
+/* Returns the vtable object for the runner; NULL when `c` is NULL. */
 struct collectives *collectives_gpu_base(struct collectives_gpu *c);
-/* GPU_COMM_ID_BYTES; for rank 0 of stage 0. */
+/* Writes a fresh communicator id of GPU_COMM_ID_BYTES to `out`. Rank 0 of stage 0 calls it. */
 MUST_USE enum status collectives_gpu_make_id(struct collectives_gpu *c, uint8_t *out,
                                              struct error *err);
-/* Errors as of gpu_comm's join; leave is due after one. */
+/* Joins the group. Errors are those of gpu_comm's join. After an error collectives_gpu_leave is
+ * due. */
 MUST_USE enum status collectives_gpu_join(struct collectives_gpu *c, const struct comm_place *p,
                                           struct bytes id, struct error *err);
-/* Until done, which is called again and again, says something else than STATUS_AGAIN, and that.
- * Whatever it says, a lost peer (STATUS_IO), an interrupt (STATUS_CLOSED) and the deadline of a
- * wait come first: a collective that they ended has left any numbers behind. */
+/* Calls `done` again and again until it returns something else than STATUS_AGAIN, and returns
+ * that. A lost peer (STATUS_IO), an interrupt (STATUS_CLOSED) and the deadline of a wait take
+ * precedence over it: a collective that they ended has left wrong numbers behind. */
 MUST_USE enum status collectives_gpu_wait(struct collectives_gpu *c,
                                           enum status (*done)(void *ctx, struct error *err),
                                           void *ctx, struct error *err);
-/* Are all ranks still here, as far as this one knows? Errors as of the wait; it does not wait. */
+/* Returns STATUS_OK when all ranks are still here, as far as this rank knows. Errors are those
+ * of collectives_gpu_wait. It does not wait. */
 MUST_USE enum status collectives_gpu_look(struct collectives_gpu *c, struct error *err);
-/* What blocks returns STATUS_CLOSED soon, and the abort begins. leave follows. */
+/* Makes blocking calls return STATUS_CLOSED soon and begins the abort. collectives_gpu_leave
+ * must follow. */
 void collectives_gpu_interrupt(struct collectives_gpu *c);
-/* Who is to call leave is stuck itself: the process has to end. Logged once as
- * collective_abort_failed. */
+/* Returns true when the compute thread, which should call leave, is stuck itself. The process
+ * has to end then. Logged once as collective_abort_failed. */
 bool collectives_gpu_overdue(struct collectives_gpu *c);
-/* Interrupts, and waits for what is under way on the device: recorded passes must not be destroyed
- * while they run, and NCCL's abort waits until they are destroyed.
- * False: the device has not come to an end, leave says so, and nothing of it may be waited for. */
+/* Interrupts and waits for the work on the device. Recorded passes must not be destroyed while
+ * they run, and NCCL's abort waits until they are destroyed. Returns false when the device has
+ * not finished. collectives_gpu_leave then returns the error, and nothing may wait for the
+ * device any more. */
 bool collectives_gpu_drain(struct collectives_gpu *c);
-/* After drain and the end of recorded passes. STATUS_OK: memory is as it was, join again. Anything
- * else: the process has to end, and the text says why; logged as collective_abort_failed or
- * device_lost, a clean end as collective_aborted ms=N. */
+/* Leaves the group, after drain and after recorded passes were destroyed. STATUS_OK: the memory
+ * is free again and the rank can join again. Any other status: the process has to end, and `err`
+ * says why. Logged as collective_abort_failed or device_lost; a clean end as collective_aborted
+ * ms=N. */
 MUST_USE enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err);

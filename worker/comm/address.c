@@ -13,7 +13,7 @@ static enum status refuse(struct str text, struct error *err)
                      (int)(text.len > COMM_ADDRESS_MAX ? COMM_ADDRESS_MAX : text.len), text.ptr);
 }
 
-/* One address of a numeric host or a name, the first that the resolver gives. */
+/* Resolves a numeric host or a name. Takes the first address that the resolver returns. */
 static int look_up(const char *host, const char *port, int flags, struct address *out)
 {
     struct addrinfo *found = NULL, hints = {.ai_family = AF_UNSPEC,
@@ -63,7 +63,7 @@ static bool is_wildcard(const struct address *a)
     const struct in6_addr *six = &v6->sin6_addr;
     uint32_t last;
     memcpy(&last, six->s6_addr + 12, sizeof last);
-    /* ::ffff:0.0.0.0, too, is every address: those of IPv4 */
+    /* ::ffff:0.0.0.0 is a wildcard too: all IPv4 addresses */
     return IN6_IS_ADDR_UNSPECIFIED(six) || (IN6_IS_ADDR_V4MAPPED(six) && last == 0);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Where a rank listens, as text and as the system takes it. */
+/* The address that a rank listens on, as text and as a socket address. */
 #include <sys/socket.h>
 
 #include "worker/comm/group.h"
@@ -9,12 +9,13 @@ struct address {
     socklen_t n;
 };
 
-/* "10.0.0.1:4123", "[::1]:4123": numeric, of a peer, port > 0. STATUS_INVALID says what it was. */
+/* Parses the numeric address of a peer, such as "10.0.0.1:4123" or "[::1]:4123", with a port
+ * above 0. Returns STATUS_INVALID with a text that quotes the address. */
 MUST_USE enum status address_parse(struct str text, struct address *out, struct error *err);
-/* A host of this machine, a name or numeric ("[::1]" as well as "::1"), with that port. Refuses the
- * wildcards: no peer could connect to them. */
+/* Resolves a host of this machine with that port. The host is a name or numeric ("[::1]" or
+ * "::1"). Refuses wildcards: no peer could connect to them. */
 MUST_USE enum status address_resolve(const char *host, uint16_t port, struct address *out,
                                      struct error *err);
-/* STATUS_INVALID when it is neither IPv4 nor IPv6. */
+/* Writes HOST:PORT to `out`. Returns STATUS_INVALID when the address is neither IPv4 nor IPv6. */
 MUST_USE enum status address_format(const struct address *a, char out[COMM_ADDRESS_MAX],
                                     struct error *err);

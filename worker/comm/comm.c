@@ -1,6 +1,11 @@
-/* Life of a communicator and its collectives in terms of exchange. A sum of few numbers is sent by
- * everybody to everybody; one of many goes in blocks that are cut by rank: each rank adds its cut
- * and sends it round. Every element is added by one chain ((x0 + x1) + x2) + ... either way. */
+/* The life of a communicator, and its collectives in terms of exchange.c. collectives/cpu.c
+ * calls the collectives on the compute thread; the executor opens, joins and leaves.
+ * An all-reduce of up to DIRECT_BYTES goes from every rank to every rank. A larger one goes in
+ * blocks that are cut into one slice per rank: each rank adds its slice and sends the sums to
+ * all.
+ * Invariants: every element is added in one chain ((x0 + x1) + x2) + ..., whatever the way.
+ * After a failure every call fails until comm_leave. The listener outlives the groups; only
+ * `next_fd` and the addresses change under the mutex. */
 #include "worker/comm/comm.h"
 
 #include <errno.h>
@@ -18,10 +23,11 @@
 #include "worker/comm/join.h"
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
-/* With more ranks than CPUs a rank lets others have its CPU between two looks; where none wants it,
- * that is much less than to sleep and to be woken, in a virtual machine most of all. */
+/* With more ranks than CPUs, a waiting rank yields its CPU between two looks at the links. When
+ * no other rank needs the CPU, that is much cheaper than to sleep and be woken, above all in a
+ * virtual machine. */
 enum { SPIN_US = 50, YIELD_US = 1000 };
-enum { DIRECT_BYTES = 32 << 10 }; /* all to all up to here */
+enum { DIRECT_BYTES = 32 << 10 }; /* up to this size all ranks send to all */
 enum { ADD_FLOATS = 256 };
 _Static_assert(DIRECT_BYTES / sizeof(float) <= COMM_BLOCK_FLOATS, "a direct sum is one block");
 
@@ -55,8 +61,8 @@ enum status comm_open(const struct comm_options *o, struct comm **out, struct er
     return STATUS_OK;
 }
 
-/* With a fixed port the way back to an address that is still listened on is no new listener: *fd,
- * or -1 where it is another address. */
+/* Duplicates the present listener when `host` is still its address: with a fixed port no second
+ * listener could be bound there. *fd is -1 when the address is another one. */
 static enum status same_listener(struct comm *c, const char *host, int *fd,
                                  char address[COMM_ADDRESS_MAX], struct error *err)
 {
@@ -89,7 +95,7 @@ enum status comm_listen(struct comm *c, const char *host, struct error *err)
     return STATUS_OK;
 }
 
-/* The newest listener becomes the one that a join hears. */
+/* Makes the newest listener the one on which a join accepts. */
 static void take_listener(struct comm *c)
 {
     pthread_mutex_lock(&c->mutex);
@@ -103,7 +109,7 @@ static void take_listener(struct comm *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* The group as it was before; an interrupt stays. */
+/* Resets the state to that outside a group. An interrupt stays set. */
 void comm_forget_group(struct comm *c)
 {
     struct exchange *x = &c->exchange;
@@ -139,8 +145,8 @@ void comm_close(struct comm *c)
     mem_free(c);
 }
 
-/* As comm_make_room and the links allocate it. Links over TCP map nothing, but take about as much
- * in the kernel; and which way each goes is known only when the group is formed. */
+/* Counts a link as comm_make_room and the links allocate it. A TCP link maps nothing, but takes
+ * about as much in the kernel, and the kind of each link is known only when the group is formed. */
 uint64_t comm_link_bytes(void)
 {
     return link_shm_bytes();
@@ -172,7 +178,7 @@ void comm_interrupt(struct comm *c)
     uint64_t one = 1;
     pthread_mutex_lock(&c->mutex);
     atomic_store_explicit(&c->waiter.interrupted, true, memory_order_release);
-    ssize_t rc = write(c->waiter.wake_fd, &one, sizeof one); /* EAGAIN: it is readable anyway */
+    ssize_t rc = write(c->waiter.wake_fd, &one, sizeof one); /* EAGAIN: it is readable already */
     (void)rc;
     pthread_mutex_unlock(&c->mutex);
 }
@@ -233,7 +239,8 @@ struct comm_here comm_here(const struct comm *c)
     return here;
 }
 
-/* How the links go, in words; and how to wait where spinning would take a CPU from a peer. */
+/* Describes the kinds of links in words, and decides how to wait when spinning would take a CPU
+ * from a peer. */
 static void describe_links(struct comm *c)
 {
     struct exchange *x = &c->exchange;
@@ -290,7 +297,7 @@ enum status comm_join(struct comm *c, const struct comm_group *g, struct error *
         s = link_group(c, g, err);
     if (s != STATUS_OK) {
         comm_forget_group(c);
-        c->failed = s; /* no group of one meanwhile, that would add nothing and say it went well */
+        c->failed = s; /* otherwise the rank would act as a group of one, and sums would be wrong */
     }
     return s;
 }
@@ -310,13 +317,13 @@ enum status comm_check(struct comm *c, struct error *err)
     return STATUS_OK;
 }
 
-/* A part fails with its whole. */
+/* Returns the place of the failure; a part shares it with its whole. */
 static enum status *failure_of(struct comm *c)
 {
     return c->whole ? &c->whole->failed : &c->failed;
 }
 
-/* One that follows an error would meet peers in the middle of something else. */
+/* Fails at once after an earlier error: the peers may be in the middle of another collective. */
 static enum status begin(struct comm *c, struct error *err)
 {
     if (waiter_interrupted(c->exchange.waiter))
@@ -411,8 +418,8 @@ static void add_full(float *restrict sum, const float *restrict x)
         sum[i] += x[i];
 }
 
-/* x[0 .. n) becomes the sum over the ranks in their order: their shares are in scratch, this one's
- * is x itself. */
+/* Replaces x[0 .. n) by the sum over the ranks in their order. The other ranks' values are in
+ * scratch, this rank's are x itself. */
 static void add_in_order(const struct comm *c, float *x, size_t n)
 {
     const struct exchange *e = &c->exchange;
@@ -433,13 +440,14 @@ static void add_in_order(const struct comm *c, float *x, size_t n)
     }
 }
 
-/* Elements of slice r when n of them are cut among the ranks. */
+/* Returns the first element of slice r when n elements are cut among the ranks. */
 static size_t slice_begin(size_t n, uint32_t r, uint32_t n_ranks)
 {
     return n / n_ranks * r + (r < n % n_ranks ? r : n % n_ranks);
 }
 
-/* Everybody's n <= COMM_BLOCK_FLOATS to everybody. */
+/* Sends all n <= COMM_BLOCK_FLOATS numbers from every rank to every rank; each rank adds all of
+ * them. */
 static enum status reduce_direct(struct comm *c, struct exchange_what what, float *x, size_t n,
                                  uint64_t total_bytes, struct error *err)
 {
@@ -458,8 +466,8 @@ static enum status reduce_direct(struct comm *c, struct exchange_what what, floa
     return STATUS_OK;
 }
 
-/* Slice r of everybody's to rank r, which adds, then the sums to everybody. The slices are at most
- * COMM_BLOCK_FLOATS long. */
+/* Sends slice r of every rank's numbers to rank r, which adds them and sends the sums to all. A
+ * slice has at most COMM_BLOCK_FLOATS numbers. */
 static enum status reduce_cut(struct comm *c, struct exchange_what what, float *x, size_t n,
                               uint64_t total_bytes, struct error *err)
 {
@@ -480,7 +488,8 @@ static enum status reduce_cut(struct comm *c, struct exchange_what what, float *
     }
     TRY(exchange_run(&c->exchange, what, e, err));
     add_in_order(c, own, n_own);
-    for (uint32_t r = 0; r < n_ranks; r++) { /* what went out as ours comes back as the sum */
+    /* second exchange: send the own sums, receive the others' */
+    for (uint32_t r = 0; r < n_ranks; r++) {
         e[r].recv = x + slice_begin(n, r, n_ranks);
         e[r].n_recv = e[r].n_send;
     }
@@ -492,8 +501,8 @@ static enum status reduce_cut(struct comm *c, struct exchange_what what, float *
     return exchange_run(&c->exchange, what, e, err);
 }
 
-/* Of two ranks, cutting saves no bytes, but half of the additions: worth it where it takes no more
- * exchanges, beyond one block. */
+/* Adds x over the ranks. With two ranks cutting saves no bytes, only half of the additions. It
+ * is used for them beyond one block, where it needs no more exchanges. */
 static enum status reduce(struct comm *c, float *x, size_t n, struct error *err)
 {
     struct exchange_what what = {COLLECTIVE_ALL_REDUCE, 0, false};

@@ -1,3 +1,11 @@
+/* One exchange between this rank and all its peers, on the compute thread. comm.c passes a part
+ * per peer. exchange_run moves the parts over the links in both directions at once, and returns
+ * when everything has moved.
+ * A waiting rank spins first, then yields or sleeps in poll. A header before each part names the
+ * collective, its number and its size, so that ranks in different steps are detected.
+ * Invariants: parts belong to the caller and stay valid during the call. Every header is checked
+ * before its data is copied out. After an error the links are unusable, and the caller leaves
+ * the group. */
 #include "worker/comm/exchange.h"
 
 #include <endian.h>
@@ -8,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/spin.h"
 
-/* Both ends of a link may be of different machines: bytes in a fixed order. */
+/* Header of a part. Fields are little-endian, since the two ends may be different machines. */
 struct header {
     uint32_t counter;
     uint8_t kind, root, part, zero;
@@ -58,7 +66,7 @@ static void set_up_send(const struct exchange *x, struct exchange_what what,
     if (staged && part->n_send > 0)
         memcpy(p->stage_out + n_header, part->send, part->n_send);
     p->send[0] = (struct iovec){p->stage_out, n_header + (staged ? part->n_send : 0)};
-    /* what is sent is read; one type for both ways */
+    /* the part is only read; an iovec has one type for both directions */
     p->send[1] = (struct iovec){(uint8_t *)part->send, staged ? 0 : part->n_send};
 }
 
@@ -166,8 +174,8 @@ static enum status recv_some(struct exchange *x, struct exchange_what what, uint
     return STATUS_OK;
 }
 
-/* A peer that found out first that the ranks run different steps has said what it does, and left:
- * its words are better than "connection reset". */
+/* Reports a failed send. A peer that noticed first that the ranks run different steps has sent
+ * its header and left. That header explains more than "connection reset". */
 static enum status send_failed(struct exchange *x, struct exchange_what what, uint32_t rank,
                                struct error *err)
 {
@@ -180,8 +188,8 @@ static enum status send_failed(struct exchange *x, struct exchange_what what, ui
     return exchange_gone(x, rank, err);
 }
 
-/* One round over all links. Everything is sent before anything is looked at: a rank that finds a
- * mismatch has told the others what it does. */
+/* Makes one round over all links. It sends everything before it checks what came, so a rank that
+ * finds a mismatch has already sent its own header to the others. */
 static enum status move_some(struct exchange *x, struct exchange_what what, bool *moved, bool *done,
                              struct error *err)
 {
@@ -216,7 +224,7 @@ static enum status say_timeout(const struct exchange *x, struct exchange_what wh
                      x->counter, who);
 }
 
-/* Until some link can move, an interrupt, or a slice of time. */
+/* Sleeps until a link can move, an interrupt, or a slice of time has passed. */
 static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct error *err)
 {
     struct pollfd fds[COMM_MAX_RANKS + 1];
@@ -248,9 +256,10 @@ static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct e
     return s;
 }
 
-/* Between two looks, without sleeping; false: that would be too long. A CPU that was given away
- * comes back when another rank waits in turn, or after a whole slice of somebody who does not wait
- * for us: beside such a neighbour who sleeps is woken in front of it, and who yields is not. */
+/* Spins or yields the CPU between two looks. Returns false when the rank should sleep instead. A
+ * yielded CPU comes back at once when the neighbour is another waiting rank, but only after a
+ * whole time slice when it is a busy process. Beside such a process a sleeper is woken at once
+ * and a yielder is not, so a yield of more than LONG_YIELD_NS stops yielding for NO_YIELD_NS. */
 enum { LONG_YIELD_NS = 2000000, NO_YIELD_NS = 100000000 };
 static bool stay_awake(struct exchange *x, uint64_t now_ns)
 {
@@ -280,7 +289,8 @@ static enum status run(struct exchange *x, struct exchange_what what, struct err
         uint64_t now = clock_mono_ns();
         if (moved) {
             last_moved = now;
-        } else if (now - last_moved >= x->timeout_ns) { /* also where something keeps poll busy */
+            /* checked here too: sleep_once may never time out while a link keeps poll busy */
+        } else if (now - last_moved >= x->timeout_ns) {
             return say_timeout(x, what, err);
         } else if (now - last_moved >= x->spin_ns || !stay_awake(x, now)) {
             enum status s = sleep_once(x, last_moved + x->timeout_ns, err);

@@ -1,15 +1,15 @@
 #pragma once
-/* Moves this call's parts to and from every peer at once: one loop over all links, both ways, that
- * spins for some microseconds and then sleeps in poll. The first exchange of a collective puts a
- * header in front of every part, so ranks that run different steps find out. Compute thread only.
- */
+/* One exchange moves this call's parts to and from every peer at once. A single loop serves all
+ * links in both directions; it spins for some microseconds and then sleeps in poll. The first
+ * exchange of a collective puts a header before every part, so ranks that run different steps
+ * are detected. Compute thread only. */
 #include <stdatomic.h>
 
 #include "worker/comm/group.h"
 #include "worker/comm/links/link.h"
 #include "worker/comm/wait.h"
 
-#define EXCHANGE_STAGE_BYTES 4096u /* a part up to here goes in one piece with its header */
+#define EXCHANGE_STAGE_BYTES 4096u /* largest part, with its header, that is sent in one piece */
 
 enum collective_kind {
     COLLECTIVE_ALL_REDUCE,
@@ -20,32 +20,32 @@ enum collective_kind {
 };
 
 struct exchange_peer {
-    struct comm_link *link; /* NULL: this rank, or nobody yet */
-    bool same_cpus;         /* it and this rank share the CPUs */
-    char name[16];          /* "rank 3": its number in the whole group */
+    struct comm_link *link; /* NULL = this rank itself, or not linked */
+    bool same_cpus;         /* the peer shares this rank's CPUs */
+    char name[16];          /* "rank 3", its number in the whole group */
     char address[COMM_ADDRESS_MAX];
-    /* the exchange under way: a header (or all of a short part), then the part */
-    struct iovec send[2], recv[2]; /* what is left of them */
-    bool header_due;               /* stage_in begins with a header not checked yet */
-    uint64_t expect_bytes;         /* that it should say */
-    void *unstage;                 /* where what came with the header goes in the end, or NULL */
+    /* State of the running exchange: a header (or all of a short part), then the part. */
+    struct iovec send[2], recv[2]; /* bytes still to move */
+    bool header_due;               /* stage_in begins with an unchecked header */
+    uint64_t expect_bytes;         /* bytes that the peer's header must say */
+    void *unstage; /* destination of a short part that came with its header; NULL = none */
     size_t n_unstage;
     uint8_t stage_out[EXCHANGE_STAGE_BYTES], stage_in[EXCHANGE_STAGE_BYTES];
 };
 struct exchange {
     struct waiter *waiter;
     uint32_t rank, n_ranks;
-    uint32_t counter; /* of collectives in this group */
-    uint8_t part;     /* 0: the whole */
+    uint32_t counter; /* number of collectives in this group so far */
+    uint8_t part;     /* mark of the part; 0 = the whole group */
     uint64_t spin_ns, timeout_ns;
-    bool yields;            /* the CPU to others while it spins: there are more ranks than CPUs */
-    uint64_t yield_from_ns; /* not before: it took too long */
-    struct exchange_peer *peers; /* [n_ranks], NULL in a group of one */
+    bool yields;            /* yields the CPU instead of spinning: there are more ranks than CPUs */
+    uint64_t yield_from_ns; /* does not yield before this time, since a yield took too long */
+    struct exchange_peer *peers; /* [n_ranks]; NULL in a group of one */
 };
 
-/* To and from one peer; a direction without `sends` or `receives` does not take place at all, one
- * of 0 bytes is a header. `_bytes` is what the header says of it: the collective's, not the
- * exchange's, so that the texts of a mismatch mean something. */
+/* Data to and from one peer. A direction without `sends` or `receives` does not take place; one
+ * of 0 bytes is a header alone. `send_bytes` and `recv_bytes` are the sizes in the headers:
+ * those of the whole collective, so that an error text about a mismatch is meaningful. */
 struct exchange_part {
     bool sends, receives;
     const void *send;
@@ -53,16 +53,16 @@ struct exchange_part {
     size_t n_send, n_recv;
     uint64_t send_bytes, recv_bytes;
 };
-/* What the headers say. */
+/* The collective, as the headers describe it. */
 struct exchange_what {
     enum collective_kind kind;
     uint32_t root;
-    bool goes_on; /* a later exchange of the same collective: no headers */
+    bool goes_on; /* a later exchange of the same collective, without headers */
 };
-/* Puts who it was in front of what a link said: STATUS_IO. */
+/* Prefixes the link's error with the peer's name and address. Returns STATUS_IO. */
 enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err);
-/* parts[n_ranks], that of this rank ignored. STATUS_IO: a peer is gone, STATUS_INVALID: one does
- * something else, STATUS_TIMEOUT, STATUS_CLOSED: interrupted. After an error the links are of no
- * more use. */
+/* Runs one exchange with parts[n_ranks]; this rank's own part is ignored. Returns STATUS_IO when
+ * a peer is gone, STATUS_INVALID when one runs something else, STATUS_TIMEOUT when nothing
+ * moves, STATUS_CLOSED after an interrupt. After an error the links are unusable. */
 MUST_USE enum status exchange_run(struct exchange *x, struct exchange_what what,
                                   const struct exchange_part *parts, struct error *err);

@@ -1,22 +1,22 @@
 #pragma once
-/* A group of ranks: who is in it, where each listens, and the limits of all that has to do with it.
- */
+/* A group of ranks: its members, their addresses, and the limits of everything that belongs to
+ * it. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "proto/messages.h"
 
 #define COMM_ID_BYTES    32u
 #define COMM_MAX_RANKS   64u
-#define COMM_ADDRESS_MAX 64u /* "[v6 address]:port" and its NUL */
+#define COMM_ADDRESS_MAX 64u /* "[v6 address]:port" with its NUL */
 #define COMM_MAX_PARTS   4u
 
 struct comm_group {
     uint64_t term_epoch;
     uint32_t rank, n_ranks;      /* n_ranks <= COMM_MAX_RANKS */
-    const struct str *addresses; /* [n_ranks], as comm_address said there */
-    struct bytes id;             /* COMM_ID_BYTES */
-    uint32_t timeout_ms;         /* for all of it; 0: 20 s, less than a formation may take */
-    /* [n_ranks] whom this rank is to have a link with, who is to have one with it; NULL: all. With
-     * it the whole is there for its parts, and adds up nothing. */
+    const struct str *addresses; /* [n_ranks]; each as comm_address returned it on that rank */
+    struct bytes id;             /* COMM_ID_BYTES long */
+    uint32_t timeout_ms;         /* for the whole join; 0 = 20 s, less than a formation may take */
+    /* [n_ranks]; ranks that this rank links with, the same at both ends. NULL = all. With
+     * `links` the group only serves its parts and has no sums of its own. */
     const bool *links;
 };

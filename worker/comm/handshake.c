@@ -1,3 +1,9 @@
+/* Encodes and checks the messages of a handshake between two ranks (see handshake.h). join.c
+ * calls these functions for both ends of each connection; nothing here does I/O except host_id,
+ * which asks the kernel about this host.
+ * All integers are little-endian, and all messages have a fixed size. A proof is a keyed hash
+ * with the communicator's id as key and the name of the message as prefix, so a proof of one
+ * message cannot pass as another's. Proofs are compared in constant time. */
 #include "worker/comm/handshake.h"
 
 #include <fcntl.h>
@@ -30,7 +36,8 @@ static uint64_t get(const uint8_t **p, unsigned n_bytes)
     return v;
 }
 
-/* `what` keeps the proofs of different messages apart: none can be sent back as another. */
+/* Hashes the parts with the id as key. `what` differs per message, so a proof cannot be sent
+ * back as the proof of another message. */
 static void prove(const char *what, const uint8_t id[COMM_ID_BYTES], const struct bytes parts[2],
                   uint8_t out[PROOF_BYTES])
 {
@@ -194,8 +201,8 @@ static void hash_short(const void *data, size_t n, uint8_t *out, size_t n_out)
     memcpy(out, hash, n_out);
 }
 
-/* A container has its own network namespace and, mostly, its machine's boot: abstract Unix sockets
- * reach as far as the namespace. */
+/* Writes an id of boot, network namespace and user. A container has its own network namespace
+ * and usually its machine's boot id. Abstract Unix sockets reach only within a namespace. */
 static void host_id(uint8_t out[HOST_ID_BYTES])
 {
     struct {
@@ -217,7 +224,7 @@ static void host_id(uint8_t out[HOST_ID_BYTES])
     who.uid = geteuid();
     hash_short(&who, sizeof who, out, HOST_ID_BYTES - HOST_CPUS_BYTES);
     if (sched_getaffinity(getpid(), sizeof cpus, &cpus) !=
-        0) /* of the main thread: no pool's share */
+        0) /* CPUs of the main thread; a pool's thread has fewer */
         CPU_ZERO(&cpus);
     hash_short(&cpus, sizeof cpus, out + HOST_ID_BYTES - HOST_CPUS_BYTES, HOST_CPUS_BYTES);
 }

@@ -1,7 +1,12 @@
-/* Strangers: the listener takes anybody's connection, so whoever comes is put into a small set of
- * pending ones and heard without waiting for it. The first message has a fixed size and proves that
- * its sender knows this formation's id; what is not, or not yet, proven can hold nothing but a
- * place that the next one takes. A rank that lost its place comes again. */
+/* How the ranks of a group connect, on the compute thread. comm_join calls join_peers, which
+ * connects to the lower ranks one after the other, then accepts the higher ranks, and gives
+ * every peer its link.
+ * The listener accepts connections from anybody. Each goes into a small set of pending
+ * connections, which are read without waiting for one of them. The first message has a fixed
+ * size and proves that its sender knows the id of this formation.
+ * Invariants: a connection without a proof holds only a place in the set, which a newer
+ * connection may take; a rank that lost its place connects again. No pending connection outlives
+ * join_peers. */
 #include "worker/comm/join.h"
 
 #include <errno.h>
@@ -18,11 +23,11 @@
 enum { BACKLOG = 128, PENDING_MAX = 16, RETRY_FIRST_MS = 10, RETRY_MAX_MS = 200 };
 
 enum pending_state { PENDING_HELLO, PENDING_CONFIRM };
-/* A connection that somebody made to us. */
+/* An accepted connection without a link yet. */
 struct pending {
-    int fd; /* -1: free */
+    int fd; /* -1 = free place */
     enum pending_state state;
-    uint64_t since; /* in order of arrival */
+    uint64_t since; /* order of arrival */
     size_t n_got;
     uint8_t confirm[CONFIRM_BYTES];
     struct transcript transcript;
@@ -38,10 +43,11 @@ struct join {
     struct pending pending[PENDING_MAX];
     uint64_t n_arrived;
     uint32_t n_strangers;
-    struct error stranger; /* why the last one was sent away */
+    struct error stranger; /* why the last stranger was turned away */
 };
 
-/* A mistake that starting again does not mend is STATUS_INVALID. */
+/* Makes the error of a failed listen. STATUS_INVALID marks a mistake that a restart does not
+ * repair. */
 static enum status cannot_listen(const char *host, uint16_t port, int error, struct error *err)
 {
     bool elsewhere = error == EADDRNOTAVAIL;
@@ -64,7 +70,7 @@ enum status join_listen(const char *host, uint16_t port, int *fd, char address[C
     int s = socket(a.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s >= 0)
         link_tcp_prepare(s);
-    if (s >= 0 && port) /* connections of the process before this one may linger there */
+    if (s >= 0 && port) /* connections of the previous process may linger on the port */
         (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (s < 0 || bind(s, (const struct sockaddr *)&a.sa, a.n) != 0 || listen(s, BACKLOG) != 0 ||
         getsockname(s, (struct sockaddr *)&a.sa, &a.n) != 0) {
@@ -87,7 +93,7 @@ static bool wants(const struct join *j, uint32_t rank)
     return !j->g->links || j->g->links[rank];
 }
 
-/* What both ends of a connection agree on when they have proven themselves. */
+/* Result of a handshake, known to both ends. */
 struct met {
     int fd;
     uint32_t rank;
@@ -106,8 +112,8 @@ static struct met meet(const struct join *j, uint32_t rank, int fd, const struct
     return m;
 }
 
-/* Takes the socket when it goes well; otherwise it stays the caller's. From here on the two wait
- * for each other. */
+/* Makes the link of a peer after its handshake. On success it takes the socket; on an error the
+ * socket stays the caller's. From here on the two ends wait for each other. */
 static enum status link_up(struct join *j, const struct met *m, struct error *err)
 {
     struct exchange_peer *p = &j->c->exchange.peers[m->rank];
@@ -129,7 +135,8 @@ static enum status link_up(struct join *j, const struct met *m, struct error *er
 
 /* ---- to the ranks below ---- */
 
-/* What waits does not know what for. */
+/* Replaces the text of a timeout by `why`, since waiter_poll does not know the reason of the
+ * wait. */
 static enum status say_late(enum status s, const char *why, struct error *err)
 {
     return s == STATUS_TIMEOUT ? error_set(err, s, "%s", why) : s;
@@ -163,7 +170,8 @@ static enum status connect_socket(struct join *j, uint32_t rank, int *out, struc
     return STATUS_OK;
 }
 
-/* *closed: the other end did not want us, perhaps because it is still in another formation. */
+/* Proves both ends to each other. *closed: the other end closed the connection, perhaps because
+ * it is still in another formation. */
 static enum status shake_hands(struct join *j, uint32_t rank, int fd, bool *closed,
                                struct error *err)
 {
@@ -211,7 +219,7 @@ static enum status try_connect(struct join *j, uint32_t rank, bool *closed, stru
 
 static enum status pause_before_retry(struct join *j, uint32_t ms, struct error *err)
 {
-    struct pollfd fds[1]; /* the waiter's own */
+    struct pollfd fds[1]; /* room for the waiter's own descriptor */
     uint64_t until = clock_mono_ns() + ms * NS_PER_MS;
     if (until >= j->deadline_ns)
         return error_set(err, STATUS_TIMEOUT,
@@ -276,7 +284,7 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
     TRY(check_hello(j, &p->hello, err));
     handshake_end_fill(&p->self, !j->c->no_shared_memory);
     reply_encode(&p->self, id, &p->transcript);
-    /* A fresh connection has room for this; one that has not is nobody's we know. */
+    /* A fresh connection has room for the reply, so one without room is not a rank of ours. */
     if (send(p->fd, p->transcript.reply, REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != REPLY_BYTES)
         return error_set(err, STATUS_IO, "it does not take an answer");
     p->state = PENDING_CONFIRM;
@@ -284,11 +292,12 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
     return STATUS_OK;
 }
 
-/* STATUS_IO: it went away in the middle of it, and may come again. */
+/* Checks the confirm and makes the link. STATUS_IO: the peer went away meanwhile and may connect
+ * again. */
 static enum status on_confirm(struct join *j, struct pending *p, struct error *err)
 {
     TRY(confirm_check(p->confirm, &p->transcript, j->g->id.ptr, err));
-    TRY(check_hello(j, &p->hello, err)); /* two at once said they were this rank: the first is */
+    TRY(check_hello(j, &p->hello, err)); /* two may claim to be the same rank; the first one wins */
     struct handshake_end ends[2] = {p->hello.end, p->self};
     struct met m = meet(j, p->hello.from, p->fd, &p->transcript, ends);
     m.accepted = true;
@@ -299,7 +308,8 @@ static enum status on_confirm(struct join *j, struct pending *p, struct error *e
     return STATUS_OK;
 }
 
-/* Takes what has come. STATUS_AGAIN: not all of a message yet. Errors are those of this one. */
+/* Reads the bytes that have come. Returns STATUS_AGAIN when the message is not complete. Errors
+ * belong to this connection only. */
 static enum status hear(struct join *j, struct pending *p, struct error *err)
 {
     bool hello = p->state == PENDING_HELLO;
@@ -324,7 +334,8 @@ static enum status advance(struct join *j, struct pending *p, struct error *err)
         s = hear(j, p, &why);
     if (s == STATUS_OK || s == STATUS_AGAIN)
         return STATUS_OK;
-    if (s == STATUS_CLOSED || s == STATUS_TIMEOUT) { /* this join's end, not a stranger's */
+    /* these end the join, not only this connection */
+    if (s == STATUS_CLOSED || s == STATUS_TIMEOUT) {
         *err = why;
         return s;
     }
@@ -333,8 +344,8 @@ static enum status advance(struct join *j, struct pending *p, struct error *err)
     return STATUS_OK;
 }
 
-/* A free place, or that of whoever has been silent for the longest; one that has said a good hello
- * goes last. */
+/* Returns a free place, else the place of the connection that has been silent for the longest.
+ * Connections with a good hello are replaced last. */
 static struct pending *place(struct join *j)
 {
     struct pending *best = &j->pending[0];
@@ -350,7 +361,7 @@ static struct pending *place(struct join *j)
     return best;
 }
 
-/* One connection; *more: there may be another. */
+/* Accepts one connection. *more is true when there may be another. */
 static enum status accept_one(struct join *j, bool *more, struct error *err)
 {
     int fd = accept4(j->c->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -359,7 +370,7 @@ static enum status accept_one(struct join *j, bool *more, struct error *err)
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             return error_set(err, STATUS_LIMIT, "taking the connection of another rank: %s",
                              strerror(errno));
-        return STATUS_OK; /* nobody, or one that has gone already */
+        return STATUS_OK; /* no connection, or it is gone already */
     }
     struct pending *p = place(j);
     *p = (struct pending){.fd = fd, .since = j->n_arrived++};
@@ -393,7 +404,7 @@ static enum status accept_peers(struct join *j, struct error *err)
 {
     while (!all_linked(j)) {
         struct pollfd fds[PENDING_MAX + 2] = {{.fd = j->c->listener_fd, .events = POLLIN}};
-        for (int i = 0; i < PENDING_MAX; i++) /* poll skips what is -1 */
+        for (int i = 0; i < PENDING_MAX; i++) /* poll ignores descriptors of -1 */
             fds[i + 1] = (struct pollfd){.fd = j->pending[i].fd, .events = POLLIN};
         enum status s = waiter_poll(&j->c->waiter, fds, PENDING_MAX + 1, j->deadline_ns, err);
         if (s == STATUS_TIMEOUT)

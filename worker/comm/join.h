@@ -1,13 +1,14 @@
 #pragma once
-/* How ranks find each other: every rank listens all the time; at each formation rank r connects to
- * the ranks below it, one after the other, and then takes the connections of those above. Compute
- * thread, but for join_listen. */
+/* How ranks find each other. Every rank listens all the time. At each formation rank r connects
+ * to the lower ranks, one after the other, and then accepts the higher ones. Compute thread,
+ * except join_listen. */
 #include "worker/comm/state.h"
 
-/* On `host`, at `port` or, for 0, one that the kernel picks; *address says where. */
+/* Listens on `host` and `port`; port 0 lets the kernel choose. *address is the resulting
+ * address. */
 MUST_USE enum status join_listen(const char *host, uint16_t port, int *fd,
                                  char address[COMM_ADDRESS_MAX], struct error *err);
-/* Gives every peer of c->exchange its link. What was made before an error is the caller's to
- * close. g has been checked. */
+/* Gives every peer of c->exchange its link. After an error the caller closes the links made so
+ * far. The caller has checked `g`. */
 MUST_USE enum status join_peers(struct comm *c, const struct comm_group *g, uint64_t deadline_ns,
                                 struct error *err);

@@ -1,4 +1,5 @@
-/* Parts of a group: their own ranks, counters and scratch over the links of the whole. */
+/* Parts of a group: each has its own ranks, counters and scratch, and uses the links of the
+ * whole. */
 #include "worker/comm/part.h"
 
 #include <string.h>
@@ -32,7 +33,7 @@ static enum status check_members(const struct comm *whole, const struct comm_mem
                             x->rank, x->n_ranks);
 }
 
-/* A member that no link goes to takes no part in what this rank does. */
+/* Joins a part. Members without a link to this rank are not in its exchanges. */
 enum status comm_join_part(struct comm *part, const struct comm_members *m, struct error *err)
 {
     const struct exchange *from = &part->whole->exchange;

@@ -1,17 +1,19 @@
 #pragma once
-/* Parts of a group. Compute thread, but for comm_open_part (the loop's), as of comm.h. */
+/* Parts of a group. Compute thread, except comm_open_part, which runs on the loop thread (see
+ * comm.h). */
 #include "worker/comm/group.h"
 
 struct comm;
-/* A part: some ranks of a group, over the links of the whole, with ranks and collectives of its
- * own. It is opened once, has members from comm_join_part until the whole leaves, and is
- * interrupted and fails with it. What it sends is marked: with another mark than other parts
- * between the same ranks, not 0, and the same one on all of them. STATUS_LIMIT: COMM_MAX_PARTS are
- * open. */
+/* Opens a part: some ranks of a group, with their own numbering and collectives, over the links
+ * of the whole. It is opened once, has members from comm_join_part until the whole leaves, and
+ * is interrupted and fails with the whole. `mark` tags its messages. It is not 0, is the same on
+ * all ranks of the part, and differs from other parts between the same ranks. Returns
+ * STATUS_LIMIT when COMM_MAX_PARTS are open. */
 MUST_USE enum status comm_open_part(struct comm *whole, uint8_t mark, struct comm **out,
                                     struct error *err);
-/* members[n_members]: ranks of the whole, this one at `rank`; alike on all of them. sums: the part
- * has comm_all_reduce. STATUS_INVALID for other members, STATUS_NO_MEMORY. */
+/* Members of a part: ranks[n] are ranks of the whole, and this rank is ranks[rank]. The list is
+ * the same on all members. With `sums` the part has comm_all_reduce. comm_join_part returns
+ * STATUS_INVALID for other members and STATUS_NO_MEMORY. */
 struct comm_members {
     const uint32_t *ranks;
     uint32_t n, rank;

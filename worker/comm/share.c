@@ -1,3 +1,12 @@
+/* Gives two ranks of one host a link through shared memory, on the compute thread. join.c calls
+ * share_accept or share_connect after a handshake over TCP and gets a link, or NULL when the
+ * ranks stay on TCP.
+ * The accepting end listens on an abstract Unix socket, checks user and token of each visitor,
+ * and passes the memory as a descriptor. The connecting end checks the user, shows the token and
+ * maps the memory.
+ * Invariants: the TCP socket stays the caller's. Both ends come to the same result, because the
+ * connecting end's verdict crosses the TCP connection last. All descriptors are closed on every
+ * path, and no wait is longer than the deadline. */
 #include "worker/comm/share.h"
 
 #include <errno.h>
@@ -10,7 +19,8 @@
 
 enum { BACKLOG = 8 };
 enum { NAME_MAX_BYTES = WELCOME_BYTES - 1 };
-/* Somebody else of this user who finds the name and says nothing does not hold us up for longer. */
+/* Limit for the token: another process of this user may find the name and connect without a
+ * word. */
 enum { TOKEN_MS = 2000 };
 enum { VERDICT_YES = 'y', VERDICT_NO = 'n' };
 
@@ -36,14 +46,15 @@ static void close_link(struct comm_link **l)
 
 /* ---- the accepting end ---- */
 
-/* -1 when there can be none; then welcome is empty. */
+/* Listens on an abstract Unix socket and writes its name to `welcome`. Returns -1, with an empty
+ * welcome, when that fails. */
 static int listen_somewhere(uint8_t welcome[WELCOME_BYTES])
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     socklen_t n = sizeof a;
     memset(welcome, 0, WELCOME_BYTES);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* an address of no bytes: the kernel makes up a name */
+    /* an address without a name: the kernel chooses one */
     if (fd < 0 || bind(fd, (const struct sockaddr *)&a, sizeof a.sun_family) != 0 ||
         listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)&a, &n) != 0 ||
         n <= name_bytes(1) || n > name_bytes(NAME_MAX_BYTES)) {
@@ -88,8 +99,8 @@ static bool send_memory(int fd, int memory_fd)
     return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-/* Hands the memory to whoever shows the token. A peer that sees the end of its socket instead says
- * no, so nothing here is an error. Takes fd. */
+/* Offers the memory to the peer connected to `fd` when it sends the right token. Errors are not
+ * reported: a peer whose socket closes instead answers no over TCP. Takes fd. */
 static struct comm_link *offer_memory(const struct share *s, int fd)
 {
     struct comm_link *link = NULL;
@@ -106,7 +117,7 @@ static struct comm_link *offer_memory(const struct share *s, int fd)
     return link;
 }
 
-/* Until somebody has the memory or the peer has said over TCP that it does without. */
+/* Waits until a peer has the memory or has declined over TCP. */
 static enum status hand_over(const struct share *s, int listener_fd, struct comm_link **out,
                              struct error *err)
 {
@@ -121,7 +132,7 @@ static enum status hand_over(const struct share *s, int listener_fd, struct comm
         if (fd >= 0)
             *out = offer_memory(s, fd);
         else if (fds[0].revents && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-            return STATUS_OK; /* no descriptors: the peer sees the listener's end */
+            return STATUS_OK; /* no descriptors are left: the peer sees the listener close */
     }
     return STATUS_OK;
 }
@@ -149,7 +160,7 @@ enum status share_accept(const struct share *s, struct comm_link **out, struct e
 
 /* ---- the connecting end ---- */
 
-/* The one descriptor that came, or -1. */
+/* Receives the single descriptor of the memory. Returns -1 when there is none or more than one. */
 static int recv_memory(int fd)
 {
     union {
@@ -161,7 +172,7 @@ static int recv_memory(int fd)
     struct msghdr m = {.msg_iov = &data,
                        .msg_iovlen = 1,
                        .msg_control = control.bytes,
-                       /* not CMSG_SPACE: its padding has room for a second one */
+                       /* not CMSG_SPACE: its padding has room for a second descriptor */
                        .msg_controllen = CMSG_LEN(sizeof(int))};
     int memory_fd = -1;
     if (recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
@@ -170,15 +181,15 @@ static int recv_memory(int fd)
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
         c->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(&memory_fd, CMSG_DATA(c), sizeof memory_fd);
-    if (memory_fd >= 0 && m.msg_flags & MSG_CTRUNC) { /* there were more; the kernel kept them */
+    if (memory_fd >= 0 && m.msg_flags & MSG_CTRUNC) { /* more were sent than fit */
         close(memory_fd);
         memory_fd = -1;
     }
     return memory_fd;
 }
 
-/* The abstract socket of that name; -1: somebody else's, or nobody's. A name in the file system is
- * none of ours. */
+/* Connects to the abstract socket of that name. Returns -1 when it does not exist or belongs to
+ * another user. Names in the file system are refused. */
 static int reach(const uint8_t welcome[WELCOME_BYTES])
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -195,7 +206,8 @@ static int reach(const uint8_t welcome[WELCOME_BYTES])
     return fd;
 }
 
-/* Interrupts and the deadline are errors, all else leaves *out NULL. */
+/* Takes the memory that the peer offers. Only an interrupt and the deadline are errors; after
+ * any other failure *out is NULL. */
 static enum status take_memory(const struct share *s, const uint8_t welcome[WELCOME_BYTES],
                                struct comm_link **out, struct error *err)
 {

@@ -1,24 +1,24 @@
 #pragma once
-/* Two ranks of one host that have proven themselves to each other over TCP meet again over a Unix
- * socket and share memory. The accepting end listens under an abstract name that the kernel makes
- * up, and says it over TCP ("welcome"); the connecting end shows a token there, is handed the
- * memory, and says over TCP whether it could take it. Whatever does not work, both stay on TCP.
+/* Two ranks of one host, already proven to each other over TCP, meet again over a Unix socket to
+ * share memory. The accepting end listens under an abstract name that the kernel chooses and
+ * sends it over TCP ("welcome"). The connecting end shows a token there, receives the memory,
+ * and reports over TCP whether it could map it. When anything fails, both ends stay on TCP.
  * Compute thread. */
 #include "worker/comm/handshake.h"
 #include "worker/comm/links/link.h"
 #include "worker/comm/wait.h"
 
-#define WELCOME_BYTES 8u /* a length and an abstract socket's name, or nothing */
+#define WELCOME_BYTES 8u /* a length and the name of an abstract socket; all 0 = none */
 
 struct share {
     struct waiter *waiter;
-    int tcp_fd; /* stays the caller's */
+    int tcp_fd; /* borrowed */
     uint64_t deadline_ns;
-    bool wanted; /* otherwise there is a welcome and nothing else */
+    bool wanted; /* both ends allow shared memory; false: only the welcome is exchanged */
     uint8_t token[TOKEN_BYTES];
 };
-/* *out: a link through memory, or NULL: use the TCP connection. Both ends come to the same. Errors
- * are those of the connection and of waiting. */
+/* *out is a link through memory, or NULL when the TCP connection is to be used. Both ends come
+ * to the same result. Errors are those of the connection and of waiting. */
 MUST_USE enum status share_accept(const struct share *s, struct comm_link **out, struct error *err);
 MUST_USE enum status share_connect(const struct share *s, struct comm_link **out,
                                    struct error *err);

@@ -19,7 +19,8 @@ enum status comm_stages_open(struct comm *all, uint32_t tp, uint32_t pp, struct 
     return comm_open_part(all, MARK_IDS, &out->ids, err);
 }
 
-/* Does the rank at this place talk to the one at that position? The same answer at both ends. */
+/* Returns true when the rank at place `p` needs a link to the rank at `position`. Both ends
+ * compute the same answer. */
 static bool linked(const struct comm_place *p, uint32_t position)
 {
     uint32_t own = comm_place_position(p), sampling_rank = (p->pp - 1) * p->tp;
@@ -29,7 +30,7 @@ static bool linked(const struct comm_place *p, uint32_t position)
            (same_stage || neighbour || position == sampling_rank || own == sampling_rank);
 }
 
-/* Rank 0 of the pair is `first`, rank 1 the one behind it. */
+/* Joins the pair of the ranks at positions `first` (rank 0) and `first` + tp (rank 1). */
 static enum status join_pair(struct comm *part, const struct comm_place *p, uint32_t first,
                              struct error *err)
 {

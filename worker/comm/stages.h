@@ -1,12 +1,12 @@
 #pragma once
-/* The communicators of a rank of a model in stages (docs/develop/comm.md, "Stages"): one group of
- * all tp x pp ranks, in which a rank has links to those of its own stage, to its neighbours, which
- * are the same rank of the stages before and behind it, and to the sampling rank: rank 0 of the
- * last stage. Rank r of stage s is rank s * tp + r of the group. With one stage there is one
- * communicator for all, or none for a rank alone. Threads as of comm.h. */
+/* The communicators of a rank of a model in stages (docs/develop/comm.md, "Stages"). One group
+ * holds all tp x pp ranks; rank r of stage s is its rank s * tp + r. In it a rank has links to
+ * the ranks of its stage, to its neighbours, and to the sampling rank (rank 0 of the last
+ * stage). Its neighbours are the same rank of the previous and the next stage. With one stage
+ * there is one communicator for all, or none for a rank alone. Threads as in comm.h. */
 #include "worker/comm/comm.h"
 
-/* A rank's rank slot. */
+/* The rank slot of a rank. */
 struct comm_place {
     uint32_t tp, pp, rank, stage;
 };
@@ -18,27 +18,27 @@ static inline uint32_t comm_place_position(const struct comm_place *p)
 {
     return p->stage * p->tp + p->rank;
 }
-/* Has the logits, and tells all ranks what it sampled. */
+/* Returns true for the sampling rank, which has the logits and sends the sampled ids to all. */
 static inline bool comm_place_samples(const struct comm_place *p)
 {
     return p->rank == 0 && p->stage + 1 == p->pp;
 }
 
-/* Parts are NULL where there is nobody in them at any place. */
+/* A part is NULL when no rank slot has members for it. */
 struct comm_stages {
     struct comm *all;
-    struct comm *stage;          /* the tp ranks of a stage */
-    struct comm *before, *after; /* pairs: rank 0 is the one that is nearer to the input */
-    struct comm *ids;            /* all ranks; what rank `drawer` of it knows goes to all */
+    struct comm *stage;          /* the tp ranks of the stage */
+    struct comm *before, *after; /* pairs with the neighbours; rank 0 is nearer to the input */
+    struct comm *ids;            /* all ranks; `sampling_rank` broadcasts to them */
     uint32_t sampling_rank;
 };
 
-/* Over `all`, which is open and borrowed; NULL for one rank alone. */
+/* Opens the parts over `all`, which is open and borrowed; NULL for one rank alone. */
 MUST_USE enum status comm_stages_open(struct comm *all, uint32_t tp, uint32_t pp,
                                       struct comm_stages *out, struct error *err);
-/* comm_join of all ranks, and of the parts of this place. g: of all, but links. After an error and
- * after comm_leave of `all` there is nobody in the parts. */
+/* Joins all ranks, then the parts of this place. `g` describes the whole group; its `links` are
+ * filled in here. After an error, and after comm_leave of `all`, the parts have no members. */
 MUST_USE enum status comm_stages_join(const struct comm_stages *s, const struct comm_place *p,
                                       const struct comm_group *g, struct error *err);
-/* As comm_memory_bytes, at this place. */
+/* Returns the bytes of all communicators of this place, like comm_memory_bytes. */
 uint64_t comm_stages_bytes(const struct comm_place *p);

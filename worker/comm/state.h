@@ -1,5 +1,5 @@
 #pragma once
-/* What a comm is, for the files of this folder. */
+/* The state of a communicator, for the files of this folder. */
 #include <pthread.h>
 
 #include "worker/comm/address.h"
@@ -8,28 +8,30 @@
 #include "worker/comm/wait.h"
 
 struct comm {
-    struct exchange exchange; /* rank, n_ranks, peers; n_ranks 1 outside a group */
-    struct waiter waiter;     /* interrupt and progress, for every wait */
-    pthread_mutex_t mutex;    /* the flag and the eventfd of an interrupt change together */
-    int listener_fd;          /* the compute thread's; -1: none yet */
-    int next_fd;              /* under the mutex: takes its place at the next join; -1: none */
-    uint16_t port;            /* 0: any */
+    struct exchange exchange; /* rank, n_ranks and peers; n_ranks is 1 outside a group */
+    struct waiter waiter;     /* interrupt and progress, used by every wait */
+    /* guards next_fd and the addresses; keeps the interrupt's flag and eventfd equal */
+    pthread_mutex_t mutex;
+    int listener_fd; /* compute thread's; -1 = none yet */
+    int next_fd;     /* replaces listener_fd at the next join; under the mutex; -1 = none */
+    uint16_t port;   /* to listen on; 0 = any */
     bool no_shared_memory;
     uint32_t timeout_ms, n_cpus;
-    char address[COMM_ADDRESS_MAX];    /* the loop thread's */
-    char listens_at[COMM_ADDRESS_MAX]; /* of listener_fd; written under the mutex */
-    char next_at[COMM_ADDRESS_MAX];    /* of next_fd */
+    char address[COMM_ADDRESS_MAX];    /* newest address; loop thread only */
+    char listens_at[COMM_ADDRESS_MAX]; /* address of listener_fd; written under the mutex */
+    char next_at[COMM_ADDRESS_MAX];    /* address of next_fd */
     char transport[64];
-    enum status failed; /* of this group: whoever goes on reads this until comm_leave */
-    struct comm *whole; /* of a part, which has nothing of the above but exchange; or NULL */
+    enum status failed; /* first error in this group; every call returns it until comm_leave */
+    /* set in a part, which uses only `exchange` of the fields above; else NULL */
+    struct comm *whole;
     struct comm *parts[COMM_MAX_PARTS];
     uint32_t n_parts;
-    float *scratch; /* [n_ranks][a block], what the others put into a sum; NULL: no sums */
+    float *scratch; /* [n_ranks][COMM_BLOCK_FLOATS], the others' values of a sum; NULL = no sums */
 };
 
-#define COMM_BLOCK_FLOATS ((256u << 10) / sizeof(float)) /* of scratch for each rank */
+#define COMM_BLOCK_FLOATS ((256u << 10) / sizeof(float)) /* floats of scratch per rank */
 
-/* Its members are gone; links of a whole are closed. */
+/* Removes the members of the group. Links that belong to a whole are closed. */
 void comm_forget_group(struct comm *c);
-/* Peers and scratch of a group of n_ranks. */
+/* Allocates peers and scratch for a group of n_ranks. */
 MUST_USE enum status comm_make_room(struct comm *c, uint32_t n_ranks, bool sums, struct error *err);

@@ -1,9 +1,9 @@
 #pragma once
-/* The draft tokens of a step's runs, before they become rows. */
+/* Draft tokens by n-grams for the runs of a step, before they become rows. */
 #include "common/options/speculation.h"
 #include "worker/sequences/sequences.h"
 
-/* Draft tokens by n-grams where runs may have draft tokens: into the sequences' ids and n_drafted.
- * STATUS_NO_MEMORY only. */
+/* Writes draft tokens after the sequences' ids, and their number to n_drafted, for runs that may
+ * have draft tokens. The only error is STATUS_NO_MEMORY. */
 MUST_USE enum status draft_runs(const struct speculation *s, struct sequence_runs runs,
                                 struct error *err);

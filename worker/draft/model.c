@@ -1,3 +1,10 @@
+/* Draft tokens by a second model (see model.h), on the compute thread of the sampling rank.
+ * step/draft.c calls draft_model_plan, draft_model_copy and draft_model_run with the runs of a
+ * step. Rows are collected into passes of the draft model's engine. The best token of each
+ * picked row is written after the sequence's ids.
+ * Invariants: the engine is owned, the device is the target's. The draft model uses the target's
+ * block tables (group `i_group`), so block b here is the twin of block b there. A pass has at
+ * most pass_rows rows and PASS_TABLE_ENTRIES table entries. */
 #include "worker/draft/model.h"
 
 #include "common/base/log.h"
@@ -5,7 +12,7 @@
 #include "worker/runner/logits.h"
 #include "worker/sequences/batch.h"
 
-/* A row whose best token is a draft token. */
+/* A row whose best token becomes a draft token. */
 struct pick {
     uint32_t row;
     uint32_t *out;
@@ -13,17 +20,18 @@ struct pick {
 
 struct draft_model {
     struct engine *engine;
-    uint32_t i_group; /* of the target: its tables are the draft's */
-    /* the pass at hand, [pass_rows] */
+    /* the target's KV group with full attention; the draft model uses its block tables */
+    uint32_t i_group;
+    /* The pass that is being built; arrays have [pass_rows]. */
     uint32_t n_rows, n_picks;
-    uint64_t n_entries; /* of block tables: batch.h */
+    uint64_t n_entries; /* entries of block tables in the pass, at most PASS_TABLE_ENTRIES */
     uint32_t *ids, *positions,
-        *pending; /* pending: as row_batch has it, with last, where there is one */
+        *pending; /* pending: as in row_batch, with `last`; used when has_pending */
     const uint32_t *last;
     bool has_pending;
     struct kv_row *kv_rows;
     struct pick *picks;
-    uint32_t *kept; /* theirs, [n_picks] */
+    uint32_t *kept; /* rows of `picks`, [n_picks] */
 };
 
 /* ---- life ---- */
@@ -64,15 +72,15 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.kv_transfer_bytes = 0;
     own.pp = 1;
     own.stage = 0;
-    own.is_elastic = false; /* it stays as it is */
+    own.is_elastic = false; /* the draft model never takes another rank slot */
     own.collectives = NULL;
     own.told_bytes = NULL;
     own.told_held_bytes = 0;
-    own.max_model_len = 0; /* its own: positions beyond have no draft tokens */
+    own.max_model_len = 0; /* 0 = the draft model's own; positions beyond it get no draft tokens */
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;
-    own.max_loras = 0;                     /* it drafts as it does for the model itself */
-    own.quantization = QUANT_AT_LOAD_NONE; /* its files say what it is */
+    own.max_loras = 0;                     /* adapters do not change the draft model */
+    own.quantization = QUANT_AT_LOAD_NONE; /* its files decide */
     TRY(engine_measure(&own, &m->engine, err));
     return check_pair(m->engine, target, err);
 }
@@ -120,7 +128,7 @@ struct engine_beside draft_model_needs(const struct draft_model *m)
 enum status draft_model_load(struct draft_model *m, const struct engine *target, struct error *err)
 {
     struct engine *e = m->engine;
-    e->kv_shape.n_blocks = target->kv_groups[m->i_group].n_blocks; /* in each of its groups */
+    e->kv_shape.n_blocks = target->kv_groups[m->i_group].n_blocks; /* for each of its KV groups */
     enum status s = engine_load(e, &(struct engine_beside){0}, err);
     if (s != STATUS_OK)
         return error_prefix(err, s, "draft model %s", e->info.name);
@@ -138,7 +146,7 @@ void draft_model_view(const struct draft_model *m, struct kv_view *out)
     struct kv_view own = {0};
     struct kv_view_group *g = &out->groups[m->i_group];
     if (!kv_store_view(m->engine->kv, &own))
-        return; /* nor has the target's store a view: both are laid out alike */
+        return; /* then the target's store has no view either: both have the same layout */
     for (uint32_t i = 0; i < own.n_groups; i++)
         g->pieces[g->n_pieces++] = own.groups[i].pieces[0];
 }
@@ -157,7 +165,7 @@ static enum status pick_tokens(struct draft_model *m, struct error *err)
     for (uint32_t done = 0; done < m->n_picks;) {
         uint32_t rows[RUNNER_LOGITS_ROWS], n = m->n_picks - done;
         struct logits_top top[RUNNER_LOGITS_ROWS];
-        float *logits; /* of the device */
+        float *logits; /* device memory */
         n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
         for (uint32_t i = 0; i < n; i++)
             rows[i] = m->picks[done + i].row;
@@ -167,7 +175,7 @@ static enum status pick_tokens(struct draft_model *m, struct error *err)
             TRY(runner_logits(e->runner, rows, n, &logits, err));
             TRY(runner_look(e->runner, n, top, NULL, err));
         }
-        for (uint32_t i = 0; i < n; i++) /* a model that says nothing but NaN has no best one */
+        for (uint32_t i = 0; i < n; i++) /* id >= vocab_size: all logits are NaN */
             *m->picks[done + i].out = top[i].id < vocab_size ? top[i].id : 0;
         done += n;
     }
@@ -188,7 +196,7 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     b.kept = m->kept;
     b.n_kept = m->n_picks;
     for (uint32_t g = 0; g < m->engine->program->n_kv_groups; g++)
-        b.kv_rows[g] = m->kv_rows; /* its windows see the same blocks */
+        b.kv_rows[g] = m->kv_rows; /* all its groups, windows too, use the same blocks */
     TRY(runner_forward(m->engine->runner, &b, err));
     TRY(pick_tokens(m, err));
     m->n_rows = m->n_picks = 0;
@@ -197,7 +205,8 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     return STATUS_OK;
 }
 
-/* draft: where the token behind the row goes; NULL: nobody asks for it. */
+/* Adds a row to the pass, which runs first when it is full. The token after the row is written
+ * to *draft_token; NULL = not wanted. */
 static enum status add_row(struct draft_model *m, const struct sequence *q, uint32_t position,
                            uint32_t *draft_token, struct error *err)
 {
@@ -224,7 +233,8 @@ static enum status add_row(struct draft_model *m, const struct sequence *q, uint
 
 /* ---- a plan ---- */
 
-/* A draft is what the draft says behind a position that it was made for. */
+/* Limits the draft tokens of a run by the plan, by n_tokens, and by the draft model's maximum
+ * length. */
 void draft_model_plan(const struct draft_model *m, struct sequence_runs runs, uint32_t n_tokens)
 {
     uint32_t length = m->engine->max_model_len;
@@ -247,9 +257,9 @@ void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uin
     }
 }
 
-/* The run's own rows; in front of them the last draft token of the step before, when all were
- * right: it was sampled, but what comes behind it was not asked for, so its row has not been run.
- */
+/* Adds the rows of the run. When all draft tokens of the previous step were right, the last of
+ * them comes first: it has not been a row yet, since no token after it was needed
+ * (`draft_lacks`). */
 static enum status add_run(struct draft_model *m, const struct sequence_run *r, struct error *err)
 {
     struct sequence *q = r->q;
@@ -262,13 +272,13 @@ static enum status add_run(struct draft_model *m, const struct sequence_run *r, 
     return STATUS_OK;
 }
 
-/* Every run's first draft token, then every run's second one. */
+/* Makes the first draft token of every run, then the second of every run, and so on. */
 enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, const uint32_t *last,
                             struct error *err)
 {
     uint32_t n_most = 0;
     m->n_entries = 0;
-    m->n_rows = m->n_picks = 0; /* of a plan that failed half-way */
+    m->n_rows = m->n_picks = 0; /* a failed plan may have left some */
     m->has_pending = false;
     m->last = last;
     for (uint32_t i = 0; i < runs.n; i++) {
@@ -279,7 +289,7 @@ enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, co
     for (uint32_t k = 1; k < n_most; k++) {
         for (uint32_t i = 0; i < runs.n; i++) {
             const struct sequence *q = runs.ptr[i].q;
-            uint32_t at = q->n_ids + k - 1; /* the draft token before */
+            uint32_t at = q->n_ids + k - 1; /* position of the previous draft token */
             if (runs.ptr[i].n_drafted > k)
                 TRY(add_row(m, q, at, q->ids + at + 1, err));
         }

@@ -1,38 +1,42 @@
 #pragma once
-/* Draft tokens for speculative decoding by a second, smaller model of the same vocabulary (vLLM's
- * method draft_model; Leviathan et al. 2023): greedily, one row of it for each draft token.
+/* Draft tokens for speculative decoding by a second, smaller model with the same vocabulary
+ * (vLLM's method draft_model; Leviathan et al. 2023). They are sampled greedily, with one row
+ * per draft token.
  *
- * It runs whole on rank 0, and every row that the target runs, so that its KV cache holds what the
- * target's does: a block of the target's full-attention group has its twin here, under the same
- * number and in the same tables. What the head does with that group's blocks (prefix hits, copies,
- * preemption) holds for the twins, and nobody has to know of them. The draft's own windows are
- * masks over those tables. Bad KV here makes bad draft tokens, never other tokens.
+ * The draft model runs as a whole on the sampling rank. It runs every row that the target runs,
+ * so both KV caches cover the same positions. Each block of the target's full-attention group
+ * has a twin here with the same number, and the same block tables are used. The head's work on
+ * these blocks (prefix hits, copies, preemption) therefore applies to the twins too. Windows of
+ * the draft model are masks over those tables. Wrong KV values here cause bad draft tokens,
+ * never other output tokens.
  *
- * All memory is allocated by draft_model_load; compute thread only from then on. */
+ * draft_model_load allocates all memory. After it, compute thread only. */
 #include "worker/engine/engine.h"
 #include "worker/sequences/sequences.h"
 
 struct draft_model;
-/* Measures it. model: as --model takes it; s: what the target was measured with, which is the
- * device's owner and outlives this. STATUS_UNSUPPORTED names what does not fit together. */
+/* Opens the draft model and measures its memory. `model` is a value of --model; `s` is the setup
+ * with which the target was measured. The target owns the device and must outlive the draft
+ * model. STATUS_UNSUPPORTED names the mismatch with the target. */
 MUST_USE enum status draft_model_open(const char *model, const struct engine_setup *s,
                                       const struct engine *target, struct draft_model **out,
                                       struct error *err);
-void draft_model_close(struct draft_model *m); /* NULL is fine */
+void draft_model_close(struct draft_model *m); /* does nothing when `m` is NULL */
 struct engine_beside draft_model_needs(const struct draft_model *m);
-/* The target is loaded: as many blocks as it has. */
+/* Loads the model, with as many blocks as the loaded target has. */
 MUST_USE enum status draft_model_load(struct draft_model *m, const struct engine *target,
                                       struct error *err);
-/* Adds its twins to the target's blocks. */
+/* Adds the twins to the target's blocks in `out`. */
 void draft_model_view(const struct draft_model *m, struct kv_view *out);
 const struct engine *draft_model_engine(const struct draft_model *m);
 
-/* How many draft tokens each run is going to have, into n_drafted: on every rank the same. */
+/* Writes the number of draft tokens of each run to n_drafted. The result is the same on every
+ * rank. */
 void draft_model_plan(const struct draft_model *m, struct sequence_runs runs, uint32_t n_tokens);
-/* The twins of the blocks that the plan copies; before draft_model_run. */
+/* Copies the twins of the blocks that the plan copies. Call it before draft_model_run. */
 void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uint32_t n);
-/* The rows of all runs, and the planned draft tokens into the sequences' ids. last: the device's
- * newest ids of all slots, which sequences that await theirs are run with; NULL: none awaits one.
- * Errors as runner_forward. */
+/* Runs the rows of all runs and writes the planned draft tokens after the sequences' ids. `last`
+ * holds the newest ids of all slots on the device, for sequences with a pending id; NULL = no id
+ * is pending. Errors are those of runner_forward. */
 MUST_USE enum status draft_model_run(struct draft_model *m, struct sequence_runs runs,
                                      const uint32_t *last, struct error *err);

@@ -1,3 +1,10 @@
+/* Makes a model ready on a device: opens files, builds the program, sizes the KV cache, loads
+ * the weights and makes the runner. device/model.c calls engine_measure and engine_load at the
+ * start, and engine_take_rank when the head assigns another rank slot. `cox plan` only measures.
+ * Invariants: nothing large is allocated before the memory table fits. The engine owns
+ * everything except a borrowed device and the collectives. After a failed engine_take_rank it
+ * has no shard. Main type and identity are those of the whole model, so they are equal on all
+ * ranks. */
 #include "worker/engine/engine.h"
 
 #include <assert.h>
@@ -12,13 +19,13 @@
 #include "worker/engine/part.h"
 #include "worker/engine/shapes.h"
 
-/* Rows of one pass: enough that a prompt's weights are read few times, few enough that its
- * activations stay small. On a CPU any number gives the same bits. */
+/* Rows of one pass: enough to read the weights only a few times for a prompt, few enough to keep
+ * the activations small. On a CPU every value gives the same bits. */
 enum { PASS_ROWS = 512 };
-/* In stages a pass is what one works on while the next has the one before. */
+/* With stages, one stage works on a pass while the next stage works on the previous pass. */
 enum { STAGE_PASS_ROWS = 128 };
 
-/* Left to the process itself: sequences, queues, stacks. */
+/* Memory left for the process itself: sequences, queues, stacks. */
 #define RESERVED_BYTES (64ull << 20)
 
 static double mib(uint64_t n)
@@ -31,8 +38,8 @@ static enum status build_program(struct engine *e, uint32_t rank, uint32_t stage
     return engine_build_part(e, (struct comm_place){e->tp, e->pp, rank, stage}, &e->program, err);
 }
 
-/* Of the whole model: what it decides is to be the same on every rank, of which one may have fewer
- * experts, or none. */
+/* Finds the main type of the whole model, not of the shard: it must be the same on every rank,
+ * and a rank may have fewer experts or none. */
 static enum status find_main_dtype(struct engine *e, struct error *err)
 {
     struct program *whole;
@@ -42,7 +49,7 @@ static enum status find_main_dtype(struct engine *e, struct error *err)
     return STATUS_OK;
 }
 
-/* And which model they are. */
+/* Opens the files and writes the model's identity. */
 static enum status open_weights(struct engine *e, uint8_t identity[16], struct error *err)
 {
     static const char *const names[] = {"auto", "dummy", "safetensors", "gguf", "pt"};
@@ -101,7 +108,7 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     return STATUS_OK;
 }
 
-/* The shard's part of the memory table, from shapes alone. */
+/* Computes the shard's part of the memory table from shapes alone. */
 static enum status measure_shard(struct engine *e, struct error *err)
 {
     struct engine_part part;
@@ -113,7 +120,7 @@ static enum status measure_shard(struct engine *e, struct error *err)
     return STATUS_OK;
 }
 
-/* Part of a sentence on what not every worker has. */
+/* A part of an error text; empty when n_bytes is 0. */
 struct part_text {
     char text[48];
 };
@@ -125,7 +132,7 @@ static struct part_text say_part(const char *words, uint64_t n_bytes)
     return t;
 }
 
-/* *fixed: what is not the KV cache's. */
+/* Checks that the shard fits without a KV cache. *fixed = all bytes except the KV cache. */
 static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t available,
                              uint64_t *fixed, struct error *err)
 {
@@ -146,7 +153,8 @@ static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t a
     return STATUS_OK;
 }
 
-/* The cache as it is sized, and twins of its blocks: beside is with them. */
+/* Checks that the sized KV cache and the `twins` of its blocks fit. `beside` is for the error
+ * text and includes the twins. */
 static enum status fit_kv(struct engine *e, uint64_t beside, uint64_t twins, uint64_t available,
                           uint64_t fixed, struct error *err)
 {
@@ -169,7 +177,7 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
                            struct error *err)
 {
     uint64_t fixed = 0, more = 0, beside = b->fixed_bytes;
-    if (e->kv_shape.take_all) /* the rank may have to take another's rank slot */
+    if (e->kv_shape.take_all) /* the rank may later take a larger rank slot */
         TRY(engine_rank_slots_more(e, &more, err));
     available -= more < available ? more : available;
     TRY(fit_shard(e, beside, available, &fixed, err));
@@ -184,7 +192,7 @@ enum status engine_size_kv(struct engine *e, const struct engine_beside *b, uint
     return fit_kv(e, beside, beside - b->fixed_bytes, available, fixed, err);
 }
 
-/* What the device runs of the shard that was measured. */
+/* Loads the measured shard and makes its runner. */
 static enum status load_shard(struct engine *e, struct error *err)
 {
     struct load_progress progress = {
@@ -198,8 +206,8 @@ static enum status load_shard(struct engine *e, struct error *err)
     e->runner_setup.program = e->program;
     TRY(runner_new(&e->runner_setup, &e->runner, err));
     TRY(e->device->ops->pass.sync(e->device,
-                                  err)); /* packing and writes tell nothing by themselves */
-    weights_close(e->files);             /* everything is in our own memory now */
+                                  err)); /* packing and writes report no errors themselves */
+    weights_close(e->files);             /* everything has been copied to device memory */
     e->files = NULL;
     return STATUS_OK;
 }
@@ -317,7 +325,8 @@ enum status engine_open(const struct engine_setup *s, struct engine **out, struc
     return STATUS_OK;
 }
 
-/* Files that changed since would be another model in one of its ranks. */
+/* Opens the files again and refuses changed ones: this rank would run another model than its
+ * peers. */
 static enum status open_same_files(struct engine *e, struct error *err)
 {
     uint8_t identity[sizeof e->identity];
@@ -329,7 +338,7 @@ static enum status open_same_files(struct engine *e, struct error *err)
     return STATUS_OK;
 }
 
-/* Other layers, or of other heads, in the shape's blocks. */
+/* Makes a new KV cache after a change of stage or TP, with the number of blocks of the shape. */
 static enum status renew_kv(struct engine *e, uint64_t available, uint64_t fixed, struct error *err)
 {
     const struct engine_shape *shape = engine_shape_of(e, e->tp);
@@ -352,7 +361,7 @@ static enum status take_shard(struct engine *e, uint32_t rank, uint32_t stage, s
     TRY(fit_shard(e, 0, available, &fixed, err));
     if (!e->kv)
         TRY(renew_kv(e, available, fixed, err));
-    /* every rank has as many as the cache was made for */
+    /* The cache has the number of KV heads that the program of every rank has. */
     assert(kv_store_layer(e->kv, e->program->layer_begin)->n_kv_heads == e->program->most_kv_heads);
     return load_shard(e, err);
 }
@@ -363,7 +372,7 @@ enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint3
     if (!engine_shape_of(e, tp) || rank >= tp || stage >= e->pp)
         return error_set(err, STATUS_INVALID, "rank %u of %u, stage %u of %u", rank, tp, stage,
                          e->pp);
-    drop_shard(e); /* there may not be room for two */
+    drop_shard(e); /* first, since two shards may not fit */
     if (e->kv_stage != stage || e->tp != tp) {
         kv_store_free(e->kv);
         e->kv = NULL;

@@ -1,8 +1,8 @@
-/* Which smaller TPs an engine could take ranks of (docs/explain/recovery.md, "Fewer ranks than
- * TP"). One rule: whatever rank slot it takes there, it never has more memory than it was opened
- * with. The shard grows, so its KV cache shrinks by as much; where less than one sequence of full
- * length is left the TP is none. What lies beside the engine (a draft model, whose KV cache stays
- * as it is) is on both sides of the sum. */
+/* Finds the smaller TPs that an engine could serve (docs/develop/recovery.md, "Fewer ranks than
+ * TP"). The rule: in any rank slot of a smaller TP the engine uses no more memory than it was
+ * opened with. A larger shard therefore means a smaller KV cache. A TP that leaves less than one
+ * sequence of full length is not offered. Memory beside the engine (a draft model with its KV
+ * cache) does not change, so it is left out on both sides. */
 #include "worker/engine/shapes.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static uint64_t part_bytes(const struct engine *e, struct comm_place at,
     return p->weights_bytes + p->activation_bytes + p->comm_bytes + p->lora_bytes + sampling;
 }
 
-/* What the rank slot takes beside its KV cache; its program is the caller's to free. */
+/* Returns in *out the bytes that the rank slot needs without its KV cache. The caller frees *p. */
 static enum status measure_rank_slot(const struct engine *e, struct comm_place at,
                                      struct program **p, uint64_t *out, struct error *err)
 {
@@ -29,7 +29,7 @@ static enum status measure_rank_slot(const struct engine *e, struct comm_place a
     return STATUS_OK;
 }
 
-/* Without its KV cache, in the rank slot that it was opened for. */
+/* Bytes of the engine without its KV cache, in the rank slot that it was opened for. */
 static uint64_t own_bytes(const struct engine *e)
 {
     const struct engine_part part = {e->weights_bytes, e->activation_bytes, e->comm_bytes,
@@ -56,7 +56,8 @@ enum status engine_rank_slots_more(const struct engine *e, uint64_t *out, struct
     return STATUS_OK;
 }
 
-/* Blocks of a rank slot that has so many bytes for all, into shape as far as they are fewer. */
+/* Sizes the KV cache of a rank slot that has most_bytes in total. Lowers n_blocks of `shape` and
+ * raises its block_bytes to fit this rank slot too. */
 static enum status size_rank_slot(const struct engine *e, struct comm_place at, uint64_t most_bytes,
                                   struct engine_shape *shape, struct error *err)
 {
@@ -85,11 +86,12 @@ static enum status size_rank_slot(const struct engine *e, struct comm_place at, 
     return s;
 }
 
-/* In any rank slot: the head gives them out. */
+/* Computes a shape that fits every rank slot, because the head assigns them. */
 static enum status size_shape(const struct engine *e, uint32_t tp, struct engine_shape *out,
                               struct error *err)
 {
-    *out = e->shapes[0]; /* no more blocks than the whole has: twins are as many */
+    /* at most as many blocks as at the full TP, like the draft model's twins */
+    *out = e->shapes[0];
     out->tp = tp;
     memset(out->block_bytes, 0, sizeof out->block_bytes);
     for (uint32_t i = 0; i < tp * e->pp; i++)

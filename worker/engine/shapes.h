@@ -1,17 +1,17 @@
 #pragma once
-/* The ranks of smaller TPs that an engine could take (docs/explain/recovery.md, "Fewer ranks than
- * TP").
- */
+/* The smaller TPs that an engine could serve as a rank (docs/develop/recovery.md, "Fewer ranks
+ * than TP"). */
 #include "worker/engine/state.h"
 
-/* Between the measure and the load. */
-/* Bytes by which another rank slot of the whole replica takes more than this one, KV cache apart.
- */
+/* Call this between engine_measure and engine_load. */
+/* Writes to *out the bytes that the largest rank slot of the full replica needs more than this
+ * one, without the KV cache. */
 MUST_USE enum status engine_rank_slots_more(const struct engine *e, uint64_t *out,
                                             struct error *err);
-/* The KV cache is sized: the whole TP, and smaller ones that fit into what was sized for it. */
+/* Fills e->shapes after the KV cache is sized: the full TP, then smaller TPs that fit into the
+ * same memory. */
 void engine_find_shapes(struct engine *e);
-/* NULL: no such TP. */
+/* Returns NULL when the engine does not offer that TP. */
 const struct engine_shape *engine_shape_of(const struct engine *e, uint32_t tp);
-/* It is loaded: could it take ranks of that TP? */
+/* Returns true when the loaded engine can take ranks of that TP. */
 bool engine_offers(const struct engine *e, uint32_t tp);

@@ -1,4 +1,5 @@
-/* A device that fails or hangs, and a replica that does not end: the process has to. */
+/* Detects a device that fails or hangs, and an abort of the collectives that does not end. In
+ * each case the process has to end. */
 #include "worker/executor/device_loss.h"
 
 #include <time.h>
@@ -15,8 +16,8 @@ void executor_note_lost(struct executor_model *x, const struct error *why)
     atomic_store(&x->loss.is_lost, true);
 }
 
-/* An operator that this model needs and the device has not got fails in every life of this process:
- * the worker ends, and is not started anew. */
+/* Notes that the device is lost. STATUS_UNSUPPORTED means that the device lacks an operator of
+ * the model, which fails again after a restart, so the worker is not restarted. */
 static void lose_device(struct executor_model *x, const struct error *why)
 {
     log_error(why->status == STATUS_UNSUPPORTED ? "operator_unsupported" : "device_lost",
@@ -24,8 +25,9 @@ static void lose_device(struct executor_model *x, const struct error *why)
     executor_note_lost(x, why);
 }
 
-/* No cudaStreamSynchronize: that of a device which hangs does not come back. A step that asked for
- * too much is no loss of the device, and told once. */
+/* Polls instead of cudaStreamSynchronize, which does not return when the device hangs.
+ * STATUS_LIMIT is a step that asked for too much: it is reported once and does not mean a lost
+ * device. */
 void executor_await_device(struct executor_model *x)
 {
     const struct timespec pause = {.tv_nsec = 20000};
@@ -37,7 +39,8 @@ void executor_await_device(struct executor_model *x)
     while ((s = x->device->query(x, &why)) == STATUS_LIMIT || (s == STATUS_AGAIN && now < until)) {
         executor_bump(&x->base);
         (void)nanosleep(&pause, NULL);
-        now = clock_mono_ns(); /* before the look: who was off his core behind it looks again */
+        /* read before the query: after a lost time slice the query is repeated */
+        now = clock_mono_ns();
     }
     if (s == STATUS_AGAIN)
         error_set(&why, STATUS_TIMEOUT, "the device hangs: it has not come to an end after %.0f s",
@@ -46,7 +49,7 @@ void executor_await_device(struct executor_model *x)
         lose_device(x, &why);
 }
 
-/* Of several ranks the replica's end tells: here nothing could be waited for. */
+/* With several ranks on GPUs the end of the group reports the loss; a wait here could block. */
 void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err)
 {
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
@@ -58,7 +61,8 @@ void executor_look_at_device(struct executor_model *x, enum status s, const stru
         executor_await_device(x);
 }
 
-/* In a call that neither an interrupt nor a deadline ends: a copy to the host, a launch. */
+/* Returns true when the compute thread is in a call that neither an interrupt nor a deadline
+ * ends: a copy to the host, a launch. */
 static bool is_stuck(const struct executor_model *x)
 {
     uint64_t entered = atomic_load(&x->loss.entered_ns),

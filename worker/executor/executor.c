@@ -1,4 +1,3 @@
-
 #include "worker/executor/executor.h"
 
 #include <sodium.h>
@@ -20,7 +19,7 @@ struct executor_comm executor_comm_of(const struct msg_form *f, struct bytes id)
                                   .id = id};
 }
 
-/* Keys in alphabetical order, no blanks: the text, not only its meaning, is the identity. */
+/* Keys are in alphabetical order without blanks, because the text itself is hashed. */
 void executor_config_hash(const struct config_identity *c, uint8_t out[32])
 {
     struct strbuf b;
@@ -30,15 +29,19 @@ void executor_config_hash(const struct config_identity *c, uint8_t out[32])
                   c->block_size, c->dtype, c->kv_dtype, c->max_model_len);
     if (c->expert_parallel)
         strbuf_append_c(&b, "\"experts\":\"whole\",");
-    if (c->tp > 1) /* what ranks tell of greedy rows: one that sends all logits is no peer */
+    /* Ranks exchange only the best logits of greedy rows; a rank that sends all logits must not be
+     * in the same replica. */
+    if (c->tp > 1)
         strbuf_printf(&b, "\"logits\":\"best %u\",", RUNNER_BEST_ROWS);
     strbuf_append_c(&b, "\"model\":");
     strbuf_append_json(&b, c->model_hashes);
-    if (c->tp * c->pp > 1) /* a rank alone may cut as it likes */
+    if (c->tp * c->pp > 1) /* only ranks of one replica must cut steps alike */
         strbuf_printf(&b, ",\"pass_rows\":%u", c->pass_rows);
     strbuf_printf(&b, ",\"pp\":%u,\"protocol\":%u,\"quantisation\":\"%s\",", c->pp, PROTOCOL_MAJOR,
                   c->quantisation);
-    if (c->tp > 1) /* what ranks add up of the last layer: one that adds all rows is no peer */
+    /* Ranks add only the needed rows of the last layer; a rank that adds all rows must not be in
+     * the same replica. */
+    if (c->tp > 1)
         strbuf_append_c(&b, "\"rows\":\"kept\",");
     if (c->speculation.n_tokens > 0 && c->speculation.method == SPECULATION_DRAFT_MODEL)
         strbuf_printf(&b, "\"speculation\":\"draft_model %u %.*s\",", c->speculation.n_tokens,

@@ -1,4 +1,4 @@
-/* A replica on CPUs: struct comm (docs/develop/comm.md), and a rank that has none. */
+/* A replica on CPUs, which uses `struct comm` (docs/develop/comm.md), and a rank that is alone. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/executor/ranks.h"
@@ -6,7 +6,8 @@
 static enum status open_comm(const struct worker_options *o, struct executor_model *x,
                              struct error *err)
 {
-    const struct comm_options co = {.host = o->comm_host, /* NULL: the worker finds out */
+    /* NULL = the worker finds the address later */
+    const struct comm_options co = {.host = o->comm_host,
                                     .port = (uint16_t)o->comm_port,
                                     .timeout_ms = (uint32_t)(x->loss.stuck_ns / NS_PER_MS),
                                     .progress = &x->base.progress,
@@ -41,8 +42,8 @@ static enum status make_id(struct executor_model *x, uint8_t *out, struct error 
     return STATUS_OK;
 }
 
-/* Ranks of one host that fill it keep off each other's CPUs, and their threads off each other's.
- * Those of stages work in turns. */
+/* Pins threads when the ranks of one host use all its CPUs: each rank and each thread gets its
+ * own CPUs. Ranks of different stages are not spread, because they work in turns. */
 static void spread(struct executor_model *x, struct comm_here here)
 {
     if (x->device->kind == DEVICE_CPU && x->place.pp == 1)
@@ -86,7 +87,8 @@ static enum status check(struct executor_model *x, struct error *err)
 static enum status tell(struct executor_model *x, void *data, size_t n_bytes, struct error *err)
 {
     struct collectives *c =
-        &x->ranks.collectives.base; /* which note the time: it is no work of ours */
+        /* this object measures the time in calls, which is not work of this rank */
+        &x->ranks.collectives.base;
     return c->ops->broadcast(c, x->ranks.comms.sampling_rank, data, n_bytes, err);
 }
 

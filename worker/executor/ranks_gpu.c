@@ -1,4 +1,4 @@
-/* A replica on GPUs: NCCL on the device's stream (collectives/gpu.h). */
+/* A replica on GPUs, which uses NCCL on the device's stream (collectives/gpu.h). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/executor/device_loss.h"
@@ -36,7 +36,7 @@ static enum status share_last(struct executor_model *x, uint32_t n_slots, struct
                              n_slots * sizeof *x->device_sampler->last, err);
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 static enum status open_gpus(const struct worker_options *o, struct executor_model *x,
                              struct error *err)
@@ -56,9 +56,9 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
                                      EXECUTOR_TELL_BYTES);
 }
 
-/* All ranks record passes or none does: NCCL wants a collective to be of a graph on each of its
- * ranks or on none, and padded passes have other sizes. One that was told to be eager, or whose
- * device has refused, decides for all. The first calls connect, too. */
+/* Agrees whether all ranks record passes or none does. NCCL requires that a collective is in a
+ * graph on each rank or on none, and padded passes have other sizes. One rank that is eager, or
+ * whose device refused to record, decides for all. These first calls also make NCCL connect. */
 static enum status agree_on_records(struct executor_model *x, struct error *err)
 {
     enum { VOTE_BYTES = 16 };
@@ -87,12 +87,13 @@ static void leave(struct executor_model *x)
 {
     struct error why;
     x->ranks.refused_record = x->ranks.refused_record || runner_refused_record(x->engine->runner);
-    if (collectives_gpu_drain(x->ranks.gpus)) /* none runs now, and the abort waits for their end */
+    /* nothing runs now, and NCCL's abort waits for the end of recordings */
+    if (collectives_gpu_drain(x->ranks.gpus))
         runner_drop_records(x->engine->runner);
     if (collectives_gpu_leave(x->ranks.gpus, &why) != STATUS_OK)
         executor_note_lost(x, &why);
     else
-        executor_await_device(x); /* a failure that the backend keeps is none of NCCL's */
+        executor_await_device(x); /* a failure that the backend keeps is not NCCL's */
 }
 
 static enum status join(struct executor_model *x, const struct executor_comm *c, struct error *err)

@@ -1,8 +1,11 @@
-/* One table of grammars under one lock, which nobody holds for longer than a look-up or the making
- * of a matcher. The thread takes the oldest source that waits, compiles it without the lock, and
- * puts the result back: an entry that is being compiled is never freed by anybody else. An entry is
- * kept while it has an id (the head wants it) or the compute thread waits for it; of the others the
- * KEPT that were used last stay, as far as their part of the room goes. */
+/* Compiles grammars on a thread of its own. The head's orders (grammar_orders.c) and the compute
+ * thread (grammars.c) look for a grammar by its source in one table. The thread takes the oldest
+ * queued entry, urgent ones first. It compiles the entry without the lock and puts the result
+ * back.
+ * Invariants: `mutex` guards the table and is held only for a look-up or while a matcher is
+ * made. An entry that is being compiled is never freed. An entry stays while it has an id (the
+ * head wants it) or the compute thread waits for it. Among the others, the KEPT used last stay,
+ * as far as their part of the room allows. */
 #include "worker/grammar/compiler.h"
 
 #include <pthread.h>
@@ -18,16 +21,16 @@
 #include "common/host/thread.h"
 #include "proto/limits.h"
 
-#define SLOW_NS (100 * NS_PER_MS) /* a compile that people may want to know of */
+#define SLOW_NS (100 * NS_PER_MS) /* slower compiles are logged */
 
 enum {
     KEPT = 32,
-    SPARE_PART = 8, /* of the room: theirs */
-    /* A head wants PROTO_MAX_GRAMMARS at most; what it let go of in a session that was lost counts
-     * until the epoch ends. */
+    SPARE_PART = 8, /* 1/SPARE_PART of the room is for grammars that nobody wants */
+    /* A head wants at most PROTO_MAX_GRAMMARS. Grammars that it let go of in a lost session
+     * count until the epoch ends. */
     MAX_WANTED = 2 * PROTO_MAX_GRAMMARS,
     NAP_NS = 2000000,
-    NICENESS = 4, /* steps go first; yet somebody may wait for it on a machine that others load */
+    NICENESS = 4, /* below the priority of steps, but not starved on a loaded machine */
 };
 
 _Static_assert((int)TEXT_GRAMMAR_JSON_SCHEMA == (int)GRAMMAR_JSON_SCHEMA &&
@@ -40,33 +43,33 @@ _Static_assert((int)TEXT_GRAMMAR_JSON_SCHEMA == (int)GRAMMAR_JSON_SCHEMA &&
 enum entry_state { ENTRY_QUEUED, ENTRY_COMPILING, ENTRY_READY, ENTRY_FAILED };
 
 struct entry {
-    struct entry *next; /* in the list, or of those that are to be freed */
+    struct entry *next; /* in the table, or in a list to be freed */
     enum grammar_kind kind;
     struct str source; /* owned */
-    uint64_t hash;     /* of the source */
-    uint64_t id;       /* the head's; 0: it does not want it */
-    bool untold;       /* the head has not been told yet what became of it */
+    uint64_t hash;     /* hash of `source` */
+    uint64_t id;       /* the head's id; 0 = the head does not want it */
+    bool untold;       /* the result has not been reported to the head yet */
     bool is_urgent;    /* the compute thread waits for it */
     enum entry_state state;
-    enum status status; /* with ENTRY_FAILED */
+    enum status status; /* set with ENTRY_FAILED, like `why` */
     char why[TEXT_ERR_MAX];
-    struct text_grammar *grammar; /* with ENTRY_READY; so are */
+    struct text_grammar *grammar; /* this and the sizes: set with ENTRY_READY */
     uint64_t n_bytes, matcher_bytes;
     uint64_t used;
 };
 
 struct grammar_compiler {
     const char *tokenizer_path, *cache_dir;
-    pthread_mutex_t mutex; /* of all that follows */
+    pthread_mutex_t mutex; /* guards all fields below, except `vocabulary` and `why` */
     pthread_cond_t wake, done;
     pthread_t thread;
     bool started, has_thread, stop;
     void (*watch)(void *ctx);
     void *watch_ctx;
-    struct entry *first; /* in the order in which they came */
+    struct entry *first; /* the table, in order of arrival */
     uint32_t n, n_wanted;
     uint64_t n_used, room_bytes;
-    struct text_vocabulary *vocabulary; /* the thread's; NULL: it cannot be made, as why says */
+    struct text_vocabulary *vocabulary; /* used by the thread; NULL = failed, see `why` */
     char why[TEXT_ERR_MAX];
 };
 
@@ -123,7 +126,7 @@ void grammar_compiler_free(struct grammar_compiler *c)
     mem_free(c);
 }
 
-/* ---- the table; all with the mutex held ---- */
+/* ---- the table; the caller holds the mutex ---- */
 
 static struct entry *find(const struct grammar_compiler *c, enum grammar_kind kind,
                           struct str source, uint64_t hash)
@@ -178,8 +181,8 @@ static struct entry **oldest_idle(struct grammar_compiler *c)
     return oldest;
 }
 
-/* Takes out entries that nobody waits for: those that are not compiled yet, and compiled ones
- * beyond KEPT or their part of the room. The caller frees them, without the mutex. */
+/* Takes out entries that nobody waits for: queued ones, and compiled ones beyond KEPT or their
+ * part of the room. The caller frees them after it has released the mutex. */
 static struct entry *trim(struct grammar_compiler *c)
 {
     struct entry *out = NULL;
@@ -239,7 +242,7 @@ static void measure(struct entry *x)
     x->matcher_bytes = cost.matcher_bytes;
 }
 
-/* Without the mutex: x is being compiled, so it is nobody else's. */
+/* Compiles x, without the mutex: no other thread touches an entry in ENTRY_COMPILING. */
 static enum status compile(const struct grammar_compiler *c, struct entry *x)
 {
     if (!c->vocabulary) {
@@ -294,7 +297,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Mutex held. */
+/* Starts the thread once. The caller holds the mutex. */
 static void start(struct grammar_compiler *c)
 {
     if (c->started)
@@ -313,7 +316,7 @@ void grammar_compiler_start(struct grammar_compiler *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* Mutex held. Without a thread nothing is compiled: it fails at once. */
+/* Wakes the thread for x. Without a thread x fails at once. The caller holds the mutex. */
 static void enqueue(struct grammar_compiler *c, struct entry *x)
 {
     start(c);
@@ -326,7 +329,7 @@ static void enqueue(struct grammar_compiler *c, struct entry *x)
     snprintf(x->why, sizeof x->why, "the worker could not start the thread that compiles");
 }
 
-/* ---- the head's ---- */
+/* ---- calls for the head ---- */
 
 void grammar_compiler_watch(struct grammar_compiler *c, void (*fn)(void *ctx), void *ctx)
 {
@@ -358,7 +361,7 @@ enum status grammar_compiler_want(struct grammar_compiler *c, const struct msg_g
     return STATUS_OK;
 }
 
-/* id 0: all. */
+/* Lets go of the grammar with that id; 0 = of all. */
 static void let_go(struct grammar_compiler *c, uint64_t id)
 {
     pthread_mutex_lock(&c->mutex);
@@ -397,7 +400,7 @@ bool grammar_compiler_next_done(struct grammar_compiler *c, struct grammar_compi
             .room_bytes = c->room_bytes - c->room_bytes / SPARE_PART};
         memcpy(out->why, x->why, sizeof out->why);
         x->untold = false;
-        if (x->state == ENTRY_FAILED) { /* the head keeps nothing of it either */
+        if (x->state == ENTRY_FAILED) { /* the head forgets a failed grammar too */
             set_id(c, x, 0);
             spare = trim(c);
         }
@@ -407,7 +410,7 @@ bool grammar_compiler_next_done(struct grammar_compiler *c, struct grammar_compi
     return x != NULL;
 }
 
-/* ---- the compute thread's ---- */
+/* ---- calls of the compute thread ---- */
 
 static void await(struct grammar_compiler *c, const struct entry *x, _Atomic uint64_t *progress)
 {

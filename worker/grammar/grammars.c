@@ -1,3 +1,10 @@
+/* Makes the masks of sequences with a grammar, on the sampling rank. step/host_sample.c enters a
+ * sequence, then asks for masks per place. This file feeds the generated ids to the sequence's
+ * matcher (text/). It returns allowed ids, costs, and the reason when a grammar allows no id.
+ * Invariants: one matcher per slot, identified by the serial number of the sequence;
+ * grammars_leave frees it before the slot is reused. The compute thread enters and leaves;
+ * grammars_mask may run on several threads, each with its own sequence. The compiler is
+ * borrowed. */
 #include "worker/grammar/grammars.h"
 
 #include <stdatomic.h>
@@ -7,13 +14,13 @@
 #include "common/base/mem.h"
 #include "text/text.h"
 
-#define ID_UNITS 20 /* of a generated id that its matcher takes: 1 to 2 us were measured */
+#define ID_UNITS 20 /* cost of one id in a matcher, in mask units: 1 to 2 us measured */
 
-/* Where the sequence of a slot stands. */
+/* State of the grammar of the sequence in a slot. */
 struct standing {
-    uint64_t serial;              /* of its admission; 0: none */
-    struct text_matcher *matcher; /* NULL: there is none to be had */
-    uint32_t n_taken;             /* generated ids it has seen */
+    uint64_t serial;              /* serial number of the sequence; 0 = none */
+    struct text_matcher *matcher; /* NULL = none could be made, or the text left the grammar */
+    uint32_t n_taken;             /* generated ids that the matcher has seen */
 };
 
 struct grammars {
@@ -77,7 +84,7 @@ static struct standing *standing_of(struct grammars *g, uint32_t slot)
     if (slot >= g->n_standings) {
         uint32_t n = g->n_standings ? g->n_standings : 64;
         while (n <= slot)
-            n *= 2; /* slots are bounded: SEQUENCES_MAX_SLOTS */
+            n *= 2; /* n is bounded by SEQUENCES_MAX_SLOTS */
         struct standing *fresh = mem_array(n, sizeof *fresh);
         memset(fresh, 0, n * sizeof *fresh);
         if (g->n_standings > 0)
@@ -101,9 +108,9 @@ void grammars_enter(struct grammars *g, const struct sequence *q)
     s->matcher = grammar_compiler_matcher(g->compiler, &q->sampling, g->progress);
 }
 
-/* Its matcher has seen all generated ids, or is gone: they are not the grammar's. The ids of a
- * replay come at once, and take seconds where the vocabulary is large: each is progress. Returns
- * what they cost, which the sequence pays for with its mask. */
+/* Feeds the matcher all generated ids. A matcher that rejects an id is dropped. A replay brings
+ * many ids at once, which takes seconds with a large vocabulary, so each id counts as progress.
+ * Returns the cost, which is charged to the sequence with its mask. */
 static uint64_t catch_up(struct standing *s, const struct sequence *q, _Atomic uint64_t *progress)
 {
     char why[TEXT_ERR_MAX] = "";
@@ -152,7 +159,8 @@ static enum grammar_end mask_of(struct text_matcher *m, const struct sequence *q
     return s == TEXT_LIMIT ? GRAMMAR_COSTS_TOO_MUCH : GRAMMAR_DEAD_END;
 }
 
-/* A copy that has taken n draft tokens; NULL: the grammar refuses one of them. */
+/* Returns a copy of the matcher that has taken n draft tokens. Returns NULL when the grammar
+ * rejects one of them. */
 static struct text_matcher *look_ahead(const struct text_matcher *m, const struct sequence *q,
                                        uint32_t n)
 {
@@ -181,7 +189,8 @@ void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_
     struct text_matcher *ahead = NULL, *m = s->matcher;
     for (uint32_t i = 0; i < p.n; i++) {
         uint32_t *words = p.words + (size_t)i * n_words;
-        /* The mask behind its own ids is its matcher's, which it is charged for. */
+        /* The mask after the sequence's own ids comes from its own matcher, so that the cost is
+         * counted there. */
         if (m && m == s->matcher && p.first + i > 0)
             m = ahead = look_ahead(s->matcher, q, p.first);
         if (i > 0 && m &&

@@ -1,52 +1,58 @@
 #pragma once
-/* Masks of sequences with a grammar, on the sampling rank. Grammars are compiled elsewhere
- * (compiler.h). A sequence's matcher is made when its first mask is wanted and follows its
- * generated ids, so that one that comes with ids (replay, preemption) stands where it stood.
- * Compute thread only, but for grammars_mask. */
+/* Masks for sequences with a grammar, on the sampling rank. compiler.h compiles the grammars. A
+ * sequence's matcher is made at its first mask and follows the generated ids. A sequence that
+ * arrives with generated ids (replay, preemption) therefore continues in the right state.
+ * Compute thread only, except grammars_mask. */
 #include "worker/grammar/compiler.h"
 #include "worker/sequences/sequences.h"
 
 struct grammars;
-/* The compiler is borrowed. progress grows while a grammar is waited for that no head announced,
- * and with each id that a sequence came with: who waits for the step knows that it is not stuck. */
+/* The compiler is borrowed. `progress` increases while an unannounced grammar is awaited, and
+ * with each id that a sequence arrives with, to show that the step is not stuck. */
 struct grammars *grammars_new(struct grammar_compiler *compiler, uint32_t vocab_size,
                               _Atomic uint64_t *progress);
-void grammars_free(struct grammars *g); /* NULL is fine */
-/* What it will have, beside its grammars: so much is measured of vocabularies of 32,000 to 262,144
- * tokens (tests/e2e/test_sizes.py). */
+void grammars_free(struct grammars *g); /* does nothing when `g` is NULL */
+/* Returns the memory of grammars beside the compiled ones, as measured for vocabularies of
+ * 32,000 to 262,144 tokens (tests/e2e/test_sizes.py). */
 static inline uint64_t grammars_bytes(uint32_t vocab_size)
 {
     return (uint64_t)112 * vocab_size;
 }
-/* The compiler is started, with the vocabulary, behind everything else. Again: nothing. */
+/* Starts the compiler, which makes the vocabulary in the background. Does nothing when it runs
+ * already. */
 void grammars_prepare(struct grammars *g);
-/* Before its masks are wanted; it has a grammar. */
+/* Makes the matcher of `q`. Call it before its masks; does nothing for a sequence without a
+ * grammar. */
 void grammars_enter(struct grammars *g, const struct sequence *q);
 
-/* Why a place has no id of its grammar's. */
+/* The reason why the grammar allows no id at a place. */
 enum grammar_end {
     GRAMMAR_GOES_ON,
-    /* No id may come there, and the text is none yet; or there can be no mask, as what the gateway
-     * compiled does not compile here. */
+    /* No id is allowed and the text is not complete; or there is no matcher, because a grammar
+     * that the gateway accepted does not compile here. */
     GRAMMAR_DEAD_END,
-    GRAMMAR_COSTS_TOO_MUCH /* the mask, or all of the sequence's masks */
+    GRAMMAR_COSTS_TOO_MUCH /* the mask, or the sum of the sequence's masks, costs too much */
 };
 
-/* Behind q's ids and first, first + 1 ... of its draft tokens, which are in q->ids behind them. */
+/* n places of q: after its ids and its first `first` draft tokens, then one draft token more for
+ * each. The draft tokens follow the ids in q->ids. */
 struct grammar_places {
     uint32_t first, n;
-    /* [n][(vocab_size + 31) / 32]: bit i % 32 of word i / 32 set: id i may come there. */
+    /* [n][(vocab_size + 31) / 32]; bit i % 32 of word i / 32 is set when id i is allowed. */
     uint32_t *words;
     bool
-        *has; /* [n] false: that place does not count, as a draft token in front of it is refused */
-    /* [n] Where one has an end, its words have what ends a text, and the log says why. */
+        /* [n]; false = the grammar rejects an earlier draft token, so the place does not count */
+        *has;
+    /* [n]; when a place has a reason, its mask allows only the ids that end a text, and the log
+     * says why. */
     enum grammar_end *ends;
-    uint32_t *units; /* [n] what each mask cost, about 0.1 us each (text/text.h) */
-    uint32_t *kib;   /* [n] memory of the sequence's matcher, the same for all, 0: it has none;
-                        NULL: nobody asks */
+    uint32_t *units; /* [n]; cost of each mask in units of about 0.1 us (text/text.h) */
+    /* [n]; KiB of the sequence's matcher, the same in all; 0 = no matcher. May be NULL */
+    uint32_t *kib;
 };
-/* Of one that has entered. Different sequences' at once, by any threads. */
+/* Makes the masks of a sequence that has entered. Several threads may call it at once for
+ * different sequences. */
 void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_places places);
-/* These sequences are leaving: p has not been applied. */
+/* Frees the matchers of the sequences that leave with plan `p`. Call it before `p` is applied. */
 void grammars_leave(struct grammars *g, const struct msg_plan *p);
 void grammars_leave_all(struct grammars *g);

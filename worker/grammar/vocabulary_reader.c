@@ -1,6 +1,6 @@
-/* The thread is detached: a process that ends does not wait for a tokenizer that is being compiled
- * (seconds, when no cache has it). So the state has two owners, the starter and the thread, and the
- * one that lets go last frees it. `done` is written once, behind the sketch. */
+/* The thread is detached, so the process can end while a tokenizer is being compiled (seconds
+ * without a cache). The state therefore has two owners, the starter and the thread; the last one
+ * to let go frees it. `done` is written once, after the sketch. */
 #include "worker/grammar/vocabulary_reader.h"
 
 #include <pthread.h>
@@ -14,16 +14,16 @@
 #include "text/vocabulary.h"
 
 enum {
-    NICENESS = 10, /* loading and steps go first */
-    PERIOD = 8,    /* heartbeats, of which one says it */
+    NICENESS = 10, /* below the priority of loading and steps */
+    PERIOD = 8,    /* one in PERIOD heartbeats carries the sketch */
 };
 
 struct vocabulary_reader {
-    char *tokenizer_path, *cache_dir; /* the second may be NULL */
+    char *tokenizer_path, *cache_dir; /* cache_dir may be NULL */
     struct vocabulary vocabulary;
     atomic_bool done;
     atomic_int owners;
-    uint32_t n_to_pass; /* heartbeats that go before the next one that says it; the loop's */
+    uint32_t n_to_pass; /* heartbeats until the next sketch; loop thread */
 };
 
 static void let_go(struct vocabulary_reader *r)

@@ -42,7 +42,8 @@ uint64_t kv_walk_bytes(const struct kv_walk *w)
     return n;
 }
 
-/* What is next, as far as it fits: none at the end, or where it belongs into a chunk of its own. */
+/* Takes the next part of the current piece, as much as fits. Returns false at the end, or when
+ * the piece needs a chunk of its own. */
 static bool take_segment(struct kv_walk *w, size_t room, bool is_first, struct kv_segment *out)
 {
     const struct kv_view_group *g = &w->view->groups[group_of(w, w->i_block)];

@@ -1,12 +1,13 @@
 #pragma once
-/* KV blocks as chunks on their way: both sides of a transfer cut alike, by the sizes of blocks and
- * not by where they lie. Small pieces go several in a chunk, large ones in parts of one. Pure. */
+/* Cuts KV blocks into chunks for a transfer. Both sides cut in the same way, since only the
+ * sizes of blocks matter and not their addresses. Several small pieces share a chunk; a large
+ * piece is cut into several chunks. Pure. */
 #include "common/base/status.h"
 #include "worker/kv/view.h"
 
 #define KV_CHUNK_BYTES    (1u << 20)
 #define KV_CHUNK_SEGMENTS 512u
-#define KV_PACK_BYTES     (64u << 10) /* pieces below are packed */
+#define KV_PACK_BYTES     (64u << 10) /* smaller pieces share a chunk */
 
 struct kv_segment {
     uint8_t *ptr;
@@ -18,20 +19,21 @@ struct kv_chunk {
     size_t n_bytes; /* at most KV_CHUNK_BYTES */
 };
 
-/* Blocks in the order of an order; groups none: all of group 0. */
+/* An iterator over the blocks of a transfer order, in its order. Without `groups` all blocks
+ * belong to group 0. */
 struct kv_walk {
     const struct kv_view *view;
     struct u32_span groups, blocks;
     uint32_t i_block, i_piece;
-    uint64_t at; /* in the piece */
+    uint64_t at; /* offset in the piece, in bytes */
 };
 
-/* Are they all here? n_blocks: of each group, as its own replica has agreed. STATUS_INVALID names
- * the one that is not. */
+/* Checks that all blocks exist. n_blocks: per KV group, as the rank's own replica has agreed.
+ * STATUS_INVALID names the missing block. */
 MUST_USE enum status kv_walk_check(const struct kv_walk *w, struct u32_span n_blocks,
                                    struct error *err);
-uint64_t kv_walk_bytes(const struct kv_walk *w); /* of all blocks */
-/* What moves them holds meanwhile (transfer.h), of the host. */
+uint64_t kv_walk_bytes(const struct kv_walk *w); /* sum over all blocks */
+/* Returns the host memory that a transfer uses (transfer.h). */
 uint64_t kv_chunks_memory_bytes(void);
-/* The next chunk; false: there is none left. */
+/* Makes the next chunk. Returns false at the end. */
 bool kv_walk_next(struct kv_walk *w, struct kv_chunk *out);

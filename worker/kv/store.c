@@ -1,3 +1,10 @@
+/* The memory of the KV cache (see store.h). The engine calls kv_store_size with the free memory,
+ * then kv_store_new, which makes one allocation on the device and cuts it into groups, blocks
+ * and layers. The runner reads addresses by layer; transfers read them as a view of whole
+ * blocks.
+ * Invariants: sizes never exceed the limit, and are equal on all stages with equal memory. The
+ * allocation is owned until kv_store_free; program and device are borrowed. Block numbers come
+ * from checked plans and are not checked again here. */
 #include "worker/kv/store.h"
 
 #include <stdlib.h>
@@ -6,18 +13,18 @@
 #include "common/base/mem.h"
 #include "kernels/kv_layout.h"
 
-/* What the default has room for: a few sequences of full length; and, since the layers of a window
- * need little of each sequence, the windows of many. */
+/* The default size: a few sequences of full length. Layers with a window need little per
+ * sequence, so they get the windows of many sequences. */
 enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 #define DEFAULT_MAX_BYTES (4ull << 30)
 #define MAX_BLOCKS        (1u << 30)
-/* Nobody needs more of a small model, and the head keeps a record of each. */
+/* Upper bound for small models: more blocks are of no use, and the head keeps a record of each. */
 #define TAKE_ALL_MAX_BLOCKS (1u << 20)
 
-/* A group's blocks follow each other, each with all layers of the group: a sequence touches few
- * pages, and a block moves in one piece. By layers (COX_KV_LAYOUT=layer) a block has a piece for
- * each layer, and the pieces of one layer follow each other: its attention reads fewer pages. Piece
- * i of block b lies at ptr + (i * n_blocks + b) * piece_bytes. */
+/* Memory of a KV group. By default its blocks are consecutive, each with all layers of the
+ * group: a sequence touches few pages, and a block moves as one piece. With COX_KV_LAYOUT=layer
+ * a block has one piece per layer, and the pieces of a layer are consecutive: attention of that
+ * layer reads fewer pages. Piece i of block b is at ptr + (i * n_blocks + b) * piece_bytes. */
 struct group_memory {
     uint8_t *ptr;
     uint64_t piece_bytes;
@@ -30,7 +37,7 @@ struct kv_store {
     uint64_t n_bytes;
     struct group_memory groups[PROGRAM_MAX_KV_GROUPS];
     uint32_t n_groups;
-    struct kv_cache *layers; /* [n_layers] */
+    struct kv_cache *layers; /* [n_layers] of the model; only the stage's are set */
 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -43,7 +50,7 @@ static bool is_latent(const struct program *p)
     return p->config->mla.kv_rank > 0;
 }
 
-/* Of a block. */
+/* Returns the bytes of one layer in one block. */
 static uint64_t layer_bytes(const struct program *p, enum dtype dtype, uint32_t block_tokens)
 {
     return kv_keys_bytes(dtype, p->most_kv_heads, p->config->head_dim, block_tokens, is_latent(p)) *
@@ -73,13 +80,14 @@ static uint64_t least_blocks(const struct kv_layers *l, const struct kv_shape *s
     return ceil_div(kv_store_sequence_tokens(l->window, s->max_model_len), s->block_tokens);
 }
 
-/* A group's least and default number of blocks, and the bytes of all groups for each. */
+/* The minimum and default number of blocks of a group, and the bytes of all groups for each. */
 struct kv_share {
     uint64_t least, wanted, all_least, all_wanted;
 };
 
-/* Every group has its least first; the rest of the limit is shared out by what the default has
- * beyond that. So the groups together never take more than the limit. */
+/* Returns the number of blocks of a group. Every group gets its minimum; the rest of the limit
+ * is divided in proportion to what the defaults add to it. So all groups together never exceed
+ * the limit. */
 static uint64_t share_blocks(const struct kv_share *x, uint64_t limit, bool may_exceed_default)
 {
     if (limit >= x->all_wanted) {
@@ -124,7 +132,7 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
     } else if (limit == 0) {
         uint64_t quarter = s->available_bytes / 4;
         limit = quarter < DEFAULT_MAX_BYTES ? quarter : DEFAULT_MAX_BYTES;
-        if (limit == quarter && limit < one) /* a long model on a small machine */
+        if (limit == quarter && limit < one) /* a long context on a small machine */
             limit = s->available_bytes / 2;
     }
     if (s->n_blocks == 0 && limit < one)
@@ -143,7 +151,8 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
     return STATUS_OK;
 }
 
-/* A switch to measure by, not an option: both layouts hold the same numbers. */
+/* Reads COX_KV_LAYOUT, a switch for measurements and not an option. Both layouts hold the same
+ * numbers. */
 static enum status take_layout(bool *by_layers, struct error *err)
 {
     const char *name = getenv("COX_KV_LAYOUT");
@@ -159,7 +168,7 @@ static uint8_t *piece_at(const struct group_memory *g, uint32_t i_piece, uint32_
     return g->ptr + ((uint64_t)i_piece * g->n_blocks + i_block) * g->piece_bytes;
 }
 
-/* Where the group's memory begins, and how it is cut. */
+/* Describes the memory of a group that begins at ptr. */
 static struct group_memory cut_group(const struct program *p, uint32_t i_group,
                                      const struct kv_group *g, uint8_t *ptr, bool by_layers)
 {
@@ -203,7 +212,7 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
         s->groups[i] = cut_group(p, i, &groups[i], at, by_layers);
         at += groups[i].n_blocks * groups[i].bytes_per_block;
     }
-    uint32_t n_laid_out[PROGRAM_MAX_KV_GROUPS] = {0}; /* layers of a group */
+    uint32_t n_laid_out[PROGRAM_MAX_KV_GROUPS] = {0}; /* layers of each group placed so far */
     for (uint32_t l = p->layer_begin; l < p->layer_end; l++) {
         uint32_t i_group = p->kv_group_of[l];
         const struct group_memory *g = &s->groups[i_group];

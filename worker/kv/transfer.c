@@ -1,3 +1,10 @@
+/* Moves KV blocks between this rank and a rank of another replica. kv_orders.c pushes the head's
+ * orders on the loop thread, and the transfer thread runs them one by one. Both sides meet in a
+ * communicator of two, compare their orders, and move the blocks in chunks. Finished orders go
+ * back through `done`, and on_done runs on the loop thread.
+ * Invariants: an order is in one list or is `running`. `mutex` guards lists and counters. A
+ * cancel increases `generation`, and results of an older generation are dropped. Only the
+ * transfer thread touches the KV cache, and it has stopped when `idle` is signalled. */
 #include "worker/kv/transfer.h"
 
 #include <endian.h>
@@ -14,7 +21,7 @@
 #include "worker/kv/chunks.h"
 
 enum { TIMEOUT_MS = 10000, ORDER_ARENA_LIMIT = 4 << 20 };
-enum { LOOK_MS = 500, PROBE_MS = 200 }; /* while the other side does not come */
+enum { LOOK_MS = 500, PROBE_MS = 200 }; /* intervals while the other side does not connect */
 enum { SENDER = 0, RECEIVER = 1 };
 
 struct order {
@@ -38,14 +45,15 @@ struct kv_transfer {
     struct loop_wakeup *wakeup;
     pthread_t thread;
     bool started;
-    struct order *answered; /* loop's: the last one since the last cancel, or NULL */
-    struct kv_chunk chunk;  /* the thread's, as is */
-    uint8_t *buffer;        /* this, KV_CHUNK_BYTES */
-    pthread_mutex_t mutex;  /* of what follows */
+    /* loop thread's: last finished order since the last cancel; may be NULL */
+    struct order *answered;
+    struct kv_chunk chunk; /* used by the transfer thread only */
+    uint8_t *buffer;       /* KV_CHUNK_BYTES; used by the transfer thread only */
+    pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t wake, idle;
     struct order_list queue, done;
     struct order *running;
-    uint64_t generation; /* how often it was cancelled */
+    uint64_t generation; /* number of cancels so far */
     uint64_t step_done, cancelled_ns;
     bool stop, ended;
 };
@@ -87,21 +95,22 @@ static void list_free(struct order_list *l)
         order_free(o);
 }
 
-/* ---- the thread's: what a transfer is ---- */
+/* ---- the transfer thread ---- */
 
 static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, struct error *err)
 {
     static const bool both[2] = {true, true};
     const struct str addresses[2] = {m->from_address, m->to_address};
     uint64_t until = clock_mono_ns() + t->o.timeout_ms * NS_PER_MS, now;
-    /* the id is the epoch: each side's own is of its own replica */
+    /* The order's id serves as the epoch, since the two sides are in different replicas. */
     struct comm_group g = {.term_epoch = m->id,
                            .rank = m->sends ? SENDER : RECEIVER,
                            .n_ranks = 2,
                            .addresses = addresses,
                            .id = m->comm_id,
                            .links = both};
-    /* Who connects is told when nobody listens; who is waited for may have died. */
+    /* The receiver connects and notices at once when nobody listens. The sender only waits, so
+     * it probes now and then whether the receiver is still there. */
     while ((now = clock_mono_ns()) < until) {
         uint64_t left_ms = (until - now + NS_PER_MS - 1) / NS_PER_MS;
         g.timeout_ms = (uint32_t)(m->sends && left_ms > LOOK_MS ? LOOK_MS : left_ms);
@@ -117,7 +126,7 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
     return error_set(err, STATUS_TIMEOUT, "it did not come in time");
 }
 
-/* Both sides are here, and mean the same. */
+/* Checks that both sides are there and have the same order. */
 static enum status agree(struct kv_transfer *t, struct order *o, uint64_t n_bytes,
                          struct error *err)
 {
@@ -155,7 +164,8 @@ static void unpack(const struct kv_chunk *c, const uint8_t *buffer)
     }
 }
 
-/* Memory of the host: large pieces straight from where they lie to where they belong. */
+/* Moves blocks in host memory. Large pieces go directly from and to the cache, small ones
+ * through the buffer. */
 static enum status move_here(struct kv_transfer *t, struct kv_walk *w, bool sends,
                              struct error *err)
 {
@@ -192,7 +202,8 @@ static enum status put(struct kv_copies *k, const struct kv_chunk *c, const uint
     return STATUS_OK;
 }
 
-/* A device's: the next chunk is on its way from it while one is being sent. */
+/* Sends blocks of a device. The next chunk is copied from the device while the present one is
+ * sent. */
 static enum status send_device(struct kv_transfer *t, struct kv_walk *w, struct kv_copies *k,
                                struct error *err)
 {
@@ -217,7 +228,7 @@ static enum status receive_device(struct kv_transfer *t, struct kv_walk *w, stru
     struct kv_chunk *c = &t->chunk;
     for (uint32_t i = 0; kv_walk_next(w, c); i++) {
         TRY(comm_broadcast(t->comm, SENDER, k->buffers[i % 2], c->n_bytes, err));
-        TRY(k->sync(k, err)); /* the other buffer is free again, and this one's turn comes */
+        TRY(k->sync(k, err)); /* now the other buffer is free, and this one may be used */
         TRY(put(k, c, k->buffers[i % 2], err));
     }
     return k->sync(k, err);
@@ -233,11 +244,11 @@ static enum status move_blocks(struct kv_transfer *t, struct order *o, struct kv
     enum status s = sends ? send_device(t, w, k, err) : receive_device(t, w, k, err);
     struct error own;
     if (s != STATUS_OK)
-        (void)!k->sync(k, &own); /* the blocks are nobody's while something is under way */
+        (void)!k->sync(k, &own); /* no copy may touch the blocks after this order has ended */
     return s;
 }
 
-/* The sender may let go of its blocks as soon as the other side has them all. */
+/* Waits for the receiver's word that it has everything; then the sender may free its blocks. */
 static enum status confirm(struct kv_transfer *t, struct error *err)
 {
     uint64_t word = 0;
@@ -269,14 +280,14 @@ static void run(struct kv_transfer *t, struct order *o)
     comm_leave(t->comm);
 }
 
-/* Mutex held. */
+/* Returns the first order when its step is done, else NULL. The caller holds the mutex. */
 static struct order *next_order(const struct kv_transfer *t)
 {
     struct order *o = t->queue.first;
     return o && o->after_step <= t->step_done ? o : NULL;
 }
 
-/* Mutex held when it begins and ends. */
+/* Runs one order or waits. The caller holds the mutex, which is released while the order runs. */
 static void turn(struct kv_transfer *t)
 {
     struct order *o = next_order(t);
@@ -285,7 +296,7 @@ static void turn(struct kv_transfer *t)
         return;
     }
     t->running = list_pop(&t->queue);
-    comm_leave(t->comm); /* an interrupt that came too late for the last one is not this one's */
+    comm_leave(t->comm); /* clears an interrupt that came too late for the previous order */
     pthread_mutex_unlock(&t->mutex);
     run(t, o);
     pthread_mutex_lock(&t->mutex);
@@ -308,7 +319,7 @@ static void *transfer_main(void *arg)
     return NULL;
 }
 
-/* ---- the loop's ---- */
+/* ---- the loop thread ---- */
 
 static void answer(struct kv_transfer *t, const struct order *o, bool again)
 {
@@ -391,7 +402,7 @@ const char *kv_transfer_address(const struct kv_transfer *t)
     return comm_address(t->comm);
 }
 
-/* Mutex held: is it under way, or does it wait? */
+/* Returns true when the order runs, waits or is done. The caller holds the mutex. */
 static bool is_known(const struct kv_transfer *t, uint64_t id)
 {
     if (t->running && t->running->generation == t->generation &&
@@ -466,9 +477,9 @@ void kv_transfer_repeat(struct kv_transfer *t)
         answer(t, t->answered, true);
 }
 
-/* ---- ends ---- */
+/* ---- end ---- */
 
-/* Mutex held. */
+/* Returns true while a cancelled order still runs. The caller holds the mutex. */
 static bool is_ending(const struct kv_transfer *t)
 {
     return t->running && t->running->generation < t->generation;

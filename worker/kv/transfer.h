@@ -1,11 +1,12 @@
 #pragma once
-/* Blocks of this rank's KV cache to a rank of another replica, or from one
- * (docs/develop/protocol.md, "KV transfers"): a thread with a communicator of its own, beside the
- * compute thread's steps. One transfer at a time, in the order of the orders.
+/* Moves blocks of this rank's KV cache to or from a rank of another replica
+ * (docs/develop/protocol.md, "KV transfers"). It has a thread and a communicator of its own,
+ * beside the steps of the compute thread. One transfer runs at a time, in the order in which the
+ * orders came.
  *
- * All on the loop's thread but await. Blocks are read and written from push until on_done, or until
- * await behind a cancel has returned: that is the head's promise to keep, and the owner's before
- * the KV cache is used for anything else. */
+ * All functions run on the loop thread, except await. Blocks are read and written from push
+ * until on_done, or until await returns after a cancel. During this time the head must not reuse
+ * the blocks, and the owner must not use the KV cache for anything else. */
 #include "common/loop/loop.h"
 #include "proto/messages.h"
 #include "worker/kv/view.h"
@@ -13,11 +14,12 @@
 #define KV_TRANSFER_QUEUE_MAX 8u
 
 struct kv_transfer_options {
-    const char *host; /* as comm_options has them; NULL: nowhere yet */
+    const char *host; /* see comm_options; NULL = do not listen yet */
     uint16_t port;
     bool no_shared_memory;
-    uint32_t timeout_ms; /* to meet, and then without a byte; 0: 10 s */
-    /* An order has ended, well or not; what m has is valid during the call. again: it was said. */
+    uint32_t timeout_ms; /* limit for connecting, then for each wait without a byte; 0 = 10 s */
+    /* Called when an order has ended, with or without an error. `m` is valid during the call.
+     * again: the same result was reported before. */
     void (*on_done)(void *ctx, const struct msg_kv_transferred *m, bool sent, bool again);
     void *ctx;
 };
@@ -25,32 +27,38 @@ struct kv_transfer_options {
 struct kv_transfer;
 MUST_USE enum status kv_transfer_start(struct loop *l, const struct kv_transfer_options *o,
                                        struct kv_transfer **out, struct error *err);
-/* As comm_listen and comm_address. */
+/* See comm_listen and comm_address. */
 MUST_USE enum status kv_transfer_listen(struct kv_transfer *t, const char *host, struct error *err);
 const char *kv_transfer_address(const struct kv_transfer *t);
 
-/* What an order may touch: view is copied. n_blocks: of each group, as the rank's own has agreed;
- * none: as the view has them. after_step: it waits until that step is done; 0: for none. */
+/* The memory that an order may touch. `view` is copied. n_blocks is the number of blocks per KV
+ * group that the rank's replica has agreed on; empty = as in the view. The order waits until
+ * step `after_step` is done; 0 = it does not wait. */
 struct kv_transfer_bounds {
     const struct kv_view *view;
     struct u32_span n_blocks;
     uint64_t after_step;
 };
-/* m is copied. One that is under way or waits already is taken once; one that has just ended is
- * answered again. STATUS_INVALID: blocks that are not here; STATUS_LIMIT: the queue is full. */
+/* Queues an order; `m` is copied. An order that is running or waiting already is not queued
+ * twice. The order that ended last is answered again. STATUS_INVALID: the blocks do not exist.
+ * STATUS_LIMIT: the queue is full. */
 MUST_USE enum status kv_transfer_push(struct kv_transfer *t, const struct msg_kv_transfer *m,
                                       const struct kv_transfer_bounds *b, struct error *err);
 void kv_transfer_step_done(struct kv_transfer *t, uint64_t step);
-/* Calls on_done again for what has ended last since the last cancel: the answer may be lost. */
+/* Calls on_done again for the last order that ended since the last cancel, because the answer
+ * may have been lost. */
 void kv_transfer_repeat(struct kv_transfer *t);
 
-/* Drops what waits and interrupts what runs; on_done is called for nothing of it. */
+/* Drops waiting orders and interrupts the running one. on_done is called for none of them. */
 void kv_transfer_cancel(struct kv_transfer *t);
-/* Any thread: returns when nothing that was cancelled touches the KV cache. NULL is fine. */
+/* Waits until no cancelled order touches the KV cache. Any thread may call it. Does nothing when
+ * `t` is NULL. */
 void kv_transfer_await(struct kv_transfer *t);
-/* Something that was cancelled has not ended since then: a copy that does not come back. */
+/* Returns true when a cancelled order has been running for timeout_ns since the cancel: a copy
+ * does not return. */
 bool kv_transfer_is_stuck(const struct kv_transfer *t, uint64_t timeout_ns);
-/* Cancels and waits for the thread's end. False: it has not ended; only _stop may follow. */
+/* Cancels and waits for the thread's end. Returns false when the thread has not ended; only
+ * kv_transfer_stop may follow. */
 bool kv_transfer_end(struct kv_transfer *t, uint32_t timeout_ms);
-/* The same for as long as it takes. NULL is fine. */
+/* Like kv_transfer_end without a time limit, then frees `t`. Does nothing when `t` is NULL. */
 void kv_transfer_stop(struct kv_transfer *t);

@@ -1,26 +1,26 @@
 #pragma once
-/* Where the blocks of a rank's KV cache lie, for whoever moves them whole (transfer.h). True
- * from a join to the abort that follows it: a rank that changes its rank slot gives the memory
- * back. */
+/* The addresses of the blocks of a rank's KV cache, for code that moves whole blocks
+ * (transfer.h). A view is valid from a join to the abort that follows it, since a rank that
+ * changes its rank slot frees the memory. */
 #include "common/base/status.h"
 #include "proto/limits.h"
 #include "proto/shapes.h"
 
-/* Block i lies at ptr + i * block_bytes. */
+/* Block i is at ptr + i * block_bytes. */
 struct kv_piece {
     uint8_t *ptr;
     uint64_t block_bytes;
 };
 
-/* The target's block, and the draft model's twins of it. */
+/* The target's block and its twins in the draft model. */
 #define KV_VIEW_PIECES (1u + PROTO_MAX_KV_GROUPS)
 struct kv_view_group {
     struct kv_piece pieces[KV_VIEW_PIECES];
     uint32_t n_pieces, n_blocks;
 };
 
-/* Memory that the host does not reach: what goes to and from it is enqueued, in order, and done
- * when sync has returned. Used by the thread that moves blocks alone. */
+/* Copies for memory that the host cannot reach. They are enqueued, run in order, and are done
+ * when `sync` has returned. Only the transfer thread uses them. */
 struct kv_copies {
     enum status (*to_host)(struct kv_copies *c, void *host, const void *device, uint64_t n_bytes,
                            struct error *err);
@@ -28,14 +28,14 @@ struct kv_copies {
                              struct error *err);
     enum status (*sync)(struct kv_copies *c, struct error *err);
     void (*close)(struct kv_copies *c);
-    uint8_t *buffers[2]; /* of the host, KV_CHUNK_BYTES each (chunks.h) */
+    uint8_t *buffers[2]; /* host memory, KV_CHUNK_BYTES each (chunks.h) */
 };
 
 struct kv_view {
     struct kv_view_group groups[PROTO_MAX_KV_GROUPS];
     uint32_t n_groups;
-    struct kv_copies *copies; /* NULL: memory of the host */
-    /* Ranks do not wait for each other in a step: what the head has a result of this rank may have
-     * still to do. */
+    struct kv_copies *copies; /* NULL = the host reaches the memory */
+    /* True when ranks do not wait for each other in a step. This rank may then still have to run
+     * a step whose result the head already has. */
     bool lags;
 };

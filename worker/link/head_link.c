@@ -1,3 +1,11 @@
+/* The worker's end of the link to the head, on the loop thread. Frames come from the bus, are
+ * decoded into an arena and go to the handlers of messages.c. Messages to the head are encoded
+ * and sent, or wait in the outbox until there is credit.
+ * States: down, connecting, waiting for Welcome, open. One timer drives the back-off, the
+ * retries and the heartbeats.
+ * Invariants: a message is sent only in an open session and in order. A frame of another session
+ * is dropped. At most OUTBOX_MAX messages wait; more end the session. A decoded message is valid
+ * only during its handler. */
 #include "worker/link/head_link.h"
 
 #include <stdio.h>
@@ -12,12 +20,12 @@
 
 enum {
     HELLO_RETRY_MS = 50,
-    SILENT_MS = 1500, /* docs/develop/protocol.md, Heartbeats: until a Welcome says how long */
+    SILENT_MS = 1500, /* silence limit before a Welcome (docs/develop/protocol.md, "Heartbeats") */
     BACKOFF_MIN_MS = 50,
     BACKOFF_MAX_MS = 500,
     HEARTBEAT_MS = 250,
-    CONNECT_MS = 500, /* at each of several addresses */
-    REFUSED_MAX = 3,  /* one may be a frame that was spoiled on its way */
+    CONNECT_MS = 500, /* per address, when there are several */
+    REFUSED_MAX = 3,  /* a single refusal may come from a damaged frame */
     OUTBOX_MAX = 256,
     GOODBYE_LINGER_MS = 500,
     DECODE_LIMIT = 512 << 20,
@@ -25,8 +33,8 @@ enum {
 };
 
 enum head_link_state {
-    LINK_DOWN,       /* waits for its back-off */
-    LINK_CONNECTING, /* no connection, or Hello could not be sent yet */
+    LINK_DOWN,       /* waits for the back-off */
+    LINK_CONNECTING, /* not connected, or Hello not sent yet */
     LINK_HELLO,      /* waits for Welcome */
     LINK_OPEN,
     LINK_STATE_COUNT
@@ -40,25 +48,25 @@ struct outbox_item {
 
 struct head_link {
     struct head_link_options o;
-    bool ends; /* this process was told to end */
+    bool ends; /* the process was told to end */
     struct head_link_handlers h;
     struct loop *loop;
     struct bus *bus;
     struct loop_timer *timer;
     enum head_link_state state;
     struct link link;
-    struct silence silence; /* the head's; while LINK_HELLO its is_overdue alone */
+    struct silence silence; /* silence of the head; in LINK_HELLO only is_overdue is used */
     uint64_t backoff_ms, n_reconnects;
-    uint64_t connecting_ns; /* LINK_CONNECTING: since when */
+    uint64_t connecting_ns; /* start of LINK_CONNECTING */
     uint32_t heartbeat_ms;
-    uint64_t silent_ns; /* of an open link, after which the head is lost */
+    uint64_t silent_ns; /* silence after which the head of an open link is lost */
     struct arena decode, scratch;
     struct strbuf frame;
     struct outbox_item *out_first, *out_last;
     uint32_t n_out;
-    char last_refusal[256]; /* logged once, not at every attempt */
+    char last_refusal[256]; /* to log a repeated refusal only once */
     bool is_connected, was_told_down;
-    uint32_t n_refused; /* in a row, with words that mean for good */
+    uint32_t n_refused; /* final refusals in a row */
 };
 
 static uint64_t now_ns(const struct head_link *k)
@@ -77,17 +85,18 @@ static void drop_outbox(struct head_link *k)
     k->n_out = 0;
 }
 
-/* The head may end first when a whole cluster ends: that is no warning then. */
+/* Returns the level of messages about a lost head. When the whole cluster ends, the head may end
+ * first; that is no warning. */
 static enum log_level level_of(const struct head_link *k)
 {
     return k->ends ? LOG_INFO : LOG_WARN;
 }
 
-/* Ends whatever there was; the timer reconnects after the back-off. */
+/* Ends the session or the attempt. The timer reconnects after the back-off. */
 static void go_down(struct head_link *k, const char *why)
 {
     bool was_open = k->state == LINK_OPEN;
-    /* one of several heads that is not there costs nobody anything */
+    /* with several heads the next address is tried without a longer back-off */
     bool to_next = k->state == LINK_CONNECTING && bus_n_addresses(k->bus) > 1;
     if (k->state == LINK_DOWN)
         return;
@@ -105,7 +114,7 @@ static void go_down(struct head_link *k, const char *why)
         k->h.on_lost(k->h.ctx);
 }
 
-/* STATUS_AGAIN: no credit or no room. */
+/* Encodes and sends m. Returns STATUS_AGAIN when there is no credit or no room in the socket. */
 static enum status transmit(struct head_link *k, const struct msg *m)
 {
     strbuf_reset(&k->frame);
@@ -173,7 +182,7 @@ void head_link_send(struct head_link *k, const struct msg *m)
         return;
     enum status s = k->out_first && !link_is_free(m->type) ? STATUS_AGAIN : transmit(k, m);
     if (s == STATUS_AGAIN) {
-        if (!link_is_free(m->type)) /* a heartbeat or credit that does not fit is made anew later */
+        if (!link_is_free(m->type)) /* heartbeats and credits are not kept: new ones follow */
             keep(k, m);
     } else if (s != STATUS_OK) {
         go_down(k, "cannot send");
@@ -221,16 +230,16 @@ static void say_hello(struct head_link *k)
         loop_timer_again(k->timer, SILENT_MS);
     } else if (!k->is_connected && bus_n_addresses(k->bus) > 1 &&
                now_ns(k) - k->connecting_ns >= CONNECT_MS * NS_PER_MS) {
-        go_down(k, "nobody answers"); /* a host that is gone, a head that stands still: the next */
+        go_down(k, "nobody answers"); /* host gone or head hung: try the next one */
     } else {
-        loop_timer_again(k->timer, HELLO_RETRY_MS); /* nobody there yet */
+        loop_timer_again(k->timer, HELLO_RETRY_MS); /* no head there yet */
     }
 }
 
 static void connect_again(struct head_link *k)
 {
     struct error err;
-    k->is_connected = false; /* until the new connection says so */
+    k->is_connected = false; /* until on_link reports the new connection */
     if (bus_reconnect(k->bus, &err) != STATUS_OK) {
         log_error("reconnect_failed", "error=%s", log_quote(err.text));
         loop_timer_again(k->timer, BACKOFF_MAX_MS);
@@ -270,7 +279,7 @@ static void on_timer(void *ctx)
     case LINK_CONNECTING:
         say_hello(k);
         break;
-    case LINK_HELLO: /* a Welcome that waits to be read is read before the second look */
+    case LINK_HELLO: /* two looks: a Welcome that has arrived is read in between */
         if (silence_is_over(&k->silence.is_overdue, SILENT_MS, SILENT_MS))
             go_down(k, "no Welcome");
         else
@@ -301,7 +310,7 @@ static void on_welcome(struct head_link *k, const struct frame_header *h,
              STR_ARG(w->version));
     k->h.on_open(k->h.ctx, w);
     if (k->state == LINK_OPEN)
-        beat(k); /* what only heartbeats say, memory and processors, is known from the beginning */
+        beat(k); /* tells the head memory and CPU figures from the start */
 }
 
 static bool is_final(enum status s)
@@ -371,7 +380,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
     if (k->state != LINK_OPEN && k->state != LINK_HELLO)
         return;
     enum status s = frame_parse_header(frame, &h, &err);
-    /* Of an earlier session of this connection: dropped, as docs/develop/protocol.md says. */
+    /* A frame of an earlier session of this connection is dropped (docs/develop/protocol.md). */
     if (s == STATUS_OK && k->state == LINK_OPEN && h.session != k->link.session)
         return;
     if (s == STATUS_OK)
@@ -386,7 +395,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
         if (k->state == LINK_HELLO)
             k->backoff_ms = BACKOFF_MAX_MS;
         go_down(k, err.text);
-        if (final) /* not even its Refused can be read */
+        if (final) /* another version: its Refused cannot be read either */
             give_up_if_final(k, s, err.text);
         return;
     }
@@ -408,7 +417,7 @@ static void on_link(void *ctx, bool up, const char *why)
         log_event(level_of(k), "head_unreachable", "endpoint=%s reason=%s", bus_endpoint(k->bus),
                   log_quote(why));
     k->was_told_down = true;
-    /* the only address is tried again by the socket itself */
+    /* the socket itself retries a single address */
     bool to_next = k->state == LINK_CONNECTING && bus_n_addresses(k->bus) > 1;
     if (k->state == LINK_OPEN || k->state == LINK_HELLO || to_next)
         go_down(k, why);

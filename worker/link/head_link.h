@@ -1,26 +1,28 @@
 #pragma once
-/* The worker's end of the link to the head: connect, Hello … Welcome, heartbeats, credits, outbox,
- * reconnect when the head is silent. What was being sent when a session ended is dropped: the next
- * Hello tells the head where this rank stands. Loop thread only. */
+/* The worker's end of the link to the head: connection, Hello and Welcome, heartbeats, credits,
+ * an outbox, and reconnection when the head is silent. Messages still unsent at the end of a
+ * session are dropped; the next Hello tells the head the state of this rank. Loop thread only. */
 #include "common/bus/bus.h"
 #include "proto/messages.h"
 
 struct head_link;
 struct head_link_handlers {
     void *ctx;
-    /* Everything but credit and session fields; spans stay valid for the call. Called when the head
-     * is connected. False: not yet, ask again. */
+    /* Fills everything except credit and session fields, when the head is connected. Spans must
+     * stay valid during the call. Returns false when it cannot yet; it is called again. */
     bool (*fill_hello)(void *ctx, struct msg_hello *h);
     void (*fill_heartbeat)(void *ctx, struct msg_heartbeat *h);
-    /* The head's; head_minor: of the protocol it speaks. */
+    /* Called for the head's heartbeats. head_minor is the minor version of the head's protocol. */
     void (*on_heartbeat)(void *ctx, const struct msg_heartbeat *h, unsigned head_minor);
     void (*on_open)(void *ctx, const struct msg_welcome *w);
     void (*on_lost)(void *ctx);
-    /* The head said no three times and would say it again: another protocol version, key, --tp. A
-     * refusal that may pass (the head is full) is only logged and asked again. */
+    /* Called when the head has refused this worker three times for a lasting reason: protocol
+     * version, key, --tp. A temporary refusal (the head is full) is only logged, and the link
+     * tries again. */
     void (*on_refused)(void *ctx, enum status status, const char *text);
-    /* Every message of an open session but heartbeats and credits. True: the frame is not consumed
-     * yet (its plan is queued); head_link_consumed is called for it later. */
+    /* Called for every message of an open session except heartbeats and credits. Returns true
+     * when the frame is still in use (its plan is queued). The owner then calls
+     * head_link_consumed later. */
     bool (*on_message)(void *ctx, const struct msg *m, uint64_t session, struct str frame);
 };
 
@@ -32,15 +34,15 @@ struct head_link_options {
 MUST_USE enum status head_link_open(struct loop *l, const struct head_link_options *o,
                                     const struct head_link_handlers *h, struct head_link **out,
                                     struct error *err);
-void head_link_close(struct head_link *k); /* NULL is fine */
-/* Sends now or, without credit, keeps a copy to send in order later. Dropped when no session is
- * open. */
+void head_link_close(struct head_link *k); /* does nothing when `k` is NULL */
+/* Sends now, or keeps a copy and sends it in order when there is credit. Without an open session
+ * the message is dropped. */
 void head_link_send(struct head_link *k, const struct msg *m);
 void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_bytes);
-/* The address of the head that it is connected to, or tries: "tcp://HOST:PORT". */
+/* Returns the address of the connected head, or the address being tried, as "tcp://HOST:PORT". */
 const char *head_link_endpoint(const struct head_link *k);
-/* The last message of this process: it leaves although the link is closed soon after. planned: the
- * process was told to end, and has not failed. */
+/* Sends the last message of this process, which is delivered even though the link is closed soon
+ * after. planned: the process was told to end and has not failed. */
 void head_link_goodbye(struct head_link *k, const char *why, bool planned);
 bool head_link_is_open(const struct head_link *k);
 uint64_t head_link_reconnects(const struct head_link *k);

@@ -1,11 +1,16 @@
+/* The rank's protocol state machine (see rank_state.h). messages.c and reports.c call one
+ * function per message or report; it changes the state and returns the action that act.c carries
+ * out. tests/model explores all orders of messages with the same code.
+ * Invariants: pure, no allocation, one thread. Phases change only as `phase_next` allows. Every
+ * Abort gets an answer. */
 #include "worker/link/rank_state.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Rules of thumb behind the tables below: term_epoch only rises; an Abort is always answered, but
- * never before nothing of its epoch can run any more; a Form or Join that comes while the old
- * communicator is still being aborted waits in form_pending / join_pending. */
+/* Rules of the functions below. `term_epoch` only increases. Every Abort is answered, but only
+ * when nothing of its epoch can run any more. A Form or Join that arrives while the old
+ * communicator is being aborted waits in form_pending or join_pending. */
 
 static const unsigned phase_next[RANK_PHASE_COUNT] = {
     [RANK_IDLE] = 1u << RANK_IDLE | 1u << RANK_FORMING,
@@ -38,7 +43,7 @@ static void add_answer(struct rank_state *s, uint64_t term_epoch)
     for (uint32_t i = 0; i < s->n_answers; i++)
         if (s->answers[i] == term_epoch)
             return;
-    if (s->n_answers == RANK_ANSWERS_MAX) { /* only a confused head gets here: keep the newest */
+    if (s->n_answers == RANK_ANSWERS_MAX) { /* only a faulty head gets here: keep the newest */
         memmove(s->answers, s->answers + 1, (RANK_ANSWERS_MAX - 1) * sizeof s->answers[0]);
         s->n_answers--;
     }
@@ -79,7 +84,8 @@ void rank_state_see_term(struct rank_state *s, uint64_t term)
 
 enum rank_action rank_state_on_form(struct rank_state *s, const struct msg_form *m)
 {
-    /* A term below one we have seen is an old head's: it must not place us any more. */
+    /* An older term than one seen belongs to an old head, which must not place this rank any
+     * more. */
     if (m->term_epoch <= s->term_epoch || m->term_epoch >> 32 < s->term_seen)
         return ignore(s);
     rank_state_see_term(s, m->term_epoch >> 32);
@@ -179,7 +185,7 @@ enum rank_action rank_state_on_plan(struct rank_state *s, const struct msg_plan 
 void rank_state_on_joined(struct rank_state *s, uint64_t term_epoch, bool ok)
 {
     if (s->phase != RANK_JOINING || term_epoch != s->comm_epoch)
-        return; /* an Abort or a newer Form overtook the join: the abort's end decides */
+        return; /* an Abort or newer Form came first: the end of the abort decides */
     if (!ok)
         s->comm_epoch = 0;
     enter(s, ok ? RANK_READY : RANK_IDLE);
@@ -211,7 +217,8 @@ void rank_state_on_executed(struct rank_state *s, uint64_t term_epoch, uint64_t 
 
 void rank_state_on_link_lost(struct rank_state *s)
 {
-    s->gap_sent = false; /* the Gap may have died with the link: a hole seen again is told again */
+    /* the Gap may have been lost with the link, so the next hole is reported again */
+    s->gap_sent = false;
 }
 
 const char *rank_phase_name(enum rank_phase p)

@@ -1,3 +1,10 @@
+/* The LoRA adapters of one rank (see lora.h). step/adapters.c loads and unloads them by id and
+ * folder; the engine sets the shard, for which held adapters are loaded again. An adapter's
+ * tensors are checked against the whole model, then this rank's part is packed into the slot's
+ * memory on the device.
+ * Invariants: all memory is allocated with the shard, so a load cannot run out of it. A failed
+ * load changes nothing. The check uses the whole model, so that an error is the same on every
+ * rank. Paths are resolved before they are compared with root. Compute thread only. */
 #include "worker/lora/lora.h"
 
 #include <limits.h>
@@ -15,9 +22,9 @@
 
 #define ALIGN 64u
 
-/* ---- which matrices can have an adapter ---- */
+/* ---- matrices that can have an adapter ---- */
 
-/* The outputs of a projection, whole or a range of its tensor's. */
+/* Returns true when w is a projection's matrix: its tensor as a whole, or a range of its rows. */
 static bool can_have(const struct op_weight *w)
 {
     return !w->part.transposed && !w->part.of_experts && w->part.step <= 1 &&
@@ -26,7 +33,8 @@ static bool can_have(const struct op_weight *w)
 
 typedef enum status target_fn(void *ctx, uint32_t i_weight, const char *module, struct error *err);
 
-/* "model.layers.0.self_attn.q_proj" for each matrix of a linear operator. */
+/* Calls fn with a module name such as "model.layers.0.self_attn.q_proj" for each matrix of a
+ * linear operator. */
 static enum status each_target(const struct program *p, target_fn *fn, void *ctx, struct error *err)
 {
     for (uint32_t i = 0; i < p->n_ops; i++) {
@@ -47,7 +55,7 @@ static enum status each_target(const struct program *p, target_fn *fn, void *ctx
 
 /* ---- memory ---- */
 
-/* Adapters are kept in their file's format; none takes more than float32. */
+/* Sizes for lay_out. Adapters keep the format of their file, which is at most float32. */
 struct sizes {
     const struct lora_set *l;
     const struct program *p;
@@ -79,7 +87,8 @@ static struct view room(uint8_t *memory, uint64_t *used, uint32_t element_bytes,
     return v;
 }
 
-/* Slots, their tables, then the rooms of the operator; memory NULL: only how much it is. */
+/* Lays out the slots, their tables, and the scratch buffers of the operator. With `memory` NULL
+ * it only computes the size. */
 static enum status lay_out(struct lora_set *l, const struct program *p, uint8_t *memory,
                            uint64_t *n_bytes, struct error *err)
 {
@@ -113,17 +122,17 @@ uint64_t lora_set_slot_bytes(const struct lora_set *l)
     return l->slot_bytes;
 }
 
-/* ---- an adapter against the model ---- */
+/* ---- check of an adapter against the model ---- */
 
 struct fit {
     const struct lora_set *l;
     const struct lora_adapter *adapter;
     const char *folder;
-    bool *seen;         /* [modules of the adapter]: the model has it */
-    bool *targets_seen; /* [target_modules] */
-    char targets[320];  /* the last parts of the modules' names */
+    bool *seen;         /* [modules of the adapter]; true = the model has the module */
+    bool *targets_seen; /* [target_modules]; true = the model has such a module */
+    char targets[320];  /* last parts of the model's module names, for error texts */
     const struct program *p;
-    struct lora_slot *slot; /* to be filled */
+    struct lora_slot *slot; /* slot to fill */
     uint8_t *memory;
     uint64_t used;
 };
@@ -150,7 +159,7 @@ static enum status wrong_shape(const struct fit *f, const struct lora_module *m,
         (unsigned long long)t->shape[1], want[0], want[1]);
 }
 
-/* A module of the model, whole: what the adapter has for it is of its shape. */
+/* Checks that the adapter's tensors for a module of the whole model have the right shape. */
 static enum status check_target(void *ctx, uint32_t i_weight, const char *module, struct error *err)
 {
     struct fit *f = ctx;
@@ -179,7 +188,8 @@ static enum status check_target(void *ctx, uint32_t i_weight, const char *module
     return STATUS_OK;
 }
 
-/* Nothing of it is left out in silence. */
+/* Refuses an adapter with a target or module that the model does not have, instead of ignoring
+ * it. */
 static enum status check_modules(struct fit *f, struct error *err)
 {
     const struct lora_adapter *a = f->adapter;
@@ -218,8 +228,9 @@ static const char *take(struct fit *f, struct weight *w, const struct weight_row
     return NULL;
 }
 
-/* A GGUF of some families has the rows of Q and K in another order than the checkpoint that the
- * adapter was made for: a rotated pair lies side by side (families/llama.c). */
+/* Returns true when the file has the rows of Q and K in another order than the checkpoint for
+ * which the adapter was made. A GGUF of some families stores the two dimensions of a rotated
+ * pair next to each other (families/llama.c). */
 static bool is_permuted(const struct lora_set *l, const struct op_weight *w)
 {
     return l->p->n_ropes > 0 && l->p->ropes[0].interleaved && !l->whole->ropes[0].interleaved &&
@@ -250,7 +261,8 @@ static const char *take_b(struct fit *f, struct weight *b, const struct tensor *
     return why;
 }
 
-/* Cut as its matrix is: A by inputs, B by outputs. */
+/* Loads this rank's part of an adapter: A is cut by inputs and B by outputs, like the matrix
+ * itself. */
 static enum status load_target(void *ctx, uint32_t i_weight, const char *module, struct error *err)
 {
     struct fit *f = ctx;
@@ -271,7 +283,8 @@ static enum status load_target(void *ctx, uint32_t i_weight, const char *module,
     return why ? error_set(err, STATUS_INTERNAL, "%s: %s: %s", f->folder, module, why) : STATUS_OK;
 }
 
-/* The same on all ranks of a replica, whenever each of them read it. */
+/* Checks that the files are those that were loaded first under this id. All ranks of a replica
+ * must have the same adapter, whenever they load it. */
 static enum status check_identity(struct lora_slot *slot, struct adapter_identity said,
                                   const char *folder, struct error *err)
 {
@@ -285,8 +298,8 @@ static enum status check_identity(struct lora_slot *slot, struct adapter_identit
                      folder);
 }
 
-/* Of a slot that has been read: what passes with it are recorded for, and how the device finds it.
- */
+/* Computes the digest of a loaded slot, and fills the table from which the device finds its
+ * matrices. */
 static void say_pairs(const struct lora_set *l, struct lora_slot *slot)
 {
     const struct ops *ops = l->s.device->ops;
@@ -298,7 +311,7 @@ static void say_pairs(const struct lora_set *l, struct lora_slot *slot)
                             l->tables + (uint64_t)(slot - l->slots) * l->table_stride);
 }
 
-/* slot->identity: what it has to be; unknown: any. */
+/* Loads an adapter into the slot. slot->identity is the required identity, or unknown. */
 static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const char *folder,
                              struct error *err)
 {
@@ -318,9 +331,9 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
         s = each_target(l->p, load_target, &f, err);
     if (s == STATUS_OK)
         say_pairs(l, slot);
-    if (s == STATUS_OK) /* packing tells nothing by itself */
+    if (s == STATUS_OK) /* packing reports no errors itself */
         s = l->s.device->ops->pass.sync(l->s.device, err);
-    lora_adapter_identity(adapter, identity); /* of the bytes that were read just now */
+    lora_adapter_identity(adapter, identity); /* hash of the bytes that were just read */
     if (s == STATUS_OK)
         s = check_identity(slot, (struct adapter_identity){identity[0], identity[1]}, folder, err);
     mem_free(f.seen);
@@ -333,7 +346,8 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
     return s;
 }
 
-/* Symbolic links are followed first: a name below root may lead out of it. */
+/* Resolves an adapter's path. Symbolic links are followed before the check, because a name below
+ * root may lead outside. */
 static enum status resolve(const char *root, const char *path, char out[PATH_MAX],
                            struct error *err)
 {
@@ -440,7 +454,8 @@ enum status lora_set_new(const struct lora_setup *s, struct lora_set **out, stru
     return STATUS_OK;
 }
 
-/* The base model and the other adapters are none the worse for one that is gone. */
+/* Loads a held adapter again for a new shard. A failure is noted as a loss and affects neither
+ * the base model nor other adapters. */
 static void take_again(struct lora_set *l, struct lora_slot *slot)
 {
     struct lora_loss loss = {.id = slot->id};

@@ -1,32 +1,35 @@
 #pragma once
-/* The adapters that one rank holds, and what they add to the rows that have one
- * (docs/reference/models.md, "LoRA"). Room for max_loras of them at max_rank is taken with the
- * shard, so that loading later cannot run out of memory. Slots belong to the rank's shard; which
- * adapters are held (id, folder) outlives it. Compute thread only. */
+/* The LoRA adapters that one rank holds, and their effect on the rows that use them
+ * (docs/develop/models.md, "LoRA"). Memory for max_loras adapters of max_rank is allocated with
+ * the shard, so that a later load cannot run out of memory. The slots' contents belong to the
+ * rank's shard; the list of held adapters (id, folder) outlives it. Compute thread only. */
 #include "proto/adapters.h"
 #include "worker/lora/setup.h"
 
 struct lora_set;
 MUST_USE enum status lora_set_new(const struct lora_setup *s, struct lora_set **out,
                                   struct error *err);
-void lora_set_free(struct lora_set *l); /* NULL is fine */
-/* Bytes that the shard's part takes; STATUS_UNSUPPORTED: the device has no kernel for a rank. */
+void lora_set_free(struct lora_set *l); /* does nothing when `l` is NULL */
+/* Returns in *out the bytes that adapters take for the shard `p`. STATUS_UNSUPPORTED: the device
+ * has no kernel for max_rank. */
 MUST_USE enum status lora_set_measure(const struct lora_set *l, const struct program *p,
                                       uint64_t *out, struct error *err);
-/* p is the shard now, borrowed until lora_set_drop: takes the memory and reads what is held. What
- * cannot be read any more, or is another one now, is not held any more: lora_set_next_loss. */
+/* Sets the shard `p`, borrowed until lora_set_drop: allocates the memory and loads the held
+ * adapters. An adapter that can no longer be read, or has changed, is dropped and reported by
+ * lora_set_next_loss. */
 MUST_USE enum status lora_set_take(struct lora_set *l, const struct program *p, struct error *err);
-/* Each of these once. False: there are no more. */
+/* Returns each dropped adapter once. Returns false when there are no more. */
 bool lora_set_next_loss(struct lora_set *l, uint64_t *id, struct error *why);
 void lora_set_drop(struct lora_set *l);
 
-/* Reads this rank's part of the adapter in a folder. What is wrong with it is named with file and
- * tensor, changes nothing, and is the same on every rank. STATUS_LIMIT: no slot is free, or the
- * adapter's rank is too large; STATUS_EXISTS: the id is here; STATUS_DENIED: not below root.
- * identity (NULL: nobody asks): what it has to be, where it is known; then what is here. */
+/* Loads this rank's part of the adapter in a folder. An error names file and tensor, changes
+ * nothing, and is the same on every rank. STATUS_LIMIT: no slot is free, or the adapter's rank
+ * is too large. STATUS_EXISTS: the id is loaded. STATUS_DENIED: the folder is not below root.
+ * *identity is the required identity, if known, and on return the actual one; may be NULL. */
 MUST_USE enum status lora_set_load(struct lora_set *l, uint64_t id, const char *path,
                                    struct adapter_identity *identity, struct error *err);
-void lora_set_unload(struct lora_set *l, uint64_t id); /* not here: fine */
-/* What rows of it carry: 1 and up; 0: it is not here. */
+void lora_set_unload(struct lora_set *l, uint64_t id); /* ignores an unknown id */
+/* Returns the number (1 and up) by which rows refer to the adapter; 0 = not loaded. */
 uint32_t lora_set_find(const struct lora_set *l, uint64_t id);
-uint64_t lora_set_slot_bytes(const struct lora_set *l); /* of one adapter, once it has a shard */
+/* bytes of one adapter; valid with a shard */
+uint64_t lora_set_slot_bytes(const struct lora_set *l);

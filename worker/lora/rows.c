@@ -1,11 +1,11 @@
-/* Rows of a pass by their adapters, and each matrix's additions. */
+/* Groups the rows of a pass by adapter, and adds the adapters' outputs to each matrix's output. */
 #include "worker/lora/rows.h"
 
 #include <string.h>
 
 #include "worker/lora/state.h"
 
-/* A counting sort: rows of an adapter in the order of the pass. */
+/* A counting sort: the rows of an adapter stay in the order of the pass. */
 void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_rows)
 {
     uint32_t next[LORA_MAX_SLOTS + 1] = {0};
@@ -22,13 +22,14 @@ void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_row
     struct device *d = l->s.device;
     const struct adapter_rows rows = {l->list, l->first, l->s.max_loras, n_rows};
     for (uint32_t i = l->first[LORA_MAX_SLOTS]; i < n_rows; i++)
-        l->list[i] = 0; /* nobody's, and a row all the same */
+        l->list[i] = 0; /* entries of rows without adapter; any valid row */
     l->uploaded = d->ops->adapters.upload
                       ? d->ops->adapters.upload(d, &rows)
                       : d->ops->pass.upload(d, l->list, n_rows * sizeof *l->list);
 }
 
-/* A sum: in which order adapters are met does not matter, and each kind counts once. */
+/* The digest is a sum over the different adapters' digests, so it does not depend on their
+ * order. */
 uint64_t lora_set_digest(const struct lora_set *l, const uint32_t *adapters, uint32_t n_rows)
 {
     uint64_t known[LORA_MAX_SLOTS], sum = 0;
@@ -48,7 +49,7 @@ uint64_t lora_set_digest(const struct lora_set *l, const uint32_t *adapters, uin
     return sum;
 }
 
-/* Has an adapter of the pass anything for it? */
+/* Returns true when an adapter of the pass changes this matrix. */
 static bool is_adapted(const struct lora_set *l, uint32_t i_weight)
 {
     for (uint32_t i = 0; i < l->s.max_loras; i++)
@@ -57,7 +58,8 @@ static bool is_adapted(const struct lora_set *l, uint32_t i_weight)
     return false;
 }
 
-/* Of a device that knows by itself which row has what. */
+/* Adds several matrices at once, on a device that finds each row's adapter in the uploaded
+ * table. */
 static void add_parts(struct lora_set *l, uint32_t first, uint32_t n, struct view x,
                       const struct view *outs)
 {
@@ -108,7 +110,7 @@ static void add_one(struct lora_set *l, uint32_t i_weight, struct view x, struct
                                   .high = l->high});
 }
 
-/* A router's output is float, and nobody else's: it goes by itself. */
+/* Only a router's output has type float, so it is added on its own. */
 void lora_set_add(struct lora_set *l, uint32_t first, uint32_t n, struct view x,
                   const struct view *outs)
 {

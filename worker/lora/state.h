@@ -1,15 +1,15 @@
 #pragma once
-/* A rank's adapters in memory, and the rows of the pass at hand that have one. */
+/* A rank's adapters in memory, and the rows of the present pass that use them. */
 #include "common/model/config/config.h"
 #include "proto/adapters.h"
 #include "worker/lora/setup.h"
 
 struct lora_slot {
-    uint64_t id; /* 0: free */
+    uint64_t id; /* 0 = free slot */
     char *path;
-    struct adapter_identity identity; /* of what was read first under the id */
-    struct lora_pair *pairs;          /* [n_weights] of the shard; NULL: not read */
-    uint64_t digest;                  /* of which matrices it has something for */
+    struct adapter_identity identity; /* hash of the files that were loaded first under the id */
+    struct lora_pair *pairs;          /* [n_weights] of the shard; NULL = not loaded */
+    uint64_t digest;                  /* hash of the set of matrices that it changes */
 };
 
 struct lora_loss {
@@ -19,19 +19,20 @@ struct lora_loss {
 
 struct lora_set {
     struct lora_setup s;
-    struct lora_loss *losses; /* [max_loras]; n_losses that nobody asked for yet */
+    struct lora_loss *losses; /* [max_loras]; the first n_losses were not reported yet */
     uint32_t n_losses;
-    struct model_config config; /* as if the model were a checkpoint, which adapters are made for */
-    struct program *whole; /* of one rank: what the model's modules are called, and their shapes */
-    const struct program *p; /* the shard; NULL: there is none */
+    /* the model's, in the checkpoint's form, for which adapters are made */
+    struct model_config config;
+    struct program *whole;   /* the model on one rank: names and shapes of its modules */
+    const struct program *p; /* the shard; NULL = none */
     uint8_t *memory;
     uint64_t n_bytes, slot_bytes;
-    uint8_t *tables;       /* [max_loras], as the device wants adapters told; NULL: it does not */
-    uint64_t table_stride; /* bytes */
+    uint8_t *tables;       /* [max_loras] in the device's format; NULL = the device uses none */
+    uint64_t table_stride; /* bytes of one adapter's table */
     struct lora_slot slots[LORA_MAX_SLOTS];
-    /* of the pass: rows of slot i are list[first[i]] .. list[first[i + 1] - 1] */
+    /* Rows of the pass: those of slot i are list[first[i]] .. list[first[i + 1] - 1]. */
     uint32_t first[LORA_MAX_SLOTS + 1];
-    uint32_t *list;           /* [pass_rows] */
-    const uint32_t *uploaded; /* as the device reads it */
+    uint32_t *list;           /* [pass_rows] row numbers, grouped by slot */
+    const uint32_t *uploaded; /* `list` or table in device memory */
     struct view gathered, low, high;
 };

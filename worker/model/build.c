@@ -1,3 +1,9 @@
+/* Appends operators and weights to a program (see build.h). A family calls these functions layer
+ * by layer, in the order in which the runner will execute the operators; every weight is cut for
+ * this rank as it is added.
+ * Invariants: the lists grow and are owned by the program, so a pointer into them is valid only
+ * until the next operator or weight. A matrix of which this rank has nothing is not added. Only
+ * rank 0 adds a bias whose output is summed over the ranks. */
 #include "worker/model/build.h"
 
 #include "common/base/mem.h"
@@ -58,7 +64,7 @@ void build_part(struct program *p, struct op *o, const struct op_weight *w)
         o->linear.first = i;
 }
 
-/* This rank's rows of a matrix that has one for each id. */
+/* Adds a matrix with one row per id, cut to this rank's rows. */
 static uint32_t add_vocab_weight(struct program *p, struct tensor_name name)
 {
     struct cut_range part = program_vocab_part(p, p->rank);
@@ -108,7 +114,7 @@ void build_head_norms(struct program *p, uint32_t layer, bool plus_one)
                     plus_one);
 }
 
-/* A KV head may be on several ranks: the one that has its first query head counts its squares. */
+/* A KV head may be on several ranks. Only the rank with its first query head counts its squares. */
 void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                       bool plus_one)
 {
@@ -195,7 +201,7 @@ void build_attention(struct program *p, uint32_t layer)
     build_attention_of(p, layer, REG_Q, no_tensor);
 }
 
-/* The bias is rank 0's. */
+/* Only rank 0 has the bias, because the ranks' outputs are added. */
 void build_output(struct program *p, uint32_t layer, enum reg in, struct op_weight w,
                   bool add_ranks)
 {

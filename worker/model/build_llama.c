@@ -1,4 +1,4 @@
-/* Llama's layers: the frame that most families fill in. */
+/* The layers of Llama, which most families use with other parts. */
 #include "worker/model/build_llama.h"
 
 #include "worker/model/build_mla.h"

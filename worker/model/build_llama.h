@@ -1,16 +1,16 @@
 #pragma once
-/* Most families are Llama's layers with other parts. */
+/* The layers of Llama, for families that differ only in parts. */
 #include "worker/model/build_moe.h"
 
-/* A whole model of Llama's layers (norm, attention, norm, MLP), from these parts. */
+/* The parts of a model with Llama's layers: norm, attention, norm, MLP. */
 struct llama_parts {
-    const struct qkv_names *qkv; /* NULL: latent attention */
-    bool head_norms;             /* of Q and K */
+    const struct qkv_names *qkv; /* NULL = latent attention (MLA) */
+    bool head_norms;             /* Q and K are normalised per head */
     struct tensor_name sinks;
-    const struct mlp_names *mlp; /* of layers without experts */
-    const struct moe_names *moe; /* of those that have some; NULL: there are none */
-    bool interleaved;            /* rotated pairs are neighbours */
-    const char *gguf_divisors;   /* struct rope_freqs */
-    const char *gguf_mlp_norm;   /* the norm before the MLP; NULL: as most call it */
+    const struct mlp_names *mlp; /* for layers without experts */
+    const struct moe_names *moe; /* for layers with experts; NULL = the model has none */
+    bool interleaved;            /* the two dimensions of a rotated pair are adjacent */
+    const char *gguf_divisors;   /* see struct rope_freqs */
+    const char *gguf_mlp_norm;   /* name of the norm before the MLP; NULL = the usual one */
 };
 void build_like_llama(struct program *p, const struct llama_parts *x);

@@ -1,6 +1,6 @@
-/* Multi-head latent attention (DeepSeek-AI 2024), with the projections of keys and values absorbed:
- * queries go into the latent space, where the cache is, and what attention gives comes out of it.
- */
+/* Multi-head latent attention (DeepSeek-AI 2024) with absorbed projections of keys and values:
+ * queries are projected into the latent space of the cache, and the result of attention is
+ * projected back. */
 #include "worker/model/build_mla.h"
 
 #define ATTN "model.layers.%u.self_attn."
@@ -19,7 +19,7 @@ void build_mla_widths(struct program *p)
     p->widths[REG_V] = n * m->v;
 }
 
-/* out = name in, over all k inputs. */
+/* w.out = w in, over all k inputs. */
 static void project(struct program *p, uint32_t layer, enum reg in, struct op_weight w)
 {
     struct op *o = build_op(p, OP_LINEAR, layer);
@@ -29,8 +29,8 @@ static void project(struct program *p, uint32_t layer, enum reg in, struct op_we
     build_part(p, o, &w);
 }
 
-/* The norm that was just built: of the first dim elements, with the epsilon that transformers has
- * in these two whatever the configuration says. */
+/* Restricts the norm that was just added to the first dim elements, with the epsilon 1e-6.
+ * transformers uses it in these two norms whatever the configuration says. */
 static void narrow_norm(struct program *p, uint32_t dim)
 {
     p->ops[p->n_ops - 1].norm.dim = dim;
@@ -66,7 +66,7 @@ static void add_queries(struct program *p, uint32_t layer)
     project(p, layer, REG_LATENT, w);
 }
 
-/* The latent and the key that all heads share: every rank has them whole. */
+/* Adds the latent vector and the key that all heads share. Every rank computes both as a whole. */
 static void add_latent(struct program *p, uint32_t layer)
 {
     const struct model_config *c = p->config;
@@ -83,7 +83,7 @@ static void add_latent(struct program *p, uint32_t layer)
     narrow_norm(p, c->mla.kv_rank);
 }
 
-/* n_rot dimensions of each head, from first on. */
+/* Rotates the dimensions of each head that begin at `first`. */
 static void rotate(struct program *p, uint32_t layer, enum reg reg, uint32_t i_rope,
                    uint32_t n_heads, uint32_t head_dim, uint32_t first)
 {
@@ -95,7 +95,8 @@ static void rotate(struct program *p, uint32_t layer, enum reg reg, uint32_t i_r
     o->rope.first = first;
 }
 
-/* Head by head through kv_b_proj's part for keys, which is [nope][kv_rank] there, or for values. */
+/* Multiplies each head by its part of kv_b_proj: for keys, which is stored as [nope][kv_rank],
+ * or for values. */
 static void add_heads(struct program *p, uint32_t layer, bool keys, enum reg in, enum reg out)
 {
     const struct model_config *c = p->config;
@@ -116,7 +117,7 @@ static void add_heads(struct program *p, uint32_t layer, bool keys, enum reg in,
                               .out = out};
         w.n_len = w.n;
         w.k_len = w.k;
-        if (m->split_kv_b) { /* already as they are needed */
+        if (m->split_kv_b) { /* the file has the two parts as they are needed */
             w.name.gguf = keys ? "blk.%u.attn_k_b.weight" : "blk.%u.attn_v_b.weight";
             w.part.of_experts = true;
             w.expert = h;

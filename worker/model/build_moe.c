@@ -1,9 +1,9 @@
-/* Mixtures of experts: router, experts, the one that all tokens share. */
+/* Mixtures of experts: the router, the experts, and the shared expert that all tokens use. */
 #include "worker/model/build_moe.h"
 
 static const struct tensor_name no_tensor;
 
-/* The router is small, and every rank has it whole: all choose alike. */
+/* The router is small, so every rank has it as a whole and all ranks choose the same experts. */
 static void add_router(struct program *p, uint32_t layer, const struct moe_names *names)
 {
     const struct model_config *c = p->config;
@@ -23,7 +23,7 @@ static void add_router(struct program *p, uint32_t layer, const struct moe_names
     o->route.bias_name = c->moe.choice_bias ? names->choice_bias : no_tensor;
 }
 
-/* i: gate, up. */
+/* Returns the gate (i = 0) or up (i = 1) matrix of an expert. */
 static struct op_weight inner_matrix(const struct program *p, const struct moe_names *names, int i)
 {
     const struct model_config *c = p->config;
@@ -44,7 +44,7 @@ static struct op_weight inner_matrix(const struct program *p, const struct moe_n
 static struct op_weight outer_matrix(const struct program *p, const struct moe_names *names)
 {
     const struct model_config *c = p->config;
-    /* the ranks' parts are added up: a bias must be in one of them */
+    /* the ranks' outputs are added, so exactly one of them has the bias */
     bool has_bias = p->expert_inner.n == c->moe.width || p->rank == 0;
     return (struct op_weight){.name = names->down,
                               .bias_name = has_bias ? names->down_bias : no_tensor,
@@ -63,7 +63,7 @@ static void add_experts(struct program *p, uint32_t layer, const struct moe_name
     o->out = REG_E;
     o->moe.first = p->n_weights;
     bool gguf = p->config->format == MODEL_GGUF;
-    if (p->expert_inner.n == 0) /* its part is zeros */
+    if (p->expert_inner.n == 0) /* this rank adds zeros */
         return;
     for (uint32_t e = 0; e < p->experts.n; e++)
         for (int i = 0; i < 3; i++) {
@@ -77,7 +77,7 @@ static void add_experts(struct program *p, uint32_t layer, const struct moe_name
         }
 }
 
-/* E += the shared expert over H. */
+/* E += shared expert of H. */
 static void add_shared(struct program *p, uint32_t layer, const struct moe_names *names)
 {
     const struct model_config *c = p->config;

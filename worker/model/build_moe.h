@@ -2,13 +2,14 @@
 /* A mixture of experts. */
 #include "worker/model/build.h"
 
-/* E = the router's experts over H (which is lost), the shared one among them. */
+/* E = router's experts of H, the shared expert included. H is overwritten. */
 struct moe_names {
     struct tensor_name router, router_bias, choice_bias;
-    struct tensor_name gate, up, down; /* of each expert; or of all, stacked: */
+    struct tensor_name gate, up, down; /* for each expert, or for all when `stacked` */
     struct tensor_name gate_bias, up_bias, down_bias;
-    /* Stacked (in a GGUF all are) as [inputs][outputs], gate and up in turns: gpt_oss. A GGUF has
-     * neither of these. */
+    /* stacked: one tensor holds all experts (always in a GGUF). transposed: its matrices are
+     * [inputs][outputs]. in_turns: rows of gate and up alternate. The last two are for gpt_oss
+     * and do not apply to a GGUF. */
     bool stacked, transposed, in_turns;
     struct mlp_names shared;
     struct tensor_name shared_gate;

@@ -7,7 +7,8 @@ static uint32_t least(uint64_t a, uint32_t b)
     return a < b ? (uint32_t)a : b;
 }
 
-/* Where rank's part begins: rounded up, so that the first ranks have the larger parts. */
+/* Returns the first element of the rank's part, rounded up so that the first ranks have the
+ * larger parts. */
 static uint64_t begin_of(uint64_t n, uint32_t n_ranks, uint32_t rank)
 {
     return (n * rank + n_ranks - 1) / n_ranks;

@@ -1,17 +1,17 @@
 #pragma once
-/* A worker's GPU as metrics: what gpu_monitor says of it, asked for with each heartbeat. A worker
- * runs as well without a GPU, or without a way to ask it. */
+/* A worker's GPU as metrics: the state from gpu_monitor, read with each heartbeat. The worker
+ * also runs without a GPU or without a way to monitor it. */
 #include "common/base/metrics.h"
 #include "worker/monitor/gpu_monitor.h"
 
 struct gpu_metrics {
-    struct gpu_monitor *monitor; /* NULL: nothing to watch, or nothing to do it with */
+    struct gpu_monitor *monitor; /* NULL = no GPU, or it cannot be monitored */
     struct metric *used, *total, *busy, *celsius, *watts;
 };
-/* pci: where the GPU sits (executor_info); "": there is none. What cannot be watched is said in the
- * log, and its metrics are not made. */
+/* Starts the monitor of the GPU at PCI address `pci` (executor_info); "" = no GPU. When the GPU
+ * cannot be monitored, the log says so and no metrics are made. */
 void gpu_metrics_start(struct gpu_metrics *g, const char *pci, struct metrics *r);
-/* As the device said last, into its metrics too; all zero where nothing is watched. */
+/* Returns the last known state and updates the metrics. All values are 0 without a monitor. */
 struct gpu_state gpu_metrics_look(const struct gpu_metrics *g);
-/* The monitor; metrics are their registry's. */
+/* Stops the monitor. The metrics stay in their registry. */
 void gpu_metrics_stop(struct gpu_metrics *g);

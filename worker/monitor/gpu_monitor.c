@@ -11,12 +11,12 @@
 
 enum { PERIOD_MS = 2000, STOP_MS = 1000 };
 
-/* NVML's own names and numbers, as far as they are used: its ABI does not change. */
+/* The part of NVML's interface that is used, with NVML's names and numbers. Its ABI is stable. */
 struct nvml_memory {
     unsigned long long total, free, used;
 };
 struct nvml_utilization {
-    unsigned gpu, memory; /* percent of the last moment */
+    unsigned gpu, memory; /* percent of the last sample period */
 };
 enum { NVML_SUCCESS = 0, NVML_TEMPERATURE_GPU = 0 };
 typedef void *nvml_device;
@@ -29,7 +29,7 @@ struct nvml {
     int (*memory)(nvml_device, struct nvml_memory *);
     int (*utilization)(nvml_device, struct nvml_utilization *);
     int (*temperature)(nvml_device, int, unsigned *);
-    int (*power)(nvml_device, unsigned *); /* milliwatts */
+    int (*power)(nvml_device, unsigned *); /* in milliwatts */
 };
 
 struct gpu_monitor {
@@ -38,7 +38,7 @@ struct gpu_monitor {
     nvml_device device;
     uint32_t period_ms;
     pthread_t thread;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t wake;
     struct gpu_state state;
     bool stop, ended;
@@ -81,7 +81,7 @@ static enum status find_device(struct gpu_monitor *m, const char *pci, struct er
     return error_set(err, STATUS_UNSUPPORTED, "NVML, device %s: %s", pci, m->nvml.error_string(rc));
 }
 
-/* What a device does not say (a part of one, a driver in trouble) stays zero. */
+/* Asks the device. Values that it does not report (a MIG part, a failing driver) stay 0. */
 static struct gpu_state ask(const struct gpu_monitor *m)
 {
     struct gpu_state s = {0};
@@ -186,7 +186,7 @@ void gpu_monitor_stop(struct gpu_monitor *m)
         continue;
     bool ended = m->ended;
     pthread_mutex_unlock(&m->mutex);
-    if (!ended) { /* the driver keeps it: its thread and all it holds end with the process */
+    if (!ended) { /* the thread hangs in the driver: it is left to the end of the process */
         pthread_detach(m->thread);
         return;
     }

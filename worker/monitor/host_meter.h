@@ -1,13 +1,14 @@
 #pragma once
-/* What this process has of its host, for heartbeats: processors over the last second, memory. */
+/* This process's use of its host, for heartbeats: CPU time over the last second, and memory. */
 #include "proto/device_state.h"
 
 struct host_meter {
-    uint64_t since_ns, cpu_ns; /* where the second began that is being measured */
+    uint64_t since_ns, cpu_ns; /* start of the present second: time, CPU time */
     struct host_state now;
 };
 
-/* threads: that it computes with; 0: the CPUs that this process may use. */
+/* threads: number of computing threads; 0 = the CPUs that this process may use. */
 void host_meter_init(struct host_meter *m, uint32_t threads);
-/* Asks the kernel once a second at most, however often it is called. */
+/* Returns the present figures. Asks the kernel at most once a second, however often it is
+ * called. */
 struct host_state host_meter_look(struct host_meter *m, uint64_t now_ns);

@@ -1,3 +1,8 @@
+/* Tables of GPUs and of the clouds' machines, and the search by name. targets.c passes the names
+ * of --gpu and --instance. A name is reduced to a plain form and compared with the tables. The
+ * result is a `struct gpu_target`, or an error with the nearest names.
+ * Invariants: everything is static and read-only, so any thread may call. Each machine's GPU is
+ * a name of the first table. Lists of names are comma separated and already in plain form. */
 #include "worker/plan/gpus.h"
 
 #include <ctype.h>
@@ -10,10 +15,10 @@
 #define GBS(n)  ((n)*1e9)
 #define TERA(n) ((n)*1e12)
 
-/* ---- the tables ---- */
+/* ---- tables ---- */
 
-/* PCIe's lanes: 16 of generation 3, 4, 5. NVLink: half of what the sheet counts in both directions.
- */
+/* Bytes per second in one direction: 16 PCIe lanes of generation 3, 4 and 5. For NVLink the
+ * tables have half of the data sheet's value, which counts both directions. */
 #define PCIE3 GBS(16.)
 #define PCIE4 GBS(32.)
 #define PCIE5 GBS(64.)
@@ -39,11 +44,11 @@ static const struct gpu_model models[] = {
 struct machine {
     const char *gpu;
     uint32_t n_gpus;
-    const char *names; /* comma separated, by machine_plain */
+    const char *names; /* comma separated, in the form of machine_plain */
 };
 
 static const struct machine machines[] = {
-    /* AWS; SageMaker puts ml. in front */
+    /* AWS; SageMaker adds "ml." in front. */
     {"A10G", 1, "g5.xlarge,g5.2xlarge,g5.4xlarge,g5.8xlarge,g5.16xlarge"},
     {"A10G", 4, "g5.12xlarge,g5.24xlarge"},
     {"A10G", 8, "g5.48xlarge"},
@@ -66,7 +71,7 @@ static const struct machine machines[] = {
     {"H100", 8, "p5.48xlarge,p5"},
     {"H200", 8, "p5e.48xlarge,p5en.48xlarge,p5e,p5en"},
     {"B200", 8, "p6-b200.48xlarge,p6-b200"},
-    /* Google */
+    /* Google Cloud. */
     {"L4", 1, "g2-standard-4,g2-standard-8,g2-standard-12,g2-standard-16,g2-standard-32"},
     {"L4", 2, "g2-standard-24"},
     {"L4", 4, "g2-standard-48"},
@@ -86,7 +91,7 @@ static const struct machine machines[] = {
     {"H100", 8, "a3-highgpu-8g,a3-megagpu-8g"},
     {"H200", 8, "a3-ultragpu-8g"},
     {"B200", 8, "a4-highgpu-8g"},
-    /* Azure, without its Standard_ */
+    /* Azure, without the prefix "Standard_". */
     {"T4", 1, "nc4as-t4-v3,nc8as-t4-v3,nc16as-t4-v3"},
     {"T4", 4, "nc64as-t4-v3"},
     {"A10", 1, "nv36ads-a10-v5"},
@@ -127,7 +132,7 @@ static bool skip(const char **at, const char *prefix)
     return true;
 }
 
-/* Small letters and digits alone, without the maker in front and without GB. */
+/* Reduces a name to lower-case letters and digits, without the maker in front and without "GB". */
 static struct plain_name gpu_plain(struct str name)
 {
     struct plain_name small = {""}, out;
@@ -145,7 +150,8 @@ static struct plain_name gpu_plain(struct str name)
     return out;
 }
 
-/* Small letters, - for _, without ml. or Standard_ in front; xl is xlarge. */
+/* Writes a name in lower case, with "-" for "_", without "ml." or "Standard_" in front, and with
+ * "xlarge" for "xl". */
 static struct plain_name machine_plain(struct str name)
 {
     struct plain_name small = {""}, out;
@@ -163,7 +169,7 @@ static struct plain_name machine_plain(struct str name)
     return out;
 }
 
-/* The next name of a list, which is moved on; empty at its end. */
+/* Returns the next name of a list and advances the list. Returns an empty string at the end. */
 static struct str next_name(const char **list)
 {
     const char *at = *list ? *list : "";
@@ -190,7 +196,7 @@ static const struct gpu_model *find_model(struct str plain)
     return NULL;
 }
 
-/* ---- the nearest ---- */
+/* ---- nearest names ---- */
 
 enum { N_NEAREST = 3 };
 struct nearest {
@@ -205,7 +211,7 @@ static void look_at(struct nearest *x, struct str name, struct str plain, struct
 {
     size_t d = str_distance(plain, wanted), at = x->n;
     if (wanted.len > 1 && str_starts(plain, wanted))
-        d /= 3; /* half a name is nearer than another one */
+        d /= 3; /* the beginning of a name is nearer than another name */
     while (at > 0 && x->best[at - 1].distance > d)
         at--;
     if (at == N_NEAREST)
@@ -231,7 +237,7 @@ static struct nearest_text say_nearest(const struct nearest *x)
     return out;
 }
 
-/* One that is like none of them hears all. */
+/* Names the nearest GPUs, or all GPUs when the name resembles none. */
 static enum status no_gpu(struct str name, struct str plain, struct error *err)
 {
     struct nearest x = {0};
@@ -266,14 +272,15 @@ static enum status no_machine(struct str name, struct str plain, struct error *e
                      STR_ARG(name), say_nearest(&x).text);
 }
 
-/* ---- both ---- */
+/* ---- GPUs and machines ---- */
 
 static void name_target(struct gpu_target *t, struct str name)
 {
     snprintf(t->name, sizeof t->name, STR_FMT, STR_ARG(name));
 }
 
-/* "4x" in front of a name: how many. 0: there is none; -1: more than a replica can have. */
+/* Reads a number such as "4x" in front of a name. Returns 0 when there is none, and -1 when it
+ * is not between 1 and GPUS_MOST_SAID. */
 static int take_number(struct str *name)
 {
     size_t i = 0;

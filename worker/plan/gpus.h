@@ -1,38 +1,43 @@
 #pragma once
-/* What is known of GPUs and of the machines that clouds rent out with them: two tables, and how
- * people write the names in them. Figures are the makers' own, without sparsity
- * (docs/how-to/plan.md says which sheet). Everything here is static; any thread. */
+/* Tables of GPUs and of the clouds' machines with GPUs, and the forms in which people write their
+ * names. The memory is the amount that nvidia-smi shows, as Modal published it for its machines
+ * (A10, L4, L40S, A100, H100, H200, T4). The other figures are the makers', without sparsity and
+ * with links in one direction: NVIDIA's sheets of the GPU's name, "A10G for AWS G5" (2022), and an
+ * eighth of "DGX B200". They are for SXM where the name does not say PCIE or NVL. Everything here
+ * is static; any thread. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 
 struct gpu_model {
     const char *name;
-    const char *others;      /* as others write it, comma separated, by gpus_plain; or NULL */
-    uint32_t capability;     /* 80: compute capability 8.0 */
-    uint64_t memory_bytes;   /* as nvidia-smi counts them */
-    double bytes_per_s;      /* of its memory */
-    double flops;            /* a second, of its tensor cores in BF16 (before 8.0 in FP16) */
-    double link_bytes_per_s; /* to its neighbours, in one direction */
+    const char *others;    /* other names, comma separated, in the form of gpu_plain; may be NULL */
+    uint32_t capability;   /* 80 = compute capability 8.0 */
+    uint64_t memory_bytes; /* as nvidia-smi reports it */
+    double bytes_per_s;    /* memory bandwidth */
+    double flops;          /* peak of the tensor cores per second in BF16 (before 8.0: FP16) */
+    double link_bytes_per_s; /* to other GPUs, in one direction */
 };
 
 /* GPUs to plan for. */
 struct gpu_target {
-    char name[64]; /* as it was asked for */
+    char name[64]; /* name as the user wrote it */
     const struct gpu_model *gpu;
     uint32_t n_gpus;
-    bool is_machine; /* it has so many, used or not; else they are bought one by one */
+    bool is_machine; /* a machine with a fixed number of GPUs; false: up to n_gpus can be bought */
 };
 
-/* Below it there is no code of ours (cmake/Cuda.cmake). */
+/* Lowest compute capability that the build has code for (cmake/Cuda.cmake). */
 #define GPUS_LEAST_CAPABILITY 80u
-/* Of a target that names a GPU and no number. */
+/* Number of GPUs of a target that names a GPU without a number. */
 #define GPUS_MOST 8u
-/* And of one that names a number. */
+/* Largest number that a target may name. */
 #define GPUS_MOST_SAID 64u
 
 size_t gpus_count(void);
 const struct gpu_model *gpus_at(size_t i);
-/* "A10G", "nvidia-a100-sxm4-80gb", "4xL40S". STATUS_NOT_FOUND names the nearest. */
+/* Finds a GPU by a name such as "A10G", "nvidia-a100-sxm4-80gb" or "4xL40S". STATUS_NOT_FOUND
+ * names the nearest ones. */
 MUST_USE enum status gpus_find(struct str name, struct gpu_target *out, struct error *err);
-/* "ml.g5.12xlarge", "g5.12xl", "a3-highgpu-8g", "Standard_ND96isr_H100_v5". */
+/* Finds a machine by a name such as "ml.g5.12xlarge", "g5.12xl", "a3-highgpu-8g" or
+ * "Standard_ND96isr_H100_v5". */
 MUST_USE enum status gpus_find_machine(struct str name, struct gpu_target *out, struct error *err);

@@ -1,4 +1,9 @@
-/* The sizes behind `cox plan`: an engine for each rank, measured and not loaded. */
+/* The sizes behind `cox plan`: makes an engine for each rank of a replica, and measures it
+ * without loading it. plan_main.c calls plan_make for this machine; shape.c calls plan_foresee
+ * for GPUs that are not here. The model's config.json or GGUF header is read, the result is a
+ * `struct plan`.
+ * Invariants: no weight is read and nothing large is allocated. Engines and the device are
+ * closed before the functions return; the plan owns its strings and ranks. One thread. */
 #include "worker/plan/plan.h"
 
 #include <string.h>
@@ -13,8 +18,9 @@
 #include "worker/executor/step/device_sample.h"
 #include "worker/executor/step/samplers.h"
 
-/* What a GPU has for each logit: the number and what sampling needs; and what lies there whatever
- * the model is. As counted with the kernels' own functions (docs/how-to/plan.md). */
+/* Estimates for a GPU: bytes per logit (the number and data for sampling), and scratch memory that
+ * does not depend on the model. They were counted with the kernels' own functions
+ * (tests/e2e/test_plan_gpus.py). */
 enum { LOGIT_BYTES = 12 };
 #define SCRATCH_BYTES (128ull << 20)
 
@@ -25,7 +31,8 @@ static uint64_t total_of(const struct plan_rank *r)
     return r->weights_bytes + r->activation_bytes + r->comm_bytes + r->lora_bytes + r->kv_bytes;
 }
 
-/* Blocks that a worker with so much memory takes by itself, and the most that it could be given. */
+/* Computes the blocks that a worker with that much memory takes by default, and the most that
+ * would fit. */
 static void size_kv(struct plan_rank *r, struct engine *e, uint64_t memory_bytes)
 {
     struct kv_group most[PROGRAM_MAX_KV_GROUPS];
@@ -36,13 +43,14 @@ static void size_kv(struct plan_rank *r, struct engine *e, uint64_t memory_bytes
     r->fits = engine_size_kv(e, &(struct engine_beside){0}, available, &r->reason) == STATUS_OK;
     memcpy(r->kv_groups, e->kv_groups, sizeof r->kv_groups);
     r->kv_bytes = r->fits ? e->kv_bytes : 0;
-    for (uint32_t i = 0; i < r->n_kv_groups && !r->fits; i++) /* what blocks are like is known */
+    /* the sizes of blocks are known even so */
+    for (uint32_t i = 0; i < r->n_kv_groups && !r->fits; i++)
         r->kv_groups[i] =
             (struct kv_group){.window_tokens = e->program->kv_groups[i].window,
                               .block_tokens = e->kv_shape.block_tokens,
                               .bytes_per_block = kv_store_block_bytes(e->program, &e->kv_shape, i)};
     struct kv_shape all = e->kv_shape;
-    all.memory_bytes = all.available_bytes; /* 0 when the rest alone does not fit */
+    all.memory_bytes = all.available_bytes; /* 0 when even the rest does not fit */
     all.n_blocks = 0;
     if (all.memory_bytes == 0)
         return;
@@ -50,11 +58,11 @@ static void size_kv(struct plan_rank *r, struct engine *e, uint64_t memory_bytes
     for (uint32_t i = 0; i < r->n_kv_groups; i++)
         if (one)
             r->most_blocks[i] = most[i].n_blocks;
-        else if (r->n_kv_groups == 1) /* less than one sequence of full length */
+        else if (r->n_kv_groups == 1) /* less than one sequence of full length fits */
             r->most_blocks[i] = (uint32_t)(all.memory_bytes / r->kv_groups[i].bytes_per_block);
 }
 
-/* Scratch: what matrices unpack into, or a mixture's sums (float) and inner widths. */
+/* The scratch memory holds unpacked matrices, or a mixture's sums (float) and inner widths. */
 uint64_t plan_estimate_activations(const struct plan_pass *p)
 {
     uint64_t logits = (uint64_t)RUNNER_MAX_LOGITS_ROWS * p->vocab_size;
@@ -76,7 +84,8 @@ static uint64_t estimate(const struct engine *e)
     return plan_estimate_activations(&pass);
 }
 
-/* Where the rank has all of it. An embedding that is no head is looked up, not read through. */
+/* Counts the weights of a rank that has the whole model. An embedding that is not the head is
+ * only looked up, so it does not count as read. */
 static void count(const struct engine *e, struct plan_counts *out)
 {
     const struct model_config *c = &e->config;
@@ -131,7 +140,7 @@ static enum status plan_one(struct plan *p, const struct engine_setup *s, struct
     return STATUS_OK;
 }
 
-/* ---- all ---- */
+/* ---- all ranks ---- */
 
 static uint32_t threads_of(const struct plan_options *o, uint32_t n_ranks)
 {
@@ -149,7 +158,7 @@ static enum status check(const struct plan_options *o, struct error *err)
     return executor_model_check(&o->worker, err);
 }
 
-/* What it is, and whether it is supported at all. */
+/* Reads the model's name, family and format, and refuses a model without weights. */
 static enum status look_at(const char *model, const char *cache_dir, struct plan *p,
                            struct error *err)
 {
@@ -171,9 +180,9 @@ static enum status look_at(const char *model, const char *cache_dir, struct plan
     return s;
 }
 
-/* Of a GPU, which need not be here when its memory is said. One that is here is opened as a worker
- * opens it: what others have of it, and what it takes to use it at all, is not to be planned with.
- */
+/* Opens a GPU for measurements. With --memory-bytes it need not exist. A GPU that exists is
+ * opened as a worker opens it, so that memory used by others and by CUDA itself is not planned
+ * with. */
 static enum status set_gpu(const struct plan_options *o, struct plan *p, struct engine_setup *s,
                            struct error *err)
 {
@@ -192,7 +201,7 @@ static enum status set_gpu(const struct plan_options *o, struct plan *p, struct 
     return STATUS_OK;
 }
 
-/* Of a GPU that is not here, whatever this build has. */
+/* Sets up measurements for a GPU that is not here, whether or not this build has CUDA. */
 static void set_foreseen(const struct plan_options *o, struct plan *p, struct engine_setup *s)
 {
     struct error none;

@@ -1,27 +1,28 @@
 #pragma once
-/* `cox plan MODEL`: what each rank of a replica is going to take, and what fits in its memory, by
- * the code that measures a worker before it loads. A folder is read by its config.json alone, a
- * GGUF by its header: no weight is read, and there need not be any. */
+/* `cox plan MODEL`: the memory that each rank of a replica will use, and the number of sequences
+ * that fit, computed by the code that measures a worker before it loads. A folder needs only its
+ * config.json, a GGUF only its header: no weight is read, and none need exist. */
 #include "common/base/str.h"
 #include "common/options/plan.h"
 #include "proto/messages.h"
 #include "worker/model/program.h"
 
 struct plan_rank {
-    uint32_t rank, stage; /* rank 0 .. tp - 1 of the stage */
+    uint32_t rank, stage; /* rank: 0 .. tp - 1 within the stage */
     uint64_t weights_bytes, activation_bytes, comm_bytes, lora_bytes, kv_bytes, total_bytes;
     uint32_t n_kv_groups;
-    struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS]; /* as many blocks as a worker takes */
-    uint32_t most_blocks[PROGRAM_MAX_KV_GROUPS];      /* as there is room for */
+    /* n_blocks: the blocks that a worker takes by default */
+    struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
+    uint32_t most_blocks[PROGRAM_MAX_KV_GROUPS]; /* blocks that fit in memory */
     bool fits;
-    struct error reason; /* when it does not fit */
+    struct error reason; /* set when it does not fit */
 };
 
-/* What the rates of a model depend on: of all of it, counted where one rank has all. */
+/* Figures of the whole model on which its speed depends. */
 struct plan_counts {
-    double n_params, n_read; /* numbers of its matrices; of those that every token goes through */
-    double n_of_experts;     /* of all experts */
-    double chosen;           /* the part of them that a token goes through; 0: there are none */
+    double n_params, n_read; /* all weights; weights outside experts that every token uses */
+    double n_of_experts;     /* weights of all experts */
+    double chosen;           /* fraction of the experts that a token uses; 0 = no experts */
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, vocab_size;
     bool is_latent;
 };
@@ -29,33 +30,36 @@ struct plan_counts {
 struct plan {
     char *model, *family;
     bool is_gguf, is_foreseen;
-    bool activations_estimated;   /* of a GPU, by a build that has no kernels for one */
-    struct plan_counts counts;    /* of a plan for one rank */
-    const char *dtype, *kv_dtype; /* of most weights; static */
+    bool activations_estimated;   /* for a GPU, in a build without CUDA kernels */
+    struct plan_counts counts;    /* set in a plan for one rank */
+    const char *dtype, *kv_dtype; /* main type of the weights, type of the KV cache; static */
     uint32_t tp, pp, max_model_len, block_tokens, n_threads, n_ranks;
-    uint64_t memory_bytes; /* of each rank */
-    bool memory_found;     /* here, not given */
+    uint64_t memory_bytes; /* memory of each rank */
+    bool memory_found;     /* found on this machine, not given by the user */
     struct plan_rank *ranks;
 };
 
-/* What is not supported is named; that it does not fit is no error. plan_fini is due either way. */
+/* Makes a plan for this machine. An unsupported model is an error that names the reason; a model
+ * that does not fit is not an error. Call plan_fini in any case. */
 MUST_USE enum status plan_make(const char *model, const struct plan_options *o, struct plan *out,
                                struct error *err);
-/* The same of ranks on GPUs with o->memory_bytes, which are not here. A build without CUDA counts
- * weights and KV cache by its own packing and estimates the activations. */
+/* Like plan_make, for ranks on GPUs with o->memory_bytes that are not here. A build without CUDA
+ * counts weights and KV cache with its own packing and estimates the activations. */
 MUST_USE enum status plan_foresee(const char *model, const struct plan_options *o, struct plan *out,
                                   struct error *err);
-/* What a GPU's activations are estimated from. */
+/* Input of the estimate of a GPU's activations. */
 struct plan_pass {
-    uint64_t widths; /* of a program's buffers, added up */
+    uint64_t widths; /* sum over the program's buffers */
     uint32_t n_rows, vocab_size;
-    uint32_t n_chosen, hidden, expert_width; /* of a mixture, on this rank; or zeros */
+    /* mixture of experts on this rank; zeros when there is none */
+    uint32_t n_chosen, hidden, expert_width;
 };
-/* Within 6 % of what is counted of models that anybody uses (docs/how-to/plan.md). */
+/* Returns an estimate within 6 % of the counted bytes for the models of bench/models, as
+ * test_plan_gpus.py checks. The model called negligible gets twice its counted bytes. */
 uint64_t plan_estimate_activations(const struct plan_pass *p);
-/* Bytes of KV cache that a token has in all ranks together, while no window has passed over it. */
+/* Returns the KV cache bytes of a token over all ranks, before it leaves any window. */
 uint64_t plan_token_bytes(const struct plan *p);
-/* Sequences of full length that fit at once. */
+/* Returns how many sequences of full length fit at once. */
 uint64_t plan_max_batch(const struct plan *p);
 void plan_fini(struct plan *p);
 bool plan_fits(const struct plan *p);

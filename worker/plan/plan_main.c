@@ -1,5 +1,5 @@
-/* `cox plan`: of a MODEL on this machine (plan.c), or, once a GPU, a machine of a cloud or a shape
- * is named, of what is not here (targets.c). */
+/* The entry point of `cox plan`. It plans a MODEL for this machine (plan.c), or, when a GPU, a
+ * cloud machine or a shape is named, for hardware that is not here (targets.c). */
 #include "worker/plan/plan_main.h"
 
 #include <stdio.h>
@@ -26,7 +26,8 @@ static int fail(const struct error *err)
     return EXIT_USAGE;
 }
 
-/* What a full disk has swallowed is not fine, as in every command (cli/main.c). */
+/* Prints the text and returns the exit code. A failed write, such as on a full disk, is an error
+ * as in every command (cli/main.c). */
 static int show(struct strbuf *b, int code)
 {
     bool is_out = fwrite(b->ptr, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
@@ -72,7 +73,7 @@ static int print_shape(const struct shape *shape)
     return fail(&err);
 }
 
-/* model NULL: a bare shape. */
+/* Plans for hardware that is not here. model NULL = a bare shape. */
 static int plan_elsewhere(const char *model, const struct plan_options *o)
 {
     struct error err = {0};
@@ -122,7 +123,7 @@ static enum status check_elsewhere(const struct plan_options *o, struct error *e
     return STATUS_OK;
 }
 
-/* What only means something elsewhere. */
+/* Refuses options that only apply to hardware that is not here. */
 static enum status check_here(const struct plan_options *o, struct error *err)
 {
     const struct {

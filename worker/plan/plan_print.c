@@ -1,4 +1,4 @@
-/* What people and programs see of a plan for ranks that are alike. */
+/* Prints a plan for equal ranks, as text and as JSON. */
 #include <stdio.h>
 
 #include "worker/plan/plan.h"
@@ -10,7 +10,7 @@ static double mib(uint64_t n)
 
 /* ---- text ---- */
 
-/* Blocks that every rank has: the head gives no more. */
+/* Returns the blocks that every rank has; the head uses no more. */
 static uint32_t least(const struct plan *p, uint32_t i_group, bool most)
 {
     uint32_t n = UINT32_MAX;
@@ -22,7 +22,7 @@ static uint32_t least(const struct plan *p, uint32_t i_group, bool most)
     return n;
 }
 
-/* Of the stage that has most of the replica's layers. */
+/* Returns the group with the largest blocks: that of the stage with most of the group's layers. */
 static const struct kv_group *largest(const struct plan *p, uint32_t i_group)
 {
     const struct kv_group *g = &p->ranks[0].kv_groups[i_group];
@@ -104,7 +104,7 @@ static void print_rank_json(const struct plan_rank *r, struct strbuf *out)
     strbuf_append_c(out, "}");
 }
 
-/* Sums over the ranks, by the names that a plan for GPUs has (targets_print.c). */
+/* Prints sums over the ranks, with the names of a plan for GPUs (targets_print.c). */
 static void print_sums_json(const struct plan *p, struct strbuf *out)
 {
     unsigned long long weights = 0, kv = 0, activations = 0, overhead = 0, total = 0;

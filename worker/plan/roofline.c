@@ -4,7 +4,8 @@
 
 const char *const roofline_bound_names[ROOFLINE_BOUND_COUNT] = {"memory", "compute", "links"};
 
-/* KV cache of one sequence, each layer as far as it looks back. */
+/* Returns the bytes of a sequence's KV cache that a step reads; each layer reads as far back as
+ * it sees. */
 static double kv_read_bytes(const struct shape_rank *r, uint32_t context)
 {
     double sum = 0;
@@ -23,7 +24,7 @@ static double weights_read_bytes(const struct shape_rank *r, const struct plan_c
     return (double)r->weights_bytes * (c->n_read + met * c->n_of_experts) / all;
 }
 
-/* Of one token whose layers look back over so many. */
+/* Returns the operations of one token on one rank, when its layers look back over `seen` tokens. */
 static double operations(const struct shape_rank *r, const struct plan_counts *c, double seen)
 {
     double weights = c->n_read + c->chosen * c->n_of_experts;
@@ -66,6 +67,7 @@ struct roofline roofline_prefill(const struct roofline_on *on, uint32_t n_tokens
     const struct plan_counts *c = &on->shape->counts;
     double n = n_tokens;
     double read = weights_read_bytes(on->rank, c, n);
-    double computed = n * operations(on->rank, c, n / 2); /* each sees those before it */
+    /* a token sees n / 2 earlier ones on average */
+    double computed = n * operations(on->rank, c, n / 2);
     return add_up(read / on->gpu->bytes_per_s, computed / on->gpu->flops, exchange_s(on, n));
 }

@@ -1,3 +1,10 @@
+/* The figures of a model that is planned for GPUs, and the needs of one rank. plan_main.c opens
+ * a shape from a model, from options, or from both. targets.c calls shape_rank_of for each
+ * number of ranks.
+ * A model without shape options is counted with plan_foresee. Otherwise the figures are computed
+ * from the options, and missing ones are derived.
+ * Invariants: options and model name are borrowed. All numbers from options are checked here, so
+ * that products of sizes cannot overflow. Nothing is loaded. */
 #include "worker/plan/shape.h"
 
 #include <ctype.h>
@@ -24,7 +31,7 @@ bool shape_is_said(const struct plan_options *o)
            x->head_dim || x->intermediate || x->vocab_size;
 }
 
-/* "13e9", "13B", "270m". */
+/* Reads a number such as "13e9", "13B" or "270m". */
 static enum status read_count(const char *flag, const char *text, double *out, struct error *err)
 {
     static const char units[] = "kmbt";
@@ -46,10 +53,10 @@ static enum status read_count(const char *flag, const char *text, double *out, s
 
 struct number_format {
     const char *name;
-    double bits; /* of a weight */
+    double bits; /* bits per weight */
 };
 
-/* int4 as AWQ and GPTQ store it: 16 + 4 bits more for each 128. */
+/* int4 is stored as in AWQ and GPTQ: 16 + 4 additional bits per 128 weights. */
 static struct number_format format_of(int dtype)
 {
     static const struct number_format formats[PLAN_DTYPE_COUNT] = {
@@ -94,11 +101,12 @@ static uint32_t usual_heads(uint32_t hidden, uint32_t head_dim)
     return n > 0 ? n : 1;
 }
 
-/* What is said takes the place of what is known; the rest follows from it. */
+/* Given options replace the model's figures; other figures are derived from them. */
 static enum status take_heads(const struct plan_shape_options *x, struct plan_counts *c,
                               struct error *err)
 {
-    uint32_t known = c->n_heads, dim = said_or(x->head_dim, 0); /* known: of a model; or 0 */
+    /* known: heads of the model, or 0 */
+    uint32_t known = c->n_heads, dim = said_or(x->head_dim, 0);
     bool keeps_groups = known > 0 && !x->heads;
     if (!known || x->hidden || x->heads || x->head_dim) {
         c->n_heads = said_or(x->heads, known ? known : usual_heads(c->hidden, dim));
@@ -139,7 +147,7 @@ static enum status take_params(const struct plan_shape_options *x, struct shape 
             return error_set(err, STATUS_INVALID,
                              "--active-params %s: more than the %.3g that there are",
                              x->active_params, n);
-        c->n_read = 0; /* as if all of it were experts */
+        c->n_read = 0; /* counts all weights as experts */
         c->n_of_experts = n;
         c->chosen = active / n;
     }
@@ -168,7 +176,7 @@ static enum status take_shape(const struct plan_options *o, struct shape *s, str
     return STATUS_OK;
 }
 
-/* Sizes alone: no GPU has to hold it. */
+/* Returns true when only sizes are wanted and no GPU is named. */
 static bool asks_for_sizes(const struct plan_options *o)
 {
     return o->gpus.n_items + o->instances.n_items == 0 && o->context == 0;
@@ -192,7 +200,7 @@ static enum status check_bare(const struct plan_options *o, struct error *err)
     return STATUS_OK;
 }
 
-/* ---- what is counted ---- */
+/* ---- figures of the model ---- */
 
 static enum status count_model(const char *model, const struct plan_options *o, struct shape *s,
                                struct error *err)
@@ -252,15 +260,15 @@ enum status shape_open(const char *model, const struct plan_options *o, struct s
     return take_shape(o, out, err);
 }
 
-/* ---- a rank ---- */
+/* ---- one rank ---- */
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
 }
 
-/* The same buffers as a program's (worker/model/build.c): residual stream twice, Q and attention, K
- * and V, gate and up. */
+/* Sums the widths of a program's buffers (worker/model/build.c): residual stream twice, Q and
+ * attention, K and V, gate and up. */
 static uint64_t widths_of(const struct plan_counts *c, uint32_t tp)
 {
     uint64_t heads = ceil_div(c->n_heads, tp), kv_heads = ceil_div(c->n_kv_heads, tp);

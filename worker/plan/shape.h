@@ -1,21 +1,22 @@
 #pragma once
-/* A model that is planned for GPUs: its figures, and what one of tp ranks takes of it. Counted as a
- * worker counts where the model is there, by arithmetic where only its shape is said; both give the
- * same structs. */
+/* A model that is planned for GPUs: its figures, and the needs of one of tp ranks. When the
+ * model is there, they are counted as a worker counts; for a bare shape they are computed. Both
+ * ways fill the same structs. */
 #include "worker/plan/plan.h"
 
-/* What the driver and CUDA have of a GPU before the first byte of ours, which counts against our
- * part of it (an A10G of 22.49 GiB shows programs some 22.1, and a context takes a third of one),
- * and what a worker leaves to what grows (worker/executor/device/cuda.c). Never measured by us. */
+/* CONTEXT is the GPU memory that the driver and CUDA take before the worker's first byte, which
+ * counts against the worker's fraction. (An A10G of 22.49 GiB shows about 22.1 GiB to programs,
+ * and a context takes a third of a GiB.) RESERVED is what a worker leaves for growth
+ * (worker/executor/device/cuda.c). CONTEXT is an estimate, not a measurement. */
 #define SHAPE_CONTEXT_BYTES  (768ull << 20)
 #define SHAPE_RESERVED_BYTES (512ull << 20)
 
 struct shape_kv {
-    uint32_t window_tokens; /* 0: these layers see everything */
+    uint32_t window_tokens; /* 0 = full attention */
     uint64_t bytes_per_token;
 };
 
-/* The rank that takes most. */
+/* Needs of the rank that needs most. */
 struct shape_rank {
     uint32_t tp, n_kv_groups;
     uint64_t weights_bytes, activation_bytes, overhead_bytes;
@@ -23,25 +24,28 @@ struct shape_rank {
 };
 
 struct shape {
-    const char *model; /* as it was asked for; NULL: a bare shape */
+    const char *model; /* as the user wrote it; NULL = a bare shape */
     char family[32];
-    const char *dtype, *kv_dtype; /* static */
+    const char *dtype, *kv_dtype; /* static strings */
     enum dtype kv;
     const struct plan_options *options; /* borrowed */
     struct plan_counts counts;
-    uint64_t weights_bytes;  /* of one whole copy */
-    uint32_t max_model_len;  /* that is planned for; 0: none, of a bare shape */
-    uint32_t most_model_len; /* that the model was made for */
+    uint64_t weights_bytes;  /* for one copy of the whole model */
+    uint32_t max_model_len;  /* planned length; 0 = none (only for a bare shape) */
+    uint32_t most_model_len; /* length that the model was made for */
     bool is_counted, activations_estimated;
 };
 
-/* model NULL: by the options alone. STATUS_INVALID names the option that makes no sense. */
+/* Reads the figures of a model; with model NULL, from the options alone. STATUS_INVALID names
+ * the wrong option. */
 MUST_USE enum status shape_open(const char *model, const struct plan_options *o, struct shape *out,
                                 struct error *err);
-/* Without --max-model-len: weights, and the KV cache of a token. */
+/* Prints weights and the KV cache of a token, for a shape without --max-model-len. */
 MUST_USE enum status shape_print(const struct shape *s, struct strbuf *out, struct error *err);
-/* On GPUs with so much memory. STATUS_UNSUPPORTED: it cannot be cut so. */
+/* Computes the needs of a rank on GPUs with that much memory. STATUS_UNSUPPORTED: the model
+ * cannot be cut into tp ranks. */
 MUST_USE enum status shape_rank_of(const struct shape *s, uint32_t tp, uint64_t gpu_memory_bytes,
                                    struct shape_rank *out, struct error *err);
-/* Is any of a shape's options given? --dtype alone is none: a model's files say what theirs is. */
+/* Returns true when an option describes a shape. --dtype alone does not count, because a model's
+ * files contain their type. */
 bool shape_is_said(const struct plan_options *o);

@@ -1,7 +1,7 @@
-/* Prints a bare shape without a length of sequences: its weights, and the KV cache of a token. */
+/* Prints a bare shape without a length: its weights and the KV cache of a token. */
 #include "worker/plan/shape.h"
 
-#define ANY_GPU_BYTES (80ull << 30) /* neither figure depends on it */
+#define ANY_GPU_BYTES (80ull << 30) /* any value: the printed figures do not depend on it */
 
 typedef unsigned long long ull;
 

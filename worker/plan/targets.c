@@ -17,7 +17,7 @@ static struct target *add(struct targets *t)
 
 typedef enum status (*find_fn)(struct str name, struct gpu_target *out, struct error *err);
 
-/* Of "A,B", and of the flag given again. */
+/* Finds the targets of "A,B" and of repeated flags. */
 static enum status find_all(struct targets *t, const struct option_list *names, find_fn find,
                             struct error *err)
 {
@@ -36,7 +36,7 @@ static enum status find_all(struct targets *t, const struct option_list *names, 
     return STATUS_OK;
 }
 
-/* Of which only the memory is said. */
+/* Stands for a GPU of which only the memory is known. */
 static const struct gpu_model unknown = {.name = "GPU", .capability = GPUS_LEAST_CAPABILITY};
 
 static enum status find_targets(struct targets *t, struct error *err)
@@ -73,7 +73,8 @@ static void foresee(const struct targets *t, const struct target *x, struct targ
     d->prefill = roofline_prefill(&on, t->context);
 }
 
-/* A rank is the same on every GPU of that memory, and is counted once. */
+/* Returns the same number of ranks on an earlier target with equal memory, so that a rank is
+ * counted only once. */
 static const struct target_degree *find_same(const struct targets *t, const struct target *x,
                                              uint32_t tp)
 {
@@ -129,7 +130,7 @@ static void look_at_target(const struct targets *t, struct target *x)
         }
 }
 
-/* ---- all ---- */
+/* ---- all targets ---- */
 
 static bool is_better(const struct target *a, const struct target *b)
 {

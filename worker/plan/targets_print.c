@@ -1,4 +1,7 @@
-/* What people and programs see of a model over GPUs. */
+/* Prints a model on its targets, as text and as JSON. plan_main.c calls it with the evaluated
+ * targets; the text goes to a string buffer. Nothing is computed here except sums.
+ * Invariants: the names in the JSON are documented (docs/how-to/plan.md) and are the same as in
+ * plan_print.c. Byte counts are per GPU in a degree, and over all GPUs in the summary. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,7 +54,7 @@ static const char *mark(const struct target *x, const struct target_degree *d)
     return x->fits && d == &x->degrees[x->i_best] ? "*" : " ";
 }
 
-/* Of all GPUs that are known only what is best of each. */
+/* When all known GPUs are listed, only the best number of ranks of each is shown. */
 static bool is_shown(const struct targets *t, const struct target *x, uint32_t i)
 {
     return !t->is_everything || i == x->i_best;
@@ -187,7 +190,7 @@ static void print_rates_json(const struct targets *t, const struct target_degree
                       roofline_bound_names[d->decode_most.bound]);
 }
 
-/* Bytes are of each GPU here. */
+/* Prints one number of ranks; bytes are per GPU. */
 static void print_degree_json(const struct targets *t, const struct target_degree *d,
                               struct strbuf *out)
 {
@@ -228,8 +231,8 @@ static void print_target_json(const struct targets *t, const struct target *x, s
     strbuf_append_c(out, "]}");
 }
 
-/* Of all GPUs of the target that was chosen: weights and KV cache as one whole copy, what each has
- * beside them as often as there are GPUs. */
+/* Prints sums over the GPUs of the best target. Weights and KV cache count as one whole copy,
+ * activations and overhead once per GPU. */
 static void print_whole_json(const struct targets *t, struct strbuf *out)
 {
     const struct target *x = &t->list[t->i_best];

@@ -1,8 +1,8 @@
-/* Behind the last layer only the rows are looked at whose hidden states somebody asked for: a
- * prompt's last one, mostly. What later rows see of the others is written once the last operator
- * that writes keys and values is done, so from there on a pass is of the kept rows alone. A row's
- * bits do not depend on its neighbours (protocol.md, Invariance), so nobody sees it but by the
- * clock. On a host; a device's passes are recorded by their number of rows. */
+/* After the last layer only the hidden states of some rows are needed: usually a prompt's last
+ * one. The other rows only serve attention. Once the last operator that writes keys and values
+ * is done, the pass therefore goes on with the kept rows alone. A row's bits do not depend on
+ * its neighbours (protocol.md, Invariance), so only the time changes. This is done on CPUs only;
+ * a device's passes are recorded by their number of rows. */
 #include <assert.h>
 
 #include "common/base/mem.h"
@@ -10,7 +10,8 @@
 #include "worker/runner/kept.h"
 #include "worker/runner/state.h"
 
-/* The buffers that an operator writes whole, and those that it reads, also where it writes them. */
+/* regs_written returns the buffers that an operator overwrites; regs_read returns those that it
+ * reads, also when it writes them too. */
 static uint32_t regs_written(const struct program *p, const struct op *o)
 {
     uint32_t regs = 1u << o->out;
@@ -33,7 +34,8 @@ static uint32_t regs_read(const struct op *o)
     }
 }
 
-/* What the operators from i_op on, and the head, read of what was made before. */
+/* Returns the buffers whose present content is read by the operators from i_op on, or by the
+ * head. */
 static uint32_t regs_live(const struct program *p, uint32_t i_op)
 {
     uint32_t live = 0, written = 0;
@@ -44,8 +46,8 @@ static uint32_t regs_live(const struct program *p, uint32_t i_op)
     return live | (1u << REG_X & ~written);
 }
 
-/* Behind the last operator whose results stay, or that reads the angles of all rows; 0: the program
- * has none. */
+/* Returns the index after the last operator that writes keys and values or reads the angles of
+ * all rows; 0 = there is none. */
 static uint32_t find_cut(const struct program *p)
 {
     for (uint32_t i = p->n_ops; i > 0; i--)
@@ -86,7 +88,8 @@ bool runner_cuts_here(const struct runner *r, uint32_t i_op)
     return r->kept.rows && i_op == r->kept.i_op;
 }
 
-/* Rows move to the front, none of them over one that is still to move. */
+/* Moves the kept rows to the front, in order, so that no row overwrites one that must still
+ * move. */
 struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b)
 {
     const struct program *p = r->s.program;
@@ -111,7 +114,7 @@ struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b)
     return own;
 }
 
-/* Where a row of the pass lies now: halving, since they are in order. */
+/* Returns the present place of a row of the pass. A binary search, since the rows are in order. */
 static uint32_t place_of(const struct runner_kept *k, uint32_t row)
 {
     uint32_t begin = 0, end = k->n;

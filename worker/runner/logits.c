@@ -1,5 +1,10 @@
-/* What is asked for of some of a pass's rows: behind the final norm, their logits, and what the
- * host wants to see of those. */
+/* Answers questions about rows of the last pass (see logits.h). step/ calls these functions
+ * after runner_forward. Rows are gathered and normalised, then multiplied by the head's matrix.
+ * The ranks' parts of the logits are gathered on rank 0. Results stay on the device until the
+ * host reads them.
+ * Invariants: all ranks of the last stage make the same calls. At most RUNNER_MAX_LOGITS_ROWS
+ * rows per call; results are valid until the next call. Before the host reads a result of
+ * several ranks, it waits until all ranks are known to be here. */
 #include <string.h>
 
 #include "worker/runner/kept.h"
@@ -8,7 +13,8 @@
 #include "worker/runner/record.h"
 #include "worker/runner/state.h"
 
-/* Every rank's part of each row to rank 0, which has its own at its place: the first columns. */
+/* Gathers every rank's part of the rows on rank 0, whose own part is at its place already: the
+ * first columns. */
 static enum status gather_logits(struct runner *r, uint32_t n, struct error *err)
 {
     const struct program *p = r->s.program;
@@ -21,8 +27,7 @@ static enum status gather_logits(struct runner *r, uint32_t n, struct error *err
     return s == STATUS_OK ? s : error_prefix(err, s, "logits");
 }
 
-/* Some of the last forward's rows, of the device's numbers, behind the final norm, in r->gathered.
- */
+/* Normalises rows of the last forward, whose numbers are in device memory, into r->gathered. */
 static struct view normed_at(struct runner *r, const uint32_t *rows, uint32_t n)
 {
     const struct program *p = r->s.program;
@@ -55,8 +60,8 @@ static float wide(uint16_t bfloat16)
     return f;
 }
 
-/* To the host. With other ranks, when they are known to be here behind all that was enqueued: what
- * a collective left that a peer's end has ended is nobody's numbers. */
+/* Copies to the host. With several ranks it first waits for the collectives, since one that
+ * ended because a peer ended leaves wrong numbers. */
 static enum status read_rows(struct runner *r, void *host, const void *from, size_t n_bytes,
                              struct error *err)
 {
@@ -86,7 +91,7 @@ enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n, co
     return STATUS_OK;
 }
 
-/* Of n rows behind the final norm, this rank's part. */
+/* Computes this rank's part of the logits of n normalised rows. */
 static void own_logits(struct runner *r, struct view g, uint32_t n)
 {
     const struct program *p = r->s.program;

@@ -1,9 +1,14 @@
-/* One operator of a program over the rows of a pass. */
+/* Runs the operators of a program over the rows of a pass, on the compute thread. runner.c calls
+ * runner_run_step for each step. A step's parameters are filled from the program, the buffers
+ * and the KV cache, and a function of the device's table is called.
+ * Invariants: an operator works on r->n_rows rows of fixed buffers and allocates nothing. Fused
+ * steps give the same result as their single operators. A rank without a part of a matrix writes
+ * zeros, so that sums over the ranks are right. */
 #include "worker/runner/ops.h"
 #include "worker/lora/rows.h"
 #include "worker/runner/state.h"
 
-/* Of each row from this element on. */
+/* Returns a view of a buffer that begins at element `first` of each row. */
 static struct view slice(const struct runner *r, enum reg reg, uint32_t first)
 {
     struct view v = runner_view(r, reg);
@@ -11,7 +16,8 @@ static struct view slice(const struct runner *r, enum reg reg, uint32_t first)
     return v;
 }
 
-/* The squares of a vector that the ranks share, each element's once. */
+/* Sums the squares of a vector that is split over the ranks. Each element is counted on one rank
+ * only. */
 static enum status sum_squares(struct runner *r, const struct op *o, struct error *err)
 {
     struct view own = runner_view(r, o->in);
@@ -66,7 +72,7 @@ static void run_add_norm(struct runner *r, const struct op *o)
     r->ops->math.add_norm(r->s.device, &add, &norm);
 }
 
-/* The ranks' parts of the last forward's rows of reg, which follow each other without a gap. */
+/* Sums the buffer over the ranks. The rows of the last forward are contiguous. */
 enum status runner_add_ranks(struct runner *r, enum reg reg, struct error *err)
 {
     size_t n = (size_t)r->n_rows * r->s.program->widths[reg];
@@ -74,7 +80,8 @@ enum status runner_add_ranks(struct runner *r, enum reg reg, struct error *err)
     return r->s.program->tp > 1 ? c->ops->all_reduce(c, r->regs[reg], n, err) : STATUS_OK;
 }
 
-/* Before the ranks' parts are added up: an adapter of a matrix that is cut by inputs is, too. */
+/* Adds the adapters' outputs before the sum over the ranks: an adapter of a matrix that is cut
+ * by inputs is cut in the same way. */
 static void add_adapters(struct runner *r, const struct op *o)
 {
     struct view outs[LINEAR_MAX_PARTS];
@@ -376,7 +383,7 @@ enum status runner_run_step(struct runner *r, uint32_t *i_op, const struct row_b
         *i_op += 3;
         return STATUS_OK;
     case STEP_LINEAR_GATED:
-        if (r->has_adapters) /* they are added between the two */
+        if (r->has_adapters) /* adapters are added between the two operators */
             break;
         run_linear_gated(r, o);
         *i_op += 2;

@@ -1,5 +1,9 @@
-/* Small passes as a device records and replays them (docs/develop/gpu.md, "Recorded passes"):
- * padded to one of few sizes, so that steps of nearly as many sequences are one record. */
+/* Small passes that a device records and replays (docs/develop/gpu.md, "Recorded passes").
+ * runner.c and logits.c run pieces of work through runner_run_piece. A pass is padded to one of
+ * few sizes, so that steps of similar size share a recording.
+ * Invariants: a key identifies the enqueued work and all addresses that it uses. Padding rows
+ * write no keys and values. With several ranks either all record or none does; a refusal on one
+ * rank fails the step. A recording that was interrupted is dropped. */
 #include "worker/runner/record.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -7,10 +11,10 @@
 #include "worker/lora/rows.h"
 #include "worker/runner/state.h"
 
-/* From 64 rows on a step is still bound by the reading of weights (on an H100 up to some 266 rows
- * of bfloat16: 798 TFLOP/s to 3.0 TB/s), so that padding costs the rows' activations alone: steps
- * of 16, then of 32, pad by 25 % at most and by 8 % on average. Each number is a record or two of a
- * pass and up to four of samples. */
+/* Sizes of recorded passes. Up to about 266 rows of bfloat16 on an H100 (798 TFLOP/s to 3.0
+ * TB/s) the time is bound by reading weights, so padding costs only the rows' activations. From
+ * 64 rows on, steps of 16 and then of 32 pad by at most 25 %, and by 8 % on average. Each size
+ * means one or two recordings of a pass and up to four of samples. */
 static const uint32_t buckets[] = {1,  2,  4,  8,   12,  16,  24,  32,  48,
                                    64, 80, 96, 112, 128, 160, 192, 224, RUNNER_RECORD_ROWS};
 
@@ -36,10 +40,10 @@ void runner_free_padding(struct runner *r)
         mem_free(r->pad_kv_rows[g]);
 }
 
-/* Every row of a mixture, padding too, may have experts of its own read for it. */
+/* Mixtures up to this size are not padded: every row, padding too, may need experts of its own. */
 enum { EXACT_ROWS = 16 };
 
-/* n_rows <= RUNNER_RECORD_ROWS. */
+/* Returns the size of the recording for n_rows <= RUNNER_RECORD_ROWS. */
 static uint32_t bucket_of(const struct runner *r, uint32_t n_rows)
 {
     uint32_t i = 0;
@@ -50,7 +54,7 @@ static uint32_t bucket_of(const struct runner *r, uint32_t n_rows)
     return buckets[i];
 }
 
-/* Splitmix64's finalizer (Steele et al. 2014). */
+/* The finalizer of Splitmix64 (Steele et al. 2014). */
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     h ^= v + 0x9e3779b97f4a7c15u;
@@ -65,8 +69,8 @@ static bool is_recorded(const struct runner *r, uint32_t n_rows)
            bucket_of(r, n_rows) <= r->s.pass_rows;
 }
 
-/* A pass of more than 64 rows with a prompt in it has launches of its own each time: it would be
- * recorded over and over. */
+/* Returns true when the pass is worth a recording. A pass of more than 64 rows that contains a
+ * prompt has different launches each time and would be recorded again and again. */
 static bool is_recorded_pass(const struct runner *r, const struct row_batch *b)
 {
     bool is = is_recorded(r, b->n_rows);
@@ -75,8 +79,8 @@ static bool is_recorded_pass(const struct runner *r, const struct row_batch *b)
     return is;
 }
 
-/* What the operators of a pass, and the places of what they read, follow from. A device may have
- * two runners. */
+/* Returns the key of a pass: everything that decides its operators and the addresses that they
+ * read. The runner is part of it, since a device may have two. */
 static uint64_t key_of(const struct runner *r, const struct row_batch *b)
 {
     uint64_t key = mix((uintptr_t)r, b->n_rows);
@@ -127,7 +131,8 @@ uint64_t runner_sample_key(const struct runner *r, uint32_t n, uint64_t key)
 
 /* ---- a piece of a step ---- */
 
-/* Said once. Of several ranks an error: the piece has not run and is not to. */
+/* Logs the refusal once. With several ranks it returns an error, since the piece must not run on
+ * this rank alone. */
 static enum status take_refusal(struct runner *r, const struct error *why, struct error *err)
 {
     bool alone = !r->s.collectives;
@@ -153,7 +158,8 @@ void runner_set_eager(struct runner *r, bool is_eager)
     r->is_eager = is_eager;
 }
 
-/* What was begun at clock_mono_ns() begin_ns; said once. REFUSED: nothing of it ran. */
+/* Ends a recording that began at begin_ns, plays it, and logs the first one. Returns
+ * RECORD_REFUSED when nothing of it has run. */
 static enum record_state end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
                                     struct error *why)
 {
@@ -177,8 +183,9 @@ static enum status run_refused(struct runner *r, const struct runner_piece *p,
     return p->run(r, p->ctx, err);
 }
 
-/* Recorded, and launched; what the device will not record is enqueued as it is. Given up where an
- * operator or a collective failed: REFUSED then if the device had refused it. */
+/* Records a piece and launches it. If the device refuses the recording, the piece is run
+ * operator by operator. If an operator or collective fails, the recording is dropped and its
+ * error is returned, unless the device had refused. */
 static enum status record(struct runner *r, const struct runner_piece *p, uint64_t begin_ns,
                           struct error *err)
 {

@@ -5,32 +5,35 @@
 #include "worker/runner/setup.h"
 
 struct runner;
-/* Has the device refused to record or to replay a pass? Of several ranks the step fails then: NCCL
- * wants a collective to be of a graph on all of its ranks or on none. NULL: no. */
+/* Returns true when the device has refused to record or replay a pass. With several ranks the
+ * step fails then, because NCCL requires a collective to be in a graph on all of its ranks or on
+ * none. Returns false when `r` is NULL. */
 bool runner_refused_record(const struct runner *r);
-/* Whether passes are neither padded nor recorded from now on: for all ranks of a replica alike. */
+/* Turns padding and recording off or on for later passes. All ranks of a replica must use the
+ * same value. */
 void runner_set_eager(struct runner *r, bool is_eager);
-/* Recorded passes are not to be replayed any more: the communicator is another one. NULL
- * is fine. */
+/* Drops all recordings, because the communicator has changed. Does nothing when `r` is NULL. */
 void runner_drop_records(struct runner *r);
-/* How many n rows are to be, with any rows of the pass behind them; 0: n rows are not recorded. */
+/* Returns the padded number of rows for a recording of n sampled rows; the caller may fill up
+ * with any rows of the pass. 0 = n rows are not recorded. */
 uint32_t runner_sample_rows(const struct runner *r, uint32_t n);
 
 /* ---- for the runner ---- */
 
-#define RUNNER_RECORD_ROWS 256u /* of a recorded pass at most */
+#define RUNNER_RECORD_ROWS 256u /* largest recorded pass */
 void runner_make_padding(struct runner *r);
 void runner_free_padding(struct runner *r);
-/* b, or what is recorded in its place; *key: of the record, 0: it is not to be recorded. The same
- * on all ranks. */
+/* Returns b, or a padded copy that can be recorded. *key is the key of the recording; 0 = do not
+ * record. The same on all ranks. */
 const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key);
-/* The key of logits and samples of n rows, of the caller's own for what it samples; 0: as above. */
+/* Returns the key of logits and samples of n rows; `key` identifies the caller's own work. 0 =
+ * do not record. */
 uint64_t runner_sample_key(const struct runner *r, uint32_t n, uint64_t key);
-/* A piece of work that is enqueued in one go: as it was recorded under the key, or operator by
+/* Work that is enqueued in one go: replayed from the recording with this key, or operator by
  * operator. */
 struct runner_piece {
-    uint64_t key; /* 0: it is not to be recorded */
-    bool of_rows; /* as ops->recording.begin has it */
+    uint64_t key; /* 0 = do not record */
+    bool of_rows; /* see ops->recording.begin */
     enum status (*run)(struct runner *r, const void *ctx, struct error *err);
     const void *ctx;
 };

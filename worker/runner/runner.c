@@ -1,3 +1,10 @@
+/* Runs a program on a device over rows of tokens (see runner.h). step/ and the draft model call
+ * runner_forward with the rows of a pass. Rows are padded and uploaded, and hidden states come
+ * from the previous stage or from the embedding. Then the steps of the program run in order. The
+ * results stay in the buffers for logits.c, or go to the next stage.
+ * Invariants: one allocation on the device, cut once by lay_out, which also measures it. The
+ * runner owns it and borrows device, program, KV cache and collectives. Buffers hold at most
+ * pass_rows rows. One thread. */
 #include "worker/runner/runner.h"
 
 #include "common/base/arena.h"
@@ -18,7 +25,7 @@ static uint32_t logits_width(const struct program *p)
     return p->rank == 0 ? p->config->vocab_size : program_vocab_part(p, p->rank).n;
 }
 
-/* The next n bytes of the runner's memory; of no memory: only how much it is. */
+/* Returns the next n bytes of the runner's memory. Without memory it only counts them. */
 static void *take(const struct runner *r, uint64_t *used, uint64_t n)
 {
     uint8_t *at = r->memory + *used;
@@ -53,7 +60,7 @@ static uint64_t lay_out(struct runner *r, const struct program *p, const struct 
     r->expert_shares = take(r, &used, sizeof(float) * n_chosen);
     r->expert_list = take(r, &used, c->moe.n_experts ? sizeof(uint32_t) * pass_rows : 0);
     r->scratch_bytes = ops->memory.scratch_bytes(d, &shape);
-    if (!ops->on_host) /* operators lay out what is in these by themselves */
+    if (!ops->on_host) /* operators place their data in these areas themselves */
         used = align_up(used, DEVICE_ALIGN);
     r->tables = take(r, &used, runner_tables_bytes(p, d));
     r->scratch = take(r, &used, r->scratch_bytes);
@@ -140,8 +147,8 @@ static size_t hidden_bytes(const struct runner *r)
     return (size_t)r->ops->activation_bytes * r->s.program->config->hidden * r->n_rows;
 }
 
-/* Whole, to each rank of this stage from the one of its number: every rank there has all of it, and
- * a rank that had taken a slice would wait for the others' once more. */
+/* Receives the hidden states from the same rank of the previous stage. Each rank receives all of
+ * them: a rank with a slice would have to wait for the other slices again. */
 static enum status take_hidden(struct runner *r, struct error *err)
 {
     struct collectives *c = r->s.collectives;
@@ -160,7 +167,7 @@ static enum status give_hidden(struct runner *r, struct error *err)
                : error_prefix(err, s, "hidden states for stage %u", r->s.program->stage + 1);
 }
 
-/* The rows as the device reads them. */
+/* Copies the rows to where the device reads them. */
 static struct row_batch upload(struct runner *r, const struct row_batch *b)
 {
     const struct program *p = r->s.program;

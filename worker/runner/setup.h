@@ -7,19 +7,20 @@
 #include "worker/lora/lora.h"
 #include "worker/model/program.h"
 
-#define RUNNER_LOGITS_ROWS     16u  /* that the host looks at at a time */
-#define RUNNER_BEST_ROWS       64u  /* of runner_best */
-#define RUNNER_MAX_LOGITS_ROWS 256u /* ops->logits_rows at most */
+#define RUNNER_LOGITS_ROWS     16u  /* rows that the host reads at once */
+#define RUNNER_BEST_ROWS       64u  /* rows of one runner_best */
+#define RUNNER_MAX_LOGITS_ROWS 256u /* upper bound of ops->logits_rows */
 
 struct runner_setup {
     struct program *program;
     struct device *device;
     struct kv_store *kv;
-    struct lora_set *loras;          /* of the program; NULL: rows have no adapters */
-    struct collectives *collectives; /* borrowed; all ranks of a stage run the same passes, and the
-                                        stages one after the other. NULL: one rank */
+    struct lora_set *loras; /* adapters of the program; NULL = rows have none */
+    /* borrowed; all ranks of a stage run the same passes, stages run one after the other. NULL =
+     * one rank */
+    struct collectives *collectives;
     uint32_t pass_rows;
-    bool is_eager;                 /* nothing is recorded */
-    _Atomic uint64_t *progress;    /* bumped per operator */
-    const _Atomic bool *interrupt; /* true: give up between two operators */
+    bool is_eager;                 /* record nothing */
+    _Atomic uint64_t *progress;    /* incremented per operator */
+    const _Atomic bool *interrupt; /* true = stop before the next operator */
 };

@@ -1,6 +1,7 @@
 #include "worker/runner/state.h"
 
-/* Sums of other ranks than the program was cut for would be numbers like any others. */
+/* Checks that the collectives are joined as the rank for which the program was cut. Otherwise
+ * sums would be wrong without any error. */
 enum status runner_check_ranks(const struct runner *r, struct error *err)
 {
     const struct program *p = r->s.program;

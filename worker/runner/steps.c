@@ -1,5 +1,5 @@
-/* What a runner finds out of its program once: operators that the device does at once, tables of
- * experts and of heads, the room that operators need. */
+/* Finds the steps of a program once: operators that the device can run as one, tables of experts
+ * and of heads, and the scratch memory that operators need. */
 #include "worker/runner/steps.h"
 #include "common/base/arena.h"
 #include "common/base/mem.h"
@@ -67,7 +67,8 @@ static bool is_rope_kv(const struct op *o)
            o[2].kind == OP_KV_WRITE && o[0].layer == o[2].layer;
 }
 
-/* Gate and up, and the activation over them: ranks add nothing up in between. */
+/* Returns true for gate and up followed by their activation. The ranks must not add anything in
+ * between. */
 static bool is_linear_gated(const struct program *p, const struct op *o)
 {
     const struct op *gated = o + 1;
@@ -78,7 +79,7 @@ static bool is_linear_gated(const struct program *p, const struct op *o)
            w[1].n_len == gated->gated.dim;
 }
 
-/* As build_mla writes it. */
+/* Returns true for the sequence of operators that build_mla writes. */
 static bool is_latent(const struct op *o)
 {
     return o[0].kind == OP_HEADS && o[0].heads.n > 0 && o[1].kind == OP_COPY_HEADS &&

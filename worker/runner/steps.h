@@ -1,9 +1,9 @@
 #pragma once
-/* Things that a runner finds out of its program once, before any pass. */
+/* The steps of a program, found once before any pass. */
 #include "worker/runner/setup.h"
 
 struct runner;
-/* Device memory of the tables that the program's operators want. */
+/* Returns the device memory of the tables that the program's operators need. */
 uint64_t runner_tables_bytes(const struct program *p, const struct device *d);
 struct scratch_shape runner_scratch_shape(const struct program *p, const struct device *d,
                                           uint32_t pass_rows);

@@ -24,7 +24,7 @@ static void draw_group(const struct draw_key *k, uint32_t position, uint32_t i_g
     memcpy(lanes, p.counter, sizeof p.counter);
 }
 
-/* Exact in double, and never 0 or 1. */
+/* Maps the bits to (0, 1), exactly in double. */
 static double to_uniform(uint32_t bits)
 {
     return ((double)bits + 0.5) * 0x1p-32;
@@ -48,8 +48,9 @@ void draw_init(struct draw *d, const struct draw_key *key, uint32_t position)
                        .i_group = UINT32_MAX};
 }
 
-/* Whether noise > t may be: -log(-log(u)) > t means -log(u) < e^-t, and 1 - u <= -log(u). cut[k] is
- * above 2^32 e^-k, and the distance of the bits from their end is 2^32 (1 - u) - 1/2. */
+/* Returns true when the noise of these bits may exceed t. -log(-log(u)) > t means -log(u) <
+ * e^-t, and 1 - u <= -log(u). cut[k] is above 2^32 e^-k, and the distance of the bits from their
+ * maximum is 2^32 (1 - u) - 1/2. */
 static bool may_exceed(uint32_t bits, double t)
 {
     static const uint32_t cut[] = {UINT32_MAX, 1580030169, 581260616, 213833831, 78665071, 28939263,
@@ -81,14 +82,13 @@ void draw_consider(struct draw *d, uint32_t id, double value)
     } else if (score > d->second) {
         d->second = score;
     }
-    /* The bounds above are of real numbers; the slack is more than what rounding can make of them.
-     */
+    /* The bounds hold for real numbers; the slack is larger than any rounding error. */
     d->floor = d->second - 1e-3 - fabs(d->second) * 1e-15;
 }
 
-/* Whether a block of logits, from id first on, may have one of the two best. Values that are far
- * below the floor want a noise that hardly a draw gives: the draws of all of them together are
- * looked at before any by itself. Half a unit of noise is more than rounding makes. */
+/* Returns true when a block of logits, from id `first` on, may have one of the two best. Values
+ * far below the floor need a noise that is very rare, so the largest draw of the whole block is
+ * checked before single draws. Half a unit of noise is more than any rounding error. */
 static bool may_have_best(const struct draw *d, const float *logits, uint32_t first,
                           double temperature)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Pure; any
- * thread. */
+/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Pure;
+ * any thread. */
 #include <stdint.h>
 
 /* Salmon et al. 2011, table 2 and section 3.2 (the constants of the published implementation). */
@@ -9,7 +9,7 @@
 #define PHILOX_W0     0x9E3779B9u
 #define PHILOX_W1     0xBB67AE85u
 #define PHILOX_ROUNDS 10
-/* Ten rounds over the counter, in place. Inline: a draw is little more than this. */
+/* Runs ten rounds over the counter, in place. Inline, because a draw is little more than this. */
 static inline void philox4x32_10(uint32_t counter[4], const uint32_t key[2])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];

@@ -1,3 +1,10 @@
+/* Chooses the next token from one row of logits, in the steps of sampler.h. step/host_sample.c
+ * calls sampler_choose for each row, on several threads with one sampler each; prompt_logprobs.c
+ * calls sampler_logprob.
+ * Invariants: the result depends only on the row and its parameters, not on earlier calls.
+ * Scratch memory is as large as the vocabulary and is allocated once. Ids and parameters from
+ * requests are checked here, so that no index leaves the vocabulary. The device's sampler
+ * (step/device_sample.c) follows the same rules. */
 #include "worker/sampling/sampler.h"
 
 #include <float.h>
@@ -8,12 +15,12 @@
 #include "worker/sampling/candidates.h"
 #include "worker/sampling/sweep.h"
 
-/* The scratch is as large as the vocabulary and made once. counts is all zero between calls: what a
- * call sets it clears by walking the same ids again. */
+/* Scratch memory with the size of the vocabulary, allocated once. `counts` is all zeros between
+ * calls: each call clears its entries by walking the same ids again. */
 struct sampler {
     uint32_t vocab_size;
-    uint32_t *counts;             /* of generated ids; SEEN is set once an id was penalised */
-    float *raw;                   /* the logits as they came, when they are changed and needed */
+    uint32_t *counts; /* counts of generated ids; SEEN marks an id that was penalised */
+    float *raw;       /* copy of the raw logits, when they are changed and still needed */
     struct candidate *candidates; /* [vocab_size] */
 };
 #define SEEN (1u << 31)
@@ -47,12 +54,12 @@ uint64_t sampler_bytes(uint32_t vocab_size)
     return vocab_size * (uint64_t)(sizeof *s->counts + sizeof *s->raw + sizeof *s->candidates);
 }
 
-/* A penalty that changes nothing, or is no number, is off. */
+/* Penalties. A value that changes nothing or is not a number is replaced by the neutral one. */
 struct penalties {
     float repetition, frequency, presence;
 };
 
-/* One call: the row, and what follows from it. */
+/* State of one call. */
 struct choosing {
     struct sampler *s;
     const struct sampler_row *r;
@@ -60,13 +67,12 @@ struct choosing {
     float *logits;
     struct u32_span generated;
     struct penalties penalties;
-    bool changed; /* steps 1 and 2 have something to do; raw then holds what log-probabilities need
-                   */
-    float max;    /* of the logits as they are now; -inf: nothing may be chosen */
+    bool changed; /* steps 1 and 2 apply; log-probabilities then use s->raw */
+    float max;    /* largest logit after steps 1 and 2; -inf = no id is allowed */
     uint32_t i_max;
 };
 
-/* ---- step 1: what may be chosen at all ---- */
+/* ---- step 1: allowed ids ---- */
 
 static void ban(struct choosing *c, uint32_t id)
 {
@@ -97,7 +103,7 @@ static void apply_mask(struct choosing *c)
             c->logits[i] = -INFINITY;
 }
 
-/* What is chosen where nothing may be. */
+/* Returns the id that is chosen when no id is allowed. */
 static uint32_t last_resort(const struct choosing *c)
 {
     uint32_t id = c->r->best_id < c->s->vocab_size ? c->r->best_id : 0;
@@ -109,7 +115,7 @@ static uint32_t last_resort(const struct choosing *c)
     return id;
 }
 
-/* The last id of a sequence is banned where the ids before it were just generated. */
+/* Bans the last id of a bad word when its other ids were just generated. */
 static void apply_bad_words(struct choosing *c)
 {
     struct u32_span words = c->p->bad_words, out = c->generated;
@@ -169,7 +175,7 @@ static void apply_penalties(struct choosing *c)
     uint32_t *counts = c->s->counts, vocab_size = c->s->vocab_size;
     struct u32_span all = {c->r->ids, c->r->n_ids};
     if (x->repetition == 1.0f)
-        all = c->generated; /* the prompt does not matter then */
+        all = c->generated; /* only the repetition penalty needs the prompt */
     for (uint32_t i = 0; i < c->generated.n; i++)
         if (c->generated.ptr[i] < vocab_size)
             counts[c->generated.ptr[i]]++;
@@ -189,7 +195,7 @@ static void apply_penalties(struct choosing *c)
             counts[all.ptr[i]] = 0;
 }
 
-/* ---- what steps 1 and 2 left ---- */
+/* ---- the row after steps 1 and 2 ---- */
 
 static bool log_probabilities_wanted(const struct sampling_params *p)
 {
@@ -203,7 +209,7 @@ static bool changes_logits(const struct choosing *c)
            p->n_logit_bias > 0 || !penalties_are_off(&c->penalties);
 }
 
-/* The two largest of what the row is now. */
+/* Finds the largest logit of the row as it is now, and returns the second largest. */
 static float find_max(struct choosing *c)
 {
     float second = -INFINITY;
@@ -224,7 +230,7 @@ static float find_max(struct choosing *c)
     return second;
 }
 
-/* Steps 1 and 2. Returns the second largest logit. */
+/* Applies steps 1 and 2. Returns the second largest logit. */
 static float prepare(struct choosing *c)
 {
     if (!c->changed) {
@@ -256,7 +262,8 @@ static struct sampler_choice chosen(uint32_t id, double best, double second)
     return (struct sampler_choice){id, gap > FLT_MIN ? gap : FLT_MIN};
 }
 
-/* Step 4, into s->candidates; returns how many are left, at least one. */
+/* Applies step 4 and writes the remaining candidates to s->candidates. Returns their number, at
+ * least one. */
 static uint32_t filter(struct choosing *c, double temperature, uint32_t top_k)
 {
     const struct sampling_params *p = c->p;
@@ -264,7 +271,8 @@ static uint32_t filter(struct choosing *c, double temperature, uint32_t top_k)
     struct candidate *out = c->s->candidates;
     const double top_p = fmax((double)p->top_p, 0.0);
     double limit = -(double)INFINITY;
-    if (p->min_p > 0.0f) /* of the largest probability: log(p / p_max) is a difference of logits */
+    /* relative to the largest probability: log(p / p_max) is a difference of logits */
+    if (p->min_p > 0.0f)
         limit = (double)c->max / temperature + log(fmin((double)p->min_p, 1.0));
     else if (top_k == vocab_size)
         return candidates_top_p_of(c->logits, vocab_size, c->max, temperature, top_p, out);
@@ -272,7 +280,7 @@ static uint32_t filter(struct choosing *c, double temperature, uint32_t top_k)
     for (uint32_t begin = 0; begin < vocab_size; begin += SWEEP_BLOCK) {
         uint32_t left = vocab_size - begin;
         uint32_t end = begin + (left < SWEEP_BLOCK ? left : SWEEP_BLOCK);
-        double least = limit * temperature; /* who has not this does not get in */
+        double least = limit * temperature; /* smaller logits are dropped */
         if (top_k < vocab_size && n == top_k)
             least = fmax(least, (double)out[0].value);
         if (!sweep_reaches(c->logits + begin, end - begin, least))
@@ -315,9 +323,9 @@ static struct sampler_choice draw(struct choosing *c)
     return chosen(d.id, d.best, d.second);
 }
 
-/* ---- log-probabilities, of the raw logits ---- */
+/* ---- log-probabilities of the raw logits ---- */
 
-/* A number for what is none, which texts and messages could not carry. */
+/* Replaces -inf and NaN by the lowest float, since JSON and messages cannot carry them. */
 static float log_probability(const struct sampler_row *r, float logit)
 {
     double v = (double)candidate_value(logit) - (double)candidate_value(r->best) - log(r->sum_exp);

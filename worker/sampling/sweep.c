@@ -10,7 +10,7 @@
 
 INLINE bool reaches(const float *logits, uint32_t n, double limit)
 {
-    const float at = (float)limit; /* perhaps the float above limit, so a step down */
+    const float at = (float)limit; /* may be rounded above limit, hence the step down below */
     const float below = at - fabsf(at) * 0x1p-22f;
     uint32_t any = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -18,11 +18,12 @@ INLINE bool reaches(const float *logits, uint32_t n, double limit)
     return any;
 }
 
-/* d = n ln 2 + r with |r| <= ln(2) / 2, ln 2 in two parts (Cody & Waite 1980), and the series of
- * exp(-r) up to the 13th power; 2^-n by its bits. */
+/* Computes exp(-d): d = n ln 2 + r with |r| <= ln(2) / 2, where ln 2 has two parts (Cody & Waite
+ * 1980). exp(-r) is a series up to the 13th power, and 2^-n is set in the exponent bits. */
 INLINE void exps(double d[SWEEP_BLOCK])
 {
-    static const double to_whole = 0x1.8p52; /* added: the low bits are a whole number */
+    /* adding it rounds to a whole number in the low bits */
+    static const double to_whole = 0x1.8p52;
     for (uint32_t i = 0; i < SWEEP_BLOCK; i++) {
         double x = d[i] < 705.0 ? d[i] : 705.0;
         double shifted = x * -1.44269504088896341 + to_whole, n = shifted - to_whole;
@@ -50,7 +51,7 @@ INLINE void exps(double d[SWEEP_BLOCK])
     }
 }
 
-/* philox4x32_10 of sixteen counters side by side. */
+/* Runs philox4x32_10 for sixteen counters side by side. */
 INLINE uint32_t most_bits(const uint32_t key[2], const uint32_t first_counter[4])
 {
     enum { N = SWEEP_BLOCK / 4 };
@@ -80,7 +81,7 @@ INLINE uint32_t most_bits(const uint32_t key[2], const uint32_t first_counter[4]
     return most;
 }
 
-/* ---- the same for each width ---- */
+/* ---- one version per register width ---- */
 
 struct sweep {
     bool (*reaches)(const float *logits, uint32_t n, double limit);

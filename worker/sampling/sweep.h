@@ -1,22 +1,22 @@
 #pragma once
-/* What a sampler asks of a whole vocabulary, sixty-four logits at a time: most are so far below the
- * best that nothing of them counts, and a block of them is passed over. Loops that the compiler
- * makes vectors of, for registers of several widths on x86-64; the same bits in all. Any thread. */
+/* Loops of the sampler over a whole vocabulary, sixty-four logits at a time. Most logits are so
+ * far below the best that their whole block can be skipped. The compiler vectorises the loops
+ * for several register widths on x86-64; all give the same bits. Any thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { SWEEP_BLOCK = 64 };
 
-/* The widest registers that are used from now on, where the CPU has them: as --cpu-isa has it. At
- * first none but every CPU's. */
+/* sweep_limit sets the widest registers to use from now on, if the CPU has them (see --cpu-isa).
+ * The default is the plain version, which every CPU runs. */
 enum sweep_width { SWEEP_PLAIN, SWEEP_AVX2, SWEEP_AVX512 };
 void sweep_limit(enum sweep_width most);
 
-/* Whether one of n <= SWEEP_BLOCK logits may be limit or more (a NaN may): never false when one is.
- */
+/* Returns true when one of n <= SWEEP_BLOCK logits may be at least `limit` (also for NaN). Never
+ * returns false when one is. */
 bool sweep_reaches(const float *logits, uint32_t n, double limit);
-/* exp(-d) of distances d >= 0, in place, to 2 ulp; what is below 1e-306 is about that. */
+/* Replaces distances d >= 0 by exp(-d), to 2 ulp; results below 1e-306 become about 1e-306. */
 void sweep_exps(double d[SWEEP_BLOCK]);
-/* The largest first lane .. last lane of Philox4x32-10 over counters {first + i, c1, c2, c3},
- * i < SWEEP_BLOCK / 4: the most that 64 draws have (worker/sampling/draw.h). */
+/* Returns the largest of all lanes of Philox4x32-10 over the counters {first + i, c1, c2, c3}, i
+ * < SWEEP_BLOCK / 4: the maximum of 64 draws (worker/sampling/draw.h). */
 uint32_t sweep_most_bits(const uint32_t key[2], const uint32_t first_counter[4]);

@@ -31,7 +31,7 @@ void batch_fini(struct batch *b)
     *b = (struct batch){0};
 }
 
-/* On a CPU so many rows cost little more each than more of them do. */
+/* Fewest rows of a pass with stages: on a CPU smaller passes cost almost as much. */
 enum { LEAST_ROWS = 8 };
 
 static uint32_t rows_of_pass(const struct batch *b)

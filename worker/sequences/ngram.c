@@ -43,9 +43,9 @@ static bool room_for(uint32_t **array, uint32_t *cap, uint64_t need, uint32_t n_
     return true;
 }
 
-/* As many heads as ids, so that chains stay short. Their number follows from that of the ids alone:
- * a chain is only walked so far, and that must not depend on what this memory was used for before.
- */
+/* Allocates as many heads as ids, so that chains stay short. The number depends only on the
+ * number of ids: a chain is walked only to a limit, and the result must not depend on earlier
+ * uses of this memory. */
 static bool size_heads(struct draft_ngram *d, uint32_t n_ids)
 {
     uint32_t bits = d->bits > MIN_BITS ? d->bits : MIN_BITS;
@@ -61,7 +61,7 @@ static bool size_heads(struct draft_ngram *d, uint32_t n_ids)
     return true;
 }
 
-/* Enters the places up to end, which is not one of them. */
+/* Adds the places up to `end` (exclusive) to the index. */
 static void index_ids(struct draft_ngram *d, uint32_t n_min, const uint32_t *ids, uint32_t end)
 {
     for (uint32_t i = d->n_indexed; i < end; i++) {
@@ -76,7 +76,7 @@ static void index_ids(struct draft_ngram *d, uint32_t n_min, const uint32_t *ids
         d->n_indexed = end;
 }
 
-/* How many ids up to a and up to b are equal, at most n_max; a < b. */
+/* Returns how many ids before and at a and b are equal, at most n_max; a < b. */
 static uint32_t common_suffix(const uint32_t *ids, uint32_t a, uint32_t b, uint32_t n_max)
 {
     uint32_t n = 0;
@@ -85,7 +85,7 @@ static uint32_t common_suffix(const uint32_t *ids, uint32_t a, uint32_t b, uint3
     return n;
 }
 
-/* The place behind the best match; 0: there is none. */
+/* Returns the place after the best match; 0 = no match. */
 static uint32_t find(const struct draft_ngram *d, const struct draft_ngram_config *c,
                      const uint32_t *ids, uint32_t last)
 {
@@ -109,7 +109,7 @@ enum status draft_ngram_propose(struct draft_ngram *d, const struct draft_ngram_
     *n = 0;
     if (n_ids <= c->n_min)
         return STATUS_OK;
-    uint32_t last = n_ids - 1; /* not entered: nothing follows it yet */
+    uint32_t last = n_ids - 1; /* not in the index: no id follows it yet */
     if (!size_heads(d, n_ids) || !room_for(&d->links, &d->links_cap, last, d->n_indexed))
         return error_set(err, STATUS_NO_MEMORY, "no memory for the n-grams of %u ids", n_ids);
     index_ids(d, c->n_min, ids, last);

@@ -1,3 +1,10 @@
+/* The state of a rank's sequences (see sequences.h), on the compute thread. step.c and the null
+ * device call sequences_apply with each plan. It checks the plan and updates slots, ids and
+ * block tables. sequences_runs then returns the runs to execute.
+ * Invariants: nothing of a plan is trusted. Every slot, length, position and block number is
+ * checked before it is used as an index. An error leaves the state `broken`, and every later
+ * plan is refused until a reset. All ranks apply the same plans, so their states and digests are
+ * equal. */
 #include "worker/sequences/sequences.h"
 
 #include <string.h>
@@ -5,18 +12,18 @@
 #include "common/base/mem.h"
 #include "proto/plan_digest.h"
 
-/* Finished sequences are kept for the next admits, with their buffers: a steady state allocates
- * nothing. */
+/* Finished sequences are kept with their buffers for later admissions, so a steady state
+ * allocates nothing. */
 enum { FREE_MAX = 64, ADMIT_ARENA_LIMIT = 8 << 20 };
 
 struct sequences {
     struct sequences_limits limits;
-    struct sequence **slots; /* [n_slots], NULL = empty */
+    struct sequence **slots; /* [n_slots]; NULL = empty slot */
     uint32_t n_slots, n_live;
     uint64_t n_admitted;
     struct sequence *free_list;
     uint32_t n_free;
-    struct sequence_run *runs; /* [n_runs] of the last plan */
+    struct sequence_run *runs; /* [n_runs]; runs of the last plan */
     uint32_t n_runs, runs_cap;
     bool broken;
 };
@@ -149,7 +156,7 @@ static bool grow_runs(struct sequences *s, uint32_t need)
     struct sequence_run *fresh = mem_try_array(want, sizeof *fresh);
     if (!fresh)
         return false;
-    mem_free(s->runs); /* what it held was the last plan's */
+    mem_free(s->runs); /* nothing to copy: it only held the last plan's runs */
     s->runs = fresh;
     s->runs_cap = (uint32_t)want;
     return true;
@@ -212,7 +219,7 @@ static struct sequence *take_free(struct sequences *s)
     return q;
 }
 
-/* A copy of n * size bytes on the arena; *ok becomes false when there is no room. */
+/* Copies n * size bytes to the arena. Sets *ok to false when there is no room. */
 static const void *keep(struct arena *a, const void *from, size_t n, size_t size, bool *ok)
 {
     void *copy = n > 0 ? arena_try_array(a, n, size) : NULL;
@@ -232,7 +239,7 @@ static struct str keep_str(struct arena *a, struct str s, bool *ok)
     return (struct str){keep(a, s.ptr, s.len, 1, ok), s.len};
 }
 
-/* The sampling parameters outlive the plan. */
+/* Copies the sampling parameters, which outlive the plan. */
 static bool keep_sampling(struct sequence *q, const struct sampling_params *from)
 {
     struct sampling_params *p = &q->sampling;
@@ -302,8 +309,8 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     return STATUS_OK;
 }
 
-/* What a table may drop: its blocks; and, where a run begins beyond them (a prefix hit, when the
- * sequence enters or on the way), blocks in front of it that were never there. */
+/* Checks the number of blocks that a table drops. It may drop blocks that it holds. When a run
+ * begins beyond them (a prefix hit), it may also drop earlier blocks that it never held. */
 static enum status check_drop(const struct sequence *q, const struct plan_run *r,
                               const struct plan_blocks *b, const struct kv_group *g,
                               struct error *err)
@@ -357,21 +364,22 @@ static enum status extend_table(const struct sequences *s, struct sequence *q,
     return STATUS_OK;
 }
 
-/* No sequence has more ids than this: the length that was asked for, or the model's. */
+/* Returns the most ids that the sequence can have: by max_tokens or by the model. */
 static uint64_t last_length(const struct sequences *s, const struct sequence *q)
 {
     uint64_t asked = (uint64_t)q->n_prompt + q->sampling.max_tokens;
     return asked < s->limits.max_model_len ? asked : s->limits.max_model_len;
 }
 
-/* Where a group's table ends. */
+/* Returns the first position after a group's table. */
 static uint64_t table_end(const struct sequences *s, const struct sequence *q, uint32_t i_group)
 {
     const struct rank_block_table *t = &q->tables[i_group];
     return ((uint64_t)t->n_dropped + t->n) * s->limits.kv_groups[i_group].block_tokens;
 }
 
-/* Draft tokens that a run may make: their tokens count towards the length, their KV needs room. */
+/* Returns how many draft tokens a run may make: they count towards the length, and their keys
+ * and values need room in the tables. */
 static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
                            const struct plan_run *r)
 {
@@ -380,13 +388,13 @@ static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
     uint64_t left = length > sampled ? length - sampled : 0;
     n = n < left ? n : left;
     for (uint32_t g = 0; g < s->limits.n_kv_groups && n > 0; g++) {
-        left = table_end(s, q, g) - q->n_ids; /* the ids themselves have room */
+        left = table_end(s, q, g) - q->n_ids; /* not negative: the ids themselves have room */
         n = n < left ? n : left;
     }
     return (uint32_t)n;
 }
 
-/* The run lies in what the tables cover, and so does what it attends to. */
+/* Checks that the tables cover the run and all positions that it attends to. */
 static enum status check_tables(const struct sequences *s, const struct sequence_run *r,
                                 struct error *err)
 {
@@ -412,7 +420,8 @@ static enum status check_tables(const struct sequences *s, const struct sequence
     return STATUS_OK;
 }
 
-/* start may be beyond what this sequence has computed: others have, or do earlier in this plan. */
+/* Checks the positions of a run. `start` may be beyond the positions that this sequence has
+ * computed: other sequences have computed them, or do so earlier in this plan. */
 static enum status check_positions(const struct sequences *s, const struct sequence *q,
                                    const struct plan_run *r, struct error *err)
 {
@@ -440,7 +449,8 @@ static enum status check_positions(const struct sequences *s, const struct seque
     return STATUS_OK;
 }
 
-/* The head does not know how many draft tokens were right: the place is ours to find. */
+/* Checks a run that follows draft tokens. The head does not know how many were right, so the
+ * rank finds the start. */
 static enum status check_follows(const struct sequence *q, const struct plan_run *r,
                                  struct error *err)
 {

@@ -14,12 +14,13 @@
 
 enum { BITS = sizeof(unsigned long) * CHAR_BIT, MASK_WORDS = NUMA_MAX_NODES / BITS };
 
-/* Preferred, not bound: a node that is full costs speed and not the process. */
+/* Prefers the memory of a node. It does not bind it: when the node is full, the process is
+ * slower but does not end. */
 static bool prefer_memory_of(int32_t node)
 {
     unsigned long mask[MASK_WORDS] = {0};
     mask[(uint32_t)node / BITS] = 1ul << (uint32_t)node % BITS;
-    /* one more than there are bits: the kernel takes one off */
+    /* The kernel subtracts one from the number of bits, so one more is passed. */
     return syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, NUMA_MAX_NODES + 1ul) == 0;
 }
 
@@ -33,7 +34,8 @@ static void prefer(int32_t node)
     log_warn("memory_not_bound", "node=%d error=%s%s", node, log_quote(strerror(errno)), hint);
 }
 
-/* The GPU's own node, or the worker's number, as GPUs are shared out. */
+/* Finds the node of the worker's GPU, else a node by the worker's number, in the way GPUs are
+ * distributed. */
 static enum status find_any(const struct worker_options *o, const struct numa *n, const char *root,
                             const char *pci, const cpu_set_t *allowed, struct numa_binding *out,
                             struct error *err)
@@ -51,7 +53,7 @@ static enum status find_any(const struct worker_options *o, const struct numa *n
 static enum status find(const struct worker_options *o, const char *root, const char *pci,
                         const cpu_set_t *allowed, struct numa_binding *out, struct error *err)
 {
-    static struct numa n; /* some KiB, at the start alone */
+    static struct numa n; /* static: some KiB, used once at the start */
     struct error why = {0};
     bool is_any = o->numa_node && strcmp(o->numa_node, "auto") == 0;
     if (numa_read(root, &n, &why) != STATUS_OK)
@@ -92,8 +94,8 @@ enum status bind_process(const struct worker_options *o, const char *root, const
     return STATUS_OK;
 }
 
-/* "7f12a000 prefer:1 anon=512 dirty=512 N0=12 N1=500 kernelpagesize_kB=4": pages of each node, and
- * at the end how large they are. */
+/* Parses a line such as "7f12a000 prefer:1 anon=512 dirty=512 N0=12 N1=500 kernelpagesize_kB=4":
+ * the number of pages on each node, and the size of a page. */
 static void count_line(char *line, uint32_t node, struct bind_memory *m)
 {
     uint64_t near = 0, far = 0;
@@ -137,7 +139,7 @@ void bind_log_memory(const struct worker_options *o)
     if ((!o->numa_node && !o->cpus) ||
         syscall(SYS_get_mempolicy, &mode, mask, NUMA_MAX_NODES + 1ul, NULL, 0ul) != 0 ||
         mode != MPOL_PREFERRED)
-        return; /* said when it was tried */
+        return; /* bind_process has logged the failure */
     while (node < NUMA_MAX_NODES && !(mask[node / BITS] >> node % BITS & 1))
         node++;
     if (bind_count_memory("", node, &m))

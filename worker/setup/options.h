@@ -1,20 +1,21 @@
 #pragma once
-/* What cox-worker's option table cannot say. */
+/* Checks and defaults that the option table of cox-worker cannot express. */
 #include "common/base/dtype.h"
 #include "common/options/worker.h"
 
-/* The first of the names given, else the model's own. */
+/* Returns the first served name of the options, else `own`. */
 const char *worker_options_name(const struct worker_options *o, const char *own);
-/* Does the null device answer? It needs no way to the other ranks. */
+/* Returns true when the options select the null device, which does not communicate with other
+ * ranks. */
 bool worker_options_are_null(const struct worker_options *o);
-/* Of --kv-cache-dtype; KV_CACHE_AUTO is the model's matter. */
+/* Returns the type of --kv-cache-dtype. KV_CACHE_AUTO has none: the model decides. */
 enum dtype worker_options_kv_dtype(const struct worker_options *o);
-/* --dtype on a device whose activations are `own` ("float32", "bfloat16"): where it has other ones,
- * what can only be better for it is a warning in the log, and STATUS_UNSUPPORTED what is not to be
- * had. */
+/* Checks --dtype on a device with activations of type `own` ("float32", "bfloat16"). A 16-bit
+ * type that the device replaces by `own` only gives a warning in the log. STATUS_UNSUPPORTED:
+ * float32 is asked for and the device does not have it. */
 MUST_USE enum status worker_options_check_dtype(const struct worker_options *o, const char *own,
                                                 struct error *err);
-/* The port of /livez, /readyz, /metrics. */
+/* Returns the port of /livez, /readyz and /metrics. */
 uint16_t worker_options_http_port(const struct worker_options *o);
-/* What one row cannot say: combinations. */
+/* Checks combinations of options, which one row of the table cannot do. */
 MUST_USE enum status worker_options_check(const struct worker_options *o, struct error *err);

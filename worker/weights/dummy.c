@@ -1,6 +1,10 @@
-/* A matrix is a window on one long line of random blocks: row r begins r blocks behind the line's
- * beginning. So the line is short (rows + columns / 32 blocks), is made as fast as memory is
- * written, and any part of any row is found without what is before it. */
+/* Random weights for `--load-format dummy`. A matrix is a window on one long line of random
+ * blocks: row r begins at block r of the line. The line is short (rows + columns / 32 blocks),
+ * so it is made as fast as memory is written, and any part of a row can be made without the
+ * parts before it.
+ * loader.c calls dummy_find for the format and dummy_pack for the numbers.
+ * Invariants: the numbers depend only on the tensor's name and the position in it, so all cuts
+ * of a model give the same weights. All values are small. One thread. */
 #include "worker/weights/dummy.h"
 
 #include "worker/weights/quantise.h"
@@ -12,10 +16,11 @@
 
 enum { BLOCK = 32 };
 
-/* ---- which format ---- */
+/* ---- formats ---- */
 
-/* Routers, embeddings and heads stay as they are in every published checkpoint, and so does the
- * matrix that is taken apart head by head. */
+/* Returns true when the checkpoint would have this matrix quantised. Published checkpoints keep
+ * routers, embeddings and heads as they are, and also the matrix that latent attention uses head
+ * by head. */
 static bool is_quantised(const struct program *p, const struct op_weight *x)
 {
     bool vocabulary = (program_is_first(p) && x == &p->weights[p->i_embedding]) ||
@@ -35,7 +40,7 @@ static enum dtype dtype_of(const struct program *p, const struct op_weight *x)
         return p->config->stored_dtype;
     if (q->method == QUANT_FP8 || q->method == QUANT_MXFP4)
         return q->method == QUANT_FP8 ? DTYPE_FP8 : DTYPE_MXFP4;
-    return of_bits[q->bits]; /* 2, 3, 4 or 8 */
+    return of_bits[q->bits]; /* bits is 2, 3, 4 or 8 */
 }
 
 /* ---- small numbers ---- */
@@ -48,7 +53,7 @@ static void keep(uint8_t *p, uint16_t mask, uint16_t set)
     memcpy(p, &v, sizeof v);
 }
 
-/* Each has its exponent fixed: 2^-7 to 2^-6, either sign. */
+/* Fixes the exponent: values from 2^-7 to 2^-6 with either sign. */
 static void tame_f32(uint8_t *p)
 {
     for (uint32_t i = 0; i < BLOCK; i++)
@@ -67,7 +72,7 @@ static void tame_bf16(uint8_t *p)
         keep(p + 2ul * i, 0x807f, 0x3c00);
 }
 
-/* d = 2^-9, and a zero in the middle of the codes. */
+/* Scale 2^-9, and the zero point in the middle of the codes. */
 static void tame_int2(uint8_t *p)
 {
     keep(p, 0, 0x1800);
@@ -84,7 +89,7 @@ static void tame_int4(uint8_t *p)
     keep(p + 2, 0, 8);
 }
 
-/* d = 2^-13 */
+/* Scale 2^-13. */
 static void tame_int8(uint8_t *p)
 {
     const float d = 0x1p-13f;
@@ -92,18 +97,18 @@ static void tame_int8(uint8_t *p)
     p[4] = 0;
 }
 
-/* d = 2^-13 */
+/* Scale 2^-13. */
 static void tame_q8_0(uint8_t *p)
 {
     keep(p, 0, 0x0800);
 }
-/* d = 2^-9 */
+/* Scale 2^-9. */
 static void tame_q4_0(uint8_t *p)
 {
     keep(p, 0, 0x1800);
 }
 
-/* Codes below 2 (of the others two are no numbers), d = 2^-7. */
+/* Scale 2^-7, and codes below 2, since two of the other codes are not numbers. */
 static void tame_fp8(uint8_t *p)
 {
     const float d = 0x1p-7f;
@@ -114,12 +119,12 @@ static void tame_fp8(uint8_t *p)
 
 static void tame_mxfp4(uint8_t *p)
 {
-    p[0] = 120; /* 2^-7 */
+    p[0] = 120; /* scale 2^-7 */
 }
 
 struct dummy_format {
     enum dtype dtype;
-    void (*tame)(uint8_t *block); /* 32 elements of random bits */
+    void (*tame)(uint8_t *block); /* makes 32 elements of random bits small */
 };
 static const struct dummy_format formats[] = {
     {DTYPE_F32, tame_f32},   {DTYPE_F16, tame_f16},     {DTYPE_BF16, tame_bf16},
@@ -136,12 +141,12 @@ static const struct dummy_format *format_of(enum dtype dtype)
     return NULL;
 }
 
-/* ---- answers ---- */
+/* ---- finding and packing ---- */
 
-/* Inputs that share a scale in the files that there are none of; 0: all. */
+/* Returns how many inputs would share a scale in the files; 0 = all. */
 static uint32_t group_of(const struct quant_config *q)
 {
-    enum { COMPRESSED_INT4 = 128 }; /* as such are published: config.json's is not read */
+    enum { COMPRESSED_INT4 = 128 }; /* the usual published value; config.json's is not read */
     if (q->method == QUANT_COMPRESSED)
         return q->bits == 4 ? COMPRESSED_INT4 : 0;
     return q->method == QUANT_FP8 ? q->block_columns : q->group;
@@ -176,7 +181,7 @@ static uint64_t seed_of(const struct source *s, const struct op_weight *x)
     return h;
 }
 
-/* Blocks begin .. begin + n of the line; to has room for 8 bytes more than they take. */
+/* Makes blocks begin .. begin + n of the line. `to` has room for 8 bytes more than they take. */
 static void make_line(const struct dummy_format *f, uint64_t seed, uint64_t begin, uint64_t n,
                       uint32_t block_bytes, uint8_t *to)
 {

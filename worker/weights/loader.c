@@ -1,3 +1,10 @@
+/* Loads the weights of a program into device memory. The engine calls loader_measure with shapes
+ * alone, then loader_load: one allocation is filled matrix by matrix with packed rows, then with
+ * the vectors of operators.
+ * Invariants: everything is checked by loader_measure, so loading cannot meet a wrong tensor.
+ * loader_measure counts exactly the memory that loader_load takes. A file's pages are released
+ * as soon as a piece is packed, so that little of it is resident. Pointers into the memory are
+ * stored in the program and are invalid after loader_unload. */
 #include "worker/weights/loader.h"
 
 #include <math.h>
@@ -11,7 +18,7 @@
 #include "worker/weights/source.h"
 #include "worker/weights/source_file.h"
 
-#define ALIGN 128u /* a line of a GPU's cache, two of a CPU's: vectors never straddle two */
+#define ALIGN 128u /* a cache line of a GPU, two of a CPU: no vector crosses one needlessly */
 
 uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w)
 {
@@ -37,7 +44,7 @@ static const struct tensor *find(const struct program *p, const struct weights *
     return weights_find(w, text);
 }
 
-/* n numbers, or so many for each of n_experts (0: one vector). */
+/* Checks a tensor of n numbers, or of n for each of n_experts; n_experts 0 = a single vector. */
 static enum status check_vectors(const struct program *p, const struct weights *w,
                                  const struct tensor_name *tn, uint32_t layer, uint32_t n_experts,
                                  uint32_t n, struct error *err)
@@ -56,7 +63,7 @@ static enum status check_vectors(const struct program *p, const struct weights *
     return STATUS_OK;
 }
 
-/* A vector of n numbers: norms, biases, divisors. */
+/* Checks a vector of n numbers: norms, biases, divisors. */
 static enum status check_vector(const struct program *p, const struct weights *w,
                                 const struct tensor_name *tn, uint32_t layer, uint32_t n,
                                 struct error *err)
@@ -64,7 +71,8 @@ static enum status check_vector(const struct program *p, const struct weights *w
     return check_vectors(p, w, tn, layer, 0, n, err);
 }
 
-/* A cut through a block of the file's format: no rank could read its half. */
+/* Refuses a cut through a block of the file's format, since no rank could read a part of a
+ * block. */
 static enum status check_blocks(const struct program *p, const struct source *s,
                                 const struct op_weight *x, struct error *err)
 {
@@ -78,7 +86,7 @@ static enum status check_blocks(const struct program *p, const struct source *s,
                      p->tp, s->name, dtype_traits(s->dtype).name, block, x->k_len, x->k);
 }
 
-/* A matrix of an expert or of a head: many of them are one launch. */
+/* Returns true for a matrix of an expert or of a head, since many of these run in one launch. */
 static bool is_grouped(const struct program *p, const struct op_weight *x)
 {
     uint32_t i = (uint32_t)(x - p->weights);
@@ -128,7 +136,7 @@ static enum status measure_weight(const struct program *p, const struct weights 
                          source_place(x).n_rows, err);
 }
 
-/* Vectors that operators have beside their matrices. */
+/* Measures and checks the vectors that operators have beside their matrices. */
 static enum status measure_op(const struct program *p, const struct weights *w, const struct op *o,
                               uint64_t *bytes, struct error *err)
 {
@@ -159,17 +167,17 @@ enum status loader_measure(const struct program *p, const struct weights *w, con
     return program_is_last(p) ? measure_op(p, w, &p->final_norm, out, err) : STATUS_OK;
 }
 
-/* ---- loading: what was measured is there and right ---- */
+/* ---- loading: everything has been measured and checked ---- */
 
-enum { PIECE_BYTES = 16 << 20, PIECE_UNIT = 64 }; /* a unit is whole panels */
-enum { MADE_ROWS = 64 };                          /* that a thread makes at a time */
+enum { PIECE_BYTES = 16 << 20, PIECE_UNIT = 64 }; /* PIECE_UNIT: a multiple of a panel's outputs */
+enum { MADE_ROWS = 64 };                          /* outputs that a thread makes at a time */
 
 struct loading {
     const struct weights *files;
     struct device *device;
     uint8_t *memory;
     uint64_t used;
-    struct load_progress *progress; /* or NULL */
+    struct load_progress *progress; /* may be NULL */
 };
 
 static void *take(struct loading *l, uint64_t n)
@@ -179,7 +187,7 @@ static void *take(struct loading *l, uint64_t n)
     return at;
 }
 
-/* n elements of a vector, from first on, step apart. */
+/* n elements of a vector, beginning at `first`, `step` apart. */
 struct tensor_elements {
     uint64_t first;
     uint32_t step, n;
@@ -190,7 +198,7 @@ static void read_elements(const struct program *p, const struct weights *w,
 {
     char name[TENSOR_NAME_MAX];
     if (!w)
-        return; /* zeros */
+        return; /* stays zeros */
     const struct tensor *t = find(p, w, tn, layer, 0, name);
     uint64_t bytes = dtype_traits(t->dtype).block_bytes;
     for (uint32_t i = 0; i < e.n; i++)
@@ -198,7 +206,7 @@ static void read_elements(const struct program *p, const struct weights *w,
                              to + i);
 }
 
-/* A vector on its way to the device; add: to each of its elements. */
+/* Loads elements of a vector to the device and adds `add` to each. */
 static float *load_elements(const struct program *p, struct loading *l,
                             const struct tensor_name *tn, uint32_t layer, struct tensor_elements e,
                             float add)
@@ -226,7 +234,7 @@ static float *load_bias(const struct program *p, struct loading *l, const struct
     return load_elements(p, l, &x->bias_name, x->layer, e, 0);
 }
 
-/* This rank's part of a matrix whose inputs are rows in the file, the right way round. */
+/* Transposes this rank's part of a matrix whose inputs are rows in the file. */
 static void turn(const struct op_weight *x, const uint8_t *from, uint32_t bytes, uint8_t *to)
 {
     uint64_t stride = (uint64_t)source_place(x).n_rows * bytes;
@@ -237,7 +245,7 @@ static void turn(const struct op_weight *x, const uint8_t *from, uint32_t bytes,
     }
 }
 
-/* Rows of codes, or of fewer bits: some outputs at a time, on all threads. */
+/* Makes rows from codes, or quantises them: MADE_ROWS outputs at a time, on all threads. */
 struct making {
     const struct source *s;
     const struct op_weight *x;
@@ -254,7 +262,7 @@ static void make_part(void *ctx, uint32_t i)
     source_make_rows(m->s, &part, m->rows + first * m->stride);
 }
 
-/* Rows that are made, not read: of this rank's part alone. */
+/* Packs rows that must be made first, of this rank's part alone. */
 static void pack_made(struct device *d, struct op_weight *x, const struct source *s,
                       const uint8_t *from)
 {
@@ -282,7 +290,7 @@ static void pack_rows(const struct weights *w, struct device *d, struct op_weigh
         weights_done(w, from, x->n_len * stride);
 }
 
-/* Outputs of x, from the files. */
+/* Packs the outputs of x from the files. */
 static void pack_source(const struct weights *w, struct device *d, struct op_weight *x,
                         const struct source *s)
 {
@@ -295,8 +303,8 @@ static void pack_source(const struct weights *w, struct device *d, struct op_wei
         pack_made(d, x, s, from);
 }
 
-/* Whole panels of about PIECE_BYTES at a time: so much of the file's pages is resident, or lies
- * about as rows that were made of codes (of whose pages a whole matrix is). */
+/* Packs pieces of whole panels of about PIECE_BYTES. Only so much of the file is resident at a
+ * time, or so many made rows. For codes, however, the pages of the whole matrix stay resident. */
 static void pack_pieces(struct loading *l, struct op_weight *x, const struct source *s)
 {
     uint64_t row_bytes = x->w.n_bytes / x->n_len + 1,
@@ -317,7 +325,8 @@ static void pack_pieces(struct loading *l, struct op_weight *x, const struct sou
     }
 }
 
-/* What rows were made of: an expert's part of a stack, or a tensor that nothing else is in. */
+/* Releases the file pages from which rows were made: an expert's part of a stack, or a tensor
+ * that contains only this matrix. */
 static void release_made(const struct loading *l, const struct op_weight *x, const struct tensor *t)
 {
     uint64_t n = x->part.of_experts ? t->n_bytes / x->n_experts : t->n_bytes;
@@ -327,7 +336,7 @@ static void release_made(const struct loading *l, const struct op_weight *x, con
         weights_done(l->files, t->data, n);
 }
 
-/* Of the inputs of x->w, as the device reads it, into the place that was taken for it. */
+/* Copies the order of the inputs of x->w to device memory that was taken for it. */
 static void move_order(struct loading *l, struct op_weight *x, uint32_t *host, uint32_t *to)
 {
     if (!host)
@@ -357,7 +366,7 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
                            .group = group,
                            .n_bytes = n_bytes,
                            .data = take(l, n_bytes),
-                           .order = order}; /* the host's, while rows are made */
+                           .order = order}; /* in host memory while rows are made */
     enum status st = STATUS_OK;
     if (s.kind == SOURCE_DUMMY)
         st = dummy_pack(l->device, x, &s, err);
@@ -366,7 +375,8 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
     move_order(l, x, order, order_to);
     if (st != STATUS_OK)
         return st;
-    bool as_they_are = s.kind == SOURCE_ROWS && !x->part.transposed; /* released piece by piece */
+    /* pack_rows releases these pages piece by piece */
+    bool as_they_are = s.kind == SOURCE_ROWS && !x->part.transposed;
     if (!as_they_are && s.kind != SOURCE_DUMMY)
         release_made(l, x, s.values);
     if (x->bias_name.hf)
@@ -383,12 +393,13 @@ static void load_op(const struct program *p, struct loading *l, struct op *o)
         o->route.bias = load_vector(p, l, &o->route.bias_name, o->layer, experts, 0);
     if (o->kind != OP_NORM)
         return;
-    bool ones = o->norm.plus_one || !l->files; /* a norm that nobody trained is ones */
+    bool ones = o->norm.plus_one || !l->files; /* without files the weights of a norm are 1 */
     o->norm.w = load_vector(p, l, &o->norm.name, o->layer,
                             (struct cut_range){o->norm.first, o->norm.dim}, ones ? 1.0f : 0);
 }
 
-/* Llama 3's scaling comes as a tensor in a GGUF; it is not there when nothing is scaled. */
+/* Applies Llama 3's frequency scaling, which a GGUF has as a tensor. Without scaling there is no
+ * such tensor. */
 static enum status load_divisors(const struct program *p, const struct weights *w,
                                  struct rope_freqs *f, struct error *err)
 {

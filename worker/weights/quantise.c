@@ -10,7 +10,7 @@
 
 enum { BLOCK = SOURCE_BLOCK };
 
-/* ---- which ---- */
+/* ---- choice of the format ---- */
 
 static bool stays(const struct program *p, const struct op_weight *x)
 {
@@ -33,8 +33,8 @@ enum dtype quantise_dtype(const struct program *p, const struct op_weight *x, en
 
 /* ---- codes ---- */
 
-/* The number farthest from zero, the first of such. Numbers as long as they are positive are in the
- * order of their bits. */
+/* Returns the number farthest from zero, the first one among equals. For positive floats the
+ * order of the bits is the order of the numbers. */
 static float extreme(const float *x, uint32_t n)
 {
     uint32_t most = 0, bits, i;
@@ -51,8 +51,9 @@ static float extreme(const float *x, uint32_t n)
     return most > 0 ? x[i] : 0;
 }
 
-/* x / d of a block, to the nearest even integer within low .. high, which is small: adding 1.5 *
- * 2^52 leaves no room for a fraction. (A d beyond float16 is less than it should be.) */
+/* Rounds x / d of a block to the nearest integer, ties to even, within low .. high. These are
+ * small, so adding 1.5 * 2^52 leaves no bits for a fraction. (A d above the range of float16 is
+ * stored smaller than it should be.) */
 static void nearest(const float *x, float d, double low, double high, int32_t to[BLOCK])
 {
     const double by = d != 0 ? (double)d : HUGE_VAL;
@@ -101,7 +102,8 @@ static void put_fp8(const float *x, float scale, uint8_t *to)
 
 /* ---- rows ---- */
 
-/* All k inputs of one output, NaN and infinities as zeros: no code stands for them. */
+/* Reads all k inputs of one output. NaN and infinities become 0, because no code exists for
+ * them. */
 static void read_row(const struct source *s, const struct op_weight *x, uint64_t output, float *to)
 {
     struct source_place at = source_place(x);

@@ -1,3 +1,11 @@
+/* Finds the data of a matrix in a model's files (see source.h), and makes rows from codes.
+ * loader.c calls source_find for each matrix, then source_make_rows for parts of its outputs, on
+ * several threads.
+ * A source describes tensors, format, groups and, with desc_act, the order of the inputs. Rows
+ * are made block by block in one of our own formats.
+ * Invariants: names, dtypes and shapes are checked when the source is found, so that rows are
+ * made without checks. Tensors are borrowed and read-only. Blocks are never divided between
+ * ranks. */
 #include "worker/weights/source.h"
 
 #include <stdio.h>
@@ -14,7 +22,7 @@ enum { BLOCK = SOURCE_BLOCK };
 
 /* ---- finding ---- */
 
-/* One scale for the tensor, one for each output, or one for each block. */
+/* Finds the scales: one for the tensor, one for each output, or one for each block. */
 static enum status find_fp8_scales(const struct program *p, const struct weights *w,
                                    const struct op_weight *x, struct source *s, struct error *err)
 {
@@ -55,7 +63,8 @@ static enum status find_fp8_scales(const struct program *p, const struct weights
     return source_check_shape(scales.t, scales.name, 2, want, err);
 }
 
-/* Transposed, a block of ours is in a column of the file: one scale, if theirs are so tall. */
+/* Finds FP8 weights. In a transposed matrix a block of 32 inputs lies in a column of the file.
+ * It has a single scale only if the file's blocks are tall enough; otherwise floats are made. */
 static enum status find_fp8(const struct program *p, const struct weights *w,
                             const struct op_weight *x, struct source *s, struct error *err)
 {
@@ -102,7 +111,8 @@ static enum status check_rows(const struct source *s, const struct op_weight *x,
         shape[1] = at.n_columns;
         shape[2] = at.n_rows;
     }
-    bool is_vector = skip && at.n_rows == 1 && s->values->n_dims == 1; /* of a GGUF */
+    /* a one-row matrix in a GGUF */
+    bool is_vector = skip && at.n_rows == 1 && s->values->n_dims == 1;
     if (is_vector)
         skip = 2;
     TRY(source_check_shape(s->values, s->name, 3 - skip, shape + skip, err));
@@ -166,7 +176,7 @@ enum status source_find(const struct program *p, const struct weights *w, const 
         BLOCK, x->k0, x->k0 + x->k_len, x->k);
 }
 
-/* ---- order ---- */
+/* ---- order of inputs ---- */
 
 static uint32_t group_of_input(const struct source *s, const struct op_weight *x, uint32_t k)
 {
@@ -178,7 +188,8 @@ static uint32_t padded(uint32_t n)
     return (n + BLOCK - 1) / BLOCK * BLOCK;
 }
 
-/* Where each group begins among the rank's inputs in order, filled up to blocks; and the end. */
+/* Returns where each group begins among the rank's inputs in order, padded to blocks, and the
+ * end. */
 static uint32_t *group_begins(const struct source *s, const struct op_weight *x)
 {
     uint32_t *begins = mem_array(s->n_groups + 1, sizeof *begins), n = 0;
@@ -223,7 +234,8 @@ uint32_t source_group(const struct source *s, const struct op_weight *x)
     uint32_t group = x->part.transposed ? s->scale_rows : s->group;
     if (group == 0 || first / group == last / group)
         return x->k_len;
-    /* A cut within a group: the largest part of it that both ends of the rank's inputs keep. */
+    /* The cut is within a group: find the largest divisor of the group that divides the rank's
+     * first input. */
     for (uint32_t rest = first; rest != 0;) {
         uint32_t next = group % rest;
         group = rest;
@@ -234,7 +246,7 @@ uint32_t source_group(const struct source *s, const struct op_weight *x)
 
 /* ---- rows ---- */
 
-/* By its place in the file. */
+/* Returns the scale of the weight at that row and column of the file. */
 static float fp8_scale(const struct source *s, uint64_t row, uint32_t column)
 {
     uint64_t i = 0;
@@ -258,7 +270,7 @@ static void make_fp8_block(const struct source *s, const struct op_weight *x, ui
         to[sizeof scale + i] = s->values->data[(input + i) * width + output];
 }
 
-/* One weight of codes that are transposed: row and column of the file. */
+/* Returns one weight of a transposed matrix of codes, by row and column of the file. */
 static float value_of(const struct source *s, const struct op_weight *x, uint64_t row,
                       uint32_t column)
 {
@@ -272,7 +284,8 @@ static float value_of(const struct source *s, const struct op_weight *x, uint64_
     return values[0];
 }
 
-/* Neighbours share a byte there, elements 16 apart in GGML's block. */
+/* Reorders nibbles: in the file a byte has two neighbouring elements, in GGML's block two that
+ * are 16 apart. */
 static void make_mxfp4_block(const struct source *s, const struct op_weight *x, uint64_t output,
                              uint32_t input, uint8_t *to)
 {
@@ -315,7 +328,8 @@ static void make_block(const struct source *s, const struct op_weight *x, uint64
     }
 }
 
-/* Whether a line of the file has several outputs' codes: it is used up before the next inputs. */
+/* Returns true when a line of the file has codes of several outputs. Such a line is used up
+ * before the next inputs. */
 static bool is_by_inputs(const struct source *s)
 {
     return s->kind == SOURCE_INT && (s->layout == INT_AWQ || s->layout == INT_GPTQ);

@@ -1,22 +1,24 @@
 #pragma once
-/* What stands behind a matrix's name in a model's files: rows of one tensor, or codes with scales
- * in several (AutoAWQ, GPTQ, integers and FP8 by compressed-tensors, FP8 by transformers, MXFP4).
- * The latter are made into rows of one of our own formats, 32 inputs a block, which every backend
- * packs as it packs others; or into floats where a block would have to be transposed. */
+/* Finds the data of a matrix in a model's files: rows of one tensor, or codes with scales in
+ * several tensors (AutoAWQ, GPTQ, integers and FP8 of compressed-tensors, FP8 of transformers,
+ * MXFP4). Codes are made into rows of one of our own formats, with blocks of 32 inputs, which
+ * every backend packs like any other format. They are made into floats when a block would have
+ * to be transposed. */
 #include "worker/weights/source_state.h"
 
-/* Checks names, dtypes and shapes; w NULL: by the configuration alone. STATUS_INVALID: something is
- * missing, or not as the configuration says; STATUS_UNSUPPORTED: a number format that this build
- * does not take apart. */
+/* Finds a matrix and checks names, dtypes and shapes. w NULL = by the configuration alone.
+ * STATUS_INVALID: something is missing or contradicts the configuration. STATUS_UNSUPPORTED:
+ * this build cannot read the number format. */
 MUST_USE enum status source_find(const struct program *p, const struct weights *w,
                                  const struct op_weight *x, struct source *out, struct error *err);
-/* Inputs of the rows that are made: k_len, or more where inputs are in no order of groups. */
+/* Returns the inputs of the made rows: k_len, or more when the inputs' groups are in no order. */
 uint32_t source_n_inputs(const struct source *s, const struct op_weight *x);
-/* How many of these share a scale, from the first on: struct weight.group. */
+/* Returns how many of these inputs share a scale, counted from the first (struct weight.group). */
 uint32_t source_group(const struct source *s, const struct op_weight *x);
-/* Which of the matrix's k_len inputs each of those is, UINT32_MAX: none, its weights are zeros. A
- * block has inputs of one group alone. Of a source with an order only. */
+/* Writes for each input of the made rows its index among the matrix's k_len inputs; UINT32_MAX =
+ * padding with zero weights. A block has inputs of one group only. Only for a source with an
+ * order. */
 void source_order(const struct source *s, const struct op_weight *x, uint32_t *out);
-/* Of all but SOURCE_ROWS: this rank's outputs, [n_len] rows of source_n_inputs each, which are
- * x->w.order's where there is an order. */
+/* Makes this rank's rows, for all kinds except SOURCE_ROWS: [n_len] rows of source_n_inputs
+ * each. With an order, x->w.order gives the inputs. */
 void source_make_rows(const struct source *s, const struct op_weight *x, uint8_t *to);

@@ -1,10 +1,10 @@
 #pragma once
-/* Tensors of a model's files as sources look at them: their names, shapes, dtypes and plain
- * numbers. Errors name the tensor. */
+/* Access to the tensors of a model's files for sources: names, shapes, dtypes and plain numbers.
+ * Errors name the tensor. */
 #include "common/model/weights/weights.h"
 #include "worker/model/program.h"
 
-/* A tensor beside the matrix: its name with another end for ".weight". */
+/* A tensor beside the matrix: the same name with another ending than ".weight". */
 struct beside {
     char name[TENSOR_NAME_MAX + 16];
     const struct tensor *t;
@@ -18,5 +18,5 @@ MUST_USE enum status source_check_beside(const struct beside *b, enum dtype dtyp
 MUST_USE enum status source_wrong_dtype(const struct tensor *t, const char *name, const char *want,
                                         struct error *err);
 bool source_is_plain_float(const struct tensor *t);
-/* Element i of a tensor of plain floats. */
+/* Returns element i of a tensor of plain floats. */
 float source_float(const struct tensor *t, uint64_t i);

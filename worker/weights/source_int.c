@@ -1,14 +1,20 @@
-/* Integer codes in several tensors. All mean scale * (code - zero) by groups of inputs; what
- * differs is where a code, a zero and a scale lie:
+/* Integer codes with scales and zeros in several tensors. source.c calls source_find_int to find
+ * and check the tensors, and makes rows block by block. A weight is scale * (code - zero), with
+ * scales and zeros per group of inputs. The layouts differ:
  *
- *   AutoAWQ              qweight [inputs][outputs / 8], qzeros [groups][outputs / 8], in an order
- * of its own; scales [groups][outputs] GPTQ                 qweight [inputs * bits / 32][outputs]:
- * 32 inputs are `bits` words, the lowest bits first (a code of three bits may lie in two); qzeros
- * [groups][outputs * bits / 32] the same along outputs, less one in version 1; scales as above;
- *                        g_idx [inputs]: each input's group, in no order with desc_act
- *   compressed-tensors   weight_packed [outputs][inputs * bits / 32], or weight I8; weight_scale
- *                        [outputs][groups], of outputs or of the tensor; weight_zero_point, packed
- *                        along outputs or I8; weight_g_idx */
+ *   AutoAWQ    qweight [inputs][outputs / 8] and qzeros [groups][outputs / 8], with an order
+ *              of its own in a word; scales [groups][outputs]
+ *   GPTQ       qweight [inputs * bits / 32][outputs]: 32 inputs are `bits` words, lowest bits
+ *              first (a 3-bit code may be in two words); qzeros [groups][outputs * bits / 32],
+ *              packed along outputs, less one in version 1; scales as above;
+ *              g_idx [inputs]: the group of each input, in no order with desc_act
+ *   compressed-tensors
+ *              weight_packed [outputs][inputs * bits / 32], or weight I8; weight_scale
+ *              [outputs][groups], per output or per tensor; weight_zero_point, packed along
+ *              outputs or I8; weight_g_idx
+ *
+ * Invariants: shapes and group numbers are checked before any code is read. Tensors are
+ * borrowed. Made codes and zeros are those of our own formats (kernels/host/blocks.h). */
 #include "worker/weights/source_int.h"
 
 #include <stdio.h>
@@ -35,7 +41,7 @@ static enum dtype dtype_of_bits(uint32_t bits)
                        : DTYPE_OPAQUE;
 }
 
-/* Tensors beside each other, the configuration's groups. */
+/* Finds tensors with the groups of the configuration (AutoAWQ, GPTQ). */
 static enum status find_grouped(const struct program *p, const struct weights *w,
                                 const struct op_weight *x, struct source *s, struct error *err)
 {
@@ -77,7 +83,8 @@ static enum status find_grouped(const struct program *p, const struct weights *w
     return STATUS_OK;
 }
 
-/* Of the tensor, of outputs, or of each group of inputs: the shape says which. */
+/* Finds the scales: one for the tensor, one per output, or one per group of inputs, as the shape
+ * says. */
 static enum status find_scales(const struct weights *w, const struct source_place *at,
                                struct source *s, const char *name, struct error *err)
 {
@@ -135,7 +142,7 @@ static enum status find_compressed(const struct weights *w, const struct op_weig
     s->bits = 8;
     if (s->layout == INT_PACKED) {
         uint64_t words = packed.t->n_dims == 2 ? packed.t->shape[1] : 0;
-        s->bits = words * 8 == at.n_columns ? 4 : 8; /* by its shape */
+        s->bits = words * 8 == at.n_columns ? 4 : 8; /* decided by the shape */
         TRY(source_check_beside(&packed, DTYPE_I32, 2,
                                 (const uint32_t[]){at.n_rows, at.n_columns / 32 * s->bits}, err));
         s->values = packed.t;
@@ -148,7 +155,8 @@ static enum status find_compressed(const struct weights *w, const struct op_weig
     return find_zeros(w, &at, s, name, err);
 }
 
-/* g_idx, unless it says what is so without it; all -1: it was never filled in. */
+/* Finds g_idx. It is ignored when it only repeats the usual order, or is all -1, which means
+ * that it was never filled in. */
 static enum status find_order(const struct weights *w, const struct op_weight *x,
                               const char *matrix, struct source *s, struct error *err)
 {
@@ -192,13 +200,14 @@ enum status source_find_int(const struct program *p, const struct weights *w,
 
 /* ---- codes ---- */
 
-/* AutoAWQ's order of the eight outputs in a word. */
+/* Returns the nibble of an output in AutoAWQ's order of eight outputs in a word. */
 static uint32_t awq_nibble(uint64_t output)
 {
     return (uint32_t)(output % 2 == 0 ? output % 8 / 2 : 4 + output % 8 / 2);
 }
 
-/* Code i of a line of words, stride apart from word `first` on; 32 codes are `bits` words. */
+/* Returns code i of a line of words that begins at word `first`, with `stride` words between
+ * neighbours. 32 codes are `bits` words. */
 static uint32_t code_in_line(const struct tensor *t, uint64_t first, uint64_t stride, uint64_t i,
                              uint32_t bits)
 {
@@ -210,7 +219,8 @@ static uint32_t code_in_line(const struct tensor *t, uint64_t first, uint64_t st
     return code & ((1u << bits) - 1);
 }
 
-/* A code and a zero, both raised alike: their difference counts. */
+/* Returns a code as an unsigned number. Signed codes are raised by 128, like their zeros, since
+ * only the difference counts. */
 static uint32_t code_at(const struct source *s, const struct source_place *at, uint64_t output,
                         uint32_t input)
 {
@@ -228,8 +238,8 @@ static uint32_t code_at(const struct source *s, const struct source_place *at, u
     return (uint32_t)((int)(int8_t)s->values->data[output * k + input] + 128);
 }
 
-/* One less than it is, in version 1. Of 8 bits a zero of 0 wrapped round when it was written: 256
- * is none that any quantiser makes. */
+/* Returns the zero of GPTQ, which version 1 stores less one. With 8 bits a stored 255 is a zero
+ * of 0 that wrapped around: no quantiser makes a zero of 256. */
 static uint32_t stored_gptq_zero(const struct source *s, uint64_t output, uint32_t g)
 {
     uint32_t zero = code_in_line(s->zeros, g * (s->zeros->shape[1]), 1, output, s->bits);
@@ -278,7 +288,7 @@ float source_int_value(const struct source *s, const struct op_weight *x, uint64
 
 /* ---- blocks ---- */
 
-/* Codes are packed from the lowest bit on. */
+/* Packs a code; codes begin at the lowest bit. */
 static void put_code(uint8_t *to, uint32_t i, uint32_t bits, uint32_t code)
 {
     uint32_t at = i * bits, shifted = code << at % 8;
@@ -287,8 +297,8 @@ static void put_code(uint8_t *to, uint32_t i, uint32_t bits, uint32_t code)
         to[at / 8 + 1] = (uint8_t)(to[at / 8 + 1] | shifted >> 8);
 }
 
-/* A scale of float16 is kept; others are rounded to it, which bfloat16 above 2^-17 does not notice.
- */
+/* Writes a scale. A float16 scale is copied, others are rounded to float16, which is exact for
+ * bfloat16 above 2^-17. */
 static void put_scale(const struct source *s, uint64_t i, uint8_t *to)
 {
     if (s->bits < 8 && s->scales->dtype == DTYPE_F16) {
@@ -303,7 +313,7 @@ static void put_scale(const struct source *s, uint64_t i, uint8_t *to)
         memcpy(to, &half, sizeof half);
 }
 
-/* An AutoAWQ word has eight outputs of one input. */
+/* Copies codes of AutoAWQ, whose words have eight outputs of one input. */
 static void copy_awq(const struct source *s, uint64_t n, uint64_t output, uint32_t input,
                      uint8_t *to)
 {
@@ -316,8 +326,8 @@ static void copy_awq(const struct source *s, uint64_t n, uint64_t output, uint32
     }
 }
 
-/* The 32 codes from input on, by words where the file has them as the block does. False: input is
- * no multiple of 32. */
+/* Copies the 32 codes from `input` on, by words if the file packs them like the block. Returns
+ * false when `input` is not a multiple of 32. */
 static bool copy_run(const struct source *s, const struct source_place *at, uint64_t output,
                      uint32_t input, uint8_t *to)
 {
@@ -329,24 +339,24 @@ static bool copy_run(const struct source *s, const struct source_place *at, uint
     for (uint32_t i = 0; s->layout == INT_GPTQ && i < s->bits; i++) {
         const uint8_t *word = s->values->data + 4 * ((first + i) * n + output);
         memcpy(to + 4ul * i, word, 4);
-        __builtin_prefetch(word + 4ul * s->bits * n); /* of the next inputs */
+        __builtin_prefetch(word + 4ul * s->bits * n); /* words of the next inputs */
     }
     if (s->layout == INT_PACKED)
         memcpy(to, s->values->data + 4 * (output * (k / 32 * s->bits) + first), 4ul * s->bits);
     if (s->layout == INT_BYTES)
         memcpy(to, s->values->data + output * k + input, SOURCE_BLOCK);
     for (uint32_t i = 0; s->bits == 8 && s->layout != INT_BYTES && i < SOURCE_BLOCK; i++)
-        to[i] ^= 0x80; /* of unsigned bytes: less 128 */
+        to[i] ^= 0x80; /* unsigned to signed: subtracts 128 */
     return true;
 }
 
-/* Eight outputs of 32 inputs, each of whose words has one input of all of them. */
+/* Makes blocks of eight outputs and 32 inputs. Each word has all eight outputs of one input. */
 static void make_awq_eight(const struct source *s, const struct source_place *at, uint64_t output,
                            uint32_t input, uint8_t *to, uint64_t stride)
 {
     const uint64_t n_words = at->n_rows / 8, first = input * n_words + output / 8;
     const uint32_t g = input / s->group;
-    uint32_t halves[2][SOURCE_BLOCK / 2]; /* of two inputs: even nibbles, odd ones */
+    uint32_t halves[2][SOURCE_BLOCK / 2]; /* two inputs each: even nibbles, odd nibbles */
     for (uint32_t i = 0; i < SOURCE_BLOCK / 2; i++) {
         const uint32_t even = source_word(s->values, first + 2ul * i * n_words),
                        odd = source_word(s->values, first + (2ul * i + 1) * n_words);
@@ -373,7 +383,7 @@ bool source_make_awq_rows(const struct source *s, const struct op_weight *x, uin
         return false;
     const uint64_t stride = x->k_len / SOURCE_BLOCK * block_bytes;
     for (uint32_t k = 0; k < x->k_len; k += SOURCE_BLOCK, to += block_bytes) {
-        const uint8_t *next = /* inputs */
+        const uint8_t *next = /* words of the next inputs */
             s->values->data + ((first_in + k + SOURCE_BLOCK) * (uint64_t)at.n_rows + first) / 2;
         for (uint32_t i = 0; i < SOURCE_BLOCK; i++)
             __builtin_prefetch(next + (uint64_t)i * at.n_rows / 2);

@@ -1,15 +1,15 @@
 #pragma once
-/* A source: what stands behind a matrix's name in a model's files, and where a rank's part of it
- * lies there. Tensors belong to struct weights and are borrowed. */
+/* A source: the data of a matrix in a model's files, and the position of a rank's part in it.
+ * Tensors belong to struct weights and are borrowed. */
 #include <string.h>
 
 #include "common/model/weights/weights.h"
 #include "worker/model/program.h"
 
-enum { SOURCE_BLOCK = 32 }; /* inputs of our own formats' blocks */
+enum { SOURCE_BLOCK = 32 }; /* inputs in a block of our own formats */
 
-/* QUANTISED: rows, in fewer bits than they have (worker/weights/quantise.h). DUMMY: in no file
- * (worker/weights/dummy.h). */
+/* Kinds of data. QUANTISED: rows that are quantised at load (worker/weights/quantise.h). DUMMY:
+ * no file (worker/weights/dummy.h). */
 enum source_kind {
     SOURCE_ROWS,
     SOURCE_QUANTISED,
@@ -18,28 +18,28 @@ enum source_kind {
     SOURCE_MXFP4,
     SOURCE_DUMMY
 };
-enum int_layout { INT_AWQ, INT_GPTQ, INT_PACKED, INT_BYTES }; /* worker/weights/source_int.c */
+enum int_layout { INT_AWQ, INT_GPTQ, INT_PACKED, INT_BYTES }; /* see worker/weights/source_int.c */
 struct source {
     enum source_kind kind;
-    enum dtype dtype;                             /* of the rows */
-    const struct tensor *values, *scales, *zeros; /* the last two: NULL where there are none */
-    char name[TENSOR_NAME_MAX + 16];              /* of values */
+    enum dtype dtype;                             /* type of the rows */
+    const struct tensor *values, *scales, *zeros; /* scales, zeros: NULL = none */
+    char name[TENSOR_NAME_MAX + 16];              /* name of `values` */
     uint32_t group;                               /* inputs that share a scale */
-    uint32_t scale_rows; /* FP8: outputs that share one; 0: the whole tensor does */
-    /* INT */
+    uint32_t scale_rows;                          /* FP8: outputs that share a scale; 0 = all */
+    /* For SOURCE_INT. */
     enum int_layout layout;
     uint32_t bits, n_groups;
     bool zeros_less_one, one_scale;
-    const struct tensor *order; /* the group of each input, when they are in no order; or NULL */
+    const struct tensor *order; /* group of each input, if the groups are in no order; else NULL */
 };
 
-/* Whether rows have their inputs in another order than the matrix. */
+/* Returns true when rows have their inputs in another order than the matrix. */
 static inline bool source_has_order(const struct source *s)
 {
     return s->order && s->dtype != DTYPE_F32;
 }
 
-/* The shape of a matrix in its tensor: one expert's, when there are several. */
+/* The shape of a matrix in its tensor, or of one expert's matrix. */
 struct source_place {
     uint32_t n_rows, n_columns;
 };
@@ -48,22 +48,22 @@ static inline struct source_place source_place(const struct op_weight *x)
     return (struct source_place){x->part.n_rows ? x->part.n_rows : x->n,
                                  x->part.n_columns ? x->part.n_columns : x->k};
 }
-/* The row of its tensor that output i of this rank's is. */
+/* Returns the tensor's row of output i of this rank. */
 static inline uint64_t source_row(const struct op_weight *x, uint32_t i)
 {
     uint32_t step = x->part.step ? x->part.step : 1;
     return x->part.first + (uint64_t)(x->n0 + i) * step;
 }
 
-/* The matrix as its file has it, [rows][columns]: of one that is transposed, the inputs are rows.
- */
+/* Returns the shape [rows][columns] of the matrix in its file. In a transposed matrix the inputs
+ * are rows. */
 static inline struct source_place source_file_place(const struct op_weight *x)
 {
     struct source_place at = source_place(x);
     return x->part.transposed ? (struct source_place){at.n_columns, at.n_rows} : at;
 }
 
-/* Word i of a tensor of such. */
+/* Returns 32-bit word i of a tensor. */
 static inline uint32_t source_word(const struct tensor *t, uint64_t i)
 {
     uint32_t u;

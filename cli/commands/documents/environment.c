@@ -10,7 +10,7 @@
 enum { NAMES_MAX = 128 };
 
 struct variable {
-    const char *section; /* of its first row; NULL: the section goes on */
+    const char *section; /* title above this row; NULL: the section goes on */
     const char *name, *reader, *meaning;
 };
 

@@ -1,5 +1,9 @@
-/* `cox flags`: the option tables as docs/reference/flags.md, as JSON, from which deploy/helm/schema
- * makes the chart's schema, or as manual pages. */
+/* `cox flags` prints the option tables as documents: docs/reference/flags.md, environment.md, JSON
+ * (from which deploy/helm/schema makes the chart's schema), and manual pages.
+ *
+ * Data flow: command_table -> one row after the other -> strbuf -> stdout.
+ * Invariants: a document has nothing that a table lacks, and the same tables always give the same
+ * bytes: tests compare the committed pages with them. */
 #include "cli/commands/documents/flags.h"
 
 #include <ctype.h>

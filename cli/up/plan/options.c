@@ -1,3 +1,9 @@
+/* The options of `cox up` and `cox serve`, and what no single row can check.
+ *
+ * Data flow: config_parse fills a struct up_options by this table; the plan (plan.c) makes the
+ * command lines of head, workers and gateways of it.
+ * Invariants: an option means the same as in the program that it is passed on to; 0 or -1 leaves
+ * the choice to that program. A new option has a place in common/options/groups.c. */
 #include "cli/up/plan/options.h"
 
 #include <stdlib.h>

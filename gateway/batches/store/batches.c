@@ -1,4 +1,9 @@
-/* Batches and their lines in the store: from an input file to the files of answers. */
+/* Batches and their lines in the store, from an input file to the files of answers.
+ * batch_calls.c and runner.c call in, on the store's thread. Lines go in from an input file, are
+ * taken and answered one by one, and leave as output and error files when the batch ends.
+ * Each public function is one transaction: it commits all of its changes or none. The end of a
+ * batch writes the files and deletes the lines together, so each line is in the files exactly
+ * once. Values from the database are checked, because the file may be damaged. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +20,7 @@
 #include "gateway/batches/store/sql.h"
 #include "gateway/batches/store/store.h"
 
-enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's own limit of a value is 10^9 */
+enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's largest value is 10^9 bytes */
 
 #define BATCH_COLUMNS                                                                              \
     "id, tenant, endpoint, input, output, error, state, created, expires, ended, lines, "          \
@@ -28,8 +33,8 @@ void stored_batch_fini(struct stored_batch *b)
     b->owned_metadata = NULL;
 }
 
-/* A damaged file may hold any value in a column. A state that is none counts as failed, so that
- * nothing of the batch is run. */
+/* Reads a state. A damaged file may have any value in a column. An invalid state counts as
+ * failed, so that nothing of the batch runs. */
 static enum batch_state column_state(sqlite3_stmt *q, int i)
 {
     const int64_t state = sqlite3_column_int64(q, i);
@@ -60,7 +65,7 @@ static int64_t read_batch(sqlite3_stmt *q, struct stored_batch *b)
     return sqlite3_column_int64(q, COLUMN_NO);
 }
 
-/* ---- in ---- */
+/* ---- creating ---- */
 
 static enum status insert_batch(struct state_store *s, const struct stored_batch *b, int64_t *no,
                                 struct error *err)
@@ -86,7 +91,7 @@ static enum status insert_batch(struct state_store *s, const struct stored_batch
     return STATUS_OK;
 }
 
-/* STATUS_INVALID: b->failure says why this is no batch. */
+/* Returns STATUS_INVALID with the reason in `b->failure` when the file is no batch. */
 static enum status insert_line(struct state_store *s, sqlite3_stmt *q, struct stored_batch *b,
                                struct str text, struct error *err)
 {
@@ -106,7 +111,7 @@ static enum status insert_line(struct state_store *s, sqlite3_stmt *q, struct st
     } else {
         status = state_error(s, err, "add a line");
     }
-    sqlite3_reset(q); /* before its texts go */
+    sqlite3_reset(q); /* the statement borrows the texts that are freed next */
     batch_input_line_fini(&l);
     return status;
 }
@@ -150,7 +155,7 @@ static enum status drop_lines(struct state_store *s, int64_t no, struct error *e
     return state_share_end(s, no, err);
 }
 
-/* What came of reading the input: how many lines, or why none. */
+/* Stores the result of reading the input: the number of lines, or the reason for a failure. */
 static enum status set_read(struct state_store *s, int64_t no, const struct stored_batch *b,
                             struct error *err)
 {
@@ -169,7 +174,7 @@ static enum status set_read(struct state_store *s, int64_t no, const struct stor
     return state_run(s, q, "read a batch", err);
 }
 
-/* Before the file is read, which is read as often as the call is made again. */
+/* Checks the room before the input file is read, because the call may be repeated many times. */
 static enum status may_add(struct state_store *s, const struct stored_batch *b, struct error *err)
 {
     int64_t no;
@@ -215,7 +220,7 @@ enum status state_add_batch(struct state_store *s, struct stored_batch *b, struc
     return state_free_some(s, status) ? STATUS_AGAIN : status;
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static enum status get_batch(struct state_store *s, uint64_t tenant, struct str id,
                              struct stored_batch *out, int64_t *no, struct error *err)
@@ -278,7 +283,7 @@ enum status state_list_batches(struct state_store *s, const struct state_query *
     return status;
 }
 
-/* ---- out ---- */
+/* ---- ending ---- */
 
 static enum status set_ended(struct state_store *s, int64_t no, const struct stored_batch *b,
                              struct error *err)
@@ -298,14 +303,15 @@ static enum status set_ended(struct state_store *s, int64_t no, const struct sto
     state_bind(q, 6, str_from(b->failure));
     sqlite3_bind_int64(q, 7, b->i_line_of_failure);
     TRY(state_run(s, q, "end a batch", err));
-    /* In a damaged file a row may be found and not be changed: the next look would find it again.
-     */
+    /* In a damaged file a row may be found but not changed. Without an error it would be found
+     * again and again. */
     return sqlite3_changes(s->db) > 0
                ? STATUS_OK
                : error_set(err, STATUS_IO, "the state's database: end a batch: its row is damaged");
 }
 
-/* Inside a transaction: what was answered goes with the lines, for there is no room for it. */
+/* Fails a batch, within a transaction. Its answers are deleted with the lines, because they find
+ * no room. */
 static enum status fail_batch(struct state_store *s, struct stored_batch *b, int64_t no,
                               uint64_t now_s, const struct error *why, struct error *err)
 {
@@ -317,8 +323,8 @@ static enum status fail_batch(struct state_store *s, struct stored_batch *b, int
     return set_ended(s, no, b, err);
 }
 
-/* Behind a savepoint, for part of a file may fit. It ends before any line goes: SQLite keeps a copy
- * of each page that changes behind one. */
+/* Writes the files after a savepoint, because only part of a file may fit. The savepoint ends
+ * before any line is deleted: SQLite keeps a copy of each page that changes after it. */
 static enum status write_files(struct state_store *s, struct stored_batch *b, int64_t no,
                                enum batch_state why, uint64_t now_s, struct error *err)
 {
@@ -333,8 +339,8 @@ static enum status write_files(struct state_store *s, struct stored_batch *b, in
     return status;
 }
 
-/* Inside a transaction: the files are written, the lines go, the batch is in state `why`; where
- * they do not fit it has failed, or nothing behind it would ever run. */
+/* Ends a batch, within a transaction: the files are written, the lines deleted, and the state is
+ * `why`. When the files do not fit, the batch fails; otherwise it would block all later ones. */
 static enum status end_batch(struct state_store *s, struct stored_batch *b, int64_t no,
                              enum batch_state why, uint64_t now_s, struct error *err)
 {
@@ -384,7 +390,8 @@ enum status state_cancel_batch(struct state_store *s, uint64_t tenant, struct st
     return status;
 }
 
-/* The oldest batch of this condition on one number; STATUS_NOT_FOUND: none. */
+/* Finds the oldest batch for a condition with one number. Returns STATUS_NOT_FOUND when there is
+ * none. */
 static enum status find_batch(struct state_store *s, const char *sql, int64_t number,
                               struct stored_batch *b, int64_t *no, struct error *err)
 {
@@ -502,7 +509,7 @@ static enum status answer(struct state_store *s, int64_t batch_no, uint32_t i_li
                                        : count_answer(s, batch_no, http_status == 200, now_s, err);
 }
 
-/* The answer itself did not fit. */
+/* Fails an open batch because an answer itself did not fit. */
 static enum status fail_open(struct state_store *s, int64_t batch_no, uint64_t now_s,
                              const struct error *why, struct error *err)
 {

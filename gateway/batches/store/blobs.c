@@ -1,7 +1,7 @@
-/* Files in slices. SQLite finds a place in a large value by following the pages in front of it, and
- * an open handle remembers them: the last few are kept open, by row, so that a file is walked
- * through once, however many clients read it at a time. An open handle holds back the write-ahead
- * log, so whatever writes closes them first (state_close_blobs). */
+/* Reading files in slices. SQLite finds a position in a large value by following all pages
+ * before it; an open handle remembers them. The last few handles are kept open, by row. So a
+ * file is walked only once, even when many clients read it. An open handle holds back the
+ * write-ahead log, so every write closes them first (state_close_blobs). */
 #include "gateway/batches/store/blobs.h"
 
 #include "gateway/batches/store/sql.h"
@@ -17,7 +17,7 @@ static struct open_blob *oldest(struct state_store *s)
 
 void state_close_blob(struct open_blob *b)
 {
-    sqlite3_blob_close(b->blob); /* NULL is fine */
+    sqlite3_blob_close(b->blob); /* NULL is allowed */
     *b = (struct open_blob){0};
 }
 

@@ -1,3 +1,9 @@
+/* Uploaded files and files of answers in the store.
+ * file_calls.c and download.c call in, on the store's thread; batches.c and output.c use the
+ * functions of files.h within their own transactions.
+ * A tenant finds only its own files. Each change is one transaction. A deleted file disappears
+ * at once, but the content of a large one is removed piece by piece (gone.c), and every query
+ * has STATE_NOT_GONE for that. */
 #include "gateway/batches/store/store.h"
 
 #include <stdio.h>
@@ -123,8 +129,8 @@ static enum status delete_now(struct state_store *s, int64_t no, struct error *e
     return state_run(s, q, "delete a file", err);
 }
 
-/* A large one goes piece by piece. On a full disk, or in a full store, it goes at once, and without
- * zeros over it: they would take room. */
+/* Deletes a file. A large one is removed piece by piece. On a full disk or in a full store it is
+ * removed at once, without writing zeros over it, because they would need room. */
 static enum status delete_file(struct state_store *s, uint64_t tenant, struct str id,
                                struct error *err)
 {
@@ -199,7 +205,8 @@ enum status state_read_file(struct state_store *s, uint64_t tenant, struct str i
     int64_t no;
     uint64_t bytes;
     TRY(state_ready(s, err));
-    TRY(state_find_file(s, tenant, id, &no, &bytes, err)); /* it may be deleted meanwhile */
+    /* the file may have been deleted meanwhile */
+    TRY(state_find_file(s, tenant, id, &no, &bytes, err));
     struct open_blob *b = state_blob(s, no, err);
     if (!b)
         return STATUS_IO;

@@ -1,15 +1,12 @@
-/* Large files that were deleted: nobody sees them, and their content goes piece by piece.
- *
- *   a file ──hidden: its number is in `gone`──▶ zeros over its content, a piece in each step
- *          ──▶ its row and its pages go, without zeros of SQLite's own
- *
- * To delete a file of 256 MiB at once, with zeros over it, takes the store's only thread for
- * seconds, and all others' calls wait; a piece takes as long as a small upload. Where the disk is
- * short of room, or an upload finds none, the row goes without zeros, as SQLite's secure_delete =
- * FAST does it: they would first go into the log, and take what is to be given.
- *
- * The steps are transactions of their own. A gateway that ends between two of them goes on in its
- * next life; one that cannot write now tries again with the next look. */
+/* Deleted large files: they are hidden at once, and their content is removed piece by piece.
+ *   a file ──hidden: its number is in `gone`──▶ zeros over its content, one piece in each step
+ *      ──▶ its row and its pages go, without zeros of SQLite's own
+ * Deleting a file of 256 MiB at once, with zeros over it, would block the store's only thread
+ * for seconds. A piece takes as long as a small upload. When the disk is short of room, or an
+ * upload finds none, the row is deleted without zeros, like SQLite's secure_delete = FAST. Zeros
+ * would first go into the log and use the room that the deletion shall free.
+ * Each step is a transaction. After a crash the next process continues. A step that cannot write
+ * is tried again by the next `state_look`. */
 #include "gateway/batches/store/gone.h"
 #include "gateway/batches/store/disk.h"
 #include "gateway/batches/store/log.h"
@@ -27,7 +24,7 @@ enum status state_hide_file(struct state_store *s, int64_t no, struct error *err
     return state_run(s, q, "hide a file", err);
 }
 
-/* The next one, and how far its zeros have come. */
+/* Returns the next deleted file, and how many of its bytes are zeros already. */
 static bool find(struct state_store *s, int64_t *no, int64_t *zeroed)
 {
     struct error ignored;
@@ -35,7 +32,7 @@ static bool find(struct state_store *s, int64_t *no, int64_t *zeroed)
     bool found = q && sqlite3_step(q) == SQLITE_ROW;
     *no = found ? sqlite3_column_int64(q, 0) : 0;
     *zeroed = found ? sqlite3_column_int64(q, 1) : 0;
-    if (*zeroed < 0) /* a damaged row */
+    if (*zeroed < 0) /* a damaged row may have a negative position */
         *zeroed = 0;
     sqlite3_finalize(q);
     return found;
@@ -74,14 +71,14 @@ static enum status write_zeros(struct state_store *s, sqlite3_blob *blob, int64_
     return rc == SQLITE_OK ? STATUS_OK : state_error(s, err, "delete a piece");
 }
 
-/* Inside a transaction. *done: there were no more. */
+/* Writes zeros over one piece, within a transaction. *done is set after the last piece. */
 static enum status zero(struct state_store *s, int64_t no, int64_t from, bool *done,
                         struct error *err)
 {
     sqlite3_blob *blob = NULL;
     if (sqlite3_blob_open(s->db, "main", "file", "content", no, 1, &blob) != SQLITE_OK) {
         sqlite3_blob_close(blob);
-        *done = true; /* there is no such row, or none to be read: it goes as it is */
+        *done = true; /* no such row, or unreadable: it is deleted as it is */
         return STATUS_OK;
     }
     const int64_t left = sqlite3_blob_bytes(blob) - from;

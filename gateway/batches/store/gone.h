@@ -1,15 +1,15 @@
 #pragma once
-/* Deleted files, whose content goes piece by piece. */
+/* Deleted files with content that is removed piece by piece. */
 #include "gateway/batches/store/state.h"
 
-/* The end of a statement's WHERE on `file`: the statement then sees no file that is on its way out.
- */
+/* End of a WHERE clause on `file`. With it a statement does not see deleted files. */
 #define STATE_NOT_GONE " AND file.no NOT IN (SELECT no FROM gone)"
 
-/* The file by its number is not seen any more, and goes piece by piece. */
+/* Hides the file with this number. Its content is removed piece by piece. */
 enum status state_hide_file(struct state_store *s, int64_t no, struct error *err);
-/* One piece. False: there is none, or it does not go now. */
+/* Removes one piece. Returns false when there is none, or it cannot be removed now. */
 bool state_sweep(struct state_store *s);
-/* So: something is full. True: a little room was made, without zeros over it. STATUS_DENIED, a
- * tenant's share: with zeros, for what goes may be another's, who is not to pay for it. */
+/* Makes some room after a write failed with status `so`. Returns true when room was made. It
+ * normally writes no zeros. With STATUS_DENIED (a tenant's share) it does: the deleted file may
+ * belong to another tenant. */
 bool state_free_some(struct state_store *s, enum status so);

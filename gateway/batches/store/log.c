@@ -5,8 +5,8 @@
 #include "gateway/batches/store/sql.h"
 
 enum {
-    LOG_FRAMES = 1000,   /* the log goes into the database when it has more, */
-    LOG_FRAMES_LOW = 64, /* or so many where the disk is short of room */
+    LOG_FRAMES = 1000,   /* a longer log is moved into the database */
+    LOG_FRAMES_LOW = 64, /* limit for the same move when the disk is short of room */
 };
 
 enum status state_checkpoint(struct state_store *s)
@@ -17,7 +17,7 @@ enum status state_checkpoint(struct state_store *s)
     return rc == SQLITE_OK ? STATUS_OK : STATUS_IO;
 }
 
-/* After a commit: a long log goes into the database. */
+/* Moves a long log into the database after a commit. */
 static void committed(struct state_store *s)
 {
     if (s->n_frames > LOG_FRAMES ||

@@ -1,11 +1,9 @@
 /* The life of the store's database: opened, lost, opened again.
- *
  *   CLOSED ──opened──▶ OPEN ──an error of the file or the disk──▶ CLOSED
- *      └── after 1, 2, 4 … 30 s: tried again by the next call or look ──┘
- *
- * A full disk closes nothing: reads and deletions go on, and what takes room is told so. A database
- * that cannot be opened (a full, read-only or missing folder, a file that is none of ours) does not
- * keep the gateway from starting: its calls are told why, and the log is told once per reason. */
+ *    └── after 1, 2, 4 … 30 s: tried again by the next call or look ──┘
+ * A full disk closes nothing: reads and deletions go on, and writes get an error. A database
+ * that cannot be opened (a full, read-only or missing folder, a foreign file) does not stop the
+ * gateway from starting. Its calls get the reason, which is logged once. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +23,8 @@ enum { MIN_PAGES = 64, OLD_MAX_PAGES = 16384 };
 #define BACKOFF_MIN_NS NS_PER_S
 #define BACKOFF_MAX_NS (30 * NS_PER_S)
 
-/* WAL and NORMAL: a process that dies loses nothing; a machine that loses power may lose the last
- * commits, never the file's order, and lines whose answers went with them run again. */
+/* With WAL and NORMAL a process that dies loses nothing. After a power failure the last commits
+ * may be lost, but the file stays consistent, and lines with lost answers run again. */
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS file (no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT "
     "NULL,"
@@ -48,15 +46,15 @@ static const char schema[] =
     "CREATE INDEX IF NOT EXISTS line_taken ON line (batch, n) WHERE state = 1;"
     "CREATE INDEX IF NOT EXISTS batch_open ON batch (tenant, no) WHERE state = 0;"
     "CREATE INDEX IF NOT EXISTS batch_due ON batch (expires) WHERE state = 0;"
-    /* nobody's list walks through the files of others */
+    /* so a tenant's list does not walk through the files of others */
     "CREATE INDEX IF NOT EXISTS file_of_tenant ON file (tenant, no);"
     "CREATE INDEX IF NOT EXISTS batch_of_tenant ON batch (tenant, no);" STATE_GONE_SCHEMA
         STATE_SHARE_SCHEMA;
 
 /* ---- opening ---- */
 
-/* The pages of an older version's database cannot be given back to the disk: a small one, with
- * room beside it, is written anew. */
+/* Rewrites a database of an older version, which cannot return pages to the disk. Only a small
+ * one, with room beside it. */
 static void modernise(struct state_store *s)
 {
     struct error ignored;
@@ -66,7 +64,7 @@ static void modernise(struct state_store *s)
         (void)state_exec(s, "VACUUM", &ignored);
 }
 
-/* Before any line is taken in this life. */
+/* Makes taken lines wait again. It runs before this process takes any line. */
 static enum status wait_again(struct state_store *s, struct error *err)
 {
     enum status status = state_exec(s, "UPDATE line SET state = 0 WHERE state = 1", err);
@@ -74,7 +72,7 @@ static enum status wait_again(struct state_store *s, struct error *err)
     return status;
 }
 
-/* Instead of SQLite's own checkpoints, which would leave the log as long as it is. */
+/* Replaces SQLite's own checkpoints, which would never shorten the log. */
 static int on_commit(void *ctx, sqlite3 *db, const char *name, int n_frames)
 {
     ((struct state_store *)ctx)->n_frames = (uint32_t)n_frames;
@@ -90,11 +88,11 @@ static enum status bound_pages(struct state_store *s, uint64_t more, struct erro
     return state_exec(s, sql, err);
 }
 
-/* A full file of an earlier version has room for what the schema has since. */
+/* Creates the tables. A full file of an older version gets extra pages for tables that are new. */
 static enum status make_schema(struct state_store *s, struct error *err)
 {
     TRY(bound_pages(s, MIN_PAGES, err));
-    TRY(state_exec(s, "BEGIN IMMEDIATE", err)); /* a half-made schema would be kept */
+    TRY(state_exec(s, "BEGIN IMMEDIATE", err)); /* a half-made schema would stay in the file */
     TRY(state_end(s, state_exec(s, schema, err), err));
     return bound_pages(s, 0, err);
 }
@@ -103,21 +101,23 @@ static enum status prepare_file(struct state_store *s, struct error *err)
 {
     sqlite3_busy_timeout(s->db, 0);
     TRY(state_exec(s, "PRAGMA locking_mode = EXCLUSIVE", err));
-    TRY(state_exec(s, "PRAGMA temp_store = MEMORY", err)); /* nothing lies outside of the folder */
-    TRY(state_exec(s, "PRAGMA secure_delete = ON", err));  /* zeros over what is deleted */
-    if (state_pragma(s, "PRAGMA page_count") == 0) /* it writes: an old file may have no room */
+    TRY(state_exec(s, "PRAGMA temp_store = MEMORY", err)); /* no files outside of the folder */
+    TRY(state_exec(s, "PRAGMA secure_delete = ON", err));  /* write zeros over deleted data */
+    /* only for a new file: the pragma writes, and an old file may have no room */
+    if (state_pragma(s, "PRAGMA page_count") == 0)
         TRY(state_exec(s, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA user_version = 1", err));
     TRY(state_exec(s, "PRAGMA journal_mode = WAL", err));
     TRY(state_exec(s, "PRAGMA synchronous = NORMAL", err));
     sqlite3_wal_hook(s->db, on_commit, s);
     TRY(make_schema(s, err));
-    if (s->was_open) /* the lines that are taken are on their way in this process */
+    if (s->was_open) /* taken lines are running in this process */
         return STATUS_OK;
     enum status status = wait_again(s, err);
-    return status == STATUS_NO_MEMORY ? STATUS_OK : status; /* state_begin does it later */
+    /* wait_again is tried again by state_begin */
+    return status == STATUS_NO_MEMORY ? STATUS_OK : status;
 }
 
-/* Those of the file's path that are missing, for us alone. */
+/* Makes the missing folders of the file's path, accessible only to this user. */
 static enum status make_folders(const char *dir, char *path, struct error *err)
 {
     for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
@@ -133,7 +133,8 @@ static enum status make_folders(const char *dir, char *path, struct error *err)
     return STATUS_OK;
 }
 
-/* No last look at the log: the file may be another one by now, or the disk refuse it. */
+/* Closes a broken database without a checkpoint: the file may be another one now, or the disk
+ * may refuse writes. */
 static void close_broken(struct state_store *s)
 {
     state_close_blobs(s);
@@ -165,9 +166,9 @@ static enum status open_db(struct state_store *s, struct error *err)
     return error_prefix(err, status, "--state-dir %s", s->dir);
 }
 
-/* ---- lost and found ---- */
+/* ---- lost and opened again ---- */
 
-/* The log hears of it once, and again only of another reason. */
+/* Logs the loss once, and again only for another reason. */
 static void note_lost(struct state_store *s, enum status status, const struct error *why)
 {
     s->n_lost++;
@@ -191,7 +192,7 @@ static enum status try_open(struct state_store *s, struct error *err)
         status = open_db(s, err);
     bool is_refused = !s->was_open && (status == STATUS_INVALID || status == STATUS_EXISTS);
     if (status != STATUS_OK) {
-        if (!is_refused) /* state_open hands it on */
+        if (!is_refused) /* state_open returns the error */
             note_lost(s, status, err);
         return status;
     }
@@ -204,7 +205,7 @@ static enum status try_open(struct state_store *s, struct error *err)
     return STATUS_OK;
 }
 
-/* Was the file moved or removed below us? What is written to it would be lost. */
+/* Returns true when the file was moved or removed. Writes to it would be lost. */
 static bool has_moved(struct state_store *s)
 {
     int moved = 0;

@@ -2,8 +2,9 @@
 /* The life of the store's database. */
 #include "gateway/batches/store/state.h"
 
-/* Opens the database where it is not open and a retry is due; STATUS_CLOSED or STATUS_NO_MEMORY
- * with the reason where it stays closed. Every call begins with it, or with state_begin. */
+/* Opens the database if it is closed and a retry is due. Returns STATUS_CLOSED or
+ * STATUS_NO_MEMORY with the reason when it stays closed. Each call begins with this or with
+ * `state_begin`. */
 enum status state_ready(struct state_store *s, struct error *err);
-/* state_ready, then a transaction. */
+/* Calls `state_ready`, then begins a transaction. */
 enum status state_begin(struct state_store *s, struct error *err);

@@ -1,5 +1,5 @@
-/* The files of a batch's answers. They are measured, made of zeros, and then written line by line:
- * what they take of memory is one line, however many hundred MiB the batch has answered. */
+/* The files of a batch's answers. Their sizes are measured, files of zeros are made, and then
+ * written line by line. So the memory needed is one line, even for hundreds of MiB of answers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "gateway/batches/store/lines.h"
 #include "gateway/batches/store/sql.h"
 
-enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's own limit of a value is 10^9 */
+enum { OUTPUT_MAX_BYTES = 900 << 20 }; /* SQLite's largest value is 10^9 bytes */
 enum { OUTPUT_ANSWERS, OUTPUT_ERRORS, N_OUTPUTS };
 
 struct output {
@@ -18,15 +18,15 @@ struct output {
 struct outputs {
     const struct stored_batch *batch;
     int64_t no;
-    enum batch_state why; /* what becomes of the batch */
-    bool writes;          /* else it is measured */
+    enum batch_state why; /* new state of the batch */
+    bool writes;          /* true = write the lines; false = only measure their sizes */
     struct output files[N_OUTPUTS];
     struct strbuf line;
 };
 
 static void make_line(struct strbuf *b, const char *batch_id, sqlite3_stmt *q, enum batch_state why)
 {
-    const char *prefix = strchr(batch_id, '_'); /* a damaged id may have none */
+    const char *prefix = strchr(batch_id, '_'); /* a damaged id may have no prefix */
     const char *hex = prefix ? prefix + 1 : batch_id;
     int n = sqlite3_column_int(q, 0);
     struct str custom = {(const char *)sqlite3_column_text(q, 1),
@@ -72,7 +72,7 @@ static enum status add_line(struct state_store *s, struct outputs *o, sqlite3_st
         f->bytes += n;
         return STATUS_OK;
     }
-    if (!f->blob || n > f->bytes - f->at) /* in a damaged file a row may be read in two ways */
+    if (!f->blob || n > f->bytes - f->at) /* in a damaged file two reads of a row may differ */
         return error_set(err, STATUS_IO, "the state's database: a line of %s is damaged",
                          o->batch->id);
     if (sqlite3_blob_write(f->blob, o->line.ptr, (int)n, (int)f->at) != SQLITE_OK)
@@ -98,7 +98,7 @@ static enum status walk(struct state_store *s, struct outputs *o, struct error *
     return status;
 }
 
-/* A file of zeros, of the size that was measured, open for writing. */
+/* Makes a file of zeros of the measured size and opens it for writing. */
 static enum status open_output(struct state_store *s, struct output *o, struct stored_file *f,
                                struct error *err)
 {
@@ -125,13 +125,13 @@ static enum status open_outputs(struct state_store *s, struct outputs *o, struct
     return STATUS_OK;
 }
 
-/* The first error counts. */
+/* Closes the files. Returns the first error. */
 static enum status close_outputs(struct state_store *s, struct outputs *o, enum status so_far,
                                  struct error *err)
 {
     for (int i = 0; i < N_OUTPUTS; i++) {
         const struct output *f = &o->files[i];
-        if (sqlite3_blob_close(f->blob) != SQLITE_OK && so_far == STATUS_OK) /* NULL is fine */
+        if (sqlite3_blob_close(f->blob) != SQLITE_OK && so_far == STATUS_OK) /* NULL is allowed */
             so_far = state_error(s, err, "write answers");
         if (so_far == STATUS_OK && f->at != f->bytes)
             so_far = error_set(err, STATUS_IO, "the state's database: lines of %s are damaged",

@@ -1,13 +1,12 @@
-/* Room on the disk of the store.
- *
- * A deletion frees pages inside the database, but has to write a few of them first, into SQLite's
- * log: on a full disk it would fail for want of the room that it is about to give. So the store
- * keeps a reserve, a file of zeros beside the database. A deletion that finds no room gives the
- * reserve up and is tried again; then the unused pages at the end of the database go back to the
- * disk, a few at a time, because moving them takes room as well; then the reserve is made anew.
- *
- * Nothing here weakens a transaction: the log and its commits stay as they are, and a crash between
- * two of the steps leaves a database without a reserve, which the next tick makes again. */
+/* Room on the store's disk.
+ * A deletion frees pages in the database, but must first write some into SQLite's log. On a full
+ * disk it would fail for lack of the room that it is about to free. So the store keeps a
+ * reserve, a file of zeros next to the database.
+ * A deletion that finds no room removes the reserve and tries again. Then unused pages at the
+ * end of the database are returned to the disk, a few at a time, since moving them needs room
+ * too. Then the reserve is made again.
+ * Transactions stay as safe as before: the log and its commits are unchanged. A crash between
+ * two steps leaves a database without a reserve, which the next tick makes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -18,11 +17,13 @@
 #include "gateway/batches/store/sql.h"
 
 enum {
-    RESERVE_BYTES = 2 << 20, /* deleting 512 MiB writes 1.2 MB of lists of pages */
+    RESERVE_BYTES = 2 << 20, /* deleting 512 MiB writes 1.2 MB of page lists */
     STEP_MIN_PAGES = 16,
-    SHRINK_MAX_PAGES = 1024, /* in one call, between which others have theirs: 4 MiB */
-    FRAMES_PER_PAGE = 6,     /* of the log, for a page that moves: it, who points to it, its entry;
-                                twice, for who else writes to the disk */
+    /* pages returned in one call: 4 MiB, so that other calls can run in between */
+    SHRINK_MAX_PAGES = 1024,
+    /* Log frames per moved page: the page, its parent and its entry, doubled because other
+     * programs write to the disk too. */
+    FRAMES_PER_PAGE = 6,
 };
 /* ---- the reserve ---- */
 
@@ -31,7 +32,7 @@ static void reserve_path(const struct state_store *s, char out[STATE_PATH_BYTES]
     snprintf(out, STATE_PATH_BYTES, "%s/state.reserve", s->dir);
 }
 
-/* A small disk is not to be taken up by the reserve. */
+/* Returns the size of the reserve: at most an eighth of the disk. */
 static off_t reserve_bytes(struct disk_room r)
 {
     uint64_t part = r.bytes / 8 / STATE_PAGE_BYTES * STATE_PAGE_BYTES;
@@ -54,9 +55,9 @@ static void make_reserve(const struct state_store *s)
     close(fd);
 }
 
-/* SQLite may be built to overwrite what is deleted with zeros (secure_delete), which takes as much
- * of the log as the file is long. Pages of a deletion on a full disk go back to the disk instead.
- */
+/* SQLite may be built to write zeros over deleted data (secure_delete). They take as much of the
+ * log as the file is long. Pages of a deletion on a full disk are returned to the disk without
+ * zeros. */
 void state_overwrite(struct state_store *s, bool always)
 {
     struct error ignored;
@@ -91,7 +92,7 @@ bool state_shrink(struct state_store *s)
     uint64_t done = 0;
     if (!s->db)
         return false;
-    (void)state_checkpoint(s); /* a log that does not fit shrinks with what is cut off */
+    (void)state_checkpoint(s); /* the log itself may take the room */
     while (done < SHRINK_MAX_PAGES) {
         uint64_t unused = state_pragma(s, "PRAGMA freelist_count");
         snprintf(sql, sizeof sql, "PRAGMA incremental_vacuum(%llu)",
@@ -100,7 +101,7 @@ bool state_shrink(struct state_store *s)
             break;
         (void)state_checkpoint(s);
         uint64_t left = state_pragma(s, "PRAGMA freelist_count");
-        if (left >= unused) /* of a database made before there was incremental_vacuum */
+        if (left >= unused) /* a database older than incremental_vacuum frees nothing */
             break;
         done += unused - left;
     }

@@ -1,15 +1,16 @@
 #pragma once
-/* Room on the disk of the store: the reserve, unused pages, zeros over what is deleted. */
+/* Room on the store's disk: the reserve, unused pages, zeros over deleted data. */
 #include "gateway/batches/store/state.h"
 
-/* For what frees room, on a full disk: gives up the reserve, and moves the log into the database.
- * False: there was nothing to give. */
+/* Makes room for a deletion on a full disk: removes the reserve and moves the log into the
+ * database. Returns false when there was nothing to free. */
 bool state_make_room(struct state_store *s);
-/* For what takes room, on a full disk: gives some of the database's unused pages back to it. False:
- * there were none. */
+/* Makes room for a write on a full disk: returns some unused pages of the database to the disk.
+ * Returns false when there were none. */
 bool state_shrink(struct state_store *s);
-/* Some unused pages go back to the disk if it is short of room; the reserve is made again if it is
- * missing and fits. True: there are more such pages. */
+/* Returns some unused pages to the disk if it is short of room. Makes the reserve again if it is
+ * missing and fits. Returns true when more such pages are left. */
 bool state_settle(struct state_store *s);
-/* Zeros over what is deleted from here on, or none where that would take room. */
+/* Writes zeros over data that is deleted from now on, or only when they need no extra room
+ * (`always` false). */
 void state_overwrite(struct state_store *s, bool always);

@@ -1,16 +1,15 @@
-/* A tenant's share of the store: so many times as much as is left free for others. A tenant
- * that is alone may have 7/8 of it; one that comes later finds room, however many came before, and
- * who has little is refused last. These are the dynamic thresholds of shared buffers (Choudhury and
- * Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
- *
- * As long as an eighth of the store is free nobody can have too much, and nothing is counted. */
+/* A tenant's share of the store. A tenant may have a multiple of the room that it leaves free
+ * for others. A single tenant may use 7/8 of the store. A later one still finds room, and a
+ * tenant with little data is refused last. These are the dynamic thresholds of shared buffers
+ * (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+ * While an eighth of the store is free, no tenant can exceed its share, so nothing is counted. */
 #include <stdio.h>
 
 #include "gateway/batches/store/share.h"
 #include "gateway/batches/store/sql.h"
 
-/* A row beside its content, with its entries in the indexes. Measured: 415 bytes of a file with the
- * longest name, 530 of a batch with the longest failure. */
+/* Bytes of a row without its content, with its index entries. Measured: 415 for a file with the
+ * longest name, 530 for a batch with the longest failure. */
 enum { ROW_BYTES = 640 };
 
 static uint64_t share_free(struct state_store *s, uint64_t *max)
@@ -24,7 +23,7 @@ static uint64_t share_free(struct state_store *s, uint64_t *max)
     return left * STATE_PAGE_BYTES;
 }
 
-/* Adds a tenant's rows to *held, until it is more than `enough`. */
+/* Adds the bytes of a tenant's rows to *held, and stops above `enough`. */
 static enum status add_rows(struct state_store *s, const char *sql, uint64_t tenant,
                             uint64_t enough, uint64_t *held, struct error *err)
 {
@@ -35,7 +34,8 @@ static enum status add_rows(struct state_store *s, const char *sql, uint64_t ten
     int rc = SQLITE_ROW;
     while (*held <= enough && (rc = sqlite3_step(q)) == SQLITE_ROW) {
         const int64_t bytes = sqlite3_column_int64(q, 0);
-        *held += ROW_BYTES + (bytes > 0 ? (uint64_t)bytes : 0); /* a damaged one has none */
+        /* a damaged row may have a negative size */
+        *held += ROW_BYTES + (bytes > 0 ? (uint64_t)bytes : 0);
     }
     sqlite3_finalize(q);
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? STATUS_OK

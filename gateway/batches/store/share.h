@@ -1,17 +1,18 @@
 #pragma once
-/* Each tenant's share of the store. */
+/* The share of each tenant in the store. */
 #include "gateway/batches/store/state.h"
 
-/* How many times as much as it leaves free a tenant may have: n leaves 1/(n + 1) of the store to
- * others. Answers may go further than what asks for them. */
+/* Limit of a tenant's data, as a multiple of the room that stays free: n leaves 1/(n + 1) of the
+ * store to others. Answers have a higher limit than requests for new data. */
 enum { STATE_SHARE_NEW = 7, STATE_SHARE_ANSWERS = 15 };
-/* May the tenant have so many bytes more? STATUS_DENIED: no; the store itself may have room. */
+/* Checks whether the tenant may store so many more bytes. Returns STATUS_DENIED when it may not,
+ * even if the store has room. */
 enum status state_share(struct state_store *s, uint64_t tenant, uint64_t bytes, uint32_t share,
                         struct error *err);
-/* The tenant of an open batch; 0 where there is none. */
+/* Returns the tenant of an open batch; 0 = no such batch. */
 uint64_t state_tenant_of_batch(struct state_store *s, int64_t batch_no);
-/* Inside a transaction: a batch's bytes from its start, with each answer (before its line's body
- * goes), until its lines go. */
+/* These functions must run within a transaction. They count a batch's bytes: at its start, with
+ * each answer (before the line's body is deleted), and until the lines are deleted. */
 enum status state_share_batch(struct state_store *s, int64_t no, uint64_t tenant, uint64_t bytes,
                               struct error *err);
 enum status state_share_answer(struct state_store *s, int64_t no, uint32_t i_line, uint64_t bytes,

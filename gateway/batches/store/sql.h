@@ -2,20 +2,23 @@
 /* SQLite's calls, with its errors as statuses. */
 #include "gateway/batches/store/state.h"
 
-/* The database's own error as a status, with what was being done. A full disk is
- * STATUS_NO_MEMORY, --max-state-bytes is STATUS_LIMIT. */
+/* Returns the database's error as a status; `what` names the failed action. A full disk is
+ * STATUS_NO_MEMORY, the limit --max-state-bytes is STATUS_LIMIT. */
 enum status state_error(struct state_store *s, struct error *err, const char *what);
-/* Does errno say that the disk has no room? */
+/* Returns true when errno says that the disk has no room. */
 bool state_errno_is_no_room(int e);
 enum status state_exec(struct state_store *s, const char *sql, struct error *err);
-/* NULL: err says why. The caller finalizes. */
+/* Returns NULL with the reason in `err`. The caller finalizes the statement. */
 sqlite3_stmt *state_prepare(struct state_store *s, const char *sql, struct error *err);
-void state_bind(sqlite3_stmt *q, int i, struct str text); /* borrowed until the statement's end */
-/* Runs a statement that gives no rows, and finalizes it. q NULL: err is filled already. */
+/* `text` is borrowed until the end of the statement */
+void state_bind(sqlite3_stmt *q, int i, struct str text);
+/* Runs a statement that returns no rows, and finalizes it. When `q` is NULL, `err` has the
+ * reason already. */
 enum status state_run(struct state_store *s, sqlite3_stmt *q, const char *what, struct error *err);
 void state_column(sqlite3_stmt *q, int i, char *out, size_t size);
-uint64_t state_pragma(struct state_store *s, const char *sql); /* its number; 0 where it fails */
+/* returns the pragma's number; 0 after a failure */
+uint64_t state_pragma(struct state_store *s, const char *sql);
 void state_make_id(const char *prefix, char out[STATE_ID_BYTES]);
-/* The largest number of a row: a list that begins at its end, or behind an entry, is a range of an
- * index in both cases, so that no page of it walks through those before. */
+/* Largest row number. With it a list that starts at the end, or after an entry, is one range of
+ * an index, so that no page walks through earlier rows. */
 #define STATE_LAST_NO "9223372036854775807"

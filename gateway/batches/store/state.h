@@ -1,6 +1,5 @@
 #pragma once
-/* The inside of the store. store.h is what others see of it; README.md says which file does what.
- */
+/* The inside of the store. store.h is the public side; README.md describes the files. */
 #include <sqlite3.h>
 
 #include "gateway/batches/store/store.h"
@@ -9,37 +8,37 @@ enum {
     STATE_PAGE_BYTES = 4096,
     STATE_PATH_BYTES = 4096,
     STATE_OPEN_BLOBS = 8,
-    STATE_PIECE_BYTES = 4 << 20 /* of a deleted file's content, that go at once */
+    STATE_PIECE_BYTES = 4 << 20 /* bytes of deleted content that are overwritten at once */
 };
 
 struct state_store {
-    sqlite3 *db; /* NULL: it is not open, and `why` says so */
+    sqlite3 *db; /* the open database; NULL = closed, `why` has the reason */
     char dir[STATE_PATH_BYTES - 32];
     uint64_t max_bytes;
-    bool broken;       /* an error of the file or the disk: it is opened anew by the next call */
-    bool spilled;      /* a write found no room: what it left in the log is to be given back */
-    bool was_open;     /* in this life */
-    bool has_taken;    /* lines of an earlier life are still to wait again */
+    bool broken;       /* error of the file or disk: the next call opens it again */
+    bool spilled;      /* a write found no room and left data in the log, which must be cut */
+    bool was_open;     /* was open in this process */
+    bool has_taken;    /* lines taken by an earlier process must wait again */
     bool disk_full;    /* the last write found no room on the disk */
-    uint32_t n_frames; /* of the log, as of the last commit */
-    uint32_t n_lost;   /* times that it was found broken, or could not be opened */
+    uint32_t n_frames; /* frames in the log after the last commit */
+    uint32_t n_lost;   /* times that it was found broken or could not be opened */
     uint64_t retry_at_ns, backoff_ns;
     enum status why_status;
     char why[320];
-    struct open_blob { /* a file's content, by its row */
+    struct open_blob { /* an open handle of a file's content, by row */
         sqlite3_blob *blob;
         int64_t no;
-        uint64_t used; /* by the count of reads: which is the oldest */
+        uint64_t used; /* value of `n_reads` at the last use; the smallest is closed first */
     } blobs[STATE_OPEN_BLOBS];
     uint64_t n_reads;
-    int64_t last_tenant; /* whose line was taken last */
+    int64_t last_tenant; /* tenant of the last line taken */
 };
 
 enum line_state { LINE_WAITING, LINE_TAKEN, LINE_ANSWERED };
 
-/* ---- tables beside those of open.c ---- */
+/* ---- tables defined outside of open.c ---- */
 
-/* Bytes of batches in progress: of their bodies and answers. */
+/* Bytes of open batches: line bodies and answers. */
 #define STATE_SHARE_SCHEMA                                                                         \
     "CREATE TABLE IF NOT EXISTS batch_bytes (no INTEGER PRIMARY KEY, tenant INTEGER NOT NULL,"     \
     " bytes INTEGER NOT NULL);"                                                                    \

@@ -1,26 +1,24 @@
 #pragma once
-/* What outlives this process: uploaded files, batches and their lines, in one SQLite file below
- * --state-dir. Every call is one transaction, blocks on the disk, and belongs on the store's own
- * thread (never the loop's); calls of one store must not overlap. The file is locked as long as it
- * is open: one gateway per folder. A tenant sees its own rows and no other's: whoever asks for
- * another's is told STATUS_NOT_FOUND.
- *
+/* The persistent store: uploaded files, batches and their lines, in one SQLite file in
+ * --state-dir. Each call is one transaction and blocks on the disk. All calls run on the store's
+ * own thread, never on the loop, and must not overlap. The file is locked while it is open, so
+ * one folder serves one gateway. A tenant sees only its own rows; for any other it gets
+ * STATUS_NOT_FOUND.
  *   line: WAITING ──take──▶ TAKEN ──answer──▶ ANSWERED
  *            ▲── release, open ──┘
- *
- * A disk that is full, refuses writes or is gone ends nothing: calls that need it fail with
- * STATUS_NO_MEMORY (full) or STATUS_CLOSED (the database cannot be opened; it is tried again at
- * intervals of 1 to 30 s), reads and deletions go on as long as the database can be read.
- *
- * The batch's last answer, its cancellation or its expiry writes the output and error files and
- * drops the lines in the same transaction, so that a line is in them once or not at all. */
+ * A disk that is full, read-only or gone stops nothing. Calls that need it fail with
+ * STATUS_NO_MEMORY (full) or STATUS_CLOSED (the database cannot be opened; it is tried again
+ * every 1 to 30 s). Reads and deletions go on while the database can be read.
+ * The last answer of a batch, its cancellation or its expiry writes the output and error files
+ * and deletes the lines in the same transaction. So each line is in the files once or not at
+ * all. */
 #include "common/base/str.h"
 
 enum {
     STATE_ID_BYTES = 48,
     STATE_NAME_BYTES = 256,
     STATE_PURPOSE_BYTES = 24,
-    STATE_MAX_LINES = 50000 /* of a batch, as OpenAI's */
+    STATE_MAX_LINES = 50000 /* most lines of a batch, as in OpenAI's API */
 };
 
 struct state_store;
@@ -28,21 +26,20 @@ struct state_store;
 struct stored_file {
     char id[STATE_ID_BYTES]; /* "file-" and 32 hex digits */
     uint64_t tenant;
-    char filename[STATE_NAME_BYTES], purpose[STATE_PURPOSE_BYTES]; /* UTF-8 */
+    char filename[STATE_NAME_BYTES], purpose[STATE_PURPOSE_BYTES]; /* both valid UTF-8 */
     uint64_t created_s, bytes;
 };
 
 enum batch_state {
     BATCH_IN_PROGRESS,
     BATCH_COMPLETED,
-    BATCH_FAILED, /* its file is not one of lines for it: nothing was run */
+    BATCH_FAILED, /* the input file is invalid; nothing was run */
     BATCH_CANCELLED,
     BATCH_EXPIRED,
     BATCH_STATE_COUNT
 };
 
-/* The tenant in whose name the gateway's own work waits for the store's thread: taking batches'
- * lines, and looking after the store. */
+/* Tenant of the gateway's own jobs on the store's thread: taking lines and checking the store. */
 #define STATE_OWN_TENANT UINT64_MAX
 
 struct stored_batch {
@@ -51,70 +48,76 @@ struct stored_batch {
     char endpoint[64];
     char input_file[STATE_ID_BYTES], output_file[STATE_ID_BYTES], error_file[STATE_ID_BYTES];
     enum batch_state state;
-    uint64_t created_s, expires_s, ended_s; /* ended_s 0: not yet */
+    uint64_t created_s, expires_s, ended_s; /* `ended_s` 0 = still open */
     uint32_t n_lines, n_completed, n_failed;
-    char *owned_metadata;       /* a JSON object; NULL: none */
-    char failure[200];          /* of BATCH_FAILED: why, */
-    uint32_t i_line_of_failure; /* and where, from 1; 0: nowhere */
+    char *owned_metadata;       /* a JSON object; NULL = none */
+    char failure[200];          /* reason, in BATCH_FAILED */
+    uint32_t i_line_of_failure; /* line at fault, from 1; 0 = none */
 };
 
-/* A line on its way. */
-#define STATE_TAKE_BYTES ((size_t)32 << 20) /* read at once, but for the rest of the last line */
+/* Bytes of bodies that one call takes. */
+#define STATE_TAKE_BYTES ((size_t)32 << 20) /* the last line taken may exceed it */
 
 struct taken_line {
     int64_t batch_no;
-    uint32_t i_line; /* from 0 */
+    uint32_t i_line; /* index of the line, from 0 */
     uint64_t tenant;
     char endpoint[64];
-    char *owned_body; /* the request's JSON */
+    char *owned_body; /* JSON of the request */
 };
 
 struct state_query {
     uint64_t tenant;
-    struct str after;   /* an id; "": from the start */
-    struct str purpose; /* of files; "": any */
+    struct str after;   /* list after this id; "" = from the start */
+    struct str purpose; /* purpose of files; "" = any */
     uint32_t limit;
     bool oldest_first;
 };
 
-/* dir is made when it is missing. max_bytes: of the SQLite file; what does not fit is STATUS_LIMIT,
- * and what leaves too little of it to other tenants STATUS_DENIED (share.c).
- * STATUS_EXISTS: another process has it; STATUS_INVALID: the path can be no folder. Any other
- * reason why the database cannot be opened is STATUS_OK, and every call is told of it until it can.
- * Lines that were taken wait again. */
+/* Opens the store and creates `dir` when it is missing. `max_bytes` limits the SQLite file. A
+ * write that does not fit gets STATUS_LIMIT, and one that leaves too little to other tenants
+ * STATUS_DENIED (share.c).
+ * Returns STATUS_EXISTS when another process uses the folder, and STATUS_INVALID when the path
+ * cannot be a folder. Otherwise returns STATUS_OK, even when the database cannot be opened now:
+ * each call then gets the reason. Taken lines wait again. */
 MUST_USE enum status state_open(const char *dir, uint64_t max_bytes, struct state_store **out,
                                 struct error *err);
-void state_close(struct state_store *s); /* NULL is fine */
+void state_close(struct state_store *s); /* NULL is allowed */
 
 struct state_health {
     bool is_open, disk_full;
-    bool has_more;   /* there is more to give back: look again, behind the calls that wait */
-    uint32_t n_lost; /* times that the database was found broken, or could not be opened */
+    bool has_more;   /* more room can be returned: call again, behind the waiting calls */
+    uint32_t n_lost; /* times that the database was found broken or could not be opened */
 };
-/* Once a second or so: opens a lost database again when its time has come, gives some room back. */
+/* Called about every second: opens a lost database again when a retry is due, and returns some
+ * room to the disk. */
 struct state_health state_look(struct state_store *s);
 
-/* f->id and f->bytes are filled in. STATUS_AGAIN, of this and of state_add_batch: there was no
- * room, and a little was made; the call is to be made again, behind those of others. */
+/* Sets `f->id` and `f->bytes`. This function and `state_add_batch` return STATUS_AGAIN when
+ * there was no room and a little was made. The call must be repeated then, behind other waiting
+ * calls. */
 MUST_USE enum status state_add_file(struct state_store *s, struct stored_file *f,
                                     struct str content, struct error *err);
-/* content: appended to; NULL: not wanted. */
+/* Appends the file to `content`; NULL = not wanted. */
 MUST_USE enum status state_get_file(struct state_store *s, uint64_t tenant, struct str id,
                                     struct stored_file *out, struct strbuf *content,
                                     struct error *err);
-/* n bytes of a file's content from offset, all within it. */
+/* Reads n bytes of a file's content from `offset`. The range must be within the content. */
 MUST_USE enum status state_read_file(struct state_store *s, uint64_t tenant, struct str id,
                                      uint64_t offset, char *out, size_t n, struct error *err);
-/* Nobody sees it any more. A large one's content goes later, a piece in each state_look. */
+/* Deletes a file. It is invisible at once; the content of a large one is removed later, a piece
+ * in each `state_look`. */
 MUST_USE enum status state_delete_file(struct state_store *s, uint64_t tenant, struct str id,
                                        struct error *err);
-/* each: borrows f for the call; false: no more after it. *more: there are others behind. */
+/* Calls `each` for each file, which is borrowed for that call; it returns false to stop. *more
+ * is true when other files follow. */
 MUST_USE enum status state_list_files(struct state_store *s, const struct state_query *q,
                                       bool (*each)(void *ctx, const struct stored_file *f),
                                       void *ctx, bool *more, struct error *err);
 
-/* b: tenant, endpoint, input_file, created_s, expires_s and metadata are given, the rest is filled
- * in. A file that is no batch of this endpoint makes a BATCH_FAILED one: STATUS_OK all the same. */
+/* Creates a batch. The caller sets tenant, endpoint, input_file, created_s, expires_s and
+ * metadata; the rest is set here. An input file that is invalid for the endpoint gives a batch
+ * in BATCH_FAILED and STATUS_OK. */
 MUST_USE enum status state_add_batch(struct state_store *s, struct stored_batch *b,
                                      struct error *err);
 MUST_USE enum status state_get_batch(struct state_store *s, uint64_t tenant, struct str id,
@@ -122,24 +125,24 @@ MUST_USE enum status state_get_batch(struct state_store *s, uint64_t tenant, str
 MUST_USE enum status state_list_batches(struct state_store *s, const struct state_query *q,
                                         bool (*each)(void *ctx, const struct stored_batch *b),
                                         void *ctx, bool *more, struct error *err);
-/* What is answered becomes the output, the other lines errors. *batch_no: whose lines not to run
- * on. One that has ended: STATUS_INVALID. */
+/* Cancels a batch. Answered lines become the output, all others errors. *batch_no is the batch
+ * with lines to cancel. Returns STATUS_INVALID when the batch has already ended. */
 MUST_USE enum status state_cancel_batch(struct state_store *s, uint64_t tenant, struct str id,
                                         uint64_t now_s, struct stored_batch *out, int64_t *batch_no,
                                         struct error *err);
 void stored_batch_fini(struct stored_batch *b);
 
-/* Up to max waiting lines, of tenants in turn (turns.c), a tenant's oldest batch first, and
- * fewer when they have more than STATE_TAKE_BYTES; batches that are past their time expire first.
- * *n_open: batches in progress. */
+/* Takes at most `max` waiting lines, from tenants in turn (turns.c) and from each tenant's
+ * oldest batch first. It stops at STATE_TAKE_BYTES. Expired batches are ended first. *n_open is
+ * the number of batches in progress. */
 MUST_USE enum status state_take_lines(struct state_store *s, uint32_t max, uint64_t now_s,
                                       struct taken_line *out, uint32_t *n, uint32_t *n_open,
                                       struct error *err);
-/* STATUS_OK too when the batch has ended meanwhile: then nothing changes. */
+/* Puts a line back. Returns STATUS_OK too when the batch has ended; nothing changes then. */
 MUST_USE enum status state_release_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                         struct error *err);
-/* answer: the response's JSON body. One that does not fit ends its batch. STATUS_AGAIN: a little
- * room was made; the call is to be made again. */
+/* Stores an answer, the JSON body of the response. An answer that does not fit ends its batch.
+ * Returns STATUS_AGAIN when a little room was made; the call must be repeated then. */
 MUST_USE enum status state_answer_line(struct state_store *s, int64_t batch_no, uint32_t i_line,
                                        int http_status, struct str answer, uint64_t now_s,
                                        struct error *err);

@@ -1,9 +1,8 @@
-/* The order in which lines are taken. A free slot goes to the tenant that has the fewest lines on
- * their way; where several have as few, to the first of them behind the tenant that had the last
- * one, so that a single slot goes round. A tenant's own lines go in order, the oldest batch's
- * first. So all tenants with lines that wait have equally many slots in the end, whoever came first
- * and however long their batches are (max-min fairness: Bertsekas and Gallager, Data
- * Networks, 6.5.2). */
+/* The order in which lines are taken. A free slot goes to the tenant with the fewest running
+ * lines. Among equals it goes to the first one after the tenant that had the last slot, so that
+ * a single slot moves round. A tenant's own lines go in order, from the oldest batch first.
+ * So all tenants with waiting lines finally have equally many slots, whatever the order and
+ * length of their batches (max-min fairness: Bertsekas and Gallager, Data Networks, 6.5.2). */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -11,16 +10,17 @@
 #include "gateway/batches/store/sql.h"
 
 enum {
-    TURNS_MAX = 2048, /* tenants that are looked at: more than there are slots, so that one of them
-                         has a line that waits where any has */
-    SKIPPED_MAX = 64  /* damaged rows that are left out in one call */
+    /* Tenants to consider. There are fewer slots, so at least one of these tenants has a waiting
+     * line if any has. */
+    TURNS_MAX = 2048,
+    SKIPPED_MAX = 64 /* damaged rows to skip in one call */
 };
 
 struct turn {
-    int64_t tenant; /* as SQLite has it: signed */
+    int64_t tenant; /* signed, as in SQLite */
     uint32_t n_taken;
-    bool is_done;           /* no more lines wait */
-    int64_t batch_no, line; /* the last one that was looked at; 0, -1: none */
+    bool is_done;           /* no more waiting lines */
+    int64_t batch_no, line; /* last line that was considered; 0, -1 = none */
 };
 
 struct turns {
@@ -28,7 +28,7 @@ struct turns {
     uint32_t n;
 };
 
-/* The first tenant from `from` to `to` that has an open batch. */
+/* Finds the first tenant from `from` to `to` that has an open batch. */
 static enum status next_tenant(struct state_store *s, sqlite3_stmt *q, int64_t from, int64_t to,
                                int64_t *tenant, bool *found, struct error *err)
 {
@@ -37,7 +37,7 @@ static enum status next_tenant(struct state_store *s, sqlite3_stmt *q, int64_t f
     sqlite3_bind_int64(q, 2, to);
     int rc = sqlite3_step(q);
     *tenant = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
-    *found = rc == SQLITE_ROW && *tenant >= from && *tenant <= to; /* an index may be damaged */
+    *found = rc == SQLITE_ROW && *tenant >= from && *tenant <= to; /* the index may be damaged */
     sqlite3_reset(q);
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "find tenants");
 }
@@ -57,7 +57,7 @@ static enum status add_tenants(struct state_store *s, sqlite3_stmt *q, int64_t f
     return STATUS_OK;
 }
 
-/* Those with open batches, the one behind the last one first. */
+/* Lists the tenants with open batches, starting after the last one served. */
 static enum status list_tenants(struct state_store *s, struct turns *t, struct error *err)
 {
     sqlite3_stmt *q = state_prepare(s,
@@ -121,7 +121,7 @@ static enum status find_line(struct state_store *s, sqlite3_stmt *q, struct turn
     sqlite3_bind_int64(q, 1, t->tenant);
     sqlite3_bind_int64(q, 2, t->batch_no);
     sqlite3_bind_int64(q, 3, t->line);
-    sqlite3_bind_int64(q, 4, STATE_MAX_LINES - 1); /* a damaged number is never run */
+    sqlite3_bind_int64(q, 4, STATE_MAX_LINES - 1); /* a line with a damaged number never runs */
     int rc = sqlite3_step(q);
     t->is_done = rc != SQLITE_ROW;
     if (rc == SQLITE_ROW) {
@@ -134,12 +134,12 @@ static enum status find_line(struct state_store *s, sqlite3_stmt *q, struct turn
         t->batch_no = out->batch_no;
         t->line = out->i_line;
     }
-    sqlite3_reset(q); /* before the line changes */
+    sqlite3_reset(q); /* the statement must end before the line changes */
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? STATUS_OK : state_error(s, err, "take lines");
 }
 
-/* Through the index of open batches: SQLite would take the tenant's, and walk all that have ended.
- */
+/* Uses the index of open batches. SQLite would choose the tenant's index and walk through all
+ * ended batches. */
 #define TAKE                                                                                       \
     "SELECT line.batch, line.n, line.body, batch.endpoint FROM batch INDEXED BY batch_open "       \
     "CROSS JOIN line ON line.batch = batch.no WHERE batch.tenant = ?1 AND batch.state = 0 "        \
@@ -166,7 +166,7 @@ static enum status take(struct state_store *s, struct turns *t, uint32_t max,
             s->last_tenant = next->tenant;
             n_bytes += strlen(l->owned_body);
             ++*n;
-        } else { /* a damaged row would be run again and again */
+        } else { /* a damaged row would be taken again and again */
             mem_free(l->owned_body);
             skipped++;
         }

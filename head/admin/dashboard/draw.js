@@ -1,8 +1,9 @@
-// What is drawn on canvases: charts, the KV map, the map of ranks. Colours are the page's variables.
+// Draws the canvases: the charts, the KV map and the map of ranks. Colours are CSS variables of
+// the page.
 import { $, SAMPLE as S, clock, compact, integer, make, percent, rate, seconds } from "./model.js";
 import { drawSoon } from "./frames.js";
 
-const colors = new Map(); // to ask the page for one brings its styles up to date
+const colors = new Map(); // cached, since reading a variable makes the browser recompute styles
 function color(name) {
   if (!colors.has(name)) colors.set(name, getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim());
   return colors.get(name);
@@ -11,7 +12,8 @@ export function forgetColors() {
   colors.clear();
 }
 
-/** Keeps in `size` what a canvas has of the page, and calls `draw` when that is another: to ask it for its width lays out. */
+/* Keeps the canvas's layout size in `size` and calls `draw` when it changes. Reading the width
+ * from the canvas would force a layout. */
 export function keepSize(canvas, draw) {
   canvas.size = { width: 0, height: 0 };
   new ResizeObserver(([box]) => {
@@ -22,21 +24,20 @@ export function keepSize(canvas, draw) {
 
 const sheet = new OffscreenCanvas(1, 1), pen = sheet.getContext("2d");
 
-/**
- * Draws a canvas at the screen's own resolution, in CSS pixels. It is drawn elsewhere and shown as a finished picture: what
- * a canvas of kind "2d" shows is taken out of it anew for every frame of the page, changed or not.
- */
+/* Draws a canvas at the screen's own resolution, in CSS pixels. It draws on an offscreen sheet
+ * and shows the finished picture: the browser copies a canvas of kind "2d" again for every frame
+ * of the page, changed or not. */
 function paint(canvas, draw) {
   const { width: w, height: h } = canvas.size, dpr = devicePixelRatio || 1;
   if (w < 1 || h < 1) return;
-  sheet.width = Math.round(w * dpr); // it is empty then
+  sheet.width = Math.round(w * dpr); // setting the width also clears the sheet
   sheet.height = Math.round(h * dpr);
   pen.setTransform(dpr, 0, 0, dpr, 0, 0);
   draw(pen, w, h);
   canvas.getContext("bitmaprenderer").transferFromImageBitmap(sheet.transferToImageBitmap());
 }
 
-/** A round number, at least v. */
+/* Returns the smallest round number that is at least v. */
 function nice(v) {
   const p = 10 ** Math.floor(Math.log10(v));
   return p * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find(m => v <= m * p * 1.000001);
@@ -44,7 +45,7 @@ function nice(v) {
 
 const SPAN_MS = 600_000, LEFT = 46, BOTTOM = 16, TOP = 5;
 
-/** lines: [{name, color, at: index into a sample}]. */
+/* `lines`: [{name, color, at: index into a sample}]. */
 export class Chart {
   constructor(host, { title, unit, lines, format, most }) {
     Object.assign(this, { title, lines, format, most });
@@ -176,7 +177,8 @@ export class Charts {
   #move(cursor) {
     if (cursor === this.cursor) return;
     this.cursor = cursor;
-    requestAnimationFrame(() => this.all.forEach(c => c.again())); // what follows a pointer does not wait
+    requestAnimationFrame(() => this.all.forEach(c => c.again())); // drawn in the next frame, so that it
+                                                                   // follows the pointer without delay
   }
 
   #point(c, x) {
@@ -196,7 +198,8 @@ export class Charts {
   }
 }
 
-/** One square for each cell of the head's map: from the bottom up what is shared, owned, cached. */
+/* Draws one square for each cell of the head's map. From the bottom up it shows the shared,
+ * owned and cached parts. */
 export function drawKv(map) {
   paint($("kv"), (c, w, h) => map && drawCells(c, w, h, map));
 }
@@ -222,13 +225,14 @@ function drawCells(c, w, h, map) {
   }
 }
 
-/** Ranks as squares in boxes, a box for each group or node. Which square is where is kept for the pointer. */
+/* Draws ranks as squares in boxes, one box for each group or node. `spots` keeps the place of
+ * each square for the pointer. */
 export class RankMap {
   constructor(canvas, onPick) {
     this.canvas = canvas;
     this.boxes = [];
     this.spots = [];
-    this.picked = null; // an instance
+    this.picked = null; // instance id of a rank, or null
     this.onPick = onPick;
     canvas.addEventListener("pointermove", e => this.#point(e));
     canvas.addEventListener("pointerleave", () => this.#pick(null));
@@ -236,7 +240,7 @@ export class RankMap {
     keepSize(canvas, this.draw);
   }
 
-  /** boxes: [{name, used (0..1 or null), ranks: [{id, color, mark, seat, load}]}]. */
+  /* `boxes`: [{name, used (0..1 or null), ranks: [{id, color, mark, seat, load}]}]. */
   show(boxes) {
     this.boxes = boxes;
     drawSoon(this.draw);
@@ -268,7 +272,7 @@ export class RankMap {
     if (this.canvas.size.width < 1) return;
     const { places, height } = this.#layout(this.canvas.size.width), px = Math.max(40, height) + "px";
     if (this.canvas.style.height === px) paint(this.canvas, c => this.#boxes(c, places));
-    else this.canvas.style.height = px; // and is drawn when it is so high
+    else this.canvas.style.height = px; // the size observer then draws at the new height
   };
 
   #boxes(c, places) {
@@ -296,7 +300,7 @@ export class RankMap {
   #rank(c, { r, x, y, side }) {
     c.fillStyle = color(r.color);
     c.fillRect(x, y, side, side);
-    if (r.load !== null) { // what is still to be read
+    if (r.load !== null) { // the part of the weights that is not loaded yet is covered
       c.fillStyle = color("track");
       c.fillRect(x + 1, y + 1, side - 2, (side - 2) * (1 - r.load));
     }
@@ -332,7 +336,7 @@ export class RankMap {
     const was = this.spots.findIndex(s => s.r.id === this.picked);
     const spot = this.spots[was < 0 ? 0 : Math.max(0, Math.min(this.spots.length - 1, was + by))];
     this.#pick(spot.r.id);
-    const box = this.canvas.parentElement; // it scrolls; the page stays
+    const box = this.canvas.parentElement; // only this box scrolls, not the page
     if (spot.y < box.scrollTop) box.scrollTop = spot.y - 20;
     else if (spot.y + 20 > box.scrollTop + box.clientHeight) box.scrollTop = spot.y + 30 - box.clientHeight;
   }

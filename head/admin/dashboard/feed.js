@@ -1,28 +1,27 @@
-// The stream of updates: fetch() rather than EventSource, since the key travels in a header and never
-// in an address. One stream is open at a time; asking for something else opens another one, which
-// begins with an update at once. It is closed while nobody looks at the page.
+// The stream of updates. It uses fetch() rather than EventSource, since the key must travel in a
+// header and never in an address. One stream is open at a time. A change of the query opens a new
+// stream, which begins with an update at once. The stream is closed while the page is hidden.
 
 import { NO_KEY, isKey, ofTab } from "./store.js";
 
 const KEY = "cox-admin-key";
 const FIRST = { samples: 0, events: 0, walk: 0 };
-const SILENT_MS = 6000; // then it is opened anew
+const SILENT_MS = 6000; // silence after which the stream is opened again
 
 export class Feed {
   #abort = null;
   #retry = 0;
   #timer = 0;
-  #at = 0; // when it fires
+  #at = 0; // time at which #timer fires, in ms of performance.now()
   #opened = -1e9;
   #heard = 0;
   #paused = false;
   #next = FIRST;
   saidAt = null;
 
-  /**
-   * on: {update(parts), away(why), paused(), login(why)}; query() gives what is wanted beside the rest. What is shown is from
-   * `saidAt` then, a time of this machine's clock, or null.
-   */
+  /* `on`: {update(parts), away(why), paused(), login(why)}. `query()` returns the query
+   * parameters that the page wants.
+   * `saidAt` is the time of the figures that are shown, by this machine's clock, or null. */
   constructor(query, on) {
     this.query = query;
     this.on = on;
@@ -46,16 +45,16 @@ export class Feed {
     }
   }
 
-  /** Another head, or the same one begun anew: what it numbers begins at 0 as well. */
+  /* Starts from number 0 again: another head answers, or the same head has restarted. */
   forget() {
     this.#next = FIRST;
   }
 
-  /** Opens the stream with what query() says then; at most every 120 ms, however often it is called. */
+  /* Opens the stream with the current query, at most once in 120 ms however often it is called. */
   open(delay = 120 - (performance.now() - this.#opened)) {
     if (this.#paused || document.hidden) return;
     const at = performance.now() + Math.max(0, delay);
-    if (this.#timer && this.#at <= at) return; // sooner anyway
+    if (this.#timer && this.#at <= at) return; // it opens earlier than that anyway
     clearTimeout(this.#timer);
     this.#at = at;
     this.#timer = setTimeout(() => this.#run(), Math.max(0, delay));

@@ -1,4 +1,5 @@
-// What is drawn in which frame: all of an update in one, but while something scrolls a piece a frame, or that one would be late.
+// Spreads drawing over frames. Normally one frame draws a whole update; while something scrolls,
+// each frame draws one piece, so that no frame is late.
 const CALM_MS = 200;
 const due = new Set();
 let scrolled = -1e9;

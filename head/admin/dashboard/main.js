@@ -1,4 +1,4 @@
-// The dashboard of the head: no framework, no other host, no inline script. docs/how-to/dashboard.md has the design.
+// The dashboard of the head: no framework, no other host, no inline script. docs/develop/pages.md has the design.
 import { $, GROUP as G, SAMPLE as S, WORKER as W, clock, integer, make, natural, percent, put, rate, seconds, uptime } from "./model.js";
 import { Feed } from "./feed.js";
 import { ofBrowser } from "./store.js";
@@ -7,7 +7,7 @@ import { Requests } from "./requests.js";
 import { KvMap, Tables, Topology } from "./panels.js";
 
 let feed, up = 0, term = null, groups = [], workers = [];
-let pillOf = null; // the cluster's health, as the last summary had it
+let pillOf = null; // arguments of pill(): the cluster's health in the last summary
 const charts = new Charts($("charts")), requests = new Requests(() => feed), kv = new KvMap(() => feed);
 const topology = new Topology(), tables = new Tables();
 
@@ -61,7 +61,8 @@ function showGroups() {
 
 const byName = (a, b) => natural(a[W.node], b[W.node]) || (a[W.ordinal] ?? 0) - (b[W.ordinal] ?? 0) || (a[W.instance] < b[W.instance] ? -1 : 1);
 
-/** The head keeps the place of a group for a while: one that waits, with no worker free to form it, is gone. */
+/* Leaves out groups that only have a place: the head keeps the place of a lost group for a
+ * while. A waiting group is hidden when it has no worker and no worker is free to form it. */
 function present(rows) {
   const free = workers.some(w => w[W.group] === null && !w[W.draining]);
   return rows.filter(g => g[G.state] !== "waiting" || free || workers.some(w => w[W.group] === g[G.id]));
@@ -79,12 +80,13 @@ function update(parts) {
   $("main").hidden = false;
   $("away").hidden = true;
   $("main").classList.remove("stale");
-  if (pillOf) pill(...pillOf); // it was away, or the page paused
+  if (pillOf) pill(...pillOf); // the pill may still say "no answer" or "paused"
   if (parts.summary) {
     const other = parts.summary.uptime_s < up || (term !== null && parts.summary.term !== term);
     up = parts.summary.uptime_s;
     term = parts.summary.term;
-    if (other) { // another head, or this one anew: its samples and events are numbered otherwise
+    if (other) { // another head, or the same one restarted: its samples and events start at number
+                 // 0
       charts.samples = [];
       tables.forget();
       feed.forget();
@@ -130,7 +132,8 @@ feed = new Feed(() => ({ ...requests.query(), ...kv.query() }), {
     pill(feed.saidAt ? `paused since ${clock(feed.saidAt)}` : "paused", "warn");
     put("link", "");
   },
-  /** Figures that nobody confirms are grey, with the time at which they were right. */
+  /* Greys the figures while the head does not answer, and shows the time at which they were
+   * right. */
   away(why) {
     const since = feed.saidAt && clock(feed.saidAt);
     pill(since ? `no answer since ${since}` : "no answer", "bad");
@@ -142,7 +145,7 @@ feed = new Feed(() => ({ ...requests.query(), ...kv.query() }), {
   },
 });
 
-/* ---- the key, the pause, the theme ---- */
+/* ---- the key, pause and theme ---- */
 
 $("key-form").addEventListener("submit", e => {
   e.preventDefault();

@@ -1,4 +1,4 @@
-// What the columns of /api/stream mean (docs/reference/admin-api.md), and how numbers are written.
+// Columns of the rows in /api/stream (docs/reference/admin-api.md), and formats of numbers.
 
 export const WORKER = columns("instance node state group stage rank ordinal device step seen_ms own_us straggler draining loaded gpu host memory");
 export const GROUP = columns("id state role epoch tp whole_tp pp running waiting kv_used kv_total steps recoveries draining");
@@ -21,7 +21,7 @@ export const rate = v => v >= 1000 ? integers.format(Math.round(v)) : tenths.for
 export const percent = v => tenths.format(100 * v) + " %";
 export const clock = ms => clocks.format(ms);
 
-/** Of seconds: three digits and a unit that fits. */
+/* Formats a time in seconds with about three digits and a suitable unit. */
 export function seconds(s) {
   if (s === null || s === undefined) return "–";
   if (s < 0.001) return Math.round(s * 1e6) + " µs";
@@ -46,10 +46,10 @@ export function bytes(n) {
   return (n >= 100 || i === 0 ? n.toFixed(0) : n.toFixed(1)) + " " + units[i];
 }
 
-/** Names as people sort them: "worker-2" before "worker-10". */
+/* Compares names with numbers by value: "worker-2" comes before "worker-10". */
 export const natural = new Intl.Collator("en", { numeric: true }).compare;
 
-/** The class of a state, of workers, groups and requests alike. */
+/* Returns the CSS class of a state of a worker, group or request. */
 export function mood(state) {
   switch (state) {
   case "ready": case "running": case "finished": return "ok";
@@ -61,7 +61,8 @@ export function mood(state) {
 export const levelMood = level => level >= 3 ? "bad" : level === 2 ? "warn" : "dim";
 
 export const $ = id => document.getElementById(id);
-/** Writes only what is new: a live region says it once, and nothing is laid out for nothing. */
+/* Writes a text only when it is new, so that a live region is read once and no layout is done in
+ * vain. */
 export function put(id, text) {
   const e = $(id);
   if (e.textContent !== text) e.textContent = text;

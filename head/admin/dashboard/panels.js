@@ -1,4 +1,5 @@
-// Topology, KV map, and the tables of groups, workers, events and failures: what every update brings whole.
+// The topology, the KV map, and the tables of groups, workers, events and failures. Every update
+// contains all of their data.
 import { $, EVENT as E, GROUP as G, WORKER as W, bytes, clock, integer, levelMood, make, micros, mood, natural, put } from "./model.js";
 import { RankMap, drawKv, keepSize } from "./draw.js";
 import { drawSoon } from "./frames.js";
@@ -8,11 +9,13 @@ const list = (rows = []) => ({ rows, get length() { return this.rows.length; }, 
 const text = (title, width, of, options = {}) => ({ title, width, ...options, fill: (c, r) => write(c, of(r)) });
 const number = (title, width, of) => text(title, width, r => integer(of(r)), { class: "n" });
 
-// What a rank's colour and letter say; "ready" has no letter, so what needs a look stands out.
+// Colour and letter of a rank's state. "ready" has no letter, so that states that need attention
+// stand out.
 const RANKS = { ready: ["ok", ""], free: ["dim", "·"], loading: ["warn", ""], forming: ["warn", "F"], draining: ["info", "D"],
   suspect: ["bad", "S"], aborting: ["bad", "A"] };
 
-/** "node-3 #1"; where the name of a pod ends with its ordinal, the name alone. */
+/* Returns a name such as "node-3 #1". When the name of a pod already ends with the ordinal, it
+ * returns the name alone. */
 export const nameOf = w => w[W.ordinal] === null || w[W.node].endsWith("-" + w[W.ordinal]) ? w[W.node] : `${w[W.node]} #${w[W.ordinal]}`;
 const cpu = w => w[W.host] ? `${(w[W.host][1] / 1000).toFixed(1)} / ${w[W.host][0]}` : "–";
 const share = (used, total) => total ? `${bytes(used)} / ${bytes(total)}` : bytes(used);
@@ -66,7 +69,7 @@ export class Topology {
   }
 }
 
-/** A list of [variable of the page, text], changed only where it differs. */
+/* Fills a list from `items` ([variable of the page, text]) when they have changed. */
 function legend(id, items) {
   const ul = $(id), said = JSON.stringify(items);
   if (ul.said === said) return;
@@ -96,7 +99,8 @@ export class KvMap {
 
   update(map, groups, isNewWalk) {
     const was = this.#map;
-    if (!isNewWalk && map && was && map.group === was.group && map.kv === was.kv) return; // came with another page of requests
+    if (!isNewWalk && map && was && map.group === was.group && map.kv === was.kv) return; // this update only brings another page of
+                                                                                          // requests
     this.#map = map;
     options("kv-group", groups.filter(g => g[G.state] === "ready").map(g => g[G.id]), map?.group);
     options("kv-kind", Array.from({ length: map?.n_kv ?? 1 }, (_, i) => i), map?.kv);
@@ -127,7 +131,7 @@ function options(id, values, chosen) {
 
 const longest = texts => texts.reduce((most, t) => Math.max(most, t.length), 0);
 const NO_EVENT = "No event yet. Workers that join or leave, groups that form and changes by an operator are listed here.";
-// The keys that the workers' table can be sorted by.
+// Sort keys of the workers' table.
 const ORDERS = { state: w => w[W.state], group: w => w[W.group], cpu: w => w[W.host]?.[1] ?? null, memory: w => w[W.host]?.[2] ?? null,
   gpu: w => w[W.gpu]?.[0] ?? null, gpu_memory: w => w[W.gpu]?.[1] ?? null };
 
@@ -137,7 +141,7 @@ export class Tables {
     this.workers = list();
     this.events = list();
     this.failures = list();
-    this.all = []; // workers, by name
+    this.all = []; // all workers, sorted by name
     this.order = { key: "name", descending: false };
     const table = (id, label, none, source, columns, sort) => new VirtualTable($(id), { label, none, source, columns, rows: 10, sort });
     this.groupTable = table("groups-table", "Groups", "No group yet. A group forms as soon as enough workers are connected.", this.groups, [
@@ -193,7 +197,7 @@ export class Tables {
     this.workerTable.draw();
   }
 
-  /** Rows come by name; those that are alike, or say nothing, stay so. */
+  /* Sorts rows, which arrive sorted by name. Rows with equal or missing values keep that order. */
   #ordered(rows) {
     const { key, descending } = this.order, value = ORDERS[key];
     if (key === "name") return descending ? rows.toReversed() : rows;

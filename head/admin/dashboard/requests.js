@@ -1,35 +1,37 @@
-// Tables of any length in few rows of DOM: what is in view and a little more. Rows have one height and columns one
-// width, so scrolling is arithmetic; a row has its place by `top` and is laid out alone; cells are written only when
-// their text changes.
+// Tables of any length with few DOM rows: the visible rows and a few more. All rows have one
+// height and each column has one width, so scrolling is arithmetic. Each row is placed by `top`
+// and laid out alone. A cell is written only when its text changes.
 import { $, REQUEST as R, clock, integer, make, micros, mood, put } from "./model.js";
 import { drawSoon, isScrolling } from "./frames.js";
 
-const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // as style.css has it
-const STALE = 8; // rows that a frame of scrolling writes anew beside those that come into view
+const HEAD = 26, ROW = 24, EM = 13, SPARE = 8; // pixels, as in style.css; SPARE is in rows
+const STALE = 8; // rows already in view that one frame of scrolling may rewrite
 const REST_MS = 150;
-const LETTERS_MAX = 500; // of a cell that is shown whole
+const LETTERS_MAX = 500; // longest text for which a column is widened, in letters
 
 export class VirtualTable {
   #due = false;
   #isNew = false;
-  #rows = []; // as they are seen; in the DOM they stand in this order once it rests
+  #rows = []; // rows in the order of the screen; the DOM takes the same order after scrolling
+              // stops
   #first = 0;
-  #data = 0; // counts what the source brought
+  #data = 0; // version of the source's data
   #rest = 0;
-  #top = 0; // of the box, as its events say: to ask it amid a frame would lay out the page
+  #top = 0; // scroll position from the box's events; reading it from the box would force a layout
   #height = 0;
 
-  /**
-   * columns: [{title, width, class?, sort?, fill(cell, row)}]; fill gets an element that keeps what it was given.
-   * rows: how many are in view at most; none: said in place of no rows; keeps: it is as high without rows as with them.
-   * source: {length, at(i)}; at() gives null for what is not here yet.
-   */
+  /* `columns`: [{title, width, class?, sort?, fill(cell, row)}]; fill gets an element that keeps
+   * its former content.
+   * `rows`: most rows in view; `none`: text for an empty table; `keeps`: an empty table keeps
+   * its full height.
+   * `source`: {length, at(i)}; at() returns null for a row that has not arrived yet. */
   constructor(host, { label, columns, source, rows, none, keeps = false, sort, onView = () => {} }) {
     Object.assign(this, { columns, source, rows, keeps, onView, sort });
     this.box = make("div", { className: "scroll", tabIndex: 0 });
     this.box.setAttribute("role", "region");
     this.box.setAttribute("aria-label", label + ", scrolls");
-    // Their roles are said: some browsers take what is no table to the layout for none at all (Chromium does not).
+    // Roles are set explicitly: some browsers drop the table role of an element that is not laid
+    // out as a table (Chromium keeps it).
     this.table = inRole("table", make("table"));
     this.table.setAttribute("aria-label", label);
     this.widen(0);
@@ -66,7 +68,7 @@ export class VirtualTable {
     return th;
   }
 
-  /** As high as `rows` rows; of a table that does not keep its height, at most. */
+  /* Sets the height to `rows` rows. A table without `keeps` is lower when it has fewer rows. */
   #fit() {
     const total = this.source.length;
     if (this.total === total) return;
@@ -79,13 +81,14 @@ export class VirtualTable {
     this.table.setAttribute("aria-rowcount", total + 1);
   }
 
-  /** The column without a width gets room for so many letters; a box that is narrower scrolls sideways. */
+  /* Widens the column without a width to hold `letters` letters. A narrower box then scrolls
+   * sideways. */
   widen(letters) {
     const rest = Math.max(9 * EM, 7.4 * Math.min(letters, LETTERS_MAX)), width = this.columns.reduce((sum, c) => sum + (c.width ? EM * parseFloat(c.width) : rest), 0) + "px";
     if (this.table.style.minWidth !== width) this.table.style.minWidth = width;
   }
 
-  /** What is said in place of no rows. */
+  /* Sets the text that an empty table shows. */
   say(text) {
     if (this.none.textContent !== text) this.none.textContent = text;
   }
@@ -96,14 +99,14 @@ export class VirtualTable {
     });
   }
 
-  /** What is in view, in rows: [first, count]. */
+  /* Returns the rows to draw as [first, count]: the visible ones and SPARE on each side. */
   view() {
     const n = Math.ceil(this.#height / ROW) + 2 * SPARE;
     const first = Math.max(0, Math.min(Math.floor(this.#top / ROW) - SPARE, this.source.length - n));
     return [first, Math.min(n, this.source.length - first)];
   }
 
-  /** The source has something new. */
+  /* Draws again after the source has changed. */
   draw() {
     this.#isNew = true;
     drawSoon(this.#show);
@@ -127,7 +130,7 @@ export class VirtualTable {
     while (this.#rows.length > n) this.#rows.pop().remove();
     this.#turn(first - this.#first, n);
     this.#first = first;
-    // Those in view first: the others are read a few frames later, or never.
+    // Visible rows are filled first; the spare ones follow a few frames later, or never.
     let stale = isScrolling() ? STALE : n;
     for (const [from, to] of [[SPARE, n - SPARE], [0, SPARE], [Math.max(SPARE, n - SPARE), n]])
       for (let i = from; i < Math.min(to, n); i++) {
@@ -136,21 +139,23 @@ export class VirtualTable {
         if (moved) this.#place(tr, first + i);
         this.#fill(tr, this.source.at(first + i));
       }
-    if (stale < 0) this.#draw(); // the rest in the next one
+    if (stale < 0) this.#draw(); // the next frame fills the rest
     clearTimeout(this.#rest);
     if (isScrolling()) this.#rest = setTimeout(() => this.#order(), REST_MS);
     else this.#order();
     this.onView(first, n);
   };
 
-  /** Rows that stay in view keep their elements; those that left it become the ones that come. */
+  /* Reuses row elements: rows that stay in view keep theirs, and rows that left it are filled
+   * again at the other end. */
   #turn(by, n) {
     if (by === 0 || Math.abs(by) >= n) return;
     const moved = by > 0 ? this.#rows.splice(0, by) : this.#rows.splice(n + by);
     this.#rows = by > 0 ? this.#rows.concat(moved) : moved.concat(this.#rows);
   }
 
-  /** Who reads the page in its order finds the rows so; to move them while it scrolls would make them anew each frame. */
+  /* Puts the DOM rows into the order of the screen, for screen readers. It waits for scrolling
+   * to stop, since a moved row is rendered again. */
   #order() {
     let at = this.body.firstChild;
     for (const tr of this.#rows)
@@ -186,14 +191,16 @@ function inRole(role, element) {
   return element;
 }
 
-/** As wide as its column says, else what is left; and how many letters fit whatever they are, as a rule. */
+/* Sets the width of a cell: the width of its column, or the remaining space. `fits` is an
+ * estimate of how many letters fit. */
 function wide(cell, { width }) {
   cell.style.flex = width ? `0 0 ${EM * parseFloat(width)}px` : `1 1 ${EM * 9}px`;
   cell.fits = width ? (parseFloat(width) - .7) / .65 : 0;
   return cell;
 }
 
-/** Text into a cell, once; a class for what it means. A clip costs a layer: only what may be too long has one. */
+/* Writes a text and a class into a cell if they have changed. Only a text that may be too long
+ * gets the class that clips it, since each clip costs a layer. */
 export function write(cell, text, className = "") {
   if (cell.was !== text) {
     cell.was = text;
@@ -213,7 +220,8 @@ function writeNothing(cell) {
   else write(cell, "…", "none");
 }
 
-/** A bar of parts, each [variable of the page, where it ends in 0..1]; one element, since hundreds would be drawn. */
+/* Draws a bar of parts, each [variable of the page, end in 0..1]. It is one element, since a
+ * page shows hundreds of bars. */
 export function writeBar(cell, parts, label) {
   if (!cell.bar) {
     write(cell, "");
@@ -235,7 +243,8 @@ const SEND = " Send one with cox chat, or on the chat page of a gateway.";
 const NO_REQUEST = { live: "No request is open." + SEND, waiting: "No request waits: each runs as soon as it arrives.", running: "No request runs." + SEND,
   ended: "No request has ended since this head started." + SEND };
 
-/** The requests: the head has them; here is a page of at most 200, and the wish for another. */
+/* The table of requests. The head keeps them all; the page holds at most 200 and asks for
+ * others. */
 export class Requests {
   #page = { offset: 0, rows: [], matching: 0, here: 0, looked_at: 0 };
   #wish = { show: "live", sort: "arrival", desc: 0, offset: 0, limit: 100 };
@@ -294,7 +303,7 @@ export class Requests {
     this.#ask({ sort: key, desc: again ? 1 - this.#wish.desc : key === "arrival" || key === "group" ? 0 : 1, offset: 0 }, true);
   }
 
-  /** Rows in view that the page lacks: another page, around them. */
+  /* Asks for another page around the visible rows when the current page lacks some. */
   #view(first, n) {
     const page = this.#page, end = page.offset + page.rows.length;
     if (first >= page.offset && first + n <= end) return;

@@ -1,11 +1,13 @@
-// The page of runs: what `cox run list` says, and its two buttons. docs/reference/runs.md.
+// The page of runs: the output of `cox run list`, and the buttons to end and repeat a run. See
+// docs/reference/runs.md.
 import { $, clock, make, put } from "./model.js";
 import { NO_KEY, isKey, ofBrowser, ofTab } from "./store.js";
 
 const KEY = "cox-admin-key", EVERY_MS = 2000, SURE_MS = 4000;
 const MOODS = { running: "ok", completed: "ok", failed: "bad", terminated: "dim" };
-let saidAt = null; // when the head answered last
-const rows = new Map(); // ID → {row, said, …}: an element stays as long as its run does, and with it the focus
+let saidAt = null; // time of the head's last answer
+const rows = new Map(); // ID → {row, said, …}; a row element lives as long as its run, so it keeps
+                        // the focus
 let timer = 0;
 
 async function ask(method, body) {
@@ -34,7 +36,7 @@ function login(why) {
 const when = s => s ? new Date(s * 1000).toISOString().slice(0, 19).replace("T", " ") : "–";
 const isLive = run => ["pending", "importing", "running"].includes(run.status);
 
-/** The first click asks, the second one does it. */
+/* The first click asks for confirmation; the second one acts. */
 function armed(button, label, act) {
   let reset = 0;
   const calm = () => { button.textContent = label; button.removeAttribute("aria-pressed"); reset = 0; };
@@ -57,7 +59,8 @@ async function act(run, action, doing, done) {
   try {
     if (await ask("POST", { id: run.id, action })) put("said", `${done} ${run.name} (${run.id}).`);
   } catch (e) {
-    const isGone = action === "terminate" && e instanceof TypeError; // no answer at all, from nobody
+    const isGone = action === "terminate" && e instanceof TypeError; // no HTTP answer at all: the head has
+                                                                     // ended
     put("said", `${run.name} (${run.id}): ${isGone ? "asked to end; this head answers no more: it was that run's own, or has ended too" : e.message}`);
   }
   show();
@@ -74,7 +77,7 @@ function newRow(run) {
   return { row: make("tr", { id: "run-" + run.id }, ...cells), cells, end, said: "" };
 }
 
-/** A link where a browser can go: http and https, as the program wrote it. */
+/* Returns a link when the address is http or https, else the text that the program wrote. */
 function connect(port) {
   if (!/^https?:\/\//.test(port.url)) return make("span", { textContent: `${port.name} ${port.url}` });
   return make("a", { href: port.url, rel: "noreferrer", target: "_blank", textContent: port.name, title: port.url });
@@ -95,7 +98,7 @@ function fill(entry, run) {
 
 function update({ runs, total }) {
   const more = total > runs.length ? `the newest of ${total}: ` : "";
-  runs = runs.toReversed(); // the newest above
+  runs = runs.toReversed(); // newest first
   const here = new Set(runs.map(r => r.id));
   for (const [id, entry] of rows)
     if (!here.has(id)) {
@@ -111,7 +114,7 @@ function update({ runs, total }) {
   put("runs-count", runs.length ? `${more}${runs.length}, ${runs.filter(isLive).length} alive` : "none: `cox run create -f FILE` makes one");
 }
 
-/* ---- again and again ---- */
+/* ---- refresh ---- */
 
 async function show() {
   clearTimeout(timer);

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Bounds of one compile, in all and at once: 13 times as much as the largest honest grammars take
-/// (docs/reference/structured-outputs.md).
+/// (docs/develop/structured-outputs.md).
 const MOST_TAKEN: u64 = 3 << 29;
 const MOST_ALIVE: u64 = 256 << 20;
 /// The bound of what a compile leaves.

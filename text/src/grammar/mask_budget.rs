@@ -13,7 +13,7 @@ use llguidance::earley::ParserStats;
 
 /// Of one mask: 100 ms.
 pub const MOST_OF_MASK: u64 = 1_000_000;
-/// Of the masks of a sequence above what each may have: 200 ms. No honest mask that was measured (docs/reference/structured-outputs.md) is
+/// Of the masks of a sequence above what each may have: 200 ms. No honest mask that was measured (docs/develop/structured-outputs.md) is
 /// above that, so this is what a grammar may have that nobody has thought of.
 const MOST_AHEAD: u64 = 2_000_000;
 /// Of each mask in the mean: 15 ms, a walk of all tokens of the largest vocabularies.

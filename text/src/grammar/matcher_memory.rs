@@ -1,17 +1,17 @@
-//! What a matcher has of memory, counted by the crate's allocator, and how much of it it may have. The verdict follows from
-//! the grammar and the text, on every machine the same.
+//! The memory of a matcher, counted by the crate's allocator, and its limit. The verdict follows from
+//! the grammar and the text, and is the same on every machine.
 //!
 //! A matcher begins as a clone of its grammar's first state, which fills up: the lexer with the states that masks look
 //! at, the parser with rows and items of the text. Both only grow, and a replay makes no more of either than the original did, since
 //! it has the same text in front of it and looked at fewer masks. A vector's room depends on the steps in which it grew, though, and
-//! is less than twice its length: a matcher that took tokens without masks (a replay, or guesses) may have twice as much, so
+//! is less than twice its length: a matcher that took tokens without masks (a replay, or draft tokens) may have twice as much, so
 //! that no replay fails where the original passed.
 
 use crate::base::heap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 
-/// A matcher may have so many times its first size, this beside it, and this for each token of its text: docs/reference/structured-outputs.md
+/// A matcher may have so many times its first size, this beside it, and this for each token of its text: docs/develop/structured-outputs.md
 /// has what honest ones take.
 const TIMES_FIRST: u64 = 4;
 const AHEAD: u64 = 24 << 20;

@@ -1,6 +1,6 @@
 //! How a grammar's rules lead back to themselves: at the end of their text (right recursion, where each Earley row is as
 //! long as the text), or at both ends (`s: s s`, where each row is made anew out of all rows before it). The crate counts
-//! the items of a row alone, which cost ten and sixty times as much there (docs/reference/structured-outputs.md).
+//! the items of a row alone, which cost ten and sixty times as much there (docs/develop/structured-outputs.md).
 
 use llguidance::earley::{CGrammar, CSymIdx};
 use std::collections::HashMap;

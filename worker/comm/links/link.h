@@ -1,7 +1,7 @@
 #pragma once
-/* A byte stream to one peer rank, in both directions, non-blocking: over TCP (tcp.c) or
- * through memory that two processes of one host share (shm.c). Compute thread only. The peer
- * is authenticated before a link exists, and its bytes are checked all the same. */
+/* A non-blocking byte stream to one peer rank, in both directions: over TCP (tcp.c) or through
+ * memory that two processes of one host share (shm.c). Compute thread only. The peer is
+ * authenticated before a link exists, but its bytes are checked all the same. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,19 +12,20 @@
 struct comm_link;
 struct comm_link_ops {
     const char *name;
-    /* Moves what goes now of the n runs v, the first ones first: *moved bytes in all, perhaps none.
-     * STATUS_IO: the peer is gone (recv: and nothing of what it sent is left). */
+    /* Moves as many bytes of the n runs `v` as possible now, in order; *moved is their number,
+     * perhaps 0. STATUS_IO: the peer is gone (recv: and everything it sent has been read). */
     enum status (*send)(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                         struct error *err);
     enum status (*recv)(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                         struct error *err);
-    /* Before a sleep in poll(fd), on a link that wants one or both: the events to wait for, or 0
-     * when something can move already. From then on the peer rings when something can. */
+    /* Called before poll(fd) on a link that wants one or both directions. Returns the events to
+     * wait for, or 0 when something can move already. From then on the peer wakes this end when
+     * something can move. */
     short (*before_sleep)(struct comm_link *l, bool wants_send, bool wants_recv);
-    /* After it, always, with what poll said. */
+    /* Called after each before_sleep, with the events that poll returned. */
     enum status (*after_sleep)(struct comm_link *l, short revents, struct error *err);
-    /* Between collectives, now and then; or NULL. STATUS_IO: the peer cannot be reached any more.
-     */
+    /* Called between collectives now and then; may be NULL. STATUS_IO: the peer cannot be
+     * reached any more. */
     enum status (*check_idle)(struct comm_link *l, struct error *err);
     void (*close)(struct comm_link *l); /* frees l; the peer notices */
 };
@@ -33,11 +34,11 @@ struct comm_link {
     int fd;
 };
 
-/* Of one run. */
+/* Sends a single run. */
 static inline enum status link_send(struct comm_link *l, const void *data, size_t n, size_t *moved,
                                     struct error *err)
 {
-    const struct iovec v = {(void *)(uintptr_t)data, n}; /* what is sent is read */
+    const struct iovec v = {(void *)(uintptr_t)data, n}; /* the data is only read */
     return l->ops->send(l, &v, 1, moved, err);
 }
 static inline enum status link_recv(struct comm_link *l, void *data, size_t n, size_t *moved,
@@ -47,18 +48,19 @@ static inline enum status link_recv(struct comm_link *l, void *data, size_t n, s
     return l->ops->recv(l, &v, 1, moved, err);
 }
 
-/* Of a socket that is going to connect, or to listen: what it accepts is the same. */
+/* Sets the options of a socket before it connects or listens. Accepted sockets inherit them. */
 void link_tcp_prepare(int fd);
-/* Takes the connected socket, also when it fails. */
+/* Makes a link of a connected socket. It takes the socket, even when it fails. */
 MUST_USE enum status link_tcp_new(int fd, struct comm_link **out, struct error *err);
 
-/* Shared memory in two halves, each side holding one end of a connected Unix stream socket (the
- * bell, and the way to notice a peer's end). offer makes the memory, sized and sealed, writes its
- * descriptor to *memory_fd for the caller to pass on and close; take maps what the peer offered
- * after checking its size and seals. Both take the socket, also when they fail. */
+/* Shared memory needs both sides, and each holds one end of a connected Unix stream socket: the
+ * bell, which also shows a peer's end. link_shm_offer makes the memory, sized and sealed, and
+ * writes its descriptor to *memory_fd, which the caller passes on and closes. link_shm_take
+ * checks size and seals of the offered memory and maps it. Both take the socket, even when they
+ * fail. */
 MUST_USE enum status link_shm_offer(int bell_fd, int *memory_fd, struct comm_link **out,
                                     struct error *err);
 MUST_USE enum status link_shm_take(int bell_fd, int memory_fd, struct comm_link **out,
                                    struct error *err);
-/* What either side maps of what link_shm_offer made. */
+/* Returns the bytes that each side maps for a link of link_shm_offer. */
 uint64_t link_shm_bytes(void);

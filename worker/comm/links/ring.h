@@ -1,14 +1,14 @@
 #pragma once
-/* A queue of bytes from one writer to one reader, in memory that both map. Each end keeps its own
- * index and the size to itself and checks the other's whenever it looks, so a peer that writes
- * nonsense over the whole memory is told (STATUS_IO) and makes this end touch nothing else. What
- * comes out is as hostile as from a socket.
+/* A queue of bytes from one writer to one reader, in memory that both map. Each end keeps its
+ * own index and the size in private memory and checks the other's index at each look. A peer
+ * that overwrites the whole memory is detected (STATUS_IO) and cannot make this end touch other
+ * memory. The bytes themselves are as untrusted as those of a socket.
  *
- * An end that finds nothing to do may say that it sleeps (ring_*_sleeps) and look again; the other
- * end asks after each move whether to wake it (ring_*_woken). Index and flag are sequentially
- * consistent, so one of the two sees the other: no wake-up is lost.
+ * An end with nothing to do may set its sleep flag (ring_*_sleeps) and look again. The other end
+ * asks after each move whether to wake it (ring_*_woken). Index and flag are sequentially
+ * consistent, so at least one end sees the other's change: no wake-up is lost.
  *
- * One thread per end. Nothing here waits or allocates. */
+ * Each end belongs to one thread. Nothing here waits or allocates. */
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,14 +17,15 @@
 
 #include "common/base/status.h"
 
-/* Two cache lines apart: processors fetch lines in pairs. */
+/* Two cache lines, because processors fetch lines in pairs. */
 #define RING_ALIGN 128
 
-/* Shared. All zero is an empty ring. A flag lies beside the index of the end that asks for it. */
+/* The shared part. All zeros is an empty ring. Each flag lies beside the index of the end that
+ * reads the flag. */
 struct ring_shared {
-    alignas(RING_ALIGN) _Atomic uint64_t head; /* bytes ever written */
+    alignas(RING_ALIGN) _Atomic uint64_t head; /* bytes written since the start */
     _Atomic uint32_t reader_sleeps;
-    alignas(RING_ALIGN) _Atomic uint64_t tail; /* bytes ever read */
+    alignas(RING_ALIGN) _Atomic uint64_t tail; /* bytes read since the start */
     _Atomic uint32_t writer_sleeps;
 };
 
@@ -33,25 +34,26 @@ struct ring {
     struct ring_shared *shared;
     uint8_t *bytes;      /* [size] */
     uint64_t size;       /* a power of two */
-    uint64_t own, other; /* this end's index, and the last good one of the other */
+    uint64_t own, other; /* this end's index, and the other end's last valid index */
 };
 
-/* Either end of a ring that nothing has gone through yet. */
+/* Initialises either end of an unused ring. */
 void ring_init(struct ring *r, struct ring_shared *shared, uint8_t *bytes, uint64_t size);
 
-/* Moves what goes now, 0 .. n bytes. */
+/* Moves as many bytes as possible now, from 0 to n. */
 MUST_USE enum status ring_write(struct ring *r, const void *data, size_t n, size_t *moved,
                                 struct error *err);
 MUST_USE enum status ring_read(struct ring *r, void *data, size_t n, size_t *moved,
                                struct error *err);
 
-/* Is there room to write, something to read? True also for a broken ring: the move says so. */
+/* Returns true when there is room to write, or a byte to read. Also returns true for a broken
+ * ring; the next move reports the error. */
 bool ring_can_write(struct ring *r);
 bool ring_can_read(struct ring *r);
 
-/* The end's own flag. Set it, look again, then sleep; clear it afterwards. */
+/* Sets or clears the end's own sleep flag. Set it, look again, then sleep; clear it afterwards. */
 void ring_writer_sleeps(struct ring *r, bool sleeps);
 void ring_reader_sleeps(struct ring *r, bool sleeps);
-/* After a move: true when the other end has to be woken now. */
+/* Call after a move. Returns true when the other end must be woken now. */
 bool ring_reader_woken(struct ring *r);
 bool ring_writer_woken(struct ring *r);

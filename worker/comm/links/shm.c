@@ -1,9 +1,11 @@
-/* A link through memory that two processes of one host share: a ring each way. Moving bytes needs
- * no system call; one that sleeps is woken by a byte over a Unix socket, the bell. A process that
- * ends, however, closes its end of the bell, and that is how the other one notices.
+/* A link through memory that two processes of one host share, with a ring in each direction.
+ * exchange.c moves bytes through the vtable of link.h on the compute thread; moving needs no
+ * system call. A sleeping end is woken by a byte over a Unix socket, the bell. A process that
+ * ends closes its end of the bell, and the peer notices that.
  *
- * The memory has no name and is gone with its last user. It is sealed: a peer cannot cut it short
- * under our hands, which would be a SIGBUS here. */
+ * Invariants: the memory has no name and disappears with its last user. It is sealed, so a peer
+ * cannot shrink it, which would cause a SIGBUS here. All indexes from the peer are checked
+ * (ring.h). */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,42 +24,43 @@
 #include "worker/comm/links/shm.h"
 
 #ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#define MFD_NOEXEC_SEAL 0x0008U /* since Linux 6.3 */
 #endif
 
 enum {
     HEADER_BYTES = 4096,
     VERSION = 1,
-    /* Bytes become visible to the other side in pieces, so that it copies out while we copy in. */
+    /* Bytes are published in pieces of this size, so that the peer copies out while this end
+     * copies in. */
     PIECE_BYTES = 64 << 10,
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 static const char magic[8] = "coxshm\n";
 
-/* The first page. The bytes of rings[0], then those of rings[1], follow at HEADER_BYTES. */
+/* The first page. The bytes of rings[0], then of rings[1], follow at HEADER_BYTES. */
 struct header {
     char magic[8];
     uint32_t version, zero;
     uint64_t ring_bytes;
-    struct ring_shared rings[2]; /* from the one who offers, from the one who takes */
+    struct ring_shared rings[2]; /* written by the offering end, by the taking end */
 };
 static_assert(sizeof(struct header) <= HEADER_BYTES, "the header is the first page");
 
 struct shm {
     struct comm_link link;
-    struct header *memory; /* NULL or mapped */
+    struct header *memory; /* NULL = not mapped */
     size_t n_memory;
     struct ring out, in;
     bool gone;                   /* the peer has closed its end of the bell */
-    bool bell_due;               /* the kernel had no memory for a ring */
-    bool wants_send, wants_recv; /* of the sleep that is on */
+    bool bell_due;               /* the bell must be rung again: the kernel had no memory */
+    bool wants_send, wants_recv; /* directions that the current sleep waits for */
 };
 
 static const struct comm_link_ops shm_ops;
 
 static struct shm *shm_of(struct comm_link *l)
 {
-    return (struct shm *)l; /* its first member */
+    return (struct shm *)l; /* base is the first member */
 }
 
 static enum status peer_gone(struct error *err)
@@ -65,7 +68,8 @@ static enum status peer_gone(struct error *err)
     return error_set(err, STATUS_IO, "shared memory: the peer has ended or left the group");
 }
 
-/* One byte is enough for any number of reasons. A full socket has some already. */
+/* Wakes the peer. One byte is enough for any number of reasons, and a full socket already has
+ * some. */
 static void ring_bell(struct shm *s)
 {
     ssize_t n;
@@ -77,7 +81,7 @@ static void ring_bell(struct shm *s)
         s->gone = true;
 }
 
-/* *moved: as much of a run as goes now. */
+/* Sends as much of a run as possible now; adds the bytes to *moved. */
 static enum status send_run(struct shm *s, const struct iovec *run, size_t *moved,
                             struct error *err)
 {
@@ -132,7 +136,7 @@ static enum status shm_recv(struct comm_link *l, const struct iovec *v, size_t n
                             struct error *err)
 {
     struct shm *s = shm_of(l);
-    bool gone = s->gone; /* what it wrote, it wrote before it went */
+    bool gone = s->gone; /* read first: all its bytes were written before it left */
     *moved = 0;
     for (size_t i = 0, now; i < n; i++) {
         TRY(recv_run(s, &v[i], &now, err));
@@ -166,13 +170,13 @@ static short shm_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     if (s->gone || can_move(s))
         return 0;
     set_flags(s, true);
-    if (!can_move(s)) /* again: the peer may have moved before it could see the flags */
+    if (!can_move(s)) /* a second look: the peer may have moved before it saw the flags */
         return POLLIN;
     set_flags(s, false);
     return 0;
 }
 
-/* Takes the rings of the bell off it, but not for ever if the peer does nothing else. */
+/* Reads the bytes from the bell. The number of reads is bounded, in case the peer only rings. */
 static void drain_bell(struct shm *s)
 {
     char rings[256];
@@ -182,7 +186,7 @@ static void drain_bell(struct shm *s)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
-        if (n <= 0) { /* or a reset, when it left without hearing our last ring */
+        if (n <= 0) { /* or a reset: the peer left before it read our last byte */
             s->gone = true;
             return;
         }
@@ -195,7 +199,7 @@ static enum status shm_after_sleep(struct comm_link *l, short revents, struct er
     set_flags(s, false);
     if (revents != 0)
         drain_bell(s);
-    /* What the peer left is still to be read; room to write helps nobody. */
+    /* Bytes that the peer left must still be read; room to write does not matter any more. */
     if (s->gone && !(s->wants_recv && ring_can_read(&s->in)))
         return peer_gone(err);
     return STATUS_OK;
@@ -227,8 +231,8 @@ static enum status system_error(struct error *err, const char *what)
     return error_set(err, STATUS_IO, "shared memory: %s: %s", what, strerror(errno));
 }
 
-/* A kernel may be set to refuse memory that could be made executable; one before 6.3 does not know
- * the flag. */
+/* Makes the sealed memory. A kernel may refuse memory without the no-exec seal, and kernels
+ * before 6.3 do not know that flag, so both are tried. */
 static enum status make_memory(uint64_t n_bytes, int *out, struct error *err)
 {
     const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -315,7 +319,7 @@ uint64_t link_shm_bytes(void)
     return memory_bytes(LINK_SHM_RING_BYTES);
 }
 
-/* What a descriptor from somebody else has to be before it is mapped. */
+/* Checks a descriptor from the peer before it is mapped: kind, size and seals. */
 static enum status check_memory(int memory_fd, uint64_t *n_bytes, struct error *err)
 {
     struct stat st;
@@ -341,7 +345,7 @@ static enum status take(struct shm *s, int memory_fd, struct error *err)
     uint64_t n_bytes;
     TRY(check_memory(memory_fd, &n_bytes, err));
     TRY(map_memory(s, memory_fd, n_bytes, err));
-    struct header h; /* a copy: the peer could change it between check and use */
+    struct header h; /* a copy, so that the peer cannot change it between check and use */
     memcpy(&h, s->memory, offsetof(struct header, rings));
     if (memcmp(h.magic, magic, sizeof magic) != 0 || h.version != VERSION)
         return error_set(err, STATUS_VERSION,

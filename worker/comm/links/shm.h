@@ -1,13 +1,13 @@
 #pragma once
-/* What tests and benchmarks need of shm.c beside link.h: rings of another size. */
+/* The part of shm.c for tests and benchmarks only: rings of another size. */
 #include <stdint.h>
 
 #include "worker/comm/links/link.h"
 
-#define LINK_SHM_RING_BYTES     ((uint64_t)1 << 20) /* each way, of link_shm_offer */
+#define LINK_SHM_RING_BYTES     ((uint64_t)1 << 20) /* ring size per direction in link_shm_offer */
 #define LINK_SHM_RING_MIN_BYTES ((uint64_t)1 << 12)
 #define LINK_SHM_RING_MAX_BYTES ((uint64_t)1 << 26)
 
-/* link_shm_offer with rings of ring_bytes, a power of two between MIN and MAX. */
+/* Like link_shm_offer, with rings of ring_bytes: a power of two between MIN and MAX. */
 MUST_USE enum status link_shm_offer_sized(int bell_fd, uint64_t ring_bytes, int *memory_fd,
                                           struct comm_link **out, struct error *err);

@@ -1,9 +1,9 @@
-/* A link over a TCP socket: what the kernel takes and has.
+/* A link over a TCP socket: bytes move as the kernel accepts and has them.
  *
- * A network that swallows packets looks like a peer that computes for long: no error, no byte. What
- * tells them apart is the peer's kernel, which acknowledges data and probes whatever its process
- * does (slow, stopped, its buffers full). TCP_USER_TIMEOUT would not do: it also ends connections
- * whose peer answers every probe with "no room yet". */
+ * A network that loses all packets looks like a peer that computes for long: no error and no
+ * byte. Only the peer's kernel shows the difference, since it acknowledges data and answers
+ * probes even when its process is slow, stopped or has full buffers. TCP_USER_TIMEOUT is not
+ * usable: it also ends connections whose peer answers every probe with "no room yet". */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,17 +15,18 @@
 #include "common/base/mem.h"
 #include "worker/comm/links/link.h"
 
-/* Three segments in a row without an answer, and no sign of the peer's kernel for five seconds:
- * above any pause of a network that works, far below the limit of a collective. */
+/* A peer counts as lost after three unanswered segments in a row and five seconds without a sign
+ * from its kernel. That is longer than any pause of a working network and far below the timeout
+ * of a collective. */
 enum { SILENT_MS = 5000, UNANSWERED_MIN = 3 };
-enum { PROBE_SECONDS = 1, PROBES_MAX = 60 }; /* of a connection on which nothing is under way */
+enum { PROBE_SECONDS = 1, PROBES_MAX = 60 }; /* for idle connections */
 
 static enum status check_path(int fd, struct error *err)
 {
     struct tcp_info i = {0};
     socklen_t n = sizeof i;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) != 0)
-        return STATUS_OK; /* a kernel that does not say */
+        return STATUS_OK; /* the kernel does not tell */
     bool unanswered = i.tcpi_retransmits >= UNANSWERED_MIN || i.tcpi_probes >= UNANSWERED_MIN;
     if (!unanswered || i.tcpi_last_ack_recv < SILENT_MS)
         return STATUS_OK;
@@ -45,8 +46,8 @@ static struct msghdr message(const struct iovec *v, size_t n)
     return (struct msghdr){.msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = n};
 }
 
-/* A header and what it is of in one packet: a packet of its own is another way through both
- * kernels, a third of the time of short ones. */
+/* Sends a header and its data in one packet. A packet of its own for the header is a second pass
+ * through both kernels: a third of the time of a short exchange. */
 static enum status tcp_send(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                             struct error *err)
 {
@@ -58,7 +59,8 @@ static enum status tcp_send(struct comm_link *l, const struct iovec *v, size_t n
     return STATUS_OK;
 }
 
-/* Of room for a byte at least: nothing read is the other end's end. */
+/* Receives into `v`, which has room for at least one byte: 0 bytes read means that the peer has
+ * closed. */
 static enum status tcp_recv(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                             struct error *err)
 {
@@ -78,7 +80,7 @@ static short tcp_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     return (short)((wants_send ? POLLOUT : 0) | (wants_recv ? POLLIN : 0));
 }
 
-/* Errors are told by the next send or recv, with their reason; silence only here. */
+/* Checks for silence only. The next send or recv reports other errors with their reason. */
 static enum status tcp_after_sleep(struct comm_link *l, short revents, struct error *err)
 {
     return revents ? STATUS_OK : check_path(l->fd, err);
@@ -103,11 +105,11 @@ static const struct comm_link_ops tcp_ops = {.name = "TCP",
                                              .check_idle = tcp_check_idle,
                                              .close = tcp_close};
 
-/* BBR sends at the rate that it has measured, by a timer. Where something has filled the path once
- * (the sums of a prompt) the rate is what two busy hosts made of it, and each of a step's short
- * sums waits for the timer. Only before it connects: a socket that has begun with BBR is paced
- * whatever it changes to. Not everybody may have cubic (net.ipv4.tcp_allowed_congestion_control);
- * reno is anybody's. */
+/* Replaces BBR by another congestion control. BBR sends at its measured rate, by a timer. Once
+ * something has filled the path (the sums of a prompt), the rate is too low, and each short sum
+ * of a step waits for the timer. The call must come before the connection: a socket that began
+ * with BBR stays paced. cubic may be forbidden to users
+ * (net.ipv4.tcp_allowed_congestion_control); reno never is. */
 static void avoid_pacing(int fd)
 {
     static const char *const others[] = {"cubic", "reno"};
@@ -120,7 +122,8 @@ static void avoid_pacing(int fd)
             return;
 }
 
-/* Without either things are slow, not wrong. */
+/* Sets the options of a socket. Failures are ignored: without the options the link is slow, not
+ * wrong. */
 void link_tcp_prepare(int fd)
 {
     int on = 1;
@@ -136,7 +139,8 @@ enum status link_tcp_new(int fd, struct comm_link **out, struct error *err)
         {TCP_KEEPIDLE, PROBE_SECONDS}, {TCP_KEEPINTVL, PROBE_SECONDS}, {TCP_KEEPCNT, PROBES_MAX}};
     int on = 1;
     struct comm_link *l = mem_zalloc(sizeof *l);
-    /* Without them a silent network costs the limit of a collective: slow, not wrong. */
+    /* Without keep-alive a silent network is found only at the timeout of a collective: slow,
+     * not wrong. */
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     for (size_t i = 0; i < sizeof probing / sizeof probing[0]; i++)
         (void)setsockopt(fd, IPPROTO_TCP, probing[i].option, &probing[i].value,

@@ -1,6 +1,8 @@
-/* A GPU as a device that runs a model (docs/develop/gpu.md): what is its alone. No
- * CUDA type is known here, and nothing of this needs the toolchain to compile: a build without it
- * says so when a device is asked for. */
+/* A GPU as a device that runs a model (docs/develop/gpu.md): the entries of `struct
+ * executor_device` that differ from a CPU. device/open.c calls it on the loop thread,
+ * device/model.c through the table. An opened device is handed to the executor, which closes it.
+ * No CUDA type is used here, so the file compiles without the CUDA toolchain. A build without
+ * CUDA returns STATUS_UNSUPPORTED when a GPU is asked for. */
 #include "worker/executor/device/cuda.h"
 
 #include <stdio.h>
@@ -17,13 +19,13 @@
 #include "worker/kv/chunks.h"
 #include "worker/setup/options.h"
 
-/* Rows are cheap while a step waits for the weights to be read: docs/explain/performance.md,
- * "Speculation". */
+/* Rows are cheap on a GPU while a step waits for the weights to be read
+ * (bench/results/speculation.md has the cost of a row on a CPU). */
 enum { DRAFT_MAX_SEQS = 32 };
-/* A pass's rows: a prompt's chunk in one piece where the head plans as much. */
+/* Rows of a pass: a prompt's chunk runs in one pass when the head plans chunks of this size. */
 enum { PASS_ROWS_LARGE = 8192, PASS_ROWS = 2048 };
 #define LARGE_BYTES 70000000000ull
-/* Of the device, left to what grows while it runs: recorded passes, libraries' workspaces. */
+/* Device memory left for later growth: recorded passes, workspaces of libraries. */
 #define RESERVED_BYTES (512ull << 20)
 
 static enum status choose(const struct worker_options *o, struct gpu_info *info, uint32_t *ordinal,

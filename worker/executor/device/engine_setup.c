@@ -1,4 +1,3 @@
-
 #include "worker/executor/device/engine_setup.h"
 
 #include "worker/comm/group.h"
@@ -15,10 +14,10 @@ enum cpu_activations executor_activations(const struct worker_options *o)
 static int32_t isa_level_of(const struct worker_options *o)
 {
     static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
-    return o->cpu_isa == 0 ? -1 : cpu_isa_named(names[o->cpu_isa - 1]); /* 0 is auto */
+    return o->cpu_isa == 0 ? -1 : cpu_isa_named(names[o->cpu_isa - 1]); /* index 0 is auto */
 }
 
-/* Wider than a level's registers there are none. */
+/* Limits the sampler's sweep to the register width of the chosen instruction set. */
 void executor_limit_sweep(const struct worker_options *o)
 {
     int32_t isa = isa_level_of(o);

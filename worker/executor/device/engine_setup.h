@@ -1,12 +1,13 @@
 #pragma once
-/* The worker's options as an engine takes them, for the executor and for `cox plan`. */
+/* Turns the worker's options into an engine's setup, for the executor and for `cox plan`. */
 #include "common/options/worker.h"
 #include "worker/engine/state.h"
 
-/* The engine that the options describe. The check refuses what no device can do. */
+/* executor_model_setup returns the setup that the options describe; executor_model_check refuses
+ * options that no device supports. */
 struct engine_setup executor_model_setup(const struct worker_options *o);
 MUST_USE enum status executor_model_check(const struct worker_options *o, struct error *err);
-/* How a CPU keeps activations beside weights that are codes or bfloat16. */
+/* Returns the type of activations that a CPU uses beside quantised or bfloat16 weights. */
 enum cpu_activations executor_activations(const struct worker_options *o);
-/* Samplers use no wider registers than kernels. */
+/* Limits samplers to the register width that the kernels use. */
 void executor_limit_sweep(const struct worker_options *o);

@@ -1,4 +1,3 @@
-
 #include "worker/executor/device/gpu_log.h"
 
 #include <stdio.h>
@@ -27,7 +26,8 @@ const char *gpu_log_number(uint64_t n, char out[32])
     return out;
 }
 
-/* A group of a window holds that of each sequence, and a block more. */
+/* Returns the blocks of a sequence of full length. A KV group with a window holds the window and
+ * one more block. */
 static uint64_t blocks_of_sequence(const struct engine *e, const struct kv_group *g)
 {
     uint64_t tokens = e->max_model_len, window = g->window_tokens + (uint64_t)g->block_tokens;
@@ -53,8 +53,9 @@ static uint64_t draft_bytes(const struct executor_model *x)
     return d ? d->weights_bytes + d->activation_bytes + d->kv_bytes : 0;
 }
 
-/* What is left now is the reserve, and what a KV cache of a size that was asked for leaves; what is
- * neither is the library's own, and what others had when the device was opened. */
+/* Logs how the memory is used. The memory left now is the reserve, plus what a KV cache of a
+ * fixed size leaves unused. The rest, which is neither used nor left, belongs to libraries and
+ * to other processes that were there before. */
 static void log_memory(const struct executor_model *x, uint64_t total)
 {
     const struct engine *e = x->engine;
@@ -62,7 +63,7 @@ static void log_memory(const struct executor_model *x, uint64_t total)
     uint64_t activations =
         e->activation_bytes + (x->device_sampler ? x->device_sampler->n_bytes : 0);
     uint64_t left = e->device->ops->memory.available_bytes(e->device);
-    uint64_t nccl = collectives_gpu_bytes(e->tp, e->pp); /* to be taken when ranks have met */
+    uint64_t nccl = collectives_gpu_bytes(e->tp, e->pp); /* allocated later, when the ranks join */
     left -= nccl < left ? nccl : left;
     uint64_t reserve = e->reserved_bytes < left ? e->reserved_bytes : left;
     uint64_t model = e->weights_bytes + activations + e->comm_bytes + e->lora_bytes + e->kv_bytes +
@@ -118,8 +119,8 @@ void gpu_log_start(const struct executor_model *x, uint64_t elapsed_ns)
              seconds_of_ns(e->measure_ns + e->load_ns));
     log_memory(x, x->device->memory_bytes(x));
     log_kv(e);
-    /* The message has the words of vLLM's log, which its users' scripts look for; nothing is
-     * profiled and nothing warmed up here. */
+    /* The message uses the words of vLLM's log, because its users' scripts search for them.
+     * Nothing is profiled or warmed up here. */
     log_info("gpu_start",
              "device_seconds=%.2f files_seconds=%.2f kv_seconds=%.2f weights_seconds=%.2f "
              "message=\"init engine (profile, create kv cache, warmup model) took %.2f seconds\"",

@@ -1,15 +1,15 @@
 #pragma once
-/* What a start on a GPU did with memory and time, in the words that people look for in vLLM's log,
- * each as the message of an event. */
+/* Logs memory and time of a start on a GPU, as events whose messages use the words of vLLM's
+ * log. */
 #include "worker/executor/state.h"
 
-/* Sequences of full length that the KV cache has room for. */
+/* Returns how many sequences of full length fit into the KV cache. */
 double gpu_log_concurrency(const struct engine *e);
-/* 613024 as "613,024"; out has 32 bytes. */
+/* Formats 613024 as "613,024" in `out`, and returns it. */
 const char *gpu_log_number(uint64_t n, char out[32]);
-/* The line of vLLM's first engine (and DJL's containers), whose figures are four: what is neither
- * weights nor activations nor KV cache is non_torch_memory, so that they are the budget together.
- * All in GiB; out has 512 bytes. */
+/* Formats the memory line of vLLM's first engine (and DJL's containers), in GiB. It has four
+ * figures that add up to the budget: everything except weights, activations and KV cache counts
+ * as non_torch_memory. */
 struct gpu_log_budget {
     double total, utilization, weights, activations, kv;
 };

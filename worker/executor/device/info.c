@@ -1,4 +1,3 @@
-
 #include "worker/executor/device/info.h"
 
 #include <stdio.h>
@@ -28,12 +27,12 @@ static void hash_config(struct executor_model *x, const struct worker_options *o
                                           [QUANT_AT_LOAD_INT8] = " int8",
                                           [QUANT_AT_LOAD_INT4] = " int4",
                                           [QUANT_AT_LOAD_FP8] = " fp8"};
-    char quantisation[48]; /* of most weights, and of what is rounded whatever most are */
+    char quantisation[48]; /* main type of the weights, and the quantisation at load */
     snprintf(quantisation, sizeof quantisation, "%s%s", dtype_traits(e->main_dtype).name,
              at_load[e->config.quant.at_load]);
     const char *activations = x->device->activations;
     if (x->device->kind == DEVICE_CPU && executor_activations(o) == CPU_ACTIVATIONS_NARROW)
-        activations = "int8, bfloat16"; /* beside such weights: other numbers, other answers */
+        activations = "int8, bfloat16"; /* this mode changes the numbers, and so the answers */
     write_hex(e, hex);
     write_hex(x->draft_model ? draft_model_engine(x->draft_model) : NULL, draft_hex);
     const struct config_identity identity = {.model_hashes = str_from(hex),
@@ -57,7 +56,8 @@ void executor_fill_info(struct executor_model *x, const struct worker_options *o
 {
     const struct engine *e = x->engine;
     struct executor_info *i = &x->info;
-    uint64_t samplers = x->found.device ? 0 : executor_samplers_bytes(x); /* the device's memory */
+    /* a GPU samples in device memory */
+    uint64_t samplers = x->found.device ? 0 : executor_samplers_bytes(x);
     x->device->name(x, x->device_name, sizeof x->device_name);
     x->served_name = mem_strdup(worker_options_name(o, e->info.name));
     *i = (struct executor_info){

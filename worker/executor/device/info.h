@@ -1,6 +1,6 @@
 #pragma once
-/* The executor's description of itself, for Hello and the start-up memory table. */
+/* The executor's description of itself, for Hello and the memory table at the start. */
 #include "worker/executor/state.h"
 
-/* Fills x->info, once, when the model is loaded. */
+/* Fills x->info, once, after the model is loaded. */
 void executor_fill_info(struct executor_model *x, const struct worker_options *o);

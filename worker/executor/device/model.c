@@ -1,7 +1,10 @@
-/* Plans executed with a model's weights (docs/develop/runner.md), alone or as one of a replica's
- * ranks (docs/develop/comm.md), on any device. All ranks execute the same plans; rank 0 of the last
- * stage samples.
- */
+/* Executes plans with a model's weights (docs/develop/runner.md), on any device, alone or as one
+ * rank of a replica (docs/develop/comm.md). The compute thread calls the executor_ops below; a
+ * step itself is in step/. device/cpu.c and device/cuda.c describe the device in `struct
+ * executor_device`.
+ * Invariants: all ranks execute the same plans, and rank 0 of the last stage samples. The
+ * executor owns engine, draft model, sequences and samplers. An interrupt comes from the loop
+ * thread and stays set until model_abort_comm clears it. */
 #include "worker/executor/device/model.h"
 
 #include <limits.h>
@@ -27,8 +30,8 @@
 #include "worker/runner/record.h"
 #include "worker/setup/options.h"
 
-/* What a device may take for a step: as long as a collective may (docs/develop/comm.md). Where no
- * table says so (--step-timeout). */
+/* Default of --step-timeout in seconds: the time after which a step counts as hung. It is the
+ * limit of a collective (docs/develop/comm.md). */
 #define STUCK_S 60ull
 
 static struct executor_model *of(struct executor *e)
@@ -104,8 +107,9 @@ static void note_shard(struct executor_model *x, uint32_t tp, int32_t rank, int3
     atomic_store(&x->base.shard_stage, stage);
 }
 
-/* Not to be interrupted: a disk slower than a formation may take has to get to the end once; the
- * next formation finds the shard here. */
+/* Loads the shard of the rank slot unless it is here already. Loading is not interrupted: a disk
+ * that is slower than a formation may take must finish once, and the next formation then finds
+ * the shard here. */
 static enum status take_shard(struct executor_model *x, const struct executor_comm *c,
                               struct error *err)
 {
@@ -117,7 +121,7 @@ static enum status take_shard(struct executor_model *x, const struct executor_co
     log_info("shard_changes", "from=%d/%u to=%u/%u from_stage=%d to_stage=%u model=%s", held, e->tp,
              c->rank, c->tp, held_stage, c->stage, log_quote(e->info.path));
     note_shard(x, c->tp, (int32_t)c->rank, (int32_t)c->stage);
-    atomic_store(&x->base.load_permille, 1); /* opening the files takes its time too */
+    atomic_store(&x->base.load_permille, 1); /* opening the files takes time too */
     enum status s = engine_take_rank(x->engine, c->tp, c->rank, c->stage, err);
     atomic_store(&x->base.load_permille, 0);
     if (s != STATUS_OK) {
@@ -132,7 +136,8 @@ static enum status take_shard(struct executor_model *x, const struct executor_co
     return STATUS_OK;
 }
 
-/* Who is alone now talks to nobody, however many there were. */
+/* Prepares shard, collectives and samplers for the rank slot. A rank that is alone now uses no
+ * collectives, even if it was started for a larger replica. */
 static enum status follow_rank_slot(struct executor_model *x, const struct executor_comm *c,
                                     struct error *err)
 {
@@ -171,15 +176,17 @@ static void model_abort_comm(struct executor *e)
     if (x->ranks.ops->leave)
         x->ranks.ops->leave(x);
     executor_drop_steps(x);
-    if (!atomic_load(&x->loss.is_lost))         /* what hangs would be waited for */
-        runner_drop_records(x->engine->runner); /* they have it in them */
+    if (!atomic_load(&x->loss.is_lost)) /* waiting for a lost device would block */
+        /* recordings contain the collectives of the old group */
+        runner_drop_records(x->engine->runner);
     if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
         log_error("abort_failed", "error=%s", log_quote(err.text));
     atomic_store(&x->loss.interrupted_ns, 0);
     atomic_store(&x->interrupted, false);
 }
 
-/* The head resets ranks that have all executed the same steps: what is to come is on its way. */
+/* Drops the sequences. The head resets only ranks that have executed the same steps, so pending
+ * ids are on their way and are awaited first. */
 static enum status model_reset(struct executor *e, struct error *err)
 {
     TRY(executor_resolve_ids(of(e), err));
@@ -198,7 +205,8 @@ static void model_interrupt(struct executor *e)
         x->ranks.ops->interrupt(x);
 }
 
-/* Two ranks that are in one rank slot have the same pieces: the draft model is on rank 0's only. */
+/* Describes the memory of the KV cache. Only the sampling rank has a draft model, so two ranks
+ * in the same rank slot always describe the same pieces. */
 static bool model_kv_view(const struct executor *e, struct kv_view *out)
 {
     const struct executor_model *x = (const struct executor_model *)e;
@@ -269,7 +277,8 @@ static enum status open_group(struct executor_model *x, const struct worker_opti
     return x->ranks.ops->open(o, x, err);
 }
 
-/* The target is sized with the draft in mind: each of its blocks has a twin there. */
+/* Opens the target and, if any, the draft model. The target's KV cache is sized with a twin of
+ * each block for the draft model. */
 static enum status open_models(struct executor_model *x, const struct engine_setup *s,
                                struct error *err)
 {
@@ -280,7 +289,7 @@ static enum status open_models(struct executor_model *x, const struct engine_set
         TRY(draft_model_open(x->speculation.model, s, x->engine, &x->draft_model, err));
         beside = draft_model_needs(x->draft_model);
     }
-    if (x->device->open_sampler) /* before the KV cache takes the rest */
+    if (x->device->open_sampler) /* first: the KV cache takes the rest of the memory */
         TRY(executor_device_sampler_open(x, err));
     if (!x->device_sampler)
         x->engine->sampling_bytes =
@@ -289,7 +298,8 @@ static enum status open_models(struct executor_model *x, const struct engine_set
     return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
 }
 
-/* A worker that has none serves all the same. */
+/* Opens the copies between device and host. A failure is logged only: the worker serves without
+ * KV transfers. */
 static void open_copies(struct executor_model *x, const struct worker_options *o)
 {
     struct error err;
@@ -299,7 +309,8 @@ static void open_copies(struct executor_model *x, const struct worker_options *o
         log_warn("kv_not_movable", "error=%s", log_quote(err.text));
 }
 
-/* The memory planned for the host is not all touched yet: on a CPU the KV cache is most of it. */
+/* Opens the grammar compiler. On a CPU the planned KV cache is subtracted from the free host
+ * memory, because most of it is not touched yet. */
 static void open_compiler(struct executor_model *x, const struct worker_options *o)
 {
     uint64_t spare = host_available_bytes(), planned = x->found.device ? 0 : x->engine->kv_bytes;
@@ -320,7 +331,7 @@ static void log_loaded(const struct engine *e, const char *role, uint64_t begin_
              dtype_traits(e->main_dtype).name, e->device->ops->isa_name(e->device), e->n_threads,
              (unsigned long long)e->weights_bytes, (double)elapsed_ns / (double)NS_PER_S,
              (double)e->weights_bytes / (double)(elapsed_ns + 1));
-    if (e->owns_device && e->n_threads > host_cpus()) /* a CPU */
+    if (e->owns_device && e->n_threads > host_cpus()) /* only a CPU device is owned by its engine */
         log_warn("more_threads_than_cpus",
                  "threads=%u cpus=%u hint=\"they wait for each other: leave --threads out\"",
                  e->n_threads, host_cpus());
@@ -364,7 +375,8 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     x->loss.stuck_ns = (o->step_timeout_s > 0 ? (uint64_t)o->step_timeout_s : STUCK_S) * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
     executor_limit_sweep(o);
-    /* Where the head will most likely place this rank: it loads before its peers are there. */
+    /* The rank slot that the head will most likely assign: the shard is loaded before the peers
+     * are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
     uint32_t tp = (uint32_t)o->tp;
     x->place = (struct comm_place){tp, (uint32_t)o->pp, at % tp, at / tp};

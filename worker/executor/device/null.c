@@ -1,4 +1,10 @@
-
+/* The null device (docs/develop/null-worker.md): real sequences and block tables, no tensors.
+ * compute.c calls it like any executor; each sampled token follows from a hash of the sequence's
+ * ids.
+ * Every rank computes every token by this rule, so ranks need not communicate. The communicator
+ * is only an id, which rank 0 compares with the id it made. Options can ask for failures (a
+ * failed join, a hung step, a crash), so that recovery is tested with the shipped binary.
+ * `mutex` guards `interrupted`; everything else belongs to the compute thread after the opening. */
 #include "worker/executor/device/null.h"
 
 #include "worker/executor/device/null.h"
@@ -22,17 +28,12 @@
 #include "worker/kv/chunks.h"
 #include "worker/setup/options.h"
 
-/* The null device (docs/develop/null-worker.md): real sequences and block tables, no tensors. Every
- * rank computes every token by the rule, so ranks need not talk and the communicator is only its
- * id, compared with what this rank made. The first two failures a rank can show, a join that fails
- * and a step that hangs, can be asked for, so that recovery is tested on the shipped binary. */
-
 enum {
     NULL_ID_BYTES = 16,
     NULL_BLOCKS_DEFAULT = 8192,
     NULL_BYTES_PER_TOKEN = 4,
     NULL_LOAD_PIECE_US = 1000,
-    NULL_DICE = 1 << 20, /* a vocabulary of 10000 tokens: a multiple of 100 */
+    NULL_DICE = 1 << 20, /* gives 10000 different tokens, a multiple of 100 */
 };
 #define NULL_SLEEP_PIECE_NS (100 * NS_PER_MS)
 #define NULL_LOGPROBS_MAX   64u
@@ -44,18 +45,19 @@ struct executor_null {
     char *served_name;
     struct sequences *sequences;
     struct null_kv *kv;
-    struct null_hash *hashes; /* [n_hashes] by slot: of the ids hashed so far */
-    uint32_t *hashed;         /* how many those are */
+    struct null_hash *hashes; /* [n_hashes] by slot; hash of the first `hashed` ids */
+    uint32_t *hashed;         /* [n_hashes] by slot; ids hashed so far */
     uint32_t n_hashes;
-    bool answers;                   /* rank 0 of the last stage */
-    uint8_t made_id[NULL_ID_BYTES]; /* by this rank; loop thread writes before Join */
+    bool answers; /* true on the sampling rank: rank 0 of the last stage */
+    /* id that this rank made; written by the loop thread before Join */
+    uint8_t made_id[NULL_ID_BYTES];
     bool has_made_id;
     uint64_t step_ns, token_ns, debt_ns;
     uint64_t fail_joins, load_ms, stall_after, n_steps;
-    uint32_t die_at_id; /* 0: none */
+    uint32_t die_at_id; /* 0 = never */
     struct speculation speculation;
     uint32_t draft_percent;
-    pthread_mutex_t mutex; /* of interrupted */
+    pthread_mutex_t mutex; /* guards `interrupted` */
     pthread_cond_t wake;
     bool interrupted;
 };
@@ -83,7 +85,8 @@ static enum status null_make_comm_id(struct executor *e, uint8_t *out, uint32_t 
     return STATUS_OK;
 }
 
-/* As a real rank reads a shard: whatever happens meanwhile waits for the end. */
+/* Takes as long as --null-load-ms says. Like the loading of a real shard, it cannot be
+ * interrupted. */
 static void load(struct executor_null *x)
 {
     uint64_t begin_ns = clock_mono_ns(), all_ns = x->load_ms * NS_PER_MS, done_ns = 0;
@@ -141,7 +144,8 @@ static void null_interrupt(struct executor *e)
     pthread_mutex_unlock(&x->mutex);
 }
 
-/* Sleeps until the deadline, with a sign of progress each piece. False when interrupted. */
+/* Sleeps until the deadline and reports progress after each piece if show_progress is set.
+ * Returns false when interrupted. */
 static bool sleep_until(struct executor_null *x, uint64_t deadline_ns, bool show_progress)
 {
     pthread_mutex_lock(&x->mutex);
@@ -160,7 +164,8 @@ static bool sleep_until(struct executor_null *x, uint64_t deadline_ns, bool show
     return ok;
 }
 
-/* A step shorter than a sleep can be is paid for by later steps: the mean is right. */
+/* Waits as long as the step should take. A remainder too short for a sleep is added to later
+ * steps (debt_ns), so the mean is right. */
 static bool spend_time(struct executor_null *x, struct sequence_runs runs, uint64_t started_ns)
 {
     uint64_t n_tokens = 0;
@@ -204,7 +209,7 @@ static bool grow_hashes(struct executor_null *x, uint32_t slot)
     return true;
 }
 
-/* Of all ids that the sequence has. */
+/* Returns the hash of all ids of the sequence. */
 static const struct null_hash *hash_of(struct executor_null *x, const struct sequence *q)
 {
     struct null_hash *h = &x->hashes[q->slot];
@@ -217,8 +222,9 @@ static const struct null_hash *hash_of(struct executor_null *x, const struct seq
     return h;
 }
 
-/* A hash repeats nothing, so n-grams would draft nothing: with --null-draft-percent draft tokens
- * are the tokens to come, and some of them, by a hash again, the token's neighbour. */
+/* Makes draft tokens for --null-draft-percent. Hashed tokens never repeat, so n-grams would find
+ * none. The draft tokens are the tokens to come; a hash decides which of them are replaced by a
+ * wrong one. */
 static void propose_by_rule(struct executor_null *x, struct sequence_run *r)
 {
     struct sequence *q = r->q;
@@ -246,8 +252,8 @@ static enum status draft_token(struct executor_null *x, struct sequence_runs run
     return STATUS_OK;
 }
 
-/* docs/develop/null-worker.md: log(1/(k+1)) for every candidate; the candidates follow the chosen
- * id. */
+/* Every candidate gets log(1/(k+1)); the candidates are the ids after the chosen id
+ * (docs/develop/null-worker.md). */
 static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t k_asked,
                           struct arena *arena, struct logprob_row *row)
 {
@@ -257,7 +263,7 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
     if (!ids || !values)
         return false;
     for (uint32_t i = 0; i <= k; i++) {
-        /* the chosen one first, then the top k, of which it is the best */
+        /* The chosen id comes first, then the top k, which begin with it. */
         ids[i] = i == 0 ? token : (token + i - 1) % x->info.limits.vocab_size;
         values[i] = -logf((float)(k + 1));
     }
@@ -265,7 +271,7 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
     return true;
 }
 
-/* docs/develop/null-worker.md: a row is a hash of the prompt's ids up to the one it is of. */
+/* Makes a row from a hash of the prompt's ids up to `id` (docs/develop/null-worker.md). */
 static bool prompt_logprob_of(const struct null_hash *h, uint32_t id, uint32_t k,
                               uint32_t vocab_size, struct arena *arena, struct logprob_row *row)
 {
@@ -273,7 +279,7 @@ static bool prompt_logprob_of(const struct null_hash *h, uint32_t id, uint32_t k
     float *values = arena_try_array(arena, k + 1, sizeof *values);
     if (!ids || !values)
         return false;
-    uint32_t rank = null_hash_token(h, 1) - 96; /* 1 .. 26 */
+    uint32_t rank = null_hash_token(h, 1) - 96; /* from 1 to 26 */
     ids[0] = id;
     values[0] = -(float)rank / 8;
     for (uint32_t i = 1; i <= k; i++) {
@@ -309,7 +315,8 @@ static enum status prompt_logprobs_of_run(const struct executor_null *x,
     return STATUS_OK;
 }
 
-/* A vector by a rule: of each of eight bits, whether the last id has it, or in the mean all do. */
+/* Makes a vector with one element for each of the lowest eight bits: the bit of the last id, or
+ * its mean over all ids. */
 static bool fill_vector(const struct sequence *q, struct arena *arena, struct f32_span *out)
 {
     enum { N = 8 };
@@ -325,7 +332,7 @@ static bool fill_vector(const struct sequence *q, struct arena *arena, struct f3
     return v != NULL;
 }
 
-/* Tokens until one is not what was drafted. */
+/* Samples tokens until one differs from the draft token. */
 static enum status answer_run(struct executor_null *x, const struct sequence_run *r,
                               struct arena *arena, struct result_item *item, struct error *err)
 {
@@ -356,8 +363,8 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
     return STATUS_OK;
 }
 
-/* Every run that samples or has prompt_logprobs has its item, in the plan's order; one that found
- * the end has no ids. */
+/* Makes an item for every run that samples or has prompt_logprobs, in the plan's order. A run
+ * whose sequence has ended gets an item without ids. */
 static enum status answer_runs(struct executor_null *x, struct sequence_runs runs,
                                struct arena *arena, struct msg_result *out, struct error *err)
 {
@@ -382,7 +389,8 @@ static enum status answer_runs(struct executor_null *x, struct sequence_runs run
     return STATUS_OK;
 }
 
-/* As a request that meets a fault of the program or the machine does: no word to anybody. */
+/* Kills the process when a prompt contains --null-die-at-id, like a request that triggers a
+ * fault of the program or the machine. */
 static void die_if_told(const struct executor_null *x, const struct msg_plan *p)
 {
     for (uint32_t i = 0; x->die_at_id && i < p->n_admits; i++) {
@@ -428,7 +436,7 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
     return STATUS_OK;
 }
 
-/* There is nothing to load: it is held. */
+/* Succeeds without loading anything. */
 static enum status null_adapter(struct executor *e, struct msg_adapter *m, struct error *err)
 {
     executor_bump(e);
@@ -468,8 +476,7 @@ static const struct executor_ops null_ops = {
     .close = null_close,
 };
 
-/* The KV cache of the null device is the ids themselves: 4 bytes a token, and real block numbers.
- */
+/* Sizes the KV cache, which has 4 bytes per token and real block numbers. */
 static void size_kv(struct executor_info *info, const struct worker_options *o)
 {
     uint64_t block_bytes = (uint64_t)o->block_size * NULL_BYTES_PER_TOKEN;
@@ -491,7 +498,7 @@ static void size_kv(struct executor_info *info, const struct worker_options *o)
     info->comm_bytes = o->kv_port < 0 ? 0 : kv_chunks_memory_bytes();
 }
 
-/* Every rank computes everything anyway: any TP that divides its own will do. */
+/* Offers every TP that divides its own, since every rank computes everything. */
 static void offer_smaller(struct executor_info *info, const struct worker_options *o)
 {
     uint32_t n_blocks = info->limits.kv_groups[0].n_blocks;

@@ -1,6 +1,5 @@
 #pragma once
-/* The null device: plans are checked and answered, nothing is computed
- * (docs/develop/null-worker.md). */
+/* The null device: checks and answers plans, and computes nothing (docs/develop/null-worker.md). */
 #include "common/options/worker.h"
 #include "worker/executor/executor.h"
 

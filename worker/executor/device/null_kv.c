@@ -1,4 +1,3 @@
-
 #include "worker/executor/device/null_kv.h"
 
 #include <string.h>
@@ -6,7 +5,8 @@
 #include "common/base/mem.h"
 #include "proto/null_tokens.h"
 
-/* Of a sequence: positions that it has computed, or found, and the hash of their ids. */
+/* Positions of a sequence that were computed or found in the prefix cache, and the hash of their
+ * ids. */
 struct chain {
     uint64_t serial;
     struct null_hash hash;
@@ -14,7 +14,7 @@ struct chain {
 };
 
 struct null_kv {
-    uint64_t *blocks; /* [n_blocks]; 0: nobody filled it */
+    uint64_t *blocks; /* [n_blocks]; 0 = not filled */
     uint32_t n_blocks, block_tokens;
     struct chain *chains; /* [n_chains] by slot */
     uint32_t n_chains;
@@ -77,13 +77,14 @@ static struct chain *chain_of(struct null_kv *k, const struct sequence *q)
     return c;
 }
 
-/* Where position p of it lies. */
+/* Returns the block that holds position p of the sequence. */
 static uint64_t *block_of(struct null_kv *k, const struct sequence *q, uint32_t p)
 {
     return &k->blocks[q->tables[0].ids[p / k->block_tokens]];
 }
 
-/* Up to n positions, of which those in front of `found` are there already, or should be. */
+/* Advances the chain to n positions. Blocks before position `found` must be filled already and
+ * are checked; the others are filled. */
 static enum status advance(struct null_kv *k, const struct sequence *q, uint32_t found, uint32_t n,
                            struct error *err)
 {
@@ -123,7 +124,7 @@ enum status null_kv_run(struct null_kv *k, const struct msg_plan *p, struct sequ
 void null_kv_sampled(struct null_kv *k, struct sequence_runs runs)
 {
     struct error err;
-    for (uint32_t i = 0; i < runs.n; i++) /* nothing is found here, so nothing can be missing */
+    for (uint32_t i = 0; i < runs.n; i++) /* cannot fail: with found = 0 no block is checked */
         if (runs.ptr[i].n_tokens > 0)
             (void)!advance(k, runs.ptr[i].q, 0, runs.ptr[i].q->n_computed, &err);
 }

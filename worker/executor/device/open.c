@@ -1,4 +1,3 @@
-
 #include "worker/executor/device/open.h"
 
 #include <stdio.h>
@@ -23,7 +22,8 @@ static enum status open_cuda(const struct worker_options *o, struct executor **o
 
 bool executor_gpu_node(const char *folder, char *out, size_t size)
 {
-    static const char *const names[] = {"nvidiactl", "dxg"}; /* of Linux, of Windows around it */
+    /* on Linux; on Linux under Windows (WSL) */
+    static const char *const names[] = {"nvidiactl", "dxg"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(out, size, "%s/%s", folder, names[i]);
         if (access(out, F_OK) == 0)
@@ -32,7 +32,7 @@ bool executor_gpu_node(const char *folder, char *out, size_t size)
     return false;
 }
 
-/* A build without CUDA is right for a machine without a GPU, and says nothing there. */
+/* Warns when the machine has a GPU that this build without CUDA cannot use. */
 static void warn_of_unused_gpu(void)
 {
     char node[64], reason[160];
@@ -45,8 +45,8 @@ static void warn_of_unused_gpu(void)
              log_quote(reason));
 }
 
-/* A GPU where one can be had, and then nothing else: a model that does not fit on it is an error.
- */
+/* Opens a GPU when there is one, else the CPU. A model that does not fit on the GPU is an error;
+ * there is no fallback to the CPU then. */
 static enum status open_best(const struct worker_options *o, struct executor **out,
                              struct error *err)
 {
@@ -59,7 +59,7 @@ static enum status open_best(const struct worker_options *o, struct executor **o
     enum status s = executor_cuda_find(o, &found, &why);
     if (s == STATUS_OK)
         return executor_cuda_open(o, &found, out, err);
-    if (o->gpu >= 0) { /* this one was asked for */
+    if (o->gpu >= 0) { /* --gpu asks for this one: no fallback */
         *err = why;
         return error_prefix(err, s, "--gpu %lld", (long long)o->gpu);
     }
@@ -87,8 +87,8 @@ static enum status open_device(const struct worker_options *o, struct executor *
     return error_set(err, STATUS_INVALID, "--device: unknown");
 }
 
-/* Outside of this no head takes the rank: said here it ends the process, said there it would be
- * asked again and again. */
+/* Checks the length. A head refuses ranks outside these limits, and the worker would ask it
+ * again and again; an error here ends the process. */
 static enum status check_length(uint32_t max_model_len, struct error *err)
 {
     if (max_model_len >= 2 && max_model_len <= PROTO_MAX_IDS)

@@ -1,4 +1,3 @@
-
 #include "worker/executor/step/adapters.h"
 
 #include <limits.h>
@@ -30,8 +29,8 @@ bool executor_lost_adapter(struct executor *e, uint64_t *id, struct error *why)
     return loras && lora_set_next_loss(loras, id, why);
 }
 
-/* Before anything of the plan is executed: rows of an adapter that is not here would be the base
- * model's. */
+/* Refuses the plan before anything of it is executed: without the adapter its rows would get the
+ * base model's output. */
 enum status executor_check_adapters(const struct executor_model *x, const struct msg_plan *p,
                                     struct error *err)
 {

@@ -1,4 +1,3 @@
-
 #include "worker/executor/step/append.h"
 
 #include "worker/executor/ranks.h"
@@ -41,7 +40,8 @@ enum status sampled_init(struct sampled *d, struct sequence_runs runs, struct ar
     return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
 }
 
-/* How many of a run's places count: one more than its draft tokens that are what was sampled. */
+/* Returns the number of places that count: the draft tokens that equal the sampled ids, and one
+ * more. */
 static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
 {
     const uint32_t *drafts = r->q->ids + r->q->n_ids;
@@ -63,8 +63,8 @@ static void count_right(struct sampled *d, struct sequence_runs runs)
     }
 }
 
-/* The ranks draft by themselves, from the same ids: what the sampling one took over, this one
- * drafted too. */
+/* Checks the ids from the sampling rank. Every rank has the same draft tokens, so a draft token
+ * that the sampling rank accepted must be here too. */
 static enum status check_taken(const struct executor_model *x, const struct sequence_run *r,
                                const uint32_t *ids, uint32_t n, struct error *err)
 {
@@ -83,8 +83,8 @@ static enum status check_taken(const struct executor_model *x, const struct sequ
     return STATUS_OK;
 }
 
-/* The sampling rank appends what it sends, at the same place in code: the ranks cannot come to
- * differ. */
+/* Appends n ids to the sequence. The sampling rank appends its own ids here too, so that all
+ * ranks run the same code. */
 static enum status append(struct executor_model *x, struct sequence_run *r, const uint32_t *ids,
                           uint32_t n, struct error *err)
 {
@@ -97,7 +97,7 @@ static enum status append(struct executor_model *x, struct sequence_run *r, cons
     return STATUS_OK;
 }
 
-/* A run pays for its refused places too. */
+/* Sums the mask costs of all places of a run, the rejected ones included. */
 static uint32_t units_of(const struct sampled *d, const struct sequence_run *r, uint32_t at)
 {
     uint64_t sum = 0;
@@ -145,8 +145,8 @@ enum status executor_append_id(struct executor_model *x, struct sequence *q, uin
     return STATUS_OK;
 }
 
-/* Without draft tokens every run has one token, or none at its end, and nobody needs to be told how
- * many. */
+/* Sends the sampled ids to all ranks and appends them. Without draft tokens each run has one id,
+ * or none when it has ended, so the counts are not sent. */
 enum status executor_append_sampled(struct executor_model *x, struct sequence_runs runs,
                                     struct sampled *d, struct error *err)
 {

@@ -1,7 +1,11 @@
-/* Tokens sampled by the device (kernels/cuda/backend/sampler.h), by the rules of sampler.h: a row's
- * parameters as the device takes them. What parameters mean nothing, or ids there are not, is left
- * out here, as the sampler leaves it out. The lists of a chunk of rows are built in arrays made
- * once; a step whose lists have no room there is sampled by the host. */
+/* Sampling on the device (kernels/cuda/backend/sampler.h), by the rules of sampling/sampler.h.
+ * step.c calls it for each pass on the sampling rank. It translates the parameters of a chunk of
+ * rows to the device's lists, sends them and enqueues the sampling. Later it takes the results
+ * of a finished step. Parameters without effect and unknown ids are left out, as in the host's
+ * sampler.
+ * Invariants: the lists are built in arrays that are allocated once. A step that does not fit
+ * into them is sampled by the host. Results are read only after the step's event. Compute
+ * thread. */
 #include "worker/executor/step/device_sample.h"
 
 #include <float.h>
@@ -19,18 +23,19 @@ enum { MAX_PLACES = 4096, MAX_BIASES = 65536, MAX_ALLOWED = 262144, MAX_HISTORY 
 
 struct sample_lists {
     uint32_t max_rows;
-    uint32_t *at_rows; /* [max_rows] of the pass, as the arrays of d */
+    uint32_t *at_rows; /* [max_rows]; row in the pass; used by `d` like the other arrays */
     struct gpu_sample_row *rows;
     struct gpu_bias *biases;
     uint32_t *allowed, *history;
-    uint32_t *marks, n_marks, vocab_size; /* [vocab_size] of marks: the last list that has the id */
+    /* marks: [vocab_size], number of the last list that has the id */
+    uint32_t *marks, n_marks, vocab_size;
     struct gpu_sample_lists d;
 };
 
 enum status executor_device_sampler_open(struct executor_model *x, struct error *err)
 {
     if (comm_place_world(&x->place) > 1 && !x->ranks.ops->is_on_device)
-        return STATUS_OK; /* other ranks learn ids from the host that samples */
+        return STATUS_OK; /* the host samples: only then other ranks get the ids */
     TRY(x->device->open_sampler(x, &x->device_sampler, err));
     const struct gpu_sampler_options *o = &x->device_sampler->o;
     struct sample_lists *l = mem_zalloc(sizeof *l);
@@ -80,7 +85,7 @@ void executor_device_sampler_close(struct executor_model *x)
     x->pending = NULL;
 }
 
-/* ---- what the device can sample ---- */
+/* ---- can the device sample? ---- */
 
 static bool has_penalties(const struct gpu_sample_row *r)
 {
@@ -105,7 +110,7 @@ static uint64_t n_biases(const struct sampling_params *p)
     return (uint64_t)p->n_logit_bias + p->eos_ids.n + p->stop_ids.n + p->bad_words.n;
 }
 
-/* A list of ids is read in each step: whether it has an id already is one look. */
+/* Starts a new list. With marks one look tells whether a list has an id already. */
 static void begin_marks(struct sample_lists *l)
 {
     if (++l->n_marks > 0)
@@ -114,7 +119,7 @@ static void begin_marks(struct sample_lists *l)
     l->n_marks = 1;
 }
 
-/* False: the list has it, or nobody does. */
+/* Marks the id. Returns false when the list has it already or the vocabulary does not. */
 static bool mark_id(struct sample_lists *l, uint32_t id)
 {
     if (id >= l->vocab_size || l->marks[id] == l->n_marks)
@@ -154,7 +159,7 @@ bool executor_device_can_sample(const struct executor_model *x, struct sequence_
            history <= o->n_history;
 }
 
-/* A bad word of one id needs none. */
+/* Returns true when there is a bad word of several ids, which needs the ids before it. */
 static bool has_long_words(const struct sampling_params *p)
 {
     struct u32_span w = p->bad_words;
@@ -175,7 +180,7 @@ bool executor_needs_ids(struct sequence_runs runs)
 
 /* ---- a row ---- */
 
-/* Each id once; what is banned stays so. */
+/* Adds a bias unless the list has the id already: a ban is added first and stays. */
 static void add_bias(struct sample_lists *l, struct gpu_sample_row *r, uint32_t id, float value)
 {
     if (!mark_id(l, id))
@@ -229,7 +234,8 @@ static void set_allowed(struct sample_lists *l, struct gpu_sample_row *r,
     l->d.n_allowed += p->allowed_ids.n;
 }
 
-/* The newest id may be one that only the device knows; the prompt counts for repetition alone. */
+/* Adds the ids for penalties. The newest id may be known only to the device. The prompt counts
+ * only for the repetition penalty. */
 static void set_history(struct sample_lists *l, struct gpu_sample_row *r, const struct sequence *q,
                         uint32_t n_ids)
 {
@@ -302,8 +308,8 @@ static void begin_rows(struct sample_lists *l, uint32_t first_place)
                                      .history = l->history};
 }
 
-/* What a recording is made for: one of four. Rows that want less pass over what they do not want.
- */
+/* Rounds the wants up to one of four kinds and returns its number, because each kind has its own
+ * recording. Rows that want less skip the rest. */
 static uint64_t resolve_wants(struct gpu_sample_wants *w)
 {
     if (w->changes || w->logprobs)
@@ -312,8 +318,8 @@ static uint64_t resolve_wants(struct gpu_sample_wants *w)
     return 1 + (w->draws ? 1u : 0) + (w->filters ? 1u : 0) + (w->changes ? 1u : 0);
 }
 
-/* A step's first rows, where their number is recorded, with rows behind them that nobody asked for.
- * The key of it; 0: as they are. */
+/* Fills the first rows of a step up with unused rows to a number that is recorded. Returns the
+ * key of the recording; 0 = no recording. */
 static uint64_t fill_up(const struct executor_model *x, struct sample_lists *l)
 {
     uint32_t n = l->d.n_rows, most = runner_sample_rows(x->engine->runner, n);
@@ -351,7 +357,7 @@ enum status executor_device_sample_pass(struct executor_model *x, const struct s
         while (l->d.n_rows < l->max_rows && done + l->d.n_rows < b->n_samples)
             add_row(l, &b->samples[done + l->d.n_rows], vocab_size);
         n = l->d.n_rows;
-        /* rows that fill a recording up would lie over what was there before */
+        /* unused rows would overwrite the results of prompt_logprobs */
         uint64_t key = s->prompt_logprobs.n_rows > 0 ? 0 : fill_up(x, l);
         struct runner_sample d = {
             .key = key, .n = l->d.n_rows, .sample = sample_on_device, .ctx = x};
@@ -363,7 +369,8 @@ enum status executor_device_sample_pass(struct executor_model *x, const struct s
     return STATUS_OK;
 }
 
-/* Nothing but the id that follows may be sampled: so the row has its log-probability. */
+/* Adds a row that may sample only the prompt's next id, so that the device returns the id's
+ * log-probability. */
 static void add_prompt_logprob(struct sample_lists *l, const struct batch_prompt_logprob *from)
 {
     uint32_t i = l->d.n_rows++;
@@ -414,7 +421,7 @@ void executor_mark_pending(struct executor_model *x)
     b->rows.last = x->device_sampler->last;
 }
 
-/* ---- what came back ---- */
+/* ---- results ---- */
 
 static enum status take_logprobs(const struct gpu_sampled *g, struct arena *arena,
                                  struct logprob_row *out, struct error *err)
@@ -449,8 +456,8 @@ enum status executor_take_sampled(struct executor_model *x, struct step_in_fligh
     return logprobs ? take_logprobs(g, s->arena, &s->sampled.logprobs[at], err) : STATUS_OK;
 }
 
-/* A row's ids and values were laid out for what was asked. An id that may not be sampled, as its
- * logit is no number, has another one's place there. */
+/* Copies the results into the rows, whose ids and values were laid out for the request. An id
+ * whose logit is not a number cannot be sampled; the device returns another id in its place. */
 void executor_take_prompt_logprobs(const struct executor_model *x, struct step_in_flight *s)
 {
     struct step_prompt_logprobs *c = &s->prompt_logprobs;

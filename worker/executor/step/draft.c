@@ -1,8 +1,8 @@
-/* Draft tokens of a device with a model. N-grams follow from the ids, so every rank finds them by
- * itself; a draft model runs on the sampling rank, which tells the others. All stand in the
- * sequences' ids when the target's passes begin. A third kind (heads of the target that look
- * further ahead) would keep what it needs of a row's hidden state when the row was run, and draft
- * here. */
+/* Draft tokens for a device with a model. N-grams follow from the ids, so every rank finds the
+ * same ones itself. A draft model runs on the sampling rank, which sends its draft tokens to the
+ * others. All draft tokens are in the sequences' ids before the target's passes begin. A third
+ * method (extra heads of the target that look further ahead) would save a row's hidden state
+ * when the row runs, and draft here. */
 #include "worker/executor/step/draft.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/pipeline_ids.h"
 
-/* Nothing is sent where nothing is drafted: all ranks have planned the same. */
+/* Sends the draft tokens from the sampling rank to all. All ranks have planned the same number,
+ * so with none nothing is sent. */
 static enum status tell_ranks(struct executor_model *x, struct sequence_runs runs,
                               struct arena *arena, struct error *err)
 {
@@ -43,8 +44,7 @@ enum status executor_propose(struct executor_model *x, const struct msg_plan *p,
 {
     for (uint32_t i = 0; i < runs.n; i++)
         if (runs.ptr[i].n_draft > 0)
-            TRY(executor_resolve_ids(x,
-                                     err)); /* draft tokens follow from ids, or come behind them */
+            TRY(executor_resolve_ids(x, err)); /* draft tokens depend on the pending ids */
     if (!x->draft_model)
         return draft_runs(&x->speculation, runs, err);
     draft_model_plan(x->draft_model, runs, x->speculation.n_tokens);

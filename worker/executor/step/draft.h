@@ -1,9 +1,10 @@
 #pragma once
-/* Draft tokens, before a step's passes. */
+/* Draft tokens, made before the passes of a step. */
 #include "worker/executor/state.h"
 
-/* Draft tokens behind the runs of p, the plan that was applied, on all ranks the same. The arena is
- * the step's. Errors as runner_forward and comm_broadcast have them; STATUS_NO_MEMORY. */
+/* Makes the draft tokens of `runs`, the same on all ranks. `p` is the applied plan, and the
+ * arena is the step's. Errors are those of runner_forward and comm_broadcast, and
+ * STATUS_NO_MEMORY. */
 MUST_USE enum status executor_propose(struct executor_model *x, const struct msg_plan *p,
                                       struct sequence_runs runs, struct arena *arena,
                                       struct error *err);

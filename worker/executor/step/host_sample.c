@@ -1,4 +1,10 @@
-/* Tokens: sampled by rank 0 of the last stage, appended by all ranks. */
+/* Sampling on the host. step.c calls executor_sample_pass after each pass on all ranks of the
+ * last stage. It makes the masks, and gets the logits or, for greedy rows, only the two best.
+ * Then it samples RUNNER_LOGITS_ROWS rows at a time on the device's threads. The ids go to
+ * `struct sampled`; append.c appends them on all ranks.
+ * Invariants: only the sampling rank has samplers and masks, but all ranks of the stage make the
+ * same calls of the runner. Each thread has its own sampler. Rows that need memory of the arena
+ * are sampled on the compute thread. */
 #include "worker/executor/step/host_sample.h"
 
 #include <math.h>
@@ -20,21 +26,22 @@ static bool wants_logprobs(const struct sampling *s)
     return s->row.params->n_logprobs >= 0;
 }
 
-/* Share i of the rows that need no memory of the step; one sampler each. */
+/* Samples every n_shares-th row with the sampler of this share. Rows with log-probabilities need
+ * the arena and are left out. */
 static void sample_share(void *ctx, uint32_t i_share)
 {
     const struct share *h = ctx;
     for (uint32_t i = i_share; i < h->n; i += h->n_shares) {
         struct sampling *s = &h->x->host.samplings[i];
-        /* without log-probabilities there is nothing that could fail */
+        /* cannot fail without log-probabilities */
         if (!wants_logprobs(s))
             (void)!sampler_choose(h->x->host.samplers[i_share], &s->row, NULL, &s->choice, NULL,
                                   NULL);
     }
 }
 
-/* The weights are broken, or the prompt drove them out of range: said once, answered all the same.
- */
+/* Warns once about logits that are not finite: the weights are broken, or the prompt led to an
+ * overflow. The request is answered nevertheless. */
 static void warn_not_finite(struct executor_model *x, const struct sequence *q)
 {
     if (!x->warned_not_finite)
@@ -43,18 +50,20 @@ static void warn_not_finite(struct executor_model *x, const struct sequence *q)
     x->warned_not_finite = true;
 }
 
-/* Rows of a pass by sequence: masks of one follow from each other, different ones do not. */
+/* Rows of a pass grouped by sequence. The masks of one sequence depend on each other; those of
+ * different sequences do not. */
 struct masked {
     struct executor_model *x;
     const struct batch_sample *from;
-    uint32_t at[RUNNER_LOGITS_ROWS + 1]; /* [n + 1] where each begins, and where they end */
+    uint32_t at[RUNNER_LOGITS_ROWS + 1]; /* [n + 1]; first row of each sequence, then the end */
     uint32_t n, n_shares;
-    uint64_t *costs; /* [n_shares] */
+    uint64_t *costs; /* [n_shares]; units of each share */
 };
 
 static float gap_of(enum grammar_end end)
 {
-    static const float gaps[] = {0, RESULT_DEAD_END, RESULT_MASK_COST}; /* as they are numbered */
+    /* indexed by enum grammar_end */
+    static const float gaps[] = {0, RESULT_DEAD_END, RESULT_MASK_COST};
     return gaps[end];
 }
 
@@ -84,9 +93,9 @@ static void mask_share(void *ctx, uint32_t i_share)
     }
 }
 
-/* The step has waited for all of them together: each row has its part of that time by what its own
- * masks cost. Counts alone would not do: where a unit takes longer than here, on a slower core or
- * a busy machine, masks would take more than the head believes. */
+/* Divides the time that the step waited for masks among the rows, in proportion to the cost of
+ * their masks. Measured time is needed: on a slow or busy machine a unit takes longer than the
+ * constant says, and the head would underestimate the masks. */
 static void say_units_of_step(struct executor_model *x, const struct masked *m, uint64_t took_ns)
 {
     double sum = 0, all = (double)took_ns / PROTO_MASK_UNIT_NS;
@@ -99,7 +108,7 @@ static void say_units_of_step(struct executor_model *x, const struct masked *m, 
     }
 }
 
-/* While the device still works on the rows, where it does so by itself. */
+/* Makes the masks of n rows. A GPU still computes these rows meanwhile. */
 static void make_masks(struct executor_model *x, const struct batch_sample *from, uint32_t n)
 {
     uint64_t costs[RUNNER_LOGITS_ROWS] = {0};
@@ -137,7 +146,7 @@ static struct sampler_row row_of(const struct batch_sample *from)
                                 .n_prompt = q->n_prompt};
 }
 
-/* What is known of each row before a sampler looks at it. logits: NULL where nobody will look. */
+/* Fills the rows that the sampler reads. `logits` is NULL when no row needs them. */
 static void set_rows(struct executor_model *x, const struct batch_sample *from, uint32_t n,
                      const struct logits_top *top, float *logits)
 {
@@ -172,20 +181,22 @@ static enum status look_at_logits(struct executor_model *x, const struct batch_s
     return STATUS_OK;
 }
 
-/* What is known of samples begin .. end, where no more is needed: then the logits are nowhere. */
+/* The best two logits of the samples begin .. end, which need no other logits. */
 struct best_rows {
     uint32_t begin, end;
     struct logits_top top[RUNNER_BEST_ROWS];
 };
 
-/* All ranks come to the same answer: they have the same sequences. */
+/* Returns true when the two best logits are enough. All ranks get the same answer, because they
+ * have the same sequences. */
 static bool needs_best_only(const struct batch_sample *from)
 {
     const struct sampler_row row = row_of(from);
     return from->run->q->sampling.grammar_kind == GRAMMAR_NONE && sampler_needs_best_only(&row);
 }
 
-/* Whole sixteens, or all that are left: what is between others goes with them. */
+/* Finds the best logits of the next rows that need no more. Takes whole chunks of
+ * RUNNER_LOGITS_ROWS, unless no other rows are left, so that later chunks stay full. */
 static enum status find_best(struct executor_model *x, uint32_t at, struct best_rows *best,
                              struct error *err)
 {
@@ -203,9 +214,8 @@ static enum status find_best(struct executor_model *x, uint32_t at, struct best_
     return n > 0 ? runner_best(x->engine->runner, rows, n, best->top, err) : STATUS_OK;
 }
 
-/* A place counts when all draft tokens before it were right: the rows behind a wrong one have seen
- * it.
- */
+/* Returns true when all earlier draft tokens of the run were right. Rows after a wrong draft
+ * token depend on it. */
 static bool counts(const struct sampled *d, const struct batch_sample *from, uint32_t at)
 {
     const struct sequence *q = from->run->q;
@@ -245,7 +255,7 @@ static enum status host_sample_rows(struct executor_model *x, const struct batch
     return STATUS_OK;
 }
 
-/* On the sampling rank, what a sampler looks at. */
+/* Gets the logits or best logits of n samples, and fills the rows on the sampling rank. */
 static enum status find_logits(struct executor_model *x, uint32_t at, uint32_t n,
                                const struct best_rows *best, struct error *err)
 {
@@ -263,7 +273,7 @@ static enum status find_logits(struct executor_model *x, uint32_t at, uint32_t n
     return executor_is_sampling_rank(x) ? look_at_logits(x, from, n, err) : STATUS_OK;
 }
 
-/* RUNNER_LOGITS_ROWS rows at a time. */
+/* Samples RUNNER_LOGITS_ROWS rows at a time. */
 enum status executor_sample_pass(struct executor_model *x, struct arena *arena,
                                  struct sampled *sampled, struct error *err)
 {

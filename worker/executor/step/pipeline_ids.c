@@ -1,12 +1,12 @@
-/* Ids on their way from the last stage to those in front of it. Without draft tokens each run
- * samples one, so all ranks know how many come from each pass, and a stage goes on with a place in
- * the sequence where the id is to be: it waits for an id when a row is it. So while the last stage
- * has one half of a step's rows, the first runs the other half, and then the first half of the next
- * step.
+/* Sampled ids on their way from the last stage to the earlier ones. Without draft tokens each
+ * run samples one id, so all ranks know how many ids each pass gives. An earlier stage appends
+ * an empty place for the id and goes on; it waits only when that id becomes a row. While the
+ * last stage computes one half of a step's rows, the first stage computes the other half, and
+ * then the first half of the next step.
  *
- * Nobody waits in a circle: hidden states go forward and ids back, and a stage that waits to get
- * its hidden states rid takes no ids meanwhile. So it begins a pass only when the ids that may have
- * come by its end are few enough to lie in a link by themselves. */
+ * Deadlocks cannot occur. Hidden states go forward and ids go back, and a stage that waits to
+ * send hidden states reads no ids meanwhile. It therefore begins a pass only when all ids that
+ * may arrive until its end fit into the buffers of a link. */
 #include "worker/executor/step/pipeline_ids.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@
 #include "worker/executor/ranks.h"
 #include "worker/executor/step/append.h"
 
-/* A ring of shared memory and the buffers of any socket have room for 16 KiB and their headers. */
+/* A ring of shared memory and the buffers of a socket hold at least 16 KiB and the headers. */
 _Static_assert(EXECUTOR_AHEAD_IDS * sizeof(uint32_t) + EXECUTOR_AHEAD_PASSES * 16ul <= 20 << 10,
                "few enough");
 
@@ -23,12 +23,12 @@ void executor_ahead_drop(struct executor_model *x)
     x->ahead.n_ids = x->ahead.n_passes = 0;
 }
 
-/* The ids of the oldest pass. */
+/* Receives the ids of the oldest pass. */
 static enum status resolve_pass(struct executor_model *x, struct error *err)
 {
     struct executor_ahead *a = &x->ahead;
     uint32_t ids[EXECUTOR_AHEAD_IDS], n = a->n_of[a->i_pass];
-    assert(a->n_passes > 0 && n <= a->n_ids); /* who awaits an id is in the line */
+    assert(a->n_passes > 0 && n <= a->n_ids); /* a pending sequence is always in `waiting` */
     TRY(executor_tell(x, ids, n * sizeof *ids, err));
     for (uint32_t i = 0; i < n; i++) {
         struct sequence *q = a->waiting[(a->i_id + i) % EXECUTOR_AHEAD_IDS];
@@ -79,7 +79,7 @@ enum status executor_find_pending(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-/* What was sampled goes to all ranks, and those of this stage append it. */
+/* Sends the sampled ids to all ranks. The ranks of this stage append them here. */
 static enum status tell_pass(struct executor_model *x, const struct sampled *d, struct error *err)
 {
     const struct batch *b = &x->batch;

@@ -1,6 +1,6 @@
-/* Prompts as vectors: the rows of pooling requests behind the final norm, on the sampling rank. A
- * mean is added up position by position, each sum in double, so that it has the same bits however
- * its prompt is cut into chunks and passes. */
+/* Prompts as vectors, from the rows of pooling requests after the final norm, on the sampling
+ * rank. A mean is summed position by position in double, so that it has the same bits however
+ * the prompt is cut into chunks and passes. */
 #include "worker/executor/step/pool.h"
 
 #include <math.h>
@@ -8,26 +8,26 @@
 #include "worker/executor/state.h"
 #include "worker/runner/logits.h"
 
-/* A row of the pass that is needed. */
+/* A row of the pass that pooling needs. */
 struct pooled_row {
     uint32_t row;
     const struct sequence_run *run;
-    bool last; /* of its prompt */
+    bool last; /* last row of the prompt */
 };
 
-/* Goes through the rows of a pass. */
+/* An iterator over the rows of a pass. */
 struct pool_walk {
     const struct batch *b;
     uint32_t i_run, i_token, i_row;
 };
 
-/* The next ones that are needed: at most as many as are normed at once. */
+/* Finds the next needed rows, at most as many as one call of runner_normed takes. */
 static uint32_t next_rows(struct pool_walk *w, struct pooled_row out[RUNNER_LOGITS_ROWS])
 {
     uint32_t n = 0;
     for (; w->i_row < w->b->rows.n_rows && n < RUNNER_LOGITS_ROWS; w->i_row++) {
         const struct sequence_run *r = &w->b->runs.ptr[w->i_run];
-        while (w->i_token == r->n_tokens + r->n_drafted) { /* it has ended, or has no rows */
+        while (w->i_token == r->n_tokens + r->n_drafted) { /* the run has ended or has no rows */
             r = &w->b->runs.ptr[++w->i_run];
             w->i_token = 0;
         }
@@ -64,7 +64,7 @@ static double length_of(const double *x, uint32_t n)
     return sqrt(squares);
 }
 
-/* The vector of zeros has no direction: it stays. */
+/* Makes the final vector. A vector of zeros has no direction and is not normalised. */
 static enum status finish(struct sequence *q, uint32_t n, struct arena *arena, struct error *err)
 {
     float *out = arena_try_array(arena, n, sizeof *out);

@@ -1,9 +1,8 @@
-/* The log-probabilities of a prompt's own ids, each from the row in front of it,
- * with the best ones there. All ids of a prompt are known from its admission, so a chunk's last row
- * is no special case. Where the device samples a step it makes them too: a row from which the one
- * id that follows may be sampled has all that is wanted (device_sample.c). Else the host looks at
- * the logits, RUNNER_LOGITS_ROWS rows at a time. What is told of a row depends on its logits alone.
- */
+/* The log-probabilities of a prompt's own ids, each from the row before it, with the best ids of
+ * that row. All ids of a prompt are known at its admission, so the last row of a chunk is no
+ * special case. When the device samples a step, it makes these too: it samples from a row in
+ * which only the prompt's next id is allowed (device_sample.c). Otherwise the host reads the
+ * logits, RUNNER_LOGITS_ROWS rows at a time. The result of a row depends on its logits alone. */
 #include "worker/executor/step/prompt_logprobs.h"
 
 #include "common/base/mem.h"
@@ -30,7 +29,7 @@ static void count_rows(struct step_prompt_logprobs *c, struct sequence_runs runs
     }
 }
 
-/* Each run that samples or has prompt_logprobs has an item, which holds those. */
+/* Lays out the items and rows: one item for each run that samples or has prompt_logprobs. */
 static void lay_out(struct step_prompt_logprobs *c, struct sequence_runs runs, uint32_t vocab_size,
                     uint32_t *ids, float *values)
 {
@@ -75,7 +74,7 @@ enum status step_prompt_logprobs_init(const struct executor_model *x, struct ste
     return STATUS_OK;
 }
 
-/* ---- by the host ---- */
+/* ---- on the host ---- */
 
 struct logprob_share {
     struct executor_model *x;
@@ -126,7 +125,7 @@ enum status executor_prompt_logprobs_pass(struct executor_model *x, struct step_
         for (uint32_t i = 0; i < n; i++)
             rows[i] = b->prompt_logprobs[done + i].row;
         TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-        if (logits) /* the one that samples */
+        if (logits) /* the sampling rank */
             TRY(prompt_logprob_rows(x, b->prompt_logprobs + done, n,
                                     s->prompt_logprobs.rows + s->prompt_logprobs.n_done, err));
         executor_bump(&x->base);

@@ -1,10 +1,9 @@
-
 #include "worker/executor/step/samplers.h"
 
 #include "common/base/mem.h"
 #include "worker/grammar/grammars.h"
 
-/* No more rows than RUNNER_LOGITS_ROWS are sampled at once. */
+/* At most RUNNER_LOGITS_ROWS rows are sampled at once. */
 static uint32_t n_samplers(uint32_t n_threads)
 {
     return n_threads < RUNNER_LOGITS_ROWS ? n_threads : RUNNER_LOGITS_ROWS;

@@ -1,10 +1,11 @@
 #pragma once
-/* The samplers of the sampling rank, with grammars and masks: they come and go with its rank
- * slot. */
+/* The samplers of the sampling rank, with grammars and masks. They exist while the rank is the
+ * sampling rank. */
 #include "worker/executor/state.h"
 
 MUST_USE enum status executor_samplers_open(struct executor_model *x, struct error *err);
-void executor_samplers_close(struct executor_model *x); /* NULL is fine */
-/* Theirs and of grammars; before there are any, of a sampling rank: _measure. */
+void executor_samplers_close(struct executor_model *x); /* does nothing without samplers */
+/* executor_samplers_bytes returns the bytes of samplers and grammars, 0 before they are opened;
+ * executor_samplers_measure computes them before. */
 uint64_t executor_samplers_bytes(const struct executor_model *x);
 uint64_t executor_samplers_measure(uint32_t n_threads, uint32_t vocab_size);

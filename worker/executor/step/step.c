@@ -1,10 +1,13 @@
-/* A step, whole or in halves. Where the device samples, a step's second half is what comes back:
- * begin enqueues passes and samples, sequences get a place for an id that the device alone knows
- * (`is_pending`), and the next step's rows find it on the device. What needs an id on the host
- * waits for it: draft tokens and bad words of several ids, and whatever the host samples
- * (docs/develop/runner.md, "Two steps in flight").
+/* Executes a step, as a whole or in halves, on the compute thread. begin applies the plan, makes
+ * draft tokens, runs the passes and samples. finish waits for the results and makes the Result.
+ * When the device samples, begin only enqueues. A sequence then gets a place for an id that only
+ * the device knows (`is_pending`), and the next step's rows read it on the device. Whatever
+ * needs an id on the host waits for it: draft tokens, bad words of several ids, and sampling on
+ * the host (docs/develop/runner.md, "Two steps in flight").
  *
- * A sequence may leave while its id is on the way: an item finds it by slot and serial number. */
+ * Invariants: at most EXECUTOR_MAX_IN_FLIGHT steps are in flight, in a ring. Nothing of a
+ * refused plan is executed. A sequence may leave while its id is on the way, so an item finds it
+ * by slot and serial number. */
 #include "worker/executor/step/step.h"
 
 #include <assert.h>
@@ -24,7 +27,7 @@
 #include "worker/executor/step/prompt_logprobs.h"
 #include "worker/grammar/grammars.h"
 
-/* Between two looks at the other ranks while nobody but the device is waited for. */
+/* Interval of looks at the other ranks while only the device is awaited, in ns. */
 enum { LOOK_NS = 1000000 };
 enum { SPIN_TURNS = 2000, NAP_NS = 20000 };
 
@@ -38,9 +41,10 @@ static struct step_in_flight *step_at(struct executor_model *x, uint32_t i)
     return &x->steps.in_flight[(x->steps.i_oldest + i) % EXECUTOR_MAX_IN_FLIGHT];
 }
 
-/* ---- ids come to the host ---- */
+/* ---- ids to the host ---- */
 
-/* Of another rank: its device told ours. */
+/* Takes the id of item i on a rank that does not sample: its device received it from the
+ * sampling rank. */
 static enum status take_told(struct executor_model *x, struct step_in_flight *s, uint32_t i,
                              struct error *err)
 {
@@ -95,7 +99,8 @@ struct pending_step {
     const struct step_in_flight *s;
 };
 
-/* STATUS_TIMEOUT: it has had the device to itself for as long as nothing takes. */
+/* Returns STATUS_AGAIN while the step runs, and STATUS_TIMEOUT when it has had the device to
+ * itself for stuck_ns. */
 static enum status has_sampled(void *ctx, struct error *err)
 {
     const struct executor_model *x = ((const struct pending_step *)ctx)->x;
@@ -109,7 +114,8 @@ static enum status has_sampled(void *ctx, struct error *err)
     return st;
 }
 
-/* Of one rank: what interrupts it is a flag. Polled, as a plain wait would end with nothing. */
+/* Waits for the step of a single rank. It polls, because an interrupt is only a flag and would
+ * not end a blocking wait. */
 static enum status await_device(struct executor_model *x, struct pending_step *a, struct error *err)
 {
     enum status s;
@@ -123,8 +129,8 @@ static enum status await_device(struct executor_model *x, struct pending_step *a
     return s;
 }
 
-/* The event alone says that the device is done, not that what it added up was every rank's: a
- * collective that a peer's end has ended comes to its event too. */
+/* Waits for the step. The event only shows that the device is done, not that its sums are right:
+ * a collective that ended because a peer ended reaches its event too. */
 static enum status await_sampled(struct executor_model *x, const struct step_in_flight *s,
                                  struct error *err)
 {
@@ -133,7 +139,7 @@ static enum status await_sampled(struct executor_model *x, const struct step_in_
         TRY(x->ranks.in->wait(x, has_sampled, &a, err));
     else
         TRY(await_device(x, &a, err));
-    return x->device_sampler->ops->wait(x->device_sampler, s->i_sampler, err); /* at once */
+    return x->device_sampler->ops->wait(x->device_sampler, s->i_sampler, err); /* returns at once */
 }
 
 static enum status resolve_step(struct executor_model *x, struct step_in_flight *s,
@@ -142,7 +148,7 @@ static enum status resolve_step(struct executor_model *x, struct step_in_flight 
     if (!s->on_device)
         return STATUS_OK;
     TRY(await_sampled(x, s, err));
-    if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with anything in it */
+    if (atomic_load(&x->interrupted)) /* an aborted collective ends too, with wrong numbers */
         return error_set(err, STATUS_CLOSED, "interrupted");
     TRY(s->sampled.drafted ? take_drafted(x, s, err) : take_items(x, s, err));
     if (executor_is_sampling_rank(x))
@@ -151,7 +157,7 @@ static enum status resolve_step(struct executor_model *x, struct step_in_flight 
     return STATUS_OK;
 }
 
-/* All steps under way. */
+/* Resolves all steps in flight. */
 static enum status resolve_steps(struct executor_model *x, struct error *err)
 {
     for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
@@ -159,7 +165,8 @@ static enum status resolve_steps(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-/* How many draft tokens count decides what the next plan's runs are. */
+/* Resolves the steps with draft tokens: the number of accepted ones decides the runs of the next
+ * plan. */
 static enum status resolve_drafts(struct executor_model *x, struct error *err)
 {
     for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
@@ -199,7 +206,8 @@ static enum status run_pass(struct executor_model *x, struct step_in_flight *s, 
     return executor_tells_by_pass(x, sampled) ? executor_end_pass(x, sampled, err) : STATUS_OK;
 }
 
-/* Every run has one place, since there are no draft tokens. */
+/* Adds a place for the pending id of each run that samples. Each has one, since there are no
+ * draft tokens. */
 static enum status add_places(struct executor_model *x, struct step_in_flight *s,
                               struct sequence_runs runs, struct error *err)
 {
@@ -222,7 +230,7 @@ static enum status add_places(struct executor_model *x, struct step_in_flight *s
     return STATUS_OK;
 }
 
-/* 0: nothing is sampled. */
+/* Returns the number of slots up to the highest that samples; 0 = nothing is sampled. */
 static uint32_t n_slots_of(struct sequence_runs runs)
 {
     uint32_t n = 0;
@@ -258,7 +266,8 @@ static enum status run_passes(struct executor_model *x, struct step_in_flight *s
     return STATUS_OK;
 }
 
-/* A run that follows and finds its end has no place, and no id of it is to come. */
+/* Returns false when a run that samples has no rows, because its sequence has reached its end;
+ * no id will come for it. */
 static bool all_have_places(struct sequence_runs runs)
 {
     for (uint32_t i = 0; i < runs.n; i++)
@@ -343,8 +352,9 @@ bool executor_is_due(struct executor *e)
         return false;
     x->steps.looked_ns = now_ns;
     if (x->ranks.in->look && x->ranks.in->look(x, &err) != STATUS_OK)
-        return true;  /* finish says so */
-    executor_bump(e); /* a slow device is not a stuck one: that the deadline ends, and a look */
+        return true; /* finish reports the error */
+    /* a slow device is progress too; only the deadline or a look ends a hung one */
+    executor_bump(e);
     return false;
 }
 
@@ -368,7 +378,7 @@ enum status executor_finish(struct executor *e, struct msg_result *out, struct e
                                .step = s->step,
                                .n_drafted = s->n_drafted,
                                .execute_ns = now_ns - from_ns};
-    if (!s->on_device) { /* of a GPU's step the host does not see what was waiting */
+    if (!s->on_device) { /* on a GPU the host cannot tell work from waiting */
         uint64_t waited_ns = x->ranks.collectives.spent_ns - x->steps.spent_seen_ns;
         x->steps.spent_seen_ns = x->ranks.collectives.spent_ns;
         executor_worked(e, out->execute_ns > waited_ns ? out->execute_ns - waited_ns : 0);
@@ -393,5 +403,5 @@ enum status executor_step(struct executor *e, const struct msg_plan *p, struct a
 void executor_drop_steps(struct executor_model *x)
 {
     x->steps.n_in_flight = 0;
-    executor_await_device(x); /* its memory is used again */
+    executor_await_device(x); /* the device must not use memory that is about to be reused */
 }

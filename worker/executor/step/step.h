@@ -1,5 +1,5 @@
 #pragma once
-/* The step of executor_ops, whole or in halves. */
+/* The step of executor_ops, as a whole or in halves. */
 #include "worker/executor/state.h"
 
 MUST_USE enum status executor_begin(struct executor *e, const struct msg_plan *p,
@@ -8,4 +8,4 @@ bool executor_is_due(struct executor *e);
 MUST_USE enum status executor_finish(struct executor *e, struct msg_result *out, struct error *err);
 MUST_USE enum status executor_step(struct executor *e, const struct msg_plan *p,
                                    struct arena *arena, struct msg_result *out, struct error *err);
-void executor_drop_steps(struct executor_model *x); /* nobody wants their results */
+void executor_drop_steps(struct executor_model *x); /* drops all steps in flight without results */

@@ -1,6 +1,6 @@
 #pragma once
-/* Each family of models is a function that appends the operators of its layers to p, in a file of
- * its own here; program_build.c has them by the names of config.json. */
+/* Each family of models is a function, in a file of its own here, that appends the operators of
+ * its layers to p. program_build.c lists them by the names of config.json. */
 struct program;
 
 void family_llama(struct program *p);

@@ -3,8 +3,8 @@
 #include "worker/model/build.h"
 #include "worker/model/families/family.h"
 
-/* Norms before and after each part, window layers, embeddings scaled by sqrt(hidden). Checkpoints
- * hold the norms' weights minus one; GGUFs the weights. */
+/* Norms before and after each part, layers with a window, embeddings scaled by sqrt(hidden).
+ * Checkpoints store the weights of norms minus one; GGUFs store the weights. */
 static void gemma(struct program *p, bool head_norms)
 {
     const struct model_config *c = p->config;
@@ -43,14 +43,14 @@ static void gemma(struct program *p, bool head_norms)
                TENSOR("lm_head.weight", "output.weight"));
 }
 
-/* Gemma 2 (Gemma Team 2024): every second layer a window, capped scores and logits. */
+/* Gemma 2 (Gemma Team 2024): a window in every second layer, capped scores and logits. */
 void family_gemma2(struct program *p)
 {
     gemma(p, false);
 }
 
-/* Gemma 3, text (Gemma Team 2025): one norm per head of Q and K, window layers with a rotary base
- * of their own. */
+/* Gemma 3, text (Gemma Team 2025): one norm per head of Q and K; layers with a window have their
+ * own rotary base. */
 void family_gemma3(struct program *p)
 {
     gemma(p, true);

@@ -3,8 +3,8 @@
 
 #define MLP "model.layers.%u.mlp."
 
-/* gpt-oss (OpenAI 2025): windows in every second layer, a sink for each head, biases everywhere,
- * and experts whose matrices are stacked, with gate and up in turns. */
+/* gpt-oss (OpenAI 2025): a window in every second layer, a sink for each head, biases
+ * everywhere, and experts whose matrices are stacked, with alternating rows of gate and up. */
 void family_gpt_oss(struct program *p)
 {
     static const struct moe_names names = {

@@ -6,8 +6,7 @@
 #include "common/base/mem.h"
 #include "worker/model/families/family.h"
 
-/* One a line, in any order: each name of common/model/info/family.c, with what writes its layers.
- */
+/* The function for each family name of common/model/info/family.c, in any order. */
 /* clang-format off */
 static const struct {
     const char *name;
@@ -45,7 +44,7 @@ static void count_layers(struct program *p, uint32_t stage)
     }
 }
 
-/* One group for the layers that see everything, one for the window's. */
+/* Makes one KV group for the layers with full attention and one for the layers with a window. */
 static void place_layers(struct program *p)
 {
     const struct model_config *c = p->config;
@@ -87,7 +86,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Whole experts for each rank, or a part of each of them. */
+/* Gives each rank whole experts, or a part of every expert. */
 static void cut_mixture(struct program *p, const struct program_setup *s)
 {
     const struct moe_config *m = &p->config->moe;
@@ -141,7 +140,7 @@ enum status program_build(const struct model_config *config, const struct progra
     cut(p, s);
     place_layers(p);
     writers[i].write(p);
-    for (uint32_t o = 0; o < p->n_ops; o++) /* the family writes this stage's layers, no others */
+    for (uint32_t o = 0; o < p->n_ops; o++) /* a family writes only the layers of this stage */
         assert(p->ops[o].layer >= p->layer_begin && p->ops[o].layer < p->layer_end);
     *out = p;
     return STATUS_OK;
