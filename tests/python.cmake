@@ -1,20 +1,20 @@
-# Tests in Python: the checks of scripts/ (any Python 3.11), and the black-box tests against the real
-# programs (in .venv). One ctest test per file. They wait more than they compute, so as many run at once as there are
-# processors, but for those that look at how a machine's processors are shared: these are alone on it.
+# Tests in Python: checks of scripts/ (any Python 3.11), and black-box tests of the real programs (in .venv). Each file is one ctest test.
+# The tests wait more than they compute, so as many run at once as there are processors.
+# Tests that look at how processors are shared (`alone_tests`) run alone.
 set(alone_tests "^(busy_machine|host_failures|overload|processes|sizes|straggler|straggler_model)$")
-# End-to-end tests that find memory faults which unit tests and fuzz corpora do not: strange bytes at every door, requests that
-# are cancelled, moved, preempted or adopted while they run, files and batches, keys and TLS, models that are loaded and split.
+# `memory_tests`: end-to-end tests that find memory faults which unit tests and fuzz corpora miss. They send malformed bytes to every port, cancel,
+# move, preempt and adopt running requests, use files, batches, keys and TLS, and load and split models.
 string(CONCAT memory_tests "^(answers|api|bad_frames|bad_input|batches|debug_dump|elastic_tp|files|http_bytes|key_rotation|keys|"
        "kv_transfers|moves|overload|pooling|quotas|replay|sagemaker|prompt_logprobs|stages|stats|streams|tiny_models|tls|traces|upgrade|workers)$")
 find_program(PYTHON3 NAMES python3 REQUIRED)
-# Scripts and sources: the same in every build, so the plain ones alone test them.
+# Scripts and sources are the same in every build, so only plain builds test them.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   set(of_sources check_layers check_size check_names)
   foreach(check ${of_sources})
     add_test(NAME ${check} COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/scripts/${check}.py)
   endforeach()
   file(GLOB of_scripts CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/scripts ${CMAKE_CURRENT_SOURCE_DIR}/scripts/*_test.py)
-  list(REMOVE_ITEM of_scripts first_run_pack_test.py) # below
+  list(REMOVE_ITEM of_scripts first_run_pack_test.py) # added below, for CUDA builds
   foreach(script ${of_scripts})
     string(REPLACE _test.py _scripts name ${script})
     add_test(NAME ${name} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/scripts/${script})
@@ -25,7 +25,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   set_tests_properties(${of_sources} check_notices grafana_files PROPERTIES LABELS quick TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()
 
-if(COX_CUDA) # over build/release if it is there; kernels for one architecture, which ccache has where they have not changed
+if(COX_CUDA) # uses build/release if it exists; builds kernels for one architecture, cached by ccache
   add_test(NAME first_run_pack COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tests/scripts/first_run_pack_test.py)
   set_tests_properties(first_run_pack PROPERTIES LABELS cuda_link TIMEOUT 3600 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()
@@ -35,7 +35,7 @@ file(GLOB e2e_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/e2e/test_*.py)
 foreach(t ${e2e_tests})
   get_filename_component(n ${t} NAME_WE)
   string(REPLACE test_ "" n ${n})
-  if(COX_SANITIZE AND n STREQUAL model) # e2e_tiny_models and e2e_model_recovery take the same paths in seconds
+  if(COX_SANITIZE AND n STREQUAL model) # e2e_tiny_models and e2e_model_recovery cover the same code in seconds
     continue()
   endif()
   add_test(NAME e2e_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
@@ -43,32 +43,32 @@ foreach(t ${e2e_tests})
   if(n MATCHES "${alone_tests}")
     set_tests_properties(e2e_${n} PROPERTIES RUN_SERIAL TRUE)
   endif()
-  # Under sanitizers CI runs the tests that make the processes parse, keep and free memory in ways of their own; the others
-  # take the same code through longer stories (docs/develop/testing.md has the table).
+  # Under sanitizers CI runs only `memory_tests`. The others take the same code through longer scenarios (table in docs/develop/testing.md).
   if(COX_SANITIZE AND NOT n MATCHES "${memory_tests}")
     set_tests_properties(e2e_${n} PROPERTIES LABELS long)
   endif()
   if(n MATCHES "^(tiny_models|streams|api)$")
     set_tests_properties(e2e_${n} PROPERTIES LABELS "e2e;threads")
   endif()
-  if(n STREQUAL cuda_absent) # the one that looks at what the CUDA build does on a machine without a device
+  if(n STREQUAL cuda_absent) # checks a CUDA build on a machine without a device
     set_tests_properties(e2e_${n} PROPERTIES LABELS "e2e;cuda_link")
   endif()
 endforeach()
-# The chart as objects, and its pods as processes: nothing that a sanitizer would see and the other tests do not.
+# Tests of the chart, its pods as processes, and the examples: sanitizers find nothing new in them.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
-  # The Helm chart, rendered by Helm as a library: no cluster (docs/develop/deploy-design.md).
+  # Tests of the Helm chart, rendered by Helm as a library, without a cluster (docs/develop/deploy-design.md).
   foreach(n cache chart values around kustomize no_cluster pages runs)
     add_test(NAME k8s_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                    ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_${n}.py)
     set_tests_properties(k8s_${n} PROPERTIES LABELS quick TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
-  # The same pods as processes, in namespaces (root): tests/k8s/pods.py.
+  # The same pods as processes in namespaces (tests/k8s/pods.py); needs root.
   add_test(NAME k8s_rendered_processes COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/k8s/run_chart_tests -m pytest -q -rs -p no:cacheprovider
                                                ${CMAKE_CURRENT_SOURCE_DIR}/k8s/test_rendered_processes.py)
   set_tests_properties(k8s_rendered_processes PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
-  # On a Kubernetes of their own (k8s/cluster, docs/develop/deploy-testing.md): root, and programs that scripts/setup --k8s builds.
-  # Those of releases take many minutes; they make an image of the programs, which those of a sanitizer are not for.
+  # Tests on a Kubernetes of their own (k8s/cluster, docs/develop/deploy-testing.md). They need root and the programs that scripts/setup --k8s
+  # builds.
+  # Tests of releases take many minutes. They make an image of the programs, which sanitizer builds are not for.
   file(GLOB live_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/k8s/live/test_*.py)
   foreach(t ${live_tests})
     get_filename_component(n ${t} NAME_WE)
@@ -78,7 +78,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
                          ENVIRONMENT "${e2e_environment}")
   endforeach()
   set_tests_properties(k8s_live_release k8s_live_trouble k8s_live_kinds k8s_live_leaderworkerset k8s_live_walks k8s_live_to_zero k8s_live_cache k8s_live_runs PROPERTIES LABELS "k8s-cluster;long")
-  # deploy/examples, each as its README says.
+  # Each example of deploy/examples works as its README says.
   file(GLOB example_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/examples/test_*.py)
   foreach(t ${example_tests})
     get_filename_component(n ${t} NAME_WE)
@@ -89,7 +89,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(examples_pages PROPERTIES LABELS quick)
 endif()
-# The lines of the documents that users come with: tests/seeds/README.md.
+# Tests of the seed documents, which users bring: tests/seeds/README.md.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   file(GLOB seed_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/seeds/test_*.py)
   foreach(t ${seed_tests})
@@ -100,7 +100,7 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
   endforeach()
   set_tests_properties(seeds_table PROPERTIES LABELS quick)
 endif()
-# The docs site (scripts/docs) and what pages say of flags, beside this build's programs. The tests of the site share one build of it.
+# Tests of the docs site (scripts/docs), and of the flags on pages against this build's programs. Tests of the site share one build of it.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   set(docs_site_more search accessibility)
   foreach(n site flags howto man)
@@ -109,11 +109,11 @@ if(NOT COX_SANITIZE AND NOT COX_CUDA)
                                     ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py ${docs_${n}_more})
     set_tests_properties(docs_${n} PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
   endforeach()
-  # Each line and figure of README.md; it kills workers, the head and a gateway of a cluster of its own.
+  # Checks each claim and figure of README.md. It kills workers, the head and a gateway of a cluster of its own.
   add_test(NAME docs_readme_claims COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs/readme_claims)
   set_tests_properties(docs_readme_claims PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endif()
-# Hostile peers, networks and a locked-down host, on loopback alone: docs/develop/security.md.
+# Tests with hostile peers, bad networks and a locked-down host, on loopback only: docs/develop/security.md.
 file(GLOB security_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/security/test_*.py)
 foreach(t ${security_tests})
   get_filename_component(n ${t} NAME_WE)
@@ -121,18 +121,18 @@ foreach(t ${security_tests})
   add_test(NAME security_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider ${t})
   set_tests_properties(security_${n} PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 endforeach()
-# A hostile client with a key, one attack at a time: those that test_attacks.py names as wired (docs/develop/testing.md).
+# A hostile client with a valid key makes one attack at a time: those that test_attacks.py marks as wired (docs/develop/testing.md).
 add_test(NAME hostile_attacks COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                       ${CMAKE_CURRENT_SOURCE_DIR}/hostile/test_attacks.py)
 set_tests_properties(hostile_attacks PROPERTIES LABELS e2e TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT "${e2e_environment}")
 if(COX_SANITIZE)
   set_tests_properties(hostile_attacks PROPERTIES LABELS long)
 endif()
-# That somebody types each command of the pages: tests/walk.
+# Checks that some walk types each command of the pages (tests/walk).
 add_test(NAME walk COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                            ${CMAKE_CURRENT_SOURCE_DIR}/walk/test_walk.py)
 set_tests_properties(walk PROPERTIES LABELS quick TIMEOUT 300 SKIP_RETURN_CODE 77)
-# The container image of this build, deploy/image; sanitizers' programs want libraries that no image has.
+# Tests of this build's container image (deploy/image). Sanitizer builds need libraries that no image has.
 if(COX_CUDA)
   set(image_tests cuda_variant)
 elseif(NOT COX_SANITIZE)
@@ -145,12 +145,12 @@ foreach(n ${image_tests})
 endforeach()
 if(COX_CUDA)
   set_tests_properties(image_cuda_variant PROPERTIES LABELS "e2e;cuda_link")
-elseif(NOT COX_SANITIZE) # downloads a system and compiles everything in it
+elseif(NOT COX_SANITIZE) # downloads a Debian system and compiles everything in it
   set_tests_properties(image_dockerfile PROPERTIES LABELS long TIMEOUT 7200)
   set_tests_properties(image_sagemaker PROPERTIES LABELS long) # image_custom_image does nearly the same by default
 endif()
 add_dependencies(threaded_tests cox cox-head cox-gateway cox-worker)
-# Whole, what sanitizers do in part: the demo model on two ranks, crowds of 100 (e2e/cluster.py, SHORT).
+# Whole runs of tests that sanitizer builds shorten: the demo model on two ranks, 100 clients at once (SHORT in e2e/cluster.py).
 if(COX_SANITIZE)
   foreach(n model model_recovery)
     add_test(NAME e2e_${n}_whole COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
@@ -159,7 +159,7 @@ if(COX_SANITIZE)
                          ENVIRONMENT "${e2e_environment};COX_WHOLE=1")
   endforeach()
 endif()
-# With the demo model (scripts/acceptance b3, b4): a quarter of an hour each on two cores.
+# Tests with the demo model (scripts/acceptance b3, b4), 15 minutes each on two cores.
 foreach(n invariance overload)
   string(TOUPPER COX_${n}_MODEL variable)
   add_test(NAME e2e_${n}_demo COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
@@ -178,14 +178,14 @@ foreach(t ${chaos_tests})
   set_tests_properties(chaos_${n} PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 PROCESSORS 2
                        ENVIRONMENT "${e2e_environment}")
 endforeach()
-# The same on a model that computes; its ranks talk to each other in every step.
+# The same loop with a model that computes: its ranks communicate in every step.
 add_test(NAME chaos_kill_loop_model
          COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/chaos/kill_loop.py
                  --model ${CMAKE_SOURCE_DIR}/build/goldens/gemma3_tiny_gguf_q4_0/model.gguf --device cpu)
 set_tests_properties(chaos_kill_loop_model PROPERTIES LABELS chaos TIMEOUT 3000 SKIP_RETURN_CODE 77 PROCESSORS 2
                      ENVIRONMENT "${e2e_environment}")
-# Three hosts under a schedule of faults: a minute of it here, ten beside it; the checker's own test first, for a checker
-# that sees nothing passes everything.
+# Three hosts under a schedule of faults, for one minute, and for ten under the label long. The tests of the checker come first, because a checker
+# that finds nothing would pass everything.
 add_test(NAME chaos_checker COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                     ${CMAKE_CURRENT_SOURCE_DIR}/chaos/checker_test.py ${CMAKE_CURRENT_SOURCE_DIR}/chaos/hands_test.py
                                     ${CMAKE_CURRENT_SOURCE_DIR}/chaos/matrix_test.py)
@@ -196,25 +196,25 @@ set_tests_properties(chaos_checker chaos_hosts chaos_hosts_whole PROPERTIES LABE
 set_tests_properties(chaos_hosts_whole PROPERTIES LABELS long)
 if(COX_SANITIZE)
   set_tests_properties(chaos_hosts PROPERTIES LABELS long)
-else() # a wall clock that jumps, preloaded; sanitizers want to be the first library themselves
+else() # Preloaded library that makes the wall clock jump. Sanitizer builds do not have it: their own library must be loaded first.
   add_library(chaos_clock MODULE chaos/clock.c)
   target_link_libraries(chaos_clock PRIVATE ${CMAKE_DL_LIBS})
-  add_library(disk_shim MODULE e2e/disk_shim.c) # a disk that fails, for e2e/test_broken_disk.py
+  add_library(disk_shim MODULE e2e/disk_shim.c) # simulates a failing disk for e2e/test_broken_disk.py
   target_link_libraries(disk_shim PRIVATE ${CMAKE_DL_LIBS})
   set_target_properties(chaos_clock disk_shim PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
 
-# Against what Hugging Face's own libraries say (golden/tokenizers, golden/chat).
+# Compares with the results of Hugging Face's own libraries (golden/tokenizers, golden/chat).
 foreach(part tokenizers fast chat gguf spm)
   add_test(NAME golden_text_${part} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/golden/text_golden.py
                                             --lib ${TEXT_TARGET}/release/libcoxtext.a ${part})
   set_tests_properties(golden_text_${part} PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77)
-  if(COX_SANITIZE) # Rust, which gcc's sanitizers do not see
+  if(COX_SANITIZE) # the code is Rust, which gcc's sanitizers do not check
     set_tests_properties(golden_text_${part} PROPERTIES LABELS long)
   endif()
 endforeach()
 
-# Grammars: the JSON Schema Test Suite, and masks against llguidance's own. CI has a part of the masks.
+# Checks grammars with the JSON Schema Test Suite, and masks against those of llguidance. CI runs a part of the masks.
 set(golden_masks golden/grammar_masks.py --lib ${TEXT_TARGET}/release/libcoxtext.a)
 add_test(NAME golden_schema_suite COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/golden/schema_suite.py
                                           --lib ${TEXT_TARGET}/release/libcoxtext.a)
@@ -223,18 +223,18 @@ add_test(NAME golden_grammar_masks_part COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_
 add_test(NAME golden_grammar_masks COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/${golden_masks})
 set_tests_properties(golden_schema_suite golden_grammar_masks_part PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77)
 set_tests_properties(golden_grammar_masks PROPERTIES LABELS long TIMEOUT 7200 SKIP_RETURN_CODE 77)
-if(COX_SANITIZE) # Rust, which gcc's sanitizers do not see
+if(COX_SANITIZE) # the code is Rust, which gcc's sanitizers do not check
   set_tests_properties(golden_schema_suite golden_grammar_masks_part PROPERTIES LABELS long)
 endif()
-# Chat templates against Python's jinja2, which .venv has.
+# Compares chat templates with Python's jinja2, which .venv has.
 add_test(NAME golden_jinja COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python ${CMAKE_CURRENT_SOURCE_DIR}/golden/jinja_golden.py
                                    --lib ${TEXT_TARGET}/release/libcoxtext.a)
 set_tests_properties(golden_jinja PROPERTIES LABELS golden TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
-if(COX_SANITIZE) # Rust, which gcc's sanitizers do not see
+if(COX_SANITIZE) # the code is Rust, which gcc's sanitizers do not check
   set_tests_properties(golden_jinja PROPERTIES LABELS long)
 endif()
 
-# The longest tests begin first, so that none of them runs on alone at the end. Seconds of wall time on two cores, 2026-11-28.
+# The longest tests start first, so that none of them runs alone at the end. Costs are seconds of wall time on two cores, 2026-11-28.
 function(cox_cost seconds)
   foreach(name ${ARGN})
     if(TEST ${name})

@@ -1,12 +1,12 @@
 #pragma once
-/* The options that the benchmarks share, and their way to a server and to the prompts. Flags are
- * vLLM's (vllm bench, benchmark_*.py). */
+/* The options that the benchmarks share, and the functions that connect to a server and make the
+ * prompts. Flags have vLLM's names (vllm bench, benchmark_*.py). */
 #include "cli/bench/dataset.h"
 #include "cli/bench/target.h"
 #include "common/config/config.h"
 
 struct bench_access {
-    struct gateway_access gateway; /* url: NULL without --base-url */
+    struct gateway_access gateway; /* `url` is NULL without --base-url */
     const char *host, *model, *served_model_name, *tokenizer;
     int64_t port;
 };
@@ -16,7 +16,7 @@ struct bench_access {
         .name = nm, .aliases = al, .type = OPTION_STRING, .offset = offsetof(struct S, field),     \
         .help = h                                                                                  \
     }
-/* at: a bench_access in the struct S. */
+/* Option rows; `at` is a bench_access in the struct S. */
 #define BENCH_ACCESS_ROWS(S, at)                                                                   \
     BENCH_TEXT(                                                                                    \
         S, at.gateway.url, "base-url", "url",                                                      \
@@ -41,7 +41,7 @@ struct bench_access {
                    "Tokenizer that counts prompts: a file, a folder or a GGUF file. Default: "     \
                    "--model if it has one, else the server's /tokenize.")
 
-/* The rows of a table whose struct S has a bench_dataset_options called dataset. */
+/* Option rows for a struct S with a bench_dataset_options called `dataset`. */
 #define BENCH_DATASET_ROWS(S, n_default)                                                           \
     {.name = "dataset-name",                                                                       \
      .type = OPTION_ENUM,                                                                          \
@@ -95,15 +95,15 @@ struct bench_access {
                  "Send fewer requests if the file has fewer prompts, instead of the same prompts " \
                  "again.")
 
-/* Opens target and waits up to ready_s for a server that is not there yet; then its model's name.
- * ready_s below 0: as many seconds, but a closed port of this machine is an error at once. owner:
- * "bench serve". */
+/* Opens `target`, waits up to ready_s seconds for a server that is not there yet, and finds its
+ * model's name. With a negative ready_s it waits -ready_s seconds, but a closed port of this
+ * machine is an error at once. `owner` is the command's name, such as "bench serve". */
 MUST_USE enum status bench_connect(struct bench_target *target, const struct bench_access *a,
                                    const char *endpoint, bool is_chat, double ready_s,
                                    const char *owner, struct error *err);
-/* The prompts, counted as access says. */
+/* Makes the prompts. Tokens are counted as `a->tokenizer` says. */
 MUST_USE enum status bench_prepare(struct bench_prompts *out, const struct bench_target *target,
                                    const struct bench_access *a,
                                    const struct bench_dataset_options *o, struct error *err);
-/* One line on stderr; gives the exit code. */
+/* Writes the error as one line to stderr. Returns the exit code. */
 int bench_fail(const char *owner, enum status s, const struct error *err);

@@ -1,16 +1,15 @@
 #pragma once
-/* The address of a gateway and what it asks of its clients: options of every command that is one.
- */
+/* Address and credentials of a gateway: the options of every command that is its client. */
 #include "common/config/config.h"
 #include "common/http/client/client.h"
 
 struct gateway_access {
     const char *url, *api_key;
-    const char *cacert, *cert, *key, *uds; /* NULL: none */
-    bool insecure;                         /* any certificate is taken: the user says so */
+    const char *cacert, *cert, *key, *uds; /* NULL = not given */
+    bool insecure;                         /* the user accepts any certificate */
 };
 
-/* The rows of a table whose struct S has a gateway_access called gateway. */
+/* Option rows for a struct S with a gateway_access called `gateway`. */
 #define GATEWAY_ACCESS_ROWS(S)                                                                     \
     OPT_STRING(S, gateway.url, "url", "http://127.0.0.1:8000", "Address of a gateway."),           \
         OPT_STRING(S, gateway.cacert, "cacert", NULL,                                              \
@@ -29,7 +28,7 @@ struct gateway_access {
         .secret = true                                                                             \
     }
 
-/* A call of url below a.url; everything is borrowed. */
+/* Returns a call of `url` with these credentials. All strings are borrowed. */
 static inline struct http_call gateway_access_call(const struct gateway_access *a, const char *url)
 {
     return (struct http_call){.url = url,

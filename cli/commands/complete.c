@@ -1,4 +1,5 @@
-/* `cox complete`: a text, or what comes on stdin, continued by a model at a gateway; for pipes. */
+/* `cox complete`: a model at a gateway continues a text from the command line or from stdin; for
+ * pipes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +47,7 @@ const struct option_spec complete_specs[] = {
 #undef S
 const size_t complete_n_specs = sizeof complete_specs / sizeof complete_specs[0];
 
-/* Without the newline that echo puts behind it. */
+/* Reads stdin to its end, without the last newline that echo appends. */
 static enum status read_stdin(struct strbuf *out, struct error *err)
 {
     char block[4096];

@@ -1,5 +1,5 @@
-/* The table of commands as a list: a command by its name, the nearest name, `cox help` and `cox
- * version`. */
+/* Searches the table of commands: a command by its name, the nearest name, and the texts of `cox
+ * help` and `cox version`. */
 #include "cli/commands/list.h"
 
 #include <stdio.h>

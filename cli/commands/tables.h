@@ -1,6 +1,6 @@
 #pragma once
-/* The option tables of the commands. Each table stands in the file of its command, with the struct
- * that it fills; those of `cox up` and `cox pull` are in cli/up/plan/options.h and
+/* The option tables of the commands. Each table is in the file of its command, next to the
+ * struct that it fills. The tables of `cox up` and `cox pull` are in cli/up/plan/options.h and
  * cli/pull/options.h. */
 #include "common/config/config.h"
 #include "common/config/help.h"

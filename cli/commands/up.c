@@ -1,4 +1,4 @@
-/* `cox up MODEL`, `cox serve MODEL`: a whole cluster on this machine (cli/up/). */
+/* `cox up MODEL` and `cox serve MODEL`: start a whole cluster on this machine (cli/up/). */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
-/* `vllm serve|bench|chat|complete|run-batch`: the words behind the name are handed to the command
- * of cox that does the same. Flags are in the commands' own tables, so that cox knows them too. */
+/* `vllm serve|bench|chat|complete|run-batch`: passes the words behind the name to the command of
+ * `cox` that does the same. The flags are in the commands' own tables, so `cox` accepts them
+ * too. */
 #include "cli/commands/vllm.h"
 
 #include <stdio.h>
@@ -63,8 +64,8 @@ static bool has_option(int argc, char **argv, const char *name)
     return false;
 }
 
-/* `vllm complete` asks for one text after the other, as `cox chat --completion` does; with --quick
- * it continues one and ends, as `cox complete` does. */
+/* `vllm complete` asks for one text after another, like `cox chat --completion`. With --quick it
+ * continues one text and ends, like `cox complete`. */
 static int complete(int argc, char **argv)
 {
     static char completion[] = "--completion";
@@ -81,8 +82,8 @@ static int complete(int argc, char **argv)
     return code;
 }
 
-/* vLLM's groups have names like ModelConfig, and --help=listgroup and --help=page; all options are
- * listed for them. Other words are ours. */
+/* Turns vLLM's --help=ModelConfig, --help=listgroup and --help=page into --help=all. Other words
+ * name groups or options of `cox`. */
 static void forget_help_groups(int argc, char **argv)
 {
     static char all[] = "--help=all";

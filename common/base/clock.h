@@ -1,10 +1,10 @@
 #pragma once
-/* Time. Pure code (scheduler, cluster, rank state) takes now_ns as an argument and never calls
- * this. */
+/* Time. Pure code (scheduler, cluster, rank state) gets `now_ns` as an argument and never calls
+ * these functions. */
 #include <stdint.h>
 
-uint64_t clock_mono_ns(void); /* CLOCK_MONOTONIC */
-uint64_t clock_wall_ns(void); /* since 1970-01-01 UTC; for logs and OpenAI's "created" only */
+uint64_t clock_mono_ns(void); /* ns of CLOCK_MONOTONIC */
+uint64_t clock_wall_ns(void); /* ns since 1970-01-01 UTC; only for logs and OpenAI's "created" */
 
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull

@@ -1,7 +1,8 @@
 #pragma once
-/* Number formats of stored weights. Values are GGML's type ids. A block of block_elems elements
- * takes block_bytes; a row is a whole number of blocks. block_elems 0: known by name, not
- * supported. From DTYPE_GGML_END on the ids are our own: formats of safetensors that GGML lacks. */
+/* Number formats of stored weights. The values are GGML's type ids. A block of `block_elems`
+ * elements takes `block_bytes`, and a row is a whole number of blocks. A `block_elems` of 0
+ * marks a format that we know by name but do not support. The ids from DTYPE_GGML_END on are our
+ * own: formats of safetensors that GGML lacks. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,7 +27,7 @@ enum dtype {
     DTYPE_F64 = 28,
     DTYPE_BF16 = 30,
     DTYPE_MXFP4 = 39,
-    DTYPE_GGML_END = 64, /* a GGUF can not name what follows */
+    DTYPE_GGML_END = 64, /* a GGUF file cannot name the formats from here on */
     DTYPE_BOOL = DTYPE_GGML_END,
     DTYPE_U8,
     DTYPE_U16,
@@ -34,10 +35,11 @@ enum dtype {
     DTYPE_U64,
     DTYPE_F8_E4M3,
     DTYPE_F8_E5M2,
-    DTYPE_OPAQUE, /* a name that is not known: bytes */
-    /* The loader makes these of a file's several tensors, in blocks of 32 elements. INT2, INT3,
-     * INT4: d f16, zero u8, a byte of nothing, codes of so many bits from the lowest on, and INT8:
-     * d f32, zero i8, codes i8: d * (q - zero). FP8: d f32, then e4m3 codes: d * value. */
+    DTYPE_OPAQUE, /* an unknown name; treated as bytes */
+    /* The loader builds these formats from several tensors of a file, in blocks of 32 elements.
+     * Layout of INT2, INT3, INT4: scale d (f16), zero point (u8), one unused byte, then codes q
+     * packed from the lowest bit on. Layout of INT8: d (f32), zero point (i8), codes q (i8).
+     * Both mean d * (q - zero). Layout of FP8: d (f32), then e4m3 codes, which mean d * code. */
     DTYPE_INT2,
     DTYPE_INT3,
     DTYPE_INT4,
@@ -51,8 +53,8 @@ struct dtype_traits {
     uint32_t block_elems, block_bytes;
 };
 
-/* Any id; {"unknown", 0, 0} for one that is not in the table. */
+/* Takes any id. Returns {"unknown", 0, 0} for one that is not in the table. */
 struct dtype_traits dtype_traits(uint32_t id);
-/* Bytes of n_rows rows of row_elems elements; false when a row is no whole number of blocks, the
- * type is not supported, or the product does not fit. */
+/* Computes the bytes of `n_rows` rows of `row_elems` elements. Returns false when a row is not a
+ * whole number of blocks, when the format is not supported, or when the product overflows. */
 bool dtype_bytes(uint32_t id, uint64_t row_elems, uint64_t n_rows, uint64_t *out);

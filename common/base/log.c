@@ -1,3 +1,9 @@
+/* Writes log events to stderr. Every thread calls log_event through the macros of log.h; one
+ * event becomes one line, in logfmt or JSON, and one write(2).
+ * The format string and its values first become logfmt fields. For JSON these fields are parsed
+ * again, because only the format string knows which of them are numbers. A line is bounded by
+ * LOG_LINE_MAX and longer fields are cut. log_init runs before other threads start; afterwards
+ * `logger` is only read, so no lock is needed. */
 #include "common/base/log.h"
 
 #include <stdint.h>
@@ -65,7 +71,7 @@ static void append_time(struct strbuf *b, uint64_t wall_ns)
     strbuf_printf(b, "%s.%03uZ", text, (unsigned)(wall_ns / NS_PER_MS % 1000));
 }
 
-/* Length of the JSON number at the start of v (RFC 8259), 0 when there is none. */
+/* Returns the length of the JSON number at the start of `v` (RFC 8259), or 0 when there is none. */
 static size_t json_number_len(const char *v)
 {
     size_t n = v[0] == '-', digits = strspn(v + n, "0123456789");
@@ -88,7 +94,8 @@ static size_t json_number_len(const char *v)
     return n;
 }
 
-/* Is "key=" in the format followed by one conversion to a decimal number and nothing else? */
+/* Tells whether "key=" in the format is followed by one conversion to a decimal number and
+ * nothing else. */
 static bool is_number_in(const char *fmt, const char *key, size_t n_key)
 {
     for (const char *f = fmt; *f; f += strcspn(f, " "), f += *f == ' ') {
@@ -101,8 +108,8 @@ static bool is_number_in(const char *fmt, const char *key, size_t n_key)
     return false;
 }
 
-/* Undoes log_quote, from behind the opening quote; *used is what was read, closing quote included.
- * Escapes that log_quote does not write stay as they are. */
+/* Undoes log_quote, starting behind the opening quote. `*used` is the number of bytes read, with
+ * the closing quote. Escapes that log_quote does not write stay as they are. */
 static size_t unquote(const char *v, char *out, size_t *used)
 {
     size_t i = 0, n = 0;
@@ -123,7 +130,9 @@ static size_t unquote(const char *v, char *out, size_t *used)
     return n;
 }
 
-/* A field's value ends at a blank outside quotes. Not every number in C is one in JSON (inf). */
+/* Appends one field as a JSON member and returns its length in `f`. A value ends at a blank
+ * outside quotes. A number that C prints may still be invalid in JSON (inf), and then becomes a
+ * text. */
 static size_t append_json_field(struct strbuf *b, const char *f, const char *fmt)
 {
     char plain[LOG_LINE_MAX];
@@ -183,10 +192,10 @@ void log_event_v(enum log_level level, const char *event, const char *fmt, va_li
         return;
     char fields[LOG_LINE_MAX];
     vsnprintf(fields, sizeof fields, fmt, ap);
-    userinfo_hide(fields); /* an address that a peer or a flag gave may hold a password */
+    userinfo_hide(fields); /* an address from a peer or a flag may contain a password */
     for (char *p = fields; *p; p++)
         if (*p == '\n' || *p == '\r')
-            *p = ' '; /* one event, one line, whatever a value holds */
+            *p = ' '; /* an event must stay on one line, whatever a value contains */
     struct strbuf b;
     strbuf_init(&b, 4ul * LOG_LINE_MAX);
     if (logger.format == LOG_JSON) {
@@ -201,7 +210,8 @@ void log_event_v(enum log_level level, const char *event, const char *fmt, va_li
         strbuf_printf(&b, " %-5s %s %s%s%s\n", level_names[level], logger.process, event,
                       *fields ? " " : "", fields);
     }
-    if (write(STDERR_FILENO, b.ptr, b.len) < 0) { /* stderr gone: nothing left to tell */
+    /* stderr is gone: there is nowhere to report it */
+    if (write(STDERR_FILENO, b.ptr, b.len) < 0) {
     }
     strbuf_fini(&b);
 }

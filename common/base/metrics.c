@@ -1,7 +1,9 @@
-/* A registry is a list of families (one HELP and TYPE each), a family a list of series. Series are
- * only ever added, at start-up or on the loop; updates are relaxed atomics on the series, so that a
- * compute thread may count while the loop renders. A double is kept as its bits in an atomic word.
- */
+/* Metrics for Prometheus. Any thread updates a metric through the pointer that metrics_counter,
+ * metrics_gauge or metrics_histogram returned; metrics_render writes all of them as text.
+ * A registry is a list of families (one HELP and TYPE each), and a family is a list of series.
+ * Families and series are only ever added, at start-up or on the loop. Updates are relaxed
+ * atomics, so that a compute thread may count while the loop renders. A double is stored as its
+ * bits in an atomic word. */
 #include "common/base/metrics.h"
 
 #include <assert.h>
@@ -17,8 +19,8 @@ struct metric {
     struct metric *next;
     enum metric_kind kind;
     char *labels;
-    _Atomic uint64_t value_bits; /* a histogram's sum */
-    const double *bounds;        /* histogram: [n_bounds], owned */
+    _Atomic uint64_t value_bits; /* bits of a double; a histogram's sum */
+    const double *bounds;        /* histogram only: [n_bounds], owned */
     uint32_t n_bounds;
     _Atomic uint64_t *buckets; /* [n_bounds + 1], not cumulative; the last is +Inf */
 };
@@ -99,7 +101,7 @@ static struct family *family_get(struct metrics *m, const char *name, enum metri
     return f;
 }
 
-/* The same name and labels give the same metric again. */
+/* Returns the existing series when the name and the labels are the same, otherwise a new one. */
 static struct metric *series_get(struct metrics *m, const char *name, const char *labels,
                                  enum metric_kind kind, const char *help)
 {
@@ -199,7 +201,7 @@ void metric_observe(struct metric *h, double value)
 {
     assert(h->kind == METRIC_HISTOGRAM);
     uint32_t lo = 0, hi = h->n_bounds;
-    while (lo < hi) { /* first bound >= value */
+    while (lo < hi) { /* finds the first bound >= value */
         uint32_t mid = (lo + hi) / 2;
         if (h->bounds[mid] >= value)
             hi = mid;

@@ -1,8 +1,9 @@
 #pragma once
-/* Metrics in Prometheus text format 0.0.4. A registry owns its metrics; a metric pointer is valid
- * as long as the registry. Values are relaxed atomics: any thread may update, one thread renders.
- * Names follow vLLM's where an equivalent exists (vllm:num_requests_running), else coxswain_*, with
- * units as suffixes (_total, _seconds, _bytes). labels is the inner text: `model_name="demo"`. */
+/* Metrics in Prometheus text format 0.0.4. A registry owns its metrics, and a metric pointer is
+ * valid as long as the registry. Values are relaxed atomics: any thread may update them, one
+ * thread renders. Names follow vLLM's where an equivalent exists (vllm:num_requests_running),
+ * otherwise they begin with coxswain_. Units are suffixes (_total, _seconds, _bytes). `labels`
+ * is the text between the braces: `model_name="demo"`. */
 #include <stdint.h>
 
 #include "common/base/str.h"
@@ -17,19 +18,20 @@ struct metric *metrics_counter(struct metrics *m, const char *name, const char *
                                const char *help);
 struct metric *metrics_gauge(struct metrics *m, const char *name, const char *labels,
                              const char *help);
-/* bounds: ascending upper bounds, +Inf is added. */
+/* `bounds` are ascending upper bounds; +Inf is added. */
 struct metric *metrics_histogram(struct metrics *m, const char *name, const char *labels,
                                  const char *help, const double *bounds, uint32_t n_bounds);
-/* Another value of labels that say how things are (an info metric): the series stays one. Only on
- * the thread that renders. */
+/* Replaces the labels of an info metric and keeps its one series. Call it only on the thread
+ * that renders. */
 void metric_relabel(struct metric *m, const char *labels);
-void metric_add(struct metric *c, double by);        /* counter, gauge */
+void metric_add(struct metric *c, double by);        /* counter or gauge */
 void metric_set(struct metric *g, double value);     /* gauge */
 void metric_observe(struct metric *h, double value); /* histogram */
-double metric_value(const struct metric *m);         /* counter, gauge; a histogram's sum */
-/* Appends name="value" to labels, behind a comma unless they are empty, escaped as the format wants
- * it; what is no UTF-8 and what goes beyond METRICS_LABEL_MAX bytes is left out. */
+double metric_value(const struct metric *m); /* a counter's or gauge's value; a histogram's sum */
+/* Appends name="value" to `labels`, after a comma unless `labels` is empty, escaped as the
+ * format requires. The value is cut at the first byte that is not valid UTF-8, and after
+ * METRICS_LABEL_MAX bytes. */
 enum { METRICS_LABEL_MAX = 2048 };
 void metrics_label(struct strbuf *labels, const char *name, struct str value);
-/* HELP and TYPE once per name, then every series. */
+/* Writes HELP and TYPE once per name, then every series. */
 void metrics_render(struct metrics *m, struct strbuf *out);

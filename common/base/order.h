@@ -1,5 +1,5 @@
 #pragma once
-/* Orders of plain numbers, ascending, for qsort and bsearch. Pure. */
+/* Comparison functions for qsort and bsearch: plain numbers, ascending. Pure. */
 #include <stdint.h>
 
 static inline int order_doubles(const void *a, const void *b)

@@ -1,10 +1,11 @@
 #pragma once
-/* Paths as realpath gives them: absolute, without links, dots and doubled slashes. */
+/* Paths as realpath returns them: absolute, without links, dots and doubled slashes. */
 #include <stdbool.h>
 
-/* Does path lie below root, which itself does not? */
+/* Tells whether `path` lies below `root`. A path does not lie below itself. */
 bool path_is_below(const char *path, const char *root);
-/* errno of a file that cannot be opened: is it what an operator has to mend at the path itself (no
- * such folder, no permission, a folder instead of a file)? Anything else, such as a disk that is
- * full, broken or read-only, may pass by itself, and is to keep no server from starting. */
+/* Takes the errno of a file that could not be opened. Returns true when the operator must
+ * correct the path itself: no such folder, no permission, or a folder instead of a file. Other
+ * errors, such as a disk that is full, broken or read-only, may go away and must not keep a
+ * server from starting. */
 bool path_is_wrong(int os_error);

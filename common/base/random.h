@@ -1,6 +1,7 @@
 #pragma once
-/* Random bits. random_secure is for keys, sessions, ids and seeds drawn for a client; struct rng is
- * a seeded generator (SplitMix64, Steele et al. 2014) for tests and simulators. */
+/* Random bits. random_secure is for keys, sessions, ids and the seeds that a client did not
+ * give. `struct rng` is a seeded generator (SplitMix64, Steele et al. 2014) for tests and
+ * simulators. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,7 +18,7 @@ static inline uint64_t rng_next(struct rng *r)
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
 }
-/* Uniform in [0, n), n > 0. */
+/* Returns a uniform number in [0, n); n > 0. */
 static inline uint64_t rng_below(struct rng *r, uint64_t n)
 {
     return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64);

@@ -1,3 +1,9 @@
+/* Strings for the whole code: `struct str` borrows bytes, `struct strbuf` owns a growing buffer.
+ * This file has comparisons, UTF-8 checks, decimal parsers and the JSON writer.
+ * A buffer never grows beyond its limit: an append that would is refused, and
+ * `failed` stays set until a reset. So a caller may append many parts and check `failed` once.
+ * Memory behind the bytes always holds a NUL. No function here is safe for two threads on one
+ * buffer. */
 #include "common/base/str.h"
 
 #include <errno.h>
@@ -69,8 +75,9 @@ void str_copy(char *out, size_t size, struct str s)
     out[n] = '\0';
 }
 
-/* Length of the UTF-8 character at p (n > 0 bytes left), 0 when it is not valid: overlong forms,
- * surrogates and values above U+10FFFF are refused by the bounds on the second byte. */
+/* Returns the length of the UTF-8 character at `p` (n > 0 bytes left), or 0 when it is not
+ * valid. The bounds on the second byte refuse overlong forms, surrogates and values above
+ * U+10FFFF. */
 static size_t utf8_char_len(const unsigned char *p, size_t n)
 {
     unsigned char c = p[0], lo = 0x80, hi = 0xBF;
@@ -150,7 +157,7 @@ enum status str_to_f64(struct str s, double *out)
         return STATUS_INVALID;
     memcpy(tmp, s.ptr, s.len);
     tmp[s.len] = '\0';
-    if (strspn(tmp, "+-.0123456789eE") != s.len) /* strtod also takes blanks, hex, inf and nan */
+    if (strspn(tmp, "+-.0123456789eE") != s.len) /* strtod also accepts blanks, hex, inf and nan */
         return STATUS_INVALID;
     errno = 0;
     double v = strtod(tmp, &end);
@@ -271,9 +278,9 @@ static void append_json_char(struct strbuf *b, unsigned char c)
         strbuf_append(b, &c, 1);
 }
 
-/* Characters of two or three bytes that are legal in JSON as they are and trouble elsewhere: C1
- * controls and noncharacters (YAML refuses them), line separators (JavaScript), the byte order
- * mark. 0: none of these. */
+/* Returns the code point of a character of two or three bytes that JSON allows but that causes
+ * trouble elsewhere, otherwise 0. These are C1 controls and noncharacters (YAML refuses them),
+ * line separators (JavaScript) and the byte order mark. */
 static unsigned escaped_char(const unsigned char *p, size_t n)
 {
     unsigned c = 0;

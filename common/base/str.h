@@ -1,6 +1,6 @@
 #pragma once
-/* struct str: borrowed bytes, not NUL-terminated; passed by value. struct strbuf: an owned, growing
- * byte buffer with a hard limit, always NUL-terminated after the bytes. Not thread-safe. */
+/* `struct str`: borrowed bytes, not NUL-terminated; passed by value. `struct strbuf`: an owned,
+ * growing byte buffer with a hard limit, always NUL-terminated after the bytes. Not thread-safe. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,15 +19,16 @@ struct str {
 struct str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_eq(struct str a, struct str b);
 bool str_eq_c(struct str a, const char *b);
-bool str_is_one_of(struct str a, const char *const *list); /* which ends with NULL */
-int str_compare(struct str a, struct str b); /* by bytes, as memcmp; a prefix comes first */
+bool str_is_one_of(struct str a, const char *const *list); /* the list ends with NULL */
+int str_compare(struct str a, struct str b); /* by bytes, like memcmp; a prefix comes first */
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
-/* Without those of the blanks (bytes of a C string) that stand at its two ends. */
+/* Removes the characters of the C string `blanks` from both ends. */
 struct str str_trim(struct str s, const char *blanks);
-/* Into out[size] with a zero behind it; what is too long is cut. */
+/* Copies `s` into out[size] with a NUL behind it. A text that does not fit is cut. */
 void str_copy(char *out, size_t size, struct str s);
-/* Length of the longest prefix that is valid UTF-8 (RFC 3629); == s.len when all of it is. */
+/* Returns the length of the longest prefix that is valid UTF-8 (RFC 3629). It equals s.len when
+ * all of `s` is valid. */
 size_t str_utf8_valid(struct str s);
 /* Whole-string decimal parsers: no blanks, no sign for u64, no trailing bytes. */
 MUST_USE enum status str_to_u64(struct str s, uint64_t *out);
@@ -36,19 +37,19 @@ MUST_USE enum status str_to_f64(struct str s, double *out);
 
 struct strbuf {
     char *ptr;
-    size_t len, cap, limit; /* limit 0: 1 GiB */
-    bool failed;            /* an append was refused at the limit; sticky until reset */
+    size_t len, cap, limit; /* limit 0 = 1 GiB */
+    bool failed;            /* an append was refused at the limit; stays set until a reset */
 };
 
 void strbuf_init(struct strbuf *b, size_t limit);
 void strbuf_fini(struct strbuf *b);
 void strbuf_reset(struct strbuf *b);                   /* keeps the memory */
-void strbuf_trim(struct strbuf *b, size_t keep_bytes); /* reset; gives back more than that */
-bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* false at the limit */
-char *strbuf_extend(struct strbuf *b, size_t n); /* n bytes more, for the caller to fill; or NULL */
+void strbuf_trim(struct strbuf *b, size_t keep_bytes); /* resets; frees more than keep_bytes */
+bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* returns false at the limit */
+char *strbuf_extend(struct strbuf *b, size_t n); /* n more bytes for the caller to fill; or NULL */
 bool strbuf_append_str(struct strbuf *b, struct str s);
 bool strbuf_append_c(struct strbuf *b, const char *c_string);
-/* In decimal, without a format: for what is written for each token. */
+/* Appends `v` in decimal. It uses no format, because it runs for each token. */
 bool strbuf_append_u64(struct strbuf *b, uint64_t v);
 bool strbuf_printf(struct strbuf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Appends s as a quoted JSON string; invalid UTF-8 becomes U+FFFD. */

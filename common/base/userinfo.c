@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-/* An authority ends at the first of these; a password that has one of them is written in percents.
- */
+/* An authority ends at the first of these characters. A password must percent-encode them. */
 static const char ends[] = "/?# \t\"'<>";
 
 void userinfo_hide(char *text)

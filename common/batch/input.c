@@ -7,8 +7,8 @@
 #include "common/base/mem.h"
 #include "common/json/bounded.h"
 
-/* A line is its body, one level deeper, and a few members beside it; the body is measured again
- * when it is a request's. */
+/* A line holds the body one level deeper, plus a few members beside it. The body itself is
+ * measured again when it becomes a request. */
 enum { CUSTOM_ID_MAX = 512, MORE_DEPTH = 1, MORE_VALUES = 64 };
 
 bool batch_input_next(struct str *rest, struct str *line, uint32_t *i_line)

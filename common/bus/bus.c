@@ -1,8 +1,10 @@
-/* One zmq context, one socket, and its port in the loop. A send never drains by itself: a handler
- * would be called inside its own send.
- *
- * bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves what was
- * received from the old connection in the queue. */
+/* ZeroMQ transport between the head and all other processes: one zmq context, one socket and its
+ * bus_port in the loop. Callers hand frames to bus_send. Received frames go to `on_frame`, and
+ * events of the socket's monitor become `on_link`.
+ * A send never drains the socket itself, because a handler would then be called inside its own
+ * send. bus_reconnect opens a new socket in the same context, since zmq_disconnect leaves frames
+ * of the old connection in the queue. Everything runs on the loop's thread; a handler may close
+ * the bus, so nothing reads `b` after a handler was called. */
 #include "common/bus/bus.h"
 
 #include <assert.h>
@@ -20,18 +22,18 @@
 #include "common/keys/key_files.h"
 #include "common/loop/loop.h"
 
-/* The header of a release build hides this option among the drafts; the library has it, and
- * open_bus fails where one does not. */
+/* The header of a release build hides this option among the drafts, but the library has it.
+ * open_bus fails with a library that does not. */
 #ifndef ZMQ_ZAP_ENFORCE_DOMAIN
 #define ZMQ_ZAP_ENFORCE_DOMAIN 93
 #endif
 
 enum {
     BUS_HANDSHAKE_MS = 5000,
-    BUS_CONNECT_MS = 2000, /* a host that drops SYNs: not the system's two minutes */
+    BUS_CONNECT_MS = 2000, /* for a host that drops SYNs; the system would wait two minutes */
     BUS_RECONNECT_MS = 50,
     BUS_RECONNECT_MAX_MS = 500,
-    BUS_OTHER_KEY_MS = 200, /* after a handshake that failed, doubled with each in a row */
+    BUS_OTHER_KEY_MS = 200, /* wait after a failed handshake; doubled after each one in a row */
     BUS_OTHER_KEY_MAX_MS = 1600,
     BUS_BACKLOG = 1024,
     BUS_DEFAULT_HWM = 1024,
@@ -47,18 +49,19 @@ struct bus {
     struct bus_handlers h;
     bool is_router, insecure, use_ipv6;
     struct curve_keys keys;
-    struct public_keys server; /* DEALER: what the head may have */
-    uint32_t i_server;         /* the one that is tried */
-    const char *keys_dir;      /* where they are read again, or NULL */
+    struct public_keys server; /* DEALER: public keys that the head may have */
+    uint32_t i_server;         /* index into `server`: the key in use */
+    const char *keys_dir;      /* folder to read the keys from again; or NULL */
     enum peer_role keys_role;
-    char keys_error[512];          /* told last */
-    struct loop_timer *try_others; /* NULL: no handshake has failed */
-    uint32_t other_key_ms;         /* the last wait; 0: the last handshake was good */
+    char keys_error[512];          /* last error of reading the keys, already logged */
+    struct loop_timer *try_others; /* NULL = no handshake has failed */
+    uint32_t other_key_ms;         /* last wait in ms; 0 = the last handshake succeeded */
     char endpoint[256];
-    char addresses[BUS_ADDRESSES_MAX][256]; /* of a DEALER, as tcp://HOST:PORT */
+    char addresses[BUS_ADDRESSES_MAX][256]; /* DEALER: tcp://HOST:PORT each */
     uint32_t n_addresses, i_address;
     uint32_t max_frame_bytes, hwm, n_monitors;
-    /* DEALER: what the monitor told, and what was told on */
+    /* DEALER: `connected` and `shaken` (handshake done) come from the monitor; `link_up` was
+     * last reported to on_link */
     bool connected, shaken, link_up;
     const char *link_why;
     uint64_t n_dropped;
@@ -76,7 +79,7 @@ uint32_t bus_n_addresses(const struct bus *b)
 
 /* ---- frames ---- */
 
-/* The rest of a multi-part message that nobody wants. */
+/* Drops the remaining parts of a multi-part message. */
 static void skip_parts(void *socket, zmq_msg_t *last)
 {
     while (zmq_msg_more(last))
@@ -84,7 +87,8 @@ static void skip_parts(void *socket, zmq_msg_t *last)
             return;
 }
 
-/* "role:key" from the ZAP handler. A peer it has not named does not get through. */
+/* Reads "role:key", which the ZAP handler set. A peer without it gets ROLE_NONE and its message
+ * is dropped. */
 static enum peer_role role_of(zmq_msg_t *m, char key[41])
 {
     const char *user = zmq_msg_gets(m, "User-Id");
@@ -127,7 +131,7 @@ static bool take_data(struct bus_port *p)
     }
     if (ok && !zmq_msg_more(&m)) {
         struct str frame = {zmq_msg_data(&m), zmq_msg_size(&m)};
-        b->h.on_frame(b->h.ctx, from, role, key, frame); /* the bus may be gone after this */
+        b->h.on_frame(b->h.ctx, from, role, key, frame); /* the handler may have closed the bus */
     } else {
         skip_parts(p->socket, &m);
         b->n_dropped++;
@@ -155,17 +159,17 @@ enum status bus_send(struct bus *b, struct bus_peer to, struct str frame)
 {
     enum status s = STATUS_OK;
     if (!b->data)
-        return STATUS_CLOSED; /* a reconnect that failed */
+        return STATUS_CLOSED; /* the last reconnect failed */
     if (frame.len > b->max_frame_bytes)
-        return STATUS_LIMIT; /* the other side would cut the connection */
+        return STATUS_LIMIT; /* the receiver would cut the connection */
     if (b->is_router)
         s = send_part(b, to.id, to.n, ZMQ_SNDMORE);
     if (s == STATUS_OK) {
         s = send_part(b, frame.ptr, frame.len, 0);
-        /* with ROUTER_MANDATORY the first part has checked the peer and its high-water mark */
+        /* ROUTER_MANDATORY has checked the peer and its high-water mark with the first part */
         assert(!b->is_router || s == STATUS_OK);
     }
-    bus_port_drain_soon(b->data); /* the send may have taken the edge */
+    bus_port_drain_soon(b->data); /* the send may have consumed the edge of ZMQ_FD */
     return s;
 }
 
@@ -174,17 +178,17 @@ enum status bus_send(struct bus *b, struct bus_peer to, struct str frame)
 static void tell_link(struct bus *b, bool up, const char *why)
 {
     if (b->link_why == why && b->link_up == up)
-        return; /* tries again and again for the same reason */
+        return; /* libzmq retries, and each retry reports the same reason */
     b->link_up = up;
     b->link_why = why;
     if (b->h.on_link)
-        b->h.on_link(b->h.ctx, up, why); /* the bus may be gone after this */
+        b->h.on_link(b->h.ctx, up, why); /* the handler may have closed the bus */
 }
 
 static void on_other_keys(void *ctx);
 
-/* The keys that we have may be yesterday's. A new socket, since this one would ask with them again
- * and again. */
+/* Plans a reconnect with other keys, because our keys may be out of date. It needs a new socket:
+ * the present one would retry with the same keys for ever. */
 static void plan_other_keys(struct bus *b)
 {
     if ((!b->keys_dir && b->server.n < 2) || b->insecure || b->try_others)
@@ -242,7 +246,7 @@ static void on_monitor_event(struct bus *b, uint16_t event)
     }
 }
 
-/* An event is two parts: 16 bits event and 32 bits value, then the address. */
+/* Reads one event. It has two parts: 16 bits event and 32 bits value, then the address. */
 static bool take_event(struct bus_port *p)
 {
     uint16_t event = 0;
@@ -278,7 +282,8 @@ static enum status monitor_open(struct bus *b, void *watched, struct error *err)
 
 /* ---- open and close ---- */
 
-/* HOST of "tcp://HOST:PORT", brackets of an IPv6 address included; empty when it is none. */
+/* Returns HOST of "tcp://HOST:PORT", with the brackets of an IPv6 address. Returns an empty str
+ * for any other text. */
 static struct str host_of(const char *endpoint)
 {
     struct str e = str_from(endpoint);
@@ -288,7 +293,7 @@ static struct str host_of(const char *endpoint)
     return (struct str){host, colon ? (size_t)(colon - host) : 0};
 }
 
-/* A listener may leave the port to the system. */
+/* Checks the port. Only a listener may let the system choose it (0 or *). */
 static bool port_is_good(const char *endpoint, bool is_router)
 {
     const char *port = strrchr(endpoint, ':') + 1;
@@ -360,7 +365,8 @@ static enum status attach(struct bus *b, void *s, struct error *err)
     return STATUS_OK;
 }
 
-/* A file that cannot be read changes nothing: it may be half of a change. */
+/* Reads the keys again before a new connection. A file that cannot be read changes nothing,
+ * because somebody may be writing it. */
 static void read_keys_again(struct bus *b)
 {
     struct curve_keys ours;
@@ -402,7 +408,8 @@ static enum status open_socket(struct bus *b, struct error *err)
     b->connected = b->shaken = b->link_up = false;
     b->link_why = NULL;
     if (st == STATUS_OK && !b->is_router)
-        st = monitor_open(b, s, err); /* before the connection, so that it sees all of it */
+        /* before the connection, so that the monitor sees all of it */
+        st = monitor_open(b, s, err);
     if (st == STATUS_OK)
         st = attach(b, s, err);
     if (st != STATUS_OK) {
@@ -434,8 +441,9 @@ static void use_endpoint(struct bus *b, const char *endpoint)
 {
     struct str host = host_of(endpoint);
     bool is_localhost = str_eq_c(host, "localhost");
-    /* with IPv6 on, libzmq tries only ::1 for "localhost", where a head on 127.0.0.1 does not
-     * listen, and writes an IPv4 address as ::ffff:a.b.c.d; a bind takes no names at all */
+    /* With IPv6 on, libzmq resolves "localhost" to ::1 only, where a head on 127.0.0.1 does not
+     * listen. It also writes an IPv4 address as ::ffff:a.b.c.d. A bind accepts no host names at
+     * all. */
     b->use_ipv6 = !is_localhost && strspn(host.ptr, "0123456789.") != host.len;
     if (is_localhost && b->is_router)
         snprintf(b->endpoint, sizeof b->endpoint, "tcp://127.0.0.1%s", host.ptr + host.len);
@@ -443,7 +451,7 @@ static void use_endpoint(struct bus *b, const char *endpoint)
         snprintf(b->endpoint, sizeof b->endpoint, "%s", endpoint);
 }
 
-/* "tcp://A:1,B:2", every one of them good. */
+/* Splits "tcp://A:1,B:2" into addresses and checks each one. */
 static enum status read_addresses(struct bus *b, const struct bus_options *o, struct error *err)
 {
     const char *at = o->endpoint;
@@ -489,7 +497,7 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
                  o->server_other_key);
     b->keys_dir = is_router ? NULL : o->keys_dir;
     b->keys_role = o->keys_role;
-    read_keys_again(b); /* the head's other key, if there are two */
+    read_keys_again(b); /* finds the head's second key, if it has two */
     enum status s = read_addresses(b, o, err);
     if (s != STATUS_OK) {
         bus_close(b);
@@ -499,7 +507,8 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
     if (!b->context)
         s = error_set(err, STATUS_IO, "bus: no zmq context: %s", zmq_strerror(zmq_errno()));
     if (s == STATUS_OK && is_router && !o->insecure)
-        s = zap_start(b->context, o->authorized, &b->zap, err); /* before the socket is bound */
+        /* must run before the socket is bound */
+        s = zap_start(b->context, o->authorized, &b->zap, err);
     if (s == STATUS_OK)
         s = open_socket(b, err);
     if (s != STATUS_OK) {
@@ -535,7 +544,7 @@ enum status bus_reconnect(struct bus *b, struct error *err)
     if (b->is_router)
         return error_set(err, STATUS_INVALID, "a bound bus does not connect");
     close_ports(b);
-    bool same = b->try_others && b->i_server > 0; /* with the head's other key */
+    bool same = b->try_others && b->i_server > 0; /* same address, with the head's other key */
     loop_timer_stop(b->try_others);
     b->try_others = NULL;
     read_keys_again(b);
@@ -589,7 +598,8 @@ void bus_close(struct bus *b)
     close_ports(b);
     loop_timer_stop(b->try_others);
     zap_stop(b->zap);
-    /* It waits for the time of bus_linger at most. A signal ends the wait, not the threads. */
+    /* zmq_ctx_term waits at most for the time of bus_linger. A signal interrupts the wait, but
+     * not the threads. */
     while (b->context && zmq_ctx_term(b->context) != 0 && errno == EINTR)
         ;
     explicit_bzero(&b->keys, sizeof b->keys);

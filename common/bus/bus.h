@@ -1,10 +1,11 @@
 #pragma once
-/* ZeroMQ on the loop: a ROUTER for the head, a DEALER for everybody else. Frames in, frames out; no
- * session logic (proto/link/link.h has that). CURVE always, unless insecure; the ZAP handler admits
- * only authorized keys, runs before bind, and gives each frame's peer its role. All calls and
- * callbacks on the loop's thread. ZMQ_FD is edge-triggered: it is drained on every wake-up and
- * after the sends of a turn, capped per turn and re-armed. Sends never block and never drop
- * silently: STATUS_AGAIN = the high-water mark, STATUS_NOT_FOUND = no such peer any more. */
+/* ZeroMQ on the loop: a ROUTER for the head, a DEALER for every other process. Frames go in and
+ * out; proto/link/link.h has the session logic. CURVE is always on, unless `insecure`. The ZAP
+ * handler admits only authorized keys, runs before the bind, and gives each frame the role of
+ * its peer. All calls and callbacks are on the loop's thread.
+ * ZMQ_FD is edge-triggered: the socket is drained on every wake-up and after the sends of a
+ * turn, with a cap per turn. Sends never block and never drop a frame silently. STATUS_AGAIN:
+ * the high-water mark is reached. STATUS_NOT_FOUND: the peer is gone. */
 #include "common/base/str.h"
 #include "common/keys/authorized.h"
 #include "common/keys/curve_keys.h"
@@ -20,32 +21,35 @@ struct bus_peer {
 struct bus;
 struct bus_handlers {
     void *ctx;
-    /* role and key of the authenticated sender; on a DEALER: ROLE_HEAD and an empty peer. With
-     * --insecure role is ROLE_NONE (the Hello's role is believed) and key is "". */
+    /* `role` and `key` are those of the authenticated sender. On a DEALER they are ROLE_HEAD and
+     * the head's key, and `from` is empty. With --insecure `role` is ROLE_NONE (the Hello's role
+     * is believed) and `key` is "". */
     void (*on_frame)(void *ctx, struct bus_peer from, enum peer_role role, const char *key,
                      struct str frame);
-    /* DEALER only, from the socket monitor: informative (peer loss is decided by heartbeats), but a
-     * failed handshake tells "wrong key" from "nobody there". */
+    /* DEALER only. The events come from the socket's monitor and are informative: heartbeats
+     * decide that a peer is lost. A failed handshake distinguishes "wrong key" from "nobody
+     * answers". */
     void (*on_link)(void *ctx, bool up, const char *why);
 };
 
 struct bus_options {
-    /* "tcp://0.0.0.0:7000"; port 0 = any free one. DEALER: may be several, "tcp://A:1,B:2": the
-     * head is at one of them, and bus_reconnect goes to the next. */
+    /* "tcp://0.0.0.0:7000"; port 0 = any free port. A DEALER may have several, "tcp://A:1,B:2":
+     * the head is at one of them, and bus_reconnect goes to the next. */
     const char *endpoint;
-    bool insecure; /* no CURVE: refused for a non-loopback endpoint unless the next says so */
+    bool insecure; /* no CURVE; needs a loopback endpoint or allow_remote_insecure */
     bool allow_remote_insecure;
-    struct curve_keys keys;        /* ours */
-    const char *server_public_key; /* DEALER: the head's */
-    const char *server_other_key;  /* its other one, NULL or "": there is none */
-    /* DEALER: the folder that both came from, borrowed for the bus's life, and whose key ours is.
-     * It is read again before each new connection, so that keys can be changed while we run; of two
-     * keys of the head the other one is tried when a handshake fails. NULL: they stay. */
+    struct curve_keys keys;        /* own key pair */
+    const char *server_public_key; /* DEALER: key of the head */
+    const char *server_other_key;  /* second key of the head; NULL or "" = none */
+    /* DEALER: folder that these keys were read from, borrowed for the life of the bus.
+     * `keys_role` is the role of our own key. The folder is read again before each new
+     * connection, so that keys can be changed while the process runs. When a handshake fails,
+     * the head's other key is tried. NULL = the keys are never read again. */
     const char *keys_dir;
     enum peer_role keys_role;
-    const struct authorized *authorized; /* ROUTER: borrowed for the bus's life */
-    uint32_t max_frame_bytes;            /* ZMQ_MAXMSGSIZE */
-    uint32_t hwm;                        /* messages per link */
+    const struct authorized *authorized; /* ROUTER: borrowed for the life of the bus */
+    uint32_t max_frame_bytes;            /* largest frame (ZMQ_MAXMSGSIZE) */
+    uint32_t hwm;                        /* high-water mark, in messages per link */
 };
 
 MUST_USE enum status bus_bind(struct loop *l, const struct bus_options *o,
@@ -55,16 +59,18 @@ MUST_USE enum status bus_connect(struct loop *l, const struct bus_options *o,
 const char *bus_endpoint(const struct bus *b); /* bound or connected address, with the real port */
 MUST_USE enum status bus_send(struct bus *b, struct bus_peer to, struct str frame);
 uint32_t bus_n_addresses(const struct bus *b);
-/* DEALER: drop the connection and everything queued, then connect again (a fresh routing id), to
- * the next address where there are several. */
+/* DEALER: drops the connection and all queued frames, then connects again with a new routing id.
+ * With several addresses it goes to the next one. */
 MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
-/* ROUTER: exchanges what the two hold, mine being bus_options.authorized: next handshakes go by it,
- * connections that there are stay. b may be NULL: not bound yet. */
+/* ROUTER: exchanges the contents of the two lists. `mine` is bus_options.authorized. Later
+ * handshakes use the new list; existing connections stay. b may be NULL when nothing is bound
+ * yet. */
 void bus_swap_authorized(struct bus *b, struct authorized *mine, struct authorized *next);
-/* ROUTER: ends all connections and listens at the same address again, with another key of its own.
- * Not from on_frame. STATUS_EXISTS: the port is not free yet, as it is a moment after every call:
- * once more, soon; until then nothing is sent or comes. */
+/* ROUTER: ends all connections and listens at the same address again, with another key pair.
+ * Never call it from on_frame. Returns STATUS_EXISTS while the old socket still holds the port,
+ * which is normal for a moment: call it again soon. Until it succeeds, no frame is sent or
+ * received. */
 MUST_USE enum status bus_rebind(struct bus *b, const struct curve_keys *keys, struct error *err);
-/* DEALER: bus_close gives what is queued so long to leave; 0 without this call. */
+/* DEALER: sets how many ms bus_close waits for queued frames to leave. The default is 0. */
 void bus_linger(struct bus *b, int ms);
-void bus_close(struct bus *b); /* NULL is fine */
+void bus_close(struct bus *b); /* NULL is allowed */

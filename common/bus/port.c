@@ -1,7 +1,8 @@
-/* ZMQ_FD is edge-triggered and also signals commands that are no messages, and a send can eat the
- * edge that announced a received message. So after every wake-up, and once after the sends of a
- * turn, the socket is read until it says EAGAIN, BUS_DRAIN_MAX messages a turn, the rest next turn
- * through an idle handle. Asking for ZMQ_EVENTS instead would be a system call for each frame. */
+/* ZMQ_FD is edge-triggered. It also signals commands that are not messages, and a send can
+ * consume the edge that announced a received message. So the socket is read until EAGAIN after
+ * every wake-up, and once after the sends of a turn. At most BUS_DRAIN_MAX messages are read a
+ * turn; an idle handle reads the rest on the next turn. To ask for ZMQ_EVENTS instead would cost
+ * a system call for each frame. */
 #include "common/bus/port.h"
 
 #include <zmq.h>
@@ -56,7 +57,7 @@ void bus_port_close(struct bus_port **port)
     if (!p)
         return;
     p->bus = NULL;
-    /* out of the loop before zmq's threads close the descriptor */
+    /* The poll handle must leave the loop before zmq's threads close the descriptor. */
     uv_close((uv_handle_t *)&p->poll, on_port_closed);
     uv_close((uv_handle_t *)&p->idle, on_port_closed);
     zmq_close(p->socket);
@@ -83,7 +84,7 @@ enum status bus_port_open(struct loop *l, struct bus *b, void *owned_socket, bus
     uv_idle_init(uv, &p->idle);
     p->open_handles = 2;
     uv_poll_start(&p->poll, UV_READABLE, on_poll);
-    uv_idle_start(&p->idle, on_idle); /* what came before the poll gives no edge any more */
+    uv_idle_start(&p->idle, on_idle); /* messages from before the poll give no edge */
     *out = p;
     return STATUS_OK;
 }

@@ -8,22 +8,22 @@
 struct bus;
 struct bus_port;
 struct loop;
-typedef bool bus_port_fn(struct bus_port *p); /* takes one message; false: there was none */
+typedef bool bus_port_fn(struct bus_port *p); /* takes one message; false = none left */
 
-/* A zmq socket in the loop; freed when both handles are closed. A handler may close the bus; the
- * port outlives the bus by a turn, so code that has called a handler looks at port->bus first: NULL
- * means the bus let go of it. */
+/* A zmq socket in the loop, freed when both of its handles are closed. A handler may close the
+ * bus, and the port outlives the bus by one turn. So code that has called a handler reads `bus`
+ * first: NULL means that the bus was closed. */
 struct bus_port {
     struct bus *bus;
     void *socket;
     bus_port_fn *take;
     uv_poll_t poll;
-    uv_idle_t idle; /* runs while there is more to drain */
+    uv_idle_t idle; /* runs while there are more messages to read */
     unsigned open_handles;
 };
 
-/* Takes the socket in any case. */
+/* Takes ownership of the socket, also when it fails. */
 MUST_USE enum status bus_port_open(struct loop *l, struct bus *b, void *owned_socket,
                                    bus_port_fn *take, struct bus_port **out, struct error *err);
-void bus_port_drain_soon(struct bus_port *p); /* on the next turn */
-void bus_port_close(struct bus_port **port);  /* of NULL nothing is closed */
+void bus_port_drain_soon(struct bus_port *p); /* reads the socket on the next turn */
+void bus_port_close(struct bus_port **port);  /* sets *port to NULL; *port may be NULL */

@@ -1,3 +1,9 @@
+/* The thread that decides which CURVE keys may connect (ZeroMQ RFC 27). libzmq sends it a
+ * request for each handshake over inproc://zeromq.zap.01. The answer is 200 with "role:key" as
+ * User-Id when the key is in `authorized`, otherwise 400 and a log event.
+ * The thread owns `requests` and `stop_in` and closes them; the caller's thread ends it through
+ * `stop_out`. The thread reads `authorized` under `lock`, and zap_swap changes it under `lock`.
+ * Requests larger than ZAP_PARTS_MAX parts or ZAP_PART_MAX bytes a part are refused. */
 #include "common/bus/zap.h"
 
 #include <errno.h>
@@ -17,10 +23,10 @@ enum {
     ZAP_KEY_BYTES = 32,
     ZAP_PART_MAX = 256,
     ZAP_PARTS_MAX = 8,
-    ZAP_LOG_PERIOD_S = 1 /* a stranger who tries again and again does not fill the log */
+    ZAP_LOG_PERIOD_S = 1 /* a stranger's retries must not fill the log */
 };
 
-/* In the order of the request's frames. */
+/* Frames of a ZAP request, in this order. */
 enum zap_part {
     ZAP_VERSION,
     ZAP_REQUEST_ID,
@@ -33,10 +39,10 @@ enum zap_part {
 };
 
 struct zap {
-    void *requests;                      /* REP, the handler's thread only */
-    void *stop_in;                       /* PAIR, the handler's thread only */
-    void *stop_out;                      /* PAIR, the caller's thread */
-    const struct authorized *authorized; /* under the lock */
+    void *requests;                      /* REP; used by the handler's thread only */
+    void *stop_in;                       /* PAIR; used by the handler's thread only */
+    void *stop_out;                      /* PAIR; used by the caller's thread */
+    const struct authorized *authorized; /* guarded by `lock` */
     pthread_mutex_t lock;
     pthread_t thread;
     uint64_t last_log_ns, n_refused;
@@ -56,7 +62,7 @@ static struct str part(const struct zap_request *r, enum zap_part i)
     return (struct str){r->parts[i].bytes, r->parts[i].n};
 }
 
-/* Reads one whole request; false when the context ends. */
+/* Reads one whole request. Returns false when the context ends. */
 static bool receive(void *socket, struct zap_request *r)
 {
     int more = 1;
@@ -165,13 +171,14 @@ static bool open_sockets(struct zap *z, void *context)
            zmq_connect(z->stop_out, "inproc://coxswain.zap.stop") == 0;
 }
 
-/* The thread takes no signals: they belong to the loop. */
+/* Starts the thread with all signals blocked, because signals belong to the loop. */
 static int start_thread(struct zap *z)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&z->thread, NULL, zap_main, z); /* hands two sockets over */
+    /* from here on the thread owns `requests` and `stop_in` */
+    int rc = pthread_create(&z->thread, NULL, zap_main, z);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc;
 }

@@ -1,19 +1,20 @@
 #pragma once
-/* The ZAP handler (ZeroMQ RFC 27) of one zmq context: admits CURVE keys of a list and names each
- * peer "role:key" in the metadata User-Id. It runs on a thread of its own, so that a busy loop does
- * not stall handshakes; zap_start returns when it is bound, and the sockets it guards are bound
- * after that. libzmq admits everybody where no handler is bound, unless ZMQ_ZAP_ENFORCE_DOMAIN is
- * set. */
+/* The ZAP handler (ZeroMQ RFC 27) of one zmq context. It admits the CURVE keys of a list and
+ * names each peer "role:key" in the metadata User-Id. It has its own thread, so that a busy loop
+ * does not stall handshakes. zap_start returns when the handler is bound, and the sockets that
+ * it guards are bound after that. Without a bound handler libzmq admits every peer, unless
+ * ZMQ_ZAP_ENFORCE_DOMAIN is set. */
 #include "common/base/status.h"
 #include "common/keys/authorized.h"
 
 #define ZAP_DOMAIN "coxswain"
 
 struct zap;
-/* authorized is borrowed until zap_stop and only read; zap_swap alone may change it. context is a
- * zmq context. */
+/* `context` is a zmq context. `authorized` is borrowed until zap_stop and only read; only
+ * zap_swap may change it. */
 MUST_USE enum status zap_start(void *context, const struct authorized *authorized, struct zap **out,
                                struct error *err);
-/* Exchanges what the two hold; mine is what zap_start was given. */
+/* Exchanges the contents of the two lists under the handler's lock. `mine` is the list given to
+ * zap_start. */
 void zap_swap(struct zap *z, struct authorized *mine, struct authorized *next);
-void zap_stop(struct zap *z); /* before the context is terminated; NULL is fine */
+void zap_stop(struct zap *z); /* call before the context is terminated; NULL is allowed */

@@ -1,8 +1,9 @@
 #pragma once
-/* A number whose every bit depends on all bits of another, for hash tables of numbers that others
- * choose: the last step of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
- * generators", 2014; these constants are Stafford's variant 13). One to one, and no cipher: xor a
- * secret into what an attacker knows. Pure. */
+/* Returns a number in which every bit depends on all bits of `z`, for hash tables with keys that
+ * others choose. It is the last step of splitmix64 (Steele, Lea and Flood, "Fast splittable
+ * pseudorandom number generators", 2014; these constants are Stafford's variant 13). The
+ * function is one-to-one and not a cipher: xor a secret into values that an attacker knows.
+ * Pure. */
 #include <stdint.h>
 
 static inline uint64_t mix_bits(uint64_t z)

@@ -4,8 +4,8 @@
 
 #include "common/base/mem.h"
 
-struct room_account {     /* there is one while its tenant holds something */
-    struct key_node node; /* first: an account is its node */
+struct room_account {     /* exists while its tenant holds bytes */
+    struct key_node node; /* must be first: a node pointer is an account pointer */
     uint64_t held;
 };
 
@@ -47,7 +47,7 @@ uint64_t room_left(const struct room *r, uint64_t tenant)
 {
     const struct room_account *a = find(r, tenant);
     const uint64_t unused = r->total > r->used ? r->total - r->used : 0, held = a ? a->held : 0;
-    return unused > held ? (unused - held) / 2 : 0; /* what it adds is free no more */
+    return unused > held ? (unused - held) / 2 : 0; /* new bytes also reduce the unused part */
 }
 
 bool room_has(const struct room *r, uint64_t tenant, uint64_t more)

@@ -1,10 +1,10 @@
 #pragma once
-/* Bytes that are held for others, of which there is a total, shared fairly between tenants: each
- * tenant may hold as much as is still free, its own new bytes counted (the dynamic threshold of
- * Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998,
- * with alpha = 1). So one tenant alone gets half of the total, n that all want more get
- * total / (n + 1) each, and the next one always finds a share of its own free. Nobody who holds
- * bytes loses them for a newcomer: the newcomer is refused. One thread. */
+/* A total of bytes that tenants share fairly. Each tenant may hold as many bytes as are still
+ * free after its own new bytes are counted. This is the dynamic threshold of Choudhury and
+ * Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, with alpha =
+ * 1. So one tenant alone gets half of the total. If n tenants want more, each gets total / (n +
+ * 1), and the next tenant always finds a free share. No tenant loses bytes to a newcomer: the
+ * newcomer is refused. One thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,32 +14,33 @@ struct room_account;
 
 struct room {
     uint64_t total, used;
-    struct key_table accounts; /* by tenant */
+    struct key_table accounts; /* key: tenant */
 };
 
-struct room_charge { /* of one holder; all 0: it holds nothing */
+struct room_charge { /* bytes of one holder; all 0 = none */
     struct room_account *account;
     uint64_t bytes;
 };
 
 void room_init(struct room *r, uint64_t total);
-void room_fini(struct room *r); /* every charge is 0 */
-/* So little is held that anybody may hold more bytes: nobody needs to be looked for. */
+void room_fini(struct room *r); /* every charge must be 0 */
+/* Returns true when so little is held that any tenant may hold `more` bytes. The tenant then
+ * need not be looked up. */
 static inline bool room_is_wide(const struct room *r, uint64_t more)
 {
     return more <= r->total / 2 && r->used <= r->total / 2 - more;
 }
 
-/* Whether the tenant may hold more bytes than it does. */
+/* Tells whether the tenant may hold `more` bytes in addition. */
 bool room_has(const struct room *r, uint64_t tenant, uint64_t more);
-/* The most that anybody may hold. */
+/* Returns the most bytes that one tenant may ever hold. */
 static inline uint64_t room_most(const struct room *r)
 {
     return r->total / 2;
 }
 
-/* The most that it may hold more. */
+/* Returns the most bytes that the tenant may add. */
 uint64_t room_left(const struct room *r, uint64_t tenant);
-/* Sets what a holder holds. It is not asked whether there is room. A charge that is not 0 stays
- * with the tenant it began with. */
+/* Sets the bytes of one holder. The function does not check whether there is room. A charge that
+ * is not 0 stays with its first tenant. */
 void room_set(struct room *r, struct room_charge *c, uint64_t tenant, uint64_t bytes);

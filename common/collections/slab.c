@@ -4,8 +4,8 @@
 
 #include "common/base/mem.h"
 
-/* AddressSanitizer sees whoever reads an object that was given back, until it is handed out again.
- * gcc says that it is there by a macro, clang by a feature. */
+/* AddressSanitizer reports a read of an object that was given back and not handed out again. gcc
+ * announces the sanitizer with a macro, clang with a feature. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SLAB_POISONS 1
@@ -23,7 +23,7 @@ enum { LINE_BYTES = 64 };
 struct slab_region {
     struct slab_region *next;
     struct mem_table table;
-    size_t n, n_used; /* objects; those at and above n_used were never handed out */
+    size_t n, n_used; /* in objects; those from n_used on were never handed out */
 };
 
 void slab_init(struct slab *s, size_t size, size_t n_first)

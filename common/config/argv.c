@@ -1,3 +1,10 @@
+/* Splits a command line for config_parse. argv goes in; settings (row, value, spelling) and
+ * positional arguments come out. The values are applied later, after the file and the
+ * environment, because flags win.
+ * An option may be spelt with dashes or underscores, by an alias, with no- in front, or as a
+ * vLLM flag with a dotted key. `words` names the list option that takes the bare words that
+ * follow. No string is copied here except for positional arguments; settings borrow from argv.
+ * Single thread. */
 #include "common/config/argv.h"
 
 #include <string.h>
@@ -9,7 +16,8 @@ static enum status needs_value(struct config_parser *p, const struct argv_scan *
     return error_set(p->err, STATUS_INVALID, STR_FMT " needs a value", STR_ARG(a->as));
 }
 
-/* The value of the option at hand: after '=', or the next argument when that is not an option. */
+/* Takes the value of the current option: the text after '=', or the next argument when that is
+ * not an option. */
 static enum status take_value(struct config_parser *p, struct argv_scan *a, const char *equals,
                               struct str *out)
 {
@@ -28,29 +36,30 @@ static void add_setting(struct argv_scan *a, size_t i_spec, struct str value)
     a->settings[a->n_settings++] = (struct setting){i_spec, value, a->as};
 }
 
-/* May this word be the value of the option before it? A negative number may. */
+/* Tells whether the word may be the value of the option before it. A negative number may. */
 static bool is_value(const char *word)
 {
     return word[0] != '-' || word[1] == '\0' || word[1] == '.' ||
            (word[1] >= '0' && word[1] <= '9');
 }
 
-/* One argument that starts with a dash, on its way to a row of the table. */
+/* One argument that starts with a dash, before its row of the table is known. */
 struct typed {
     struct str name;
-    const char *equals;   /* where its own value begins, less one; or NULL */
-    const char *attached; /* of a one-letter name: "-O3"; or NULL */
+    const char *equals;   /* the '=' before its own value; or NULL */
+    const char *attached; /* value behind a one-letter name ("-O3"); or NULL */
     bool one_dash, negated, dotted;
 };
 
-/* vLLM's flags may have the key of a field behind a dot: --speculative-config.method ngram. */
+/* Returns the row of a vLLM flag; n_specs when there is none. Such a flag may have a field's key
+ * behind a dot: --speculative-config.method ngram. */
 static size_t find_foreign(const struct config_parser *p, struct str name)
 {
     size_t i = config_find(p->specs, p->n_specs, name);
     return i < p->n_specs && config_is_foreign(&p->specs[i]) ? i : p->n_specs;
 }
 
-/* Row of an option however it is spelled; n_specs when there is none. */
+/* Returns the row of an option in any of its spellings; n_specs when there is none. */
 static size_t find_typed(const struct config_parser *p, struct typed *t)
 {
     size_t i = config_find(p->specs, p->n_specs, t->name);
@@ -96,7 +105,7 @@ static enum status scan_foreign(struct config_parser *p, struct argv_scan *a,
     return STATUS_OK;
 }
 
-/* --config, --help, --version; anything else is unknown. */
+/* Handles --config, --help and --version. Any other name is unknown. */
 static enum status scan_built_in(struct config_parser *p, struct argv_scan *a,
                                  const struct typed *t)
 {
@@ -115,7 +124,8 @@ static enum status scan_built_in(struct config_parser *p, struct argv_scan *a,
         p, t->name, (struct config_origin){.source = CONFIG_FROM_FLAG, .one_dash = t->one_dash});
 }
 
-/* A key behind a dot has a value, a switch too: --structured-outputs-config.disable_x true. */
+/* Tells whether the name has a key behind a dot. Such an option takes a value, even a switch:
+ * --structured-outputs-config.disable_x true. */
 static bool has_dot(struct str name)
 {
     return memchr(name.ptr, '.', name.len) != NULL;
@@ -198,7 +208,8 @@ size_t config_count_words(const struct option_spec *specs, size_t n_specs, int a
     if (find_typed(&p, &t) == n_specs)
         return 0;
     arena_init(&strings, 0);
-    bool is_whole = scan_option(&p, &a) == STATUS_OK; /* else its value is missing: said later */
+    /* false = the value is missing; reported later */
+    bool is_whole = scan_option(&p, &a) == STATUS_OK;
     arena_fini(&strings);
     int end = a.i + 1;
     while (is_whole && a.words && end < argc && is_value(argv[end]))

@@ -1,32 +1,32 @@
 #pragma once
-/* The command line: what is an option, what its value, what an argument. Single thread. */
+/* Splits the command line into options, their values and arguments. Single thread. */
 #include "common/config/set.h"
 
-/* One value of the command line, until its turn comes. */
+/* One value of the command line. It is kept until the file and the environment were applied. */
 struct setting {
     size_t i_spec;
-    struct str value, as; /* as: the option as it was typed, "--tensor-parallel-size" */
+    struct str value, as; /* `as` is the option as typed: "--tensor-parallel-size" */
 };
 
-/* argv on its way into settings; settings has room for argc of them. */
+/* State of the split of argv into settings. `settings` has room for argc of them. */
 struct argv_scan {
     int argc, i;
     char *const *argv;
     struct setting *settings;
     size_t n_settings;
-    const char *config_file;         /* of --config, or NULL */
-    const struct option_spec *words; /* whose values bare words are at this place, or NULL */
-    struct str as;                   /* the last option as it was typed */
-    size_t i_lent;                   /* 1 + the last setting that may be an argument; 0: none */
+    const char *config_file;         /* value of --config; or NULL */
+    const struct option_spec *words; /* option that takes the bare words that follow; or NULL */
+    struct str as;                   /* the last option as typed */
+    size_t i_lent; /* 1 + index of the last setting that may be the argument; 0 = none */
 };
 
 /* Splits argv into settings and positional arguments. */
 MUST_USE enum status config_scan_argv(struct config_parser *p, struct argv_scan *a);
-/* "--served-model-name a b MODEL": the last word becomes the argument when there is no other. */
+/* "--served-model-name a b MODEL": turns the last word into the argument when there is no other. */
 void config_give_back(struct config_parser *p, struct argv_scan *a);
 
-/* How many words of argv from argv[i] on belong to the option that argv[i] names: itself, its
- * value, further values of a list. 0: argv[i] is no option of the table (--help and --config are
- * none). */
+/* Returns how many words of argv belong to the option at argv[i]: the option itself, its value,
+ * and further values of a list. Returns 0 when argv[i] is not an option of the table; --help and
+ * --config are not. */
 size_t config_count_words(const struct option_spec *specs, size_t n_specs, int argc,
                           char *const *argv, int i);

@@ -1,6 +1,6 @@
-/* Parsing in four passes of ascending precedence: defaults, file, environment, flags. argv is split
- * into settings first (argv.c), since it names the file. Every string that reaches the config
- * struct is a copy in one arena, freed by config_fini. */
+/* Parses in four passes of ascending precedence: defaults, file, environment, flags. argv is
+ * split into settings first (argv.c), since it names the file. Every string in the config struct
+ * is a copy in one arena, which config_fini frees. */
 #include "common/config/config.h"
 
 #include "common/base/mem.h"
@@ -33,7 +33,7 @@ static bool is_off(const struct config_parser *p, const struct option_spec *s)
     return !text || !text[0];
 }
 
-/* Given without the row that they are about. */
+/* Warns of an option that was given while the option in its `needs` is off. */
 static void warn_of_the_useless(struct config_parser *p)
 {
     for (size_t i = 0; i < p->n_specs; i++) {
@@ -41,7 +41,8 @@ static void warn_of_the_useless(struct config_parser *p)
         if (!s->needs || p->set_by[i] == CONFIG_FROM_DEFAULT)
             continue;
         size_t k = config_find(p->specs, p->n_specs, str_from(s->needs));
-        bool env = p->set_by[i] == CONFIG_FROM_ENV; /* of a file its line is not known any more */
+        /* a file's line is no longer known here, so the text names the flag */
+        bool env = p->set_by[i] == CONFIG_FROM_ENV;
         struct config_origin from = {.source = env ? CONFIG_FROM_ENV : CONFIG_FROM_FLAG};
         if (k < p->n_specs && is_off(p, &p->specs[k]))
             config_warn(p, "%s has no effect without %s", config_origin_text(p, s->name, from),

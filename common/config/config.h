@@ -1,15 +1,16 @@
 #pragma once
-/* Configuration: one table row per option drives `--flag`, COX_<OPTION>, a YAML file
- * (--config FILE), --help, docs/reference/flags.md and shell completion. Precedence: flag,
- * environment, file, default. Options are dashed on the command line, underscored in YAML and in
- * the environment. A value out of range and an unknown option are errors that name the option,
- * where it came from, and what is allowed; an unknown option also gets the nearest known name.
- * Parsed once in main into a struct that is const afterwards; nobody calls getenv elsewhere. */
+/* Configuration: one table row per option drives `--flag`, COX_<OPTION>, a YAML file (--config
+ * FILE), --help, docs/reference/flags.md and shell completion. Precedence: flag, environment,
+ * file, default. Options have dashes on the command line, underscores in YAML and in the
+ * environment. A value out of range and an unknown option are errors that name the option, its
+ * origin and the allowed values. The error for an unknown option also gives the nearest known
+ * name. main parses once into a struct that is const afterwards; no other code calls getenv. */
 #include "common/base/status.h"
 #include "common/config/option.h"
 
-/* Fills *out (a zeroed config struct) from argv[1..], the environment and --config. environ_ is a
- * NULL-terminated NAME=VALUE list (pass `environ`); vLLM's flags have no form there. */
+/* Fills *out (a zeroed config struct) from argv[1..], the environment and --config. environ_ is
+ * a NULL-terminated NAME=VALUE list (pass `environ`). vLLM's flags cannot be set in the
+ * environment. */
 MUST_USE enum status config_parse(const struct option_spec *specs, size_t n_specs, int argc,
                                   char *const *argv, char *const *environ_, void *out,
                                   struct config_result *res, struct error *err);

@@ -1,14 +1,14 @@
-/* An unknown COX_ variable is no error: the programs of one cluster share their environment, and
- * Kubernetes adds variables of its own for a Service called cox. One that looks like a misspelling
- * of a known name gets a warning. */
+/* Reads options from the environment. An unknown COX_ variable is not an error: the programs of
+ * one cluster share their environment, and Kubernetes adds variables of its own for a Service
+ * called cox. A variable that looks like a misspelt option gets a warning. */
 #include "common/config/environment.h"
 
 #include <string.h>
 
 #include "common/config/lookup.h"
 
-/* name of COX_NAME=value, in lower case with dashes; false when the entry is no variable of ours.
- */
+/* Reads the name of COX_NAME=value, in lower case with dashes. Returns false when the entry is
+ * not a COX_ variable with a value. */
 static bool env_split(const char *entry, char name[CONFIG_NAME_MAX], const char **value)
 {
     if (strncmp(entry, "COX_", 4) != 0)
@@ -22,7 +22,7 @@ static bool env_split(const char *entry, char name[CONFIG_NAME_MAX], const char 
     }
     name[n] = '\0';
     *value = entry + 4 + n + 1;
-    return **value != '\0'; /* empty means unset, as compose files and shells write it */
+    return **value != '\0'; /* empty means unset, as in compose files and shells */
 }
 
 static const char *env_find(char *const *environ_, const char *name, size_t n)
@@ -33,14 +33,16 @@ static const char *env_find(char *const *environ_, const char *name, size_t n)
     return NULL;
 }
 
-/* Keys of those who may come in; a client's own is one, and no list. */
+/* True for a list of API keys that clients may use. A client's own key is one value and not a
+ * list. */
 static bool is_keys(const struct option_spec *s)
 {
     return s->secret && s->type == OPTION_LIST;
 }
 
-/* A Secret made of a file, or with echo, ends with a newline, which no header could carry. Blanks
- * are taken off a list of keys alone: a password may end with one. */
+/* Returns the value without a trailing newline when it is a secret. A Secret that was made from
+ * a file or with echo ends with one, and an HTTP header cannot carry it. Other blanks are
+ * removed from lists of keys only, because a password may end with a blank. */
 static struct str env_value(const struct option_spec *s, const char *value)
 {
     struct str v = str_from(value);
@@ -57,7 +59,8 @@ static enum status holds_nothing(struct config_parser *p, const char *where)
                      "%s is set, and holds nothing: unset it, or give it a value", where);
 }
 
-/* Whether ours is set: a list of others' is not added to it. */
+/* Tells whether COX_<OPTION> is set. If it is, the values of a standard variable are not added
+ * to the list. */
 static bool env_has_own(char *const *environ_, const struct option_spec *s)
 {
     char name[CONFIG_NAME_MAX];
@@ -68,7 +71,8 @@ static bool env_has_own(char *const *environ_, const struct option_spec *s)
     return false;
 }
 
-/* Others' variables (OTEL_SERVICE_NAME): before ours, which win. */
+/* Applies variables of other standards (OTEL_SERVICE_NAME). They come first, because COX_
+ * variables win. */
 enum status config_apply_foreign_environment(struct config_parser *p, char *const *environ_)
 {
     struct config_origin from = {.source = CONFIG_FROM_ENV};
@@ -89,7 +93,8 @@ enum status config_apply_foreign_environment(struct config_parser *p, char *cons
     return STATUS_OK;
 }
 
-/* Said when all is read: a flag or a variable of ours is taken instead. */
+/* Warns of keys taken from another program's variable. It runs at the end, because a flag or a
+ * COX_ variable replaces that value. */
 void config_warn_of_foreign_keys(struct config_parser *p, char *const *environ_)
 {
     for (size_t i = 0; i < p->n_specs; i++)
@@ -111,7 +116,7 @@ enum status config_apply_environment(struct config_parser *p, char *const *envir
         size_t i = config_find(p->specs, p->n_specs, str_from(name));
         from.as = (struct str){*environ_, strcspn(*environ_, "=")};
         if (i < p->n_specs && config_is_foreign(&p->specs[i]))
-            continue; /* flags of another program: their names are free in our environment */
+            continue; /* a vLLM flag: its name has no meaning in our environment */
         if (i < p->n_specs && p->specs[i].type == OPTION_LIST) {
             if (is_keys(&p->specs[i]) && strspn(value, "," CONFIG_KEY_ENDS) == strlen(value))
                 return holds_nothing(p, config_origin_text(p, name, from));

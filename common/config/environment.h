@@ -1,13 +1,14 @@
 #pragma once
-/* Options out of the environment: COX_<OPTION>, and others' standard names (OTEL_SERVICE_NAME).
+/* Options from the environment: COX_<OPTION>, and names of other standards (OTEL_SERVICE_NAME).
  * environ_ is a NULL-terminated NAME=VALUE list. Single thread. */
 #include "common/config/set.h"
 
-/* Others' variables: before ours, which win. */
+/* Applies variables of other standards. Call it first, because COX_ variables win. */
 MUST_USE enum status config_apply_foreign_environment(struct config_parser *p,
                                                       char *const *environ_);
 MUST_USE enum status config_apply_environment(struct config_parser *p, char *const *environ_);
-/* Said when all is read: a flag or a variable of ours is taken instead. */
+/* Warns of keys taken from another program's variable. Call it last, because a flag or a COX_
+ * variable replaces that value. */
 void config_warn_of_foreign_keys(struct config_parser *p, char *const *environ_);
-/* COX_CONFIG, or NULL. */
+/* Returns the value of COX_CONFIG, or NULL. */
 const char *config_find_file_in_environment(char *const *environ_);

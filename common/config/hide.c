@@ -1,6 +1,6 @@
-/* `ps` shows a command line to everybody on a machine, for as long as the process lives. What was
- * given there and is nobody's business is overwritten where it stands, as soon as it was parsed:
- * all strings that a configuration hands out are copies. */
+/* `ps` shows a command line to every user of a machine as long as the process lives. So secrets
+ * are overwritten in argv as soon as it was parsed. This is safe because every string of a
+ * configuration is a copy. */
 #include "common/config/hide.h"
 
 #include <string.h>
@@ -14,7 +14,8 @@ static void overwrite(char *text)
     memset(text, '*', strlen(text));
 }
 
-/* A flag of others that changes nothing here may carry a secret there: --hf-token. */
+/* Tells whether the option's value is a secret. A vLLM flag that is ignored here may still carry
+ * one: --hf-token. */
 static bool is_secret(const struct option_spec *s)
 {
     static const char *const ends[] = {"-token", "-password", "-secret", "-api-key"};
@@ -26,7 +27,8 @@ static bool is_secret(const struct option_spec *s)
     return false;
 }
 
-/* A worker's token is known by its first bytes, wherever it stands (proto/join_token). */
+/* Overwrites a worker's join token, which its first bytes identify at any place
+ * (common/keys/join_token.h). */
 static void hide_token(char *text)
 {
     char *token = strstr(text, "cox1.");
@@ -47,7 +49,7 @@ static const struct option_spec *flag_of(const struct option_spec *specs, size_t
 
 void config_hide(const struct option_spec *specs, size_t n_specs, int argc, char **argv)
 {
-    const struct option_spec *of = NULL; /* whose value the next words are */
+    const struct option_spec *of = NULL; /* secret option that the next words belong to; or NULL */
     for (int i = 1; i < argc; i++) {
         char *equals = strchr(argv[i], '=');
         bool is_flag = argv[i][0] == '-' && argv[i][1] != '\0';

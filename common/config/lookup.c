@@ -4,7 +4,8 @@
 
 #include "common/config/distance.h"
 
-/* Dashed spelling of a name; too long a name becomes empty, which matches nothing. */
+/* Returns a name spelt with dashes. A name that is too long becomes empty, which matches
+ * nothing. */
 static struct str dashed(struct str name, char out[CONFIG_NAME_MAX])
 {
     if (name.len >= CONFIG_NAME_MAX)

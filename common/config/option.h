@@ -1,6 +1,6 @@
 #pragma once
-/* One row of an option table: its name, its type, where its value goes, and what is allowed. Plain
- * data, usually static const. */
+/* One row of an option table: its name, its type, the place of its value, and the allowed
+ * values. Plain data, usually static const. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,24 +8,25 @@
 #include "common/base/str.h"
 
 enum option_type {
-    OPTION_BOOL,   /* bool; `--x`, `--no-x`, `--x=true` */
-    OPTION_INT,    /* int64_t, with min and max; accepts k, m, g and Ki, Mi, Gi suffixes */
-    OPTION_FLOAT,  /* double, with min and max */
-    OPTION_STRING, /* const char *, owned by the config; NULL when there is no default */
-    OPTION_ENUM,   /* int, index into choices "a|b|c" */
-    OPTION_LIST, /* struct option_list, repeatable flag; YAML list; comma list in the environment */
-    OPTION_ARGUMENT, /* the bare argument by name ("--model X"): goes to positional */
-    OPTION_IGNORED,  /* a vLLM flag with no meaning here: accepted, one warning */
-    OPTION_REFUSED, /* a vLLM flag that would change what is served: an error that says `instead` */
+    OPTION_BOOL,     /* bool; `--x`, `--no-x`, `--x=true` */
+    OPTION_INT,      /* int64_t, with min and max; accepts k, m, g and Ki, Mi, Gi suffixes */
+    OPTION_FLOAT,    /* double, with min and max */
+    OPTION_STRING,   /* const char *, owned by the config; NULL without a default */
+    OPTION_ENUM,     /* int, index into choices "a|b|c" */
+    OPTION_LIST,     /* struct option_list; repeatable flag, YAML list, comma list in env */
+    OPTION_ARGUMENT, /* the bare argument as a flag ("--model X"); goes to `positional` */
+    OPTION_IGNORED,  /* a vLLM flag without meaning here; accepted with one warning */
+    OPTION_REFUSED,  /* a vLLM flag that would change the answers; an error with `instead` */
     OPTION_TYPE_COUNT
 };
 
-/* Bare words after a list's value: arguments of the program; values too, as vLLM takes them; or
- * values, but the last one, when the program would have no argument otherwise. */
+/* Meaning of bare words after a list's value. They are arguments of the program, or further
+ * values (as in vLLM), or values except for the last one when the program would otherwise have
+ * no argument. */
 enum option_words { WORDS_ARE_ARGUMENTS, WORDS_ARE_VALUES, WORDS_ARE_VALUES_BUT_ONE };
 
-/* The values that follow a flag of vLLM's. A switch may have true or false behind it, as older ones
- * took. */
+/* Number of values that follow a vLLM flag. A switch may have true or false behind it, as in
+ * older vLLM versions. */
 enum option_takes { TAKES_NOTHING, TAKES_ONE, TAKES_PERHAPS_ONE, TAKES_MANY };
 
 struct option_list {
@@ -34,23 +35,26 @@ struct option_list {
 };
 
 struct option_spec {
-    const char *name;    /* "max-num-seqs" */
-    const char *aliases; /* other spellings, comma separated: "tensor-parallel-size"; or NULL */
+    const char *name;    /* with dashes: "max-num-seqs" */
+    const char *aliases; /* other spellings, comma-separated: "tensor-parallel-size"; or NULL */
     enum option_type type;
-    size_t offset;           /* into the config struct; unused for OPTION_IGNORED */
-    double min, max;         /* OPTION_INT, OPTION_FLOAT */
-    const char *def;         /* as it would be typed; NULL = zero */
-    const char *choices;     /* OPTION_ENUM: "auto|cpu|cuda"; OPTION_REFUSED: values that pass */
-    const char *help;        /* one line; NULL hides the row from --help */
-    const char *env;         /* its names in somebody else's standard, comma separated, the first
-                              * counts before the next; COX_<OPTION> before all; or NULL */
+    size_t offset;       /* place in the config struct; unused for OPTION_IGNORED */
+    double min, max;     /* OPTION_INT, OPTION_FLOAT: allowed range */
+    const char *def;     /* default, as it would be typed; NULL = zero */
+    const char *choices; /* OPTION_ENUM: "auto|cpu|cuda"; OPTION_REFUSED: accepted values */
+    const char *help;    /* one line; NULL hides the row from --help */
+    /* Names of the option in other standards, comma-separated, the most important first; or NULL.
+     * COX_<OPTION> wins over all of them. */
+    const char *env;
     bool secret;             /* never printed or logged */
-    bool json;               /* OPTION_STRING: a JSON object; in YAML a mapping will do */
-    enum option_words words; /* OPTION_LIST */
-    enum option_takes takes; /* OPTION_IGNORED, OPTION_REFUSED */
-    const char *instead; /* what to do instead: vLLM's flags; of others, when a value is wrong */
-    const char *needs;   /* a row that is a switch or a text: given while that one is off, a warning
-                          * says that this one does nothing; or NULL */
+    bool json;               /* OPTION_STRING: a JSON object; YAML may use a mapping */
+    enum option_words words; /* OPTION_LIST only */
+    enum option_takes takes; /* OPTION_IGNORED, OPTION_REFUSED only */
+    /* Advice: for a vLLM flag the replacement, for others the text after a wrong value. */
+    const char *instead;
+    /* Name of a switch or text option that this option depends on; or NULL. A warning says that
+     * this option has no effect while the other one is off. */
+    const char *needs;
 };
 
 #define OPT_INT(S, field, nm, lo, hi, d, h)                                                        \
@@ -95,11 +99,11 @@ struct option_spec {
         .name = nm, .type = OPTION_REFUSED, .takes = t, .choices = ok, .instead = i                \
     }
 
-/* The results of parsing besides the config struct. */
+/* Results of parsing other than the config struct. */
 struct config_result {
-    struct option_list positional; /* arguments that are no option, in order */
-    struct option_list warnings;   /* one text each: ignored vLLM flags, deprecated spellings */
-    bool help, version;            /* --help / --version was given: caller prints and ends with 0 */
+    struct option_list positional; /* arguments that are not options, in order */
+    struct option_list warnings;   /* one text each, such as an ignored vLLM flag */
+    bool help, version;            /* --help or --version was given: print it and end with 0 */
     const char *help_topic;        /* TOPIC in --help=TOPIC; or NULL. Points into argv */
-    void *owned;                   /* every string handed out; config_fini frees it */
+    void *owned;                   /* memory of all strings; config_fini frees it */
 };

@@ -1,3 +1,10 @@
+/* Checks one value and writes it into the config struct. All passes (defaults, file,
+ * environment, flags) call config_set with a row, a text and the origin of the text for error
+ * messages.
+ * Every string is copied into the arena of the result, so the config struct never points into
+ * argv, the environment or the file. A later pass replaces a list of an earlier one; within a
+ * pass items are appended. A value is at most CONFIG_VALUE_MAX bytes and a list CONFIG_ITEMS_MAX
+ * items. Single thread. */
 #include "common/config/set.h"
 
 #include <math.h>
@@ -9,7 +16,7 @@
 #include "common/base/mem.h"
 #include "common/config/lookup.h"
 
-/* The arena has no limit, so NULL is plain out of memory: ends as mem_alloc would. */
+/* Aborts on NULL as mem_alloc does. The arena has no limit, so NULL means out of memory. */
 static void *or_abort(void *p)
 {
     return p ? p : mem_array(SIZE_MAX, 2);
@@ -25,7 +32,8 @@ static char *own_bytes(struct config_parser *p, const void *bytes, size_t n)
 
 void config_list_add(struct config_parser *p, struct option_list *l, struct str item)
 {
-    /* full at each power of two: the old array stays in the arena until config_fini */
+    /* The array is full at each power of two. The old array stays in the arena until
+     * config_fini. */
     if ((l->n_items & (l->n_items - 1)) == 0) {
         size_t cap = l->n_items ? l->n_items * 2 : 1;
         const char **items = or_abort(arena_try_array(p->strings, cap, sizeof *items));
@@ -65,7 +73,7 @@ const char *config_origin_text(struct config_parser *p, const char *name, struct
     return own_bytes(p, text, n);
 }
 
-/* The same name as it is written at that origin, without its place. */
+/* Returns the name as it is written at that origin, without the file and line. */
 const char *config_spelled(struct config_parser *p, struct str name, struct config_origin from)
 {
     char text[CONFIG_NAME_MAX];
@@ -81,7 +89,7 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
     char typed[CONFIG_NAME_MAX];
     snprintf(typed, sizeof typed, STR_FMT, STR_ARG(name));
     const char *where = config_origin_text(p, typed, from);
-    from.one_dash = false; /* the names that are suggested have two */
+    from.one_dash = false; /* suggested names have two dashes */
     if (near.len && distance <= 2 + near.len / 6)
         return error_set(p->err, STATUS_INVALID, "%s: unknown option; did you mean %s?", where,
                          config_spelled(p, near, from));
@@ -90,7 +98,7 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
 
 /* ---- values ---- */
 
-/* Case does not count: a file written for Python says True. */
+/* Ignores case: a file written for Python says True. */
 bool config_parse_bool(struct str v, bool *out)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
@@ -102,7 +110,8 @@ bool config_parse_bool(struct str v, bool *out)
     return false;
 }
 
-/* k m g are powers of 1000; Ki Mi Gi and, as vLLM has it, K M G are powers of 1024. */
+/* Parses an integer with a suffix: k m g are powers of 1000; Ki Mi Gi and, as in vLLM, K M G are
+ * powers of 1024. */
 static enum status parse_int(struct str v, int64_t *out)
 {
     static const struct {
@@ -190,7 +199,7 @@ static const char *allowed_text(const struct option_spec *s, char *buf, size_t s
     return buf;
 }
 
-/* Does this value of a refused option ask for what is done anyway? */
+/* Tells whether this value of a refused option asks for the behaviour that we have anyway. */
 static bool is_harmless(const struct option_spec *s, struct str value)
 {
     bool on;
@@ -222,8 +231,8 @@ static enum status set_foreign(struct config_parser *p, size_t i_spec, struct st
     return STATUS_OK;
 }
 
-/* An argument that was typed bare wins; of file and environment the later one, which is the
- * environment. */
+/* Sets the program's argument. An argument typed on the command line wins. Between file and
+ * environment, the environment wins because it is applied later. */
 static void set_argument(struct config_parser *p, struct str value)
 {
     if (p->argument_typed)
@@ -247,7 +256,7 @@ enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
     if (s->type == OPTION_LIST && from.source > p->set_by[i_spec])
         *(struct option_list *)(void *)((char *)p->out + s->offset) = (struct option_list){0};
     if (!set_value(p, s, value)) {
-        /* a Service named cox makes Kubernetes set COX_PORT=tcp://10.0.0.1:8000 in every pod */
+        /* A Service named cox makes Kubernetes set COX_PORT=tcp://10.0.0.1:8000 in every pod. */
         bool service_link =
             from.source == CONFIG_FROM_ENV && str_starts(value, STR("tcp://")) && !s->secret;
         return error_set(p->err, STATUS_INVALID, "%s: \"%.*s\" is not allowed; it must be %s%s%s%s",

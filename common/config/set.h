@@ -1,13 +1,13 @@
 #pragma once
-/* A setting is one value on its way into the config struct: which row, the text, and where it was
- * written, for the error texts. The passes (file, environment, command line) call config_set for
- * each. Private to common/config. Single thread. */
+/* A setting is one value on its way into the config struct: its row, its text, and its origin
+ * for error texts. The passes (file, environment, command line) call config_set for each one.
+ * Private to common/config. Single thread. */
 #include "common/base/arena.h"
 #include "common/config/option.h"
 
 enum { CONFIG_FILE_MAX = 1 << 20, CONFIG_VALUE_MAX = 64 * 1024, CONFIG_ITEMS_MAX = 4096 };
 
-/* Ascending precedence. */
+/* Origins of a value, in ascending precedence. */
 enum config_source {
     CONFIG_FROM_DEFAULT,
     CONFIG_FROM_FILE,
@@ -21,37 +21,37 @@ struct config_parser {
     size_t n_specs;
     void *out;
     struct config_result *res;
-    struct arena *strings;      /* res->owned */
-    enum config_source *set_by; /* per row: the highest source that has set it */
-    bool argument_typed;        /* the command line has a bare argument */
+    struct arena *strings;      /* arena of all strings, in res->owned */
+    enum config_source *set_by; /* per row: the highest source that set it */
+    bool argument_typed;        /* an argument was typed on the command line */
     struct error *err;
 };
 
 struct config_origin {
     enum config_source source;
-    const char *file; /* CONFIG_FROM_FILE */
+    const char *file; /* CONFIG_FROM_FILE: path */
     size_t line;
     bool one_dash; /* CONFIG_FROM_FLAG: typed as -x */
-    struct str as; /* the spelling there, whole: "-tp", "HF_HUB_OFFLINE"; empty: the row's name */
+    struct str as; /* whole spelling at the origin, "-tp"; empty = the row's name */
 };
 
-/* Checks the text and writes it into the struct. A list gets one item more. */
+/* Checks the text and writes it into the struct. For a list it appends one item. */
 MUST_USE enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
                                 struct config_origin from);
-/* Each item of "a,b,c"; of secret ones without the blanks around them. */
+/* Calls config_set for each item of "a,b,c". Blanks around secret items are removed. */
 MUST_USE enum status config_set_comma_list(struct config_parser *p, size_t i_spec, const char *text,
                                            struct config_origin from);
 MUST_USE enum status config_unknown(struct config_parser *p, struct str name,
                                     struct config_origin from);
-/* The origin of a value for people: "--max-num-seqs", "COX_MAX_NUM_SEQS", "f.yaml:3: max_num_seqs".
- */
+/* Returns the origin of a value for people: "--max-num-seqs", "COX_MAX_NUM_SEQS" or "f.yaml:3:
+ * max_num_seqs". */
 const char *config_origin_text(struct config_parser *p, const char *name,
                                struct config_origin from);
-/* The same name as it is written at that origin, without its place. */
+/* Returns the name as it is written at that origin, without the file and line. */
 const char *config_spelled(struct config_parser *p, struct str name, struct config_origin from);
 void config_list_add(struct config_parser *p, struct option_list *l, struct str item);
 bool config_parse_bool(struct str v, bool *out);
 void config_warn(struct config_parser *p, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* Characters that no key begins or ends with: no header could carry them. */
+/* Characters that a key cannot begin or end with, because an HTTP header cannot carry them. */
 #define CONFIG_KEY_ENDS "\r\n \t"

@@ -1,7 +1,8 @@
-/* The YAML file: one document, one mapping, scalars and lists of scalars. libyaml's events go
- * straight into config_set; anchors, tags' meanings and nesting are not wanted in a flat option
- * table and are refused by line. An option whose text is JSON may be a mapping, which becomes that
- * text. The file is read whole first, with a bound, so that libyaml never waits on a pipe. */
+/* Reads the file of --config: one document, one mapping, scalars and lists of scalars.
+ * config_read_file reads the whole file first, with a bound, so that libyaml never waits on a
+ * pipe. libyaml's events then go straight into config_set, which copies the values.
+ * A flat option table needs no anchors, tags or nested values; they are refused with their line.
+ * An option with a JSON text may be a mapping, which is turned into that text. Single thread. */
 #include "common/config/yaml.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ enum { JSON_DEPTH_MAX = 16 };
 
 struct yaml_reader {
     yaml_parser_t yaml;
-    yaml_event_t event; /* the one at hand; deleted by next() */
+    yaml_event_t event; /* the current event; deleted by next() */
     struct config_parser *p;
     const char *path;
 };
@@ -49,7 +50,8 @@ static bool is_null(const struct yaml_reader *r)
            (v.len == 0 || str_eq_c(v, "~") || str_eq_c(v, "null"));
 }
 
-/* The whole of a value that may be nested: another program's, of no interest here. */
+/* Skips a whole value that may be nested. It belongs to another program's option, which has no
+ * meaning here. */
 static enum status skip_value(struct yaml_reader *r)
 {
     size_t depth = 0;
@@ -71,7 +73,8 @@ static size_t n_digits(struct str v, size_t from)
     return n;
 }
 
-/* As JSON writes it: YAML has more forms of numbers, which are texts then. */
+/* Tells whether the text is a number in JSON's form. YAML has other forms of numbers; those
+ * become texts. */
 static bool is_json_number(struct str v)
 {
     size_t at = v.len && v.ptr[0] == '-', n = n_digits(v, at);
@@ -107,7 +110,7 @@ static void append_scalar(const struct yaml_reader *r, struct strbuf *b)
         strbuf_append_json(b, v);
 }
 
-/* The value at hand, and all that is in it. */
+/* Appends the current value as JSON, with all that it contains. */
 static enum status append_json(struct yaml_reader *r, struct strbuf *b, size_t depth)
 {
     bool list = r->event.type == YAML_SEQUENCE_START_EVENT;
@@ -153,7 +156,7 @@ static enum status read_json(struct yaml_reader *r, size_t i_spec, struct config
     return s;
 }
 
-/* The value of a switch's name with no- in front: false is a flag that was not given. */
+/* Reads the value of a switch that is named with no- in front. false leaves the switch as it is. */
 static enum status read_negated(struct yaml_reader *r, size_t i_spec, struct config_origin from)
 {
     bool off = false;
@@ -228,7 +231,7 @@ static enum status read_document(struct yaml_reader *r, bool *seen)
         TRY(read_mapping(r, seen));
         TRY(next(r));
     }
-    TRY(next(r)); /* past the document's end */
+    TRY(next(r)); /* past the end of the document */
     if (r->event.type != YAML_STREAM_END_EVENT)
         return complain(r, "one document only");
     return STATUS_OK;

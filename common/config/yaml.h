@@ -1,6 +1,6 @@
 #pragma once
-/* The YAML file that --config names. Single thread. */
+/* Reads the YAML file of --config. Single thread. */
 #include "common/config/set.h"
 
-/* A mapping of option names to scalars or lists of scalars: each one is set. */
+/* Reads a mapping of option names to scalars or lists of scalars, and sets each option. */
 MUST_USE enum status config_read_file(struct config_parser *p, const char *path);

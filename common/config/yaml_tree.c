@@ -1,5 +1,8 @@
-/* libyaml's events into a tree. The recursion is bounded by YAML_TREE_DEPTH_MAX, the memory by the
- * number of nodes and by the text, which the caller has bounded. */
+/* Builds a tree from libyaml's events, for yaml_tree_parse. The caller gives the text and an
+ * arena; the nodes and copies of all texts are put on that arena, and libyaml's memory is freed
+ * before the call returns.
+ * YAML_TREE_DEPTH_MAX bounds the recursion. YAML_TREE_NODES_MAX and the text's length, which the
+ * caller has bounded, limit the memory. */
 #include "common/config/yaml_tree.h"
 
 #include <string.h>
@@ -7,7 +10,7 @@
 
 struct reader {
     yaml_parser_t yaml;
-    yaml_event_t event; /* the one at hand; deleted by next() */
+    yaml_event_t event; /* the current event; deleted by next() */
     struct arena *arena;
     struct yaml_mark *at;
     struct error *err;
@@ -129,7 +132,7 @@ static enum status read_document(struct reader *r, struct yaml_node **root)
     if (r->event.type == YAML_STREAM_END_EVENT)
         return STATUS_OK;
     TRY(read_node(r, 0, root));
-    TRY(next(r)); /* the document's end */
+    TRY(next(r)); /* past the end of the document */
     TRY(next(r));
     if (r->event.type != YAML_STREAM_END_EVENT)
         return complain(r, "one document only");
@@ -164,7 +167,8 @@ static const char *digits(const char *s)
     return s;
 }
 
-/* As JSON writes it: YAML has more forms of numbers, which are texts then. */
+/* Tells whether the text is a number in JSON's form. YAML has other forms of numbers; those
+ * become texts. */
 static bool is_json_number(const char *s)
 {
     s += *s == '-';

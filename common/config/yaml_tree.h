@@ -1,8 +1,8 @@
 #pragma once
-/* A YAML document as a tree that knows where each part of it was written, for files that are more
- * than a flat table of options (config.h reads those). Plain values only: anchors, aliases and tags
- * are refused, as are a second document, a key twice, and more nodes or a deeper tree than the
- * bounds. All of it lives on the caller's arena; single thread. */
+/* A YAML document as a tree that knows the place of each of its parts. It is for files that are
+ * more than a flat table of options (config.h reads those). Only plain values are allowed.
+ * Anchors, aliases, tags, a second document, a repeated key, and a tree beyond the bounds below
+ * are refused. All nodes are on the caller's arena. Single thread. */
 #include <stdint.h>
 
 #include "common/base/arena.h"
@@ -13,23 +13,24 @@ enum { YAML_TREE_DEPTH_MAX = 16, YAML_TREE_NODES_MAX = 8192 };
 enum yaml_kind { YAML_KIND_TEXT, YAML_KIND_LIST, YAML_KIND_MAP };
 
 struct yaml_mark {
-    uint32_t line, column; /* from 1 */
+    uint32_t line, column; /* both count from 1 */
 };
 
 struct yaml_node {
     enum yaml_kind kind;
     struct yaml_mark at;
-    bool is_plain;                        /* TEXT: without quotes */
-    const char *text;                     /* TEXT: NUL-terminated; one of the file holds no NUL */
-    struct yaml_node *first, *next, *key; /* LIST, MAP: children; key: of a MAP's child, a TEXT */
+    bool is_plain;    /* TEXT: written without quotes */
+    const char *text; /* TEXT: NUL-terminated; contains no other NUL */
+    /* LIST, MAP: `first` child; `key` of a MAP's child is a TEXT */
+    struct yaml_node *first, *next, *key;
     uint32_t n;
 };
 
-/* *root NULL: an empty file. On failure *at is where. */
+/* Sets *root to NULL for an empty file. On failure *at is the place of the fault. */
 MUST_USE enum status yaml_tree_parse(struct str text, struct arena *arena, struct yaml_node **root,
                                      struct yaml_mark *at, struct error *err);
-/* Nothing: "", ~ or null without quotes. */
+/* True for a null value: "", ~ or null, without quotes. */
 bool yaml_node_is_null(const struct yaml_node *n);
-/* The node as JSON, which is YAML as well: what stands without quotes and looks like a number,
- * true, false or null stays so. */
+/* Appends the node as JSON, which is also valid YAML. A number, true, false or null without
+ * quotes stays as it is. */
 void yaml_node_append_json(const struct yaml_node *n, struct strbuf *out);

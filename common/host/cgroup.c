@@ -1,6 +1,7 @@
-/* /proc/self/cgroup says where this process is; inside a container the path may be the host's,
- * whose folders are not there, and the container's own group is then what is mounted: the walk from
- * the path up to the mount meets what is there either way. A limit further up counts as well. */
+/* Reads cgroup limits. /proc/self/cgroup names the process's group. Inside a container that path
+ * may be the host's, with no such folders here, and the mount itself is then the container's
+ * group. The walk from the path up to the mount finds the existing folders in both cases. Limits
+ * of outer groups count too. */
 #include "common/host/cgroup.h"
 
 #include <limits.h>
@@ -11,9 +12,9 @@
 enum { FILE_MAX = 8192, GROUPS_MAX = 16384 };
 
 struct hierarchy {
-    const char *controller; /* in /proc/self/cgroup; "": version 2 */
+    const char *controller; /* name in /proc/self/cgroup; "" = version 2 */
     const char *mount;
-    const char *limit, *used, *reclaimable; /* memory: files, and a key of memory.stat */
+    const char *limit, *used, *reclaimable; /* memory: two file names, and a key of memory.stat */
 };
 
 static const struct hierarchy memory_hierarchies[] = {
@@ -25,7 +26,7 @@ static const struct hierarchy memory_hierarchies[] = {
 /* One step of the walk: a folder of one hierarchy. */
 struct level {
     const char *root, *mount;
-    char path[1024]; /* under the mount: "" or "/a/b" */
+    char path[1024]; /* path under the mount: "" or "/a/b" */
     bool done;
 };
 
@@ -47,7 +48,7 @@ static bool read_file(const struct level *l, const char *name, char *out, size_t
     return n > 0 && (size_t)n < sizeof full && read_whole(full, out, size);
 }
 
-/* UINT64_MAX: no such file, or "max". */
+/* Returns UINT64_MAX when there is no such file or it says "max". */
 static uint64_t read_bytes(const struct level *l, const char *name)
 {
     char text[64];
@@ -55,7 +56,7 @@ static uint64_t read_bytes(const struct level *l, const char *name)
     return read_file(l, name, text, sizeof text) && sscanf(text, "%llu", &v) == 1 ? v : UINT64_MAX;
 }
 
-/* Is the controller one of "cpu,cpuacct"? */
+/* Tells whether a list such as "cpu,cpuacct" contains the controller. */
 static bool names(const char *list, size_t n, const char *controller)
 {
     size_t want = strlen(controller);
@@ -65,7 +66,8 @@ static bool names(const char *list, size_t n, const char *controller)
     return false;
 }
 
-/* Begins where "4:memory:/path" (or "0::/path") says; at the mount when nothing does. */
+/* Begins the walk at the path of the line "4:memory:/path" (or "0::/path"), or at the mount when
+ * there is no such line. */
 static void begin(struct level *l, const char *root, const char *mount, const char *controller)
 {
     char text[GROUPS_MAX], full[PATH_MAX];
@@ -79,7 +81,7 @@ static void begin(struct level *l, const char *root, const char *mount, const ch
         if (path && names(list + 1, (size_t)(path - list - 1), controller)) {
             size_t n = (size_t)(end - path - 1);
             bool plain = n > 1 && n < sizeof l->path && !memmem(path, n, "/..", 3);
-            if (plain) /* "/" is the mount; "/../x" lies outside of what is mounted here */
+            if (plain) /* "/" is the mount itself; "/../x" is outside the mounted part */
                 memcpy(l->path, path + 1, n);
             return;
         }
@@ -95,8 +97,8 @@ static void up(struct level *l)
     l->done = !slash;
 }
 
-/* Pages of files that nobody used lately: the group's usage counts them, and the kernel gives them
- * up for an allocation. A model that was just read or fetched is one. */
+/* Returns the bytes of file pages that were not used lately, such as those of a model just read.
+ * The group's usage counts them, but the kernel frees them when memory is needed. */
 static uint64_t reclaimable(const struct level *l, const char *key)
 {
     char text[FILE_MAX];
@@ -128,7 +130,8 @@ void cgroup_memory(const char *root, struct cgroup_memory *out)
     }
 }
 
-/* A thread more than what is paid for would only be throttled with the others. */
+/* Rounds down to whole CPUs: one more thread than the quota pays for would only be throttled
+ * together with the others. */
 static uint32_t paid(uint64_t quota, uint64_t period)
 {
     if (quota == 0 || period == 0)

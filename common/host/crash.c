@@ -1,3 +1,10 @@
+/* Log lines for a process that crashes. crash_install lists the loaded objects and the build id
+ * and sets the signal handler. The handler writes one `crash` line and a `crash_frame` line for
+ * each frame to stderr, and lets the signal end the process.
+ * Everything from put() to on_crash runs in the handler: no lock, no malloc, no stdio, only
+ * bytes on the stack and write(2). `crash` is filled once, before other threads
+ * start, and only read afterwards. A second crash in another thread waits one second and
+ * writes nothing. */
 #include "common/host/crash.h"
 
 #include <elf.h>
@@ -16,7 +23,8 @@
 
 enum { MAX_FRAMES = 64, STACK_BYTES = 64 << 10, MAX_OBJECTS = 128, ID_BYTES = 20, LINE_MAX = 512 };
 
-/* Read when all is well: dl_iterate_phdr takes a lock. */
+/* Loaded objects, listed by crash_install, because dl_iterate_phdr takes a lock and is not safe
+ * in a handler. */
 struct object {
     uintptr_t start, end, base;
     char name[128];
@@ -27,7 +35,7 @@ static struct {
     char build_id[2 * ID_BYTES + 1];
 } crash;
 
-/* ---- before ---- */
+/* ---- at start-up ---- */
 
 static void note_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * p)
 {
@@ -51,7 +59,7 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *ctx)
 {
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *name = slash ? slash + 1 : info->dlpi_name;
-    bool is_program = crash.n_objects == 0; /* it comes first, without a name */
+    bool is_program = crash.n_objects == 0; /* the program is the first object and has no name */
     (void)size;
     if (crash.n_objects == MAX_OBJECTS)
         return 1;
@@ -102,7 +110,8 @@ static void put_two(struct line *l, uint64_t v, char after)
     put(l, text);
 }
 
-/* As log.c has it; gmtime_r is not for handlers. The days' arithmetic is Hinnant's. */
+/* Writes the time in the format of log.c. gmtime_r is not safe in a handler; the date arithmetic
+ * is Howard Hinnant's. */
 static void put_time(struct line *l)
 {
     struct timespec t;
@@ -122,7 +131,7 @@ static void put_time(struct line *l)
     put_two(l, (uint64_t)t.tv_nsec / 1000000, 'Z');
 }
 
-/* Values are ours, without anything to escape. */
+/* Writes one field. The values are our own and need no escaping. */
 static void put_field(struct line *l, const char *name, const char *value)
 {
     put(l, log_is_json() ? ",\"" : " ");
@@ -192,7 +201,7 @@ static __attribute__((noinline)) void write_crash(int signum, const siginfo_t *i
     put_field(&l, "pid", number.text);
     put_field(&l, "version", COX_VERSION);
     put_field(&l, "build_id", crash.build_id[0] ? crash.build_id : "none");
-    bool sent = info->si_code <= 0; /* by somebody, or by abort: there is no address */
+    bool sent = info->si_code <= 0; /* sent by kill or abort: there is no address */
     number.n = 0;
     put(&number, "0x");
     put_number(&number, sent ? 0 : (uint64_t)(uintptr_t)info->si_addr, 16);
@@ -200,7 +209,7 @@ static __attribute__((noinline)) void write_crash(int signum, const siginfo_t *i
     put_field(&l, "address", sent ? "none" : number.text);
     end(&l);
     int n = backtrace(frames, MAX_FRAMES);
-    for (int i = 2; i < n; i++) { /* not this function and the handler */
+    for (int i = 2; i < n; i++) { /* skips this function and the handler */
         begin(&l, "crash_frame");
         put_address(&l, (uintptr_t)frames[i]);
         end(&l);
@@ -215,13 +224,13 @@ static void on_crash(int signum, siginfo_t *info, void *context)
         said = 1;
         write_crash(signum, info);
     } else {
-        sleep(1); /* a second thread crashes: the first one has not said all yet */
+        sleep(1); /* a second thread crashed: let the first one finish its lines */
     }
-    (void)signal(signum, SIG_DFL); /* the process ends as it would have */
+    (void)signal(signum, SIG_DFL); /* the signal then ends the process as usual */
     (void)raise(signum);
 }
 
-/* The handlers of sanitizers say more. */
+/* A sanitizer's own handlers report more, so they stay in place. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAS_SANITIZER 1
 #elif defined(__has_feature)
@@ -246,12 +255,12 @@ void crash_install(void)
     char *slash = strrchr(path, '/');
     crash.n_objects = 0;
     dl_iterate_phdr(note_object, slash ? slash + 1 : path);
-    (void)backtrace(one, 1); /* loads what it needs now */
+    (void)backtrace(one, 1); /* the first call loads a library; later calls do not */
     void *stack =
         mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack_t alternative = {.ss_sp = stack, .ss_size = STACK_BYTES};
     if (stack != MAP_FAILED)
-        (void)sigaltstack(&alternative, NULL); /* of this thread: of its overflow too */
+        (void)sigaltstack(&alternative, NULL); /* this thread only; also serves a stack overflow */
     struct sigaction a = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&a.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)

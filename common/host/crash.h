@@ -1,9 +1,9 @@
 #pragma once
-/* The last words of a process that crashes: SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT write log
- * lines (event crash, then crash_frame for each frame) to stderr and let the signal end the process
- * as it would have: exit status and core file stay what they were. What the handler calls is safe
- * in a signal handler (write and sigaction, on a stack of its own), but for glibc's backtrace,
- * which is called once before so that it loads nothing then. crash frames: PROGRAM+0xOFFSET;
- * `addr2line -e PROGRAM 0xOFFSET` where the build id is the same. Call once, early and before
- * threads. */
+/* Reports a crash. On SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT the process writes log lines
+ * to stderr (event crash, then crash_frame for each frame). The signal then ends the process as
+ * usual, with the same exit status and core file. The handler runs on its own stack and calls
+ * only functions that are safe in a signal handler. The exception is glibc's backtrace, which
+ * crash_install calls once so that it loads nothing later. A frame is PROGRAM+0xOFFSET; decode
+ * it with `addr2line -e PROGRAM 0xOFFSET`, with a program of the same build id. Call
+ * crash_install once, early and before other threads start. */
 void crash_install(void);

@@ -70,7 +70,7 @@ uint64_t host_memory_bytes(void)
     return group.limit_bytes < machine ? group.limit_bytes : machine;
 }
 
-/* The first 16 hex digits of a random UUID. */
+/* Returns the first 16 hex digits of the kernel's random boot id as a number, or 0. */
 static uint64_t boot_id(void)
 {
     char text[64];
@@ -121,7 +121,8 @@ uint32_t host_cpus(void)
     cpu_set_t set;
     long n = sched_getaffinity(0, sizeof set, &set) == 0
                  ? CPU_COUNT(&set)
-                 : sysconf(_SC_NPROCESSORS_ONLN); /* more than the set holds */
+                 /* the machine has more CPUs than the set can hold */
+                 : sysconf(_SC_NPROCESSORS_ONLN);
     return host_cpus_at("", n > 0 ? (uint32_t)n : 1);
 }
 

@@ -1,11 +1,11 @@
 #pragma once
-/* Names and addresses that only this machine can reach. They decide who is let in without a key, so
- * nothing is resolved and nothing passes that merely looks like one. */
+/* Names and addresses that only this machine can reach. They decide which clients need no key.
+ * So no name is resolved, and a name that merely resembles a local one is refused. */
 #include "common/base/str.h"
 
-/* "localhost" in any case, 127.0.0.0/8 in four decimal parts, ::1 in any spelling, also in
- * brackets. Not "127.0.0.1.example.org", "127.1" or "localhost." */
+/* Returns true for "localhost" in any case, 127.0.0.0/8 in four decimal parts, and ::1 in any
+ * spelling, also in brackets. Returns false for "127.0.0.1.example.org", "127.1" or "localhost." */
 bool host_is_loopback(struct str host);
-/* HOST of "HOST", "HOST:PORT" or "[IPV6]:PORT" (brackets are kept), as HTTP's Host has it; empty
- * when it is none of these. A view into the argument. */
+/* Returns HOST of "HOST", "HOST:PORT" or "[IPV6]:PORT" (with the brackets), the forms of HTTP's
+ * Host header. Returns an empty str for any other text. The result points into the argument. */
 struct str authority_host(struct str authority);

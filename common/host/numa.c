@@ -1,3 +1,9 @@
+/* NUMA nodes and CPU lists. numa_read reads /sys below a root folder into `struct numa`; workers
+ * then ask numa_bind_any or numa_bind_to which CPUs and which memory node to use. The texts of
+ * /sys and of flags are both parsed by numa_list_parse.
+ * Input from /sys is bounded (LIST_BYTES, NUMA_MAX_CPUS, NUMA_MAX_NODES) and refused when a CPU
+ * is on two nodes. After any error `struct numa` has no nodes and each CPU is its own core. The
+ * caller owns all memory; no state is kept, so any thread may call this. */
 #include "common/host/numa.h"
 
 #include <ctype.h>
@@ -10,12 +16,13 @@
 #include "common/base/str.h"
 
 #define SYSTEM "/sys/devices/system"
-/* A list of 1024 numbers of which no two meet has at most this much. */
+/* Longest text of a list of up to 1024 numbers without neighbours. */
 enum { LIST_BYTES = 8192 };
 
 /* ---- lists ---- */
 
-/* A number of digits alone, from *at on; -1: there is none, or one that is not below limit. */
+/* Reads a decimal number at *at and moves *at behind it. Returns -1 when there is no digit or
+ * the number is not below `limit`. */
 static int64_t take_number(const char **at, const char *end, uint32_t limit)
 {
     int64_t v = 0;
@@ -80,7 +87,7 @@ const char *numa_list_print(const cpu_set_t *set, char *out, size_t size)
 
 /* ---- /sys ---- */
 
-/* A file of /sys that is a list. STATUS_NOT_FOUND: there is none. */
+/* Reads a file of /sys that contains a list. Returns STATUS_NOT_FOUND when the file is missing. */
 static enum status read_list(const char *root, const char *path, uint32_t limit, cpu_set_t *out,
                              struct error *err)
 {
@@ -118,7 +125,8 @@ static enum status read_node(const char *root, uint32_t id, struct numa *n, stru
     return STATUS_OK;
 }
 
-/* A CPU is a core where the kernel says nothing, or nothing that makes sense. */
+/* Reads the core of each CPU. A CPU counts as a core of its own when the kernel gives no usable
+ * list. */
 static void read_cores(const char *root, struct numa *n)
 {
     for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++) {
@@ -148,7 +156,7 @@ static void know_nothing(struct numa *n)
 
 enum status numa_read(const char *root, struct numa *out, struct error *err)
 {
-    cpu_set_t ids; /* of nodes: there may be as many as CPUs */
+    cpu_set_t ids; /* node ids; there may be as many nodes as CPUs */
     _Static_assert(NUMA_MAX_NODES <= CPU_SETSIZE, "a set holds every node");
     know_nothing(out);
     TRY(read_list(root, SYSTEM "/node/online", NUMA_MAX_NODES, &ids, err));
@@ -175,7 +183,8 @@ int32_t numa_node_of_pci(const char *root, const char *pci)
     int at = snprintf(full, sizeof full, "%s/sys/bus/pci/devices/", root);
     int n = snprintf(full + at, sizeof full - (size_t)at, "%s/numa_node", pci);
     for (int i = at; i < at + n && full[i]; i++)
-        full[i] = (char)tolower((unsigned char)full[i]); /* CUDA writes 0000:3B:00.0 */
+        /* CUDA writes 0000:3B:00.0, /sys has lower case */
+        full[i] = (char)tolower((unsigned char)full[i]);
     FILE *f = fopen(full, "re");
     if (!f)
         return -1;
@@ -208,7 +217,7 @@ int32_t numa_node_of(const struct numa *n, const cpu_set_t *set)
     return node;
 }
 
-/* The rank of a CPU in the order: node, then core, then number. */
+/* Returns the sort key of a CPU: node, then core, then number. */
 static uint64_t rank_of(const struct numa *n, uint32_t cpu)
 {
     return (uint64_t)(n->node_of[cpu] + 1) << 32 | (uint64_t)n->core_of[cpu] << 16 | cpu;
@@ -227,7 +236,7 @@ uint32_t numa_order(const struct numa *n, const cpu_set_t *set, uint16_t out[CPU
     return count;
 }
 
-/* ---- who keeps to what ---- */
+/* ---- bindings ---- */
 
 static enum status know_no_nodes(struct error *err)
 {
@@ -249,7 +258,7 @@ enum status numa_bind_any(const struct numa *n, const cpu_set_t *allowed, uint32
     if (n_usable == 0)
         return know_no_nodes(err);
     uint64_t k = i < n_processes ? (uint64_t)i * n_usable / n_processes
-                                 : (uint64_t)(i - n_processes) % n_usable; /* one more, a spare */
+                                 : (uint64_t)(i - n_processes) % n_usable; /* a spare worker */
     out->node = usable[k];
     numa_node_cpus(n, usable[k], allowed, &out->cpus);
     return STATUS_OK;

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The name without brackets, and the port. */
+/* Splits "HOST:PORT" into the name without brackets and the port. */
 static bool split(const char *to, char name[256], const char **port)
 {
     const char *colon = strrchr(to, ':');
@@ -27,7 +27,8 @@ static bool split(const char *to, char name[256], const char **port)
     return true;
 }
 
-/* Connecting a datagram socket chooses the source address and sends nothing. 0 or an errno. */
+/* Finds the source address for `a`. Connecting a datagram socket chooses it and sends nothing.
+ * Returns 0 or an errno. */
 static int ask(const struct addrinfo *a, char out[OWN_ADDRESS_MAX])
 {
     struct sockaddr_storage own;

@@ -1,12 +1,12 @@
 #pragma once
-/* The address of this host from which the way to another one leaves. */
+/* The local address that the route to another host uses. */
 #include <stddef.h>
 
 #include "common/base/status.h"
 
 #define OWN_ADDRESS_MAX 64u
 
-/* to: HOST:PORT or [V6]:PORT. out: numeric, without brackets and port. Asks the resolver and the
- * routing table; nothing is sent. STATUS_INVALID: not HOST:PORT; STATUS_IO: no such name or no way
- * there now. */
+/* Takes HOST:PORT or [V6]:PORT and writes a numeric address without brackets and port. It asks
+ * the resolver and the routing table, and sends nothing to the host. Returns STATUS_INVALID when
+ * `to` is not HOST:PORT, STATUS_IO when the name is unknown or there is no route now. */
 MUST_USE enum status own_address_for(const char *to, char out[OWN_ADDRESS_MAX], struct error *err);

@@ -1,3 +1,4 @@
 #pragma once
-/* The width of a terminal in columns, as it is now; 0: fd is no terminal, or it does not say. */
+/* Returns the current width of a terminal in columns. Returns 0 when fd is not a terminal or its
+ * width is unknown. */
 unsigned terminal_width(int fd);

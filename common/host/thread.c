@@ -11,7 +11,8 @@ void thread_begin(const char *name, int niceness)
     (void)prctl(PR_SET_NAME, name, 0, 0, 0);
     if (niceness == 0)
         return;
-    const id_t self = (id_t)gettid(); /* of a thread alone: Linux */
+    /* Linux applies setpriority to one thread when given its id */
+    const id_t self = (id_t)gettid();
     (void)setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + niceness);
 }
 
@@ -20,6 +21,6 @@ void thread_set_slice(uint64_t slice_ns)
     struct sched_attr a = {.size = sizeof a};
     if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) != 0)
         return;
-    a.sched_runtime = slice_ns; /* its niceness stays as it is */
+    a.sched_runtime = slice_ns; /* the niceness from sched_getattr stays unchanged */
     (void)syscall(SYS_sched_setattr, 0, &a, 0);
 }

@@ -1,10 +1,11 @@
 #pragma once
-/* JSON text of a stranger's to jansson's tree: measured before a tree is built, which would take 24
- * times the text's bytes. One reader for a request's body and for a line of a batch's file, so that
- * both take and refuse the same. Pure; any thread. */
+/* Parses JSON of unknown clients into jansson's tree. The text is measured before a tree is
+ * built, because a tree can take 24 times the text's bytes. Request bodies and lines of a
+ * batch's file use this one parser, so that both accept and refuse the same texts. Pure; any
+ * thread. */
 #include "common/json/text.h"
 
-/* A body's. */
+/* Limits of a request body. */
 #define JSON_BODY_MAX_DEPTH  64u
 #define JSON_BODY_MAX_VALUES (1u << 20)
 
@@ -12,11 +13,11 @@ enum json_fault { JSON_TOO_DEEP, JSON_TOO_MANY, JSON_NOT_UTF8, JSON_NO_JSON };
 
 struct json_refusal {
     enum json_fault fault;
-    size_t at;         /* NOT_UTF8: the byte */
-    json_error_t json; /* NO_JSON: why */
+    size_t at;         /* JSON_NOT_UTF8: offset of the first bad byte */
+    json_error_t json; /* JSON_NO_JSON: jansson's error */
 };
 
-/* A new reference. NULL: r says why. An object's key that is there twice is a fault; NUL in a
- * string is none. */
+/* Returns a new reference, or NULL with the reason in `r`. A repeated key of an object is an
+ * error; a NUL in a string is allowed. */
 json_t *json_bounded_load(struct str text, uint32_t max_depth, uint64_t max_values,
                           struct json_refusal *r);

@@ -1,20 +1,20 @@
 #include "common/json/bytes.h"
 
-/* Sizes of jansson's structures (jansson.h, hashtable.h; a hash table begins with eight buckets and
- * has at least as many as members, a list begins with eight places and doubles). */
+/* Sizes in bytes of jansson's structures (jansson.h, hashtable.h). A hash table has at least
+ * eight buckets and at least as many as members. A list begins with eight places and doubles. */
 enum {
     OBJECT = 72,
     ARRAY = 40,
-    STRING = 32, /* without its bytes */
+    STRING = 32, /* without the text */
     NUMBER = 24,
-    PAIR = 57, /* of an object, without the key; with its zero */
+    PAIR = 57, /* member of an object, with the key's NUL, without the key */
     LEAST_PLACES = 8,
     BUCKET = 16,
     PLACE = 8,
 };
 
-/* The bytes that malloc takes for n bytes: its own eight in front, in steps of sixteen, at
- * least 32. */
+/* Returns the bytes that malloc uses for n bytes: eight of its own in front, in steps of
+ * sixteen, at least 32. */
 static uint64_t block(uint64_t n)
 {
     const uint64_t whole = (n + 8 + 15) / 16 * 16;
@@ -55,12 +55,12 @@ uint64_t json_bytes(const json_t *v)
         return object_bytes(v);
     case JSON_ARRAY:
         return array_bytes(v);
-    case JSON_STRING: /* the structure, and the bytes */
+    case JSON_STRING: /* the structure and the text */
         return block(STRING) + block(json_string_length(v) + 1);
     case JSON_INTEGER:
     case JSON_REAL:
         return block(NUMBER);
-    default: /* one of each in the program */
+    default: /* true, false and null exist once in the program */
         return 0;
     }
 }

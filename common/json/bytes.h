@@ -1,11 +1,13 @@
 #pragma once
-/* The memory of jansson's trees, which is many times their text: a `{}` of two bytes takes more
- * than two hundred. Who keeps a tree of a stranger's charges this. Pure; any thread. */
+/* Memory of jansson's trees, which is many times that of their text: a `{}` of two bytes takes
+ * more than two hundred. Code that keeps a tree of an unknown client charges these bytes to it.
+ * Pure; any thread. */
 #include <stdint.h>
 
 #include <jansson.h>
 
-/* Bytes of a tree, with what the allocator adds, as jansson 2.14 lays them out; never fewer than it
- * takes, and where lists have grown in powers of two up to twice as many. What hangs in it twice
- * counts twice. A tree is not deeper than a body may be. NULL: 0. */
+/* Returns the bytes of a tree with the allocator's overhead, as jansson 2.14 lays it out; 0 for
+ * NULL. The result is never below the real size, and up to twice as much for lists that grew in
+ * powers of two. A value that is referenced twice counts twice. The tree must not be deeper than
+ * a request body may be. */
 uint64_t json_bytes(const json_t *v);

@@ -1,3 +1,10 @@
+/* Follows JSON byte by byte, for tool calls that arrive token by token. json_scan_feed finds the
+ * end of a value. json_call_parse finds the name and the start of the arguments in {"name": …,
+ * "arguments": …}.
+ * The state is a few numbers in the caller's struct; nothing is allocated, and no byte is read
+ * twice. Nesting is bounded by JSON_SCAN_MAX_DEPTH and the head of a call by JSON_CALL_MAX_HEAD.
+ * The scan is not a validator: it accepts some texts that are not JSON, and a parser reads the
+ * value later. Pure; any thread. */
 #include "common/json/scan.h"
 
 #include <string.h>
@@ -40,7 +47,7 @@ static void scan_in_string(struct json_scan *s, char c)
     s->escaped = !s->escaped && c == '\\';
 }
 
-/* A byte outside of strings. False: it cannot follow. */
+/* Handles a byte outside of strings. Returns false when it is not allowed there. */
 static bool scan_between(struct json_scan *s, char c)
 {
     if (c == '"' || (c == '\'' && s->depth > 0)) {
@@ -80,12 +87,13 @@ enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_
     return JSON_SCAN_MORE;
 }
 
-/* ---- the head of a call ---- */
+/* ---- the head of a tool call ---- */
 
-/* At: the object, a key, behind a key, a value, behind a value. IN_…: it has begun. */
+/* Steps of the scan. AT_x: the next byte is the object, a key, a colon, a value or a comma.
+ * IN_x: a key or a value has begun. */
 enum { AT_OBJECT, AT_KEY, IN_KEY, AT_COLON, AT_VALUE, IN_VALUE, AT_COMMA };
 
-/* A key or a value goes on; DONE: h->at is behind it. */
+/* Continues in a key or a value. JSON_SCAN_DONE means that h->at is behind it. */
 static enum json_scan_result scan_on(struct json_head *h, struct str text)
 {
     size_t n;
@@ -102,7 +110,7 @@ static void begin_scan(struct json_head *h, uint8_t step)
     h->scan = (struct json_scan){0};
 }
 
-/* The member's value is all there. */
+/* Handles the end of a member's value. */
 static void end_value(struct json_head *h, struct str text, const char *name_key)
 {
     h->step = AT_COMMA;
@@ -114,8 +122,8 @@ static void end_value(struct json_head *h, struct str text, const char *name_key
     h->head = h->at;
 }
 
-/* In a key or a value. A value that has begun is known, whatever becomes of it: that may not have
- * come yet. */
+/* Continues in a key or a value. The arguments are known as soon as their value has begun,
+ * because its end may not have arrived yet. */
 static enum json_scan_result step_inside(struct json_head *h, struct str text, const char *name_key,
                                          const char *const *keys)
 {
@@ -137,7 +145,8 @@ static enum json_scan_result step_inside(struct json_head *h, struct str text, c
     return res;
 }
 
-/* One byte that has to be there, or the beginning of a key or a value. */
+/* Handles one byte between keys and values: a required character, or the first one of a key or
+ * value. */
 static enum json_scan_result step_between(struct json_head *h, char c)
 {
     static const char wants[] = {

@@ -1,58 +1,61 @@
 #pragma once
-/* Finds where a JSON value ends, byte by byte: enough to pass a tool call's arguments on while they
- * come. It follows strings, those in Python's quotes too, and brackets. Pure; bounded in depth. */
+/* Finds the end of a JSON value, byte by byte, so that a tool call's arguments can be passed on
+ * while they arrive. It follows brackets and strings, also strings in Python's single quotes.
+ * Pure; bounded in depth. */
 #include "common/base/str.h"
 
 #define JSON_SCAN_MAX_DEPTH 64u
 
 enum json_scan_result {
-    JSON_SCAN_MORE, /* all bytes belong to the value, and more may */
-    JSON_SCAN_DONE, /* *used bytes belong to it */
-    JSON_SCAN_BAD,  /* at *used is what cannot follow */
+    JSON_SCAN_MORE, /* all bytes belong to the value; more may follow */
+    JSON_SCAN_DONE, /* *used bytes belong to the value */
+    JSON_SCAN_BAD,  /* the byte at *used is not allowed there */
 };
 
-struct json_scan {  /* zero to begin a value */
-    uint64_t lists; /* bit d: the bracket at depth d is a list's */
+struct json_scan {  /* all zero at the start of a value */
+    uint64_t lists; /* bit d = the bracket at depth d opens a list */
     uint32_t depth;
-    char quote; /* of the string that it is in; 0: none */
+    char quote; /* quote of the current string; 0 = not in a string */
     bool begun, escaped, is_scalar;
 };
 
-/* No white space before the value. A number or a word ends where something else begins, so only
- * with the byte behind it. */
+/* `text` must not begin with white space. A number or a word ends only when the byte behind it
+ * is seen. */
 enum json_scan_result json_scan_feed(struct json_scan *s, struct str text, size_t *used);
 size_t json_skip_space(struct str text, size_t at);
 
-/* {"name": …, "arguments": {…}} as far as it is there, keys in any order, others skipped. */
+/* Result for {"name": …, "arguments": {…}} as far as it has arrived. Keys may be in any order;
+ * other keys are skipped. */
 enum json_call_result {
     JSON_CALL_MORE,
-    JSON_CALL_BEGUN, /* the name is known, and the arguments begin at `arguments` */
-    JSON_CALL_BARE,  /* there are none: the object ends before `arguments` */
+    JSON_CALL_BEGUN, /* the name is known; the arguments begin at `arguments` */
+    JSON_CALL_BARE,  /* no arguments; the object ends before offset `arguments` */
     JSON_CALL_BAD,
 };
 
 struct json_call {
-    struct str name;  /* without the quotes; one with an escape in it is bad */
-    size_t arguments; /* where their value begins */
+    struct str name;  /* without quotes; a name with an escape is refused */
+    size_t arguments; /* offset of the first byte of their value */
 };
 
-/* How far the head of a call was read, so that no byte is read again when more has come. Zero to
- * begin with an object; offsets are from there. */
+/* State of reading the head of a call, so that no byte is read twice when more arrive. All zero
+ * at the start of an object; offsets count from there. */
 struct json_head {
     uint8_t step;
     bool has_name, has_arguments, is_bare;
-    size_t at, from; /* what was read; where the key or the value that it is in begins */
+    size_t at, from; /* bytes read; start of the current key or value */
     size_t key, n_key, name, n_name, arguments;
-    size_t head; /* bytes without which name and arguments would not be known */
+    size_t head; /* length of the part that holds the name and the start of the arguments */
     struct json_scan scan;
 };
 
-enum { JSON_CALL_MAX_HEAD = 16 << 10 }; /* bytes up to the arguments: longer is bad */
+enum { JSON_CALL_MAX_HEAD = 16 << 10 }; /* bytes up to the arguments; more is refused */
 
-/* text begins with the object, and holds what it held before. name_key: "name", or what a family
- * writes for it. keys: names of the arguments, NULL at the end. */
+/* `text` begins with the object and must keep its earlier bytes. `name_key` is "name", or the
+ * key that a model family uses instead. `keys` lists the possible keys of the arguments, with
+ * NULL at the end. */
 enum json_call_result json_call_parse(struct json_head *h, struct str text, const char *name_key,
                                       const char *const *keys, struct json_call *out);
-/* The same of {"f": {…}}, whose one key is the name. */
+/* Parses {"f": {…}}, where the only key is the name. */
 enum json_call_result json_keyed_call_parse(struct json_head *h, struct str text,
                                             struct json_call *out);

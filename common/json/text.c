@@ -1,3 +1,9 @@
+/* JSON text to jansson's tree and back, with numbers of any size. Requests, schemas and batch
+ * lines come in through json_text_load; json_text_dump writes a tree as text. A number that the
+ * tree cannot hold is wrapped in an object on the way in and unwrapped on the way out.
+ * json_text_measure bounds the tree before it is built, and json_text_is_whole checks a text
+ * strictly without building one. All functions are pure and safe on any thread; a returned tree
+ * or text belongs to the caller. */
 #include "common/json/text.h"
 
 #include <ctype.h>
@@ -7,14 +13,14 @@
 
 #include "common/json/scan.h"
 
-/* The tree's place for such a number is an object of one member, which is called by a noncharacter,
- * that no text has for a reason, and a word: nobody who reads a string or a number takes it for
- * one. A client that writes this object itself gives a number to nobody but itself. */
+/* A number that does not fit in the tree becomes an object with one member. Its key is a Unicode
+ * noncharacter and a word, which no normal text contains, so code that reads strings or numbers
+ * does not mistake it. A client that sends this object itself only sends itself a number. */
 #define MARK  "\xEF\xB7\x90number"
 #define BEGIN "{\"" MARK "\":"
 enum { BEGIN_LEN = sizeof BEGIN - 1, SAFE_DIGITS = 18, MOST_READ = 400 };
 
-/* The number that begins at text[at]: what follows it. */
+/* Returns the offset behind the number that begins at text[at]. */
 static size_t number_end(struct str text, size_t at)
 {
     while (at < text.len && text.ptr[at] && strchr("0123456789+-.eE", text.ptr[at]))
@@ -29,7 +35,7 @@ static size_t skip_digits(struct str s, size_t at)
     return at;
 }
 
-/* As JSON has it: -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)? */
+/* JSON's form: -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)? */
 bool json_text_reads_number(struct str s, bool *is_integer)
 {
     size_t from = s.len > 0 && s.ptr[0] == '-', at = skip_digits(s, from);
@@ -66,7 +72,7 @@ static bool fits_integer(struct str s)
     return n == SAFE_DIGITS + 1 && memcmp(s.ptr + negative, most[negative], n) <= 0;
 }
 
-/* A real fits where it is finite as a double. */
+/* Tells whether a real number is finite as a double. */
 static bool fits_real(struct str s)
 {
     char text[MOST_READ + 1];
@@ -77,7 +83,8 @@ static bool fits_real(struct str s)
     return isfinite(strtod(text, NULL));
 }
 
-/* Whether the tree has a place for it. What is no number is jansson's to refuse. */
+/* Tells whether the tree can hold the number. For a text that is not a number it returns true,
+ * and jansson refuses it. */
 static bool fits(struct str s)
 {
     bool is_integer;
@@ -86,7 +93,8 @@ static bool fits(struct str s)
     return is_integer ? fits_integer(s) : fits_real(s);
 }
 
-/* Calls found for each number outside of strings that does not fit, in order. */
+/* Returns the offset of the next number outside of strings that does not fit, and its end;
+ * SIZE_MAX when there is none. */
 static size_t next_too_large(struct str text, size_t at, size_t *end)
 {
     bool in_string = false;
@@ -121,8 +129,8 @@ bool json_text_is_object(const json_t *v)
     return json_is_object(v) && !json_text_is_number(v);
 }
 
-/* The tree takes some 48 bytes a value, so that text of "1,1,1,…" would grow 24-fold. Each value
- * but a list's or an object's first stands behind a comma or a colon; strings are skipped. */
+/* A tree takes about 48 bytes a value, so a text like "1,1,1,…" would grow 24-fold. Every value
+ * follows a comma or a colon, except the first one of a list or an object. Strings are skipped. */
 bool json_text_measure(struct str text, uint32_t max_depth, uint64_t max_values,
                        struct json_text_size *out)
 {
@@ -185,11 +193,12 @@ json_t *json_text_load(struct str text, size_t flags, json_error_t *e)
     strbuf_fini(&b);
     if (!json_text_is_number(v) || (flags & JSON_DECODE_ANY))
         return v;
-    json_decref(v); /* the whole text is a number, which is neither an object nor a list */
+    json_decref(v); /* the whole text is one number, which is neither an object nor a list */
     return json_loadb("0", 1, flags, e);
 }
 
-/* The number in what json_dumps wrote of such an object, and the object's length; 0: it is none. */
+/* Finds the number in the text that json_dumps wrote for such an object. Returns the length of
+ * the object, or 0 when it is another object. */
 static size_t marked_number(const char *object, struct str *number)
 {
     bool is_integer;
@@ -225,9 +234,10 @@ char *json_text_dump(const json_t *v, size_t flags)
     return text;
 }
 
-/* ---- by the letter ---- */
+/* ---- strict check by RFC 8259 ---- */
 
-/* Behind a string's first quote. 0: it is none. */
+/* Returns the offset behind the string; `at` is behind its first quote. Returns 0 when it is not
+ * a valid string. */
 static size_t string_end(struct str s, size_t at)
 {
     for (; at < s.len; at++) {
@@ -247,7 +257,7 @@ static size_t string_end(struct str s, size_t at)
     return 0;
 }
 
-/* A string, a number or a word at `at`: what is behind it. 0: it is none. */
+/* Returns the offset behind the string, number or word at `at`. Returns 0 when there is none. */
 static size_t scalar_end(struct str s, size_t at)
 {
     static const char *const words[] = {"true", "false", "null"};
@@ -263,7 +273,7 @@ static size_t scalar_end(struct str s, size_t at)
     return json_text_reads_number((struct str){s.ptr + at, end - at}, &is_integer) ? end : 0;
 }
 
-/* "key": at `at`: what is behind it. 0: it is none. */
+/* Returns the offset behind `"key":` at `at`. Returns 0 when there is none. */
 static size_t key_end(struct str s, size_t at)
 {
     at = at < s.len && s.ptr[at] == '"' ? string_end(s, at + 1) : 0;
@@ -271,11 +281,11 @@ static size_t key_end(struct str s, size_t at)
     return at < s.len && s.ptr[at] == ':' ? at + 1 : 0;
 }
 
-struct whole { /* lists: bit d: what is open at depth d is one */
+struct whole { /* bit d of `lists` = the bracket at depth d opens a list */
     unsigned char lists[JSON_TEXT_MAX_DEPTH / 8];
     uint32_t depth;
-    bool first; /* behind a bracket that opens: nothing may be in it */
-    bool value; /* behind a value: a comma, or what closes */
+    bool first; /* behind an opening bracket: the value may be empty */
+    bool value; /* behind a value: a comma or a closing bracket must follow */
 };
 
 static bool in_list(const struct whole *w)
@@ -296,7 +306,7 @@ static bool open_whole(struct whole *w, bool list)
     return true;
 }
 
-/* One token at `at`: what is behind it. 0: it cannot stand there. */
+/* Returns the offset behind the token at `at`. Returns 0 when it is not allowed there. */
 static size_t pass_token(struct whole *w, struct str s, size_t at)
 {
     const char c = s.ptr[at];

@@ -1,4 +1,5 @@
-/* File → lines → digests with names; a request's key is compared by its digest. */
+/* Reads the file line by line into digests with names. A request's key is compared by its
+ * digest. */
 #include "common/keys/admin_keys.h"
 
 #include <errno.h>
@@ -14,7 +15,8 @@ static bool is_comment(struct str word)
     return word.len == 0 || word.ptr[0] == '#';
 }
 
-/* Without a name it is called after its place: names are for people. */
+/* Gives the key a name. A key without one is named after its position, because people read the
+ * names. */
 static void name_key(struct admin_keys *k, struct admin_key *key, struct str name)
 {
     if (is_comment(name))
@@ -23,19 +25,22 @@ static void name_key(struct admin_keys *k, struct admin_key *key, struct str nam
         snprintf(key->name, sizeof key->name, STR_FMT, (int)name.len, name.ptr);
 }
 
-/* Names go into events, logs and terminals: no control characters, in UTF-8. */
+/* Tells whether a name has no control characters and is valid UTF-8, because names go into
+ * events, logs and terminals. */
 static bool is_plain(struct str name)
 {
     for (size_t i = 0; i < name.len; i++) {
         unsigned char c = (unsigned char)name.ptr[i],
                       before = i ? (unsigned char)name.ptr[i - 1] : 0;
-        if (c < 0x20 || c == 0x7F || (before == 0xC2 && c < 0xA0)) /* C2 80 … C2 9F: U+0080 … */
+        /* bytes C2 80 to C2 9F are U+0080 to U+009F */
+        if (c < 0x20 || c == 0x7F || (before == 0xC2 && c < 0xA0))
             return false;
     }
     return str_utf8_valid(name) == name.len;
 }
 
-/* Two names of one key would leave open who did it. */
+/* Tells whether the key is known already. Two names for one key would hide the person behind an
+ * action. */
 static bool is_known(const struct admin_keys *k, const uint8_t digest[KEY_DIGEST_BYTES])
 {
     for (uint32_t i = 0; i < k->n; i++)

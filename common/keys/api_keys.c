@@ -48,7 +48,8 @@ struct str key_sent(struct str authorization, struct str bare)
 
 struct str key_next_word(const char **at)
 {
-    if (strncmp(*at, "\xEF\xBB\xBF", 3) == 0) /* the mark that some editors put before UTF-8 */
+    /* the byte order mark that some editors put before UTF-8 */
+    if (strncmp(*at, "\xEF\xBB\xBF", 3) == 0)
         *at += 3;
     *at += strspn(*at, " \t\r\n");
     struct str w = {*at, strcspn(*at, " \t\r\n")};
@@ -56,7 +57,7 @@ struct str key_next_word(const char **at)
     return w;
 }
 
-/* ---- all of them ---- */
+/* ---- all keys ---- */
 
 static enum status add(struct api_keys *k, struct str key, struct error *err)
 {
@@ -72,7 +73,7 @@ static enum status add(struct api_keys *k, struct str key, struct error *err)
     return STATUS_OK;
 }
 
-/* No message repeats what a line says: it may be a key. */
+/* No error text repeats a line's content: it may be a key. */
 static enum status add_file(struct api_keys *k, struct error *err)
 {
     char line[KEY_LINE_BYTES];

@@ -31,7 +31,7 @@ static enum status add_entry(struct authorized *out, enum peer_role role, const 
     return STATUS_OK;
 }
 
-/* A name in the folder of authorized, and of nothing outside of it. */
+/* Tells whether `name` is a file in the folder of `authorized`, and not a path out of it. */
 static bool file_name_is_plain(struct str name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -43,7 +43,7 @@ static bool file_name_is_plain(struct str name)
     return name.len > 0 && name.len < AUTHORIZED_NAME_BYTES;
 }
 
-/* "role @NAME": all keys of the file NAME beside path. */
+/* Adds all keys of the file NAME beside `path`, for a line "role @NAME". */
 static enum status add_file(struct authorized *out, enum peer_role role, struct str name,
                             const char *path, struct error *err)
 {
@@ -65,14 +65,14 @@ static enum status add_file(struct authorized *out, enum peer_role role, struct 
     f->name[name.len] = '\0';
     f->stamp = KEY_FILE_GONE;
     enum status s = key_text_read_keys(file, k.keys, PUBLIC_KEYS_MAX, &k.n, NULL, &f->stamp, err);
-    if (s == STATUS_NOT_FOUND) /* authorized itself is there */
+    if (s == STATUS_NOT_FOUND) /* not STATUS_NOT_FOUND: `authorized` itself exists */
         s = error_set(err, STATUS_INVALID, "%s: there is no such file", file);
     for (uint32_t i = 0; s == STATUS_OK && i < k.n; i++)
         s = add_entry(out, role, k.keys[i], path, err);
     return s;
 }
 
-/* One line: "role key", "role @file", a comment, or blank. */
+/* Parses one line: "role key", "role @file", a comment, or a blank line. */
 enum status authorized_parse_line(struct str line, struct authorized *out, const char *path,
                                   size_t i_line, struct error *err)
 {
@@ -90,7 +90,7 @@ enum status authorized_parse_line(struct str line, struct authorized *out, const
                          "%s:%zu: a line is \"gateway|worker|operator PUBLIC-KEY\", or @FILE for "
                          "the key",
                          path, i_line);
-    bool is_key = key_text_decode(key, raw); /* may begin with "@", too */
+    bool is_key = key_text_decode(key, raw); /* a key may also begin with "@" */
     if (!is_key && key.len && key.ptr[0] == '@') {
         enum status s = add_file(out, role, (struct str){key.ptr + 1, key.len - 1}, path, err);
         return s == STATUS_OK ? s : error_prefix(err, s, "%s:%zu", path, i_line);

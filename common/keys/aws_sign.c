@@ -13,7 +13,7 @@ static void hmac(unsigned char out[HASH], const void *key, size_t n_key, const c
     crypto_auth_hmacsha256_final(&s, out);
 }
 
-/* One key for a day, a region and a service. */
+/* Derives the signing key for one day, region and service. */
 static void key_of(const struct aws_keys *keys, const char *day, unsigned char out[HASH])
 {
     struct strbuf secret;

@@ -1,22 +1,24 @@
 #pragma once
-/* Signature Version 4 of a GET without a body, for S3. libcurl has one, too: its versions since 8.x
- * encode paths and queries once more, each in its own way, so that one URL is right for one of them
- * alone. Here what is signed is what is sent. Specification: the S3 API reference, "Signature
- * Calculations for the Authorization Header". */
+/* Signature Version 4 of a GET without a body, for S3. We do not use libcurl's: its versions
+ * since 8.x encode paths and queries again, each in its own way, so one URL works with only some
+ * of them. Here the signed bytes are exactly the bytes sent. Specification: the S3 API
+ * reference, "Signature Calculations for the Authorization Header". */
 #include "common/base/str.h"
 
 struct aws_keys {
-    const char *id, *secret, *session; /* session: NULL for keys that stay */
+    const char *id, *secret, *session; /* session token; NULL for permanent keys */
     const char *region;
 };
 
-#define AWS_DATE_BYTES 17 /* "20130524T000000Z" */
+#define AWS_DATE_BYTES 17 /* "20130524T000000Z" and its NUL */
 #define AWS_EMPTY_SHA256                                                                           \
-    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* of the body */
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* digest of an empty body  \
+                                                                        */
 
-/* host: with its port unless it is the scheme's own; path and query as they are sent: all but
- * letters, digits and -._~ (in the path /) as %XX, names of the query in order, "" for none. The
- * value of the Authorization header is appended; it goes with x-amz-date (date),
- * x-amz-content-sha256 (AWS_EMPTY_SHA256) and, when there is one, x-amz-security-token. */
+/* Appends the value of the Authorization header to `out`. `host` has its port unless that is the
+ * scheme's default. `path` and `query` are as sent: percent-encoded except letters, digits, -._~
+ * (and / in the path), with the query's names in order, or "". The request must also send
+ * x-amz-date (`date`), x-amz-content-sha256 (AWS_EMPTY_SHA256) and, with a session,
+ * x-amz-security-token. */
 void aws_sign(const struct aws_keys *keys, const char *host, const char *path, const char *query,
               const char date[AWS_DATE_BYTES], struct strbuf *out);

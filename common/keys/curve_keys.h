@@ -1,16 +1,15 @@
 #pragma once
-/* Keys of CurveZMQ as text: 40 characters of Z85 and a zero, which stand for 32 bytes. Plain data.
- */
+/* CurveZMQ keys as text: 40 characters of Z85 and a NUL, which encode 32 bytes. Plain data. */
 #include <stdint.h>
 
 enum { KEY_BYTES = 32, KEY_CHARS = 40 };
 
-/* A .pub file has a line (or PEM block) for a key; a second one is of the key before it, while it
- * is being changed (keys_rotate). */
+/* A .pub file has one line (or PEM block) a key. During a change of keys (keys_rotate) the
+ * second one is the old key. */
 #define PUBLIC_KEYS_MAX 2u
 struct public_keys {
     uint32_t n;
-    char keys[PUBLIC_KEYS_MAX][41]; /* zeroed behind n */
+    char keys[PUBLIC_KEYS_MAX][41]; /* zeroed from n on */
 };
 
 struct curve_keys {

@@ -4,7 +4,7 @@
 
 #include <openssl/evp.h>
 
-/* Never defined: it is OpenSSL's context. */
+/* `struct digest` is never defined: it is OpenSSL's context. */
 static EVP_MD_CTX *context(struct digest *d)
 {
     return (EVP_MD_CTX *)d;

@@ -18,7 +18,8 @@ static void token_sum(const uint8_t *bytes, size_t n, uint8_t out[TOKEN_SUM_BYTE
 {
     uint8_t hash[crypto_generichash_BYTES_MIN];
     crypto_generichash(hash, sizeof hash, bytes, n, NULL, 0);
-    memcpy(out, hash, TOKEN_SUM_BYTES); /* against typing errors, not against people */
+    /* detects typing errors; does not protect against forgery */
+    memcpy(out, hash, TOKEN_SUM_BYTES);
 }
 
 static bool address_is_valid(struct str head)
@@ -37,7 +38,7 @@ static bool address_is_valid(struct str head)
            port > 0 && port < 65536;
 }
 
-/* HOST:PORT, or those of several heads with commas. */
+/* Accepts HOST:PORT, or several of them with commas. */
 static bool head_is_valid(struct str head)
 {
     const char *comma;
@@ -83,8 +84,9 @@ static enum status token_has_no_key(uint8_t raw[TOKEN_MAX_BYTES], struct error *
     return error_set(err, STATUS_INVALID, "a join token needs keys of 40 Z85 characters");
 }
 
-/* bytes: head's public key, our public key, our secret key, HOST:PORT, checksum. A second key of
- * the head stands behind the address and a 0: who knows none of it calls such a token damaged. */
+/* Bytes of a token: head's public key, worker's public key, worker's secret key, HOST:PORT,
+ * checksum. A second key of the head follows the address and a 0. A program that does not know
+ * the second key reports such a token as damaged. */
 enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,
                               struct error *err)
 {
@@ -145,7 +147,7 @@ static bool token_parse(const uint8_t *raw, size_t n, struct join_token *out)
            strcmp(derived, out->keys.public_key) == 0;
 }
 
-/* libsodium 1.0.18 takes some bytes above 127 for letters: the alphabet is checked here. */
+/* Checks the alphabet, because libsodium 1.0.18 accepts some bytes above 127 as letters. */
 static bool base64_alphabet_only(struct str s)
 {
     for (size_t i = 0; i < s.len; i++) {

@@ -1,17 +1,17 @@
 #pragma once
-/* A join token is one string: cox1.<base64url of host:port, head public key (or its two), worker
- * key pair>. Pure functions. */
+/* A join token is one string: cox1.<base64url of HOST:PORT, the head's public key (or both of
+ * its keys), and the worker's key pair>. Pure functions. */
 #include "common/base/status.h"
 #include "common/keys/curve_keys.h"
 
 struct join_token {
-    char head[256]; /* HOST:PORT */
+    char head[256]; /* HOST:PORT, or several with commas */
     char head_public_key[41];
-    char other_head_key[41]; /* "": none; the one before it, while that is being changed */
-    struct curve_keys keys;  /* the joining worker's */
+    char other_head_key[41]; /* older key while the head's key is being changed; "" = none */
+    struct curve_keys keys;  /* key pair of the joining worker */
 };
-/* A token may say HOST:PORT of the head, or those of at most JOIN_TOKEN_MAX_HEADS heads with commas
- * (as many as a link takes). The error says what to write. */
+/* A token names HOST:PORT of the head, or of at most JOIN_TOKEN_MAX_HEADS heads with commas (as
+ * many as a link accepts). The error text says which form is expected. */
 #define JOIN_TOKEN_MAX_HEADS 8u
 MUST_USE enum status join_token_check_head(const char *head, struct error *err);
 MUST_USE enum status join_token_encode(const struct join_token *t, char *out, size_t out_size,

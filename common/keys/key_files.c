@@ -1,5 +1,5 @@
-/* The public key is derived from the secret, so a .pub file that belongs to another secret is found
- * out. */
+/* Reads CURVE key pairs. The public key is derived from the secret key, so that a .pub file of
+ * another secret is detected. */
 #include "common/keys/key_files.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
         return error_set(
             err, s, "%s: no such file; `cox keys --keys-dir %s` makes a cluster's keys", path, dir);
     TRY(s);
-    /* a Kubernetes secret is read through its group; anybody else has no business here */
+    /* A Kubernetes Secret is readable through its group; other users must have no access. */
     if (stat(path, &st) == 0 && (st.st_mode & 0007))
         log_warn("key_readable_by_all", "path=%s mode=%o", log_quote(path),
                  (unsigned)st.st_mode & 0777);
@@ -42,7 +42,7 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
     s = keys_load_publics(dir, role, &publics, err);
     if (s == STATUS_NOT_FOUND)
         return STATUS_OK;
-    bool is_there = false; /* as the second one while keys_rotate is between two files */
+    bool is_there = false; /* the second key counts too: a rotation may be between two files */
     for (uint32_t i = 0; s == STATUS_OK && i < publics.n; i++)
         is_there |= strcmp(publics.keys[i], out->public_key) == 0;
     if (s == STATUS_OK && !is_there)

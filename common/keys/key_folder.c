@@ -1,4 +1,5 @@
-/* A lock on the folder makes two programs that start at once agree. */
+/* Creates the folder of a cluster's keys. A lock on the folder makes two programs that start at
+ * once agree. */
 #include "common/keys/key_folder.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include "common/keys/key_files.h"
 #include "common/keys/key_text.h"
 
-/* mkdir -p, the last one 0700. */
+/* Creates the folder and its parents; the folder itself has mode 0700. */
 static enum status make_folder(const char *dir, struct error *err)
 {
     char path[KEY_PATH_BYTES];
@@ -22,7 +23,7 @@ static enum status make_folder(const char *dir, struct error *err)
     for (char *p = path + 1; *p; p++)
         if (*p == '/') {
             *p = '\0';
-            mkdir(path, 0755); /* a failure shows at the last one */
+            mkdir(path, 0755); /* an error shows at the last mkdir */
             *p = '/';
         }
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
@@ -50,14 +51,15 @@ static enum status make_pair(const char *dir, enum peer_role role, struct error 
     bool is_known = s == STATUS_OK && keys_load_publics(dir, role, &have, NULL) == STATUS_OK &&
                     strcmp(have.keys[0], keys.public_key) == 0;
     if (s == STATUS_OK && is_pem && access(public_path, F_OK) == 0)
-        s = keys_load(dir, role, &keys, err); /* theirs who made it, right or wrong */
+        /* somebody else made these files; they are only checked */
+        s = keys_load(dir, role, &keys, err);
     else if (s == STATUS_OK && !is_known)
         s = key_text_write_key(public_path, keys.public_key, 0644, err);
     sodium_memzero(keys.secret_key, sizeof keys.secret_key);
     return s;
 }
 
-/* Adds our own roles' keys to DIR/authorized; lines that are there stay as they are. */
+/* Adds the keys of our own roles to DIR/authorized; existing lines stay as they are. */
 static enum status make_authorized(const char *dir, struct error *err)
 {
     char path[KEY_PATH_BYTES], key[KEY_CHARS + 1];
@@ -100,6 +102,6 @@ enum status keys_make_dir(const char *dir, struct error *err)
         s = make_pair(dir, keys_roles[i], err);
     if (s == STATUS_OK)
         s = make_authorized(dir, err);
-    close(fd); /* and the lock */
+    close(fd); /* also releases the lock */
     return s;
 }

@@ -1,7 +1,7 @@
 #pragma once
-/* The folder of a cluster's keys, and how it comes to be. Any thread. */
+/* Creates the folder of a cluster's keys. Any thread. */
 #include "common/base/status.h"
 
-/* Makes what is missing: head, gateway, worker, operator pairs and authorized. Idempotent. PEM
- * files are never written over. */
+/* Creates the missing files: pairs for head, gateway, worker and operator, and authorized.
+ * Idempotent. PEM files are never overwritten. */
 MUST_USE enum status keys_make_dir(const char *dir, struct error *err);

@@ -1,5 +1,5 @@
-/* A secret is written to a temporary name with mode 0600 and renamed, so that a crash leaves a
- * whole key or none. */
+/* Reads and writes the text of one key file. A secret is written to a temporary file with mode
+ * 0600, which is then renamed, so that a crash leaves a complete key or none. */
 #include "common/keys/key_text.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 
 #include "common/keys/pem.h"
 
-enum { KEY_FILE_MAX_BYTES = 16384 /* two certificates */ };
+enum { KEY_FILE_MAX_BYTES = 16384 /* room for two certificates */ };
 
-/* 40 characters of Z85 that stand for 32 bytes. */
+/* Decodes 40 characters of Z85 into 32 bytes. */
 bool key_text_decode(struct str text, uint8_t out[KEY_BYTES])
 {
     char z[KEY_CHARS + 1];
@@ -37,14 +37,15 @@ enum status key_text_path(char out[KEY_PATH_BYTES], const char *dir, const char 
     return error_set(err, STATUS_INVALID, "the path of the key folder is too long");
 }
 
-/* stamp may be NULL; of a file that is not there it stays as it is. */
+/* `stamp` may be NULL; a missing file leaves it unchanged. */
 enum status key_text_read(const char *path, struct strbuf *out, struct key_file_stamp *stamp,
                           struct error *err)
 {
     char chunk[4096];
     ssize_t n = -1;
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would have it wait for ever */
+    /* otherwise a FIFO would block the open */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return error_set(err,
                          errno == ENOENT   ? STATUS_NOT_FOUND
@@ -67,7 +68,7 @@ enum status key_text_read(const char *path, struct strbuf *out, struct key_file_
     return n < 0 ? error_set(err, STATUS_IO, "%s: %s", path, strerror(e)) : STATUS_OK;
 }
 
-/* Up to max lines of a key each; the first is the newest. */
+/* Reads up to `max` lines with one key each; the first key is the newest. */
 static enum status parse_keys(struct str text, const char *path, char (*out)[KEY_CHARS + 1],
                               uint32_t max, uint32_t *n, struct error *err)
 {
@@ -94,7 +95,7 @@ static enum status parse_keys(struct str text, const char *path, char (*out)[KEY
                      path, max > 1 ? ", or two lines of them" : "");
 }
 
-/* The same from PEM: a .key file's one secret (max 1), or the public keys of a .pub file. */
+/* Reads PEM: the secret of a .key file (max 1), or the public keys of a .pub file. */
 static enum status parse_pem(struct str text, const char *path, char (*out)[KEY_CHARS + 1],
                              uint32_t max, uint32_t *n, struct error *err)
 {
@@ -111,7 +112,7 @@ static enum status parse_pem(struct str text, const char *path, char (*out)[KEY_
     return s;
 }
 
-/* max: 1 for a secret, PUBLIC_KEYS_MAX for a .pub file. is_pem may be NULL. */
+/* `max` is 1 for a secret, PUBLIC_KEYS_MAX for a .pub file. `is_pem` and `stamp` may be NULL. */
 enum status key_text_read_keys(const char *path, char (*out)[KEY_CHARS + 1], uint32_t max,
                                uint32_t *n, bool *is_pem, struct key_file_stamp *stamp,
                                struct error *err)
@@ -148,12 +149,13 @@ enum status key_text_read_secret(const char *path, char out[KEY_CHARS + 1], bool
     return s;
 }
 
-/* Whole or not at all: temporary name, fsync, rename. */
+/* Writes a temporary file, syncs and renames it, so that the new content appears whole or not at
+ * all. */
 enum status key_text_write(const char *path, struct str text, mode_t mode, struct error *err)
 {
     char temporary[KEY_PATH_BYTES + 8];
     snprintf(temporary, sizeof temporary, "%s.new", path);
-    unlink(temporary); /* of a run that was killed; the folder is locked */
+    unlink(temporary); /* left by a killed run; the folder is locked */
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0)
         return error_set(err, STATUS_IO, "%s: %s", temporary, strerror(errno));
@@ -162,7 +164,7 @@ enum status key_text_write(const char *path, struct str text, mode_t mode, struc
     if (ok)
         return STATUS_OK;
     enum status s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
-    (void)unlink(temporary); /* it may have half a key in it */
+    (void)unlink(temporary); /* it may contain half a key */
     return s;
 }
 
@@ -175,7 +177,7 @@ enum status key_text_write_key(const char *path, const char *key, mode_t mode, s
     return s;
 }
 
-/* Closing *fd gives the lock back. */
+/* Locks the folder; closing *fd releases the lock. */
 enum status key_text_lock_folder(const char *dir, int *fd, struct error *err)
 {
     *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

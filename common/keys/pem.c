@@ -1,5 +1,5 @@
-/* The blocks are found here, so that nothing between them is passed over in silence, and each goes
- * to OpenSSL by itself. */
+/* Reads keys from PEM. This file finds the blocks itself, so that text between them is not
+ * silently ignored, and hands each block alone to OpenSSL. */
 #include "common/keys/pem.h"
 
 #include <openssl/err.h>
@@ -14,8 +14,8 @@ enum { LABEL_MAX = 40 };
 static const char begin_mark[] = "-----BEGIN ", end_mark[] = "-----END ", dashes[] = "-----";
 
 struct block {
-    char label[LABEL_MAX + 1]; /* "CERTIFICATE" */
-    struct str text;           /* with both marks */
+    char label[LABEL_MAX + 1]; /* such as "CERTIFICATE" */
+    struct str text;           /* with its BEGIN and END lines */
 };
 
 static const char *find(struct str s, const char *what)
@@ -38,7 +38,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Blanks and comments. */
+/* Skips blanks and comments. */
 static struct str skip_between(struct str s)
 {
     while (s.len && (is_blank(s.ptr[0]) || s.ptr[0] == '#')) {
@@ -48,7 +48,7 @@ static struct str skip_between(struct str s)
     return s;
 }
 
-/* The block that rest begins with; rest is what follows it. */
+/* Takes the block at the start of *rest off it. */
 static bool take_block(struct str *rest, struct block *out)
 {
     char end[sizeof end_mark + LABEL_MAX + sizeof dashes];
@@ -73,7 +73,7 @@ static bool take_block(struct str *rest, struct block *out)
     return true;
 }
 
-/* Nobody is at a terminal to type one. */
+/* Refuses to give a password, because nobody is at a terminal to type one. */
 static int no_password(char *to, int size, int writing, void *ctx)
 {
     (void)to, (void)size, (void)writing, (void)ctx;

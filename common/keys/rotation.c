@@ -1,5 +1,5 @@
-/* Each file is written whole, in an order in which whatever a program reads meanwhile goes
- * together. */
+/* Changes the key of a role. Each file is replaced whole, in an order that keeps the files
+ * consistent for a program that reads them meanwhile. */
 #include "common/keys/rotation.h"
 
 #include <sodium.h>
@@ -10,8 +10,9 @@
 #include "common/keys/authorized.h"
 #include "common/keys/key_text.h"
 
-/* DIR/authorized with one more line (add), or without the lines of a role's key. All other lines
- * stay as people wrote them, and so do those that name a file: what it holds changes there. */
+/* Adds a line for the key to DIR/authorized (`add`), or removes the key's lines. All other lines
+ * stay as people wrote them. Lines that name a file stay as well, because the change happens in
+ * that file. */
 static enum status edit_authorized(const char *dir, enum peer_role role, const char *key, bool add,
                                    struct error *err)
 {
@@ -19,7 +20,7 @@ static enum status edit_authorized(const char *dir, enum peer_role role, const c
     struct strbuf text, out;
     struct authorized known = {0};
     TRY(key_text_path(path, dir, "authorized", "", err));
-    TRY(authorized_load(path, &known, err)); /* what has an error is a person's to mend first */
+    TRY(authorized_load(path, &known, err)); /* a person must correct a faulty file first */
     authorized_fini(&known);
     strbuf_init(&text, AUTHORIZED_MAX_BYTES);
     strbuf_init(&out, AUTHORIZED_MAX_BYTES);
@@ -46,8 +47,8 @@ static enum status edit_authorized(const char *dir, enum peer_role role, const c
     return s;
 }
 
-/* A change by us would leave PEM and our own lines side by side, and who made the one would put it
- * back. */
+/* Refuses to change PEM files. A change would mix PEM with our own lines, and the tool that made
+ * the PEM would undo it. */
 static enum status refuse_pem(const char *dir, enum peer_role role, struct error *err)
 {
     char path[KEY_PATH_BYTES], key[KEY_CHARS + 1];
@@ -79,8 +80,8 @@ static enum status rotate_locked(const char *dir, enum peer_role role, struct er
                          "`cox keys --keys-dir %s --retire %s` ends it",
                          dir, peer_role_name(role), dir, peer_role_name(role));
     TRY(keys_generate(&next, err));
-    /* Admitted before anybody can have it; public before secret, so that each file that a program
-     * reads meanwhile belongs to the other. */
+    /* The key is authorized before any program can have it. The public file is written before
+     * the secret one. So the files always match for a reader. */
     enum status s = STATUS_OK;
     if (role != ROLE_HEAD)
         s = edit_authorized(dir, role, next.public_key, true, err);

@@ -1,11 +1,12 @@
-/* Child processes. fork and exec by hand, since uv_spawn cannot set PR_SET_PDEATHSIG: whatever way
- * we end, also by SIGKILL, the kernel kills our children, so no head or worker is left behind
- * holding ports. (The signal is tied to the thread that forked: the loop's thread, which lives as
- * long as the process.) Between fork and exec only async-signal-safe calls are made.
+/* Child processes of `cox up`. loop_child_spawn forks and execs by hand, since uv_spawn cannot
+ * set PR_SET_PDEATHSIG. With it the kernel kills the children however this process ends, also by
+ * SIGKILL, so no head or worker is left behind with open ports. The signal is tied to the thread
+ * that forked: the loop's thread, which lives as long as the process. Only async-signal-safe
+ * calls are made between fork and exec.
  *
- * A child's end is known from SIGCHLD and waitpid of its own pid; nobody else in the program waits.
- * The pid stays ours until then, so loop_child_kill cannot hit a stranger. What the pipes still
- * hold is read before on_exit is called. */
+ * SIGCHLD and waitpid of its own pid report the end of a child; no other code in the program
+ * calls wait. The pid belongs to the child until then, so loop_child_kill never hits another
+ * process. Bytes left in the pipes are read before on_exit is called. */
 #include "common/loop/child.h"
 
 #include <errno.h>
@@ -32,14 +33,14 @@ struct child_pipe {
 
 struct loop_child {
     struct loop_child *next, **prev;
-    struct loop_child_options o; /* argv and env are not kept */
+    struct loop_child_options o; /* argv and env are cleared after the start */
     struct child_pipe *pipes[2]; /* stdout, stderr; NULL when inherited */
     int pid;
     unsigned open_handles;
     bool exited, released; /* released: the owner called loop_child_free */
 };
 
-/* The children of one loop. They are kept from the first one on until the loop is freed. */
+/* Children of one loop; exists from the first child until the loop is freed. */
 struct children {
     struct loop_child *first;
 };
@@ -74,7 +75,7 @@ static void on_bytes(struct child_pipe *p, const char *bytes, size_t n)
             continue;
         }
         if (p->n == LINE_MAX_BYTES - 1)
-            emit(p); /* longer than we hold: in pieces */
+            emit(p); /* a line beyond the buffer comes in pieces */
         p->line[p->n++] = bytes[i];
     }
 }
@@ -97,7 +98,7 @@ static void pipe_close(struct child_pipe *p)
     uv_close((uv_handle_t *)&p->poll, on_pipe_closed);
 }
 
-/* Reads at most max bytes; false at the end of the pipe. */
+/* Reads at most `max` bytes. Returns false at the end of the pipe. */
 static bool pipe_read(struct child_pipe *p, size_t max)
 {
     char buf[16384];
@@ -118,7 +119,7 @@ static bool pipe_read(struct child_pipe *p, size_t max)
 static void on_readable(uv_poll_t *h, int status, int events)
 {
     struct child_pipe *p = h->data;
-    /* 64 KiB a turn: a child that writes without end does not starve the others */
+    /* At most 64 KiB a turn, so that a child that writes without end does not starve the others. */
     if (status < 0 || !pipe_read(p, 65536))
         pipe_close(p);
 }
@@ -135,17 +136,17 @@ static void on_child_end(struct loop_child *c, int wait_status)
         c->o.on_exit(c->o.ctx, c, WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0,
                      WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0);
     else
-        maybe_free(c); /* the owner has gone already */
+        maybe_free(c); /* the owner has already released it */
 }
 
-/* Handles one child that has ended; false when there is none. */
+/* Handles one child that has ended. Returns false when there is none. */
 static bool reap_one(struct children *all)
 {
     for (struct loop_child *c = all->first; c; c = c->next) {
         int wait_status;
         if (!c->exited && waitpid(c->pid, &wait_status, WNOHANG) == c->pid) {
             on_child_end(c, wait_status);
-            return true; /* callbacks may have freed c and changed the list: start over */
+            return true; /* callbacks may have changed the list: start again */
         }
     }
     return false;
@@ -157,7 +158,8 @@ static void on_sigchld(void *ctx, int signum)
     }
 }
 
-/* In the child, after fork. Reports errno of a failed exec through the close-on-exec pipe. */
+/* Runs in the child after fork. Reports the errno of a failed exec through the close-on-exec
+ * pipe. */
 static _Noreturn void run_child(const struct loop_child_options *o, const int out_fds[2],
                                 int fail_fd, int parent_pid)
 {
@@ -171,7 +173,7 @@ static _Noreturn void run_child(const struct loop_child_options *o, const int ou
     if (getppid() != parent_pid)
         _exit(127); /* the parent died before prctl */
     if (!o->inherit_stdio) {
-        /* a group of its own: Ctrl-C goes to us, and we end the children in order */
+        /* A process group of its own: Ctrl-C reaches only us, and we end the children in order. */
         setpgid(0, 0);
         int null_fd = open("/dev/null", O_RDONLY);
         dup2(null_fd, STDIN_FILENO);
@@ -182,7 +184,7 @@ static _Noreturn void run_child(const struct loop_child_options *o, const int ou
     }
     execvpe(o->argv[0], (char *const *)o->argv, o->env ? (char *const *)o->env : environ);
     int e = errno;
-    if (write(fail_fd, &e, sizeof e) < 0) { /* the parent sees exit status 127 then */
+    if (write(fail_fd, &e, sizeof e) < 0) { /* the parent then sees exit status 127 */
     }
     _exit(127);
 }
@@ -194,7 +196,7 @@ static void close_both(int fds[2])
             close(fds[i]);
 }
 
-/* Pipes that never get the numbers 0-2, which dup2 in the child would overwrite. */
+/* Opens a pipe with descriptors above 2, because dup2 in the child overwrites 0 to 2. */
 static bool open_pipe(int fds[2])
 {
     if (pipe2(fds, O_CLOEXEC) < 0) {
@@ -235,7 +237,7 @@ static void close_children(void *ctx)
         next = c->next;
         c->exited = c->released = true;
         c->next = NULL;
-        c->prev = &c->next; /* out of the list, which does not wait for pipes to close */
+        c->prev = &c->next; /* leaves the list, which is freed before the pipes close */
         pipe_close(c->pipes[0]);
         pipe_close(c->pipes[1]);
         maybe_free(c);
@@ -243,7 +245,8 @@ static void close_children(void *ctx)
     mem_free(all);
 }
 
-/* Watches for their ends. NULL: SIGCHLD cannot be watched. */
+/* Returns the children of a loop, and watches SIGCHLD from the first call on. Returns NULL when
+ * SIGCHLD cannot be watched. */
 static struct children *children_of(struct loop *l)
 {
     struct children *all = loop_find_on_free(l, close_children);
@@ -275,7 +278,7 @@ enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
     if (ok && pid > 0) {
         close(fail[1]);
         fail[1] = -1;
-        /* a short wait: until exec closes the pipe, or its errno arrives */
+        /* A short wait: exec closes the pipe, or its errno arrives. */
         if (read(fail[0], &exec_errno, sizeof exec_errno) != sizeof exec_errno)
             exec_errno = 0;
     }
@@ -322,6 +325,6 @@ void loop_child_free(struct loop_child *c)
 {
     if (!c || c->released)
         return;
-    c->released = true; /* one that still runs is read and reaped without callbacks */
+    c->released = true; /* a running child is then read and reaped without callbacks */
     maybe_free(c);
 }

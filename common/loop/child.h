@@ -1,21 +1,21 @@
 #pragma once
-/* Child processes, for `cox up`. Lines of stdout and stderr come one by one, without the newline.
- * When the loop is freed, what it knows of its children is freed too; they go on until their parent
+/* Child processes, for `cox up`. Lines of stdout and stderr are reported one by one, without the
+ * newline. loop_free also frees the records of the children; the children run until this process
  * ends. Loop thread only. */
 #include "common/loop/loop.h"
 
 struct loop_child;
 
 struct loop_child_options {
-    const char *const *argv; /* NULL-terminated; argv[0] is the file */
-    const char *const *env;  /* NULL: inherit */
+    const char *const *argv; /* NULL-terminated; argv[0] is the program file */
+    const char *const *env;  /* NULL = inherit */
     void (*on_line)(void *ctx, struct loop_child *c, const char *line, size_t n, bool is_stderr);
     void (*on_exit)(void *ctx, struct loop_child *c, int64_t status, int term_signal);
     void *ctx;
-    bool inherit_stdio; /* no on_line: the child writes where we write */
+    bool inherit_stdio; /* the child writes to our stdout and stderr; no on_line */
 };
 MUST_USE enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
                                       struct loop_child **out, struct error *err);
 int loop_child_pid(const struct loop_child *c);
-void loop_child_kill(struct loop_child *c, int signum); /* no-op once it has exited */
-void loop_child_free(struct loop_child *c);             /* after on_exit, or detaches */
+void loop_child_kill(struct loop_child *c, int signum); /* does nothing once it has exited */
+void loop_child_free(struct loop_child *c); /* call after on_exit; earlier it detaches the child */

@@ -1,9 +1,10 @@
-/* A thin layer over libuv. Each object is one heap struct around one uv handle, linked in the
- * loop's list of its kind, and freed in the handle's close callback, so that stopping it inside its
- * own callback is fine.
+/* A thin layer over libuv, for the loop of every program. Each object (timer, wakeup, signal) is
+ * one heap struct around one uv handle. It is linked in the loop's list of its kind and freed in
+ * the handle's close callback, so that it may be stopped inside its own callback. All functions
+ * but loop_wake must be called on the loop's thread.
  *
- * Turn hooks hang on uv_prepare and not on uv_check: libuv runs timers, then idle, then prepare,
- * then polls. A hook after the poll would leave what a timer produced lying until the next I/O. */
+ * Turn hooks use uv_prepare and not uv_check. libuv runs timers, then idle, then prepare, then
+ * polls. A hook after the poll would leave the results of a timer waiting until the next I/O. */
 #include "common/loop/loop.h"
 
 #include <assert.h>
@@ -101,9 +102,10 @@ enum status loop_new(struct loop **out, struct error *err)
         mem_free(l);
         return error_set(err, STATUS_IO, "event loop: %s", uv_strerror(rc));
     }
-    /* libuv writes to sockets with write(2): a closed peer must be an error, not the end of us */
+    /* libuv writes to sockets with write(2): a closed peer must be an error and not end the
+     * process. */
     signal(SIGPIPE, SIG_IGN);
-    uv_prepare_init(&l->uv, &l->turn); /* these three cannot fail */
+    uv_prepare_init(&l->uv, &l->turn); /* these four calls cannot fail */
     uv_timer_init(&l->uv, &l->tick);
     l->turn.data = l->tick.data = l;
     uv_prepare_start(&l->turn, on_turn);
@@ -114,7 +116,7 @@ enum status loop_new(struct loop **out, struct error *err)
 
 void loop_run(struct loop *l)
 {
-    /* what was slow before the loop ran (loading a model) is no lag of the loop */
+    /* Slow work before the loop runs (loading a model) must not count as lag. */
     l->tick_due_ns = clock_mono_ns() + LOOP_TICK_MS * NS_PER_MS;
     uv_update_time(&l->uv);
     uv_timer_again(&l->tick);
@@ -135,7 +137,7 @@ uint64_t loop_lag_ns(const struct loop *l)
 {
     uint64_t now = clock_mono_ns(), worst = 0;
     if (l->tick_due_ns && now > l->tick_due_ns)
-        worst = now - l->tick_due_ns; /* the tick is overdue at this moment */
+        worst = now - l->tick_due_ns; /* the tick is overdue now */
     for (int i = 0; i < LOOP_LAG_SLOTS; i++)
         if (l->lag_ns[i] > worst)
             worst = l->lag_ns[i];
@@ -147,7 +149,7 @@ static void add_hook(struct loop_hook **end, loop_fn *fn, void *ctx)
     struct loop_hook *k = mem_zalloc(sizeof *k);
     *k = (struct loop_hook){.fn = fn, .ctx = ctx};
     while (*end)
-        end = &(*end)->next; /* in the order they were added */
+        end = &(*end)->next; /* keeps the order in which they were added */
     *end = k;
 }
 
@@ -237,7 +239,7 @@ struct loop_wakeup *loop_wakeup_new(struct loop *l, loop_fn *fn, void *ctx)
     w->fn = fn;
     w->ctx = ctx;
     int rc = uv_async_init(&l->uv, &w->uv, on_async);
-    assert(rc == 0); /* fails only without file descriptors for the loop's own pipe */
+    assert(rc == 0); /* fails only without file descriptors for the loop's pipe */
     w->uv.data = w;
     LIST_PUSH(l->wakeups, w);
     return w;
@@ -290,10 +292,11 @@ enum status loop_on_signal(struct loop *l, int signum, loop_signal_fn *fn, void 
     return STATUS_OK;
 }
 
-/* ---- end ---- */
+/* ---- shutdown ---- */
 
-/* Restores what the signal did before. Under sanitizers a second SIGTERM must not end the process
- * in its leak check, or nobody would hear of what leaked. */
+/* Closes the handle, which restores the signal's earlier action. Under sanitizers the signal is
+ * ignored from then on: a second SIGTERM must not end the process during its leak check, or the
+ * report would be lost. */
 static void close_signal(struct loop_signal *s)
 {
     int signum = s->uv.signum;
@@ -321,7 +324,8 @@ void loop_free(struct loop *l)
         k->fn(k->ctx);
     uv_close((uv_handle_t *)&l->turn, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
-    /* close callbacks may close more; a handle that stays open was forgotten by its owner */
+    /* Close callbacks may close more handles. A handle that stays open was forgotten by its
+     * owner. */
     for (int i = 0; i < 16 && uv_loop_alive(&l->uv); i++)
         uv_run(&l->uv, UV_RUN_NOWAIT);
     int rc = uv_loop_close(&l->uv);

@@ -1,6 +1,6 @@
 #pragma once
-/* libuv's loop, for those who have handles of their own on it (sockets of HTTP, ZeroMQ, Redis).
- * They close them before loop_free. Loop thread only. */
+/* Gives access to libuv's loop, for code with handles of its own (sockets of HTTP, ZeroMQ,
+ * Redis). Such code closes them before loop_free. Loop thread only. */
 #include <uv.h>
 
 struct loop;

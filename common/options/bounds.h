@@ -1,7 +1,7 @@
 #pragma once
-/* The options say what a gateway holds for clients at most, how slow they may be, and by which
- * names it is asked on loopback: rows that cox-gateway and cox up share. S has a `struct
- * bounds_options bounds`. */
+/* Rows for the memory that a gateway holds for clients, the slowest transfers that it accepts,
+ * and the host names that it serves on loopback. cox-gateway and cox up share them. S has a
+ * `struct bounds_options bounds`. */
 #include "common/config/config.h"
 
 struct bounds_options {

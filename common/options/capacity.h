@@ -1,6 +1,6 @@
 #pragma once
-/* How much a gateway and a head take on, and for how long a gateway waits for the cluster: rows
- * that these programs and cox up share. S has a member of each name. */
+/* Rows for the load that a gateway and a head accept, and for the time that a gateway waits for
+ * the cluster. These programs and cox up share them. S has a member of each name. */
 #include "common/config/config.h"
 
 #define ROWS_CAPACITY(S)                                                                           \
@@ -28,7 +28,7 @@
             S, pause_timeout_s, "pause-timeout", 0, 86400, "300",                                  \
             "Seconds that a started stream is kept open while the head or the workers are away.")
 
-/* The head's, of cox-head and cox up. */
+/* Limit of the head, for cox-head and cox up. */
 #define ROW_MAX_REQUEST_BYTES(S)                                                                   \
     OPT_INT(S, max_request_bytes, "max-request-bytes", 1 << 20, 1ll << 44, "512Mi",                \
             "Maximum bytes of waiting and running requests that the head holds, shared fairly "    \

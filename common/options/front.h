@@ -1,12 +1,12 @@
 #pragma once
-/* Options for every request and answer of a gateway, whatever the route: rows that cox-gateway and
- * cox up share. S has a `struct front_options front`. */
+/* Rows for every request and answer of a gateway, on any route. cox-gateway and cox up share
+ * them. S has a `struct front_options front`. */
 #include "common/config/config.h"
 
 struct front_options {
     struct option_list allowed_origins, allowed_methods, allowed_headers;
     bool allow_credentials, request_id_headers, no_chat_page;
-    const char *root_path, *access_log; /* NULL: none */
+    const char *root_path, *access_log; /* NULL = none */
 };
 
 #define ROWS_FRONT(S)                                                                              \

@@ -1,11 +1,11 @@
 #pragma once
-/* cox-gateway's options: one table, parsed once in main, const afterwards. */
+/* Options of cox-gateway: one table, parsed once in main, const afterwards. */
 #include "common/options/bounds.h"
 #include "common/options/front.h"
 #include "common/options/ssl.h"
 #include "common/options/trace.h"
 
-/* In the order of INVOCATIONS_FORMS (rows.h). */
+/* Same order as INVOCATIONS_FORMS (rows.h). */
 enum invocations_form {
     INVOCATIONS_ROLLING,
     INVOCATIONS_ASYNC,
@@ -19,7 +19,7 @@ struct gateway_config {
     const char *head, *keys_dir;
     bool insecure, allow_remote_insecure;
     const char *host, *admin_host, *uds;
-    int64_t port, admin_port; /* admin_port -1: none of their own */
+    int64_t port, admin_port; /* admin_port -1 = no separate port */
     struct option_list api_keys;
     const char *api_key_file, *redis;
     bool metrics_public;
@@ -40,11 +40,11 @@ struct gateway_config {
     const char *structured_outputs_config;
     bool enable_auto_tool_choice, trust_request_chat_template, disable_any_whitespace;
     int64_t max_logprobs;
-    int unknown_fields; /* enum unknown_fields */
-    int invocations;    /* enum invocations_form */
+    int unknown_fields; /* value of enum unknown_fields */
+    int invocations;    /* value of enum invocations_form */
     struct option_list invocations_statuses;
     bool sagemaker;
-    bool offline; /* of `cox gateway`, which fetches the model; cox-gateway never does */
+    bool offline; /* for `cox gateway`, which may fetch the model; cox-gateway never does */
 };
 
 extern const struct option_spec gateway_options[];

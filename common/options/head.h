@@ -1,6 +1,6 @@
 #pragma once
-/* cox-head's options: one table for flags, environment, YAML and --help; what it cannot say
- * is checked in head/options.c. */
+/* Options of cox-head: one table for flags, environment, YAML and --help. head/options.c checks
+ * the rules that a table cannot express. */
 #include "common/config/config.h"
 
 enum stats_format { STATS_VLLM, STATS_VLLM0 };
@@ -8,9 +8,9 @@ enum scheduling_policy { SCHEDULING_FCFS, SCHEDULING_PRIORITY };
 
 struct head_options {
     const char *host, *admin_host, *keys_dir, *admin_key_file, *model;
-    const char *runs;                 /* NULL or "": no page of runs */
-    const char *redis, *cluster_name; /* redis NULL or "": one head, no store */
-    const char *advertise_host;       /* NULL or "": what follows from host */
+    const char *runs;                 /* program `cox`; NULL or "" = no page of runs */
+    const char *redis, *cluster_name; /* redis NULL or "" = one head, no store */
+    const char *advertise_host;       /* NULL or "" = derived from `host` */
     double lease_ttl_s;
     int64_t port, admin_port;
     bool insecure, allow_remote_insecure, metrics_public;
@@ -22,8 +22,8 @@ struct head_options {
         max_request_bytes, long_prefill_token_threshold;
     int64_t step_target_ms, max_partial_prefills;
     double stats_interval_s;
-    int stats_format;      /* enum stats_format */
-    int scheduling_policy; /* enum scheduling_policy */
+    int stats_format;      /* value of enum stats_format */
+    int scheduling_policy; /* value of enum scheduling_policy */
     bool enable_prefix_caching, async_scheduling;
     int64_t scale_min, scale_max, scale_ttft_ms, scale_calm_s, scale_idle_s, scale_start_s;
     const char *step_log;
@@ -34,7 +34,7 @@ struct head_options {
     struct option_list lora_modules, served_model_names;
 };
 
-/* 1 to CLUSTER_NAME_MAX letters, digits, '.', '_' and '-'. */
+/* A cluster name has 1 to CLUSTER_NAME_MAX letters, digits, '.', '_' and '-'. */
 #define CLUSTER_NAME_MAX 64u
 bool cluster_name_is_valid(const char *name);
 

@@ -25,7 +25,7 @@ struct lora_modules_item {
     char name[LORA_MODULE_NAME_MAX + 1], path[LORA_MODULE_PATH_MAX + 1];
 };
 
-/* base_model_name may say what it is an adapter of, and changes nothing: there is one model. Other
- * members are refused by name. */
+/* Reads an item. The JSON may have base_model_name, which changes nothing because there is one
+ * model. Any other member is an error that names it. */
 MUST_USE enum status lora_module_read(const char *item, struct lora_modules_item *out,
                                       struct error *err);

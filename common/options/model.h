@@ -1,5 +1,5 @@
 #pragma once
-/* The model that is named, and whether it may be fetched: rows that several programs share. */
+/* Rows for the model's name and for the permission to fetch it, which several programs share. */
 #include "common/config/config.h"
 
 #define MODEL_HELP                                                                                 \

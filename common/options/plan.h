@@ -1,11 +1,11 @@
 #pragma once
-/* The options of `cox plan MODEL`: for cox-worker, which computes it, and for cox's help. What it
- * shares with a worker has the worker's names and means the same. */
+/* Options of `cox plan MODEL`. cox-worker computes the plan, and cox prints the help. Options
+ * that a worker has too have the same names and meaning. */
 #include "common/options/worker.h"
 
 enum plan_device { PLAN_DEVICE_CPU, PLAN_DEVICE_CUDA };
 
-/* In the order of PLAN_DTYPES. */
+/* Same order as PLAN_DTYPES. */
 enum plan_dtype {
     PLAN_DTYPE_AUTO,
     PLAN_DTYPE_FLOAT16,
@@ -23,23 +23,23 @@ enum plan_dtype {
 };
 #define PLAN_DTYPES "auto|float16|fp16|half|bfloat16|bf16|float32|fp32|float|fp8|int8|int4"
 
-/* The shape of a model that has no files, or in the place of what its files say. 0, NULL: not said.
- */
+/* Shape of a model without files, or values that replace those of its files. 0 or NULL = not
+ * given. */
 struct plan_shape_options {
-    const char *params, *active_params; /* "13e9", "13B" */
-    int dtype;                          /* enum plan_dtype */
+    const char *params, *active_params; /* such as "13e9" or "13B" */
+    int dtype;                          /* value of enum plan_dtype */
     int64_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab_size;
 };
 
 struct plan_options {
-    struct worker_options worker; /* those that say how large it is going to be; tp 0: not said */
-    int64_t memory_bytes;         /* 0: what is free here, shared out */
-    int device;                   /* enum plan_device */
+    struct worker_options worker; /* options that change the memory needed; tp 0 = not given */
+    int64_t memory_bytes;         /* 0 = a share of the memory that is free here */
+    int device;                   /* value of enum plan_device */
     double gpu_memory_utilization;
     struct plan_shape_options shape;
     struct option_list gpus, instances;
     int64_t batch, context;
-    int64_t activation_bytes, overhead_bytes; /* of each GPU; -1: counted */
+    int64_t activation_bytes, overhead_bytes; /* bytes for each GPU; -1 = computed */
     const char *shown_as;
     bool json;
 };

@@ -1,5 +1,5 @@
 #pragma once
-/* The options of `cox replay FILE`: for cox-head, which runs it, and for cox's help. */
+/* Options of `cox replay FILE`. cox-head runs it, and cox prints the help. */
 #include "common/config/config.h"
 
 struct replay_options {

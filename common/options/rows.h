@@ -1,15 +1,15 @@
 #pragma once
-/* Rows that several programs' option tables share, so that a flag means and says the same in all of
- * them. S is the struct that the table fills. */
+/* Rows that the option tables of several programs share, so that a flag has the same meaning and
+ * help everywhere. S is the struct that the table fills. */
 #include "common/config/config.h"
 
-/* --tp and --pp: at most 1024, by vLLM's long name too. */
+/* --tp and --pp, at most 1024, with vLLM's long name as alias. */
 #define ROW_SIZE(S, field, nm, alias, h)                                                           \
     {                                                                                              \
         .name = nm, .aliases = alias, .type = OPTION_INT, .offset = offsetof(struct S, field),     \
         .min = 1, .max = 1024, .def = "1", .help = h                                               \
     }
-/* The alias is there so that COX_CACHE names the folder for every program. */
+/* The alias makes COX_CACHE name the folder for every program. */
 #define ROW_CACHE_DIR(S)                                                                           \
     {                                                                                              \
         .name = "cache-dir", .aliases = "cache", .type = OPTION_STRING,                            \

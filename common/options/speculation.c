@@ -3,9 +3,8 @@
 #include <jansson.h>
 #include <string.h>
 
-/* vLLM looks for runs of exactly 5 tokens when it is told nothing. A longer one finds the better
- * place, a shorter one a place more often, and neither costs more here
- * (bench/results/speculation.md). */
+/* Defaults. vLLM matches exactly 5 tokens by default. Here a longer match finds a better place,
+ * a shorter one finds a place more often, and neither costs more (bench/results/speculation.md). */
 enum { DEFAULT_TOKENS = 4, DEFAULT_LOOKUP_MAX = 16, DEFAULT_LOOKUP_MIN = 2 };
 
 static const struct {
@@ -30,7 +29,7 @@ static enum status unknown_key(const char *key, struct error *err)
                      key);
 }
 
-/* One key; a flag that was given stays. */
+/* Reads one key. A value that a flag gave stays. */
 static enum status read_key(struct speculation_options *o, const char *key, const json_t *value,
                             struct error *err)
 {
@@ -77,7 +76,8 @@ static bool means_ngram(const char *text)
     return text && (strcmp(text, "ngram") == 0 || strcmp(text, "[ngram]") == 0);
 }
 
-/* As vLLM: a model without a method is a draft model, but for the name of the other method. */
+/* Chooses the method as vLLM does: a model without a method means a draft model, unless the
+ * model is named ngram. */
 static enum status decide_method(const struct speculation_options *o, struct speculation *out,
                                  struct error *err)
 {
@@ -120,7 +120,7 @@ static enum status decide_lookup(const struct speculation_options *o, struct spe
     return STATUS_OK;
 }
 
-/* o is complete: what is 0 was said nowhere. */
+/* Computes the settings. `o` is complete: a 0 in it was given nowhere. */
 static enum status decide(const struct speculation_options *o, struct speculation *out,
                           struct error *err)
 {

@@ -1,17 +1,18 @@
 #pragma once
-/* Speculative decoding as vLLM's flags ask for it: one JSON text, or a flag for each of its keys.
- * `cox up` takes them for its workers, cox-worker for itself; both read them here. */
+/* Options of speculative decoding, in the form of vLLM's flags: one JSON text, or a flag for
+ * each of its keys. `cox up` takes them for its workers, cox-worker for itself. Both read them
+ * here. */
 #include "common/config/config.h"
 
 #define SPECULATION_MAX_TOKENS  16
 #define SPECULATION_MAX_LOOKUP  64
 #define SPECULATION_MODEL_BYTES 1024
 
-/* The options as they were given; embedded in a program's options as `speculation`. */
+/* Options as given; embedded in a program's options as `speculation`. */
 struct speculation_options {
-    const char *config;                                              /* JSON; NULL: none */
-    const char *method, *model;                                      /* NULL: not said */
-    int64_t n_tokens, lookup_max, lookup_min, disable_by_batch_size; /* 0: not said */
+    const char *config;                                              /* JSON; NULL = none */
+    const char *method, *model;                                      /* NULL = not given */
+    int64_t n_tokens, lookup_max, lookup_min, disable_by_batch_size; /* 0 = not given */
 };
 
 /* S is the struct that the table fills. */
@@ -64,15 +65,16 @@ struct speculation_options {
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };
 
-/* The settings in force. */
+/* Settings in force. */
 struct speculation {
-    uint32_t n_tokens;               /* 0: off, and nothing else counts */
-    uint32_t lookup_max, lookup_min; /* of n-grams; 0 with another method */
-    uint32_t max_seqs;               /* 0: not said */
+    uint32_t n_tokens;               /* draft tokens per sequence and step; 0 = off */
+    uint32_t lookup_max, lookup_min; /* lengths of n-grams; 0 with another method */
+    uint32_t max_seqs;               /* no draft tokens in steps of more sequences; 0 = not given */
     enum speculation_method method;
-    char model[SPECULATION_MODEL_BYTES]; /* the draft model; "": another method */
+    char model[SPECULATION_MODEL_BYTES]; /* draft model; "" with another method */
 };
 
-/* Flags go before the JSON's keys. STATUS_INVALID, STATUS_UNSUPPORTED name what is wrong. */
+/* Computes the settings; flags win over the JSON's keys. Returns STATUS_INVALID or
+ * STATUS_UNSUPPORTED, with an error text that names the wrong value. */
 MUST_USE enum status speculation_read(const struct speculation_options *o, struct speculation *out,
                                       struct error *err);

@@ -1,11 +1,11 @@
 #pragma once
-/* TLS of the gateways, by uvicorn's and vLLM's names: rows that cox-gateway and cox up share. S has
- * a `struct ssl_options ssl`. */
+/* Rows for TLS of the gateways, with the names of uvicorn and vLLM. cox-gateway and cox up share
+ * them. S has a `struct ssl_options ssl`. */
 #include "common/config/config.h"
 
 struct ssl_options {
-    const char *certfile, *keyfile, *keyfile_password, *ca_certs, *ciphers; /* NULL: none */
-    int64_t cert_reqs;                                                      /* 0, 1 or 2 */
+    const char *certfile, *keyfile, *keyfile_password, *ca_certs, *ciphers; /* NULL = none */
+    int64_t cert_reqs; /* 0 = not asked for, 1 = optional, 2 = required */
     bool refresh;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-/* Options for answers that have to have a shape, for a table's owner: what gateways leave out of
- * them (gateway/prepare/outputs_config.h), and what compiling their grammars may take
- * (gateway/compile/compilers.h). S is the struct that has the fields. */
+/* Rows for structured answers: the white space that gateways leave out of them
+ * (gateway/prepare/outputs_config.h), and the processes and memory that compile their grammars
+ * (gateway/compile/compilers.h). S has a member of each name. */
 #include "common/config/config.h"
 
 #define ROWS_STRUCTURED(S)                                                                         \

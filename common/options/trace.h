@@ -1,10 +1,10 @@
 #pragma once
-/* Spans of requests for OpenTelemetry: rows that cox-gateway and cox up share. S has a `struct
+/* Rows for OpenTelemetry spans of requests. cox-gateway and cox up share them. S has a `struct
  * trace_options trace`. */
 #include "common/config/config.h"
 
 struct trace_options {
-    const char *endpoint; /* NULL: no spans */
+    const char *endpoint; /* NULL = no spans */
     const char *service_name;
     double sampling;
 };

@@ -1,5 +1,6 @@
-// The pages' store in the browser: `ofTab` lasts as long as the tab, `ofBrowser` until the person clears it. A browser that
-// blocks storage throws where a page only names it; then what is kept lasts as long as the page.
+// The pages' store in the browser: `ofTab` lasts as long as the tab, `ofBrowser` until the user
+// clears it. A browser that blocks storage throws as soon as a page names it. The values are then
+// kept as long as the page is open.
 
 function storeOf(name) {
   try {
@@ -15,6 +16,6 @@ function storeOf(name) {
 
 export const ofTab = storeOf("sessionStorage"), ofBrowser = storeOf("localStorage");
 
-/** Whether `key` can travel in a header at all. fetch() refuses other characters as if the network had failed. */
+/** Tells whether an HTTP header can carry `key`. fetch() reports other characters as a network failure. */
 export const isKey = key => /^[\x20-\x7e\x80-\xff]*$/.test(key);
 export const NO_KEY = "This key has a character that no key has, perhaps an invisible one. Copy the key again, without what stands around it.";

@@ -1,5 +1,9 @@
-/* The link: name → socket → greeting (AUTH, SELECT, PING) → up, and all of it again after a pause.
- * Every call waits in one ring, in the order in which the answers come. */
+/* A link to a Redis server: name lookup, socket, greeting (AUTH, SELECT, PING), then up. After
+ * any fault it starts again after a pause. redis_call sends a command; each call waits in one
+ * ring, and answers come in the same order.
+ * One timer serves the pause and the deadline of the oldest call. All memory is bounded:
+ * CALLS_MAX calls, QUEUED_MAX bytes to send, REDIS_REPLY_MAX bytes an answer. The struct is
+ * freed when no libuv handle or request refers to it (`n_open`). Loop thread only. */
 #include "common/redis/redis.h"
 
 #include <assert.h>
@@ -23,16 +27,16 @@ enum {
     TIMEOUT_MS = 1000,
     PAUSE_MIN_MS = 100,
     PAUSE_MAX_MS = 5000,
-    STEADY_MS = PAUSE_MAX_MS /* a link that lived so long begins with the least pause again */
+    STEADY_MS = PAUSE_MAX_MS /* a link that lasted this long starts again with the shortest pause */
 };
 
 enum redis_state {
-    LINK_PAUSING,    /* the timer begins again */
-    LINK_RESOLVING,  /* of a host's name */
-    LINK_CONNECTING, /* its socket */
-    LINK_GREETING,   /* connected; it has not yet let us in */
+    LINK_PAUSING,    /* the timer starts the next attempt */
+    LINK_RESOLVING,  /* looking up the host's name */
+    LINK_CONNECTING, /* connecting the socket */
+    LINK_GREETING,   /* connected; the greeting is not answered yet */
     LINK_UP,
-    LINK_CLOSING /* the socket closes; then the pause */
+    LINK_CLOSING /* the socket is closing; then the pause */
 };
 
 struct redis_pending {
@@ -44,7 +48,7 @@ struct redis_pending {
 struct redis_write {
     uv_write_t req;
     uv_buf_t buf;
-    char *bytes; /* hiredis's */
+    char *bytes; /* allocated by hiredis */
 };
 
 struct redis {
@@ -52,22 +56,22 @@ struct redis {
     struct redis_url url;
     uv_loop_t *uv;
     enum redis_state state;
-    bool ending;       /* redis_close was called: freed when nothing refers to it any more */
-    uint32_t n_open;   /* handles and requests that libuv will come back with */
-    uint32_t pause_ms; /* before the next attempt */
-    uint64_t up_ns;    /* LINK_UP: since when */
+    bool ending;       /* redis_close was called; freed when n_open is 0 */
+    uint32_t n_open;   /* handles and requests that libuv still refers to */
+    uint32_t pause_ms; /* ms before the next attempt */
+    uint64_t up_ns;    /* LINK_UP: time of the greeting's answer */
     union {
         uv_handle_t handle;
         uv_stream_t stream;
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } io;
-    uv_timer_t timer; /* the pause's, or the deadline's of what is being waited for */
+    uv_timer_t timer; /* the pause, or the deadline of the current wait */
     uv_getaddrinfo_t lookup;
-    uint32_t i_address; /* a name's addresses, one with each attempt */
+    uint32_t i_address; /* index into the addresses of a name; the next one at each attempt */
     uv_connect_t connect;
     struct redis_parser *parser;
-    struct redis_pending calls[CALLS_MAX]; /* a ring */
+    struct redis_pending calls[CALLS_MAX]; /* ring buffer */
     uint32_t i_first, n_calls;
     uint64_t queued_bytes;
     char why[200];
@@ -88,7 +92,7 @@ static void arm(struct redis *r, uint64_t ms)
     uv_timer_start(&r->timer, on_timer, ms, 0);
 }
 
-/* ---- down ---- */
+/* ---- link down ---- */
 
 static void release(struct redis *r)
 {
@@ -125,7 +129,7 @@ static void on_closed(uv_handle_t *h)
     release(r);
 }
 
-/* Ends what there is of a link; legal in every callback. */
+/* Ends the link in its present state; allowed in every callback. */
 static void drop(struct redis *r, const char *why)
 {
     bool was_up = r->state == LINK_UP, first = r->why[0] == '\0';
@@ -133,7 +137,8 @@ static void drop(struct redis *r, const char *why)
         return;
     bool has_socket = r->state != LINK_RESOLVING;
     if (was_up && clock_mono_ns() - r->up_ns >= STEADY_MS * NS_PER_MS)
-        r->pause_ms = PAUSE_MIN_MS; /* not with the greeting: some let us in to break off at once */
+        /* not at the greeting: some servers accept it and then close at once */
+        r->pause_ms = PAUSE_MIN_MS;
     snprintf(r->why, sizeof r->why, "%s", why);
     uv_timer_stop(&r->timer);
     r->state = LINK_CLOSING;
@@ -190,7 +195,7 @@ static enum status send_call(struct redis *r, const struct str *words, size_t n_
     if (uv_write(&w->req, &r->io.stream, &w->buf, 1, on_written) != 0) {
         redisFreeCommand(bytes);
         mem_free(w);
-        return STATUS_AGAIN; /* its deadline, or the read, tells that the link is gone */
+        return STATUS_AGAIN; /* a deadline or the read will report that the link is gone */
     }
     r->n_open++;
     r->queued_bytes += (uint64_t)n;
@@ -214,7 +219,7 @@ bool redis_is_up(const struct redis *r)
 
 /* ---- answers ---- */
 
-/* The deadline is the oldest call's. */
+/* Arms the timer for the deadline of the oldest call. */
 static void arm_for_oldest(struct redis *r)
 {
     uint64_t now = clock_mono_ns(), due = r->calls[r->i_first].due_ns;
@@ -266,9 +271,10 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
         arm_for_oldest(r);
 }
 
-/* ---- up ---- */
+/* ---- link up ---- */
 
-/* A server that knows no AUTH repeats its words, and this goes into a log. */
+/* Removes the arguments from an error text. A server that does not know AUTH repeats its
+ * arguments, and this text goes into a log. */
 static struct str without_args(struct str text)
 {
     const char *args = text.len ? memmem(text.ptr, text.len, ", with args", 11) : NULL;
@@ -288,7 +294,7 @@ static void on_greeted(void *ctx, const struct redis_reply *reply)
         return;
     }
     if (r->n_calls > 0)
-        return; /* the last one counts */
+        return; /* only the last answer ends the greeting */
     r->state = LINK_UP;
     r->why[0] = '\0';
     r->up_ns = clock_mono_ns();
@@ -343,7 +349,7 @@ static void connect_to(struct redis *r, const struct sockaddr *address)
     r->io.handle.data = r;
     r->connect.data = r;
     r->state = LINK_CONNECTING;
-    r->n_open += 2; /* the socket, the attempt */
+    r->n_open += 2; /* the socket and the connection attempt */
     if (r->url.is_unix) {
         uv_pipe_connect(&r->connect, &r->io.pipe, r->url.host, on_connected);
     } else {
@@ -405,7 +411,7 @@ static void on_timer(uv_timer_t *t)
     if (r->state == LINK_PAUSING)
         begin(r);
     else if (r->state == LINK_RESOLVING)
-        arm(r, timeout_ns(r) / NS_PER_MS); /* the resolver has a deadline of its own */
+        arm(r, timeout_ns(r) / NS_PER_MS); /* the resolver has its own deadline */
     else
         drop(r, talks(r) ? "no answer in time" : "no connection in time");
 }
@@ -443,7 +449,7 @@ void redis_close(struct redis *r)
         (void)uv_cancel((uv_req_t *)&r->lookup);
     else
         drop(r, "we end it");
-    while (r->state == LINK_RESOLVING) /* a resolver that has begun cannot be stopped */
+    while (r->state == LINK_RESOLVING) /* a lookup that has begun cannot be cancelled */
         uv_run(r->uv, UV_RUN_ONCE);
     r->state = LINK_CLOSING;
     uv_close((uv_handle_t *)&r->timer, on_timer_closed);

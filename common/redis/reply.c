@@ -21,7 +21,7 @@ struct redis_parser {
     bool broken;
 };
 
-/* ---- what the reader makes: NULL makes it stop with an error ---- */
+/* ---- values that hiredis's reader makes; NULL stops it with an error ---- */
 
 static struct redis_reply *make(const redisReadTask *t, enum redis_kind kind)
 {
@@ -58,7 +58,7 @@ static void *make_list(const redisReadTask *t, reader_count n)
 {
     struct redis_parser *p = t->privdata;
     if (t->type != REDIS_REPLY_ARRAY || (uint64_t)n > REDIS_REPLY_MAX)
-        return NULL; /* RESP3's, which nobody asked for; or more than may come */
+        return NULL; /* a RESP3 type, which we did not ask for, or too many items */
     struct redis_reply *r = make(t, REDIS_LIST);
     if (!r)
         return NULL;
@@ -82,7 +82,7 @@ static void *make_nil(const redisReadTask *t)
 
 static void forget(void *r)
 {
-    /* it is the arena's */
+    /* the arena owns it */
 }
 
 #if HIREDIS_MAJOR >= 1
@@ -144,7 +144,7 @@ enum redis_step redis_parser_next(struct redis_parser *p, const struct redis_rep
     if (p->broken)
         return REDIS_BROKEN;
     if (!p->reader->reply)
-        arena_trim(&p->arena, KEEP_BYTES); /* no answer is half made of it */
+        arena_trim(&p->arena, KEEP_BYTES); /* safe: no partial answer is in the arena */
     if (redisReaderGetReply(p->reader, &reply) != REDIS_OK) {
         p->broken = true;
         return REDIS_BROKEN;

@@ -18,7 +18,8 @@ static int hex(char c)
                                   : -1;
 }
 
-/* %XX of s into out. False: it is too long, not well-formed, or has a zero byte. */
+/* Decodes the %XX of `s` into `out`. Returns false when it is too long, malformed, or contains a
+ * zero byte. */
 static bool decode(struct str s, char *out, size_t size)
 {
     size_t n = 0;
@@ -40,7 +41,7 @@ static bool decode(struct str s, char *out, size_t size)
     return true;
 }
 
-/* Takes what is in front of the last byte of `from` that is `mark`; *rest is what is behind it. */
+/* Splits `from` at its last `mark` into *front and *rest. */
 static bool cut_last(struct str from, char mark, struct str *front, struct str *rest)
 {
     for (size_t i = from.len; i-- > 0;)
@@ -57,7 +58,7 @@ static bool parse_number(struct str s, uint64_t max, uint64_t *out)
     return str_to_u64(s, out) == STATUS_OK && *out <= max;
 }
 
-/* USER:PASSWORD, or the password alone behind a colon. */
+/* Parses USER:PASSWORD, or a password alone behind a colon. */
 static bool parse_user(struct str s, struct redis_url *out)
 {
     const char *colon = s.len ? memchr(s.ptr, ':', s.len) : NULL;
@@ -103,7 +104,7 @@ static bool parse_host(struct str s, struct redis_url *out)
             return false;
         host = (struct str){host.ptr + 1, host.len - 2};
     } else if (memchr(host.ptr, ':', host.len)) {
-        return false; /* an IPv6 address wants brackets */
+        return false; /* an IPv6 address needs brackets */
     }
     out->port = (uint16_t)port;
     out->db = (uint32_t)db;

@@ -1,15 +1,16 @@
 #pragma once
-/* A Redis by its URL. Pure. */
+/* Address of a Redis as a URL. Pure. */
 #include "common/base/str.h"
 
-/* The server's address, and who we are there. */
+/* The server's address, and our user and password there. */
 struct redis_url {
-    char host[256]; /* or the socket's path */
+    char host[256]; /* host name, or path of the Unix socket */
     uint16_t port;
     bool is_unix;
     uint32_t db;
-    char user[256], password[256]; /* "": none */
+    char user[256], password[256]; /* "" = none */
 };
-/* redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or unix://[[USER]:PASSWORD@]/PATH[?db=DB]; %XX in
- * user, password and path. STATUS_INVALID; no message repeats a password. */
+/* Parses redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or unix://[[USER]:PASSWORD@]/PATH[?db=DB],
+ * with %XX in user, password and path. Returns STATUS_INVALID for any other text; no error text
+ * repeats a password. */
 MUST_USE enum status redis_url_parse(const char *url, struct redis_url *out, struct error *err);

@@ -1,4 +1,9 @@
-/* OpenSSL counts the sessions of a context, so an old one goes with its last. */
+/* Certificate, key and client authorities of a TLS server. tls_server_new reads the files into
+ * one SSL_CTX, from which session.c makes a session for each connection. tls_server_look
+ * replaces the context when the files have changed.
+ * OpenSSL counts the sessions of a context, so an old context is freed with its last session. A
+ * change is taken only when two checks in a row see the same files, since somebody may still be
+ * writing them. An error keeps the old certificate. Loop thread only. */
 #include "common/tls/server.h"
 
 #include <stdio.h>
@@ -43,11 +48,12 @@ const char *tls_server_expires(const struct tls_server *s)
     return s->expires;
 }
 
-/* ---- reading ---- */
+/* ---- reading the files ---- */
 
 static enum status openssl_error(const char *what, const char *path, struct error *err)
 {
-    unsigned long e = ERR_peek_error(); /* the first: those behind it say who was told of it */
+    /* the first error is the cause; later ones only pass it on */
+    unsigned long e = ERR_peek_error();
     const char *reason =
         ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
     enum status s = error_set(err, STATUS_INVALID, "%s %s: %s", what, path,
@@ -56,7 +62,7 @@ static enum status openssl_error(const char *what, const char *path, struct erro
     return s;
 }
 
-/* Without one OpenSSL would ask at the terminal. */
+/* Gives OpenSSL the password, or an error; otherwise OpenSSL would ask at the terminal. */
 static int give_password(char *out, int size, int writing, void *ctx)
 {
     int n = ctx ? snprintf(out, (size_t)size, "%s", (const char *)ctx) : 0;
@@ -70,7 +76,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n
     unsigned char *found;
     int rc = SSL_select_next_proto(&found, n_out, ours, sizeof ours - 1, in, n_in);
     if (rc != OPENSSL_NPN_NEGOTIATED)
-        return SSL_TLSEXT_ERR_ALERT_FATAL; /* RFC 7301: it speaks nothing that we do */
+        return SSL_TLSEXT_ERR_ALERT_FATAL; /* RFC 7301: the client speaks no protocol of ours */
     *out = found;
     return SSL_TLSEXT_ERR_OK;
 }
@@ -87,7 +93,7 @@ static enum status set_clients(SSL_CTX *c, const struct tls_options *o, struct e
         sk_X509_NAME_pop_free(names, X509_NAME_free);
         return openssl_error("authorities", o->ca_certs, err);
     }
-    SSL_CTX_set_client_CA_list(c, names); /* takes it */
+    SSL_CTX_set_client_CA_list(c, names); /* takes ownership */
     int must = o->client_certs == TLS_CERT_REQUIRED ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0;
     SSL_CTX_set_verify(c, SSL_VERIFY_PEER | must, NULL);
     return STATUS_OK;
@@ -99,7 +105,8 @@ static void set_policy(SSL_CTX *c)
     SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                SSL_OP_CIPHER_SERVER_PREFERENCE);
     SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF); /* tickets, which cost no memory here */
+    /* tickets are used instead, which need no memory here */
+    SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_session_id_context(c, (const unsigned char *)"coxswain", 8);
     SSL_CTX_set_max_cert_list(c, CLIENT_CERTS_MAX);
     SSL_CTX_set_alpn_select_cb(c, choose_protocol, NULL);
@@ -153,7 +160,7 @@ static void take(struct tls_server *s, SSL_CTX *c)
     ERR_clear_error();
 }
 
-/* ---- the files' state ---- */
+/* ---- changes of the files ---- */
 
 static void look(const struct tls_server *s, struct stamp out[N_FILES])
 {
@@ -161,7 +168,8 @@ static void look(const struct tls_server *s, struct stamp out[N_FILES])
     struct stat st;
     for (size_t i = 0; i < N_FILES; i++) {
         out[i] =
-            (struct stamp){.mtime_ns = paths[i] ? -1 : 0}; /* -1: gone, which is news as well */
+            /* -1 = the file is gone, which is a change, too */
+            (struct stamp){.mtime_ns = paths[i] ? -1 : 0};
         if (paths[i] && stat(paths[i], &st) == 0)
             out[i] = (struct stamp){.mtime_ns = st.st_mtim.tv_sec * INT64_C(1000000000) +
                                                 st.st_mtim.tv_nsec,
@@ -188,7 +196,7 @@ enum status tls_server_look(struct tls_server *s, bool *changed, struct error *e
     memcpy(s->seen, now, sizeof now);
     if (same(now, s->read) || !settled)
         return STATUS_OK;
-    memcpy(s->read, now, sizeof now); /* also when there is an error: it is said once */
+    memcpy(s->read, now, sizeof now); /* also after an error, so that it is reported once */
     TRY(read_files(&s->o, &next, err));
     take(s, next);
     *changed = true;
@@ -200,7 +208,7 @@ enum status tls_server_new(const struct tls_options *o, struct tls_server **out,
     struct tls_server *s = mem_zalloc(sizeof *s);
     SSL_CTX *c = NULL;
     s->o = *o;
-    look(s, s->read); /* before they are read: what is written meanwhile is news */
+    look(s, s->read); /* before the read, so that a later write counts as a change */
     memcpy(s->seen, s->read, sizeof s->read);
     enum status st = read_files(o, &c, err);
     if (st != STATUS_OK) {

@@ -1,6 +1,7 @@
-/* One connection's session over a BIO of our own: it reads from where tls_feed points and writes to
- * a buffer, so that no byte is kept but what OpenSSL itself holds of a record. The files are
- * server.c's. */
+/* TLS session of one connection. It uses a BIO of our own, which reads from the bytes of
+ * tls_feed and writes to the buffer `out`. So no byte is kept except the part of a record that
+ * OpenSSL itself holds. server.c reads the certificate files. The connection owns the session;
+ * loop thread only. */
 #include "common/tls/session.h"
 
 #include <stdio.h>
@@ -13,9 +14,9 @@
 #include "common/tls/server.h"
 
 enum {
-    RECORD_BYTES = 16 << 10, /* the plain bytes of one */
-    HELLO_MAX = 16 << 10,    /* OpenSSL would take 128 KiB for one, before it has come */
-    HELLO_HEAD = 9,          /* of a record 5 bytes, of its message 4 */
+    RECORD_BYTES = 16 << 10, /* most plain bytes of a record */
+    HELLO_MAX = 16 << 10,    /* OpenSSL would reserve 128 KiB before the hello has come */
+    HELLO_HEAD = 9,          /* 5 bytes of the record's header, 4 of the message's */
     KEEP_OUTPUT = 4096
 };
 
@@ -23,7 +24,7 @@ struct tls_session {
     SSL *ssl;
     struct str in;
     struct strbuf out;
-    uint8_t head[HELLO_HEAD]; /* the first bytes that came */
+    uint8_t head[HELLO_HEAD]; /* first bytes received */
     uint8_t n_head;
     bool failed, not_tls, said_goodbye;
     char why[160];
@@ -73,7 +74,7 @@ static const BIO_METHOD *bio_method(void)
     return m;
 }
 
-/* ---- begin and end ---- */
+/* ---- start and end ---- */
 
 struct tls_session *tls_session_new(struct tls_server *s)
 {
@@ -89,7 +90,7 @@ struct tls_session *tls_session_new(struct tls_server *s)
     }
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
-    SSL_set_bio(t->ssl, bio, bio); /* takes it, once */
+    SSL_set_bio(t->ssl, bio, bio); /* takes ownership of `bio` */
     SSL_set_accept_state(t->ssl);
     return t;
 }
@@ -115,8 +116,8 @@ static void fail(struct tls_session *t)
 
 /* ---- bytes ---- */
 
-/* The first message says how long it is, and OpenSSL makes room for all of it at once: thousands of
- * connections that send nine bytes each would be given 128 KiB each. */
+/* Tells whether the first message announces too large a length. OpenSSL reserves room for all of
+ * it at once, so thousands of connections with nine bytes each would take 128 KiB each. */
 static bool hello_is_too_long(struct tls_session *t, struct str bytes)
 {
     while (t->n_head < HELLO_HEAD && bytes.len > 0) {
@@ -169,7 +170,7 @@ static bool write_all(struct tls_session *t, struct str bytes)
 {
     size_t n = 0;
     ERR_clear_error();
-    /* The buffer takes everything: what is not written now is an error. */
+    /* The buffer accepts all bytes, so a partial write is an error. */
     if (bytes.len == 0 || (SSL_write_ex(t->ssl, bytes.ptr, bytes.len, &n) == 1 && n == bytes.len))
         return true;
     fail(t);
@@ -213,7 +214,7 @@ struct str tls_output(const struct tls_session *t)
 
 void tls_output_sent(struct tls_session *t)
 {
-    strbuf_trim(&t->out, KEEP_OUTPUT); /* thousands of idle connections keep no buffers */
+    strbuf_trim(&t->out, KEEP_OUTPUT); /* thousands of idle connections must keep no buffers */
 }
 
 const char *tls_why(const struct tls_session *t)

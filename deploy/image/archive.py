@@ -1,7 +1,7 @@
-"""Layers and images as tar files: an OCI image layout, or what `docker load` and older tools read.
+"""Writes layers and images as tar files: an OCI image layout, or the format of `docker load` for older tools.
 
-Entries are sorted, have one time, and owner and group 0; folders stand before what is in them. Nothing here depends on when,
-where or by whom it is run: the same files give the same digest.
+Entries are sorted, folders before their contents, with one time and with owner and group 0. Nothing here depends on the
+time, the machine or the user of the run: the same files give the same digest.
 """
 import gzip
 import hashlib
@@ -17,7 +17,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
 class Digests:
-    """Writes to a file and hashes what goes through."""
+    """Writes to a file and hashes the bytes on the way."""
 
     def __init__(self, file):
         self.file, self.hash, self.size = file, hashlib.sha256(), 0
@@ -36,7 +36,7 @@ class Digests:
 
 
 class Layer:
-    """A layer in a file: .path, .digest and .size as stored, .diff_id of the plain tar, .says for the image's history."""
+    """A layer in a file: .path; .digest and .size as stored; .diff_id of the uncompressed tar; .says for the image's history."""
 
     def __init__(self, path, media_type, stored, plain, says):
         self.path, self.media_type, self.says = path, media_type, says
@@ -44,7 +44,7 @@ class Layer:
 
 
 def entries(folder):
-    """Paths below a folder, parents first, sorted by their bytes."""
+    """Returns the paths below a folder, parents first, sorted by their bytes."""
     return sorted(Path(folder).rglob("*"), key=lambda p: os.fsencode(p.relative_to(folder)))
 
 
@@ -53,7 +53,7 @@ def add(tar, path, name, epoch):
     info.uid = info.gid = 0
     info.uname = info.gname = ""
     info.mtime = epoch
-    if info.islnk():  # a second name of a file is a file of its own
+    if info.islnk():  # a hard link is stored as a file of its own
         info.type, info.size = tarfile.REGTYPE, os.path.getsize(path)
     if info.isreg():
         with open(path, "rb") as f:
@@ -63,10 +63,10 @@ def add(tar, path, name, epoch):
 
 
 def write_layer(folder, to, epoch, says, compress=True):
-    """The files below a folder as a layer in the file `to`."""
+    """Writes the files below a folder as a layer into the file `to`."""
     with open(to, "wb") as out:
         stored = Digests(out)
-        # no name and no time in gzip's header; level 6 of one zlib is the same everywhere
+        # gzip's header has no name and no time; zlib at level 6 gives the same bytes everywhere
         packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=stored, mtime=0) if compress else stored
         plain = Digests(packed)
         with tarfile.open(fileobj=plain, mode="w|", format=tarfile.PAX_FORMAT) as tar:
@@ -82,14 +82,14 @@ def dump(value):
 
 
 def config_of(layers, settings, architecture, created):
-    """The image's configuration: settings is its "config" (user, entry point, environment, labels)."""
+    """Returns the image's configuration; `settings` is its "config" (user, entry point, environment, labels)."""
     return dump({"architecture": architecture, "os": "linux", "created": created, "config": settings,
                  "rootfs": {"type": "layers", "diff_ids": [x.diff_id for x in layers]},
                  "history": [{"created": created, "created_by": x.says} for x in layers]})
 
 
 class Writer:
-    """A tar file of blobs and small texts."""
+    """Writes a tar file of blobs and small texts."""
 
     def __init__(self, out, epoch):
         self.tar, self.epoch = tarfile.open(out, mode="w", format=tarfile.PAX_FORMAT), epoch
@@ -107,13 +107,13 @@ class Writer:
 
 
 def write_oci(out, layers, config, name, epoch):
-    """An OCI image layout; name as in a registry (coxswain:0.1.0). Returns the manifest's digest."""
+    """Writes an OCI image layout; `name` is as in a registry (coxswain:0.1.0). Returns the manifest's digest."""
     def described(media_type, data, **more):
         return {"mediaType": media_type, "digest": "sha256:" + hashlib.sha256(data).hexdigest(), "size": len(data), **more}
 
     manifest = dump({"schemaVersion": 2, "mediaType": MANIFEST, "config": described(CONFIG, config),
                      "layers": [{"mediaType": x.media_type, "digest": x.digest, "size": x.size} for x in layers]})
-    # containerd imports by the first annotation, podman and skopeo go by the second.
+    # containerd uses the first annotation at an import, podman and skopeo the second.
     entry = described(MANIFEST, manifest, annotations={"io.containerd.image.name": f"docker.io/library/{name}" if "/" not in name else name,
                                                        "org.opencontainers.image.ref.name": name.rpartition(":")[2]})
     blobs = {entry["digest"]: manifest, described(CONFIG, config)["digest"]: config, **{x.digest: x for x in layers}}
@@ -132,7 +132,7 @@ def write_oci(out, layers, config, name, epoch):
 
 
 def write_docker(out, layers, config, name, epoch):
-    """Writes the format of `docker save`: a manifest.json, the configuration, plain layers. Returns the configuration's digest."""
+    """Writes the format of `docker save`: manifest.json, the configuration, uncompressed layers. Returns the configuration's digest."""
     digest = hashlib.sha256(config).hexdigest()
     w = Writer(out, epoch)
     w.text(f"{digest}.json", config)

@@ -1,4 +1,4 @@
-"""The Rust crates that our programs are linked with: names, versions, licences and the texts of these, out of cargo."""
+"""Rust crates that are linked into our programs: names, versions, licences and licence texts, from cargo."""
 import os
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ NAMED = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)", re.I)
 
 
 def linked(root):
-    """[(name, version, licence as an expression)], sorted; those of the tests, of builds and of other platforms are not in it."""
+    """Returns sorted [(name, version, licence expression)], without crates of tests, of the build and of other platforms."""
     os.environ["PATH"] = f"{root}/.deps/rust/bin:{os.environ['PATH']}"
     out = run("cargo", "tree", "--manifest-path", root / "text/Cargo.toml", "--locked", "--offline", "--edges", "normal",
               "--prefix", "none", "--format", "{p}|{l}")
@@ -25,12 +25,12 @@ def linked(root):
 
 
 def compiler():
-    """The version of the standard library that is linked along."""
+    """Returns the version of the standard library that is linked in."""
     return run("rustc", "--version").split()[1]
 
 
 def texts(crates):
-    """The licence files of crates, each text once, below the names of those that carry it."""
+    """Returns the licence texts of crates, each text once, under the names of the crates that have it."""
     registry = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "registry/src"
     carriers = {}
     for name, version, _ in crates:
@@ -38,7 +38,7 @@ def texts(crates):
         if not folder:
             raise Failed(f"cargo's registry has no {name} {version}, whose licence an image must carry; "
                          "run cargo fetch --locked --manifest-path text/Cargo.toml")
-        for path in sorted([*folder.iterdir(), *folder.glob("*/*")]):  # onig_sys has its C library's a folder further down
+        for path in sorted([*folder.iterdir(), *folder.glob("*/*")]):  # onig_sys has the licence of its C library one folder further down
             if path.is_file() and NAMED.match(path.name) and path.suffix.lower() in ("", ".txt", ".md"):
                 carriers.setdefault(path.read_text(errors="replace").strip(), set()).add(f"{name} {version}")
     pairs = sorted((sorted(names), text) for text, names in carriers.items())

@@ -1,7 +1,7 @@
-"""Debian packages for an image: which ones hold the shared libraries that programs need, fetched and unpacked.
+"""Finds, fetches and unpacks the Debian packages with the shared libraries that programs of an image need.
 
-apt-get and dpkg-deb do the work, as any user: nothing is installed, and packages are kept in a folder from one time to the
-next. What is needed is read from the files that were fetched, not from this machine's, which may be older.
+apt-get and dpkg-deb do the work, for any user: nothing is installed, and packages stay in a folder for the next run. Needed
+libraries are read from the fetched files and not from this machine's, which may be older.
 """
 import contextlib
 import fcntl
@@ -13,11 +13,11 @@ from pathlib import Path
 
 
 class Failed(Exception):
-    """An error: one sentence says what went wrong, one what to do."""
+    """An error whose text says in one sentence what went wrong and in one what to do."""
 
 
 def run(*command, **kwargs):
-    """stdout of a command; Failed with its last words."""
+    """Returns stdout of a command. Raises Failed with the end of its stderr."""
     try:
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True,
                               env={**os.environ, "LC_ALL": "C"}, **kwargs)
@@ -31,7 +31,7 @@ def run(*command, **kwargs):
 
 
 def needed(path):
-    """The sonames in an ELF file's list (DT_NEEDED), and its program interpreter or None."""
+    """Returns the sonames that an ELF file needs (DT_NEEDED), and its program interpreter or None."""
     out = run("readelf", "-dlW", path)
     interpreter = re.search(r"Requesting program interpreter: ([^]]+)]", out)
     return set(re.findall(r"\(NEEDED\)\s+Shared library: \[([^]]+)]", out)), interpreter and interpreter[1]
@@ -56,11 +56,11 @@ class Package:
 
 
 class Packages:
-    """Those that were asked for so far, by name. folder: .deb files of this and earlier times; work: an empty folder."""
+    """Packages fetched so far, by name. `folder` keeps .deb files between runs; `work` is an empty folder."""
 
     def __init__(self, folder, work):
         self.folder, self.work, self.by_name, self.lists = Path(folder), Path(work), {}, []
-        self.files, self.owner_of = {}, {}  # what apt and dpkg have been asked: each question takes them half a second
+        self.files, self.owner_of = {}, {}  # answers of apt and dpkg, because each question takes half a second
         self.folder.mkdir(parents=True, exist_ok=True)
         self.multiarch = run("gcc", "-print-multiarch").strip()
         self.architecture = run("dpkg", "--print-architecture").strip()
@@ -70,7 +70,7 @@ class Packages:
 
     @contextlib.contextmanager
     def _alone(self):
-        """With the folder: another build beside this one would read what is half written, or find apt's lists locked."""
+        """Holds the folder's lock. A second build would otherwise read half-written files, or find apt's lists locked."""
         folder = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
@@ -79,7 +79,7 @@ class Packages:
             os.close(folder)
 
     def _where(self, names):
-        """[(file name, algorithm, digest)] of packages, from apt's lists: this machine's, or our own where it has none."""
+        """Returns [(file name, algorithm, digest)] of packages from apt's lists: this machine's, or our own if it has none."""
         asked = sorted(set(names) - set(self.files))
         if asked:
             self.files.update(self._ask(asked))
@@ -105,7 +105,7 @@ class Packages:
         return {entry[0].split("_")[0]: entry for entry in found}
 
     def fetch(self, names):
-        """Downloads and unpacks those that are not there yet."""
+        """Downloads and unpacks the packages that are not fetched yet."""
         names = set(names) - set(self.by_name)
         if not names:
             return
@@ -118,7 +118,7 @@ class Packages:
             self.by_name[package.name] = package
 
     def _complete(self, files):
-        """Downloads those that are not in the folder, or not whole."""
+        """Downloads the files that are missing in the folder or incomplete."""
         for attempt in range(2):
             lacking = [name for name, algorithm, digest in files if not self._is_whole(name, algorithm, digest)]
             if not lacking:
@@ -133,7 +133,7 @@ class Packages:
         return path.exists() and hashlib.new(algorithm, path.read_bytes()).hexdigest() == digest
 
     def owners(self, sonames):
-        """The packages of this machine that hold libraries: {soname: name}."""
+        """Returns {soname: name of the package on this machine that has the library}."""
         asked = set(sonames) - set(self.owner_of)
         if asked:
             out = run("sh", "-c", 'dpkg-query -S "$@" 2>/dev/null || true', "sh", *(f"*/{self.multiarch}/{s}" for s in sorted(asked)))
@@ -147,14 +147,14 @@ class Packages:
         return {soname: self.owner_of[soname] for soname in sonames}
 
     def foresee(self, programs, extra):
-        """Asks at once for what this machine's own libraries say will be wanted: an opinion, which the fetched ones confirm or not."""
+        """Looks up in one query the packages that ldd on this machine predicts. This only saves time: the fetched files decide."""
         said = run("sh", "-c", 'ldd "$@" 2>/dev/null || true', "sh", *programs)
         sonames = set(extra) | {os.path.basename(name) for name in re.findall(r"^\s+(\S+\.so\S*) ", said, re.M) if "vdso" not in name}
         own = {os.path.basename(p) for p in programs}
         self._where(set(self.owners(sonames - own).values()))
 
     def library(self, name, soname):
-        """A library's file in a package's tree."""
+        """Returns the path of a library in a package's tree."""
         for folder in ("usr/lib", "lib"):
             path = self.by_name[name].tree / folder / self.multiarch / soname
             if path.is_symlink() or path.exists():
@@ -163,7 +163,8 @@ class Packages:
                      "apt-get upgrade, and build again")
 
     def closure(self, programs, extra=()):
-        """{soname: (package, file)} of all that programs need, and what that needs. extra: sonames that are loaded by name."""
+        """Returns {soname: (package, file)} of all libraries that programs need, directly or through others. `extra` has sonames
+        that are loaded by name."""
         self.foresee(programs, extra)
         libraries, wanted = {}, set(extra)
         for program in programs:
@@ -177,7 +178,7 @@ class Packages:
         return libraries
 
     def copyright(self, name):
-        """A package's copyright file; some have it in another package, which is fetched."""
+        """Returns a package's copyright file. If it is a link into another package, that package is fetched."""
         package = self.by_name[name]
         doc = package.tree / "usr/share/doc" / name
         for link in (doc, doc / "copyright"):

@@ -1,7 +1,7 @@
-"""The files of an image: which ones, where, with which modes. `rootfs` and `build` both come here.
+"""The files of an image: their selection, places and modes. Both `rootfs` and `build` use this module.
 
-Three layers, of what changes least first: Debian's packages, NVIDIA's libraries (cuda alone), our programs. Every file is
-root's and readable by all; a process of any UID in group 0 may write to the folders of WRITABLE.
+Three layers, the least changed first: Debian's packages, NVIDIA's libraries (cuda only), our programs.
+Every file belongs to root and is readable by all. A process with any UID in group 0 may write to the folders of WRITABLE.
 """
 import os
 import re
@@ -15,15 +15,15 @@ import sbom
 from debian import Failed, Packages, is_elf, needed, run
 
 ROOT = Path(__file__).resolve().parents[2]
-VARIANTS = {"cpu": "release", "cuda": "cuda"}  # → preset
+VARIANTS = {"cpu": "release", "cuda": "cuda"}  # image variant: CMake preset
 LAYERS = ("debian", "nvidia", "coxswain")
 PROGRAMS = ("cox", "cox-head", "cox-gateway", "cox-worker")
 WRITABLE = {"tmp": 0o1777, "cache": 0o775, "state": 0o775, "models": 0o775, "dev/shm": 0o1777}
-MOUNTED = ("dev", "proc", "sys")  # by whoever starts a container
-# Loaded by name: what glibc's resolver and backtrace() want.
+MOUNTED = ("dev", "proc", "sys")  # mount points for the container engine
+# Libraries that glibc's resolver and backtrace() load by name.
 BY_NAME = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2", "libgcc_s.so.1")
 BASE = ("base-files", "ca-certificates")
-STATIC = {  # there is no shell to log in to
+STATIC = {  # nologin: the image has no shell
     "etc/passwd": "root:x:0:0:root:/root:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
                   "coxswain:x:65532:0:Coxswain:/tmp:/usr/sbin/nologin\n",
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
@@ -32,7 +32,7 @@ STATIC = {  # there is no shell to log in to
 
 
 def version():
-    """The project's version, and the commit it was taken from ("" without git), "-dirty" behind it where files differ."""
+    """Returns the project's version and its commit ("" without git), with "-dirty" appended when files differ."""
     number = re.search(r"project\(coxswain VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
     revision = os.environ.get("COX_IMAGE_REVISION", "")
     if not revision and (ROOT / ".git").exists():
@@ -43,7 +43,7 @@ def version():
 
 
 def epoch():
-    """The time that everything in an image has: SOURCE_DATE_EPOCH, else the commit's, else 0."""
+    """Returns the time of everything in an image: SOURCE_DATE_EPOCH, else the commit's time, else 0."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given:
         if not given.isdigit():
@@ -55,7 +55,7 @@ def epoch():
 
 
 class Files:
-    """Puts the files of one variant into a folder for each layer."""
+    """Puts the files of one variant into one folder for each layer."""
 
     def __init__(self, variant, folders, *, build=None, debug=None, cache=None):
         self.variant, self.folders = variant, {name: Path(f) for name, f in folders.items()}
@@ -92,7 +92,7 @@ class Files:
         at.symlink_to(target)
 
     def programs(self):
-        """Ours, stripped; what a debugger wants goes to self.debug by build id, which crash lines of the log name."""
+        """Installs our programs, stripped. Debug symbols go to self.debug by build id, which the log's crash lines name."""
         preset = self.build.name
         lacking = [p for p in PROGRAMS if not (self.build / "bin" / p).exists()]
         if lacking:
@@ -109,7 +109,7 @@ class Files:
                 at.parent.mkdir(parents=True, exist_ok=True)
                 run("objcopy", "--only-keep-debug", whole, at)
             self.put("coxswain", f"usr/bin/{name}", stripped)
-        self.link("coxswain", "usr/bin/vllm", "cox")  # it runs vLLM's command lines
+        self.link("coxswain", "usr/bin/vllm", "cox")  # accepts vLLM's command lines
         return [self.folders["coxswain"] / "usr/bin" / name for name in PROGRAMS]
 
     def debian(self, programs):
@@ -118,7 +118,7 @@ class Files:
         own = {os.path.basename(path) for path in programs}
         libraries = p.closure(programs, BY_NAME)
         for soname, (_, path) in sorted(libraries.items()):
-            real = path.resolve()  # within the package's tree: links of libraries are to their neighbours
+            real = path.resolve()  # stays in the package's tree, because libraries only link to files beside them
             if soname in own or real.parent != path.parent.resolve():
                 raise Failed(f"{soname} is a link out of its folder, to {real}")
             self.put("debian", f"{self.lib}/{real.name}", real)
@@ -129,8 +129,8 @@ class Files:
         tree = p.by_name["base-files"].tree
         self.put("debian", "usr/lib/os-release", tree / "usr/lib/os-release")
         self.link("debian", "etc/os-release", "../usr/lib/os-release")
-        self.put("debian", "etc/debian_version", tree / "etc/debian_version")  # NVIDIA's hook goes by it
-        for path in sorted((tree / "usr/share/common-licenses").iterdir()):  # that copyright files refer to
+        self.put("debian", "etc/debian_version", tree / "etc/debian_version")  # NVIDIA's hook reads this file
+        for path in sorted((tree / "usr/share/common-licenses").iterdir()):  # copyright files refer to these
             relative = path.relative_to(tree)
             self.link("debian", relative, os.readlink(path)) if path.is_symlink() else self.put("debian", relative, path)
         self.certificates(p.by_name["ca-certificates"].tree)
@@ -142,7 +142,7 @@ class Files:
         self.package_documents()
 
     def loader(self, interpreter):
-        """The path that programs name their loader by: /lib64/… on x86-64, where /lib64 is a link as on Debian, else /lib/…"""
+        """Creates the path that programs name as their loader: /lib64/… on x86-64, where /lib64 is a link as on Debian, else /lib/…"""
         name = os.path.basename(interpreter)
         if interpreter.startswith("/lib64/"):
             self.link("debian", "lib64", "usr/lib64")
@@ -160,12 +160,12 @@ class Files:
         self.put("debian", "etc/ssl/certs/ca-certificates.crt", bundle)
 
     def package_documents(self):
-        """Copyright files, dpkg's words on each package (scanners read status.d), rows of the SBOM."""
+        """Writes copyright files, dpkg's description of each package (scanners read status.d), and rows of the SBOM."""
         p = self.packages
         os_release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', (self.folders["debian"] / "usr/lib/os-release").read_text(), re.M))
         distribution = f"{os_release['ID']}-{os_release.get('VERSION_ID', '')}"
         done = {}
-        while set(p.by_name) - set(done):  # a copyright file may be another package's
+        while set(p.by_name) - set(done):  # a copyright file may belong to another package
             for name in sorted(set(p.by_name) - set(done)):
                 done[name] = p.copyright(name)
         for name, path in sorted(done.items()):
@@ -174,10 +174,10 @@ class Files:
             self.parts.append(sbom.debian_package(p.by_name[name], distribution, path.read_text(errors="replace")))
 
     def nvidia(self):
-        """cuBLASLt and NCCL, the ones that the build found, which a worker loads by name. The driver is the node's."""
+        """Copies cuBLASLt and NCCL as found by the build; a worker loads them by name. The driver comes from the node."""
         cache = (self.build / "CMakeCache.txt").read_text()
         paths = []
-        for variable in ("COX_CUBLAS", "COX_NCCL", "COX_CUDART"):  # the last is linked statically
+        for variable in ("COX_CUBLAS", "COX_NCCL", "COX_CUDART"):  # COX_CUDART is linked statically; only its licence is needed
             m = re.search(rf"^{variable}:FILEPATH=(.+)$", cache, re.M)
             if not m or not Path(m[1]).exists():
                 raise Failed(f"{self.build} was configured without {variable}; run scripts/build cuda")
@@ -191,7 +191,7 @@ class Files:
         return paths
 
     def nvidia_documents(self, library):
-        """The licence of the PyPI package that holds a library, and its row of the SBOM."""
+        """Writes the licence of the PyPI package that has a library, and its row of the SBOM."""
         for site in (f for f in library.resolve().parents if f.name.endswith("-packages")):
             relative = library.resolve().relative_to(site)
             for record in site.glob("nvidia_*.dist-info/RECORD"):
@@ -211,7 +211,7 @@ class Files:
         raise Failed(f"{library} is of no PyPI package: its licence and version are not known; scripts/setup --cuda brings one that is")
 
     def documents(self):
-        """Licence, notices, the crates' licence texts, and the SBOM, which is of all layers and written last."""
+        """Writes licence, notices, the crates' licence texts, and the SBOM. The SBOM covers all layers, so it is written last."""
         number, _ = version()
         self.put("coxswain", "usr/share/doc/coxswain/copyright", (ROOT / "LICENSE").read_bytes())
         self.put("coxswain", "usr/share/doc/coxswain/THIRD_PARTY_NOTICES.md", (ROOT / "THIRD_PARTY_NOTICES.md").read_bytes())
@@ -226,7 +226,7 @@ class Files:
         self.put("coxswain", "usr/share/coxswain/sbom.spdx.json", text)
 
     def llhttp(self):
-        """The version of the HTTP parser, which comes as generated C (scripts/setup)."""
+        """Returns the version of the HTTP parser, which scripts/setup installs as generated C."""
         for header in (ROOT / ".deps/llhttp/llhttp.h", Path("/usr/include/llhttp.h")):
             if header.exists():
                 return ".".join(re.findall(r"#define LLHTTP_VERSION_\w+ (\d+)", header.read_text()))
@@ -234,7 +234,7 @@ class Files:
 
 
 def normalise(folder):
-    """Modes that do not depend on the umask: folders 0755, files 0644 or 0755, those of WRITABLE as they are."""
+    """Sets modes independent of the umask: folders 0755, files 0644 or 0755. Folders of WRITABLE keep theirs."""
     kept = {folder / path for path in WRITABLE}
     for at, _, names in os.walk(folder):
         if Path(at) not in kept:
@@ -246,5 +246,5 @@ def normalise(folder):
 
 
 def size(*folders):
-    """Bytes of the regular files: what an image takes unpacked, but for the blocks' slack."""
+    """Returns the bytes of the regular files: the size of an unpacked image, without unused parts of disk blocks."""
     return sum(p.lstat().st_size for folder in folders for p in Path(folder).rglob("*") if p.is_file() and not p.is_symlink())

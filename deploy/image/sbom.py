@@ -1,13 +1,13 @@
-"""The list of what is in an image, as SPDX 2.3 in JSON: our programs, Debian's packages, NVIDIA's, the crates.
+"""Lists the contents of an image as SPDX 2.3 in JSON: our programs, Debian's packages, NVIDIA's, the crates.
 
-Times come from the caller and the namespace from the content: the same files give the same bytes.
+The caller gives the time, and the namespace follows from the content: the same files give the same bytes.
 """
 import hashlib
 import json
 import re
 from datetime import datetime, timezone
 
-# Debian's names of licences (DEP 5) that SPDX has by another one; "-N+" is handled below.
+# Debian's licence names (DEP 5) that SPDX spells differently; GNU handles the GNU licences.
 SPDX = {"expat": "MIT", "mit": "MIT", "mit/x11": "MIT", "x11": "X11", "isc": "ISC", "zlib": "Zlib", "apache-2.0": "Apache-2.0", "apache-2": "Apache-2.0",
         "bsd-2-clause": "BSD-2-Clause", "bsd-3-clause": "BSD-3-Clause", "curl": "curl", "openldap": "OLDAP-2.8",
         "openldap-2.8": "OLDAP-2.8", "mpl-2.0": "MPL-2.0", "unicode": "Unicode-DFS-2016", "0bsd": "0BSD", "cc0-1.0": "CC0-1.0",
@@ -20,7 +20,7 @@ def iso(epoch):
 
 
 def spdx_name(name):
-    """An SPDX id for one of Debian's names, or LicenseRef-Debian-…"""
+    """Returns the SPDX id for one of Debian's licence names, or LicenseRef-Debian-…"""
     m = GNU.match(name)
     if m:
         return f"{m[1].upper()}-{m[2]}.{m[3] or 0}-" + ("or-later" if m[4] else "only")
@@ -28,7 +28,7 @@ def spdx_name(name):
 
 
 def debian_licences(text):
-    """The licences that a machine-readable copyright file names; empty for one that is prose."""
+    """Returns the licences named in a machine-readable copyright file; empty for a prose file."""
     if not re.match(r"\s*Format(-Specification)?:", text):
         return []
     found = set()
@@ -56,7 +56,7 @@ def debian_package(p, distribution, copyright_text):
 
 
 def document(name, version, epoch, parts):
-    """The document's text. parts: what package() and debian_package() gave, besides ours."""
+    """Returns the document's text. `parts` are results of package() and debian_package(), without our own programs."""
     ours = package("coxswain", "coxswain", version, "NOASSERTION", "Apache-2.0", f"pkg:generic/coxswain@{version}",
                    primaryPackagePurpose="APPLICATION")
     packages = [ours, *sorted(parts, key=lambda p: p["SPDXID"])]

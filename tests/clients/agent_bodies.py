@@ -1,5 +1,6 @@
-"""Requests with the fields that clients send which are no package here: each a first turn, and the turn behind a tool's result.
-They are written by hand, after what the clients' sources put into a request."""
+"""Request bodies of clients that cannot be installed as packages here, with the fields that these clients send.
+Each function returns the body of the first turn, or of the turn after the tool results in `results`.
+The bodies are written by hand, from the clients' sources."""
 
 SYSTEM = "You help with a folder of files."
 QUESTION = "What does note.txt say?"
@@ -18,7 +19,7 @@ def text(words, **more):
 
 
 def opencode(results):
-    """AI SDK's openai-compatible provider: marks for caches on parts, the effort, no strictness."""
+    """opencode uses the AI SDK's openai-compatible provider: cache_control on messages, a reasoning effort, tools without `strict`."""
     calls = [m for call, said in results for m in (
         {"role": "assistant", "content": "", "reasoning_content": "I look.", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": said, **EPHEMERAL})]
@@ -28,7 +29,7 @@ def opencode(results):
 
 
 def aider(results):
-    """LiteLLM: parts with marks for caches, and thinking as Anthropic has it. It calls no tools: what they said is the user's."""
+    """aider uses LiteLLM: cache_control on content parts, `thinking` in Anthropic's form, and no tools. A result is the next user message."""
     said = [m for _, words in results for m in ({"role": "assistant", "content": "I need the note."}, {"role": "user", "content": words})]
     return {"model": "caller", "messages": [{"role": "system", "content": text(SYSTEM, **EPHEMERAL)}, {"role": "user", "content": QUESTION}, *said],
             "temperature": 0, "stream": True, "stream_options": {"include_usage": True}, "thinking": {"type": "enabled", "budget_tokens": 1024},
@@ -46,7 +47,7 @@ def cline(results):
 
 
 def continue_dev(results):
-    """No content is a blank, and the text around the cursor is a prediction."""
+    """Continue sends a blank for empty content, and the text around the cursor as `prediction`."""
     calls = [m for call, said in results for m in (
         {"role": "assistant", "content": " ", "tool_calls": [call]}, {"role": "tool", "content": said, "tool_call_id": call["id"]})]
     return {"messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}, *calls], "model": "caller",

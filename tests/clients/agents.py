@@ -1,9 +1,9 @@
-"""Coding agents as their makers publish them, each asked one thing in a folder, without a terminal:
+"""Runs a coding agent as its maker publishes it, for one question in a folder, without a terminal:
 
     python3 tests/clients/agents.py claude|codex|qwen URL MODEL FOLDER
 
-They get a home of their own, the switches that their manuals name for a server that is not their maker's, and none of what they
-would say to anybody else. scripts/setup --clients installs them."""
+The agent gets a home directory of its own and the settings that its manual names for a server of another maker.
+Telemetry and updates are switched off. `scripts/setup --clients` installs the agents."""
 import os
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ QUESTION = "What does note.txt say?"
 
 
 def program(name):
-    """The installed program that runs here, or None."""
+    """Returns the path of the installed agent, or None when it cannot run here."""
     path = PROGRAMS / name
     if not path.exists() or (name != "claude" and not shutil.which("node")):
         return None
@@ -24,7 +24,7 @@ def program(name):
 
 
 def claude(url, model, home, max_tokens):
-    """Claude Code. Every model that it may want is the one that there is."""
+    """Returns the arguments and environment of Claude Code. Every model that it may ask for is set to `model`."""
     names = ("ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL",
              "ANTHROPIC_DEFAULT_OPUS_MODEL")
     env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -33,7 +33,7 @@ def claude(url, model, home, max_tokens):
 
 
 def codex(url, model, home, max_tokens):
-    """Codex CLI, by its responses."""
+    """Returns the arguments and environment of Codex CLI, which uses the Responses API."""
     (home / ".codex").mkdir()
     (home / ".codex/config.toml").write_text(f'''model = "{model}"
 model_provider = "cox"
@@ -55,7 +55,7 @@ stream_max_retries = 0
 
 
 def qwen(url, model, home, max_tokens):
-    """Qwen Code, by OpenAI's chat."""
+    """Returns the arguments and environment of Qwen Code, which uses OpenAI's Chat Completions API."""
     (home / ".qwen").mkdir()
     (home / ".qwen/settings.json").write_text('{"privacy": {"usageStatisticsEnabled": false}, "general": {"enableAutoUpdate": false, '
                                               '"disableAutoUpdate": true}, "telemetry": {"enabled": false}}')
@@ -64,11 +64,11 @@ def qwen(url, model, home, max_tokens):
 
 
 def run(name, url, model, folder, proxy=None, max_tokens=1024, timeout=120):
-    """What the program `name` did: subprocess's CompletedProcess, with its output as text. proxy: where it is to go for whatever
-    is not on this machine."""
+    """Runs the agent `name` and returns subprocess's CompletedProcess, with its output as text.
+    `proxy` is the HTTP proxy for hosts other than this machine."""
     with tempfile.TemporaryDirectory(prefix="cox-agent-") as home:
         args, env = {"claude": claude, "codex": codex, "qwen": qwen}[name](url, model, Path(home), max_tokens)
-        # Qwen Code takes its server's requests to a proxy as well, and knows no exception.
+        # Qwen Code has no setting for exceptions from a proxy, so it would send requests for its own server there too.
         away = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy) if proxy and name != "qwen" else {}
         local = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
         return subprocess.run([str(program(name)), *args], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,

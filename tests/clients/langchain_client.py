@@ -1,4 +1,4 @@
-"""langchain-openai as its documentation has it, base_url aside."""
+"""Tests with langchain-openai, used as its documentation shows except for base_url."""
 from typing import Annotated
 
 import openai
@@ -64,7 +64,7 @@ def test_responses():
 
 
 def test_embeddings():
-    # Without the flag this class sends what tiktoken made of the text, which is for OpenAI's models.
+    # Without check_embedding_ctx_length=False this class sends token IDs from tiktoken, which only OpenAI's models understand.
     model = OpenAIEmbeddings(model="null", base_url=URL + "/v1", api_key=KEY, check_embedding_ctx_length=False)
     assert model.embed_documents(["abc", "d"]) == [[float(ord(c) >> i & 1) for i in range(8)] for c in "cd"]
     assert model.embed_query("d") == model.embed_documents(["d"])[0]
@@ -80,7 +80,7 @@ def test_errors():
 
 class Person(pydantic.BaseModel):
     """Somebody."""
-    # Small models would fill the space between JSON's tokens with lines.
+    # Small models would fill the flexible whitespace of the JSON text with newlines.
     model_config = {"json_schema_extra": {"x-guidance": {"whitespace_flexible": False}}}
     name: str = pydantic.Field(max_length=8)
     age: int = pydantic.Field(ge=1, le=99)
@@ -104,7 +104,7 @@ def add(a: Digit, b: Digit) -> int:
 
 
 def test_demo_tools_in_a_stream():
-    """A call comes in pieces, is run, and its result goes back."""
+    """A streamed tool call arrives in pieces; the client runs it and sends the result back."""
     ask = [HumanMessage("What is 2 + 3?")]
     model = demo(seed=1).bind_tools([add], tool_choice="add", strict=True)
     whole = None

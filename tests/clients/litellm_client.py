@@ -1,8 +1,8 @@
-"""LiteLLM with its prefixes for servers of this kind: openai/, hosted_vllm/ and text-completion-openai/."""
+"""Tests with LiteLLM and its three prefixes for OpenAI-compatible servers: openai/, hosted_vllm/ and text-completion-openai/."""
 import json
 import os
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks GitHub for a list of prices
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise LiteLLM asks GitHub for a list of prices
 
 import litellm  # noqa: E402
 from scenarios import DEMO, KEY, LIMITED, SECONDS, URL, main, raises  # noqa: E402
@@ -79,7 +79,7 @@ def test_errors():
 
 
 def test_limits_are_waited_for():
-    """Its key may ask once a second; a router of LiteLLM's waits as it is told and asks again."""
+    """A key with a limit of one request per second gets 429. A LiteLLM router waits as long as the answer says and retries."""
     def ask(call, **more):
         return call(messages=ASK, max_tokens=1, **more)
 
@@ -100,7 +100,7 @@ def test_demo_structured_output():
 
 def test_demo_tools_in_a_stream():
     ask = [{"role": "user", "content": "What is 2 + 3?"}]
-    # hosted_vllm/ takes additionalProperties out of the tool, after which a small model never ends its object
+    # The prefix is not hosted_vllm/, which removes additionalProperties from the tool: a small model then never ends its object.
     chunks = list(demo(model="openai/demo", messages=ask, tools=[TOOL], tool_choice="required", parallel_tool_calls=False, stream=True))
     message = litellm.stream_chunk_builder(chunks, messages=ask).choices[0].message
     call = message.tool_calls[0]

@@ -1,5 +1,6 @@
-// OpenAI's package for JavaScript, base_url aside as its documentation has it. Run by tests/e2e/test_clients.py; the last line of
-// output is JSON: for each function test_* null, or how it failed (scenarios.py has the same for Python).
+// Tests with OpenAI's package for JavaScript, used as its documentation shows except for baseURL.
+// tests/e2e/test_clients.py runs this file. The last line of output is a JSON object: null for
+// each function test_* that passed, or its error (as in scenarios.py).
 import assert from "node:assert/strict";
 import OpenAI, { toFile } from "openai";
 
@@ -85,7 +86,7 @@ async function test_errors() {
 }
 
 async function test_limits_are_waited_for() {
-    // Its key may ask once a second.
+    // The key `limited` may send one request per second.
     const once = (maxRetries) => new OpenAI({ baseURL: `${url}/v1`, apiKey: limited, maxRetries })
         .chat.completions.create({ ...ask, max_tokens: 1 });
     await assert.rejects(async () => { for (let i = 0; i < 5; i++) await once(0); },
@@ -97,7 +98,7 @@ async function test_timeout_and_abort() {
     await assert.rejects(client.chat.completions.create({ ...ask, max_tokens: 2000 }, { timeout: 500 }), OpenAI.APIConnectionTimeoutError);
     const stream = await client.chat.completions.create({ ...ask, max_tokens: 2000, stream: true });
     let n = 0;
-    for await (const _ of stream) if (++n === 3) break; // leaves, which the gateway sees
+    for await (const _ of stream) if (++n === 3) break; // the gateway sees the close
     assert.equal(n, 3);
 }
 
@@ -130,7 +131,8 @@ async function test_demo_structured_output() {
 }
 
 async function test_demo_tools_in_a_stream() {
-    // The package's own loop: it runs the function that was called and asks again with the result.
+    // `runTools` is the package's own loop: it runs the function of a tool call and sends the
+    // result to the model.
     const called = [];
     const add = ({ a, b }) => { called.push([a, b]); return String(a + b); };
     const runner = demo.chat.completions.runTools({
@@ -141,7 +143,7 @@ async function test_demo_tools_in_a_stream() {
     await runner.done();
     const [[a, b]] = called;
     assert.ok(Number.isInteger(a) && Number.isInteger(b));
-    assert.equal(runner.messages.at(-1).role, "tool"); // with a function named, the loop ends behind its result
+    assert.equal(runner.messages.at(-1).role, "tool"); // with `tool_choice` it ends here
 }
 
 const tests = [

@@ -1,7 +1,9 @@
-"""What the scripts of this folder share: where the clusters are, and a run of every test_* function of a script.
+"""Code that the scripts of this folder share: the addresses of the clusters, and a runner for the test_* functions of a script.
 
-Run by tests/e2e/test_clients.py with .venv-clients/bin/python. The last line of output is JSON: for each function null, or how it failed.
-COX_URL is a cluster of null workers (model "null", wants COX_KEY), COX_DEMO_URL one of the demo model ("demo", no key), or empty.
+tests/e2e/test_clients.py runs the scripts with .venv-clients/bin/python.
+The last line of output is a JSON object: null for each function that passed, or its traceback.
+COX_URL is the address of a cluster of null workers (model "null", needs COX_KEY).
+COX_DEMO_URL is the address of a cluster with the demo model ("demo", no key); it is empty when there is none.
 """
 import asyncio
 import inspect
@@ -14,7 +16,7 @@ SECONDS = 60 * int(os.environ["COX_SLOW"])
 
 
 def raises(kinds, call):
-    """The exception of one of these kinds that call() raises."""
+    """Returns the exception that call() raises; it must be one of `kinds`."""
     try:
         call()
     except kinds as e:

@@ -1,8 +1,8 @@
-"""What tests/docs/readme_claims runs.
+"""The claims of README.md and their checks, which tests/docs/readme_claims runs.
 
 CLAIMS is the README from its first to its last word: texts in order, each with its checks. Between two texts the README may
 have no letter and no digit, so a new sentence without a check fails, and so does a text that is no longer there. Texts are
-quoted as a reader sees them: without marks of Markdown, a link by its words. What links lead to is checked for all of them.
+quoted as a reader sees them: without marks of Markdown, a link by its words. The target of each link is checked, too.
 """
 import functools
 import json
@@ -83,7 +83,7 @@ def languages(_):
 
 
 def recorded_by(*ids):
-    """A check: each number of the text is the one that was recorded, in this order."""
+    """A check: the numbers of the text are those that were recorded, in this order."""
     def check(text):
         wanted = [f"{ROWS[i]['value']:g}" for i in ids]
         found = re.findall(r"[\d.]+(?<!\.)", text.split("|", 1)[1])

@@ -151,3 +151,12 @@ def test_a_link_to_nowhere_and_a_page_outside_the_navigation_fail(tmp_path):
 def test_without_the_programs_it_says_what_to_do(tmp_path):
     done = build(tmp_path / "site", COX_BIN=str(tmp_path))
     assert done.returncode != 0 and "scripts/build first, or COX_BIN" in done.stdout + done.stderr
+
+GENERATED = {"reference/flags.md", "reference/openai.md", "reference/environment.md", "reference/events.md", "reference/errors.md", "status.md"}
+
+
+def test_the_users_part_stays_small():
+    """Users read docs/ without docs/develop/ and the developers' record of GPUs; generated pages do not count."""
+    pages = {p.relative_to(ROOT / "docs").as_posix(): p.stat().st_size for p in (ROOT / "docs").rglob("*.md")}
+    users = {n: size for n, size in pages.items() if not n.startswith("develop/") and n not in GENERATED | {"gpu-status.md"}}
+    assert sum(users.values()) < 300_000, sorted(users.items(), key=lambda item: -item[1])[:10]

@@ -1,5 +1,4 @@
-"""Model files that are wrong, made from the tiny models of scripts/make-goldens: each with words that
-must be in the one sentence that is said about it."""
+"""Wrong model files, made from the tiny models of scripts/make-goldens. Each has words that the one-sentence error must contain."""
 import io
 import json
 import os
@@ -23,7 +22,7 @@ def _u64(at, value):
 
 
 def _after(text, fmt, value, skip=0):
-    """Overwrites what stands behind the first `text`."""
+    """Returns a change that overwrites the bytes behind the first `text`."""
     def change(b):
         at = b.index(text) + len(text) + skip
         return b[:at] + struct.pack(fmt, value) + b[at + struct.calcsize(fmt):]
@@ -41,7 +40,7 @@ def _cut(n):
     return lambda b: b[:n]
 
 
-TENSOR = b"blk.0.attn_q.weight"  # behind it: u32 dims, dims x u64, u32 type, u64 offset
+TENSOR = b"blk.0.attn_q.weight"  # behind the name: u32 dims, dims x u64, u32 type, u64 offset
 GGUFS = {
     "empty": (_cut(0), "not a GGUF"),
     "another-magic": (_replace(b"GGUF", b"GGML"), "not a GGUF"),
@@ -89,7 +88,7 @@ def make_gguf(folder, name):
 # ---- a folder ----
 
 def _write(name, change):
-    """change: from the file's bytes to new ones."""
+    """Returns a function that writes `change(bytes)` over the file `name`."""
     def apply(folder):
         path = folder / name
         path.write_bytes(change(path.read_bytes()))
@@ -104,7 +103,7 @@ def _config(**values):
 
 
 def _header(change):
-    """Of model.safetensors: change(json) in place; the header's length fits again."""
+    """Returns a change of model.safetensors: `change(json)` edits the header in place, and its length is adapted."""
     def rewrite(b):
         n, = struct.unpack("<Q", b[:8])
         header = json.loads(b[8:8 + n])
@@ -190,7 +189,7 @@ def make_folder(folder, name):
     return path
 
 
-# ---- folders of PyTorch's shards, and of the parts of a GGUF ----
+# ---- folders of PyTorch shards and of GGUF parts ----
 
 SHARD = "pytorch_model-00001-of-00003.bin"
 PART = "model-00002-of-00003.gguf"
@@ -198,7 +197,7 @@ INDEX = "pytorch_model.bin.index.json"
 
 
 class Evil:
-    """What a pickle can be: a call of anything."""
+    """An object whose pickle contains a call of a function."""
 
     def __init__(self, function, *args):
         self.call = function, args
@@ -208,7 +207,7 @@ class Evil:
 
 
 def _members(change, method=zipfile.ZIP_STORED):
-    """Of a shard: change(dict from names to bytes) in place, or into a new one."""
+    """Returns a change of a shard: `change(members)` edits a dict of names and bytes in place, or returns a new one."""
     def rewrite(b):
         with zipfile.ZipFile(io.BytesIO(b)) as old:
             members = {i.filename: old.read(i) for i in old.infolist()}
@@ -232,7 +231,7 @@ def _evil(*call):
 
 
 def _all_in_one(folder):
-    """Every shard by its ending: two of them have the same tensors."""
+    """Removes the index, so that all shards are found by their suffix. Two of them have the same tensors."""
     (folder / INDEX).unlink()
     shutil.copy(folder / SHARD, folder / "more.bin")
 

@@ -1,7 +1,7 @@
-"""Reads the commands and the output of a README of deploy/examples, or of a page, for the tests that type and compare them.
+"""Reads the commands and the output in a README of deploy/examples or in a page, for tests that type the commands and compare the output.
 
-A fence ```sh test=NAME holds commands; ```text of=NAME holds lines of what they say, in this order, with others between
-them. … in such a line is anything. No other command is in a README: what is not tried is not told.
+A fence ```sh test=NAME holds commands. A fence ```text of=NAME holds lines of their output, in this order; other lines may stand between them.
+… in such a line matches any text. A README must not have other fences: every command in it is tested.
 """
 import re
 import shutil
@@ -14,14 +14,14 @@ from hosts import Hosts, why_not
 from real_model import CACHE, MODEL
 
 EXAMPLES = ROOT / "deploy/examples"
-# The model that the READMEs serve where it has been fetched; a rule in its place answers as fast under a sanitizer.
+# Model that replaces "demo" in the READMEs: demo where it has been fetched, else null. Under a sanitizer it is null, because demo is too slow.
 SERVED = "demo" if MODEL.exists() and not SANITIZED else "null"
 FENCE = re.compile(r"^```(\S*)(?: (test|of)=(\S+))?\n(.*?)^```$", re.M | re.S)
 needs_hosts = pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}")
 
 
 class Page:
-    """The blocks of a page by name. Those without one, which a page may have, are nobody's here."""
+    """The named blocks of a page. Blocks without a name, which only a page may have, are ignored."""
 
     def __init__(self, path):
         self.text = path.read_text()
@@ -41,10 +41,10 @@ class Page:
         return self.commands[block]
 
     def lacks(self, block, text):
-        """The first of the lines that the README shows which text does not have; None: it has all."""
+        """Returns the first line that the README shows and `text` lacks, or None when `text` has all of them."""
         at = 0
         for line in self.shown[block].splitlines():
-            # spaces of a table are as wide as what is in it
+            # The width of a table's columns depends on the values, so any run of blanks matches.
             like = re.sub(r"(\\ )+", r"\\s+", re.escape(line.strip())).replace("…", ".*?")
             m = re.compile(like + r"\s*$", re.M).search(text, at)
             if not m:
@@ -62,7 +62,7 @@ class Page:
 
 
 class Readme(Page):
-    """An example's folder as a user has copied it, and its README's blocks."""
+    """A user's copy of an example's folder, and the blocks of its README."""
 
     def __init__(self, name, to, model=SERVED):
         self.folder = Path(to) / name
@@ -70,7 +70,7 @@ class Readme(Page):
         super().__init__(self.folder / "README.md")
         if model != "demo":
             for path in self.folder.iterdir():
-                if path.name != "README.md":  # null without quotes is nothing at all in YAML
+                if path.name != "README.md":  # in YAML, null without quotes means no value
                     name = f'"{model}"' if path.suffix == ".yaml" else model
                     path.write_text(re.sub(r"\bdemo\b", name, path.read_text()))
             self.commands = {b: re.sub(r"\bdemo\b", model, text) for b, text in self.commands.items()}
@@ -81,7 +81,7 @@ class Readme(Page):
 
 
 class Shells(Hosts):
-    """Hosts on which a README's blocks are typed: cox is in PATH, the model in the cache, the folder is the reader's."""
+    """Hosts on which the blocks of a README are typed. `cox` is in PATH, the model is in the cache, and commands run in the example's folder."""
 
     def __init__(self, folder, readme):
         super().__init__(folder)
@@ -89,25 +89,25 @@ class Shells(Hosts):
         self.before = (f"PATH={BIN}:$PATH; export PATH HOME={folder} COX_CACHE={CACHE}; cd {readme.folder}; ")
 
     def type(self, host, block, status=0):
-        """Typed, and its end awaited: what it said, on both streams."""
+        """Types a block on a host, waits for its end and returns its output, stdout and stderr together."""
         typed = f"exec 2>&1; {self.before}{self.readme.typed(block)}echo exit status $?"
         said, ended = host.run("sh", "-c", typed).rsplit("exit status ", 1)
         assert int(ended) == status, f"{block} ended with {ended}: {said}"
         return said
 
     def end(self, name):
-        """Ctrl-C."""
+        """Sends Ctrl-C (SIGINT) to a process and checks that it ends with status 0."""
         p = self.processes[name]
         p.send_signal(signal.SIGINT)
         assert p.wait(20 * SLOW) == 0, self.log(name)
 
     def leave(self, host, name, block, env=None):
-        """Typed in a terminal of its own, where it goes on; its last command is the process."""
+        """Types a block in a terminal of its own and leaves it running. The block's last command replaces the shell."""
         *first, last = self.readme.typed(block).strip().splitlines()
         return self.start_shell(host, name, self.before + "; ".join([*first, f"exec {last}"]), env=env)
 
     def wait_seen(self, name, block):
-        """Until the log of what was left running has what the README shows of it."""
+        """Waits until the log of the running process `name` has all lines that the README shows for `block`."""
         self.wait(f"all that the README shows of {block} was said", lambda: self.readme.lacks(block, self.log(name)) is None, 60)
 
     def wait_served(self, host, url, seconds=60):

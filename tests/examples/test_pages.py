@@ -1,5 +1,4 @@
-"""Checks all examples without running them: a test types every block of a README, every link leads somewhere, and the
-README names every file."""
+"""Checks all examples without running them: a test types every block of a README, no link is broken, and the README names every file."""
 import re
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""deploy/examples/two-hosts, block by block: two network namespaces and a cable are the two hosts."""
+"""deploy/examples/two-hosts works block by block. Two network namespaces with a cable between them are the two hosts."""
 import json
 
 import null_oracle as oracle
@@ -16,7 +16,7 @@ def test_as_its_readme_says(tmp_path):
         first.address("net", "10.0.0.1/24")
         second.address("net", "10.0.0.2/24")
         shells.leave(first, "up", "first")
-        shells.wait("cox up has made its keys", (readme.folder / "keys/authorized").exists)  # the last of them
+        shells.wait("cox up has made its keys", (readme.folder / "keys/authorized").exists)  # `cox up` writes this file last
         shells.type(first, "token")
         assert (readme.folder / "join").stat().st_mode & 0o077 == 0
         assert first.curl(f"{GATEWAY}/health", "-o", "/dev/null", "-w", "%{http_code}") != "200", "it serves with half of the model"
@@ -26,7 +26,7 @@ def test_as_its_readme_says(tmp_path):
         readme.saw("ask", said)
         text = json.loads(said[:said.index("========")])["choices"][0]["text"]
         assert SERVED != "null" or text == oracle.text("Once upon a time", 16, temperature=0)
-        for name, own in (("up", 1), ("worker", 2)) if SERVED != "null" else ():  # null ranks have nothing to say to each other
+        for name, own in (("up", 1), ("worker", 2)) if SERVED != "null" else ():  # null ranks do not communicate
             assert f"comm_listening address=10.0.0.{own}:7100" in shells.log(name)
         shells.end("worker")
         shells.end("up")

@@ -1,11 +1,11 @@
-"""buildah with a store of its own: nothing of this machine's engines is used or changed."""
+"""Runs buildah with a store of its own, so that the container engines of this machine are neither used nor changed."""
 import os
 import shutil
 import subprocess
 
 
 def why_no_buildah(*more):
-    """What is missing of buildah and `more` programs; None: nothing."""
+    """Returns a sentence that names the missing programs, out of buildah and `more`; None when all are installed."""
     lacking = [t for t in ("buildah", *more) if not shutil.which(t)]
     return f"no {', '.join(lacking)}: scripts/setup --image" if lacking else None
 
@@ -15,7 +15,7 @@ class Buildah:
         self.options = ["--storage-driver", "vfs", "--root", str(folder / "store"), "--runroot", str(folder / "run")]
 
     def __call__(self, *args, **kwargs):
-        """What it said, on stdout and stderr; the test fails where it does."""
+        """Returns the output of buildah, stdout and stderr together. The test fails when buildah fails."""
         done = subprocess.run(["buildah", *self.options, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               env={**os.environ, "BUILDAH_ISOLATION": "chroot"}, **kwargs)
         assert done.returncode == 0, done.stdout[-6000:]

@@ -1,4 +1,4 @@
-"""The same rules as for the black-box tests next door: what crashed is found, all skipped counts as skipped."""
+"""Applies the rules of tests/e2e/conftest.py here: crashed processes fail a test, and a file with only skipped tests counts as skipped."""
 import importlib.util
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""As much of a registry (OCI distribution) as a push and a pull ask for, in memory, on loopback. Every digest is looked at."""
+"""A container registry in memory, on loopback. It implements the part of the OCI distribution API that a push and a pull need.
+It checks the digest of every uploaded blob."""
 import hashlib
 import http.server
 import re

@@ -1,4 +1,4 @@
-"""The image of a build with CUDA: NVIDIA's libraries by the names that a worker loads, and nothing of the build's folders needed."""
+"""The image of a CUDA build has NVIDIA's libraries by the names that a worker loads, and needs nothing from the build folder."""
 import json
 import os
 import re
@@ -36,7 +36,7 @@ def test_libraries_and_size(rootfs):
         said = subprocess.run(["readelf", "-dW", program], capture_output=True, text=True).stdout
         assert not re.search(r"R(UN)?PATH", said), program
     assert size(rootfs) <= LIMIT
-    assert not any(name.startswith("libcuda.so") for name in inside)  # the driver's, and so the node's
+    assert not any(name.startswith("libcuda.so") for name in inside)  # comes with the node's driver
 
 
 def test_what_is_nvidias_is_listed_and_has_its_licence(rootfs):

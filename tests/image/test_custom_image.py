@@ -1,5 +1,5 @@
-"""An image FROM ours with a model of one's own (docs/how-to/custom-image.md): by COPY, by `cox pull` while it is built, and a
-cluster from it without a network. buildah builds; the model's server is this test's."""
+"""An image FROM ours can contain a user's model (docs/how-to/custom-image.md), by COPY or by `cox pull` during the build.
+A cluster starts from it without a network. buildah builds the image, and this test serves the model's files."""
 import functools
 import hashlib
 import http.server
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_n
 
 @pytest.fixture
 def server():
-    """The demo model's folder by HTTP; its URL, and the list of paths that were asked for."""
+    """Serves the demo model's folder over HTTP; yields the URL and the list of requested paths."""
     asked = []
 
     class Handler(http.server.SimpleHTTPRequestHandler):
@@ -35,7 +35,7 @@ def server():
             try:
                 super().do_GET()
             except ConnectionError:
-                pass  # who asks may stop when it knows enough
+                pass  # a client may close the connection once it has read enough
 
         def log_message(self, *args):
             pass
@@ -50,7 +50,7 @@ def server():
 
 
 def of_the_page(reference):
-    """Both Dockerfiles of docs/how-to/custom-image.md as one: with files that one has, and with a model that is pulled."""
+    """Joins both Dockerfiles of docs/how-to/custom-image.md into one: the model from local files, and the model that is pulled."""
     copied, pulled = [block.text for block in read_page("docs/how-to/custom-image.md")[1] if block.language == "dockerfile"]
     first, rest = pulled.split("\n", 1)
     assert first + "\n" == copied[:len(first) + 1] == "FROM coxswain:0.1.0\n"
@@ -72,7 +72,7 @@ def test_a_model_in_an_image_from_ours(tmp_path, server):
     reference = f"{url}/{MODEL.name}#sha256={digest}"
     (context / "Dockerfile").write_text(of_the_page(reference))
     buildah("bud", "--isolation", "chroot", "-t", "localhost/custom", context)
-    assert asked == [f"/{MODEL.name}"] * len(asked) and asked  # it may open it more than once, to see what it is
+    assert asked == [f"/{MODEL.name}"] * len(asked) and asked  # `cox pull` may request the file twice, to find its kind first
     buildah("push", "-q", "localhost/custom", f"oci-archive:{tmp_path / 'custom.tar'}")
     shutil.rmtree(tmp_path / "store")
     custom = Archive(tmp_path / "custom.tar")
@@ -84,7 +84,7 @@ def test_a_model_in_an_image_from_ours(tmp_path, server):
         logs = tmp_path / name
         logs.mkdir()
         with Pod(rootfs, custom.config["config"]["Env"], logs, scratch=("tmp", "state", "dev/shm")) as pod:
-            assert pod.run("/usr/bin/cox", "pull", model, "--check").returncode == 0  # as an init container does
+            assert pod.run("/usr/bin/cox", "pull", model, "--check").returncode == 0  # an init container runs this
             start(pod, model, "--device", "cpu", "--threads", "1", "--max-model-len", "512")
             status, text = pod.ask("http://127.0.0.1:8000/v1/completions", {
                 "model": "m", "prompt": "The capital of France is", "max_tokens": 4, "temperature": 0})

@@ -1,5 +1,5 @@
-"""deploy/image/Dockerfile by buildah, on a Debian that debootstrap made: a bare system, the sources, and the image that comes out is
-the one that deploy/image/build makes. A quarter of an hour and the network: label long."""
+"""buildah builds deploy/image/Dockerfile from the sources, on a bare Debian from debootstrap. The image equals the image of
+deploy/image/build. The test takes 15 minutes and needs the network: label long."""
 import json
 import os
 import re
@@ -19,7 +19,7 @@ OUR_TIME = 1700000000
 
 
 def base(buildah, folder):
-    """The same Debian as this machine's, bare, with the certificates that this machine's owner trusts besides."""
+    """Makes the base image: this machine's Debian release, bare, with the CA certificates that were added on this machine."""
     words = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', open("/etc/os-release").read(), re.M))
     if words["ID"] != "debian":
         pytest.skip(f"SKIPPED: {words['ID']} is not Debian")
@@ -36,7 +36,7 @@ def base(buildah, folder):
 
 
 def files(archive):
-    """{path: (kind, mode, link)} of all layers; folders that an engine makes for COPY have no modes of ours to compare."""
+    """Returns {path: (kind, mode, link)} of all layers. Modes of folders are left out: the engine sets them for COPY."""
     return {e.name.strip("./"): (e.type, e.mode & 0o7777 if e.isreg() else 0, e.linkname) for _, e, _ in archive.members() if e.name.strip("./")}
 
 

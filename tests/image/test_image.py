@@ -1,4 +1,4 @@
-"""The image of this build (deploy/image): what is in it and what is not, the same bytes twice, and a cluster from it alone."""
+"""Checks the image of this build (deploy/image): its content, that a second build gives the same bytes, and that a cluster runs from it."""
 import hashlib
 import json
 import re
@@ -16,7 +16,7 @@ from cluster import BIN, ROOT, wait_for
 from real_model import MODEL, needs_model
 from registry import Registry
 from unpacked import HIGH_UID, Archive, Pod, build, builder, needed, why_not, why_not_inside
-import sbom as sbom_rules  # unpacked says where
+import sbom as sbom_rules  # unpacked.py puts its folder into sys.path
 
 sys.path.insert(0, str(ROOT / "tests/walk"))
 from pages import read_page  # noqa: E402
@@ -30,7 +30,7 @@ KEYS, HEAD = ["--keys-dir", "/state/keys"], ["--head", "127.0.0.1:7000"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     at = tmp_path_factory.mktemp("image")
-    at.chmod(0o755)  # another user's programs start below it
+    at.chmod(0o755)  # programs of another user run below this folder
     for parent in at.parents[:2]:
         parent.chmod(0o755)
     return at
@@ -73,7 +73,7 @@ def test_configuration(archive):
 
 
 def final_stages(text):
-    """{name: {instruction: [what follows]}} of the Dockerfile's stages that begin with nothing."""
+    """Returns {name: {instruction: [arguments]}} of the Dockerfile's stages that start FROM scratch."""
     stages, stage = {}, None
     for line in text.replace("\\\n", " ").splitlines():
         word, _, rest = line.partition(" ")
@@ -114,7 +114,7 @@ def test_owners_and_modes(archive):
 
 
 def test_only_what_is_needed(archive):
-    """No shell, no package manager, no interpreter: the programs and their loader are all that can be run."""
+    """The image has no shell, package manager or interpreter: only the programs and their loader can be executed."""
     runs = {e.name for _, e, data in archive.members() if e.isreg() and e.name.startswith(("usr/bin/", "usr/sbin/", "bin/", "sbin/"))}
     assert runs == {f"usr/bin/{p}" for p in ("cox", "cox-head", "cox-gateway", "cox-worker")}
     assert [e.linkname for _, e, _ in archive.members() if e.issym() and e.name == "usr/bin/vllm"] == ["cox"]
@@ -136,7 +136,7 @@ def test_a_layer_for_packages_and_one_for_our_programs(archive):
 
 
 def test_every_library_is_inside(rootfs):
-    """Of every ELF file, not only of the programs; and none is left that nothing asks for."""
+    """The image has the libraries of every ELF file in it, and no library that nothing needs."""
     inside = {p.name: p for p in rootfs.glob("usr/lib/*-linux-gnu/*")}
     asked = {"libnss_dns.so.2", "libnss_files.so.2"}
     for path in [*inside.values(), *(rootfs / "usr/bin").iterdir()]:
@@ -168,7 +168,7 @@ def test_size(archive):
 
 
 def test_the_same_bytes_twice(path, folder):
-    """Whatever the folder, the umask, the time zone, the locale."""
+    """A second build gives the same bytes, whatever the folder, umask, time zone and locale."""
     again = folder / "elsewhere" / "second.tar"
     status, said = build(again, cwd=folder, umask=0o077, TZ="Pacific/Auckland", LC_ALL="C.UTF-8", PYTHONHASHSEED="7")
     assert status == 0, said
@@ -198,7 +198,7 @@ def test_sbom_names_everything(archive, rootfs, path):
     for name, control in status_d.items():
         assert listed[name]["versionInfo"] == re.search(r"^Version: (.+)$", control, re.M)[1]
         assert (rootfs / f"usr/share/doc/{name}/copyright").stat().st_size > 100
-    # every library is of a package that is listed: dpkg knows which on the machine of the build
+    # The list must name the package of every library; dpkg of this machine, which built the image, knows the package.
     for p in rootfs.glob("usr/lib/*-linux-gnu/*"):
         if not p.is_symlink():
             owner = subprocess.run(["dpkg-query", "-S", f"*/{p.parent.name}/{p.name}"], capture_output=True, text=True).stdout
@@ -242,7 +242,7 @@ def test_what_is_refused(folder, tmp_path):
     status, said = build(folder / "no.tar", "--build", tmp_path)
     assert status == 1 and "run scripts/build" in said
     assert "SOURCE_DATE_EPOCH" in build(folder / "no.tar", SOURCE_DATE_EPOCH="yesterday")[1]
-    status, said = build(folder / "no.tar", PATH="/nonexistent", SOURCE_DATE_EPOCH="0")  # a machine without the tools
+    status, said = build(folder / "no.tar", PATH="/nonexistent", SOURCE_DATE_EPOCH="0")  # as on a machine without the tools
     assert status == 1 and "Traceback" not in said and "scripts/setup" in said
     full = subprocess.run([sys.executable, ROOT / "deploy/image/rootfs", "cpu", tmp_path], capture_output=True, text=True)
     assert full.returncode == 1 and "is not empty" in full.stderr
@@ -251,7 +251,7 @@ def test_what_is_refused(folder, tmp_path):
 
 @pytest.mark.skipif(why_no_buildah() is not None, reason=f"SKIPPED: {why_no_buildah()}")
 def test_buildah_reads_it(path, tmp_path):
-    """A reader that nobody here wrote, which checks every digest."""
+    """buildah, an independent reader that checks every digest, can read the archive."""
     buildah = Buildah(tmp_path)
     said = buildah("inspect", "--type", "image", buildah("pull", "-q", f"oci-archive:{path}"))
     assert json.loads(said)["OCIv1"]["config"]["User"] == "65532:0"
@@ -259,7 +259,7 @@ def test_buildah_reads_it(path, tmp_path):
 
 @pytest.mark.skipif(shutil.which("skopeo") is None, reason="SKIPPED: no skopeo: scripts/setup --image")
 def test_a_registry_takes_it(path, archive, tmp_path):
-    """The command of docs/how-to/build-image.md, to a registry without TLS: what is there then are the archive's own blobs."""
+    """The command of docs/how-to/build-image.md copies the archive to a registry; the registry then has the archive's own blobs."""
     command = next(c.text for c in read_page("docs/how-to/build-image.md")[0] if c.text.startswith("skopeo copy "))
     with Registry() as registry:
         words = shlex.split(command.replace("FILE", str(path)).replace("REGISTRY", registry.address))
@@ -278,12 +278,12 @@ def test_programs_start_as_any_user(rootfs, archive, tmp_path):
             for program in ("cox", "cox-head", "cox-gateway", "cox-worker"):
                 done = pod.run(f"/usr/bin/{program}", "--version", uid=uid)
                 assert done.returncode == 0 and re.match(r"cox[\w-]* \d+\.\d+", done.stdout), done.stderr
-        assert pod.run("/usr/bin/cox").returncode == 2  # says what its commands are
+        assert pod.run("/usr/bin/cox").returncode == 2  # prints the list of commands
         assert "vLLM's command lines" in pod.run("/usr/bin/vllm", "--help").stdout
 
 
 def start(pod, model, *worker):
-    """Keys, a head, two workers, a gateway: each a program of its own, as pods have them."""
+    """Makes keys and starts a head, two workers and a gateway, each as a process of its own, as pods do."""
     done = pod.run("/usr/bin/cox", "keys", *KEYS)
     assert done.returncode == 0, done.stderr
     pod.start("head", "head", "--tp", "2", "--host", "0.0.0.0", *KEYS)
@@ -301,7 +301,7 @@ def start(pod, model, *worker):
 
 @needs_root
 def test_a_cluster_from_the_image_alone(rootfs, archive, tmp_path):
-    """Read-only, no network, a user that no file names."""
+    """A cluster runs from the image read-only, without a network, as a user that /etc/passwd does not have."""
     with Pod(rootfs, archive.config["config"]["Env"], tmp_path) as pod:
         start(pod, "null", "--device", "null")
         status, text = pod.ask("http://127.0.0.1:8000/v1/completions", {
@@ -317,7 +317,7 @@ def test_a_cluster_from_the_image_alone(rootfs, archive, tmp_path):
 @needs_root
 @needs_model
 def test_the_demo_model_from_the_image_alone(folder, tmp_path):
-    """Baked in as a layer, where the name "demo" finds it; nothing is fetched."""
+    """A model that is baked in as a layer is found by its name "demo"; nothing is fetched."""
     out = folder / "demo.tar"
     status, said = build(out, "--with-model", f"{MODEL.parent}:/cache/models/demo")
     assert status == 0, said
@@ -326,7 +326,7 @@ def test_the_demo_model_from_the_image_alone(folder, tmp_path):
     at = folder / "demo"
     at.mkdir()
     with Pod(baked.unpack(at), baked.config["config"]["Env"], tmp_path, scratch=("tmp", "state", "dev/shm")) as pod:
-        assert pod.run("/usr/bin/cox", "pull", "demo").returncode == 0  # as an init container does: it is there
+        assert pod.run("/usr/bin/cox", "pull", "demo").returncode == 0  # as in an init container: the model is there
         start(pod, "demo", "--device", "cpu", "--threads", "1", "--max-model-len", "512")
         status, text = pod.ask("http://127.0.0.1:8000/v1/completions", {
             "model": "m", "prompt": "The capital of France is", "max_tokens": 4, "temperature": 0})

@@ -1,4 +1,4 @@
-"""An image built once for the tests of this folder, its files unpacked, and programs started from nothing but them."""
+"""An image that is built for the tests of this folder, its files unpacked, and programs started from these files alone."""
 import gzip
 import importlib.machinery
 import importlib.util
@@ -24,8 +24,8 @@ _loader = importlib.machinery.SourceFileLoader("image_build", str(BUILD))
 builder = importlib.util.module_from_spec(importlib.util.spec_from_loader("image_build", _loader))
 _loader.exec_module(builder)
 ENVIRONMENT = builder.ENVIRONMENT
-HIGH_UID = 1000650000  # as OpenShift gives a namespace
-# A mount and a network namespace: the image read-only, scratch where it may be written to, no network but loopback.
+HIGH_UID = 1000650000  # a user ID as OpenShift assigns to a namespace
+# Script of a mount and network namespace: the image is read-only, scratch folders are writable, and the only network is loopback.
 INSIDE = r"""
 set -e
 mount --make-rprivate /
@@ -40,7 +40,7 @@ exec sleep infinity
 
 
 def why_not():
-    """What keeps this machine from building an image, and what to do about it; None: nothing."""
+    """Returns the reason why this machine cannot build an image, with the remedy; None when it can."""
     for program, package in (("apt-get", "apt"), ("dpkg-deb", "dpkg"), ("readelf", "binutils"), ("cmake", "cmake"), ("cargo", "cargo")):
         if not shutil.which(program) and not (ROOT / ".deps/rust/bin" / program).exists():
             return f"no {program} ({package}): images are made of Debian packages"
@@ -48,7 +48,7 @@ def why_not():
 
 
 def why_not_inside():
-    """The same for starting programs from it."""
+    """Returns the reason why this machine cannot start programs from the image; None when it can."""
     if os.geteuid() != 0:
         return "chroot and mounts need root"
     for program in ("unshare", "nsenter", "setpriv", "chroot", "ip"):
@@ -59,14 +59,14 @@ def why_not_inside():
 
 
 def build(out, *args, cwd="/", umask=0o022, **env):
-    """Runs deploy/image/build on the programs under test; (exit status, what it said)."""
+    """Runs deploy/image/build on the programs under test; returns (exit status, output)."""
     done = subprocess.run([sys.executable, BUILD, "--out", out, "--build", BIN.parent, *map(str, args)], capture_output=True, text=True,
                           cwd=cwd, umask=umask, env={**os.environ, **env})
     return done.returncode, done.stdout + done.stderr
 
 
 class Archive:
-    """An OCI archive, read as a container engine would."""
+    """An OCI archive, read as a container engine reads it."""
 
     def __init__(self, path):
         self.tar = tarfile.open(path)
@@ -81,12 +81,12 @@ class Archive:
         return self.read("blobs/" + digest.replace(":", "/"))
 
     def layer(self, i):
-        """The plain tar of layer i."""
+        """Returns layer i as an uncompressed tar."""
         data = self.blob(self.manifest["layers"][i]["digest"])
         return gzip.decompress(data) if self.manifest["layers"][i]["mediaType"].endswith("+gzip") else data
 
     def members(self):
-        """[(layer, tar entry, its bytes or None)] of all layers."""
+        """Yields (layer, tar entry, its bytes) of all layers; the bytes are None for anything but a file."""
         for i in range(len(self.manifest["layers"])):
             with tarfile.open(fileobj=io.BytesIO(self.layer(i))) as tar:
                 for entry in tar:
@@ -107,7 +107,7 @@ class Archive:
 
 
 class Pod:
-    """A network and mounts of its own around an unpacked image, which is read-only but for `scratch`."""
+    """A network and mount namespace around an unpacked image. The image is read-only, except for the folders in `scratch`."""
 
     def __init__(self, rootfs, environment, folder, scratch=("tmp", "cache", "state", "dev/shm")):
         self.rootfs, self.folder, self.started = Path(rootfs), Path(folder), {}
@@ -127,7 +127,7 @@ class Pod:
                               stdin=subprocess.DEVNULL)
 
     def start(self, name, *args):
-        """As Kubernetes does: the entry point with the role's name and options."""
+        """Starts a role as Kubernetes does: the image's entry point with the role's name and options."""
         self.started[name] = subprocess.Popen(self.command(["/usr/bin/cox", *args]), env=self.environment, stdin=subprocess.DEVNULL,
                                               stdout=subprocess.DEVNULL, stderr=(self.folder / f"{name}.log").open("wb"))
 
@@ -135,7 +135,7 @@ class Pod:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def ask(self, url, body=None, timeout=60):
-        """(status, answer) of an HTTP request from within its network; status 0: nobody answers."""
+        """Sends an HTTP request from within the pod's network; returns (status, body). Status 0 means that nobody answered."""
         client = ("import sys,urllib.request,urllib.error\n"
                   "data=sys.stdin.buffer.read() or None\n"
                   "q=urllib.request.Request(sys.argv[1],data,{'Content-Type':'application/json'})\n"

@@ -1,4 +1,4 @@
-"""The chart, rendered by Helm itself and taken apart. No cluster, no programs."""
+"""The chart's objects for tests: Helm renders the chart, and this module parses the result. It needs no cluster and starts no programs."""
 import json
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ POD_PATH = {"Pod": ("spec",), "Job": ("spec", "template", "spec"), "Deployment":
 
 
 class Loader(yaml.SafeLoader):
-    """A key that is there twice is a mistake that Kubernetes would not tell."""
+    """YAML loader that rejects a mapping with a repeated key, which Kubernetes would accept silently."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(k, deep=True) for k, _ in node.value]
@@ -25,7 +25,7 @@ class Loader(yaml.SafeLoader):
 
 
 def values_of(name):
-    """Values of a file beside the chart: values-gpu.yaml, ci/everything.yaml."""
+    """Returns the values in a file of the chart's folder, such as values-gpu.yaml or ci/everything.yaml."""
     return yaml.load((CHART / name).read_text(), Loader) or {}
 
 
@@ -42,7 +42,7 @@ def merged(*parts):
 
 
 def texts(values=None, name="demo", namespace="ns", kube="v1.31.0", apis=(), chart=CHART):
-    """{template: its text}; raises helm.HelmError with what Helm says."""
+    """Returns {template: rendered text}. Raises helm.HelmError with Helm's message when the chart refuses the values."""
     options = {"name": name, "namespace": namespace, "kube_version": kube, "api_versions": list(apis)}
     with helm.Chart.load(str(chart)) as ch:
         ch.validate_schema(values or {})
@@ -51,7 +51,7 @@ def texts(values=None, name="demo", namespace="ns", kube="v1.31.0", apis=(), cha
 
 
 class Objects(list):
-    """The objects of a release."""
+    """The rendered objects of a release."""
 
     def one(self, kind, name):
         found = [o for o in self if o["kind"] == kind and o["metadata"]["name"] == name]
@@ -65,7 +65,7 @@ class Objects(list):
         return [(o["kind"], o["metadata"]["name"]) for o in self]
 
     def pods(self):
-        """(kind/name, pod spec) of everything that makes pods."""
+        """Yields (kind/name, pod spec) of every object that makes pods."""
         for o in self:
             if o["kind"] in POD_PATH:
                 spec = o
@@ -74,7 +74,7 @@ class Objects(list):
                 yield f"{o['kind']}/{o['metadata']['name']}", spec
 
     def templates(self):
-        """(labels, pod spec) of everything but Pods themselves."""
+        """Yields (labels, pod spec) of every object that makes pods, except plain Pods."""
         for o in self:
             if o["kind"] in POD_PATH and o["kind"] != "Pod":
                 for step in POD_PATH[o["kind"]][:-1]:
@@ -106,7 +106,7 @@ def env_of(container):
 
 
 def metric_names():
-    """Every name of docs/reference/metrics.md; histograms with what they are made of."""
+    """Returns the names of all metrics in docs/reference/metrics.md; a histogram gives its _bucket, _sum and _count series."""
     names = set()
     for row in re.findall(r"^\| `([a-z0-9_:]+)` \| (\w+) \|", (ROOT / "docs/reference/metrics.md").read_text(), re.M):
         names |= {row[0] + s for s in ("_bucket", "_sum", "_count")} if row[1] == "histogram" else {row[0]}
@@ -114,5 +114,5 @@ def metric_names():
 
 
 def metrics_in(expression):
-    """The metrics that a query asks for: words with a selector behind them."""
+    """Returns the metrics that a query asks for: the words before a label selector."""
     return set(re.findall(r"\b([a-z_]+:?[a-z0-9_]+)\s*\{", expression))

@@ -1,4 +1,4 @@
-"""A file of which every test was skipped counts as skipped in ctest."""
+"""In ctest a file counts as skipped when all of its tests were skipped."""
 outcomes = []
 
 

@@ -1,6 +1,8 @@
-"""Rendered pods as processes of this machine, the way a kubelet would run them: command, arguments, environment, files and
-rights are the manifest's, the programs are ours. Each pod has a network, process numbers, a host name and a read-only root of
-its own (namespaces), an address on a bridge, and dies with the test. No cluster, no container engine; needs root.
+"""Runs rendered pods as processes of this machine, as a kubelet would: with the manifest's command, arguments, environment, files and
+rights, but with the programs of this build.
+
+Each pod has namespaces of its own (network, process IDs, host name), a read-only root and an address on a bridge. It dies with the
+test. It needs root, but no cluster and no container engine.
 """
 import base64
 import ctypes
@@ -19,7 +21,7 @@ from pathlib import Path
 
 CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000
 FS_GROUP = 65532
-# The root: what programs of this machine need, read-only. The program is process 1 of its own numbers.
+# Shell script that sets up a pod. The root has the folders that programs of this machine need, read-only. The program becomes PID 1.
 POD = r"""
 set -e
 R=$1; VOLUMES=$2; BIN=$3; NAME=$4; PAUSE=$5; shift 5
@@ -52,7 +54,7 @@ exec chroot "$R" /usr/bin/setpriv --reuid "$POD_UID" --regid 0 --groups "$GROUP"
 
 
 def why_not():
-    """What keeps this machine from running pods so; None: nothing."""
+    """Returns the reason why this machine cannot run such pods, or None when it can."""
     if os.geteuid() != 0:
         return "pods need namespaces, and these need root: run the tests as root"
     for program, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("unshare", "util-linux"), ("setpriv", "util-linux")):
@@ -73,7 +75,7 @@ def expand(text, env):
 
 
 class Node:
-    """A bridge in a network of the test's own, and the pods on it."""
+    """A bridge in a network namespace of the test, and the pods on it."""
 
     def __init__(self, folder, bin_dir, objects, uid=65532, group=FS_GROUP):
         self.folder, self.bin, self.uid, self.group = Path(folder), Path(bin_dir), uid, group
@@ -81,7 +83,7 @@ class Node:
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
         ip("link", "set", "lo", "up")
-        # without an address of its own it would have that of a port, another one whenever ports come and go
+        # A bridge without a fixed MAC address takes that of a port, and changes it when ports come and go.
         ip("link", "add", "pods", "address", "02:00:00:00:00:01", "type", "bridge")
         ip("addr", "add", "10.99.0.1/16", "dev", "pods")
         ip("link", "set", "pods", "up")
@@ -91,7 +93,8 @@ class Node:
         return {k: base64.b64decode(v) for k, v in self.objects.one("Secret", name)["data"].items()}
 
     def write_hosts(self):
-        """The cluster's DNS: pods by name and service, the gateways' Service by its first pod. In place: the file is mounted."""
+        """Writes the hosts file that stands in for DNS: pods by name and service, and the gateways' Service by its first pod.
+        The file is written in place, because pods have it mounted."""
         lines = ["127.0.0.1 localhost"]
         for p in self.pods.values():
             lines.append(f"{p.address} {p.name}" + (f" {p.name}.{p.service}" if p.service else ""))
@@ -105,8 +108,8 @@ class Node:
             f.truncate()
 
     def run(self, name, template, service=None, index=None):
-        """Starts the pod of a template (spec and metadata); one of that name has to have ended. Its init containers come
-        first, each to its end; what they leave for the next one has to be on a volume that is no emptyDir."""
+        """Starts the pod of a template (spec and metadata); an earlier pod of this name must have ended. Init containers run first,
+        one after the other. Files that they leave for the pod must be on a volume that is not an emptyDir."""
         for init in template["spec"].get("initContainers", []):
             first = Pod(self, f"{name}-{init['name']}", template, container=init)
             first.begin()
@@ -118,7 +121,7 @@ class Node:
         return pod
 
     def claim(self, name):
-        """The folder of a claim, as a driver and a kubelet leave it: root's, and the pods' group may write."""
+        """Returns the folder of a claim, prepared as by a driver and a kubelet: owned by root, writable for the pods' group."""
         folder = self.folder / "claims" / name
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -127,8 +130,8 @@ class Node:
         return folder
 
     def apply(self, objects):
-        """What controllers would make of the objects, at once: pods that lack begin, surplus ones end, highest first. Jobs run
-        beside them, once."""
+        """Does at once what controllers would do for the objects: starts missing pods and ends surplus ones, the highest number first.
+        Each Job runs once, beside the pods."""
         self.objects = objects
         for o in objects.kinds("Job"):
             name = o["metadata"]["name"]
@@ -154,8 +157,8 @@ class Node:
         return list(wanted)
 
     def roll(self, name, objects, each=None):
-        """A StatefulSet's rolling update: from the highest number down, the next one when the one before is ready. each: called
-        before a pod is taken."""
+        """Does a StatefulSet's rolling update, from the highest number down, one pod when the one before is ready. Calls
+        each() before it ends a pod."""
         self.objects = objects
         o = objects.one("StatefulSet", name)
         for i in reversed(range(o["spec"]["replicas"])):
@@ -166,7 +169,7 @@ class Node:
             wait_for(pod.is_ready, f"{pod.name} is not ready", pod)
 
     def end(self):
-        for p in [*self.jobs.values(), *self.pods.values()]:  # the bridge goes with its network, when nobody is there any more
+        for p in [*self.jobs.values(), *self.pods.values()]:  # the bridge goes with the last process of its namespace
             p.kill()
 
 
@@ -185,7 +188,7 @@ class Pod:
         self.log = self.folder / "log"
         self.process = None
 
-    # ---- what the manifest says ----
+    # ---- the manifest ----
 
     def field(self, path):
         if m := re.fullmatch(r"metadata\.labels\['(.*)'\]", path):
@@ -193,7 +196,7 @@ class Pod:
         return {"status.podIP": self.address, "metadata.name": self.name}[path]
 
     def environment(self, container):
-        env = {"PATH": "/cox:/usr/bin:/bin", "HOME": "/tmp", "HOSTNAME": self.name, "COX_CACHE": "/cache"}  # the image's
+        env = {"PATH": "/cox:/usr/bin:/bin", "HOME": "/tmp", "HOSTNAME": self.name, "COX_CACHE": "/cache"}  # as in the image
         for e in container.get("env") or []:
             source = e.get("valueFrom", {})
             if "fieldRef" in source:
@@ -205,7 +208,7 @@ class Pod:
         return env
 
     def write_files(self, where, files, mode):
-        """As a kubelet does it: a folder of a time, a link to it, links to the files."""
+        """Writes files as a kubelet does: a folder named by a time, a link to it, and a link to each file."""
         data = where / "..2026_01_01_00_00_00.1"
         data.mkdir(parents=True)
         os.symlink(data.name, where / "..data")
@@ -216,7 +219,7 @@ class Pod:
             os.symlink(f"..data/{name}", where / name)
 
     def make_volume(self, volume, where):
-        """The source of its mount: a folder, or the word memory."""
+        """Makes a volume and returns the source of its mount: a folder, or the word memory."""
         if "secret" in volume:
             s = volume["secret"]
             data = self.node.secret(s["secretName"])
@@ -236,7 +239,7 @@ class Pod:
         return str(where)
 
     def refresh(self, name):
-        """A Secret's volume as a kubelet renews it: another folder, and the link to it in one step."""
+        """Renews a Secret's volume as a kubelet does: makes another folder, then moves the link to it in one step."""
         where = self.folder / "volumes" / name
         fresh = self.folder / "fresh"
         self.make_volume(next(v for v in self.spec["volumes"] if v["name"] == name), fresh)
@@ -253,7 +256,7 @@ class Pod:
             options = "ro" if m.get("readOnly") or m["name"] in read_only else "rw"
             yield f"{volumes[m['name']]} {m['mountPath']} {options}"
 
-    # ---- its life ----
+    # ---- start and end ----
 
     def begin(self):
         (self.folder / "root").mkdir(parents=True)
@@ -273,7 +276,7 @@ class Pod:
         self.plug_in()
 
     def plug_in(self):
-        """A cable from the bridge into its network, once it is there."""
+        """Connects the pod's network namespace to the bridge, once the namespace exists."""
         cable = f"p{self.number}"
         own = os.readlink("/proc/self/ns/net")
         wait_for(lambda: os.path.exists(f"/proc/{self.process.pid}/ns/net") and
@@ -284,7 +287,7 @@ class Pod:
             f.write(f"{self.address}/16\n")
 
     def init(self):
-        """The program's process number here."""
+        """Returns the host's process ID of the pod's PID 1, or None."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return int(children[0]) if children else None
 
@@ -292,14 +295,14 @@ class Pod:
         return self.process.poll() is None
 
     def kill(self):
-        """At once, and all of it: process 1 of its numbers takes the others along."""
+        """Kills the pod at once; all of its processes end with its PID 1."""
         if self.lives() and (pid := self.init()):
             os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
 
     def stop(self):
-        """SIGTERM, and SIGKILL when the grace is over; the exit status, 137 after SIGKILL, as of a container."""
+        """Sends SIGTERM, and SIGKILL after the grace period. Returns the exit status, 137 after SIGKILL as for a container."""
         if self.lives() and (pid := self.init()):
             os.kill(pid, signal.SIGTERM)
         try:
@@ -309,16 +312,16 @@ class Pod:
             return 137
 
     def execute(self, *words):
-        """kubectl exec."""
+        """Runs a command in the pod, like kubectl exec."""
         env = [f"{k}={v}" for k, v in self.env.items()]
         user = ["setpriv", "--reuid", str(self.node.uid), "--regid", "0", "--groups", str(self.node.group), "--no-new-privs"]
         return subprocess.run(["nsenter", "-t", str(self.init()), "-n", "-m", "-p", "-u", "-r", "-w", *user, "env", "-i", *env, *words],
                               capture_output=True, text=True, timeout=120)
 
-    # ---- what a kubelet asks ----
+    # ---- probes ----
 
     def probe(self, kind):
-        """True when the probe would succeed now. None: there is no such probe."""
+        """Returns True when the probe would succeed now, or None when the pod has no such probe."""
         p = self.container.get(f"{kind}Probe")
         if not p:
             return None
@@ -334,11 +337,11 @@ class Pod:
 
 
 NOT_LOOKED_AT = ssl.create_default_context()
-NOT_LOOKED_AT.check_hostname, NOT_LOOKED_AT.verify_mode = False, ssl.CERT_NONE  # as a kubelet does
+NOT_LOOKED_AT.check_hostname, NOT_LOOKED_AT.verify_mode = False, ssl.CERT_NONE  # a kubelet does not verify either
 
 
 def get(url, headers=None, body=None, timeout=30):
-    """(status, text); status 0 when nobody answers."""
+    """Returns (status, text). Status 0 means that nobody answered."""
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json", **(headers or {})})
     try:

@@ -1,4 +1,4 @@
-"""What stands around the release: the ways in, who may talk to whom, monitors, alerts, the dashboard."""
+"""Objects around the release: Ingress, network policies, monitors, alerts, the dashboard."""
 import json
 import re
 
@@ -37,7 +37,7 @@ def part(peer):
 
 
 def reaches(spec, direction, other, port):
-    """Whether a policy lets that part through at the port; None: whoever it is."""
+    """Returns whether a policy allows traffic to or from the part `other` at the port. `other` None stands for a peer outside the release."""
     def is_of(peer):
         chosen = peer.get("podSelector", {}).get("matchExpressions")
         return other in chosen[0]["values"] if chosen else part(peer) == other
@@ -78,7 +78,7 @@ def test_network_policies_of_those_who_were_named():
     assert "prefetch" not in null
 
 
-FETCHED = [  # model and what else is named, ports besides names'
+FETCHED = [  # values → ports that pods may fetch from
     ({}, [443]),
     ({"model": {"name": "hf:a/b"}}, [443]),
     ({"model": {"name": "http://mirror.example/x.gguf"}}, [443, 80]),
@@ -145,7 +145,7 @@ def test_alerts_ask_for_metrics_that_are_there_and_say_what_to_do():
 
 
 def test_the_chart_s_rules_are_those_of_deploy_grafana():
-    """But for pods in place of jobs, the release's name, and bounds that values give."""
+    """The chart's rules equal those of deploy/grafana, except for pods in place of jobs, the release's name, and thresholds from values."""
     source = yaml.safe_load((c.ROOT / "deploy/grafana/coxswain.rules.yml").read_text())["groups"][0]["rules"]
     def plain(r):
         text = json.dumps({k: v for k, v in r.items() if k != "labels"} | {"severity": r.get("labels", {}).get("severity")}, sort_keys=True)
@@ -217,7 +217,7 @@ def test_several_models():
 
 def test_models_share_what_is_the_release_s_and_nothing_else():
     objs = c.objects(TWO)
-    # each Service and each StatefulSet, Deployment chooses the pods of one of them
+    # Each Service, StatefulSet and Deployment selects the pods of exactly one template.
     pods = list(objs.templates())
     for o in objs:
         if o["kind"] in ("Service", "StatefulSet", "Deployment"):

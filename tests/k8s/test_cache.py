@@ -1,4 +1,4 @@
-"""Where the model lies: one claim that a Job fills, and pods that are where such a claim can be."""
+"""The storage of the model: a claim that a Job fills, and pods on the nodes that can mount the claim."""
 import itertools
 import json
 import shutil
@@ -19,12 +19,12 @@ def claim_of(spec):
 
 
 def by_part(values):
-    """{part: (labels, pod spec)} of those that Kubernetes schedules, with the Job."""
+    """Returns {part: (labels, pod spec)} of the scheduled pods, the Job's included."""
     return {labels["app.kubernetes.io/component"]: (labels, spec) for labels, spec in c.objects(values).templates()}
 
 
 def terms(spec):
-    """The pods beside which it has to be: label selectors, all of the same node."""
+    """Returns the label selectors of the pods that must be on the same node."""
     found = spec.get("affinity", {}).get("podAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
     assert all(t["topologyKey"] == HOST for t in found)
     return [t["labelSelector"]["matchLabels"] for t in found]
@@ -60,7 +60,7 @@ def test_cache_kinds():
         objs = c.objects({"cache": kind})
         assert not objs.kinds("Job") and not objs.kinds("PersistentVolumeClaim")
         assert not any(terms(spec) for _, spec in objs.templates())
-    # nothing is fetched: nobody waits for a claim that stays empty; of a claim that was named it may be a path
+    # A model that is not fetched needs no claim: pods would wait for one that stays empty. The model may be a path in an existing claim.
     for name in ("null", "/models/x"):
         objs = c.objects({"model": {"name": name}})
         assert not objs.kinds("Job") and not objs.kinds("PersistentVolumeClaim") and cache({"model": {"name": name}}) == (None, None)
@@ -70,7 +70,7 @@ def test_cache_kinds():
 
 
 def test_another_claim_or_job_has_another_name():
-    """Neither can be changed: `helm upgrade` makes the new one and removes the old one."""
+    """Claims and Jobs cannot be changed, so new values give them a new name: `helm upgrade` makes the new one and removes the old one."""
     def name(kind, **values):
         return c.objects(values).kinds(kind)[0]["metadata"]["name"]
     claims = [name("PersistentVolumeClaim", cache=v) for v in (
@@ -101,7 +101,7 @@ def test_a_claim_that_is_there(tmp_path):
     assert len(labels[LABEL]) == 32, "a label has 63 characters"
     with pytest.raises(helm.HelmError, match="Set cache.existingClaim to a claim that has the model"):
         c.objects({"cache": {"accessMode": "ReadOnlyMany"}})
-    # what the claim itself says comes first; `lookup` finds nothing without a server, so the helper is given it
+    # The access modes of an existing claim come first. `lookup` finds nothing without a server, so the test passes the claim to the helper.
     shutil.copytree(c.CHART, tmp_path / "chart")
     (tmp_path / "chart" / "templates" / "modes.yaml").write_text(MODES)
     text = next(t for n, t in c.texts(chart=tmp_path / "chart").items() if n.endswith("modes.yaml"))
@@ -113,8 +113,8 @@ def matches(selector, labels):
 
 
 class Scheduler:
-    """What the scheduler does with required pod affinity: beside a pod that matches; when no pod of the cluster does, anywhere,
-    if the pod matches its own terms."""
+    """Stand-in for the scheduler's handling of required pod affinity. A pod is placed beside a matching pod. When no pod of the
+    cluster matches, it is placed anywhere if it matches its own terms."""
 
     def __init__(self, *nodes):
         self.nodes = {n: [] for n in nodes}
@@ -128,7 +128,7 @@ class Scheduler:
         return list(self.nodes) if not somewhere and all(matches(t, labels) for t in wanted) else []
 
     def run(self, pods, choose):
-        """Places all, those that wait again and again; who waits for ever is returned."""
+        """Places all pods; tries waiting ones again and again. Returns the pods that can never be placed."""
         waiting = list(pods)
         while True:
             n = len(waiting)
@@ -154,7 +154,7 @@ def test_pods_of_a_claim_of_one_node_find_each_other(values):
         s = Scheduler("a", "b", "c")
         assert s.run(order, i) == []
         assert sorted(len(pods) for pods in s.nodes.values()) == [0, 0, 3 + n]
-        # all workers go, the gateways stay; then all go
+        # First all workers go and the gateways stay; then all pods go.
         node = next(k for k, pods in s.nodes.items() if pods)
         s.nodes[node] = [p for p in s.nodes[node] if p["app.kubernetes.io/component"] == "gateway"]
         assert s.run(copies(parts, worker=n), i + 1) == [] and len(s.nodes[node]) == 2 + n
@@ -163,14 +163,14 @@ def test_pods_of_a_claim_of_one_node_find_each_other(values):
 
 
 def test_the_first_is_a_worker():
-    """GPUs, taints and selectors are theirs: a Job on any other node would keep them away from the claim."""
+    """A worker is placed first, because GPUs, taints and selectors are the workers': a Job on another node would keep the claim from them."""
     parts = by_part({"worker": {"device": "cuda", "gpus": 1, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
                      "gateway": {"tolerations": [{"key": "mine", "operator": "Exists"}]}})
     s = Scheduler("a", "b")
     assert len(s.run(copies(parts, gateway=1, prefetch=1), 0)) == 2
     assert parts["prefetch"][1]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert [t["key"] for t in parts["gateway"][1]["tolerations"]] == ["mine", "gpu"]
-    # nor does one keep them away that was lost with its node: a Job's pod is held by a finalizer until the node is gone, too
+    # A Job's pod on a lost node does not keep workers away either, though its finalizer keeps the pod until the node is gone.
     s.nodes["a"] = [p for _, p in copies(parts, prefetch=1)]
     lost = s.nodes.pop("a")
     assert s.run(copies(parts, worker=2, gateway=1), 0) == [] and not any(LABEL in p for p in lost)
@@ -193,7 +193,7 @@ def test_affinity_of_the_values_stays():
 
 
 def test_a_node_of_such_pods_can_be_drained():
-    """What is evicted first waits for what a budget would keep: there is none."""
+    """Pods that share a node have no disruption budget: an evicted pod would wait for the pods that the budget keeps on the node."""
     assert c.objects().kinds("PodDisruptionBudget") == []
     assert len(c.objects(RWX).kinds("PodDisruptionBudget")) == 2 == len(c.objects({"model": {"name": "null"}}).kinds("PodDisruptionBudget"))
 
@@ -220,7 +220,7 @@ def test_models_share_the_claim_or_have_their_own():
     assert claims({}, {"size": "100Gi"}) == [f"{F}-cache", f"{F}-other-cache"]
     assert claims({"existingClaim": "mine"}, {}) == ["mine", "mine"]
     assert claims({"kind": "emptyDir"}, {"kind": "pvc"}) == [None, f"{F}-other-cache"]
-    # a claim that only the other model fills
+    # Only the other model fills the claim here.
     objs = c.objects({"model": {"name": "null"}, "extraModels": {"other": {"model": {"name": "demo"}}}})
     assert [o["metadata"]["name"] for o in objs.kinds("PersistentVolumeClaim")] == [f"{F}-cache"]
     assert [o["metadata"]["name"].rsplit("-", 1)[0] for o in objs.kinds("Job")] == [f"{F}-other-prefetch"]

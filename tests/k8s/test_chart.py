@@ -1,4 +1,4 @@
-"""The chart's objects: valid in every version of Kubernetes that it names, restricted, complete."""
+"""The chart's objects are valid in every version of Kubernetes that the chart names, restricted and complete."""
 import base64
 import json
 import re
@@ -14,7 +14,7 @@ import yaml
 
 VERSIONS = [f"1.{minor}" for minor in range(28, 37)]
 FOREIGN = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication", "Route", "HTTPRoute",
-           "LeaderWorkerSet", "SecurityContextConstraints"}  # CRDs: their schemas are not Kubernetes' own
+           "LeaderWorkerSet", "SecurityContextConstraints"}  # kinds of CRDs, not in Kubernetes' own schemas
 FILES = [None, *c.values_files()]
 F = "demo-coxswain"
 MANY_NODES = {"cache": {"accessMode": "ReadWriteMany"}}
@@ -50,7 +50,7 @@ def test_the_package_has_what_it_needs(tmp_path):
 
 
 def test_too_old_a_kubernetes_is_refused():
-    # helm template --kube-version checks this in the program, not in the library: the bound itself is looked at
+    # Only the program helm checks kubeVersion, not the library, so the test reads the bound itself.
     meta = yaml.safe_load((c.CHART / "Chart.yaml").read_text())
     assert meta["kubeVersion"] == ">=1.28.0-0" and meta["version"]
 
@@ -86,7 +86,7 @@ def test_pods_are_restricted(file, openshift):
 
 
 def test_values_files_go_together():
-    """Those beside the chart, each with each, in either order."""
+    """Every two values files beside the chart can be combined, in either order."""
     files = [file for file in c.values_files() if "/" not in file]
     for a in files:
         for b in files:
@@ -149,7 +149,8 @@ def test_names_fit(name):
 
 @pytest.mark.parametrize("name", ["a", "x" * 53])
 def test_names_of_a_leaderworkerset_fit(name):
-    """Its groups are StatefulSets called NAME-GROUP, whose revisions' names are labels, and their pods NAME-GROUP-RANK."""
+    """A LeaderWorkerSet's names fit. Its StatefulSets are called NAME-GROUP, and their revision names become labels. Pods
+    are called NAME-GROUP-RANK."""
     objs = c.objects({"worker": {"kind": "LeaderWorkerSet"}, "autoscaling": {"enabled": True}}, name=name)
     made = objs.kinds("LeaderWorkerSet")[0]["metadata"]["name"]
     assert len(f"{made}-99999") + 11 <= 63 and len(f"{made}-99999-1023") <= 63
@@ -174,7 +175,7 @@ def test_long_names_stay_different():
 
 
 def selectors(objs):
-    """{(kind, name): what it chooses pods by}"""
+    """Returns {(kind, name): its pod selector}."""
     found = {i: o["spec"]["selector"] for i, o in zip(objs.ids(), objs) if o["kind"] in ("Service", "StatefulSet", "Deployment")}
     return {i: tuple(sorted(s.get("matchLabels", s).items())) for i, s in found.items()}
 
@@ -207,7 +208,7 @@ NAMED = ("name", "claimName", "secretName", "storageClassName", "serviceName", "
 
 
 def named(node):
-    """Names and labels anywhere in an object."""
+    """Yields names and labels found anywhere in an object."""
     if isinstance(node, dict):
         for k, v in node.items():
             if k in ("labels", "matchLabels"):
@@ -296,8 +297,8 @@ def shutdown_timeout(objs):
 def test_grace_outlasts_what_a_stop_takes():
     objs = c.objects()
     assert grace(objs, "Deployment", "gateway") == 10 + 3600 + 15 and grace(objs, "StatefulSet", "worker") == 30 + 15
-    assert shutdown_timeout(objs) == 3600  # a stream of minutes is no reason to cut it
-    alone = c.objects({"gateway": {"replicas": 1, "state": {"enabled": True}}})  # nobody serves until it has ended
+    assert shutdown_timeout(objs) == 3600  # long enough for streams of several minutes
+    alone = c.objects({"gateway": {"replicas": 1, "state": {"enabled": True}}})  # nothing serves until the only gateway has ended
     assert grace(alone, "Deployment", "gateway") == 10 + 30 + 15 and shutdown_timeout(alone) == 30
     objs = c.objects({"gateway": {"shutdownDelay": 20, "config": {"shutdown_timeout": 0}}, "worker": {"config": {"drain_timeout": 600}}})
     assert shutdown_timeout(objs) == 0 and grace(objs, "Deployment", "gateway") == 35 and grace(objs, "StatefulSet", "worker") == 615
@@ -337,7 +338,7 @@ oldValues: {{ include "coxswain.adminKey" (dict "ctx" (dict "Values" (dict "admi
 
 
 def test_an_upgrade_keeps_the_keys(tmp_path):
-    """`lookup` finds nothing without a server: the helpers are given what it would find."""
+    """The helpers keep existing keys. `lookup` finds nothing without a server, so the test passes its result to the helpers."""
     shutil.copytree(c.CHART, tmp_path / "chart")
     (tmp_path / "chart" / "templates" / "keeps.yaml").write_text(KEEPS)
     text = next(t for n, t in c.texts(chart=tmp_path / "chart").items() if n.endswith("keeps.yaml"))
@@ -358,7 +359,7 @@ def field(manager, operation, *fields):
 HPA = field("kube-controller-manager", "Update", "replicas")
 HELM4 = field("helm", "Apply", "template")
 FLUX = field("helm-controller", "Apply", "template", "replicas")
-OWNERS = [  # who has the number of pods that is there, whether it is said again
+OWNERS = [  # owners of `replicas` on the server, whether the chart states the number again, why
     ([HELM4, HPA], False, "an autoscaler's: another number here would be a conflict, at an upgrade or at a rollback to it"),
     ([field("helm", "Apply", "template", "replicas"), HPA], False, "both's: it stays without Helm"),
     ([field("helm", "Apply", "template", "replicas")], True, "Helm's alone: without one here it would become 1"),
@@ -373,7 +374,8 @@ OWNERS = [  # who has the number of pods that is there, whether it is said again
 
 @pytest.mark.parametrize("fields, is_said, why", OWNERS, ids=[why[:12] for _, _, why in OWNERS])
 def test_whose_the_number_of_pods_is(tmp_path, fields, is_said, why):
-    """`lookup` finds nothing without a server: the helper is given what it would find."""
+    """The owners of the field decide whether the chart states `replicas`; a number in the values is always stated. `lookup` finds
+    nothing without a server, so the test passes its result to the helper."""
     shutil.copytree(c.CHART, tmp_path / "chart")
     found = json.dumps({"metadata": {"managedFields": fields}, "spec": {"replicas": 5}})
     (tmp_path / "chart" / "templates" / "said.yaml").write_text(
@@ -421,7 +423,7 @@ def test_only_the_head_has_the_key_that_leads_the_cluster():
 
 
 def test_a_secret_made_by_hand_that_lacks_a_key_is_refused(tmp_path):
-    """`lookup` finds nothing without a server: the check is given what it would find."""
+    """The check names the missing key. `lookup` finds nothing without a server, so the test passes its result to the check."""
     shutil.copytree(c.CHART, tmp_path / "chart")
     for there, lacks in ((["admin-key", "metrics-key"], None), (["admin-key"], "metrics-key"), (["metrics-key"], "admin-key"), ([], "admin-key")):
         data = " ".join(f'"{k}" "eA=="' for k in there)
@@ -506,7 +508,7 @@ def test_disruption_budgets_only_where_there_are_several():
     assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["maxUnavailable"] == "50%"
     assert f"{F}-worker" not in budgets({"worker": {"tp": 4, "replicas": 4}})
     assert budgets({"pdb": {"enabled": False}}) == {}
-    # as many as somebody else says: by what may be away, so that of one group, and of one gateway, all may
+    # The values do not know the number of pods here. The budget limits the pods that are away, so a single replica or gateway may go.
     for v in ({"autoscaling": {"enabled": True}, "gateway": {"autoscaling": {"enabled": True, "minReplicas": 1}}}, NOBODY):
         b = budgets(c.merged({"worker": {"tp": 4, "replicas": 4}}, v))
         assert b[f"{F}-worker"]["maxUnavailable"] == 4 and b[f"{F}-gateway"]["maxUnavailable"] == "50%", v
@@ -521,7 +523,7 @@ def test_notes():
                  "get secret demo-coxswain-api-keys", 'Authorization: Bearer $KEY', 'echo "$KEY"', "chat page is at http://127.0.0.1:8000/",
                  "port-forward sts/demo-coxswain-head 8265:8265", "get secret demo-coxswain-admin -o jsonpath='{.data.admin-key}'"):
         assert part in text, part
-    # the commands print what the Secrets have, names and comments left out
+    # The commands print the keys in the Secrets, without names and comments.
     for line, key in ((r"get secret demo-coxswain-admin .*", "admin-key"), (r"get secret demo-coxswain-api-keys [^\n]*(?=\))", "api-keys")):
         command = re.search(line, text)[0].split(" | ", 1)
         assert f"jsonpath='{{.data.{key}}}'" in command[0]
@@ -591,7 +593,7 @@ def test_to_no_workers_and_back():
     asked = c.objects(c.merged(TO_ZERO, {"autoscaling": {"prometheusUrl": "http://p:9090"}})).one("ScaledObject", f"{F}-worker")
     trigger = asked["spec"]["triggers"][0]["metadata"]
     assert (trigger["activationThreshold"], trigger["ignoreNullValues"]) == ("0", "false")
-    # what there is one of, or nothing, has no budget, and no workers are no alert while none are wanted
+    # A part with one pod or none has no budget, and missing workers raise no alert while none are wanted.
     assert f"{F}-worker" not in [o["metadata"]["name"] for o in objs.kinds("PodDisruptionBudget")]
     rules = c.objects(c.merged(TO_ZERO, {"metrics": {"rules": True}})).kinds("PrometheusRule")[0]["spec"]["groups"][0]["rules"]
     nothing = next(r for r in rules if r.get("alert") == "CoxswainNothingServes")["expr"]
@@ -621,13 +623,13 @@ def test_own_redis():
 
 
 def redis_versions(objs):
-    """{pod of the release: what its Redis's password is to it}"""
+    """Returns {workload: checksum of the Redis password that it uses, or None}."""
     made = {o["metadata"]["name"]: o["spec"]["template"]["metadata"] for o in objs if o["kind"] in ("StatefulSet", "Deployment")}
     return {name: meta.get("annotations", {}).get("checksum/redis") for name, meta in made.items()}
 
 
 def test_a_redis_and_those_who_ask_it_begin_anew_together():
-    """Rendered without a cluster each time has another password."""
+    """Redis and its clients share a checksum, so they restart together. Without a cluster, each rendering makes a new password."""
     v = {"redis": {"enabled": True}, "head": {"standby": True}, "extraModels": {"a": {"model": {"name": "null"}}}}
     first, second = c.objects(v), c.objects(v)
     passwords = [base64.b64decode(o.one("Secret", f"{F}-redis")["data"]["password"]).decode() for o in (first, second)]
@@ -665,4 +667,4 @@ def test_a_secret_of_the_redis_that_lacks_a_key_is_refused(tmp_path):
             continue
         with pytest.raises(helm.HelmError, match=f"Secret r .* has no key {lacks}: .*redis://:PASSWORD@{F}-redis:6379 as url"):
             c.texts(v, chart=tmp_path / "chart")
-    c.texts({"redis": {"existingSecret": "r"}}, chart=tmp_path / "chart")  # another's Redis: its URL alone
+    c.texts({"redis": {"existingSecret": "r"}}, chart=tmp_path / "chart")  # an external Redis needs only its URL

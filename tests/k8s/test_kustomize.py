@@ -1,4 +1,4 @@
-"""deploy/k8s: what `render` wrote is what the chart says now, and an overlay's patches make of the base what the chart makes."""
+"""The files of deploy/k8s, written by `render`, match the chart. An overlay's patches turn the base into the chart's own output."""
 import copy
 import glob
 import importlib.machinery
@@ -27,7 +27,7 @@ def wanted(name):
 
 
 def applied(o, operations):
-    """RFC 6902, as far as `render` uses it."""
+    """Applies a JSON patch: the operations of RFC 6902 that `render` uses."""
     o = copy.deepcopy(o)
     for op in operations:
         *path, last = [p.replace("~1", "/").replace("~0", "~") for p in op["path"].split("/")[1:]]
@@ -43,7 +43,7 @@ def applied(o, operations):
 
 
 def build(folder):
-    """What kustomize would make of a folder."""
+    """Returns the objects that kustomize would make of a folder."""
     k = yaml.safe_load((folder / "kustomization.yaml").read_text())
     objs = {}
     for r in k["resources"]:
@@ -91,7 +91,7 @@ def test_kustomize_says_the_same(name):
 
 
 def without_last_newlines(objs):
-    """Of a ConfigMap's texts: a patch of kustomize loses them."""
+    """Strips the last newlines of ConfigMap texts, which a kustomize patch loses."""
     return {k: {**o, "data": {n: t.rstrip("\n") for n, t in o["data"].items()}} if o["kind"] == "ConfigMap" else o
             for k, o in objs.items()}
 

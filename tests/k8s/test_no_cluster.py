@@ -1,4 +1,4 @@
-"""A machine that cannot have the tests' cluster is told so in a sentence, and what needs it is skipped: no cluster is started here."""
+"""A machine that cannot run the tests' cluster is told so in one sentence, and tests that need it are skipped. No cluster starts here."""
 import importlib.machinery
 import importlib.util
 import os
@@ -14,7 +14,7 @@ NONE = "kubelet kube-apiserver etcd kubectl kube-controller-manager kube-schedul
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """The script as a module, with a state folder of its own."""
+    """Loads the script as a module, with a state folder of its own."""
     monkeypatch.setenv("COX_K8S_STATE", str(tmp_path / "state"))
     loader = importlib.machinery.SourceFileLoader("cluster_script", str(CLUSTER))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("cluster_script", loader))
@@ -61,8 +61,8 @@ def test_what_was_not_fetched(tmp_path, tool, what):
 
 
 def test_a_folder_of_somebody_else_is_told_in_a_line(tmp_path):
-    """Of another user's cluster: no traceback."""
+    """Another user's state folder gives one line and no traceback."""
     state = tmp_path / "state"
-    (state / "lock").mkdir(parents=True)  # what root may write to as well is no file
+    (state / "lock").mkdir(parents=True)  # a folder: even root cannot open it for writing
     done = subprocess.run([CLUSTER, "down"], env=dict(os.environ, COX_K8S_STATE=str(state)), capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and str(state / "lock") in done.stderr

@@ -1,4 +1,4 @@
-"""What the deployment's pages show of values and options is taken by the chart, and Helm's notes are commands that a walk types."""
+"""The chart accepts the values and options that the deployment's pages show, and a walk types the commands of Helm's notes."""
 import shlex
 import sys
 
@@ -19,7 +19,7 @@ BLOCKS = [block for page in pages() for block in read_page(page)[1] if block.lan
 
 
 def values_of(command):
-    """What -f and --set of a command give the chart, as Helm reads them."""
+    """Returns the values that -f and --set of a command give the chart, as Helm reads them."""
     words, values = shlex.split(command, comments=True), {}
     for option, argument in zip(words, words[1:]):
         if option == "-f":
@@ -50,7 +50,7 @@ def test_a_name_that_the_chart_has_not_is_found():
 
 @pytest.mark.parametrize("values", [{}, {"gateway": {"apiKeys": {"generate": True}}}], ids=["defaults", "API keys"])
 def test_the_notes_are_typed(values):
-    """With a registry: how an image gets into one is docs/how-to/build-image.md, whose commands tests/image types."""
+    """The notes are rendered with a registry. docs/how-to/build-image.md shows how an image gets into one, and tests/image types that."""
     text = c.notes({**values, "image": {"registry": "registry.example"}})
     w = Walk()
     after_installation(w, text)

@@ -1,5 +1,5 @@
-"""The rendered pods as processes (pods.py): options, files, keys, names and rights fit the programs, and what Kubernetes does
-to pods — killing, replacing with another address, scaling — costs no request. The null model."""
+"""The rendered pods as processes (pods.py), with the null model. Options, files, keys, names and rights fit the programs.
+No request is lost when Kubernetes kills, replaces or scales pods."""
 import base64
 import contextlib
 import json
@@ -29,7 +29,7 @@ VALUES = {"model": {"name": "null", "servedNames": ["nobody", "null"]}, "worker"
 
 @pytest.fixture(scope="module", params=["plain", "openshift"])
 def node(request, tmp_path_factory):
-    """The release, with all pods ready. On OpenShift another user, and the namespace's group."""
+    """The release with all pods ready. On OpenShift the user is another one, and the group is the namespace's."""
     is_openshift = request.param == "openshift"
     objects = c.objects(VALUES, apis=c.OPENSHIFT if is_openshift else [])
     uid, group = (1000650000, 1000650000) if is_openshift else (65532, 65532)
@@ -43,7 +43,7 @@ def node(request, tmp_path_factory):
 
 
 def smoke(n):
-    """What the pod of `helm test` says, with the Service's name and the key from the Secret."""
+    """Runs the pod of `helm test`, with the Service's name and the Secret's key; returns the first two words of its lines."""
     pod = n.run(f"{F}-smoke", n.objects.one("Pod", f"{F}-smoke"))
     try:
         assert pod.process.wait(120) == 0, pod.log.read_text()
@@ -65,7 +65,7 @@ def key(n):
 
 
 def ask(n, gateway=0, **more):
-    """A completion of the null model: the stream's text, or what went wrong."""
+    """Asks the null model for a completion; returns (status, stream's text or error)."""
     p = n.pods[f"{F}-gateway-x{gateway}"]
     body = {"model": "nobody", "prompt": [5, 6, 7], "max_tokens": 8, "seed": 1, "stream": True, **more}
     return pods.get(f"http://{p.address}:8000/v1/completions", {"Authorization": f"Bearer {key(n)}"}, body, timeout=120)
@@ -80,7 +80,7 @@ def tokens(reply):
 
 
 class Load:
-    """Streams at both gateways, one after the other, until it is told to stop."""
+    """Threads that send streams to both gateways, one after the other, until the end of the context."""
 
     def __init__(self, n, streams=4):
         self.n, self.replies, self.over = n, [], threading.Event()
@@ -159,7 +159,7 @@ def test_metrics_are_where_the_public_port_is_not(node):
 
 @pytest.mark.parametrize("part", ["gateway-x0", "worker-0"])
 def test_no_other_pod_leads_the_cluster(node, part):
-    """With whatever the pod has: its address of the head, its files, its environment."""
+    """No other pod can control the head with its own files, environment and address of the head."""
     p, head = node.pods[f"{F}-{part}"], node.pods[f"{F}-head-0"]
     files = p.execute("/usr/bin/ls", "/etc/coxswain/admin").stdout.split()
     assert files == ["metrics-key"]
@@ -188,7 +188,7 @@ def test_scaling_restarts_nobody(node):
         before = {n: p.process.pid for n, p in node.pods.items()}
         grown = c.objects(c.merged(VALUES, {"worker": {"replicas": 6}}), apis=c.OPENSHIFT if node.uid > 99999 else [])
         for kind, name in (("Secret", f"{F}-keys"), ("Secret", f"{F}-admin"), ("Secret", f"{F}-api-keys")):
-            grown.one(kind, name)["data"] = node.objects.one(kind, name)["data"]  # as `lookup` keeps them
+            grown.one(kind, name)["data"] = node.objects.one(kind, name)["data"]  # `lookup` would keep them
         small = node.objects
         node.apply(grown)
         everybody_is_ready(node)
@@ -199,7 +199,7 @@ def test_scaling_restarts_nobody(node):
 
 
 def test_a_rolling_update_that_makes_workers_unlike(node):
-    """No group has both kinds, so each is taken apart and made anew: the other one has to serve meanwhile."""
+    """A replica never has workers of both configurations, so each replica is dissolved and formed again while the other one serves."""
     changed = c.objects(c.merged(VALUES, {"worker": {"config": {"block_size": 32}}}), apis=c.OPENSHIFT if node.uid > 99999 else [])
     for name in (f"{F}-keys", f"{F}-admin", f"{F}-api-keys"):
         changed.one("Secret", name)["data"] = node.objects.one("Secret", name)["data"]
@@ -219,7 +219,7 @@ def ready_groups(head):
 
 
 def test_other_keys_of_the_secret_reach_running_pods(node):
-    """Somebody deleted it, and an upgrade made another one: docs/reference/chart.md, "Keys"."""
+    """Running pods take over the keys of a new Secret, made by an upgrade after the old one was deleted: docs/reference/chart.md, "Keys"."""
     data = c.objects(VALUES).one("Secret", f"{F}-keys")["data"]
     node.objects.one("Secret", f"{F}-keys")["data"] = data
     before, head = {n: p.process.pid for n, p in node.pods.items()}, node.pods[f"{F}-head-0"]
@@ -245,7 +245,7 @@ def test_a_pod_ends_within_its_grace(node):
 
 
 def test_several_ranks_in_a_pod(tmp_path):
-    """TP 2 in two pods of two ranks: each pod is a group, has one readiness, and comes back whole."""
+    """With TP 2 and two pods of two ranks, each pod is a replica. It has one readiness and comes back whole."""
     n = pods.Node(tmp_path, BIN, c.objects(c.merged(VALUES, {"worker": {"replicas": 2, "ranks": 2}})))
     try:
         n.apply(n.objects)
@@ -265,7 +265,7 @@ def test_several_ranks_in_a_pod(tmp_path):
 
 
 def test_two_models_below_one_roof(tmp_path):
-    """Each has a head, workers and gateways of its own, and its path; one API key does for both."""
+    """Each of two models has its own head, workers, gateways and path. One API key is valid for both."""
     v = c.merged(VALUES, {"gateway": {"replicas": 1}, "worker": {"replicas": 2}, "extraModels": {
         "other": {"model": {"name": "null", "servedNames": ["somebody"]}, "worker": {"replicas": 1, "tp": 1}}}})
     n = pods.Node(tmp_path, BIN, c.objects(v))
@@ -284,8 +284,8 @@ def test_two_models_below_one_roof(tmp_path):
 
 
 class Keda:
-    """What KEDA does with the rendered ScaledObject: its trigger asked with the TriggerAuthentication's Secret, from none to
-    minReplicaCount as soon as it is active, to idleReplicaCount when it has not been for cooldownPeriod."""
+    """Acts on the rendered ScaledObject as KEDA does. It asks the trigger with the TriggerAuthentication's Secret. It scales up from
+    zero as soon as the trigger is active, and to idleReplicaCount when it has been inactive for cooldownPeriod."""
 
     def __init__(self, n, objects):
         self.n, self.objects, self.numbers = n, objects, []
@@ -320,7 +320,7 @@ class Keda:
 
 
 def test_to_no_workers_and_back(tmp_path):
-    """A release that has no workers while nothing is asked: `helm test` and a request each have a group started."""
+    """A release has no workers while there are no requests. `helm test` and a request each cause a replica to start."""
     objects = c.objects(c.merged(VALUES, {"autoscaling": {"enabled": True, "minGroups": 0, "cooldownSeconds": 1},
                                           "head": {"config": {"scale_idle_s": 2}}, "gateway": {"replicas": 1}}))
     n = pods.Node(tmp_path, BIN, objects)
@@ -334,7 +334,7 @@ def test_to_no_workers_and_back(tmp_path):
         everybody_is_ready(n)
         assert not any("-worker-" in name for name in n.pods)
         pod = n.run(f"{F}-smoke", objects.one("Pod", f"{F}-smoke"))
-        del n.pods[f"{F}-smoke"]  # a Service or a set has nothing to do with it
+        del n.pods[f"{F}-smoke"]  # belongs to no Service or set
         until(lambda: pod.process.poll() is not None, "helm test has not ended")
         assert pod.process.returncode == 0, pod.log.read_text()
         until(lambda: keda.numbers[-1] == 0, "the workers stay")
@@ -349,12 +349,12 @@ def test_to_no_workers_and_back(tmp_path):
 
 
 def is_here(name):
-    """Whether the model is in this machine's cache: nothing is fetched by a test."""
+    """Returns whether the model is in this machine's cache; the tests fetch nothing."""
     return REASON is None and subprocess.run([f"{BIN}/cox", "pull", name, "--check"], capture_output=True).returncode == 0
 
 
 def test_a_job_and_pods_fetch_a_model_once(tmp_path):
-    """All at once, on one claim; then a replaced pod and an upgrade's new Job, without a hub."""
+    """A Job and pods start at once on one claim and fetch the model once. Later a new Job of an upgrade needs no hub."""
     def objects(**more):
         return c.objects({"model": {"name": "hf:org/tiny"}, "modelHf": {"endpoint": hub.url}, **more})
 
@@ -362,7 +362,7 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
         n = pods.Node(tmp_path, BIN, c.Objects())
         stack.callback(n.end)
         hub = stack.enter_context(Hub({"org/tiny": tiny_model()}, host="10.99.0.1"))
-        hub.faults["*"] = [()] + [("slow", 0.05, 10_000)] * 3  # the listing, and then files that take a while
+        hub.faults["*"] = [()] + [("slow", 0.05, 10_000)] * 3  # the listing is fast, the files are slow
         n.apply(objects(worker={"replicas": 0}, gateway={"replicas": 0}))
         pulling = [*n.jobs.values()]
         for labels, spec in objects().templates():
@@ -373,7 +373,7 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
         assert len(pulling) == 5
         for p in pulling:
             assert p.process.wait(120) == 0, p.log.read_text()
-        logs = [p.log.read_text() for p in pulling]  # on a busy machine one may come when all is there
+        logs = [p.log.read_text() for p in pulling]  # a late one may find everything there
         assert sum("waiting for it" in log or "it is there" in log for log in logs) >= 4, logs
         assert len(hub.asked("model.safetensors")) == len(hub.asked("/revision/main")) == 1
         hub.requests.clear()
@@ -386,13 +386,13 @@ def test_a_job_and_pods_fetch_a_model_once(tmp_path):
 @pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadOnlyMany"])
 def test_a_model_that_computes(tmp_path, mode):
-    """A claim that has the model: the Job and the init containers find it there, without a network; a worker with the rights and
-    the read-only root of a pod reads it and answers."""
+    """The claim has the model already. The Job and the init containers find it there, without a network. A worker with a pod's rights
+    and read-only root reads it and answers."""
     objects = c.objects({"cache": {"existingClaim": "models", "accessMode": mode}, "worker": {"replicas": 1, "config": {"threads": 2}},
                          "gateway": {"replicas": 1, "config": {"queue_timeout": 300}}, "service": {"port": 8000}})
     n = pods.Node(tmp_path, BIN, objects)
     shutil.copytree(os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo", n.claim("models") / "models" / "demo")
-    for folder, _, files in os.walk(n.claim("models")):  # as a kubelet gives it to fsGroup; a read-only one it leaves as it is
+    for folder, _, files in os.walk(n.claim("models")):  # a kubelet gives files to fsGroup, unless the volume is read-only
         for name in [".", *files] if mode == "ReadWriteOnce" else []:
             os.chown(os.path.join(folder, name), 0, n.group)
             os.chmod(os.path.join(folder, name), 0o2775 if name == "." else 0o664)
@@ -411,7 +411,7 @@ def test_a_model_that_computes(tmp_path, mode):
 
 @pytest.mark.skipif(not shutil.which("redis-server", path=f"{BIN}:/usr/bin"), reason="no redis-server: apt-get install redis-server")
 def test_a_head_that_is_followed(tmp_path):
-    """head.standby with the release's own Redis: the second head takes over, and Redis itself may go."""
+    """With head.standby and the release's own Redis, the second head takes over, and Redis itself may restart."""
     objects = c.objects(c.merged(VALUES, {"head": {"standby": True}, "redis": {"enabled": True}}))
     n = pods.Node(tmp_path, BIN, objects)
     try:
@@ -422,7 +422,7 @@ def test_a_head_that_is_followed(tmp_path):
         with Load(n) as load:
             serving = next(h for h in heads if role(h) == "serving")
             other = next(h for h in heads if h is not serving)
-            told = other.execute("/cox/cox", "status", "--json")  # whichever of them sts/…-head is
+            told = other.execute("/cox/cox", "status", "--json")  # `kubectl exec sts/…-head` may reach either head
             assert json.loads(told.stdout)["role"] == "serving" and f"{serving.name}.{F}-head:8265 serves and is asked" in told.stderr
             serving.kill()
             pods.wait_for(lambda: role(other) == "serving", "nobody took over", other)
@@ -444,7 +444,7 @@ def role(head):
 
 @pytest.mark.skipif(not is_here("demo"), reason="no demo model in the cache: cox pull demo fetches it")
 def test_a_model_of_the_image(tmp_path):
-    """cache.kind none: nothing is fetched, and nothing can be written but /tmp and /dev/shm."""
+    """With cache.kind none nothing is fetched, and only /tmp and /dev/shm are writable."""
     source = os.environ.get("COX_CACHE", os.path.expanduser("~/.cache/coxswain")) + "/models/demo"
     os.chmod(tmp_path, 0o755)
     shutil.copytree(source, tmp_path / "models")
@@ -464,7 +464,7 @@ def test_a_model_of_the_image(tmp_path):
 
 
 def test_https(tmp_path):
-    """With a certificate for the Service's name: probes speak HTTPS, and `helm test` believes that certificate."""
+    """With a certificate for the Service's name, probes use HTTPS and `helm test` trusts that certificate."""
     key, cert = tmp_path / "tls.key", tmp_path / "tls.crt"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key,
                     "-out", cert, "-days", "2", "-subj", "/CN=x", "-addext", f"subjectAltName=DNS:{F}.ns.svc"], check=True, capture_output=True)

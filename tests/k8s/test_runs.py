@@ -1,4 +1,4 @@
-"""`cox run render`: objects that every Kubernetes of the chart's takes, in pods that "restricted" takes, with what the file says."""
+"""`cox run render` makes valid objects for every Kubernetes version of the chart. Their pods pass "restricted" and do what the file says."""
 import os
 import re
 import subprocess
@@ -49,7 +49,7 @@ def render(folder, text, *args, **env):
 
 
 def test_no_place_is_mounted_twice(tmp_path):
-    """Where the file has a volume at a folder of ours, that one is there alone, also for git."""
+    """A volume that the run file mounts at one of our folders replaces our volume there, also in the container for git."""
     volumes = "volumes: {/cache: {claim: c}, /tmp: {claim: t}, /dev/shm: {size: 1Gi}}\n"
     git = "image: i\nimport: {/c: {git: {url: a.b/c}}}\n"
     for text in ("name: m\nmodel: demo\n" + volumes + git, "name: m\nmodel: demo\nimage: i\nrun: [{command: x, workdir: /cache}, {command: y, workdir: /dev/shm}]\n",
@@ -144,7 +144,7 @@ def test_what_the_file_says_is_there(tmp_path):
     data = objs.one("ConfigMap", name)["data"]
     assert yaml.safe_load(data["up.yaml"]) == {"max-model-len": 4096, "served_model_name": ["x", "y"], "enable-lora": False, "workers": 2, "tp": 2,
                                                "device": "cuda", "port": 8100, "host": "0.0.0.0", "cache-dir": "/cache"}
-    # the secret things are in the Secret, and nowhere else
+    # The secret values are in the Secret and nowhere else.
     secrets = objs.one("Secret", name)["stringData"]
     assert secrets == {"HF_TOKEN": "a secret", "MY_PASSWORD": "p\nq"}
     env = c.env_of(run)
@@ -166,7 +166,7 @@ def test_what_the_file_says_is_there(tmp_path):
 
 
 def test_the_script_runs_what_the_file_says(tmp_path):
-    """Quotes, dollars and lines come through YAML, Kubernetes' own $(…) and the shell."""
+    """Quotes, dollars and newlines pass unchanged through YAML, Kubernetes' own $(…) and the shell."""
     (tmp_path / "w").mkdir()
     text = f"name: j\nimage: debian\nrun:\n  - command: \"echo \\\"it's $X\\\" $(echo y) '$X'; pwd\"\n    workdir: {tmp_path}/w\n  - |\n    echo two\n    false\n  - echo never\n"
     code, objs, err = render(tmp_path, text)

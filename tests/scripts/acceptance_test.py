@@ -1,4 +1,4 @@
-"""scripts/acceptance over made-up tests and benches: what a line's verdict is, and that it can fall short."""
+"""scripts/acceptance gives the right verdict for each line, and can fail. Its tests and benchmarks are stand-ins here."""
 import os
 import re
 import shutil
@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Writes what it was asked for as if ctest had run it; STUB_FAILS names tests that fail, STUB_SKIPS one that is skipped.
+# Stand-in for scripts/test: writes the requested tests as if ctest had run them. STUB_FAILS names failing tests, STUB_SKIPS a skipped one.
 TEST = r"""#!/usr/bin/env python3
 import os, sys, time
 names = sys.argv[sys.argv.index("--tests") + 1].strip("^()$").split("|")
@@ -29,7 +29,7 @@ with open(sys.argv[sys.argv.index("--junit") + 1], "w") as f:
     f.write("<testsuite>" + "".join(f'<testcase name="{n}" status="run">{body(n)}</testcase>' for n in names) + "</testsuite>")
 sys.exit(any(f in names for f in fails))
 """
-# A bench: says what it was started with and ends as STUB_EXITS="NAME STATUS" has it.
+# Stand-in for a benchmark: prints its arguments. STUB_EXITS="NAME STATUS" sets the exit status of NAME.
 BENCH = r"""#!/usr/bin/env bash
 echo "started: ${0##*/} $*"
 echo "${STUB_SAYS:-}"
@@ -40,7 +40,7 @@ REPORT = "| 42, 120 | 2300 | 28000 | 7,500,000 | 2400 | 0.7 s, 9 s, 12 s | 0 |\n
 
 
 def acceptance(*lines, files=(), **env):
-    """(exit status, output) in a tree of stand-ins."""
+    """Runs scripts/acceptance in a tree of stand-ins; returns (exit status, output)."""
     with tempfile.TemporaryDirectory() as folder:
         for path in ("scripts/acceptance", "scripts/steps.sh", ".ci/count_junit.py"):
             Path(folder, path).parent.mkdir(exist_ok=True)
@@ -126,7 +126,7 @@ class Acceptance(unittest.TestCase):
                    files={"cache/peers/vllm/bin/python": None})
 
     def test_a_skip_does_not_hide_a_failure(self):
-        """As of line d5, where a host without a device comes behind tests that failed."""
+        """Line d5 fails when its tests fail, even if its run on a host without a device is skipped afterwards."""
         self.check("d5", 1, "FELL SHORT", files={"tests/cuda/run-all": "#!/bin/sh\nexit 77\n"}, STUB_FAILS="cuda_comm_emulated")
 
 

@@ -1,5 +1,5 @@
-"""What tests/cuda/run-all builds on a GPU host, in a folder whose path has a space: sources that find their headers are
-built, those of the folders below too, the others are left out, by the names that the compiler gives (tests/cuda/alone_library.cmake)."""
+"""tests/cuda/alone_library.cmake, which tests/cuda/run-all uses on a GPU host, builds in a folder with a space in its path.
+It builds sources that find their headers, also in folders below, and leaves out and names those that do not."""
 import subprocess
 import tempfile
 import unittest

@@ -1,5 +1,5 @@
-"""What the scripts of bench/ say to clumsy words: one line that names the option, exit status 2, before anything is built
-or loaded (here there is neither a build nor a model). Needs .venv: skipped without."""
+"""The scripts of bench/ refuse wrong options with one line that names the option and exit status 2, before they build or load
+anything. There is neither a build nor a model here. The test is skipped without .venv."""
 import argparse
 import concurrent.futures
 import os
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/python"))
 import options  # noqa: E402
 
-# script: {option: what it does not take}; what the types of bench/python/options.py take at all is tried without a script
+# {script: {option: a value that it refuses}}; the types of bench/python/options.py are tested on their own, without a script
 COUNTS = {
     "clients": {"--rounds": "0"},
     "cold_start": {"--poll": "inf"},
@@ -41,7 +41,7 @@ COUNTS = {
     "takeover": {"--bars": "2"},
     "tp": {"--tp": "0", "--cores": "4096", "--peer": "/nonexistent"},
 }
-# words that do not go together, and what the line says
+# script, options that cannot be combined, text of the error line
 TOGETHER = [
     ("tp", ["--hey", "--rounds", "0"], "--rounds"),
     ("tp", ["--hey", "--hosts"], "--hey"),
@@ -84,7 +84,7 @@ class Bench(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def each(self, cases):
-        """cases: [(script, words, what its line has to say, environment)], two at a time."""
+        """Checks `cases`, [(script, options, text of the error line, environment)], two at a time."""
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             done = list(pool.map(lambda case: run(*case[:2], self.folder.name, **case[3]), cases))
         for (script, words, said, _), got in zip(cases, done):

@@ -1,5 +1,5 @@
-"""scripts/build and scripts/test over stand-ins for what they call: a download of crates that breaks off is tried again before the
-build; --long runs every part, also after one that fails, and one part where a preset, a label or tests are named."""
+"""scripts/build and scripts/test, with stand-ins for the programs that they call. An interrupted download of crates is repeated before
+the build. `--long` runs every part, even after a failed one, and a single part when a preset, a label or tests are named."""
 import os
 import shutil
 import subprocess
@@ -9,12 +9,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = '#!/bin/sh\necho "${0##*/} $*" >>"$LOG"\n'
-# Breaks off as often as CARGO_FAILS says.
+# This stand-in fails CARGO_FAILS times.
 CARGO = TOOL + 'test "$(grep -c ^cargo "$LOG")" -gt "${CARGO_FAILS:-0}" || { echo "error: curl failed"; exit 101; }\n'
 
 
 def build(fails=0, built=False):
-    """(exit status, output, what was called) of a first build, or of one whose crates are built."""
+    """Runs scripts/build, as a first build or with built crates; returns (exit status, output, names of the called programs)."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "tree")
         for path in ("scripts/build", "scripts/steps.sh", "CMakePresets.json"):
@@ -81,7 +81,7 @@ class Build(unittest.TestCase):
 
 
 def test_script(*args, fails=""):
-    """(exit status, output, what was called) of a call of scripts/test; the call whose first words are `fails` ends with 1."""
+    """Runs scripts/test; returns (exit status, output, calls). The call that begins with the words `fails` ends with status 1."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "tree")
         tool = f'#!/bin/sh\necho "${{0##*/}} $*" >>"$LOG"\ncase "${{0##*/}} $*" in {fails or "-"}*) exit 1 ;; esac\n'

@@ -1,4 +1,4 @@
-"""scripts/cached: a result is taken again exactly when its inputs and texts are the same, and never half of one."""
+"""scripts/cached reuses a result exactly when its inputs and texts are the same, and never an incomplete result."""
 import os
 import subprocess
 import tempfile
@@ -21,18 +21,18 @@ class Cached(unittest.TestCase):
         path.write_text(text)
 
     def run_cached(self, command, *options, output="out", cache="cache"):
-        """The exit status of a run in self.root whose command is a line of shell."""
+        """Runs scripts/cached in self.root with a shell command; returns the exit status."""
         env = {**os.environ, "COX_BUILD_CACHE": str(self.root / cache) if cache else ""}
         line = [SCRIPT, "--output", output, "--input", "in", *options, "--", "sh", "-c", command]
         return subprocess.run(line, cwd=self.root, env=env, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 
     def made(self, *options, **more):
-        """How often the command of a run has run: its output counts them."""
+        """Returns how often the command has run so far; the command writes that count to its output."""
         self.assertEqual(self.run_cached("echo >>ran; wc -l <ran >out", *options, **more), 0)
         return int((self.root / "out").read_text())
 
     def forget(self):
-        """What a fresh checkout has: no output, the same inputs."""
+        """Removes the output but keeps the inputs, as in a fresh checkout."""
         for name in ("out", ".out.made-of"):
             (self.root / name).unlink(missing_ok=True)
 

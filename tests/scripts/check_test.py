@@ -1,4 +1,4 @@
-"""The checks of scripts/ must be able to fail: each rule gets a small tree that breaks it."""
+"""The checks of scripts/ find faults: each rule gets a small tree that breaks it."""
 import subprocess
 import sys
 import tempfile
@@ -14,7 +14,7 @@ TABLE = ("# comment\ncommon/base:\ncommon/loop: common/base\nproto: common/base\
 
 
 class Tree:
-    """A temporary source tree; run() gives (exit status, output) of a check over it."""
+    """A temporary source tree. run() runs a check on it and returns (exit status, output)."""
 
     def __init__(self, files):
         self.files = {"scripts/layers.txt": TABLE, **files}
@@ -71,7 +71,8 @@ class Layers(LayersCase):
         self.check({**common, "head/CMakeLists.txt": "cox_folder(head DEPS net base)\n"}, "head may not link net")
 
     def test_folders_below(self):
-        # A row of its own counts, and not the one above; one without a foreign folder takes those of its top folder; a star names all below.
+        # A folder's own row counts, not its parent's. A row that names no other top folder inherits those of its top folder. A star names all
+        # folders below.
         self.check({"head/a/x.c": '#include "head/b/y.h"\n#include "proto/m.h"\n', "cli/main.c": '#include "cli/x/z.h"\n',
                     "cli/x/z.c": '#include "common/loop/l.h"\n'})
         self.check({"head/b/x.c": '#include "proto/m.h"\n'}, "head/b may not include proto/m.h")
@@ -89,7 +90,7 @@ class Layers(LayersCase):
         self.check({**low, "head/second.c": "int second(int n)\n{\n    return n;\n}\n"})
         self.check({**low, "head/second.c": "int second(int n)\n{\n    return first(n);\n}\n"},
                    "head/first -> head/second: names second", "head/second -> head/first: names first")
-        # A function of the file's own, a member, a comment and a text are no calls of the other file's function.
+        # A static function of the same name, a member, a comment and a string are not calls of the other file's function.
         self.check({**low, "head/second.c": "static int first(int n)\n{\n    return n;\n}\nint second(int n)\n{\n    return first(n);\n}\n"})
         self.check({**low, "head/second.c": 'int second(int n)\n{\n    return g->first(n) + h("first()"); /* first() */\n}\n'})
 
@@ -100,7 +101,7 @@ class Layers(LayersCase):
         self.check({"scripts/circles.txt": "head/a head/b: a tree and its nodes\n"}, "not there any more")
 
     def test_call_against_an_arrow(self):
-        # common/base has the declaration, head the function: no include shows it.
+        # common/base has the declaration and head has the function, so no include shows the arrow.
         self.check({"common/base/x.h": "int up(void);\n", "head/x.c": "int up(void)\n{\n    return 1;\n}\n",
                     "common/base/y.c": "int y(void)\n{\n    return up();\n}\n"}, "common/base may not call head/x (names up)")
 
@@ -110,7 +111,7 @@ class Layers(LayersCase):
                    "text/src/a.rs -> text/src/b.rs")
         self.check({"bench/a.py": "import b\n", "bench/b.py": "from a import x\n"}, "bench/a.py -> bench/b.py: import b")
 
-# head/b may name nothing of head/a, but its kit.h declares what head/a has.
+# head/b must not name anything of head/a, but its kit.h declares functions and data of head/a.
 UP = {"head/a/x.c": "int up_data;\nconst struct row up_rows[] = {{1}, {2}};\nint up(void)\n{\n    return 1;\n}\n",
       "head/b/kit.h": "#define CALL(f) f()\nint up(void);\nextern int up_data;\nextern const struct row up_rows[];\n"}
 KIT = '#include "head/b/kit.h"\n'
@@ -121,7 +122,7 @@ def returns(text, name="y"):
 
 
 class Arrows(LayersCase):
-    """What counts as an arrow of C, one fault a tree."""
+    """Finds every kind of arrow between C files; each tree has one fault."""
 
     def refused(self, name, text, **more):
         self.check({**UP, "head/b/y.c": KIT + text, **more}, f"head/b/y: head/b may not call head/a/x (names {name})")
@@ -155,14 +156,14 @@ class Arrows(LayersCase):
                      "#define M(up) (up)\n",
                      "static const struct t t = {.up = 1, .up_data = 2};\n"):
             self.check({**UP, "head/b/y.c": KIT + text})
-        # No header that the file reads declares the name: it is something of its own.
+        # No header that the file includes declares the name, so it is the file's own.
         self.check({**UP, "head/b/y.c": "enum e {\n    up = 1\n};\n" + returns("up")})
 
     def test_the_text_of_a_header(self):
         for text in ("static inline " + returns("up()"), "#define GO() up()\n", "#define GO \\\n    up_data\n",
                      "static const struct t t = {up};\n"):
             self.check({**UP, "head/b/y.h": KIT + text}, "head/b/y: head/b may not call head/a/x (names up")
-        # Its reader has the declaration.
+        # The file that includes the header has the declaration.
         self.check({**UP, "head/b/y.h": "#define GO() run(up)\n", "head/b/z.c": KIT + '#include "head/b/y.h"\n'},
                    "head/b/y: head/b may not call")
         self.check({**UP, "head/b/y.h": KIT + "struct t {\n    int up;\n};\nint y(int up);\ntypedef int up_fn(void);\n"})
@@ -174,7 +175,7 @@ class Arrows(LayersCase):
                     "head/b/y.c": "extern const struct t table_one;\n" + returns("table_one.n")}, "(names table_one)")
         self.check({"head/a/x.c": "#define FN(n) int n(void)\nFN(up)\n{\n    return 1;\n}\n", "head/b/y.c": KIT + returns("up()"),
                     "head/b/kit.h": UP["head/b/kit.h"]}, "(names up)")
-        # #if chooses between two definitions: both count.
+        # Both definitions count when #if chooses between them.
         self.refused("up", "#ifdef A\n#define ALL(do_) do_(up)\n#else\n#define ALL(do_) do_(z)\n#endif\n"
                      "#define E(f) {f},\nstruct t t[] = {ALL(E)};\n")
 
@@ -194,10 +195,10 @@ class Arrows(LayersCase):
         one = {"head/b/kit.h": UP["head/b/kit.h"], "head/b/z.c": KIT + returns("up()", "z")}
         twins = {"head/b/p.c": KIT + returns("z()", "up"), "head/b/p2.c": KIT + returns("1", "up")}
         self.check({**one, **twins}, "a circle of 2 files: head/b/p head/b/z")
-        # The one with the header's stem is meant; else one that the table allows is enough.
+        # A definition in the .c of the header's name counts alone. Otherwise one definition that the table allows is enough.
         self.check({**one, "head/b/kit.c": returns("1", "up"), "head/a/x.c": returns("1", "up")})
         self.check({**one, "head/a/x.c": returns("1", "up"), "common/base/x.c": returns("1", "up")})
-        # A static inline of a header switches the name off for its readers alone.
+        # A static inline function in a header hides the name only from files that include the header.
         inline = {"head/b/t.h": "static inline " + returns("0", "up")}
         self.refused("up", returns("up()"), **inline)
         self.check({**UP, **inline, "head/b/y.c": '#include "head/b/t.h"\n' + returns("up()")})
@@ -239,7 +240,7 @@ class Imports(LayersCase):
                      ("from .b import f", "from ..p.a import (g,\n    h)"), ("importlib.import_module('b')", "import a")):
             self.check({"bench/p/a.py": a + "\n", "bench/p/b.py": b + "\n"}, "a circle of 2 files: bench/p/a.py bench/p/b.py")
         self.check({"scripts/a.py": "import b\n", "scripts/b.py": "import a\n"}, "a circle of 2 files")
-        # The module beside the importer is meant.
+        # The import means the module in the importer's folder.
         self.check({"bench/p/a.py": "import b\n", "bench/p/b.py": "", "bench/q/b.py": "import a\n", "bench/q/a.py": ""})
 
     def test_rust_alias(self):
@@ -298,7 +299,7 @@ class Size(unittest.TestCase):
         self.assertEqual(found, [("f", 5, 5, 2), ("g", 12, 3, 0)])
 
 
-WAYS = {"docs/develop/ways.md": "## W\n\n1. `common/w.c:w` is all.\n", "common/w.c": "int w(void)\n{\n}\n"}  # a page of ways that is fine
+WAYS = {"docs/develop/ways.md": "## W\n\n1. `common/w.c:w` is all.\n", "common/w.c": "int w(void)\n{\n}\n"}  # a correct page of ways
 
 
 class Names(unittest.TestCase):
@@ -348,7 +349,7 @@ class Names(unittest.TestCase):
             self.way(way.format(" (then, from `head/c.c:c`)"), a=[("a", text)], b=[("b", "")], c=[("c", "b();")],
                      *([] if " c" in text else ["the hop to b is not by head/c.c:c"]))
         self.way(way.format(" (over the link) at last"), "'W': a does not name b", a=[("a", "")], b=[("b", "")])
-        # Another function of the file that names it does not count.
+        # A call from another function of the same file does not count.
         self.way(way.format(""), "'W': a does not name b", a=[("a", ""), ("c", "b();")], b=[("b", "")])
 
     def test_a_hop_is_true(self):
@@ -368,7 +369,7 @@ def c(name, text="", before=""):
 
 
 class Ways(unittest.TestCase):
-    """The hops and the form of docs/develop/ways.md; what an entry has to name is Names'."""
+    """Checks the hops and the form of docs/develop/ways.md. The class Names checks the names in an entry."""
 
     def way(self, files, entries, *wanted):
         page = "# Ways\n\n## W\n\n" + "".join(f"{i + 1}. {entry}.\n" for i, entry in enumerate(entries))
@@ -388,7 +389,7 @@ class Ways(unittest.TestCase):
         for put in ("y->going = b;", "y->go = bb;", "go = b;", "y->stop = b;", "/* y->go = b; */"):
             self.way({**a, "head/b.c": c("b"), "head/c.c": c("f", put)}, way, "'W': the hop to b is not by x->go")
         self.way({"head/a.c": c("a", "x->stop(x);"), "head/b.c": c("b", "y->go = b;")}, way, "the hop to b is not by x->go")
-        # A test's stand-in puts nothing; nor does another file mean a function of this file alone, or one that it has itself.
+        # An assignment in a test does not count. In another file it does not count for a static function, or if that file has its own `b`.
         self.way({**a, "head/b.c": c("b"), "tests/c.c": c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
         self.way({**a, "head/b.c": "static " + c("b"), "head/c.c": c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
         self.way({**a, "head/b.c": c("b"), "head/c.c": "static " + c("b") + c("f", "y->go = b;")}, way, "the hop to b is not by x->go")
@@ -418,7 +419,7 @@ class Ways(unittest.TestCase):
                           ("b();", "c();", "from `head/f.c:f` under `head/f.c:g`")):
             self.way({"head/a.c": c("a", a), "head/b.c": c("b"), "head/c.c": c("c"), "head/f.c": c("f", f) + c("g", "f();") + c("h")},
                      way(hop), "the hop to c is not by head/f.c:f")
-        # The caller of the first entry is where the list comes from; what an entry asks is reached, what calls it is not.
+        # The caller of the first entry is the origin of the list. A function that an entry calls is reached; a caller of an entry is not.
         files = {"head/a.c": c("a", "b();"), "head/b.c": c("b"), "head/c.c": c("c"), "head/f.c": c("f", "a(); b(); c();")}
         self.way(files, ["`head/a.c:a` begins; `head/f.c:f` calls it", *way("then, from `head/f.c:f`")[1:]])
         self.way(files, ["`head/a.c:a` begins", "`head/b.c:b` goes on; `head/f.c:f` calls it", *way("then, from `head/f.c:f`")[2:]],

@@ -1,4 +1,4 @@
-"""scripts/code-map: the committed picture shows the sources as they are, and --check notices when it does not."""
+"""The committed picture of scripts/code-map matches the sources, and --check notices when it does not."""
 import re
 import shutil
 import subprocess

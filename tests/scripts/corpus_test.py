@@ -1,4 +1,4 @@
-"""tests/fuzz/corpus-add: an archive says nothing but its inputs, and the committed ones are what it would write."""
+"""An archive of tests/fuzz/corpus-add depends on its inputs alone, and the committed archives are as the script writes them."""
 import importlib.machinery
 import importlib.util
 import subprocess

@@ -1,10 +1,11 @@
-"""The pack of tests/cuda/first-run over this tree's release build, without a device: prepare makes it, first-run says that there
-is no device, each program starts and finds its libraries in the pack, also in bare roots of Debian 12 and Ubuntu 24.04.
+"""Tests the pack of tests/cuda/first-run, made from this tree's release build, without a device. prepare makes the pack, and
+first-run reports that there is no device. Each program starts and finds its libraries in the pack, also in bare roots of
+Debian 12 and Ubuntu 24.04.
   first_run_pack_test.py [--objects DIR] [--pack FOLDER] [--roots DIR] [--both-roots]
---objects: kernels that a build has compiled, since compiling them anew takes minutes; without it for sm_90a alone.
---pack: a folder that prepare has made. --roots: where bare roots are kept (build/roots); Debian's is made with debootstrap when
-it is absent and this is root, Ubuntu's only if its archive can be reached. --both-roots: one that cannot be made is a failure.
-Exit status 77: no release build, no nvcc, or neither root could be made, so that the programs started here alone."""
+--objects: folder of kernels that a build has compiled; compiling them again takes minutes. Without it they are compiled for sm_90a only.
+--pack: a folder that prepare has made. --roots: folder of the bare roots (default build/roots). debootstrap makes a missing root of
+Debian, as root, and of Ubuntu if its archive can be reached. --both-roots: fail when one of the two cannot be made.
+Exit status 77: there is no release build or no nvcc, or neither root could be made, so that the programs started on this machine only."""
 import argparse
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = ROOT / "build/release"
-GLIBC = (2, 36)  # Debian 12's; Ubuntu 24.04 has 2.39
+GLIBC = (2, 36)  # Debian 12 has this version, Ubuntu 24.04 has 2.39
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libresolv|libutil|ld-linux-x86-64|libstdc\+\+|libgcc_s)\.so")
 LIMIT_MIB = 60
 KEYRINGS = {"bookworm": "/usr/share/keyrings/debian-archive-keyring.gpg", "noble": "/usr/share/keyrings/ubuntu-archive-keyring.gpg"}
@@ -55,7 +56,7 @@ def programs(pack):
 
 
 def check_needs(pack):
-    """Each library is in the pack or in any system; no symbol is newer than GLIBC."""
+    """Checks that each needed library is in the pack or in every system, and that no symbol is newer than GLIBC."""
     here, newest = {p.name for p in (pack / "lib").iterdir()}, (0, 0)
     for file in [*programs(pack), *(pack / "lib").iterdir(), *(pack / "tests").glob("*.so")]:
         needed = re.findall(r"NEEDED +(\S+)", run("objdump", "-p", file).stdout)
@@ -68,8 +69,8 @@ def check_needs(pack):
 
 
 def start_all(pack, title, command=(), at=None):
-    """Each program starts and says that there is no device (77), or what it is. Two of them fail where NVIDIA's libraries are
-    not: that they say so is a start, too."""
+    """Checks that each program starts: it prints its version, or ends with 77 because there is no device. Two programs fail without
+    NVIDIA's libraries; their message about it counts as a start too."""
     at, bad = at or pack, []
     for p in programs(pack):
         args = ["--version"] if p.parent.name == "bin" else ["--device", "cuda", "own"] if p.name == "model_golden" else []
@@ -81,13 +82,13 @@ def start_all(pack, title, command=(), at=None):
 
 
 def bare_root(roots, suite, mirror):
-    """A bare root of a distribution, or None and why not."""
+    """Returns (path of a bare root of a distribution, ""), or (None, reason)."""
     root = roots / suite
     if (root / "usr/bin/env").exists():
         return root, ""
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
         return None, "this needs root and debootstrap"
-    # A debootstrap older than the release: the script of an older one makes it as well (scripts/clean-root).
+    # An older debootstrap does not know the release; the script of an older release makes it as well (scripts/clean-root).
     script = [] if Path("/usr/share/debootstrap/scripts", suite).exists() else ["/usr/share/debootstrap/scripts/gutsy"]
     keyring = KEYRINGS[suite]
     if not Path(keyring).exists():
@@ -100,7 +101,7 @@ def bare_root(roots, suite, mirror):
 
 
 def check_roots(pack, roots):
-    """What was not run, and why."""
+    """Starts the programs in bare roots; returns the roots that could not be made, with the reasons."""
     not_run = []
     roots.mkdir(parents=True, exist_ok=True)
     for name, suite, mirror in (("Debian 12", "bookworm", "http://deb.debian.org/debian"), ("Ubuntu 24.04", "noble", "http://archive.ubuntu.com/ubuntu")):

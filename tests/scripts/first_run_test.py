@@ -1,5 +1,5 @@
-"""tests/cuda/first-run on hosts that are made up: its parts, failures, limits and table, what merge puts into the docs, and
-that the page's table of predicted times is predict.py's. The real pack without a device: tests/scripts/first_run_pack_test.py."""
+"""Tests tests/cuda/first-run on simulated hosts: its parts, failures, limits and table, and the changes that merge makes in the docs.
+The page's table of predicted times must be the output of predict.py. tests/scripts/first_run_pack_test.py tests the real pack."""
 import importlib.util
 import os
 import re
@@ -19,7 +19,7 @@ CARRIED = "first-run rows.sh tests.sh serve.sh multi.sh ask.py merge.py".split()
 HAS_DEVICE = any(os.path.exists(node) for node in ("/dev/nvidiactl", "/dev/dxg"))
 PASSES = "echo 3 cases"
 BENCH = "echo '| cuda_model_bench | llama31_8b, decode at batch 1, a step | 5.61 ms |  |  |'; echo '2 of 2 bars held'"
-# `cox up` answers each completion, has two workers and says so when one is killed; `cox bench serve` prints its table.
+# Stand-in for cox: `cox up` answers each completion, has two workers and reports a killed one; `cox bench serve` prints its table.
 COX = r'''#!/usr/bin/env python3
 import http.server, json, os, signal, subprocess, sys, threading, time
 args = sys.argv[1:]
@@ -55,7 +55,7 @@ def load(name):
 
 
 class Host:
-    """A folder as prepare makes it, over made-up programs {path in the pack: lines of bash}, and a PATH."""
+    """A folder as prepare makes it, with stand-ins for programs {path in the pack: lines of bash}, and a PATH."""
 
     def __init__(self, folder, programs, devices=1, tools=None):
         self.folder = Path(folder)
@@ -100,7 +100,7 @@ class FirstRun(unittest.TestCase):
             got, out, table = Host(folder, programs, devices, tools).run(*args, **env)
             left = [name for name in os.listdir(folder) if name.startswith("first-gpu.")]
         self.assertEqual(got, status, out)
-        table = re.sub(r"\| \d+ s \|", "| 0 s |", table)  # a busy machine has other seconds
+        table = re.sub(r"\| \d+ s \|", "| 0 s |", table)  # seconds vary with the load of the machine
         for text in wanted:
             self.assertIn(text, table or out, out)
         self.assertEqual(left, [], "a temporary folder was left behind")
@@ -113,7 +113,7 @@ class FirstRun(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 10)
 
     def test_a_device_without_nvidia_smi(self):
-        """The driver's nodes say that there is a device; its table has a name that --merge takes."""
+        """The driver's device nodes show a device without nvidia-smi. The table then has a device name that --merge accepts."""
         made_up = {"dev/nvidia0": "", "dev/nvidia1": "", "dev/nvidiactl": "",
                    "proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t\t NVIDIA H100\nIRQ: 5\n"}
         for names, said in ((list(made_up), ", NVIDIA H100, "), (["dev/nvidia0"], ", a device without a name, "), (["dev/nvidiactl"], ", a device without a node, ")):
@@ -126,7 +126,7 @@ class FirstRun(unittest.TestCase):
             self.assertTrue(load("merge").Table(table).when)
 
     def test_library_folders_have_no_empty_one(self):
-        """The loader takes an empty name for the working folder."""
+        """The script adds no empty folder to LD_LIBRARY_PATH: the loader would read the working folder."""
         for before in ("", "/before"):
             table = self.check(0, ["| `cuda_copy_test` | passed |"], {"tests/cuda_copy_test": "echo \"folders $LD_LIBRARY_PATH.\"",
                                "tests/model_golden": PASSES}, "--parts", "env,tests", LD_LIBRARY_PATH=before)
@@ -143,7 +143,7 @@ class FirstRun(unittest.TestCase):
         self.check(2, ["cannot be written to /proc/nowhere/out: name another folder in OUT"], {"tests/cuda_copy_test": PASSES}, OUT="/proc/nowhere/out")
 
     def test_a_host_that_is_taken_away(self):
-        """A killed run leaves the table of the parts that had ended, without the line that says that it is whole."""
+        """A killed run leaves a table of the parts that have ended, without the line that marks a complete table."""
         with tempfile.TemporaryDirectory() as folder:
             host = Host(folder, {"tests/cuda_moe_bench": f"touch {folder}/begun; sleep 60", "tests/cuda_linear_bench": PASSES})
             p = subprocess.Popen(["bash", host.first / "first-run", "--parts", "env,linear,moe"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -169,10 +169,10 @@ class FirstRun(unittest.TestCase):
                                "| cuda_model_bench | llama31_8b, decode at batch 1, a step | 5.61 ms |", "| torch | copy | 3000 GB/s | | |",
                                "| `multi` | skipped | 0 s | needs 2 devices, here are 1 |", "End of the table."],
                            programs, "--parts", "env,tests,model8b,torch,multi")
-        self.assertNotIn("golden-more", table)  # no such model is in the pack
+        self.assertNotIn("golden-more", table)  # the pack has no such model
 
     def test_failures(self):
-        """One that fails, one that skips, one that hangs, one below its bar: each is a row, and the others go on."""
+        """Parts that fail, skip, hang or miss their bar each get a row, and the other parts still run."""
         programs = {"tests/cuda_copy_test": PASSES, "tests/cuda_norm_test": "[ $1 = --small ] || { echo 'row 7: error'; exit 1; }",
                     "tests/cuda_linear_test": "echo 'SKIPPED: no cuBLASLt'; exit 77", "tests/cuda_model_bench": "echo 'nothing'; exit 75",
                     "tests/cuda_nccl_test": "echo 'SKIPPED: needs 2 devices, here is 1'; exit 77",
@@ -188,7 +188,7 @@ class FirstRun(unittest.TestCase):
         self.assertIn("End of the table.", table)
 
     def test_serving(self):
-        """Loads have figures; another answer without graphs is a failure that is named; what was started is ended."""
+        """Each load gets its figures. A different answer without graphs is a named failure. Started processes are ended."""
         wanted = ["| `serve-gemma3_270m` | passed |", "| serve | gemma3_270m: 1 streams, 64 in, 512 out | 123.4 tok/s out, 456.7 all, TTFT 5.0 ms",
                   "| `same-ids-early-launches` | passed | 0 s | the same ids |"]
         of = {"COX_FIRST_RUN_SERVE": "gemma3_270m,gemma3_no_early,gemma3_eager"}
@@ -212,7 +212,7 @@ class FirstRun(unittest.TestCase):
 
 
 class Prepare(unittest.TestCase):
-    """What it refuses before it compiles anything."""
+    """prepare refuses wrong arguments and trees before it compiles anything."""
 
     def check(self, wanted, *args, size=0, ignored=True):
         with tempfile.TemporaryDirectory() as folder:
@@ -242,7 +242,7 @@ class Prepare(unittest.TestCase):
         self.check("link commands cannot have that path", "--work", "/tmp/cox gpu pack")
 
     def test_which_release_is_taken(self):
-        """One that scripts/build made of the commit that is packed, and in which nothing was built since."""
+        """prepare takes a release that scripts/build made of the packed commit, if nothing was built in it since."""
         text = (HERE / "prepare").read_text()
         function = text[text.index("is_of_commit() {"):text.index('if [ -z "$release" ]')]
         with tempfile.TemporaryDirectory() as folder:
@@ -264,7 +264,7 @@ class Prepare(unittest.TestCase):
             self.assertFalse(is_taken())
             (build / "built-commit").write_text(git("rev-parse", "HEAD") + "\n")
             self.assertTrue(is_taken())
-            for name in ("bin/cox", ".ninja_log"):  # built again, of whatever the tree had then
+            for name in ("bin/cox", ".ninja_log"):  # as if built again later, from an unknown state
                 os.utime(build / name, (time.time() + 10,) * 2)
                 self.assertFalse(is_taken())
                 os.utime(build / name, (1000, 1000))
@@ -289,7 +289,7 @@ def table_of(rows="", figures="", head=HEAD):
 
 class Merge(unittest.TestCase):
     def merge(self, table, *args, status=STATUS, day=DAY):
-        """(exit status, what it said, status document, page)"""
+        """Runs merge on the table and two documents; returns (exit status, output, status document, page)."""
         with tempfile.TemporaryDirectory() as folder:
             paths = [Path(folder, name) for name in ("table.md", "status.md", "day.md")]
             for path, text in zip(paths, (table, status, day)):
@@ -307,7 +307,7 @@ class Merge(unittest.TestCase):
         self.assertEqual(day, DAY.replace("| 0.7 | |", f"| 0.7 | 5.61 ms ({by}) |"))
 
     def test_torch_rows_of_three_cells(self):
-        """Figures have five cells, torch_peers.py's too."""
+        """Rows of figures have five cells, those of torch_peers.py too; merge refuses rows of three."""
         self.assertIn('| {figure} | | |"', (HERE / "torch_peers.py").read_text())
         self.assertEqual(self.merge(table_of("", "| torch | copy | 3000 GB/s |\n"))[0], 1)
 
@@ -339,7 +339,7 @@ class Merge(unittest.TestCase):
         self.assertIn("1 kept that ran later", out)
 
     def test_no_device(self):
-        """A trial by CPUs is no run on a GPU."""
+        """merge refuses the table of a trial without a GPU."""
         code, out, status, _ = self.merge(table_of("| `cuda_norm_test` | passed | 3 s | |\n", head=HEAD.replace("NVIDIA H100 80GB HBM3", "")))
         self.assertEqual((code, status), (1, STATUS), out)
         self.assertIn("without a device", out)
@@ -356,7 +356,7 @@ class Merge(unittest.TestCase):
         self.assertIn("| `cuda_moe_test` | mixtures | `run-all` | never | |", status)
 
     def test_hostile(self):
-        """Markup, bars and control characters become text; a key that is none, and one that comes twice, are refused."""
+        """Markup, bars and control characters become plain text. An invalid key and a repeated key are refused."""
         row = "| `cuda_norm_test` | <script>x</script> | 3 s | [a](http://b) `c` \\| d \x1b[31m<!-- |\n"
         code, out, status, _ = self.merge(table_of(row))
         self.assertEqual(code, 0, out)
@@ -375,7 +375,7 @@ class Merge(unittest.TestCase):
         self.assertLess(len(status), len(STATUS) + 400)
 
     def test_the_real_documents(self):
-        """Each key that first-run can print has its row, so that a merge adds none; the rows are well formed."""
+        """Each key that first-run can print has a well-formed row in the documents, so a merge adds no row."""
         text = (ROOT / "docs/gpu-status.md").read_text()
         merge = load("merge")
         keys = {re.fullmatch(r"`([^`]+)`", cells[0])[1] for cells in map(merge.cells_of, text.split("\n"))
@@ -386,7 +386,7 @@ class Merge(unittest.TestCase):
         wanted |= set(re.findall(r"^ *same_ids ([a-z-]+)", sources, re.M)) | {"multi-killed-rank"}
         for group in re.findall(r"for name in ([a-z_ ]+); do\n +(?:case|\[).*?done", sources, re.S):
             wanted |= {f"cuda_{name}_test" for name in group.split() if not name.startswith("cuda_")}
-        wanted -= {"name", "sanitize", "ncu", "multi"}  # the latter only when they are skipped
+        wanted -= {"name", "sanitize", "ncu", "multi"}  # sanitize, ncu, multi: printed only when skipped
         self.assertGreater(len(wanted), 40)
         self.assertEqual(wanted - keys, set(), "docs/gpu-status.md has no row for these")
         rows = "".join(f"| `{key}` | passed | 1 s | fine |\n" for key in sorted(wanted))
@@ -405,16 +405,16 @@ class Predict(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_keys_are_the_bench_s(self):
-        """The names that bench/gpu/model.c gives its figures."""
+        """The keys of predict.py equal the names that bench/gpu/model.c gives its figures."""
         source = (ROOT / "bench/gpu/model.c").read_text()
         self.assertIn('"decode at batch ", d->batch, ", a step"', source)
         self.assertIn('"prefill of ", b->n_tokens, " tokens, time"', source)
 
     def test_figures_by_hand(self):
-        """Weights and operations are those that tests/unit/bench/gpu/cuda_work_test.c has by hand."""
+        """Weights and operations equal the values worked out by hand in tests/unit/bench/gpu/cuda_work_test.c."""
         hand = {}
         for name, value in re.findall(r"^#define ([A-Z_0-9]+) +\(?(.*?)\)?$", (ROOT / "tests/unit/bench/gpu/cuda_work_test.c").read_text(), re.M):
-            hand[name] = eval(value + ")" * (value.count("(") - value.count(")")), {}, hand)  # products and sums of numbers
+            hand[name] = eval(value + ")" * (value.count("(") - value.count(")")), {}, hand)  # evaluates products and sums of numbers
         llama, awq, lite, lite_awq, gemma = map(self.predict.Shape, ("llama31_8b", "llama31_8b_awq", "deepseek_coder_v2_lite",
                                                                    "deepseek_coder_v2_lite_awq", "gemma3_270m"))
         near = lambda a, b: self.assertAlmostEqual(a / b, 1, 9)
@@ -435,7 +435,7 @@ class Predict(unittest.TestCase):
         near(gemma.pairs(600), 3 * 600 * 601 / 2 + 15 * (512 * 513 / 2 + 88 * 512))
 
     def test_beside_the_review(self):
-        """The model of the code that the review read is within 12 % of what the review expects, nothing beats its floor."""
+        """The prediction for the code as reviewed is within 12 % of the review's own, and no time is below its floor."""
         for key, floor, before, given, after in self.predict.rows():
             self.assertLess(floor, after, key)
             self.assertLessEqual(after, before, key)

@@ -1,4 +1,4 @@
-"""scripts/make-goldens: one model alone is made only beside all others, which tests take a folder of it for."""
+"""scripts/make-goldens makes a single model only when all others exist, because tests take its folder for a complete set."""
 import subprocess
 import sys
 import tempfile

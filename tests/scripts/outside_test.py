@@ -1,14 +1,14 @@
-"""The repository stands alone: no file of it points to a folder beside it."""
+"""The repository is self-contained: no file in it points to a folder beside it."""
 import re
 import subprocess
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# A folder beside the repository, by a path from the root, by CMake's or a script's word for the root, or by Python's.
+# Matches a folder beside the repository: a path from the root, or the root's name in CMake, scripts or Python with a step up.
 OUTSIDE = re.compile(r"""(?<![\w./-])\.\./[a-z_]*shared\b | \bshared/goldens\d?\b
                      | \bROOT\.parent\b | (?:CMAKE_SOURCE_DIR|COX_ROOT|\broot)\}?/\.\./""", re.X)
-# A page of a decision or the history says what was there when it was written.
+# Pages of decisions and history may name folders of their time.
 HISTORY = ("CHANGELOG.md", "docs/develop/decisions/")
 
 

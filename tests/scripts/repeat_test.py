@@ -1,4 +1,4 @@
-"""scripts/repeat over stand-ins for tests: what it counts, what it keeps, what it ends; and that tests/flaky.txt names tests that exist."""
+"""scripts/repeat counts, keeps and ends runs correctly, with stand-ins for tests. Each test in tests/flaky.txt exists."""
 import json
 import os
 import re
@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# As pytest: writes the junit file that it was asked for. STUB_FAILS_AT names the run of test_b that fails.
+# Stand-in for pytest: writes the requested junit file. STUB_FAILS_AT is the run in which test_b fails.
 PYTEST = r"""#!/usr/bin/env python3
 import os, pathlib, sys, time
 said = next(w.split("=", 1)[1] for w in sys.argv if w.startswith("--junitxml="))
@@ -51,7 +51,7 @@ def entry(name, *command, **properties):
 
 
 class Tree:
-    """A tree of stand-ins with scripts/repeat, and a ctest that lists them."""
+    """A tree with scripts/repeat, stand-ins for tests, and a ctest that lists them."""
 
     def __init__(self, folder, listed):
         self.root = Path(folder)
@@ -72,7 +72,7 @@ class Tree:
         (self.root / "bin/ctest").chmod(0o755)
 
     def repeat(self, *args, **env):
-        """(exit status, output, {test: (runs, failed, skipped)})"""
+        """Runs scripts/repeat; returns (exit status, output, {test: (runs, failed, skipped)})."""
         done = subprocess.run([self.root / "scripts/repeat", *map(str, args)], capture_output=True, text=True, timeout=100,
                               env={**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", **env})
         out = done.stdout + done.stderr
@@ -97,7 +97,7 @@ class Repeat(unittest.TestCase):
         self.assertIn("FAILED", out)
         [kept] = (tree.root / "build/release/repeat/failed").iterdir()
         self.assertIn("test_a run 4 beside 0 given", kept.read_text())
-        self.assertEqual(tree.repeat("--report", "--tests", "e2e_a$")[0], 1)  # it still has failed
+        self.assertEqual(tree.repeat("--report", "--tests", "e2e_a$")[0], 1)  # the earlier failure still counts
         code, out, rows = tree.repeat("--runs", 1, "--tests", "e2e_a$", "--forget")
         self.assertEqual((code, rows[all_of[0]]), (0, (1, 0, 0)), out)
         self.assertEqual(tree.repeat("--report")[2][all_of[2]], (3, 0, 0))
@@ -118,7 +118,7 @@ class Repeat(unittest.TestCase):
         self.assertEqual((code, rows), (1, {"unit/two": (2, 2, 0), "unit/one": (2, 0, 0)}), out)
 
     def test_what_says_nothing_has_failed(self):
-        """Also a test that the list names and nobody has any more."""
+        """A test without a result counts as failed, also a listed test that does not exist any more."""
         tree = self.tree("pytest tests/e2e/test_a.py::test_gone\nctest unit/three\nctest other/one\n")
         code, out, rows = tree.repeat("--runs", 1)
         self.assertEqual((code, rows), (1, {"tests/e2e/test_a.py::test_gone": (1, 1, 0), "unit/three": (1, 1, 0)}), out)

@@ -1,4 +1,4 @@
-"""tests/cuda/run-all on hosts that are made up: a device that programs did not use is a failure."""
+"""Tests tests/cuda/run-all on simulated hosts: it fails when a host has a device and a program did not use it."""
 import os
 import shutil
 import subprocess
@@ -7,14 +7,15 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# No cmake among them: run-all takes the programs that are there.
+# cmake is left out, so that run-all uses the existing programs.
 TOOLS = ("bash env dirname basename realpath mkdir rm ls cat head tail sed grep cut sleep timeout date git "
          "nproc").split()
 HAS_DEVICE = any(os.path.exists(node) for node in ("/dev/nvidiactl", "/dev/dxg"))
 
 
 def run_all(programs, has_device, args=("--only", "test"), tools=(), seconds=480, models=()):
-    """(exit status, output) over programs {name: lines of bash}; tools: what PATH has besides; models: in build/goldens."""
+    """Runs run-all; returns (exit status, output). `programs` is {name: lines of bash}, `tools` are further programs in PATH, and
+    `models` are those in build/goldens."""
     with tempfile.TemporaryDirectory() as folder:
         bin_folder = Path(folder, "bin")
         built = Path(folder, "build/cuda-tests/tests")
@@ -43,7 +44,7 @@ def run_all(programs, has_device, args=("--only", "test"), tools=(), seconds=480
 
 
 PASSES = "echo 'device: GPU X, 9.0'; echo 3 cases"
-BUILDS = {"nvcc": "exit 0", "cmake": "[ $1 != --build ] || { echo built >&2; sleep 30; }"}  # for ever
+BUILDS = {"nvcc": "exit 0", "cmake": "[ $1 != --build ] || { echo built >&2; sleep 30; }"}  # longer than the time limit
 
 
 class RunAll(unittest.TestCase):
@@ -81,7 +82,7 @@ class RunAll(unittest.TestCase):
         self.check(1, ["**not done in 2 s**"], {}, tools=BUILDS, seconds=3)
 
     def test_libraries_of_python(self):
-        """Programs that came along find cuBLASLt and NCCL where Python's packages have them."""
+        """Copied programs find cuBLASLt and NCCL in the folders of Python's packages."""
         with tempfile.TemporaryDirectory() as site:
             for name, library in (("cu13", "libcublasLt.so.13"), ("nccl", "libnccl.so.2")):
                 Path(site, "nvidia", name, "lib").mkdir(parents=True)
@@ -96,13 +97,13 @@ class RunAll(unittest.TestCase):
         self.check(0, ["1 passed"], {"cuda_a_test": PASSES, "cuda_b_test": "exit 1"}, args=("--program", "cuda_a_test"))
 
     def test_the_checkers_alone(self):
-        """Models are not their business, there or not."""
+        """The memory checkers run without models, whether or not models exist."""
         checker = {"compute-sanitizer": '[ $1 = --version ] || { shift 4; "$@"; }'}
         self.check(0, ["memcheck cuda_a_test", "racecheck cuda_a_test", "2 passed, 0 failed, 0 skipped, 0 not to be had"],
                    {"cuda_a_test": PASSES}, args=("--only", "sanitize"), tools=checker)
 
     def test_models(self):
-        """Each way of running them is a row, and their failures count."""
+        """Each way of running the models is a row of the table, and its failures count."""
         of = {"args": ("--only", "models"),
               "models": ("llama_tiny", "gemma3_caps", "gpt_oss_bf16", "olmo2_whole",
                          "at_load/llama_tiny_int8", "at_load/llama_tiny_int4", "at_load/llama_tiny_fp8")}

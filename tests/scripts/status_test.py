@@ -1,4 +1,4 @@
-"""docs/status.md: it is what scripts/status prints, each row names tests that exist and a page that exists, and what the words of a row mean."""
+"""docs/status.md is the output of scripts/status. Each row names tests and a page that exist, and its words have the documented meaning."""
 import json
 import re
 import runpy
@@ -17,9 +17,9 @@ ALL_ROWS = [row for _, rows in status_rows.ROWS for row in rows]
 
 
 def built():
-    """The build folder that ctest was started for, or that of a release build."""
+    """Returns the build folder that ctest was started for, or else the folder of the release build."""
     folders = [*(p for p in (Path.cwd(), *Path.cwd().parents) if (p / "CTestTestfile.cmake").exists()), ROOT / "build/release"]
-    return folders[-2] if len(folders) > 1 else folders[0]  # the outermost of ctest's
+    return folders[-2] if len(folders) > 1 else folders[0]  # outermost folder with a CTestTestfile.cmake
 
 
 class Page(unittest.TestCase):

@@ -1,9 +1,14 @@
-/* A peer with a right key and bad intentions, for test_attacks.py. Everything is bounded by N.
- *   hostile ENDPOINT KEYS_DIR ROLE matrix     what a key of ROLE may say: a line for each role and
- * type hostile ENDPOINT KEYS_DIR ROLE garbage N  sessions whose second frame is noise behind a good
- * header hostile ENDPOINT KEYS_DIR ROLE huge N     frames larger than any may be hostile ENDPOINT
- * KEYS_DIR gateway flood N Submits, as fast as they go, no answer waited for hostile ENDPOINT
- * KEYS_DIR worker lies N   results, errors and ends for groups that are others' */
+/* A malicious peer with a valid key. tests/security/test_attacks.py runs it as a program and
+ * reads its output. It connects to the head at ENDPOINT with the key of ROLE in KEYS_DIR, makes
+ * one kind of attack and exits: 0 when the attack went as planned, 1 when not.
+ * Everything runs in one thread and in the one connection `c`. Every attack is bounded by N,
+ * every wait by WAIT_MS.
+ *   hostile ENDPOINT KEYS_DIR ROLE ATTACK [N]
+ *   matrix   prints for each role and message type whether the key of ROLE may use it
+ *   garbage  N sessions with a valid header and a random body in the second frame
+ *   huge     N frames that are larger than the limit
+ *   flood    N Submits as a gateway, sent without waiting for answers
+ *   lies     N results, errors and ends as a worker, for epochs of other replicas */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +33,7 @@ static struct {
     struct arena encode, decode;
     struct strbuf frame;
     struct rng rng;
-    char said[256]; /* of the last Refused or Goodbye */
+    char said[256]; /* text of the last Refused or Goodbye */
 } c;
 
 static _Noreturn void die(const char *what)
@@ -71,14 +76,15 @@ static bool send_msg(const struct msg *m)
 {
     strbuf_reset(&c.frame);
     if (codec_encode(m, c.link.session, link_next_seq(&c.link), &c.encode, &c.frame) != STATUS_OK)
-        die(msg_type_name(m->type)); /* cannot be encoded */
+        die(msg_type_name(m->type)); /* the message cannot be encoded */
     if (zmq_send(c.socket, c.frame.ptr, c.frame.len, 0) < 0)
         return false;
     link_sent(&c.link, m->type, c.frame.len);
     return true;
 }
 
-/* Into c.frame: a header with the right session, the number `seq`, and whatever body. */
+/* Writes a frame into `c.frame`: a header with the valid session and the number `seq`, and any
+ * body. */
 static void put_raw(enum msg_type type, uint64_t seq, const void *body, uint32_t n)
 {
     uint8_t h[FRAME_HEADER_BYTES] = {'C', 'X', PROTOCOL_MAJOR, PROTOCOL_MINOR, (uint8_t)type};
@@ -102,8 +108,8 @@ static bool send_raw(enum msg_type type, const void *body, uint32_t n)
     return true;
 }
 
-/* Whether `body` is a message of this type after all: nothing is one (0 bytes, every field left
- * out), and so is a tag that nobody knows with a number behind it. */
+/* Returns whether `body` happens to be a valid message of this type. Zero bytes are valid (every
+ * field is left out), and so is an unknown tag with a number after it. */
 static bool is_message(enum msg_type type, const void *body, uint32_t n)
 {
     struct frame_header h;
@@ -116,7 +122,7 @@ static bool is_message(enum msg_type type, const void *body, uint32_t n)
            codec_decode(frame, &h, &c.decode, &m, &err) == STATUS_OK;
 }
 
-/* The next frame; MSG_NONE: none in time. */
+/* Receives the next frame. Returns MSG_NONE when none arrives in time. */
 static enum msg_type receive(struct frame_header *h, struct msg *m)
 {
     static char buf[ANSWER_BYTES];
@@ -136,7 +142,8 @@ static enum msg_type receive(struct frame_header *h, struct msg *m)
     return m->type;
 }
 
-/* A new connection and a Hello as `said`. */
+/* Opens a new connection and sends a Hello with the role `said`. Returns false when the head
+ * refuses it. */
 static bool greet(enum peer_role said)
 {
     static const struct kv_group kv = {
@@ -177,7 +184,7 @@ static bool greet(enum peer_role said)
     }
 }
 
-/* Until the head says goodbye; false: it does not. */
+/* Waits for the head's Goodbye. Returns false when none arrives. */
 static bool wait_goodbye(void)
 {
     struct frame_header h;
@@ -190,7 +197,8 @@ static bool wait_goodbye(void)
     return false;
 }
 
-/* What is behind the one under test may be said by no peer: whichever was refused is named. */
+/* Sends the type under test and then a Welcome, which no peer may send. The head's refusal names
+ * the first of them that it does not accept. */
 static void matrix(void)
 {
     for (int r = ROLE_NONE + 1; r < ROLE_COUNT; r++) {
@@ -243,7 +251,7 @@ static void huge(uint64_t n)
             die(c.said);
         strbuf_reset(&c.frame);
         zmq_send(c.socket, body, size, 0);
-        usleep(100000); /* it goes out, as far as it goes */
+        usleep(100000); /* time to send as much of the frame as the head accepts */
     }
     free(body);
 }
@@ -272,7 +280,8 @@ static void flood(uint64_t n)
     usleep(500000);
 }
 
-/* Epochs that others have, are likely to have next, or nobody has; steps likewise. */
+/* Sends messages with epochs that other replicas have, may have next, or never had, and with
+ * steps chosen in the same way. */
 static void lies(uint64_t n)
 {
     static const uint32_t token[] = {65};

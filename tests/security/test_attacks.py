@@ -1,7 +1,8 @@
-"""Who means harm on the inner links, on loopback and bounded: networks without a key, and peers with a right one. What
-must hold: streams end with the tokens that they would have had, the head's memory and descriptors stay within a budget,
-nobody restarts, and who belongs here gets in afterwards. Spoiled, repeated and reordered frames, other versions and
-wrong keys: tests/e2e/test_bad_frames.py. Keys that were taken off: tests/e2e/test_key_rotation.py."""
+"""Attacks on the inner links, on loopback and bounded: networks without a key, and peers with a valid one.
+
+During an attack, streams must end with the expected tokens, the head's memory and descriptors must stay within a budget, and no
+process may restart. Afterwards legitimate peers must be able to join. tests/e2e/test_bad_frames.py covers spoiled, repeated and
+reordered frames, other versions and wrong keys; tests/e2e/test_key_rotation.py covers withdrawn keys."""
 import contextlib
 import os
 import socket
@@ -19,9 +20,9 @@ from test_bad_frames import Processes
 
 HOSTILE = BIN.parent / "tests/hostile"
 N_STREAMS, N_TOKENS = 4, 200
-RSS_BUDGET = 64 << 20  # what an attack may add to the head for its time
-FD_BUDGET = 40  # what may be left of it afterwards
-GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x01CURVE" + b"\0" * 47  # ZMTP 3.1, a client of CURVE
+RSS_BUDGET = 64 << 20  # bytes that an attack may add to the head's memory
+FD_BUDGET = 40  # descriptors that may remain afterwards
+GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x01CURVE" + b"\0" * 47  # greeting of ZMTP 3.1 from a CURVE client
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def rss(p):
 
 @contextlib.contextmanager
 def attacked(c):
-    """Streams run all the while, and are compared; the head's budget is looked at."""
+    """Runs streams for the duration of the context, compares their tokens, and checks the head's budget."""
     head = c.started["head"]
     pids = {n: p.pid for n, p in c.started.items()}
     before, most, over = (rss(head), fds(head)), [0, 0], threading.Event()
@@ -95,7 +96,7 @@ def attacked(c):
 
 
 def joins(c):
-    """A worker that belongs here is in within ten seconds."""
+    """Checks that a legitimate worker joins within ten seconds."""
     n = len(c.status()["workers"])
     name = f"spare-{time.monotonic_ns()}"
     c.start_worker(name, c.head_port)
@@ -114,7 +115,7 @@ def dial(c):
 
 
 def test_half_open_connections(c):
-    """200 at once, 3000 in all: silent ones, ones that greet and say no more, ones that leave at once."""
+    """The head survives 200 half-open connections at once, 3000 in all. Some are silent, some only greet, some close at once."""
     rounds = 5 if SHORT else 15
     openers = [b"", GREETING[:10], GREETING, GREETING + b"\x04\x20\x05HELLO\x01\x00"]
     with attacked(c):
@@ -131,7 +132,7 @@ def test_half_open_connections(c):
 
 
 def test_connections_that_stay_half_open_are_ended(c):
-    """Nobody holds a descriptor of the head's for longer than the handshake may take (5 s)."""
+    """The head closes connections whose handshake takes longer than 5 s, so nobody can hold its descriptors."""
     with attacked(c):
         held = [dial(c) for _ in range(200)]
         for i, s in enumerate(held):
@@ -144,7 +145,7 @@ def test_connections_that_stay_half_open_are_ended(c):
 
 
 def test_dribbled_bytes(c):
-    """A greeting, ten bytes a second: the handshake's time does not begin anew with each."""
+    """A greeting that arrives at ten bytes per second does not restart the handshake's time limit with each byte."""
     with attacked(c):
         begin, alive = time.monotonic(), [dial(c) for _ in range(50)]
 
@@ -163,10 +164,10 @@ def test_dribbled_bytes(c):
                     s.close()
             time.sleep(0.1)
 
-        for byte in GREETING[:63]:  # never whole
+        for byte in GREETING[:63]:  # never a whole greeting
             say(bytes([byte]))
         took = time.monotonic() - begin
-        while alive and time.monotonic() < begin + 9:  # a busy head is late; five seconds from the last byte are 11
+        while alive and time.monotonic() < begin + 9:  # a busy head may be late; a restarted limit would end at 11 s
             say(b"")
         for s in alive:
             s.close()
@@ -175,7 +176,7 @@ def test_dribbled_bytes(c):
 
 
 def test_giant_frames_before_the_handshake(c):
-    """Lengths that nobody has memory for: refused by their header, nothing is set aside for them."""
+    """The head refuses huge frame lengths by the frame's header and allocates no memory for them."""
     with attacked(c):
         for size in (1 << 16, 1 << 31, 1 << 40, (1 << 63) - 1):
             for flags in (0x02, 0x06):  # a long message, a long command
@@ -193,7 +194,7 @@ def test_giant_frames_before_the_handshake(c):
     joins(c)
 
 
-TYPES = {  # who may send what to the head; all else ends the session
+TYPES = {  # message type → roles that may send it to the head; any other type ends the session
     "heartbeat": {"gateway", "worker", "operator"}, "credit": {"gateway", "worker", "operator"},
     "goodbye": {"gateway", "worker", "operator"},
     "submit": {"gateway"}, "cancel": {"gateway"}, "finish": {"gateway"}, "adapter_order": {"gateway"},
@@ -205,7 +206,7 @@ TYPES = {  # who may send what to the head; all else ends the session
 
 @pytest.mark.parametrize("role", ["gateway", "worker", "operator"])
 def test_what_a_key_may_say(c, role):
-    """Every key against every role and every type of message, by real connections."""
+    """The head checks every key against every role and every message type, over real connections."""
     lines = [line.split(" ", 2) for line in hostile(c, role, "matrix").splitlines()]
     hellos = {said: text for what, said, text in lines if what == "hello"}
     assert hellos.pop(role) == "welcome"
@@ -225,7 +226,7 @@ def test_garbage_behind_a_right_key(c, role):
 
 
 def test_huge_frames_behind_a_right_key(c):
-    """Cut by their length: no room is made for what no frame may be."""
+    """The head refuses oversized frames by their length and makes no room for them."""
     with attacked(c):
         hostile(c, "worker", "huge", 3)
         hostile(c, "gateway", "huge", 3)
@@ -233,8 +234,8 @@ def test_huge_frames_behind_a_right_key(c):
 
 
 def test_a_gateway_that_floods(c):
-    """Submits without an end: those that the queue has room for share with others by key, the rest is refused, and all
-    are forgotten with their gateway."""
+    """A gateway sends Submits without end. Accepted ones share the queue with other tenants by key, the rest is refused, and all are
+    dropped when their gateway leaves."""
     with attacked(c):
         assert hostile(c, "gateway", "flood", 1000 if SHORT else 4000).startswith("sent ")
     wait_for("what it asked for is gone", lambda: c.status()["requests"]["running"] + c.status()["requests"]["waiting"] == 0,
@@ -243,7 +244,7 @@ def test_a_gateway_that_floods(c):
 
 
 def test_a_worker_that_lies(c):
-    """Results, gaps, ends of epochs and steps that are others': a session says them for its own group alone."""
+    """The head ignores results, gaps, ends of epochs and steps that a worker sends for a replica of others."""
     before = c.status()["groups"][0]["epoch"]
     with attacked(c):
         hostile(c, "worker", "lies", 500 if SHORT else 3000)

@@ -1,5 +1,5 @@
-"""A host that gives as little as it can: no root, no capability, nothing to write to but a scratch folder and /dev; and what
-listens beyond the machine when nobody has asked for it."""
+"""The programs run on a host with minimal rights: no root, no capability, and only a scratch folder and /dev writable.
+Unless asked to, no program listens beyond this machine."""
 import json
 import os
 import shutil
@@ -17,7 +17,7 @@ from test_bad_frames import Processes
 
 TINY = ROOT / "build/goldens/llama_tiny"
 NOBODY = 65534
-# every mount read-only for itself: what is bound, not the file systems, which are this machine's
+# Makes every mount read-only by itself (bind mounts), because the file systems belong to the whole machine.
 LOCK = r"""
 set -e
 mount --make-rprivate /
@@ -96,7 +96,7 @@ def test_no_root_and_nothing_to_write_to(model):
 
 
 def listening(pids):
-    """{(address, port)} of TCP sockets on which the processes listen, as /proc has them."""
+    """Returns {(address, port)} of the TCP sockets on which the processes listen, in the format of /proc."""
     inodes, found = {}, set()
     for name in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
@@ -124,8 +124,8 @@ def test_nothing_listens_beyond_this_machine_unasked():
 
 
 def test_what_is_asked_for_opens_that_alone(tmp_path):
-    """The head's own port, with keys, is the one that workers of other hosts reach: nothing else opens with it. A gateway
-    for the world without API keys says what that is."""
+    """With keys, the head's port is open to workers of other hosts, and no other port opens with it. A gateway that is open to other
+    hosts without API keys logs a warning."""
     with Processes(tmp_path) as c:
         c.start("head", BIN / "cox-head", "--host", "0.0.0.0", "--port", c.head_port, "--admin-port", c.admin_port,
                 "--keys-dir", c.keys, "--tp", 1)

@@ -1,4 +1,4 @@
-"""The same rules as for the black-box tests next door, and a line for each line of the documents with --lines (tests/seeds/run)."""
+"""Applies the rules of tests/e2e/conftest.py here. With --lines (tests/seeds/run) it prints one line for each line of the documents."""
 import importlib.util
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_report_teststatus(report, config):
-    """The line in place of a dot."""
+    """Prints the document's line in place of a dot."""
     typed = dict(getattr(report, "user_properties", [])).get("seed_line")
     if not config.getoption("--lines") or not typed:
         return None

@@ -1,6 +1,6 @@
-"""Cells of the notebooks of documents 000 and 002, run in .venv-clients: notebook.py URL CELL [DOCUMENT] prints what the cell does.
+"""Cells of the notebooks of documents 000 and 002, run in .venv-clients: notebook.py URL CELL [DOCUMENT] prints the output of the cell.
 
-`class LineIterator` is the document's own where DOCUMENT, its file, is given; tests/e2e/line_iterator.py does the same."""
+`class LineIterator` comes from the document when DOCUMENT, its file, is given. Otherwise tests/e2e/line_iterator.py stands in for it."""
 import io
 import json
 import sys
@@ -13,7 +13,7 @@ KEYS = {"aws_access_key_id": "AKIAEXAMPLE", "aws_secret_access_key": "secret", "
 endpoint_name = "phi-3-mini-4k-instruct"
 smr_client = boto3.client("sagemaker-runtime", endpoint_url=URL, **KEYS)
 
-# How far each of the class's lines is indented, which the document's text has lost; comments and empty lines left out.
+# Indentation of each line of the class, which the document's text has lost. Comments and empty lines are left out.
 DEPTHS = [0, *map(int, "1 2 2 2 1 2 1 2 3 3 3 4 4 3 4 3 4 5 4 3 4 4 3 3".split())]
 
 
@@ -26,7 +26,7 @@ def documents_class(path):
     lines = [x for x in (head + code).splitlines() if x.strip()]
     assert len(lines) == len(DEPTHS), lines
     names = {"io": io}
-    exec("\n".join("    " * depth + x for depth, x in zip(DEPTHS, lines)), names)  # the line that a reader types
+    exec("\n".join("    " * depth + x for depth, x in zip(DEPTHS, lines)), names)  # as a reader would type the class
     return names["LineIterator"]
 
 
@@ -34,7 +34,7 @@ LineIterator = documents_class(sys.argv[3]) if len(sys.argv) > 3 else line_itera
 
 
 def predict():
-    import sagemaker  # which takes seconds
+    import sagemaker  # this import takes seconds
     sagemaker_session = sagemaker.Session(boto_session=boto3.Session(**KEYS), sagemaker_runtime_client=smr_client,
                                           sagemaker_client=boto3.client("sagemaker", endpoint_url=URL, **KEYS))
     predictor = sagemaker.Predictor(
@@ -74,7 +74,7 @@ def stream():
 
 
 def messages():
-    """Document 000's form, a "message prompt"."""
+    """Streams an answer to a request in document 000's form, the "message prompt"."""
     body = {"messages": [{"role": "user", "content": "write a quick sort algorithm in python."}], "max_tokens": 64, "stream": True}
     resp = smr_client.invoke_endpoint_with_response_stream(EndpointName=endpoint_name, Body=json.dumps(body), ContentType="application/json")
     for line in LineIterator(resp["Body"]):

@@ -1,4 +1,4 @@
-"""What the tests of the documents share: how a line of a document is named and typed. README.md lists the lines."""
+"""Code that the tests of the documents share: it names and types the lines of a document. README.md lists the lines."""
 import os
 import re
 import shlex
@@ -11,26 +11,26 @@ import pytest
 from cluster import BIN, ROOT, SLOW
 
 HERE = Path(__file__).parent
-# The documents themselves are not in the repository. Where COX_SEEDS names a folder of them, what is quoted is compared with them.
+# Folder with the documents, which are not part of the repository. When COX_SEEDS is set, quotes are compared with the documents.
 DOCUMENTS = os.environ.get("COX_SEEDS")
 PYTHON = ROOT / ".venv-clients/bin/python"
 needs_clients = pytest.mark.skipif(not PYTHON.exists(), reason="no boto3 and sagemaker: scripts/setup --clients")
 
 
 def path_of(number):
-    """The file of a document; None: it is not at hand."""
+    """Returns the file of a document, or None when it is not available."""
     return next(Path(DOCUMENTS).glob(f"{number}_*"), None) if DOCUMENTS else None
 
 
 class Row(NamedTuple):
     document: str
-    place: str  # "": no test types it
+    place: str  # "" when no test types it
     line: str
-    last: str  # what is looked for, or why the line is not typed
+    last: str  # expected output, or the reason why it is not typed
 
 
 def rows():
-    """README.md's."""
+    """Yields the rows of the tables in README.md."""
     number = None
     for text in (HERE / "README.md").read_text().splitlines():
         if m := re.match(r"## (\d{3}): ", text):
@@ -40,12 +40,12 @@ def rows():
 
 
 def line(place, *quotes):
-    """Marks a test: the place of its line in README.md's table, and the words of the document that it types or looks for."""
+    """Marks a test with the place of its line in README.md's table, and with the words of the document that it types or looks for."""
     return pytest.mark.seed_line(place, quotes)
 
 
 def type_line(text, env=None, cwd=None, timeout=60):
-    """Types a line into a shell that finds this build's programs. Its exit code has to be 0; what it prints."""
+    """Types a line into a shell with this build's programs in PATH. Checks that the exit code is 0 and returns the output."""
     env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", **(env or {})}
     done = subprocess.run(["sh", "-c", text], env=env, cwd=cwd, capture_output=True, text=True, timeout=timeout * SLOW)
     findings.look_at_log(done.stderr)
@@ -54,14 +54,14 @@ def type_line(text, env=None, cwd=None, timeout=60):
 
 
 def notebook(url, cell, *args):
-    """A cell of notebook.py, with the packages that notebooks have; what it prints."""
+    """Runs a cell of notebook.py with the packages of a notebook; returns its output."""
     words = [PYTHON, HERE / "notebook.py", url, cell, *args]
     env = {"AWS_EC2_METADATA_DISABLED": "true", "PYTHONPATH": f"{ROOT}/tests/e2e"}
     return type_line(shlex.join(map(str, words)), env=env, timeout=100)
 
 
 def in_order(text, *lines):
-    """Each of the lines behind the one before it; … in a line stands for anything on it."""
+    """Checks that the text has the lines in this order. … in a line stands for any text on that line."""
     at = 0
     for wanted in lines:
         found = re.compile(re.escape(wanted).replace("…", r"[^\n]*?")).search(text, at)

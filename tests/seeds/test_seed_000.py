@@ -1,5 +1,5 @@
-"""Document 000: DeepSeek-Coder-V2 by DJL's LMI container on SageMaker. Its environment starts `cox serve`, and the lines that it
-searches CloudWatch for are looked for in the log."""
+"""Document 000: DeepSeek-Coder-V2 in DJL's LMI container on SageMaker. Its environment starts `cox serve`, and the log has the lines
+that the document looks for in CloudWatch."""
 import json
 import re
 import shlex
@@ -26,7 +26,7 @@ DEPLOY_ENV = {
     "OPTION_GPU_MEMORY_UTILIZATION": "0.9",
     "VLLM_MAX_NUM_SEQS": "16",
 }
-# Variables that the container's image sets besides, by the document's log.
+# Variables that the container's image also sets, according to the document's log.
 IMAGE_ENV = {
     "HF_HUB_ENABLE_HF_TRANSFER": "1",
     "HF_HOME": "/tmp/.cache/huggingface",
@@ -40,12 +40,12 @@ EMULATED = BIN.parent / "tests/cox-worker-emulated"
 
 @pytest.fixture(scope="module")
 def container():
-    """The weights are mounted in the container's store, as its log says (Model Store: /opt/ml/model)."""
+    """The container with its weights mounted in the model store, as in the document's log (Model Store: /opt/ml/model)."""
     c = Container(**DEPLOY_ENV, **IMAGE_ENV)
     del c.env["HF_MODEL_ID"]
     scripted_model.write(c.store, {})
     with c:
-        wait_for("the log says that it serves", lambda: "ready in" in c.log())  # requests may be served before it does
+        wait_for("the log says that it serves", lambda: "ready in" in c.log())  # requests may be served before the log has the line
         yield c
 
 
@@ -87,7 +87,7 @@ def test_engine_settings_in_the_log(container):
 
 @pytest.fixture(scope="module")
 def on_gpu(tmp_path_factory):
-    """The log of the same deployment on a GPU that is emulated, when it has answered."""
+    """Returns the log of the same deployment on an emulated GPU, after it has answered a request."""
     if SANITIZED or not EMULATED.exists():
         pytest.skip("no emulated GPU in this build")
     programs = tmp_path_factory.mktemp("bin")
@@ -110,7 +110,7 @@ def on_gpu(tmp_path_factory):
       "model weights take 3.97GiB; non_torch_memory takes 2.10GiB; PyTorch activation peak memory takes 0.36GiB; "
       "the rest of the memory reserved for KV Cache is 29.02GiB.")
 def test_memory_in_the_log(on_gpu):
-    """The figures of the document itself are in tests/unit/worker/executor/device/gpu_log_test.c."""
+    """The log shows how the GPU's memory is divided. tests/unit/worker/executor/device/gpu_log_test.c checks the document's own figures."""
     total, share, budget = map(float, re.search(
         r"the current vLLM instance can use total_gpu_memory \(([\d.]+)GiB\) x gpu_memory_utilization \(([\d.]+)\) = ([\d.]+)GiB", on_gpu).groups())
     parts = re.search(r"model weights take ([\d.]+)GiB; non_torch_memory takes ([\d.]+)GiB; PyTorch activation peak memory takes ([\d.]+)GiB; "
@@ -120,7 +120,7 @@ def test_memory_in_the_log(on_gpu):
 
 @line("4.3.5, graphs", "Graph capturing finished in 5 secs, took 0.47 GiB", "init engine (profile, create kv cache, warmup model) took 15.79 seconds")
 def test_graphs_in_the_log(on_gpu):
-    """Passes are recorded when the first requests run, so that this line comes after the engine's."""
+    """The line about graphs comes after the engine's, because passes are recorded while the first requests run."""
     in_order(on_gpu, "init engine (profile, create kv cache, warmup model) took … seconds", "Graph capturing finished in … secs, took … GiB")
 
 
@@ -140,7 +140,7 @@ def test_message_prompt(container):
 @line("4.3.6", "Avg prompt throughput: 11.4 tokens/s, Avg generation throughput: 73.7 tokens/s, Running: 1 reqs, Swapped: 0 reqs, "
       "Pending: 0 reqs, GPU KV cache usage: 0.0%, CPU KV cache usage: 0.0%.")
 def test_throughput_in_the_log(container):
-    """The line comes every five seconds in which something ran."""
+    """The log has a line of throughput every five seconds while requests run."""
     assert httpx.post(container.url + "/invocations", timeout=60 * SLOW, json={
         "messages": [{"role": "user", "content": "hi"}]}).status_code == 200
     number = r"\d+\.\d"
@@ -151,7 +151,7 @@ def test_throughput_in_the_log(container):
 
 @line("5", "## 5.")
 def test_monitoring(container):
-    """docs/reference/sagemaker.md says which of Amazon's metrics is which of ours: those that need no GPU are there."""
+    """docs/reference/sagemaker.md maps Amazon's metrics to ours. All metrics that need no GPU exist."""
     page = (ROOT / "docs/reference/sagemaker.md").read_text()
     table = page[page.index("## CloudWatch"):page.index("Under load the log has a line of throughput")]
     httpx.post(container.url + "/invocations", json={"messages": [{"role": "user", "content": "hi"}]}, timeout=60 * SLOW)
@@ -180,7 +180,7 @@ for call, arguments in json.load(sys.stdin):
 
 
 def calls_of(text):
-    """Commands of AWS's CLI as boto3's calls: an option's name is the argument's, JSON and numbers are values."""
+    """Yields commands of AWS's CLI as boto3 calls: an option becomes an argument, JSON and numbers become values."""
     for command in re.findall(r"^```sh\n(aws application-autoscaling .*?)^```", text, re.M | re.S):
         _, _, call, *options = shlex.split(command.replace("\\\n", " "))
         names = ["".join(part.capitalize() for part in name.removeprefix("--").split("-")) for name in options[::2]]
@@ -191,7 +191,7 @@ def calls_of(text):
 @line("autoscaling", "Real-time Inference Autoscaling")
 @needs_clients
 def test_autoscaling():
-    """The commands of docs/reference/sagemaker.md, as calls that boto3 takes by its description of Amazon's API."""
+    """boto3's description of Amazon's API accepts the commands of docs/reference/sagemaker.md."""
     calls = list(calls_of((ROOT / "docs/reference/sagemaker.md").read_text()))
     assert [call for call, _ in calls] == ["register_scalable_target", "put_scaling_policy", "put_scaling_policy"]
     done = subprocess.run([PYTHON, "-c", AUTOSCALING], input=json.dumps(calls), capture_output=True, text=True, timeout=60 * SLOW)
@@ -200,7 +200,7 @@ def test_autoscaling():
 
 @line("hub", NAME)
 def test_model_from_the_hub(tmp_path):
-    """The model's name in HF_MODEL_ID, an empty cache, and the hub of the tests."""
+    """With a model's name in HF_MODEL_ID and an empty cache, the container fetches the model from the tests' hub once."""
     scripted_model.write(tmp_path / "model", {})
     files = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
     with Hub({NAME: files}) as hub:

@@ -1,5 +1,5 @@
-"""Document 001: a run of VESSL's that serves by vLLM, with Prometheus and a benchmark. `cox run` takes the file, and the benchmark's
-line is `cox bench serve`'s."""
+"""Document 001: a VESSL run that serves with vLLM, with Prometheus and a benchmark. `cox run` accepts the file, and `cox bench serve`
+stands in for the benchmark's command."""
 import json
 import re
 import shlex
@@ -15,7 +15,7 @@ from seeds import in_order, line, type_line
 from test_runs import repository
 
 NAME = "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4"
-FILE = ROOT / "tests/e2e/runs/vessl.yaml"  # the document's, but for the command, which it leaves out
+FILE = ROOT / "tests/e2e/runs/vessl.yaml"  # the document's file, plus a command that the document leaves out
 
 
 @pytest.fixture
@@ -40,7 +40,8 @@ def test_the_file(runs):
 @line("run create", "vessl run create -f vllm-run.yaml", "$ vessl run list", " ID            Name           Type         Status      Created                    Description",
       "vessl run terminate 369367189168", "Terminated '#369367189168'.")
 def test_create_list_terminate(runs):
-    """The document's file with a repository and ports of this machine, and with the null model. `vessl` is `cox` in its commands."""
+    """The document's file can be created, listed and terminated, with a local repository, local ports and the null
+    model. `vessl` becomes `cox`."""
     api, head, admin, worker, prometheus = free_ports(5)
     repo = repository(runs.folder / "examples.git", {"README.md": "the folder vllm-run is made by workdir\n"})
     command = f'cox serve null --served-model-name $MODEL_NAME --port {api} --head-port {head} --admin-port {admin} --worker-http-port {worker}'
@@ -59,7 +60,7 @@ def test_create_list_terminate(runs):
     assert type_line(f"cox run terminate {run}", env=env) == f"Terminated '#{run}'.\n"
 
 
-# The script's text is not in the document: this does what the document shows of it.
+# The document does not have the script's text; this script does the part that the document shows.
 API_TEST = """
 import argparse, openai
 p = argparse.ArgumentParser()
@@ -80,7 +81,8 @@ def test_api(cluster, tmp_path):
 
 @line("benchmark_serving.py", "python vllm/benchmarks/benchmark_serving.py", "  --backend vllm", "  --request-rate 3", "  --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json")
 def test_benchmark(cluster, tmp_path):
-    """The document's flags, and how many prompts: its thousand take five minutes. The data set is two conversations of its form."""
+    """The benchmark takes the document's flags. It sends few prompts, as the document's thousand take five minutes. The data set has
+    two conversations in the document's form."""
     (tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json").write_text(json.dumps([
         {"id": str(i), "conversations": [{"from": "human", "value": f"Say it {i} times"}, {"from": "gpt", "value": "and so it was said"}]} for i in range(2)]))
     said = type_line(f"cox bench serve --backend vllm --base-url {cluster.url} --model {NAME} --request-rate 3 "
@@ -98,7 +100,7 @@ def test_metrics(cluster):
 
 @line("vllm serve", "vllm serve $MODEL_NAME --max-model-len 65536 --disable-frontend-multiprocessing", "ENV MODEL_NAME=casperhansen/llama-3-8b-instruct-awq")
 def test_entrypoint(tmp_path):
-    """The image's ENTRYPOINT, as a shell runs it, with a hub that has a small model of the name."""
+    """The image's ENTRYPOINT runs in a shell, with a hub that has a small model of that name."""
     scripted_model.write(tmp_path / "model", {}, max_len=65536)
     name = "casperhansen/llama-3-8b-instruct-awq"
     with Hub({name: {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}}) as hub:
@@ -106,7 +108,7 @@ def test_entrypoint(tmp_path):
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "vllm").symlink_to(BIN / "cox")
         c.env["PATH"] = f"{tmp_path}/bin:{c.env['PATH']}"
-        own = " ".join(map(shlex.quote, c.command[c.command.index("--host"):]))  # ports, so that tests do not meet
+        own = " ".join(map(shlex.quote, c.command[c.command.index("--host"):]))  # own ports, so that tests do not collide
         c.command = ["sh", "-c", f"exec vllm serve $MODEL_NAME --max-model-len 65536 --disable-frontend-multiprocessing {own}"]
         with c:
             models = json.loads(get(c.url + "/v1/models")[1])["data"]
@@ -116,7 +118,7 @@ def test_entrypoint(tmp_path):
 
 @line("cache", "  /root/.cache/huggingface/: vessl-artifact://{ORGANIZATION}/{PROJECT}/huggingface-models")
 def test_the_cache_is_kept(runs, tmp_path):
-    """Two runs one after the other, with no cache but the artifact: the second fetches no weights."""
+    """Two successive runs share only the artifact: the second run fetches no weights."""
     scripted_model.write(tmp_path / "model", {})
     kept = "  /root/.cache/huggingface/: vessl-artifact://vessl-ai/llm-demo/huggingface-models\n"
     with Hub({NAME: {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}}) as hub:

@@ -1,5 +1,5 @@
-"""Document 002: Phi-3-mini by thirteen lines of code for SageMaker. Its arithmetic is `cox plan`'s, its environment starts `cox serve`,
-and its notebook's cells ask it."""
+"""Document 002: Phi-3-mini with thirteen lines of code for SageMaker. `cox plan` does its arithmetic, its environment starts `cox
+serve`, and its notebook's cells send requests."""
 import json
 
 import pytest
@@ -22,14 +22,14 @@ DOCUMENT = path_of("002")
 @line("4", "Model loading size: 3.8 * 2 (fp16) = 7.6 GB", "2 (key and value matrices) * 2 (fp16) * 32 (number of layers) * 4096 (hidden size) = 524288 bytes per token",
       "Total model size for inference = 7.6 + 8.5 = ~16.1 GB", "We chose g5.4xlarge instance that has 24GiB GPU memory.")
 def test_instance_type():
-    """The document rounds a token's bytes to 0.00052 GB, so that its cache is 8.52 GB."""
+    """`cox plan` gives the document's figures. The document's cache is 8.52 GB because it rounds a token's bytes to 0.00052 GB."""
     said = type_line("cox plan --params 3.8e9 --dtype fp16 --layers 32 --hidden 4096 --batch 4 --max-model-len 4096 --instance ml.g5.4xlarge")
     in_order(said, "weights      7.60 GB", "524288 bytes a token; 4 sequences of 4096: 8.59 GB", "together     16.19 GB", "fits         yes: ml.g5.4xlarge with --tp 1")
 
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory):
-    """The document's environment, and a hub that has a model of the name: its tokens are the null device's."""
+    """A container with the document's environment and a hub with a model of that name. The null device makes the tokens."""
     folder = tmp_path_factory.mktemp("002")
     with Hub({NAME: tiny_model()}) as hub:
         c = Container(**ENV, HF_ENDPOINT=hub.url, COX_CACHE=str(folder / "cache"), HF_HOME=str(folder / "hf"))
@@ -55,7 +55,7 @@ def test_predictor(endpoint):
       'if data["token"]["text"] != stop_token:', '"max_new_tokens": 400,')
 @needs_clients
 def test_streaming_output(endpoint):
-    """The pieces that it prints are the whole answer, with the document's own class where the document is at hand."""
+    """The printed pieces make up the whole answer. The document's own class is used if the document is available."""
     said = notebook(endpoint.url, "stream", *([DOCUMENT] if DOCUMENT else []))
     body = {"inputs": "The meaning of life", "parameters": {"max_new_tokens": 400}}
     whole = json.loads(type_line(f"curl -s {endpoint.url}/invocations -H 'Content-Type: application/json' -d '{json.dumps(body)}'"))

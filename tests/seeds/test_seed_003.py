@@ -1,4 +1,4 @@
-"""Document 003: which instance holds Llama-2-13B, worked out by hand. `cox plan` has the same figures."""
+"""Document 003 works out by hand an instance type for Llama-2-13B. `cox plan` gives the same figures."""
 import json
 
 from seeds import in_order, line, type_line
@@ -20,14 +20,14 @@ def test_kv_cache():
 
 @line("overhead", "Additional Memory Overhead --> 2 to 3 GB")
 def test_overhead():
-    """26 + 13.4 GB, and the most of the document's overhead: its 46 GB have more, which its text does not explain."""
+    """The total is 26 + 13.4 GB and the document's largest overhead. Its own total of 46 GB has more, which its text does not explain."""
     said = json.loads(type_line(f"{SHAPE} --batch 4 --tp 2 --activation-bytes 0 --overhead-bytes 1500000000 --instance ml.g5.12xlarge --json"))
     assert said["total_bytes"] == 26_000_000_000 + 13_421_772_800 + 3_000_000_000 and said["fits"]
 
 
 @line("shards", "Number of shards = 2", "Batch size = 4", "leave 2 GPUs idle")
 def test_shards():
-    """Four GPUs of 24 GB: two hold it, and two are idle. One GPU does not (ml.g5.4xlarge; ml.g5.2xlarge has one, too)."""
+    """An instance with four GPUs of 24 GB uses two and leaves two idle. Instances with one GPU (ml.g5.2xlarge, ml.g5.4xlarge) do not fit."""
     said = json.loads(type_line(f"{SHAPE} --batch 4 --instance ml.g5.12xlarge --json"))
     assert (said["tp"], said["gpus_idle"], said["fits"]) == (2, 2, True)
     for instance in ("ml.g5.2xlarge", "ml.g5.4xlarge"):

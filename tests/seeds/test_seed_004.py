@@ -1,5 +1,5 @@
-"""Document 004: vLLM with Ray on a notebook platform, four workers of a GPU each. Its commands for the cluster, its request, its load and
-its benchmarks; the platform's own calls are in tests/examples/test_notebook_platform.py."""
+"""Document 004: vLLM with Ray on a notebook platform, with four workers of one GPU each. Its commands for the cluster, its request,
+its load and its benchmarks work. tests/examples/test_notebook_platform.py covers the platform's own calls."""
 import json
 import re
 import shutil
@@ -24,7 +24,7 @@ HEY = shutil.which("hey")
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Four workers, tensor-parallel-size=4, gpu-memory-utilization 0.7; the log in the words of that vLLM."""
+    """A cluster with four workers, tensor-parallel-size=4 and gpu-memory-utilization 0.7. Its log has the format of that vLLM version."""
     with Cluster("--served-model-name", NAME, "--gpu-memory-utilization", "0.7", "--stats-format", "vllm0", "--null-step-us", "4000",
                  workers=4, tp=4) as c:
         yield c
@@ -32,7 +32,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The project's folder: the models that were cloned into it, and the data set."""
+    """The project's folder, with the cloned models and the data set."""
     at = tmp_path_factory.mktemp("004")
     for name in ("open_llama_13b", NAME):
         scripted_model.write(at / name, {})
@@ -68,7 +68,7 @@ def test_curl(cluster):
 @line("curl, the demo model", "Singapore is a", "small island nation")
 @needs_model
 def test_curl_of_real_text():
-    """Two ranks of a model that has read of Singapore: words, as the document shows them, and none of a null worker."""
+    """Two ranks of a real model answer with words about Singapore, as in the document, not with the text of a null worker."""
     with Cluster("--device", "cpu", "--served-model-name", NAME, "--max-model-len", "2048", model="demo", workers=2, tp=2) as c:
         said = json.loads(type_line(f'curl -s {c.url}/v1/completions -H "Content-Type: application/json" -d {REQUEST}'))
     text = said["choices"][0]["text"]
@@ -84,7 +84,7 @@ def test_hey(cluster):
 
 @line("hey, as cox bench serve", "hey -c 5 -m POST -n 50")
 def test_load(cluster, tmp_path):
-    """The same 50 requests, five at a time, with `cox bench serve`."""
+    """`cox bench serve` sends the same 50 requests, five at a time."""
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"prompt": "Singapore is a"}) + "\n")
     said = type_line(f"cox bench serve --base-url {cluster.url} --model {NAME} --max-concurrency 5 --num-prompts 50 --dataset-name custom "
                      "--dataset-path prompts.jsonl --custom-output-len 64 --temperature 0", cwd=tmp_path)
@@ -110,7 +110,7 @@ def test_throughput(folder):
 
 @line("benchmark_latency.py", "!python benchmark_latency.py --tensor-parallel-size 1 --model vicuna-13b-v1.3  --n 10", "Avg latency: 4.545180882016818 seconds")
 def test_latency(folder):
-    """Three iterations, as the document's output has them."""
+    """The benchmark runs three iterations, as in the document's output."""
     said = type_line("cox bench latency --tensor-parallel-size 1 --model vicuna-13b-v1.3  --n 10 --num-iters 3 --num-iters-warmup 1 --output-len 16", cwd=folder)
     assert re.search(r"^Avg latency: [\d.]+ seconds$", said, re.M), said
 

@@ -1,4 +1,4 @@
-"""README.md says which line of the documents is typed by which test, and the documents have the words that the tests quote."""
+"""README.md lists for each line of the documents the test that types it, and the documents contain the words that the tests quote."""
 import importlib
 
 import pytest
@@ -8,7 +8,7 @@ FILES = {p.stem.removeprefix("test_seed_"): p for p in sorted(HERE.glob("test_se
 
 
 def marks(path):
-    """(place, quotes) of each test."""
+    """Returns (place, quotes) of each test."""
     tests = [f for name, f in vars(importlib.import_module(path.stem)).items() if name.startswith("test_")]
     return [m.args for f in tests for m in f.pytestmark if m.name == "seed_line"]
 

@@ -1,6 +1,6 @@
-/* A stand-in for libnvidia-ml.so.1: the calls that worker/monitor/gpu_monitor.c makes, of a device
- * that is busier each time it is asked. Device ff:00.0 is none; ee:00.0 says little of itself;
- * dd:00.0 never answers. */
+/* A stand-in for libnvidia-ml.so.1 with the calls that worker/monitor/gpu_monitor.c makes. Each
+ * memory query reports more memory in use. Device ff:00.0 does not exist, ee:00.0 supports few
+ * queries, and dd:00.0 never answers. */
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-"""Finds the commands of the pages that no test types and that have no reason for it."""
+"""Finds the commands of the pages that no test types and that no table of walks.py explains."""
 from pages import ROOT, read_page
 from walker import Walk
 from walks import ELSEWHERE, NOBODY, WALKS
@@ -18,7 +18,7 @@ def commands():
 
 
 def typed():
-    """{(page, line, text)} of what the walks type."""
+    """Returns {(page, line, text)} of all commands that the walks type."""
     out = set()
     for walk in WALKS:
         w = Walk()
@@ -28,13 +28,13 @@ def typed():
 
 
 def in_table(table, command):
-    """The row whose beginning is the longest that fits; None."""
+    """Returns the row with the longest beginning that matches the command, or None."""
     rows = [row for row in table.get(command.page, []) if command.text.startswith(row[0])]
     return max(rows, key=lambda row: len(row[0]), default=None)
 
 
 def findings(of, walked, elsewhere=ELSEWHERE, nobody=NOBODY):
-    """Sentences: commands that nobody knows, that are typed and named, rows that fit no command."""
+    """Returns a sentence for each command that is in no walk and no table, or in several, and for each row that matches no command."""
     out, used = [], set()
     for c in of:
         rows = [row for row in (in_table(elsewhere, c), in_table(nobody, c)) if row]

@@ -1,8 +1,8 @@
 """Reads the commands of a Markdown page, in the order in which a reader types them, and the output that the page shows.
 
-Commands are the lines of indented blocks and of fences without a language or with sh; a fence right below, ```text, is what
-the last of them says (… is anything, lines may stand between). A fence with another language is a file. In running text
-and tables, `…` is a command when it begins with a program and goes on as only a command does. docs/develop/testing.md, "Walks".
+Commands are the lines of indented blocks and of fences with the language sh or none. A fence ```text right below holds the output
+of the last command; … matches any text, and other lines may stand between. A fence with another language is a file.
+In running text and tables, `…` is a command when it begins with a program and has enough words. See docs/develop/testing.md, "Walks".
 """
 import re
 import shlex
@@ -14,7 +14,7 @@ SHELL = {"", "sh", "bash", "shell"}
 FENCE = re.compile(r"^(```+|~~~+)\s*([\w-]*)")
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 PROMPT = re.compile(r"^\w*\$ ")
-# Words that begin a command in running text, and how many words it has at least: less is the name of the thing.
+# Words that begin a command in running text, and the least number of words of a command. With fewer words it is only a name.
 PROGRAMS = {"helm": 3, "kubectl": 3, "oc": 3, "docker": 3, "podman": 3, "skopeo": 3, "ctr": 3, "kind": 3, "minikube": 3, "k3s": 3,
             "cox": 3, "curl": 2, "gdb": 2, "addr2line": 2, "chmod": 2, "deploy/image/build": 2, "deploy/k8s/render": 2,
             "tests/k8s/cluster": 2, "scripts/setup": 2, "scripts/build": 2}
@@ -31,12 +31,12 @@ class Command:
 
     @property
     def bare(self):
-        """As it is typed, without the comment at its end."""
+        """The command as typed, without the comment at its end."""
         return self.typed if "<<" in self.typed else re.sub(r"(^|\s+)#\s.*", "", self.typed)
 
     @property
     def text(self):
-        """Without the comment at its end and with single spaces, as walks and tables name it."""
+        """The command without the comment at its end and with single spaces, as walks and tables name it."""
         return " ".join(self.bare.replace("\\\n", " ").split())
 
     def __str__(self):
@@ -45,7 +45,7 @@ class Command:
 
 @dataclass
 class File:
-    """A fence that is no command: values, a Dockerfile."""
+    """A fence that is not a command, such as values or a Dockerfile."""
     page: str
     line: int
     section: str
@@ -54,7 +54,7 @@ class File:
 
 
 def unfinished(text):
-    """Whether the shell would read on: a backslash at the end, an open quote, a here-document."""
+    """Returns whether the shell would read another line: after a backslash, in an open quote, or in a here-document."""
     if text.endswith("\\"):
         return True
     if m := HERE_DOCUMENT.search(text):
@@ -67,7 +67,7 @@ def unfinished(text):
 
 
 def commands_in(lines, page, section):
-    """lines: [(number, text)] of one block."""
+    """Yields the Commands in `lines`, [(number, text)] of one block."""
     whole, began = "", 0
     for number, line in lines:
         if not whole:
@@ -89,7 +89,7 @@ def inline_in(number, line, page, section):
 
 
 def blocks_of(text):
-    """(kind, language, [(number, line)]): kind is text, shell, shown or file."""
+    """Yields (kind, language, [(number, line)]) for each block of a page. The kind is text, shell, shown or file."""
     lines = list(enumerate(text.splitlines(), 1))
     i, after_commands, blank = 0, False, True
     while i < len(lines):
@@ -111,7 +111,7 @@ def blocks_of(text):
 
 
 def read(text, page):
-    """([Command], [File]) of a page."""
+    """Returns ([Command], [File]) of a page."""
     section, commands, files = "", [], []
     for kind, language, lines in blocks_of(text):
         if kind == "text":
@@ -133,13 +133,13 @@ def read_page(page):
 
 
 def notes(text):
-    """The commands of Helm's notes: lines that are indented."""
+    """Returns the commands in Helm's notes, which are the indented lines."""
     return list(commands_in([(n, line[2:]) for n, line in enumerate(text.splitlines(), 1)
                              if re.match(r"  \S", line) and not line.startswith("  (")], "NOTES.txt", ""))
 
 
 def missing(shown, said):
-    """The first line of shown that does not follow the ones before it in what was said; None."""
+    """Returns the first line of `shown` that does not follow the lines before it in `said`, or None when all do."""
     at = 0
     for line in shown:
         like = re.sub(r"(\\ )+", r"\\s+", re.escape(line.strip())).replace("…", ".*")

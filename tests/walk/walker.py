@@ -1,7 +1,7 @@
-"""Goes through pages as their reader does: the next command, typed into one shell, and what has to be true after it.
+"""Goes through pages as a reader does: it types the next command into a shell and checks the result.
 
-A walk is a function that takes a Walk. With a Typist it is run; without one it only says which commands of the pages it
-would type, which is how a command that no walk knows is found in a second (test_walk.py).
+A walk is a function that takes a Walk. With a Typist the walk runs. Without one it only collects the commands that it would type;
+in this way test_walk.py finds in a second every command that no walk types.
 """
 import os
 import re
@@ -12,27 +12,27 @@ import time
 
 from pages import ROOT, missing, notes, read_page
 
-PATIENCE_S = 600  # of a command: a hang, not a measure
+PATIENCE_S = 600  # seconds until a command counts as hung
 MARK = "--the-walk-goes-on--"
 
 
 class Walk:
     def __init__(self, typist=None):
         self.typist, self.page, self.commands, self.at = typist, None, [], 0
-        self.typed = []  # Commands
+        self.typed = []  # list of Command
 
     def open(self, page, section=None):
-        """Goes on at the top of a page, or of its section."""
+        """Continues at the top of a page, or of one of its sections."""
         self.page, self.commands, self.at = page, [c for c in read_page(page)[0] if not c.inline and section in (None, c.section)], 0
         assert self.commands, f"{page} has no section {section} with commands"
 
     def read_notes(self, text):
-        """Goes on with the commands of Helm's notes."""
+        """Continues with the commands of Helm's notes."""
         self.page, self.commands, self.at = "NOTES.txt", notes(text), 0
         assert self.commands, f"no commands in the notes:\n{text}"
 
     def run(self, beginning, **capitals):
-        """Types the next command that begins so; capitals: what a reader fills in. Returns what it said."""
+        """Types the next command that begins with `beginning` and returns its output. `capitals` replaces the page's words in capitals."""
         found = next((i for i in range(self.at, len(self.commands)) if self.commands[i].text.startswith(beginning)), None)
         assert found is not None, f"{self.page}: no command that begins with \"{beginning}\" where the walk is (tests/walk/walks.py)"
         self.at = found + 1
@@ -42,12 +42,12 @@ class Walk:
         return any(c.text.startswith(beginning) for c in self.commands[self.at:])
 
     def rest(self, **capitals):
-        """Types all that are left on the page or in the section."""
+        """Types all remaining commands of the page or section."""
         while self.at < len(self.commands):
             self.run(self.commands[self.at].text, **capitals)
 
     def until(self, what, *arguments):
-        """Waits for something of the world around: the Typist's method of that name."""
+        """Calls the Typist's method `what`, which waits for a state of the cluster or prepares it."""
         return getattr(self.typist, what)(*arguments) if self.typist else None
 
     def _type(self, command, capitals):
@@ -61,14 +61,14 @@ class Walk:
 
 
 def substituted(text, table, values):
-    """The command as this machine takes it: every row of the table whose pattern is in it."""
+    """Returns the command in the form for this machine: applies every row of the table that matches."""
     for pattern, replacement, _ in table:
         text = re.sub(pattern, replacement.format(**values), text)
     return text
 
 
 class Shell:
-    """One bash for a whole walk: what a command sets or leaves in the background is there for the next one."""
+    """One bash for a whole walk. Variables and background processes stay for later commands."""
 
     def __init__(self, folder, env):
         self.said = []
@@ -76,7 +76,7 @@ class Shell:
                                         cwd=folder, env=env, start_new_session=True)
 
     def __call__(self, text):
-        """(exit status, what it said, on both streams)."""
+        """Runs a command; returns (exit status, output of stdout and stderr together)."""
         self.process.stdin.write(f"{{ {text}\n}} </dev/null\nprintf '\\n{MARK} %d\\n' $?\n".encode())
         self.process.stdin.flush()
         heard, end = b"", time.monotonic() + PATIENCE_S
@@ -90,7 +90,7 @@ class Shell:
         return int(m[1]), heard[:m.start()].decode(errors="replace").strip()
 
     def close(self):
-        """Ends it, and what it left in the background."""
+        """Ends the shell and its background processes."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process.stdin.close()
@@ -98,7 +98,7 @@ class Shell:
 
 
 def reader_folder(folder):
-    """A folder that looks like the repository to who types in it; what commands write stays there."""
+    """Prepares a folder that looks like the repository to its user. Files that commands write stay in this folder."""
     for name in ("deploy", "docs", "scripts", "tests"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "build").mkdir()

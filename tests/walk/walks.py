@@ -1,8 +1,9 @@
-"""The walks through the pages of docs/, the substitutions of this machine, and the commands that no walk types, with the reason.
+"""The walks through the pages of docs/, the substitutions for this machine, and the commands that no walk types, with the reasons.
 
-A new command in a page: type it in the walk of that page (run, or rest for what needs nothing in between), or name it below.
+Type a new command of a page in the walk of that page: by `run`, or by `rest` if nothing has to happen in between.
+If no walk can type it, list it in a table below.
 """
-# Things that the tests' cluster lacks: (pattern, replacement, reason). {…} are the Typist's values.
+# Changes to commands for things that the tests' cluster lacks: (pattern, replacement, reason). {…} are values of the Typist.
 SUBSTITUTIONS = [
     (r"^(helm install (?!gpu ).*)$", r"\1 -f {values}", "two cores: small requests; no network: the null model, or the demo model from a claim"),
     (r"^(helm template .*?)( > .*)$", r"\1 -f {values}\2", "the same"),
@@ -20,7 +21,7 @@ SUBSTITUTIONS = [
     (r"^oc |(?<=\()oc ", r"kubectl ", "the same"),
 ]
 
-# Commands that a test types elsewhere, and a word of it: {page: [(beginning, file, word)]}.
+# Commands that another test types, with a word of that test's source: {page: [(beginning, file, word)]}.
 NEWCOMER, TWO_SERVERS = "tests/examples/test_newcomer.py", ("tests/e2e/test_namespaces.py", 'commands_of("A second server")')
 ELSEWHERE = {
     "docs/start/laptop.md": [
@@ -67,7 +68,7 @@ ELSEWHERE = {
     ],
 }
 
-# Commands that nobody types, and why: {page: [(beginning, reason)]}.
+# Commands that no test types, with the reason: {page: [(beginning, reason)]}.
 NOBODY = {
     "docs/start/laptop.md": [
         ("git clone REPOSITORY", "the reader's own copy"),
@@ -198,7 +199,7 @@ def laptop(w):
 
 
 def after_installation(w, text=None):
-    """Types the commands of Helm's notes."""
+    """Types the commands of Helm's notes after an installation."""
     if w.typist:
         w.until("has_demo_model")
         text = w.typist.install("demo", "--set gateway.apiKeys.generate=true")
@@ -309,7 +310,7 @@ def rendered(w):
 
 
 def away(w):
-    """The namespace of "Remove", of a release in one of that name."""
+    """Types the section "Remove" for a release in a namespace of its own."""
     w.open("docs/start/kubernetes.md", "With a registry")
     w.until("needs_namespace", "llm")
     w.run("kubectl create namespace")
@@ -338,6 +339,6 @@ def without_helm(w):
     w.run("kubectl rollout restart")
 
 
-# The walks of the pages. tests/k8s/live/test_walks.py types each in its own namespace, and that of the notes.
+# The walks of the pages. tests/k8s/live/test_walks.py types each of them, and the one of Helm's notes, in a namespace of its own.
 WALKS = [tests_cluster, laptop, helm, registry, several_nodes, gpus, openshift, without_a_network, rendered, away, without_helm]
-DEMO = {laptop, after_installation, without_helm}  # the demo model from a claim; the others have the null model by its name
+DEMO = {laptop, after_installation, without_helm}  # walks with the demo model on a claim; the others have the null model under its name

@@ -1,5 +1,6 @@
-/* `cox bench latency`: one batch after the other, how long each takes, as `vllm bench latency` and
- * benchmark_latency.py. Each batch has prompts of its own, so that no prefix cache answers them. */
+/* `cox bench latency`: sends one batch after another and measures how long each takes, like
+ * `vllm bench latency` and benchmark_latency.py. Each batch has its own prompts, so that the
+ * prefix cache answers none of them. */
 #include <string.h>
 
 #include "cli/base/command_line.h"
@@ -41,8 +42,7 @@ const struct option_spec bench_latency_specs[] = {
 #undef S
 const size_t bench_latency_n_specs = sizeof bench_latency_specs / sizeof bench_latency_specs[0];
 
-/* The mean and vLLM's percentiles of what was measured in seconds (ascending): printed, and as
- * members of j. */
+/* Prints the mean and vLLM's percentiles of a sorted series in seconds, and adds them to j. */
 static void write_latencies(const struct bench_series *seconds, FILE *to, json_t *j)
 {
     static const int told[] = {10, 25, 50, 75, 90, 99};
@@ -61,7 +61,7 @@ static void write_latencies(const struct bench_series *seconds, FILE *to, json_t
     json_object_set_new(j, "percentiles", percentiles);
 }
 
-/* One batch, to its last answer. */
+/* Sends one batch and waits for its last answer. */
 static enum status run_batch(const struct bench_target *target, const struct bench_prompts *batch,
                              double *seconds, struct error *err)
 {

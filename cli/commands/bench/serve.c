@@ -1,5 +1,10 @@
-/* `cox bench serve`: a load of streams against a server that runs, as `vllm bench serve` and
- * benchmark_serving.py. */
+/* `cox bench serve`: a load of streamed requests to a running server, like `vllm bench serve`
+ * and benchmark_serving.py.
+ * Options become a `struct serve`: target, arrivals and limits. cli/bench/dataset.h makes the
+ * prompts, cli/bench/load.h sends them, cli/bench/report/ computes and prints the figures, and
+ * `save` writes the JSON.
+ * Invariants: everything that can fail before the load (options, result folder, plot's name) is
+ * checked before it. `struct serve` owns all memory of the run. One thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -44,7 +49,7 @@ struct serve_options {
     int64_t top_k, logprobs;
     const char *request_id_prefix;
     struct option_list lora_modules;
-    int lora_assignment; /* 1: round-robin */
+    int lora_assignment; /* 1 = round-robin */
 };
 
 #define S serve_options
@@ -144,7 +149,7 @@ const struct option_spec bench_serve_specs[] = {
 #undef S
 const size_t bench_serve_n_specs = sizeof bench_serve_specs / sizeof bench_serve_specs[0];
 
-/* All that one run has. */
+/* State of one run. */
 struct serve {
     const struct serve_options *o;
     struct bench_target target;
@@ -153,7 +158,7 @@ struct serve {
     struct bench_goodput goodput;
     struct bench_report report;
     char **owned_headers; /* [o->headers.n_items] "Name: value" */
-    char backend[64];     /* or the label */
+    char backend[64];     /* backend's name, or --label */
 };
 
 /* ---- options ---- */
@@ -189,7 +194,7 @@ static enum status read_arrivals(struct serve *v, struct error *err)
     return STATUS_OK;
 }
 
-/* "Name=value" as "Name: value". */
+/* Turns each "Name=value" into "Name: value". */
 static enum status read_headers(struct serve *v, struct error *err)
 {
     const struct option_list *l = &v->o->headers;
@@ -214,7 +219,8 @@ static enum status check_metadata(const struct option_list *l, struct error *err
     return STATUS_OK;
 }
 
-/* A picture is SVG, whatever it is called: one that is called otherwise opens nowhere. */
+/* Checks the plot's file name. The picture is always SVG; with another suffix programs would not
+ * open it. */
 static enum status check_plot(const char *path, struct error *err)
 {
     size_t n = path ? strlen(path) : 0;
@@ -288,7 +294,7 @@ static enum status set_fields(struct serve *v, struct error *err)
     return STATUS_OK;
 }
 
-/* ---- the file ---- */
+/* ---- the result file ---- */
 
 static const char *model_word(const char *model)
 {
@@ -304,7 +310,8 @@ static void date_now(char *out, size_t size)
     (void)strftime(out, size, "%Y%m%d-%H%M%S", &tm);
 }
 
-/* Made and looked at before the load: an hour's figures are not lost to a folder without rights. */
+/* Makes and checks the result folder before the load, so that a folder without write permission
+ * does not cost the figures of an hour. */
 static enum status check_folder(const struct serve_options *o, struct error *err)
 {
     const char *dir = o->result_dir ? o->result_dir : ".";
@@ -338,7 +345,7 @@ static void set_rate(json_t *j, const char *key, double v)
     json_object_set_new(j, key, isfinite(v) ? json_real(v) : json_string("inf"));
 }
 
-/* The JSON: the configuration by vLLM's keys, in its order; then the figures. */
+/* Makes the JSON: the configuration with vLLM's keys in vLLM's order, then the figures. */
 static json_t *make_json(const struct serve *v, const struct bench_result *results,
                          const char *date)
 {
@@ -496,7 +503,7 @@ static enum status measure(struct serve *v, struct bench_result *results, struct
     return s;
 }
 
-/* Chooses the adapter that each request asks for. */
+/* Chooses the adapter of each request. */
 static void share_adapters(struct serve *v)
 {
     const struct option_list *l = &v->o->lora_modules;

@@ -1,6 +1,7 @@
 #pragma once
-/* Flags of `vllm bench serve` that do nothing here, or would change what is measured: each is known
- * by name, so that a command line of vLLM's is taken or says why not. */
+/* Flags of `vllm bench serve` that have no effect here, or that would change the measured
+ * values. Each is known by name, so that vLLM's command lines are accepted or the error says why
+ * not. */
 #include "common/config/config.h"
 
 #define BENCH_NO_DATASET "It is an option of a dataset that is not supported; see --dataset-name."

@@ -1,6 +1,10 @@
-/* `cox bench startup`: how long from `cox up MODEL` until requests are served, again and again;
- * cold with the model's files out of the page cache, warm with them in it, as `vllm bench startup`.
- */
+/* `cox bench startup`: measures the time from `cox up MODEL` until requests are served, several
+ * times, like `vllm bench startup`. Cold starts first drop the model's files from the page
+ * cache; warm starts do not.
+ * `start_often` starts a cluster through cli/bench/engine.h, measures, and ends it; `report`
+ * prints the figures or writes JSON.
+ * Invariants: at most one cluster runs at a time, and each is ended before the next starts.  One
+ * thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +57,7 @@ static enum status forget_file(const char *path, struct error *err)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
-    (void)fdatasync(fd); /* what is not written yet stays */
+    (void)fdatasync(fd); /* pages that are not written yet cannot be dropped */
     int rc = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     close(fd);
     return rc == 0 ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", path, strerror(rc));
@@ -76,7 +80,8 @@ static enum status forget_folder(const char *folder, struct error *err)
     return s;
 }
 
-/* All its parts, and not what lies beside them. They are closed first: what is mapped stays. */
+/* Drops all parts of a GGUF, but no other files of the folder. The file is closed first, because
+ * mapped pages stay in the cache. */
 static enum status forget_gguf(const char *path, struct error *err)
 {
     struct gguf *g = NULL;
@@ -104,7 +109,7 @@ static enum status forget_model(const char *path, struct error *err)
     return S_ISDIR(st.st_mode) ? forget_folder(path, err) : forget_gguf(path, err);
 }
 
-/* Finds the model's path; NULL for a model without files. For mem_free. */
+/* Finds the model's path; NULL for a model without files. The caller frees it with `mem_free`. */
 static enum status find_model(const char *model, char **path, struct error *err)
 {
     char cache_dir[4096];
@@ -124,7 +129,8 @@ static enum status start_once(const struct startup_options *o, const struct opti
                               double *seconds, struct error *err)
 {
     struct batch_cluster cluster;
-    struct bench_engine_options engine = o->engine; /* a start writes its socket there */
+    /* a copy, since a start writes its socket there */
+    struct bench_engine_options engine = o->engine;
     uint64_t begin_ns = clock_mono_ns();
     enum status s = bench_engine_start(&cluster, &engine, NULL, words, err);
     *seconds = (double)(clock_mono_ns() - begin_ns) / 1e9;
@@ -132,7 +138,7 @@ static enum status start_once(const struct startup_options *o, const struct opti
     return s;
 }
 
-/* n starts, each after the model is forgotten where path is given. */
+/* Makes n starts. With a path, the model's files are dropped from the page cache before each. */
 static enum status start_often(const struct startup_options *o, const struct option_list *words,
                                int64_t n, const char *path, struct bench_series *out,
                                struct error *err)
@@ -153,7 +159,7 @@ static enum status start_often(const struct startup_options *o, const struct opt
     return STATUS_OK;
 }
 
-/* ---- what is told ---- */
+/* ---- the report ---- */
 
 static void tell(const char *head, const char *key, const struct bench_series *s, json_t *j)
 {

@@ -1,5 +1,5 @@
-/* `cox bench throughput`: all prompts at once, how long until the last answer, as `vllm bench
- * throughput` and benchmark_throughput.py. */
+/* `cox bench throughput`: sends all prompts at once and measures the time to the last answer,
+ * like `vllm bench throughput` and benchmark_throughput.py. */
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
 #include "cli/bench/load.h"

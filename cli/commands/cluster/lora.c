@@ -1,4 +1,5 @@
-/* cox lora: which adapters the cluster has loaded, and changing that while it runs. */
+/* `cox lora`: lists the cluster's LoRA adapters, and loads or unloads them while the cluster
+ * runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,9 +73,9 @@ static int list(const struct admin_access *o)
     return EXIT_FINE;
 }
 
-/* A name is there twice while an adapter takes another's place: the old one is used until the new
- * one is ready, and then leaves for as long as somebody has it, which who waits for the new one
- * need not wait for. */
+/* Progress of loading or unloading an adapter. While an adapter replaces another one of the same
+ * name, the list has the name twice. The old one serves until the new one is ready, and stays as
+ * "leaving" while requests use it. A wait for the new one ignores the old one. */
 enum progress { PROGRESS_WAITS, PROGRESS_READY, PROGRESS_FAILED, PROGRESS_GONE };
 static enum progress look(const json_t *answer, const char *name, bool on, char *text, size_t size)
 {

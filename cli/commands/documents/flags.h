@@ -6,9 +6,9 @@
 
 /* "COX_MAX_NUM_SEQS": the variable that sets an option. */
 void flags_variable_of(const struct option_spec *s, char *out, size_t size);
-/* The tables of this program's commands as Markdown. */
+/* Appends the tables of this program's commands as Markdown. */
 void flags_write_markdown(const struct command_table *t, struct strbuf *out);
-/* The same of head, worker and gateway as JSON, for programs that write their --config files: of
- * each a list of objects with name (as in a file), type, default, help, choices, min, max, secret.
- */
+/* Appends the tables of head, worker and gateway as JSON, for programs that write their --config
+ * files. Each is a list of objects with name (as in a file), type, default, help, choices, min,
+ * max, secret. */
 void flags_write_json(const struct command_table *t, struct strbuf *out);

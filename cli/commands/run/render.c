@@ -1,4 +1,4 @@
-/* `cox run render`: the objects, for kubectl apply -f -. */
+/* `cox run render`: prints the run as Kubernetes objects for `kubectl apply -f -`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* `cox run -f FILE`, and the way to its other commands. */
+/* `cox run -f FILE`, and the dispatch to the subcommands of `cox run`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static enum status check(const char *path, struct error *err)
     return s;
 }
 
-/* ---- which of them ---- */
+/* ---- subcommands ---- */
 
 static int unknown_command(const struct command_table *t, const char *name)
 {

@@ -1,9 +1,9 @@
-/* The options of `cox up` and `cox serve`, and what no single row can check.
- *
- * Data flow: config_parse fills a struct up_options by this table; the plan (plan.c) makes the
- * command lines of head, workers and gateways of it.
- * Invariants: an option means the same as in the program that it is passed on to; 0 or -1 leaves
- * the choice to that program. A new option has a place in common/options/groups.c. */
+/* The option table of `cox up`, and the values that follow from the options alone.
+ * cli/commands/up.c parses a command line with `up_specs` into `struct up_options`; plan.c, numa.c
+ * and cluster.c read it. docs/reference/flags.md and the shell completion are made from the table.
+ * Invariants: an option has vLLM's name when vLLM has it. Every flag of vLLM that is missing here
+ * is listed at the end, with advice, so that its command lines are understood. Pure; strings in
+ * the struct are borrowed from the parser's result. */
 #include "cli/up/plan/options.h"
 
 #include <stdlib.h>
@@ -565,7 +565,8 @@ int64_t up_options_n_workers(const struct up_options *o)
     return o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
 }
 
-/* With workers of two roles --dp alone would leave one of them out. */
+/* Returns the largest number of replicas that serve at once. With workers of two roles, --dp
+ * alone would leave one role out. */
 uint32_t up_options_max_replicas(const struct up_options *o)
 {
     bool has_roles = o->prefill_workers + o->decode_workers > 0;

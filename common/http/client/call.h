@@ -1,25 +1,26 @@
 #pragma once
-/* One HTTP call: what is asked, of whom, and how long an answer is waited for. Plain data, borrowed
- * by whoever makes the call. */
+/* One HTTP call: the request, the server, and the time limit for the answer. Plain data; all
+ * pointers are borrowed for the duration of the call. */
 #include "common/base/str.h"
 
 struct http_call {
-    const char *method; /* NULL: GET, or POST with a body */
+    const char *method; /* NULL = GET, or POST when there is a body */
     const char *url;
-    const char *bearer;         /* NULL: none */
-    const char *const *headers; /* [n_headers] further ones, "Name: value" */
+    const char *bearer;         /* token of the Authorization header; NULL = none */
+    const char *const *headers; /* [n_headers] more headers, "Name: value" */
     size_t n_headers;
     struct str body;
-    /* The type of body; NULL: application/json, and no body when it is empty. */
+    /* Content-Type of `body`. NULL means application/json, and no body when `body` is empty. */
     const char *content_type;
-    uint32_t timeout_ms; /* whole call; for a stream: the longest silence */
-    const char *uds;     /* a Unix socket's path in place of the URL's host and port; NULL: none */
-    /* https: whose certificates are good (NULL: the system's), and our own where one is wanted. */
+    uint32_t timeout_ms; /* ms for the whole call; with on_data: the longest silence */
+    const char *uds;     /* Unix socket used in place of the URL's host and port; NULL = none */
+    /* https: trusted certificates (NULL = the system's), and our own certificate and key if the
+     * server requires one. */
     const char *ca_file, *cert_file, *key_file;
-    bool no_proxy;        /* never one of the environment's; of this machine none is taken anyway */
-    bool any_certificate; /* for what is on this machine, or where the user asked for it */
-    bool connect_only;    /* asks nothing: whether somebody listens there (*status_code is 0) */
-    /* streaming: called for each piece; return false to stop. NULL: collected into the answer. */
+    bool no_proxy;        /* never use a proxy; for this machine none is used anyway */
+    bool any_certificate; /* accept any certificate: for this machine, or on the user's request */
+    bool connect_only;    /* only test whether a server listens (*status_code is 0) */
+    /* Called for each piece of the body; return false to stop. NULL = the body is collected. */
     bool (*on_data)(void *ctx, struct str piece);
     void *ctx;
 };

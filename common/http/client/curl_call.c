@@ -11,7 +11,8 @@ static void set_timeouts(CURL *curl, const struct http_call *c)
         curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, ms);
         return;
     }
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L); /* a silence of that long ends a stream */
+    /* a stream ends after a silence of timeout_ms */
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (ms + 999) / 1000);
 }
 
@@ -28,7 +29,7 @@ static struct curl_slist *make_headers(const struct http_call *c)
         headers = curl_slist_append(headers, strbuf_str(&type).ptr);
         strbuf_fini(&type);
     }
-    headers = curl_slist_append(headers, "Expect:"); /* no round trip before a small body */
+    headers = curl_slist_append(headers, "Expect:"); /* saves a round trip before a small body */
     if (c->bearer) {
         struct strbuf b;
         strbuf_init(&b, 64 << 10);
@@ -40,7 +41,7 @@ static struct curl_slist *make_headers(const struct http_call *c)
     return headers;
 }
 
-/* A proxy of the environment is for the world outside, never for our own machine. */
+/* Tells whether the URL is on this machine. The environment's proxy is only for other machines. */
 static bool is_local(const char *url)
 {
     static const char *const starts[] = {"127.", "localhost:", "localhost/", "[::1]"};
@@ -75,7 +76,7 @@ enum status http_client_describe(CURLcode rc, const struct http_call *c, struct 
     switch (rc) {
     case CURLE_OPERATION_TIMEDOUT:
         return error_set(err, STATUS_TIMEOUT, "%s: no answer in time (%s)", c->url, why);
-    case CURLE_WRITE_ERROR: /* on_data stopped it */
+    case CURLE_WRITE_ERROR: /* on_data returned false */
         return c->on_data ? STATUS_OK
                           : error_set(err, STATUS_LIMIT, "%s: the answer is over %d MiB", c->url,
                                       HTTP_ANSWER_MAX_BYTES >> 20);

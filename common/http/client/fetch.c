@@ -1,3 +1,10 @@
+/* HTTP GETs of `cox pull`. fetch_get takes a URL with optional credentials and a byte range; the
+ * body goes to the caller's on_data piece by piece, and the head into fetch_answer. follow()
+ * performs the hops of a redirect, one libcurl transfer each.
+ * Credentials go only to the origin of the first URL, and a redirect from https to http is
+ * refused. Headers are bounded by MAX_HEADERS, redirects by MAX_REDIRECTS, an error's body by
+ * PROBLEM_MAX. All state is on the caller's stack or in its fetch_session, so each thread needs
+ * its own session. */
 #include "common/http/client/fetch.h"
 
 #include <ctype.h>
@@ -21,13 +28,13 @@ struct fetch_session {
     CURL *curl;
 };
 
-/* One hop. */
+/* State of one hop: a request and its answer, which may be a redirect. */
 struct transfer {
     const struct fetch_net *net;
     const struct fetch_call *call;
     struct fetch_answer *answer;
     CURL *curl;
-    struct strbuf problem; /* the body of an error */
+    struct strbuf problem; /* body of an error answer, cut */
     size_t header_bytes;
     bool has_begun, is_stopped;
 };
@@ -58,7 +65,7 @@ void fetch_session_free(struct fetch_session *s)
     mem_free(s);
 }
 
-/* ---- whose URL it is ---- */
+/* ---- URLs ---- */
 
 static bool part_of(CURLU *u, CURLUPart part, unsigned flags, char *out, size_t size)
 {
@@ -114,7 +121,7 @@ char *fetch_take_user(char *url)
 {
     char *begin = strstr(url, "://");
     char *host = begin ? begin + 3 : url, *at = host + strcspn(host, "/?#");
-    while (at > host && *at != '@') /* the last one of that part */
+    while (at > host && *at != '@') /* finds the last '@' of the authority */
         at--;
     if (*at != '@')
         return NULL;
@@ -156,7 +163,7 @@ static bool header_is(struct str line, const char *name, struct str *value)
     return true;
 }
 
-/* "bytes 5-9/10" */
+/* Reads "bytes 5-9/10". Any other value leaves the answer unchanged. */
 static void read_range(struct str v, struct fetch_answer *a)
 {
     char text[80];
@@ -178,7 +185,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *ctx)
     t->header_bytes += line.len;
     if (t->header_bytes > MAX_HEADERS)
         return 0;
-    if (str_starts(line, STR("HTTP/"))) { /* an answer begins, perhaps behind a proxy's or a 1xx */
+    if (str_starts(line, STR("HTTP/"))) { /* a new answer: a proxy's or a 1xx may precede it */
         t->answer->begin = 0;
         t->answer->total = FETCH_UNKNOWN;
         t->answer->etag[0] = '\0';
@@ -218,7 +225,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     struct str piece = {data, size * n};
     t->answer->code = code_of(t->curl);
     if (t->answer->code != 200 && t->answer->code != 206) {
-        if (t->problem.len < PROBLEM_MAX) /* of a longer one the front will do */
+        if (t->problem.len < PROBLEM_MAX) /* the first bytes are enough */
             strbuf_append(&t->problem, piece.ptr,
                           piece.len < PROBLEM_MAX ? piece.len : PROBLEM_MAX);
         return piece.len;
@@ -235,7 +242,7 @@ static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl
     return t->is_stopped;
 }
 
-/* S3 says in a word what is wrong; a word is all that is taken. */
+/* Extracts the <Code> of an S3 error. Only letters and digits are accepted. */
 static void read_problem(struct transfer *t)
 {
     const char *at = t->problem.len ? strstr(t->problem.ptr, "<Code>") : NULL;
@@ -248,7 +255,7 @@ static void read_problem(struct transfer *t)
 
 /* ---- one hop ---- */
 
-/* A proxy of the environment is for the world outside, never for our own machine. */
+/* Tells whether the host is this machine. The environment's proxy is only for other machines. */
 static bool is_local(const struct origin *o)
 {
     return strncmp(o->host, "127.", 4) == 0 || strcmp(o->host, "localhost") == 0 ||
@@ -265,7 +272,7 @@ static struct curl_slist *add(struct curl_slist *list, const char *name, const c
     return list;
 }
 
-/* The signature of this moment. */
+/* Adds an AWS signature with the current time. */
 static struct curl_slist *add_signature(struct curl_slist *list, const char *url,
                                         const struct origin *o, const struct aws_keys *keys)
 {
@@ -295,7 +302,8 @@ static struct curl_slist *add_signature(struct curl_slist *list, const char *url
     return list;
 }
 
-/* o: of url, which is the host that was asked when is_own_host. */
+/* Sets the headers for `url`, with origin `o`. Credentials are added only when is_own_host says
+ * that it is the origin of the call's own URL. */
 static struct curl_slist *set_headers(const struct transfer *t, const char *url,
                                       const struct origin *o, bool is_own_host)
 {
@@ -325,7 +333,7 @@ static struct curl_slist *set_headers(const struct transfer *t, const char *url,
             snprintf(range, sizeof range, "%llu-%llu", from, last);
         else
             snprintf(range, sizeof range, "%llu-", from);
-        curl_easy_setopt(t->curl, CURLOPT_RANGE, range); /* libcurl keeps a copy */
+        curl_easy_setopt(t->curl, CURLOPT_RANGE, range); /* libcurl copies the text */
     }
     curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, list);
     return list;
@@ -336,7 +344,7 @@ static void set_options(struct transfer *t, const char *url, const struct origin
     CURL *curl = t->curl;
     long stall_s = t->net->stall_s < 1 ? 1 : (long)t->net->stall_s;
     curl_easy_setopt(curl, CURLOPT_URL, url);
-    curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L); /* a signature is over the path as it is */
+    curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L); /* the signature covers the path unchanged */
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "cox/" COX_VERSION);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -393,7 +401,8 @@ static bool is_redirect(int code)
     return code == 301 || code == 302 || code == 303 || code == 307 || code == 308;
 }
 
-/* *next: where a redirect goes, for mem_free; NULL: this was the answer. */
+/* Performs one request. *next is the target of a redirect (the caller frees it with mem_free),
+ * or NULL when this was the final answer. */
 static enum status hop(struct transfer *t, const char *url, const struct origin *o,
                        bool is_own_host, char **next, struct error *err)
 {
@@ -402,7 +411,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     t->curl = t->call->session ? t->call->session->curl : curl_easy_init();
     if (!t->curl)
         return error_set(err, STATUS_INTERNAL, "libcurl did not start");
-    curl_easy_reset(t->curl); /* which keeps the connections */
+    curl_easy_reset(t->curl); /* keeps the open connections */
     t->has_begun = t->is_stopped = false;
     t->header_bytes = 0;
     strbuf_reset(&t->problem);
@@ -415,7 +424,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     (void)curl_easy_getinfo(t->curl, CURLINFO_RETRY_AFTER, &wait);
     t->answer->retry_after_s = wait > 0 && wait < 86400 ? (uint32_t)wait : 0;
     if (s == STATUS_OK && !t->has_begun && (t->answer->code == 200 || t->answer->code == 206) &&
-        !begin(t)) /* an empty body */
+        !begin(t)) /* on_body was not called: the body is empty */
         s = error_set(err, STATUS_CLOSED, "stopped");
     char *to = NULL;
     if (s == STATUS_OK && is_redirect(t->answer->code) &&

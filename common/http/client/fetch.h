@@ -1,9 +1,9 @@
 #pragma once
-/* One GET of a stranger's server by libcurl, for `cox pull`: blocking, on the calling thread;
- * several threads may, after fetch_session_new has been called once.
- * Redirects are followed here and not by libcurl, so that what is secret goes to the host that was
- * asked and to no other, and nothing that began encrypted goes on in the clear. Proxies are the
- * environment's (HTTPS_PROXY, NO_PROXY), never for this machine. */
+/* One GET from a server on the internet by libcurl, for `cox pull`. It blocks the calling
+ * thread. Several threads may call it, after fetch_session_new has been called once.
+ * Redirects are followed here and not by libcurl. So credentials go only to the host that was
+ * asked, and a transfer that began with https never continues with http. Proxies come from the
+ * environment (HTTPS_PROXY, NO_PROXY) and are never used for this machine. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,62 +13,68 @@
 
 #define FETCH_UNKNOWN UINT64_MAX
 
-/* Settings that all calls of a run share. Borrowed. */
+/* Settings shared by all calls of a run. Borrowed. */
 struct fetch_net {
-    const char *ca_file;  /* NULL: the system's */
-    double stall_s;       /* a silence of that long ends a call */
-    double retry_wait_s;  /* before the second attempt; doubles */
-    uint32_t max_retries; /* in a row, without anything new */
+    const char *ca_file;  /* trusted certificates; NULL = the system's */
+    double stall_s;       /* a silence of this length ends a call */
+    double retry_wait_s;  /* wait before the second attempt; doubled each time */
+    uint32_t max_retries; /* attempts in a row that brought nothing new */
     bool (*is_stopped)(void);
-    const atomic_bool *cancelled;  /* of calls of several threads, when one has failed; or NULL */
-    void (*say)(const char *text); /* an attempt that failed; a line for people */
+    const atomic_bool *cancelled;  /* set when one of several threads failed; or NULL */
+    void (*say)(const char *text); /* reports a failed attempt; one line for people */
 };
 
 struct fetch_answer {
     int code;
-    uint64_t begin, total; /* of the file: where this body begins, its size; FETCH_UNKNOWN */
-    char etag[136];        /* "" when there is none, or it is a weak one */
+    /* first byte of this body in the file, and the file's size; or FETCH_UNKNOWN */
+    uint64_t begin, total;
+    char etag[136]; /* "" when there is none or it is a weak one */
     uint32_t retry_after_s;
-    char host[128];   /* who answered */
-    char problem[64]; /* the <Code> of an S3 error, or "" */
+    char host[128];   /* host that answered */
+    char problem[64]; /* <Code> of an S3 error, or "" */
 };
 
-/* Connections that are kept, of one thread. */
+/* Open connections that one thread keeps between calls. */
 struct fetch_session;
-struct fetch_session *fetch_session_new(void); /* NULL: libcurl did not start */
+struct fetch_session *fetch_session_new(void); /* NULL = libcurl did not start */
 void fetch_session_free(struct fetch_session *s);
 
 struct fetch_call {
     const char *url;
-    const char *bearer;            /* for url's own scheme, host and port; or NULL */
-    const struct aws_keys *keys;   /* signs with them, for the same host; or NULL */
-    const char *user;              /* "NAME:PASSWORD" (basic), for the same host; or NULL */
-    const char *accept, *if_range; /* or NULL */
-    uint64_t from, to; /* first byte that is wanted, and behind the last; to 0: the end */
+    const char *bearer;            /* token for the origin of `url` only; or NULL */
+    const struct aws_keys *keys;   /* keys to sign with, for the same origin; or NULL */
+    const char *user;              /* "NAME:PASSWORD" (basic), for the same origin; or NULL */
+    const char *accept, *if_range; /* header values; or NULL */
+    uint64_t from, to;             /* byte range, `to` excluded; to 0 = to the end */
     struct fetch_session *session; /* keeps the connection for the next call; or NULL */
-    bool first_byte_only;          /* asks what there is */
-    /* The head of a 200 or 206, before its body; then the body. false ends the call: CLOSED. */
+    bool first_byte_only;          /* only asks whether the file is there and how large it is */
+    /* Called with the head of a 200 or 206, then on_data with pieces of its body. Return false
+     * to end the call with STATUS_CLOSED. */
     bool (*on_begin)(void *ctx, const struct fetch_answer *a);
     bool (*on_data)(void *ctx, struct str piece);
     void *ctx;
 };
 
-/* A signal came, or another thread has failed. */
+/* Tells whether a signal came or another thread failed. */
 static inline bool fetch_is_stopped(const struct fetch_net *net)
 {
     return net->is_stopped() || (net->cancelled && atomic_load(net->cancelled));
 }
-/* OK: an HTTP answer came in whole, whatever its code. IO, TIMEOUT: none came, again may help.
- * DENIED, INVALID: again does not help. CLOSED: a callback or a signal ended it. */
+/* Returns STATUS_OK when an HTTP answer came in completely, with any code. STATUS_IO and
+ * STATUS_TIMEOUT mean that none came, and a retry may help. After STATUS_DENIED and
+ * STATUS_INVALID a retry does not help. STATUS_CLOSED means that a callback or a signal ended
+ * the call. */
 MUST_USE enum status fetch_get(const struct fetch_net *net, const struct fetch_call *c,
                                struct fetch_answer *out, struct error *err);
-/* scheme://host[:port] alone of an http or https URL without user and query, for --hf-endpoint and
- * the like; a path may follow. */
+/* Checks the value of --hf-endpoint and similar options: an http or https URL without user and
+ * query. A path is allowed. */
 MUST_USE enum status fetch_check_endpoint(const char *option, const char *url, struct error *err);
-/* Takes NAME:PASSWORD out of a URL, for fetch_call.user; NULL when there is none. For mem_free. */
+/* Removes NAME:PASSWORD from a URL and returns it for fetch_call.user, decoded. Returns NULL
+ * when there is none. The caller frees it with mem_free. */
 char *fetch_take_user(char *url);
-bool fetch_same_origin(const char *url, const char *other); /* scheme, host and port */
-/* link as it stands on the page at url; for mem_free. NULL: not usable. */
+bool fetch_same_origin(const char *url, const char *other); /* compares scheme, host and port */
+/* Resolves a link of the page at `url`. Returns NULL when it is not usable. The caller frees the
+ * result with mem_free. */
 char *fetch_resolve(const char *url, const char *link);
-/* Appends s with all but letters, digits and -._~ (and the bytes of keep) as %XX. */
+/* Appends `s` percent-encoded, except letters, digits, -._~ and the bytes of `keep`. */
 void fetch_append_encoded(struct strbuf *b, const char *s, const char *keep);

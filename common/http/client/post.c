@@ -1,3 +1,10 @@
+/* A blocking POST with plain sockets, for threads that export data. http_target_parse checks the
+ * collector's URL once; http_post connects, sends the head and the body, and reads the status
+ * line.
+ * Every wait is bounded by the call's timeout and ends within POLL_MS after `stop` is set; only
+ * the name lookup has no bound of ours. The connection is opened and closed within one call, so
+ * there is no shared state. The answer's body is read only to let the server finish, and
+ * dropped. */
 #include "common/http/client/post.h"
 
 #include <errno.h>
@@ -24,7 +31,8 @@ static bool copy(char *out, size_t size, struct str s)
     return true;
 }
 
-/* A byte that may not be in a request line, or that begins what an address here has not. */
+/* Tells whether each byte may be in a request line. '@' (a user) and '#' (a fragment) are not
+ * supported. */
 static bool is_plain(struct str s)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -91,7 +99,8 @@ struct call {
     int fd;
 };
 
-/* Until fd can be read or written; STATUS_TIMEOUT: not in time, or we are to stop. */
+/* Waits until `fd` is readable or writable. Returns STATUS_TIMEOUT when the time is over or
+ * `stop` is set. */
 static enum status wait_for(const struct call *c, short events)
 {
     for (;;) {
@@ -160,7 +169,7 @@ static enum status send_all(const struct call *c, struct str bytes)
     return STATUS_OK;
 }
 
-/* "HTTP/1.1 200 ..." */
+/* Reads the code of "HTTP/1.1 200 ...". */
 static bool read_status_line(const char *line, int *status_code)
 {
     int minor, code;
@@ -188,7 +197,7 @@ static enum status receive_status(const struct call *c, int *status_code)
     return read_status_line(line, status_code) ? STATUS_OK : STATUS_IO;
 }
 
-/* The rest of a short answer, so that its sender is not cut off. */
+/* Reads the rest of a short answer, so that the server does not see a broken connection. */
 static void drain(const struct call *c)
 {
     char rest[4096];

@@ -1,17 +1,18 @@
 #pragma once
-/* One POST over plain HTTP/1.1, blocking, on a connection of its own: for threads that tell another
- * program something now and then (spans to a collector). The answer's status is looked at, its body
- * is not. Threads other than the loop's only. */
+/* One POST over plain HTTP/1.1 on a connection of its own. It blocks, so it is only for threads
+ * other than the loop's that report to another program now and then (spans to a collector). It
+ * reads the answer's status and ignores the body. */
 #include <stdatomic.h>
 
 #include "common/base/str.h"
 
 struct http_target {
-    char host[256], port[6], path[1024]; /* as getaddrinfo and the request line want them */
+    char host[256], port[6], path[1024]; /* texts for getaddrinfo and the request line */
 };
 
-/* http://HOST[:PORT][/PATH]; an IPv6 address stands in brackets. Without a path it is default_path.
- * STATUS_INVALID says what is wrong with it; https is refused by name. */
+/* Parses http://HOST[:PORT][/PATH]; an IPv6 address is in brackets. Without a path,
+ * `default_path` is used. Returns STATUS_INVALID with the reason; https has an error text of its
+ * own. */
 MUST_USE enum status http_target_parse(struct str url, const char *default_path,
                                        struct http_target *out, struct error *err);
 
@@ -19,8 +20,9 @@ struct http_post {
     const struct http_target *to;
     const char *content_type;
     struct str body;
-    uint32_t timeout_ms;     /* for all of it, but for asking a name server */
-    const atomic_bool *stop; /* true: give up soon; NULL: never */
+    uint32_t timeout_ms;     /* for the whole call, without the name lookup */
+    const atomic_bool *stop; /* true = give up soon; a NULL pointer = never */
 };
-/* STATUS_OK: it was answered, with *status_code. STATUS_IO, STATUS_TIMEOUT: it was not. */
+/* Returns STATUS_OK when an answer came, with its code in *status_code. Returns STATUS_IO or
+ * STATUS_TIMEOUT when none came. */
 MUST_USE enum status http_post(const struct http_post *p, int *status_code, struct error *err);

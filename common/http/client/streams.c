@@ -35,7 +35,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     return t->call.on_data(t->call.ctx, piece) ? piece.len : 0; /* 0 ends the transfer */
 }
 
-/* Out of the list, everything freed but the struct. */
+/* Removes the stream from the list and frees everything but the struct. */
 static void take_out(struct http_streams *s, struct stream *t)
 {
     *(t->prev ? &t->prev->next : &s->first) = t->next;
@@ -89,8 +89,7 @@ enum status http_streams_begin(struct http_streams *s, const struct http_call *c
 void http_streams_turn(struct http_streams *s, uint32_t timeout_ms)
 {
     int n_running = 0, n_left = 0;
-    (void)curl_multi_perform(s->multi,
-                             &n_running); /* what has just begun goes out before we wait */
+    (void)curl_multi_perform(s->multi, &n_running); /* Sends new requests before the wait. */
     if (timeout_ms > 0)
         (void)curl_multi_poll(s->multi, NULL, 0, (int)timeout_ms, NULL);
     (void)curl_multi_perform(s->multi, &n_running);

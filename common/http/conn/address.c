@@ -6,8 +6,8 @@
 #include "common/collections/mix.h"
 #include "common/http/conn/state.h"
 
-/* Addresses that a client may choose differ in some bits alone, often the upper ones: each bit of
- * the number is to depend on all of them, and on the seed. */
+/* Addresses that one client may choose differ in few bits, often the upper ones. So each bit of
+ * the result must depend on all bits of the address and of the seed. */
 uint64_t places_address(const struct sockaddr_storage *a, uint64_t seed)
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)a;

@@ -1,7 +1,7 @@
-/* A connection holds memory for its client, which the server's rooms count: large bodies; small
- * ones with heads and bytes that were sent ahead; the trees that handlers made of bodies; and
- * answers. A request without a tenant has a room of its own for small bodies and heads, so that
- * strangers cannot fill that of the tenants. */
+/* Charges the memory that a connection holds for its client to the server's rooms. There are
+ * rooms for large bodies, for small bodies with heads and bytes sent ahead, for trees that
+ * handlers made of bodies, and for answers. Requests without a tenant have a separate room for
+ * small bodies and heads, so that strangers cannot fill the one of the tenants. */
 #include "common/http/conn/charge.h"
 
 #include "common/base/mem.h"
@@ -27,16 +27,16 @@ void conn_charge_answer(struct conn *c)
         room_set(&c->server->answers, &c->answer, conn_tenant(c), held);
 }
 
-/* The body counts with the length that it announces or, without one, with the bytes that have come
- * so far, and with those that it was decoded to. */
+/* A body counts with its announced length. Without one, the bytes received so far count. The
+ * decoded bytes are added. */
 uint64_t conn_body_bytes(const struct conn *c, uint64_t announced)
 {
     const uint64_t held = http_parser_held_bytes(c->parser);
     return (announced > held ? announced : held) + c->decoded.len;
 }
 
-/* Asks for the room of this request's body, where it is large. Small ones have another room, and
- * very small ones are free: a few uploads that never end must not shut out everybody. */
+/* Charges a large body to its room. Small bodies have another room and very small ones are free,
+ * because a few uploads that never end must not shut out all other clients. */
 static bool charge_large(struct conn *c)
 {
     struct room *bodies = &c->server->bodies;
@@ -50,8 +50,8 @@ static bool charge_large(struct conn *c)
     return true;
 }
 
-/* Its requests hold these, beside a large body. Bytes that the parser was fed are not in pending.
- */
+/* Returns the bytes that the connection's requests hold beside a large body. While `pending` is
+ * being parsed its bytes are counted by the parser. */
 static uint64_t kept_bytes(const struct conn *c)
 {
     uint64_t kept = http_parser_head_bytes(c->parser) + (c->processing ? 0 : c->pending.len);

@@ -1,6 +1,6 @@
-/* A connection's body, decoded on a thread of libuv's pool: its loop goes on meanwhile. As many are
- * decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE), and none becomes larger than
- * a plain body may be. */
+/* Decodes a request's body on a thread of libuv's pool, while the loop continues. As many bodies
+ * are decoded at once as the pool has threads (4, or UV_THREADPOOL_SIZE). A decoded body is
+ * never larger than a plain one may be. */
 #include "common/http/conn/coding.h"
 
 #include "common/base/mem.h"
@@ -11,7 +11,7 @@
 
 struct coding_job {
     uv_work_t work;
-    struct conn *conn; /* with its parser, until after_decode */
+    struct conn *conn; /* stays alive with its parser until after_decode */
     struct content_codings codings;
     struct str body, decoded;
     uint64_t max;
@@ -21,7 +21,7 @@ struct coding_job {
 
 static void decode(uv_work_t *w)
 {
-    static _Thread_local bool has_begun; /* the loop takes care of all others meanwhile */
+    static _Thread_local bool has_begun; /* true once this pool thread has its name and niceness */
     if (!has_begun)
         thread_begin("decode", THREAD_NICE_AWAITED);
     has_begun = true;
@@ -47,7 +47,7 @@ static void after_decode(uv_work_t *w, int rc)
     struct conn *c = j->conn;
     c->decoding = NULL;
     if (rc == UV_ECANCELED)
-        j->verdict = CONTENT_BROKEN; /* nothing was decoded, and nobody waits */
+        j->verdict = CONTENT_BROKEN; /* nothing was decoded, and the connection is closed */
     bool gone = c->state == CONN_CLOSING;
     if (j->verdict == CONTENT_OK && gone)
         mem_free((void *)j->decoded.ptr);
@@ -65,7 +65,7 @@ bool conn_decode(struct conn *c, conn_decoded_fn *done)
     const struct http_handlers *h = &c->server->handlers;
     struct content_codings codings = {0};
     if (h->unpacks && !h->unpacks(h->ctx, &c->request))
-        return false; /* first: who is not let in hears that, and not of codings */
+        return false; /* checked first: an unauthorised client must learn nothing about codings */
     for (uint32_t i = 0; i < m->n_fields && m->body.len > 0; i++)
         if (http_field_is(&m->fields[i], "content-encoding") &&
             !content_codings_add(&codings, m->fields[i].value)) {
@@ -85,7 +85,7 @@ bool conn_decode(struct conn *c, conn_decoded_fn *done)
                              .max = http_parser_max_body(c->parser),
                              .done = done};
     c->decoding = &j->work;
-    c->open_handles++; /* it is freed behind after_decode, whatever becomes of it */
+    c->open_handles++; /* keeps the connection until after_decode */
     (void)uv_queue_work(c->io.handle.loop, &j->work, decode, after_decode);
     return true;
 }

@@ -1,10 +1,10 @@
-/* Bytes of streams are gathered while the loop runs its callbacks and written when the turn ends: a
- * message with the tokens of hundreds of streams, or two such messages that came together, is one
- * write for each connection. The bytes of all lie in one buffer, so that an open stream holds none
- * of its own and a token needs no memory.
+/* Gathers the bytes of streams while the loop runs its callbacks, and writes them when the turn
+ * ends. So a message with tokens of hundreds of streams, or two such messages in one turn, cause
+ * one write for each connection. All bytes are in one buffer: an open stream has no buffer of
+ * its own, and a token needs no allocation.
  *
- * The hook is a uv_idle that runs only while something is gathered: it comes before the poll, or,
- * where a hook of uv_prepare gave the bytes, behind a poll that does not wait. */
+ * The hook is a uv_idle that is active only while bytes are gathered. It runs before the poll.
+ * Bytes from a uv_prepare hook are written after the next poll, which then does not wait. */
 #include "common/http/conn/gather.h"
 
 #include <string.h>
@@ -43,7 +43,8 @@ static void write_all(struct http_gather *g)
     g->n_pieces = 0;
 }
 
-/* Nobody is called back before all is written: an answer's end may bring the next request's. */
+/* Writes everything before it makes a callback, because the end of an answer may start the next
+ * request. */
 static void on_flush(uv_idle_t *h)
 {
     struct http_gather *g = &((struct http_server *)h->data)->gather;
@@ -57,7 +58,8 @@ static void on_flush(uv_idle_t *h)
     for (uint32_t i = 0; i < n; i++)
         if (told[i])
             told[i]->i_gathered = 0;
-    /* one that is closed meanwhile is freed by the loop, not in here */
+    /* A connection closed by a callback stays allocated until the loop frees it, after this
+     * function. */
     for (uint32_t i = 0; i < n; i++)
         if (told[i] && told[i]->state != CONN_CLOSING)
             told[i]->server->calls->flushed(told[i]);

@@ -1,13 +1,13 @@
 #pragma once
-/* The gatherer holds the bytes that streams were given in this turn of the loop. They go out when
- * the turn ends, one write for each connection, however many events there are for it;
- * conn_calls.flushed hears of each connection then. Private to common/http. */
+/* Collects the bytes that streams send in one turn of the loop. They are written when the turn
+ * ends, with one write for each connection. conn_calls.flushed is then called for each of these
+ * connections. Private to common/http. */
 #include "common/base/str.h"
 
 struct conn;
 struct http_server;
 void gather_open(struct http_server *s);
-void gather_close(struct http_server *s); /* writes what is there; its handle is one of s's */
+void gather_close(struct http_server *s); /* writes all bytes; its handle counts in open_handles */
 void gather_fini(struct http_server *s);
 void gather_add(struct conn *c, struct str bytes);
-void gather_drop(struct conn *c); /* it closes: what is gathered for it is forgotten */
+void gather_drop(struct conn *c); /* forgets the bytes of a connection that closes */

@@ -1,7 +1,7 @@
 #pragma once
-/* The first lines of every answer. Private to common/http. */
+/* First lines of every answer. Private to common/http. */
 #include "common/base/str.h"
 
 struct conn;
-/* Status line, Date, Server, Content-Type (NULL: none) and Connection. */
+/* Appends the status line, Date, Server, Content-Type (NULL = none) and Connection. */
 void conn_append_head(struct conn *c, struct strbuf *b, int status, const char *content_type);

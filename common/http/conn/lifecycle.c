@@ -1,4 +1,5 @@
-/* The state says who may act. */
+/* Moves a connection from state to state, closes it and frees it. `conn_next` lists the legal
+ * transitions. */
 #include "common/http/conn/lifecycle.h"
 
 #include <assert.h>
@@ -31,7 +32,7 @@ void conn_enter(struct conn *c, enum conn_state next)
     if (next == CONN_READING || (next == CONN_LINGERING && !c->is_extra))
         places_wait(c);
     else if (next == CONN_FLUSHING && c->queued_bytes > 0)
-        places_hold(c); /* most answers are out at once; others enter when they are looked at */
+        places_hold(c); /* most answers are written at once; others enter at their next check */
     else
         places_stay(c);
 }
@@ -46,7 +47,7 @@ void conn_release(struct conn *c)
     tls_session_free(c->tls);
     strbuf_fini(&c->pending);
     strbuf_fini(&c->added);
-    mem_free(c); /* the only free of a connection in the program */
+    mem_free(c); /* the only place that frees a connection */
     http_server_release(s);
 }
 
@@ -63,7 +64,7 @@ void conn_close(struct conn *c)
         conn_tls_goodbye(c);
     conn_enter(c, CONN_CLOSING);
     if (c->decoding)
-        (void)uv_cancel((uv_req_t *)c->decoding); /* where it has not begun */
+        (void)uv_cancel((uv_req_t *)c->decoding); /* works only if it has not begun */
     conn_release_rooms(c);
     room_set(&c->server->answers, &c->answer, 0, 0);
     gather_drop(c);
@@ -72,7 +73,8 @@ void conn_close(struct conn *c)
         c->next->prev = c->prev;
     c->server->n_conns--;
     c->server->n_extra -= c->is_extra;
-    /* A reader that stands still would have the kernel keep what it was sent as well. */
+    /* A reset also drops the bytes that the kernel would otherwise keep for a reader that has
+     * stopped. */
     if (!c->reset || c->server->is_unix || uv_tcp_close_reset(&c->io.tcp, on_closed) != 0)
         uv_close(&c->io.handle, on_closed);
     uv_close((uv_handle_t *)&c->deadline, on_closed);

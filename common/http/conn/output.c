@@ -26,7 +26,8 @@ static void on_written(uv_write_t *req, int rc)
         c->server->calls->written(c, rc);
 }
 
-/* Copies a, b and d into one write. false: the connection is gone (the handler was told). */
+/* Copies a, b and d into one write. Returns false when the write was refused; the next turn
+ * aborts the connection. */
 static bool send_plain(struct conn *c, struct str a, struct str b, struct str d)
 {
     size_t n = a.len + b.len + d.len;
@@ -38,15 +39,15 @@ static bool send_plain(struct conn *c, struct str a, struct str b, struct str d)
     if (d.len)
         memcpy(w->bytes + a.len + b.len, d.ptr, d.len);
     uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)n);
-    /* Bytes that TLS sends by itself while a request is read or waited for move no deadline: new
-     * keys, asked for again and again, would keep a request that never ends. */
+    /* While a request is read, bytes that TLS sends by itself do not extend a deadline.
+     * Otherwise a client could keep an unfinished request for ever by asking for new keys. */
     if (conn_is_answering(c) &&
         (c->queued_bytes == 0 || !uv_is_active((uv_handle_t *)&c->deadline)))
         conn_arm_writing(c);
     c->queued_bytes += n;
     c->sent_bytes += n;
-    /* A refused write comes back through on_written as well, on the next turn: never from here, so
-     * that a handler is not told of an abort inside its own call. */
+    /* uv_write calls on_written on a later turn. A refused write also ends on a later turn
+     * (conn_abort_soon), so that a handler is never told of an abort inside its own call. */
     int rc = uv_write(&w->req, &c->io.stream, &buf, 1, on_written);
     if (rc == 0) {
         conn_charge_answer(c);
@@ -58,7 +59,7 @@ static bool send_plain(struct conn *c, struct str a, struct str b, struct str d)
     return false;
 }
 
-/* ---- by TLS ---- */
+/* ---- with TLS ---- */
 
 bool conn_tls_flush(struct conn *c)
 {
@@ -73,7 +74,7 @@ static bool send_by_tls(struct conn *c, struct str a, struct str b, struct str d
     const struct str parts[] = {a, b, d};
     if (tls_write(c->tls, parts, 3) && conn_tls_flush(c))
         return true;
-    conn_abort_soon(c); /* not from here: the handler may be on the stack */
+    conn_abort_soon(c); /* not now: the handler may be on the stack */
     return false;
 }
 
@@ -83,7 +84,7 @@ void conn_tls_goodbye(struct conn *c)
     (void)conn_tls_flush(c);
 }
 
-/* ---- both ---- */
+/* ---- plain or TLS ---- */
 
 bool conn_send(struct conn *c, struct str a, struct str b, struct str d)
 {
@@ -95,7 +96,7 @@ void conn_write_pieces(struct conn *c, const uv_buf_t *pieces, uint32_t n)
     size_t done = 0;
     if (c->queued_bytes == 0 && !c->tls) {
         int rc = uv_try_write(&c->io.stream, pieces, n);
-        done = rc > 0 ? (size_t)rc : 0; /* an error comes again, from uv_write */
+        done = rc > 0 ? (size_t)rc : 0; /* uv_write reports the error again */
         c->sent_bytes += done;
     }
     for (uint32_t i = 0; i < n; i++) {

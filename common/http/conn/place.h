@@ -1,5 +1,5 @@
 #pragma once
-/* A connection's place among those of its client's address. Private to common/http. */
+/* Place of a connection among those of its client's address. Private to common/http. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -8,24 +8,26 @@
 struct conn;
 struct places;
 
-struct http_peer {        /* there is one while a connection of the address is in its places */
-    struct key_node node; /* by its address; first: a peer is its node */
+struct http_peer {        /* exists while a connection of the address is in its `places` */
+    struct key_node node; /* key: address; must be first, a node pointer is a peer pointer */
     uint32_t n;
     struct conn *oldest, *newest;
-    struct http_peer *prev, *next; /* with the same n */
+    struct http_peer *prev, *next; /* neighbours among the peers with the same `n` */
 };
 
-struct conn_place { /* of a connection; all 0: it is in none */
+struct conn_place { /* place of one connection; all 0 = none */
     struct places *in;
     struct http_peer *peer;
-    struct conn *older, *newer; /* of the same address */
-    uint64_t since_ms;          /* of the loop's time */
+    struct conn *older, *newer; /* neighbours among those of the same address */
+    uint64_t since_ms;          /* loop time in ms */
 };
 
-struct places { /* a server has two: of connections that wait, and of those that are held */
-    struct key_table peers; /* by address */
-    struct peers { /* with n connections in here, in the order in which they came to have n */
+/* a server has two: for connections that wait, and for those held by their client */
+struct places {
+    struct key_table peers; /* key: address */
+    /* by_n[n]: peers with n connections here, in the order in which they reached n */
+    struct peers {
         struct http_peer *first, *last;
     } * by_n;
-    uint32_t cap_n, most; /* none has more than most */
+    uint32_t cap_n, most; /* most: the largest n of any peer */
 };

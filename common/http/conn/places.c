@@ -40,7 +40,7 @@ static void drop(struct places *p, struct http_peer *gone)
     mem_free(gone);
 }
 
-/* ---- numbers ---- */
+/* ---- peers by number of connections ---- */
 
 static void unlink_n(struct places *p, struct http_peer *peer)
 {
@@ -75,7 +75,7 @@ static void set_n(struct places *p, struct http_peer *peer, uint32_t n)
     if (n > p->most)
         p->most = n;
     while (p->most > 0 && !p->by_n[p->most].first)
-        p->most--; /* by one at a time: n changes by one */
+        p->most--; /* at most one round, since n changes by one */
 }
 
 /* ---- connections ---- */

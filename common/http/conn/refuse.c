@@ -8,7 +8,8 @@
 #include "common/http/conn/output.h"
 #include "common/http/message/content_coding.h"
 
-/* As in vLLM and in the gateway's own answers (gateway/base/api_error.c). */
+/* Returns the error type, as in vLLM and in the gateway's own answers
+ * (gateway/base/api_error.c). */
 static const char *error_type(int status)
 {
     return status < 500    ? "BadRequestError"

@@ -1,7 +1,8 @@
 #pragma once
-/* Errors of the server's own, which are a connection's last answer. Private to common/http. */
+/* Error answers of the server itself. Each is the last answer of its connection. Private to
+ * common/http. */
 
 struct conn;
 void conn_refuse(struct conn *c, int status, const char *text);
-/* Answers 503 or, where it would never have room, 413. */
+/* Answers 503, or 413 when the body could never get room. */
 void conn_refuse_for_room(struct conn *c);

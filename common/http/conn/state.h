@@ -1,6 +1,6 @@
 #pragma once
-/* A connection and its server: what all rooms of the HTTP server work on. Private to common/http.
- * Loop thread only. */
+/* A connection and its server, on which all files of the HTTP server work. Private to
+ * common/http. Loop thread only. */
 #include <uv.h>
 
 #include "common/collections/room.h"
@@ -10,17 +10,17 @@
 #include "common/http/message/service.h"
 
 enum { HTTP_READ_BUFFER = 64 << 10, HTTP_PLAIN_BUFFER = 16 << 10 };
-/* A connection may have as many bytes waiting for its client, and keep as many of its requests,
- * whoever it is: the number of connections bounds them all. */
+/* Bytes that every connection may have free of charge: waiting for its client, and kept of its
+ * requests. The number of connections bounds their sum. */
 enum { HTTP_SMALL_ANSWER_BYTES = 16 << 10, HTTP_FREE_BYTES = 16 << 10 };
 
 /*  READING    a request is being read, or none has begun
- *  DECODING   it is whole, and its compressed body is with a thread of the pool
- *  WAITING    the handler has it
- *  STREAMING  headers are out, chunks follow
- *  FLUSHING   the answer is written; the next request waits for that
- *  LINGERING  an error answer is out; what still comes is thrown away, so that the client reads it
- *  CLOSING    handles are closing; nothing is called any more */
+ *  DECODING   the request is complete; a pool thread decodes its compressed body
+ *  WAITING    the handler has the request
+ *  STREAMING  the headers are sent, chunks follow
+ *  FLUSHING   the answer is complete and being written; the next request waits for that
+ *  LINGERING  an error answer is sent; incoming bytes are dropped so that the client can read it
+ *  CLOSING    handles are closing; no callback is made any more */
 enum conn_state {
     CONN_READING,
     CONN_DECODING,
@@ -32,14 +32,14 @@ enum conn_state {
     CONN_STATE_COUNT
 };
 
-union http_stream { /* of a TCP or a Unix socket */
+union http_stream { /* a TCP or a Unix socket */
     uv_handle_t handle;
     uv_stream_t stream;
     uv_tcp_t tcp;
     uv_pipe_t pipe;
 };
 
-struct http_request { /* embedded: its address is the connection's while it has a request */
+struct http_request { /* first member of struct conn, so both have the same address */
     void *user, *note;
 };
 
@@ -53,59 +53,59 @@ struct conn {
     uv_shutdown_t shutdown;
     uint32_t open_handles;
     struct http_parser *parser;
-    struct strbuf pending; /* read behind a request that is not answered yet */
-    struct room_charge body, kept, strange, tree, answer; /* of the server's rooms */
-    uint64_t taken_body_bytes; /* of a body that its handler took and still has */
-    uint64_t tenant;           /* of the request, for its room; 0: the client's address */
-    uint64_t address;          /* of the client, as such a number; 0: not looked for yet */
-    uint64_t announced;        /* bytes that the body's length says; 0: it says none */
-    struct progress progress;  /* of the body that comes, or of the answer that waits */
-    uint64_t sent_bytes;       /* given to the network since the connection began */
-    uint64_t taken_bytes;      /* of them, what the peer had acknowledged when last asked */
-    uint64_t queued_bytes;     /* given to uv_write, not written */
+    struct strbuf pending; /* read after a request that is not answered yet */
+    struct room_charge body, kept, strange, tree, answer; /* charges to the server's rooms */
+    uint64_t taken_body_bytes; /* bytes of the body that its handler took over and still holds */
+    uint64_t tenant;           /* tenant of the request; 0 = none, its client's address counts */
+    uint64_t address;          /* number of the client's address; 0 = not known yet */
+    uint64_t announced;        /* length that the body announces; 0 = none */
+    struct progress progress;  /* progress of the body received, or of the answer sent */
+    uint64_t sent_bytes;       /* bytes given to the network since the connection began */
+    uint64_t taken_bytes;      /* part of them that the peer had acknowledged at the last check */
+    uint64_t queued_bytes;     /* bytes given to uv_write and not written yet */
     uint64_t gathered_bytes;
-    uint32_t i_gathered, first_piece, last_piece; /* in server->gather, each + 1; 0: none */
+    uint32_t i_gathered, first_piece, last_piece; /* indices + 1 in server->gather; 0 = none */
     uint64_t linger_left;
-    struct str decoded;  /* owned: the body, where it came compressed; ptr NULL: it did not */
-    uv_work_t *decoding; /* NULL: nothing is being decoded */
-    struct strbuf added; /* headers of the answer to come */
+    struct str decoded;  /* owned: a compressed body, decoded; ptr NULL = none */
+    uv_work_t *decoding; /* NULL = no decoding is in progress */
+    struct strbuf added; /* headers for the next answer */
     char id[HTTP_ID_MAX + 1];
-    struct http_answered answered; /* so far */
+    struct http_answered answered; /* report on the answer so far */
     uint64_t arrived_ns;
     struct conn_place place;
-    struct tls_session *tls; /* NULL: plain */
-    uint64_t tls_own_bytes;  /* queued of what TLS said by itself */
-    bool cut;                /* it breaks off in an answer: TLS says no goodbye */
+    struct tls_session *tls; /* NULL = not encrypted */
+    uint64_t tls_own_bytes;  /* queued bytes that TLS produced by itself */
+    bool cut;                /* closed in the middle of an answer: TLS sends no close_notify */
     bool keep_alive, chunked, wants_drain, read_stopped, processing;
-    bool has_asked; /* a request of its own has begun */
-    bool no_room;   /* for the body that its head announces */
-    bool doomed;    /* a deadline has passed; what the network has for us by now may save it */
-    bool broken;    /* the next deadline aborts it */
-    bool reset;     /* it is closed without a last word */
-    bool is_extra;  /* it came where there was no place: it takes none from others */
+    bool has_asked; /* its first request has begun */
+    bool no_room;   /* no room for the body that its head announces */
+    bool doomed; /* a deadline has passed; bytes that are already in the kernel may still save it */
+    bool broken; /* the next deadline aborts it */
+    bool reset;  /* closed with a TCP reset */
+    bool is_extra; /* accepted without a free place; takes none from others */
 };
 
-/* Bytes that streams were given in this turn of the loop. They go out when the turn ends, one write
- * for each connection, however many events there are for it (gather.c). */
+/* Bytes that streams sent in this turn of the loop. They are written when the turn ends, with
+ * one write for each connection (gather.c). */
 struct http_gather {
     struct strbuf bytes;
     struct http_piece {
         size_t at, n;
-        uint32_t next; /* of the same connection, + 1; 0: none */
+        uint32_t next; /* index + 1 of the connection's next piece; 0 = none */
     } * pieces;
     uint32_t n_pieces, cap_pieces;
-    struct conn **conns; /* in the order of their first piece; NULL: closed meanwhile */
-    struct conn **told;  /* the round before's, while they are told; as large as conns */
+    struct conn **conns; /* in the order of their first piece; NULL = closed since */
+    struct conn **told;  /* the last `conns`, while callbacks run; same capacity */
     uint32_t n_conns, cap_conns;
-    uv_idle_t flush; /* runs while conns is not empty */
+    uv_idle_t flush; /* active while `conns` is not empty */
 };
 
-/* How rooms below reach those above them; set once, by server.c. */
+/* Calls from lower files into those above them; server.c sets them once. */
 struct conn_calls {
-    void (*written)(struct conn *c, int rc); /* one write has ended: 0, or an error of libuv's */
-    void (*flushed)(struct conn *c);         /* all that was gathered for it has been given out */
+    void (*written)(struct conn *c, int rc); /* a write has ended: 0, or libuv's error */
+    void (*flushed)(struct conn *c);         /* all bytes gathered for it were written */
     void (*deadline)(uv_timer_t *t);
-    void (*free)(struct http_server *s); /* the last of its open_handles is gone */
+    void (*free)(struct http_server *s); /* the last of open_handles is gone */
 };
 
 struct http_server {
@@ -114,26 +114,27 @@ struct http_server {
     struct http_limits limits;
     struct http_handlers handlers;
     char name[64];
-    const char *root_path; /* borrowed; NULL: none */
+    const char *root_path; /* borrowed; NULL = none */
     union http_stream listener;
     bool is_unix;
-    struct tls_server *tls; /* borrowed; NULL: plain */
+    struct tls_server *tls; /* borrowed; NULL = not encrypted */
     bool listening, closing, draining;
     uint16_t port;
     struct conn *conns;
-    uint32_t n_conns, n_extra;   /* all; of them, those that are refused: there is no place */
-    uint32_t open_handles;       /* the owner, the listener, every connection: freed at 0 */
+    uint32_t n_conns, n_extra; /* all; those with is_extra */
+    uint32_t open_handles;     /* owner, listener, gather and each connection; 0 frees the server */
     struct room bodies, answers; /* large bodies; answers that wait */
-    struct room kept, strangers; /* small bodies, heads, and what was sent ahead: of requests with a
-                                    tenant, and of those without */
-    struct room trees;           /* what handlers make of bodies, and hold until they answer */
+    /* Small bodies, heads and bytes sent ahead: `kept` for requests with a tenant, `strangers` for
+     * the others. */
+    struct room kept, strangers;
+    struct room trees; /* trees that handlers make of bodies and hold until they answer */
     struct places waiting, held;
-    struct progress_rules up, down; /* of bodies, and of answers */
+    struct progress_rules up, down; /* rules for bodies; for answers */
     struct http_counts counts;
     uint64_t address_seed;
     struct http_gather gather;
     char read_buffer[HTTP_READ_BUFFER];
-    char plain_buffer[HTTP_PLAIN_BUFFER]; /* what TLS makes of it, a piece at a time */
+    char plain_buffer[HTTP_PLAIN_BUFFER]; /* decrypted bytes, one piece at a time */
 };
 
 static inline struct conn *conn_of(const struct http_request *r)
@@ -146,7 +147,7 @@ static inline bool conn_is_answering(const struct conn *c)
     return c->state == CONN_STREAMING || c->state == CONN_FLUSHING;
 }
 
-/* One of open_handles is gone. */
+/* Drops one of open_handles. */
 static inline void http_server_release(struct http_server *s)
 {
     if (--s->open_handles == 0)

@@ -1,10 +1,11 @@
-/* How long a connection waits, and for what, on its one timer.
+/* The one timer of a connection: it sets the time that a connection may wait for its current
+ * event.
  *
- * A head has a deadline as a whole, it is small. Bodies and answers have none: they must move, by
- * the rules of progress.h. Bytes of a body are seen as they are read. Those of an answer are
- * asked for when the timer ends: what was sent, less what waits here and less what the kernel holds
- * that the peer has not acknowledged, so that large socket buffers do not hide a slow reader that
- * reads, nor a fast one that stopped. */
+ * A request's head has one deadline, because it is small. Bodies and answers have none: they
+ * must move, by the rules of progress.h. Bytes of a body are counted as they are read. Bytes of
+ * an answer are counted when the timer fires: bytes sent, minus those queued here, minus those
+ * in the kernel that the peer has not acknowledged. So a large socket buffer hides neither a
+ * slow reader that reads nor a fast one that stopped. */
 #include "common/http/conn/timer.h"
 
 #include <linux/sockios.h>
@@ -40,8 +41,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* As soon as the verdict may be another one, and some times in each stall time, because an answer's
- * bytes are seen to move only when they are asked for. */
+/* Arms the timer for the earliest time at which the verdict may change, but at most for `most`
+ * ns: an answer's bytes are seen to move only when the kernel is asked. */
 void conn_arm_look(struct conn *c, const struct progress_rules *r, uint64_t most)
 {
     const uint64_t wait = progress_wait_ns(&c->progress, r, conn_now_ns(c));
@@ -53,9 +54,8 @@ static void begin_progress(struct conn *c, const struct progress_rules *r)
 {
     uv_update_time(c->deadline.loop);
     progress_begin(&c->progress, conn_now_ns(c));
-    /* Soon: what the kernel takes at once says nothing of a client that reads no more
-     * (places_make).
-     */
+    /* The first check is early, because bytes that the kernel takes at once say nothing about a
+     * client that no longer reads (places_make). */
     conn_arm_look(c, r, least(r->stall_ns / CONN_LOOKS, FIRST_LOOK_MS * NS_PER_MS));
 }
 
@@ -63,7 +63,7 @@ void conn_arm_reading(struct conn *c)
 {
     const struct http_limits *l = &c->server->limits;
     if (c->server->draining)
-        return; /* what conn_drain gave it is all it has */
+        return; /* conn_drain has set the last deadline */
     c->doomed = false;
     if (http_parser_idle(c->parser))
         conn_arm(c, l->idle_timeout_ms);
@@ -89,7 +89,7 @@ bool conn_answer_moved(struct conn *c)
 {
     uint64_t waits = uv_stream_get_write_queue_size(&c->io.stream);
     uv_os_fd_t fd;
-    int in_kernel = 0; /* of a Unix socket it is memory, not bytes */
+    int in_kernel = 0; /* a Unix socket reports memory, not bytes, so it stays 0 */
     if (!c->server->is_unix && uv_fileno(&c->io.handle, &fd) == 0 &&
         ioctl(fd, SIOCOUTQ, &in_kernel) == 0 && in_kernel > 0)
         waits += (uint64_t)in_kernel;

@@ -1,23 +1,23 @@
 #pragma once
-/* A connection waits for one thing at a time, on its one timer; server/deadline.c says what happens
- * when that ends. Private to common/http. */
+/* The one timer of a connection, which waits for one event at a time. server/deadline.c acts
+ * when it fires. Private to common/http. */
 #include <stdbool.h>
 #include <stdint.h>
 
 struct conn;
 struct progress_rules;
-/* A transfer is looked at so many times in each stall time. */
+/* Number of checks of a transfer in each stall time. */
 enum { CONN_LOOKS = 4 };
 
 void conn_arm(struct conn *c, uint64_t ms);
-void conn_abort_soon(struct conn *c); /* on the next turn */
+void conn_abort_soon(struct conn *c); /* aborts on the next turn */
 void conn_arm_reading(struct conn *c);
-/* Bytes of a body have come. */
+/* Counts bytes of a body that were received. */
 void conn_body_moved(struct conn *c, uint64_t bytes);
-/* An answer has bytes waiting that had none. */
+/* Starts the time limit of an answer when its first bytes wait. */
 void conn_arm_writing(struct conn *c);
-/* Whether its peer has acknowledged bytes since it was last asked. */
+/* Tells whether the peer has acknowledged bytes since the last call. */
 bool conn_answer_moved(struct conn *c);
-/* As soon as the verdict may be another one, at the latest in `most` nanoseconds. */
+/* Arms the timer for the earliest time at which the verdict may change, at most `most` ns. */
 void conn_arm_look(struct conn *c, const struct progress_rules *r, uint64_t most);
-uint64_t conn_now_ns(const struct conn *c); /* of its loop */
+uint64_t conn_now_ns(const struct conn *c); /* time of its loop in ns */

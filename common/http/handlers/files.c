@@ -10,8 +10,8 @@ const struct http_file *http_files_find(const struct http_file *files, size_t n,
     return NULL;
 }
 
-/* `frame-ancestors 'none'`: no other page can put this one into a frame and have it clicked.
- * `require-trusted-types-for`: a script of ours that wrote HTML would fail. */
+/* `frame-ancestors 'none'`: no other page can show this one in a frame and trick users into
+ * clicks. `require-trusted-types-for`: a script of ours that writes HTML fails. */
 void http_files_answer(struct http_request *r, const struct http_file *f)
 {
     static const struct http_header_kv headers[] = {

@@ -1,15 +1,15 @@
 #pragma once
-/* Pages that travel inside a binary: the head's dashboard, the gateway's chat page. CMake writes
- * the tables (cmake/EmbedFiles.cmake). A page may load scripts and styles of its own origin and ask
- * that origin's API; everything else is forbidden by its Content-Security-Policy. */
+/* Pages inside a binary: the head's dashboard, the gateway's chat page. CMake writes the tables
+ * (cmake/EmbedFiles.cmake). A page may load scripts and styles of its own origin and call that
+ * origin's API. Its Content-Security-Policy forbids everything else. */
 #include "common/http/server/server.h"
 
 struct http_file {
-    const char *path, *type; /* as HTTP says them */
+    const char *path, *type; /* URL path and Content-Type */
     const char *bytes;
     size_t n_bytes;
 };
 
-/* NULL: no file is served at that path. */
+/* Returns NULL when there is no file for that path. */
 const struct http_file *http_files_find(const struct http_file *files, size_t n, struct str path);
 void http_files_answer(struct http_request *r, const struct http_file *f);

@@ -6,7 +6,7 @@
 #include "common/host/loopback.h"
 #include "common/http/server/request.h"
 
-/* None of these can be in a host, an origin, a method or a header's name. */
+/* Separators of a list. None of them can be in a host, an origin, a method or a header's name. */
 #define BETWEEN "[]\", "
 
 bool option_list_has(const struct option_list *l, struct str want)
@@ -34,8 +34,9 @@ static bool is_ours(const struct host_rule *r, struct str authority)
            (host.len > 0 && option_list_has(r->hosts, host));
 }
 
-/* Pages have the origins http://..., https://... and null; those of installed programs (extensions,
- * desktop applications) have a scheme of their own, and no web page can send them. */
+/* Tells whether the origin is a web page's: http://..., https://... or null. Installed programs
+ * (browser extensions, desktop applications) have a scheme of their own, which no web page can
+ * send. */
 static bool is_page(struct str origin, struct str *authority)
 {
     static const char *const schemes[] = {"http://", "https://"};
@@ -55,7 +56,7 @@ const char *host_rule_refuses(const struct host_rule *r, const struct http_reque
     struct str host = http_authority(q), origin = http_header(q, "Origin"), page;
     if (!r->on)
         return NULL;
-    if (host.len > 0 && !is_ours(r, host)) /* HTTP/1.0 tools send none; browsers always do */
+    if (host.len > 0 && !is_ours(r, host)) /* HTTP/1.0 tools may send no Host; browsers always do */
         return "Host must be a loopback name or address, because this server asks for no key: ask "
                "for localhost or 127.0.0.1, or start it with --allowed-hosts NAME or with a key";
     if (is_page(origin, &page) && !option_list_has(r->origins, STR("*")) &&

@@ -1,3 +1,10 @@
+/* Relays a request to another HTTP server on 127.0.0.1. http_relay_start writes the request with
+ * the client's headers; llhttp parses the answer. An answer with a Content-Length is collected
+ * and sent at once, any other answer is streamed.
+ * A relay is one TCP connection and is freed by on_closed, on the loop's thread. `request`
+ * becomes NULL as soon as it is answered or the client is gone; nothing is sent to it
+ * afterwards. When the client's stream has no room, reading pauses until http_relay_on_drain.
+ * Headers are bounded by MAX_HEADER_BYTES, a collected body by MAX_WHOLE_BYTES. */
 #include "common/http/handlers/relay.h"
 
 #include <llhttp.h>
@@ -14,19 +21,20 @@
 enum { READ_BYTES = 32 << 10, MAX_HEADER_BYTES = 16 << 10, MAX_WHOLE_BYTES = 64 << 20 };
 
 struct http_relay {
-    struct http_request *request; /* NULL: answered, or the client is gone */
+    struct http_request *request; /* NULL = answered, or the client is gone */
     uv_tcp_t tcp;
     uv_connect_t connect;
     uv_write_t write;
     llhttp_t parser;
-    struct strbuf asked;                   /* what is sent */
-    struct strbuf name, value, type, body; /* of the header that is read, and of the answer */
+    struct strbuf asked; /* the request as sent to the other server */
+    /* the header that is being read; the answer's type and body */
+    struct strbuf name, value, type, body;
     uint32_t header_bytes;
     bool streaming, paused, complete;
     char buf[READ_BYTES];
 };
 
-/* ---- ends ---- */
+/* ---- end of a relay ---- */
 
 static void on_closed(uv_handle_t *h)
 {
@@ -67,7 +75,7 @@ static void fail(struct http_relay *r, int status, const char *text)
 
 /* ---- the answer ---- */
 
-/* Those of one connection, and those that our server writes itself. */
+/* True for headers of one connection and for headers that our server writes itself. */
 static bool is_own_header(const char *name)
 {
     static const char *const own[] = {"connection",
@@ -127,7 +135,7 @@ static int on_value_complete(llhttp_t *l)
 static int on_headers_complete(llhttp_t *l)
 {
     struct http_relay *r = l->data;
-    if (l->status_code < 200) /* 100 Continue, which was not asked for */
+    if (l->status_code < 200) /* 100 Continue, although we did not ask for it */
         return -1;
     if (l->flags & F_CONTENT_LENGTH)
         return l->content_length > MAX_WHOLE_BYTES ? -1 : 0;
@@ -157,7 +165,7 @@ static int on_complete(llhttp_t *l)
     else
         http_respond(q, l->status_code, r->type.len ? strbuf_str(&r->type).ptr : NULL,
                      strbuf_str(&r->body), NULL, 0);
-    return HPE_PAUSED; /* what follows is nobody's */
+    return HPE_PAUSED; /* later bytes belong to no answer */
 }
 
 static const llhttp_settings_t *settings(void)
@@ -189,7 +197,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (n > 0)
         (void)llhttp_execute(&r->parser, buf->base, (size_t)n);
     else if (n == UV_EOF)
-        (void)llhttp_finish(&r->parser); /* an answer may end with the connection */
+        (void)llhttp_finish(&r->parser); /* the end of the connection may end the answer */
     if (r->complete) {
         close_relay(r);
     } else if (n < 0 || llhttp_get_errno(&r->parser) != HPE_OK) {
@@ -211,7 +219,7 @@ static void on_connected(uv_connect_t *c, int rc)
 {
     struct http_relay *r = c->handle->data;
     if (rc == UV_ECANCELED || !r->request)
-        return; /* closed meanwhile */
+        return; /* the relay was closed meanwhile */
     if (rc < 0) {
         fail(r, 503, "The model's process does not listen.");
         return;
@@ -237,7 +245,7 @@ static void write_request(struct http_relay *r, const struct http_relay_options 
         if (is_own_header(plain) && strcasecmp(plain, "content-type") != 0)
             continue;
         if (strcasecmp(plain, "content-encoding") == 0)
-            continue; /* the body is decoded */
+            continue; /* the body is already decoded */
         strbuf_append_str(&r->asked, name);
         strbuf_append_c(&r->asked, ": ");
         strbuf_append_str(&r->asked, value);

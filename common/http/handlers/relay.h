@@ -1,21 +1,21 @@
 #pragma once
-/* A request of our HTTP server, handed on to another one on this machine, and its answer back as it
- * comes. What the client does not read is not read from the other side either. Between two ends a
- * relay belongs to the request: http_get_user gives it back. Loop thread only. */
+/* Forwards a request of our HTTP server to another server on this machine, and its answer back
+ * as it arrives. While the client does not read, the relay stops reading from the other server.
+ * The request owns the relay: http_get_user returns it. Loop thread only. */
 #include "common/http/server/server.h"
 
 struct http_relay;
 
 struct http_relay_options {
     struct loop *loop;
-    struct http_request *request; /* answered by the relay in every case, until on_abort */
-    const char *method, *path;    /* of the request to come; copied */
-    uint16_t port;                /* on 127.0.0.1 */
+    struct http_request *request; /* the relay always answers it, unless on_abort came first */
+    const char *method, *path;    /* for the forwarded request; copied */
+    uint16_t port;                /* port on 127.0.0.1 */
 };
 
-/* An answer that breaks off, or is none, becomes 502, one that cannot be asked for 503; in a stream
- * the connection is closed. */
+/* Starts a relay. It answers 503 when the other server does not listen, and 502 when its answer
+ * is cut off or malformed. If the stream has begun, the client's connection is closed instead. */
 void http_relay_start(const struct http_relay_options *o);
-/* The server's on_drain and on_abort, for a request that has a relay. */
+/* Call these from the server's on_drain and on_abort, for a request that has a relay. */
 void http_relay_on_drain(struct http_relay *r);
 void http_relay_on_abort(struct http_relay *r);

@@ -1,3 +1,8 @@
+/* Undoes the content codings of a request body. conn/coding.c calls content_decode on a thread
+ * of libuv's pool; a compressed body goes in, a new buffer with the plain body comes out.
+ * The output grows by doubling, only as far as bytes have been decoded, and never beyond `max` +
+ * 1 bytes. So a small body that claims a huge size costs nothing. No state is kept between
+ * calls. The result belongs to the caller; after an error nothing is left to free. */
 #include "common/http/message/content_coding.h"
 
 #include <limits.h>
@@ -23,7 +28,7 @@ static bool add_coding(struct content_codings *out, struct str name)
         const char *name;
         enum content_coding coding;
     } names[] = {{"gzip", CODING_GZIP},
-                 {"x-gzip", CODING_GZIP}, /* RFC 9110: the same */
+                 {"x-gzip", CODING_GZIP}, /* an older name of gzip (RFC 9110) */
                  {"deflate", CODING_DEFLATE},
                  {"zstd", CODING_ZSTD}};
     if (name.len == 0 || is_named(name, "identity"))
@@ -52,7 +57,7 @@ bool content_codings_add(struct content_codings *out, struct str value)
     return true;
 }
 
-/* ---- what comes out ---- */
+/* ---- output ---- */
 
 struct output {
     char *bytes;
@@ -60,7 +65,8 @@ struct output {
     uint64_t max;
 };
 
-/* Room for more; a byte beyond max, so that what has just its size is seen to end. */
+/* Makes room for more output, up to one byte beyond `max`. The extra byte lets a body of exactly
+ * `max` bytes reach its end. */
 static enum content_verdict make_room(struct output *o)
 {
     uint64_t cap = o->cap ? 2 * (uint64_t)o->cap : FIRST_BYTES;
@@ -87,14 +93,14 @@ static enum content_verdict end_at(const struct output *o, bool complete)
     return complete ? CONTENT_OK : CONTENT_BROKEN;
 }
 
-/* ---- zlib's ---- */
+/* ---- gzip and deflate, by zlib ---- */
 
 static unsigned at_most_uint(size_t n)
 {
     return n < UINT_MAX ? (unsigned)n : UINT_MAX;
 }
 
-/* One step of a stream. done: it has ended. */
+/* Performs one step of a stream. Sets *done when the stream has ended. */
 static enum content_verdict inflate_some(z_stream *z, struct str in, struct output *o, bool *done)
 {
     enum content_verdict v = make_room(o);
@@ -116,7 +122,7 @@ static enum content_verdict inflate_some(z_stream *z, struct str in, struct outp
     return stuck ? CONTENT_BROKEN : CONTENT_OK;
 }
 
-/* several: members follow each other, as gzip's may. */
+/* Decodes a whole stream. `several` allows members that follow each other, as in gzip. */
 static enum content_verdict inflate_all(struct str in, int bits, bool several, struct output *o)
 {
     z_stream z = {.next_in = (Bytef *)in.ptr};
@@ -136,7 +142,9 @@ static enum content_verdict inflate_all(struct str in, int bits, bool several, s
     return v == CONTENT_OK ? end_at(o, done) : v;
 }
 
-/* RFC 1950 asks for a frame; two bytes say whether it is there, and may by chance. */
+/* Decodes deflate. RFC 1950 requires zlib's frame, but some clients leave it out. Two bytes
+ * identify the frame, and raw data may match them by chance; so a failure is tried again without
+ * a frame. */
 static enum content_verdict undeflate(struct str in, struct output *o)
 {
     const unsigned char *b = (const unsigned char *)in.ptr;
@@ -157,7 +165,7 @@ static enum content_verdict unzstd(struct str in, struct output *o)
     ZSTD_DCtx *z = ZSTD_createDCtx();
     ZSTD_inBuffer from = {in.ptr, in.len, 0};
     enum content_verdict v = CONTENT_OK;
-    size_t left = 1; /* of the frame: 0 at its end */
+    size_t left = 1; /* bytes left of the frame; 0 at its end */
     if (!z)
         return CONTENT_NO_MEMORY;
     (void)ZSTD_DCtx_setParameter(z, ZSTD_d_windowLogMax, CONTENT_WINDOW_LOG_MAX);
@@ -182,7 +190,7 @@ enum content_verdict content_decode(const struct content_codings *c, struct str 
                                     struct str *out)
 {
     enum content_verdict v = CONTENT_OK;
-    char *owned = NULL; /* what the coding above gave */
+    char *owned = NULL; /* output of the last coding undone */
     *out = body;
     for (uint32_t i = c->n; i-- > 0 && v == CONTENT_OK;) {
         struct output o = {.max = max};

@@ -1,31 +1,33 @@
 #pragma once
-/* Bodies as clients have compressed them (RFC 9110, 8.4): gzip, deflate (with zlib's frame, or
- * without, as some send it) and zstd, one or two of them, one over the other. Nothing is taken on
- * trust: what comes out has a bound, and memory is only ever taken for what has come out. Pure; any
+/* Decodes request bodies that clients have compressed (RFC 9110, 8.4): gzip, deflate (with or
+ * without zlib's frame) and zstd. Up to two codings may be applied, one over the other. The
+ * output has a bound, and memory is allocated only for bytes that have been decoded. Pure; any
  * thread. */
 #include "common/base/str.h"
 
-#define CONTENT_CODINGS        "gzip, deflate, zstd" /* for Accept-Encoding */
+#define CONTENT_CODINGS        "gzip, deflate, zstd" /* value for Accept-Encoding */
 #define CONTENT_CODINGS_MAX    2u
-#define CONTENT_WINDOW_LOG_MAX 23 /* of zstd: 8 MiB, as RFC 9659 allows in HTTP */
+#define CONTENT_WINDOW_LOG_MAX 23 /* zstd window of 8 MiB, the limit of RFC 9659 for HTTP */
 
 enum content_coding { CODING_GZIP, CODING_DEFLATE, CODING_ZSTD, CODING_COUNT };
 
 struct content_codings {
-    enum content_coding list[CONTENT_CODINGS_MAX]; /* in the order they were applied in */
+    /* in the order in which the client applied them */
+    enum content_coding list[CONTENT_CODINGS_MAX];
     uint32_t n;
 };
 
-/* Adds those of one header's value to out, which begins as all zero: a list, names of any case,
- * "identity" is none. False: one is not known here, or there are more than the most. */
+/* Appends the codings of one header's value to `out`, which begins as all zero. The value is a
+ * list with names in any case; "identity" adds nothing. Returns false for an unknown coding or
+ * too many of them. */
 bool content_codings_add(struct content_codings *out, struct str value);
 
 enum content_verdict {
     CONTENT_OK,
-    CONTENT_BROKEN,    /* cut off, corrupt, or followed by something else */
-    CONTENT_TOO_LARGE, /* more than max came out of one of them */
+    CONTENT_BROKEN,    /* cut off, corrupt, or followed by other bytes */
+    CONTENT_TOO_LARGE, /* one of the codings gave more than `max` bytes */
     CONTENT_NO_MEMORY
 };
-/* c->n is not 0. out: the body, to be freed with mem_free where the verdict is OK. */
+/* Undoes all codings; c->n must not be 0. With CONTENT_OK the caller frees *out with mem_free. */
 enum content_verdict content_decode(const struct content_codings *c, struct str body, uint64_t max,
                                     struct str *out);

@@ -1,6 +1,9 @@
-/* llhttp calls back with pieces; the request line and the header bytes are collected in one buffer,
- * fields as offsets into it, because it may move while it grows. Views are made when the message is
- * complete. */
+/* Turns bytes into an HTTP request, with llhttp. A connection feeds bytes; llhttp calls back
+ * with pieces of the head and the body; http_parser_message gives the result.
+ * The request line and the headers are collected in one buffer. Fields are stored as offsets
+ * into it, because the buffer may move while it grows; make_message turns them into views when
+ * the head or the message is complete. Every buffer is bounded by the limits. After an error the
+ * parser accepts no more bytes. */
 #include "common/http/message/parser.h"
 
 #include <stdio.h>
@@ -20,18 +23,18 @@ struct offsets {
 struct http_parser {
     llhttp_t llhttp;
     struct http_parser_limits limits;
-    uint64_t (*on_head)(void *ctx); /* NULL: bodies are read up to the limits */
+    uint64_t (*on_head)(void *ctx); /* NULL = bodies are read up to the limits */
     void *on_head_ctx;
-    uint64_t max_body;           /* of this message's */
-    uint64_t length, body_bytes; /* what Content-Length says, 0: nothing; what has come */
+    uint64_t max_body;           /* largest body of this message in bytes */
+    uint64_t length, body_bytes; /* Content-Length (0 = none); body bytes received */
     struct strbuf head, body;
     uint32_t url_len;
     struct offsets fields[HTTP_MAX_FIELDS];
     uint32_t n_fields;
     bool begun, headers_done, in_value, expects_continue, complete;
-    bool in_head, line_ended; /* of the bytes read so far, for is_folded */
-    bool is_suspect; /* HTTP/1.0 with chunks: whoever passed it on may have seen another length */
-    uint32_t noise_bytes; /* chunk extensions and trailers: read, not kept, still bounded */
+    bool in_head, line_ended; /* state of is_folded over the bytes read so far */
+    bool is_suspect;      /* HTTP/1.0 with chunks: a proxy in front may have read another length */
+    uint32_t noise_bytes; /* chunk extensions and trailers: read, not kept, bounded */
     int error_status;
     char error_text[160];
     struct http_message message;
@@ -103,7 +106,7 @@ static int on_value(llhttp_t *l, const char *at, size_t n)
     return add_head(p, at, n);
 }
 
-/* Blanks behind a value are not of it (RFC 9112, 5.1). */
+/* Removes blanks behind a value, which do not belong to it (RFC 9112, 5.1). */
 static int on_value_complete(llhttp_t *l)
 {
     struct http_parser *p = l->data;
@@ -133,9 +136,9 @@ static struct str field_value(const struct http_parser *p, const char *name, uin
 
 static void make_message(struct http_parser *p);
 
-/* The handler says who is let in before a body is kept or found too large. False: nobody reads it,
- * however short it is: to wait for it would be to keep what a stranger sends.
- */
+/* Asks the handler how large the body may be, before any of it is kept or found too large.
+ * Returns false when nobody reads the body. The parser then does not wait for it, however short
+ * it is, because that would keep bytes of a stranger. */
 static bool takes_body(struct http_parser *p)
 {
     if (!p->on_head || !(p->length > 0 || p->llhttp.flags & F_CHUNKED))
@@ -154,7 +157,7 @@ static int on_headers_complete(llhttp_t *l)
     p->headers_done = true;
     if (l->method == HTTP_CONNECT)
         return fail(p, 405, "CONNECT is not supported");
-    l->upgrade = 0; /* an offer to upgrade may be declined by ignoring it (RFC 9110, 7.8) */
+    l->upgrade = 0; /* a server may ignore an offer to upgrade (RFC 9110, 7.8) */
     if (l->http_major != 1 || l->http_minor > 1)
         return fail(p, 505, "Only HTTP/1.0 and HTTP/1.1 are spoken here");
     field_value(p, "host", &n);
@@ -202,8 +205,8 @@ static int on_chunk(llhttp_t *l)
     return 0;
 }
 
-/* "http://host/path", which a client may send to any server (RFC 9112, 3.2.2), to "/path". Its host
- * takes the place of the Host header then. */
+/* Reduces "http://host/path", which a client may send to any server (RFC 9112, 3.2.2), to
+ * "/path". Its host then replaces the Host header. */
 static struct str origin_form(struct str url, struct str *authority)
 {
     static const char scheme[] = "http://";
@@ -246,7 +249,7 @@ static int on_complete(llhttp_t *l)
     struct http_parser *p = l->data;
     make_message(p);
     p->complete = true;
-    return HPE_PAUSED; /* the next request is looked at when this one is answered */
+    return HPE_PAUSED; /* the next request is read when this one is answered */
 }
 
 static const llhttp_settings_t settings = {
@@ -288,7 +291,8 @@ void http_parser_free(struct http_parser *p)
     mem_free(p);
 }
 
-/* A buffer that was large once does not stay for the connection's life: accounts see bytes only. */
+/* Empties a buffer and frees it when it was large. Otherwise it would stay that large for the
+ * life of the connection, and the accounts count only its bytes. */
 static void forget(struct strbuf *b, size_t max)
 {
     if (b->cap > KEEP_BYTES) {
@@ -313,20 +317,20 @@ void http_parser_reset(struct http_parser *p)
     p->error_text[0] = '\0';
 }
 
-/* Whether a line of the head begins with a blank: obsolete folding, which llhttp takes for more of
- * the value in front, and others for a header of its own (RFC 9112, 5.2). Looks at no byte behind
- * the head. */
+/* Tells whether a line of the head begins with a blank. Such obsolete folding is part of the
+ * value before it for llhttp, and a header of its own for other parsers (RFC 9112, 5.2). The
+ * function reads no byte behind the head. */
 static bool is_folded(struct http_parser *p, struct str bytes)
 {
     const char *at = bytes.ptr, *end = bytes.ptr + bytes.len;
     while (!p->in_head && at < end && (*at == '\r' || *at == '\n'))
-        at++; /* empty lines in front of a request are no head */
+        at++; /* empty lines before a request are not part of its head */
     p->in_head = p->in_head || at < end;
     while (at < end) {
         if (p->line_ended && (*at == ' ' || *at == '\t'))
             return true;
         if (p->line_ended && (*at == '\r' || *at == '\n'))
-            return false; /* the head ends here, or is malformed */
+            return false; /* the head ends here or is malformed */
         at = memchr(at, '\n', (size_t)(end - at));
         p->line_ended = at != NULL;
         at = at ? at + 1 : end;

@@ -1,32 +1,35 @@
 #pragma once
-/* Types between a server of HTTP and its handlers: limits, callbacks, and what is told of a request
- * when it has ended. Plain data. */
+/* Types that an HTTP server and its handlers share: limits, callbacks, and the report on a
+ * request that has ended. Plain data. */
 #include "common/base/str.h"
 
 struct http_request;
 
 struct http_limits {
-    /* At the bound one that waits for its client makes place for a newcomer
-     * (http/server/make_place.h), which gets 503 where none does; default 4096. */
+    /* At this bound a connection that waits for its client is closed to make place for a new one
+     * (http/server/make_place.h). If none can be closed, the new one gets 503. Default 4096. */
     uint32_t max_connections;
-    uint32_t max_header_bytes; /* 431; default 32 KiB, at most 100 fields */
-    uint64_t max_body_bytes;   /* 413; default 16 MiB */
-    /* All bodies over 64 KiB held at once, each with the length that it announces: 503 above, or
-     * above the tenant's share, and 413 of what is above any share; default 256 MiB. Small bodies,
-     * heads and what was sent ahead have as much again, where a connection holds more than 16 KiB
-     * of them, those of requests without a tenant as much as well, and so has http_hold. The same
-     * of answers that wait for their readers, with more than 16 KiB. */
+    uint32_t max_header_bytes; /* 431 above; default 32 KiB; also at most 100 fields */
+    uint64_t max_body_bytes;   /* 413 above; default 16 MiB */
+    /* Bound of all bodies over 64 KiB held at once, each counted with its announced length;
+     * default 256 MiB. A body gets 503 above this bound or above its tenant's share, and 413
+     * when no share could ever hold it. Three other rooms have the same size: small bodies,
+     * heads and bytes sent ahead of requests with a tenant, the same bytes of requests without
+     * one, and the trees of http_hold. They count a connection's bytes above 16 KiB.
+     * max_answer_bytes_total bounds answers that wait for their readers, likewise above 16 KiB
+     * each. */
     uint64_t max_body_bytes_total, max_answer_bytes_total;
     uint32_t header_timeout_ms, idle_timeout_ms;
-    uint32_t body_timeout_ms, write_stall_ms; /* without a byte of a body, of an answer; 30 s */
-    /* Bodies and waiting answers move so many bytes on average over each window, or end; 0: there
-     * is no least rate. The window's default is 30 s. */
+    /* longest time without a byte of a body, of an answer; default 30 s */
+    uint32_t body_timeout_ms, write_stall_ms;
+    /* Least average rate of bodies and waiting answers over each window; slower ones are ended.
+     * 0 = no least rate. The window's default is 30 s. */
     uint32_t min_bytes_per_s, rate_window_ms;
-    uint32_t stream_high_water_bytes; /* http_stream_room is 0 above; default 256 KiB */
+    uint32_t stream_high_water_bytes; /* http_stream_room is 0 above this; default 256 KiB */
 };
 
-/* How a request ended: what it was answered with (499: nothing, the client had left) and how many
- * bytes of a body. */
+/* How a request ended: its HTTP status (499 = no answer, the client left) and the bytes of its
+ * answer's body. */
 struct http_answered {
     int status;
     uint64_t body_bytes, duration_ns;
@@ -34,10 +37,10 @@ struct http_answered {
 };
 
 struct http_load {
-    uint64_t body_bytes, answer_bytes;      /* held now, of the totals; body: small ones, too */
-    struct http_counts {                    /* since the server began */
-        uint64_t slow_bodies, slow_answers; /* given up: no byte for too long, or too few */
-        uint64_t refused_bodies, refused_answers; /* 503: no room */
+    uint64_t body_bytes, answer_bytes; /* bytes held now, of the two totals; small bodies too */
+    struct http_counts {               /* totals since the server started */
+        uint64_t slow_bodies, slow_answers;       /* ended: no byte for too long, or too slow */
+        uint64_t refused_bodies, refused_answers; /* answered 503, because there was no room */
         uint64_t failed_accepts;                  /* no file descriptor was left */
     } counts;
 };
@@ -45,21 +48,23 @@ struct http_load {
 struct http_handlers {
     void *ctx;
     void (*on_request)(void *ctx, struct http_request *r);
-    void (*on_drain)(void *ctx, struct http_request *r); /* streaming: room again */
-    void (*on_abort)(void *ctx, struct http_request *r); /* client gone before the answer's end */
-    /* For a log, or NULL: after the last byte was written, or the client left and on_abort has
-     * heard of it; r can be read. */
+    void (*on_drain)(void *ctx, struct http_request *r); /* a stream has room again */
+    /* the client left before the answer's end */
+    void (*on_abort)(void *ctx, struct http_request *r);
+    /* For a log; may be NULL. Called when the answer is complete, or after on_abort when the
+     * client left. `r` can still be read. */
     void (*on_answered)(void *ctx, const struct http_request *r, const struct http_answered *a);
-    /* unpacks says whether a compressed body is to be unpacked (NULL: always). A handler that says
-     * no hears of the request at once, with the body as it came, and refuses it. */
+    /* Tells whether a compressed body is decoded (NULL = always). If not, on_request gets the
+     * request at once with the body as it came, and must refuse it. */
     bool (*unpacks)(void *ctx, const struct http_request *r);
-    /* body_max is asked when a request's head is there and a body follows, before any of it is
-     * kept: how many bytes it may have (NULL: max_body_bytes). 0: the handler refuses the request.
-     * on_request hears of it at once, without its body, and the answer is the connection's last. */
+    /* Called when a request's head is complete and a body follows, before any of it is kept.
+     * Returns the most bytes that the body may have (NULL = max_body_bytes). 0 means that the
+     * handler refuses the request: on_request gets it at once without its body, and the answer
+     * is the connection's last. */
     uint64_t (*body_max)(void *ctx, struct http_request *r);
 };
 
-/* A request's name is cut to the first; headers that are added take at most the second. */
+/* Bytes of a request's id, cut beyond; bytes of all headers added to an answer. */
 enum { HTTP_ID_MAX = 64, HTTP_ADDED_MAX = 2048 };
 
 struct http_header_kv {

@@ -1,6 +1,6 @@
-/* Answers of a handler: heads, whole bodies, and streams, whose bytes wait in conn/gather.c for the
- * turn's end. A whole body of more than 64 KiB needs room among the answers that wait for their
- * readers; a stream that has more than 16 KiB waiting is given none where there is none. */
+/* Answers of a handler: heads, whole bodies and streams. Bytes of a stream wait in conn/gather.c
+ * until the end of the turn. A whole body over 64 KiB needs room in `answers`, the bytes that
+ * wait for their readers. A stream may always have 16 KiB waiting, and more while there is room. */
 #include "common/http/server/answer.h"
 
 #include <assert.h>
@@ -34,7 +34,8 @@ bool http_answer_has_room(struct http_request *r)
     "read "                                                                                        \
     "those, then try again\",\"type\":\"ServiceUnavailableError\",\"param\":null,\"code\":503}}"
 
-/* False: nobody reads what the tenant was answered, and this would wait as well. */
+/* Returns false when the tenant's share is full of answers that nobody reads, because this
+ * answer would wait as well. */
 static bool may_wait(struct conn *c, struct str body)
 {
     return body.len <= HTTP_SMALL_BODY_BYTES || http_parser_message(c->parser)->is_head ||
@@ -70,7 +71,7 @@ void http_respond(struct http_request *r, int status, const char *content_type, 
     conn_tell_answered(c, false);
 }
 
-/* framing: the header that says where the body ends. */
+/* Begins a stream. `framing` is the header that says where the body ends. */
 static void begin(struct conn *c, int status, const char *content_type, const char *framing,
                   const struct http_header_kv *extra, size_t n_extra)
 {
@@ -109,7 +110,8 @@ void http_stream_begin_sized(struct http_request *r, int status, const char *con
     begin(c, status, content_type, framing, NULL, 0);
 }
 
-/* A little may always wait for this stream's reader, more while its tenant's share lasts. */
+/* Returns the bytes that may wait for this stream's reader: always a few, more while the
+ * tenant's share allows it. */
 static uint64_t most_waiting(struct conn *c)
 {
     const uint64_t high = c->server->limits.stream_high_water_bytes;
@@ -132,7 +134,7 @@ size_t http_stream_room(const struct http_request *r)
     return held < most ? (size_t)(most - held) : 0;
 }
 
-/* "1f\r\n" */
+/* Writes a chunk's size line: "1f\r\n". */
 static struct str chunk_size(size_t n, char out[20])
 {
     char *at = out + 20;

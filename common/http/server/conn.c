@@ -1,5 +1,10 @@
-/* One HTTP connection: bytes to requests to answers. The state says who may act; every wait has a
- * deadline on one timer. */
+/* One HTTP connection. Bytes from the socket (or from its TLS session) go through the parser and
+ * become requests for the server's handlers. When an answer is written, the next request is read
+ * from `pending` or from the socket.
+ * The state (conn/state.h) says which step is allowed, and every wait has a deadline on the one
+ * timer. Bytes behind an unanswered request are kept up to PENDING_MAX, then reading stops.
+ * conn_close may be called in every callback; conn_release frees the connection when its handles
+ * are closed. */
 #include "common/http/server/conn.h"
 
 #include <unistd.h>
@@ -23,8 +28,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 
 /* ---- writing ---- */
 
-/* The answer is out, and the body that nobody wanted still comes: to close on it would be a reset,
- * which takes the answer away from a client that has not read it. */
+/* Keeps the connection open after an answer whose request body was refused and still arrives. To
+ * close it now would send a reset, and a client that has not read the answer would lose it. */
 static void leave_body(struct conn *c)
 {
     strbuf_reset(&c->pending);
@@ -57,11 +62,11 @@ void conn_after_flush(struct conn *c)
     process(c);
 }
 
-/* Something was written, and how much is left is known. */
+/* Continues after a write, when the number of waiting bytes is known. */
 static void go_on(struct conn *c)
 {
     if (c->queued_bytes == 0 && c->state == CONN_LINGERING) {
-        uv_shutdown(&c->shutdown, &c->io.stream, NULL); /* that was all; we still read */
+        uv_shutdown(&c->shutdown, &c->io.stream, NULL); /* everything is sent; reading continues */
         return;
     }
     if (c->queued_bytes == 0 && c->state == CONN_FLUSHING) {
@@ -84,7 +89,7 @@ void conn_written(struct conn *c, int rc)
     }
     conn_charge_answer(c);
     if (c->queued_bytes == 0 && c->state == CONN_STREAMING)
-        uv_timer_stop(&c->deadline); /* a stream that has nothing to say is not slow */
+        uv_timer_stop(&c->deadline); /* a stream with nothing to send is not slow */
     if (c->gathered_bytes == 0 || c->state == CONN_STREAMING)
         go_on(c);
 }
@@ -98,7 +103,8 @@ void conn_flushed(struct conn *c)
 
 /* ---- reading ---- */
 
-/* A body that has no room is refused before it is sent. */
+/* Decides about a body when its head is complete. A body without room is refused before it is
+ * sent. */
 static uint64_t on_head(void *ctx)
 {
     struct conn *c = ctx;
@@ -106,7 +112,7 @@ static uint64_t on_head(void *ctx)
     const uint64_t max = h->body_max ? h->body_max(h->ctx, &c->request) : UINT64_MAX;
     const uint64_t announced = http_parser_announced(c->parser);
     if (announced > max || announced > c->server->limits.max_body_bytes)
-        return max; /* which is refused as too large, or by the handler */
+        return max; /* the parser (413) or the handler refuses it */
     c->announced = max > 0 ? announced : 0;
     c->no_room = !conn_charge_body(c);
     if (!c->no_room)
@@ -152,7 +158,7 @@ static void deliver(struct conn *c)
         conn_enter(c, CONN_DECODING);
 }
 
-/* Feeds bytes to the parser; what is left over stays for the next request. Returns bytes used. */
+/* Feeds bytes to the parser and returns how many were used. The rest stays for the next request. */
 static size_t feed(struct conn *c, struct str bytes)
 {
     bool was_idle = http_parser_idle(c->parser), was_in_body = http_parser_in_body(c->parser);
@@ -172,7 +178,7 @@ static size_t feed(struct conn *c, struct str bytes)
     }
     if (result == HTTP_PARSE_CONTINUE)
         conn_send(c, STR("HTTP/1.1 100 Continue\r\n\r\n"), STR(""), STR(""));
-    /* The header's deadline runs from its first byte; the body has to move. */
+    /* A head has one deadline, from its first byte on; a body must keep moving. */
     if (was_in_body)
         conn_body_moved(c, bytes.len);
     else if (was_idle || http_parser_in_body(c->parser))
@@ -185,9 +191,9 @@ static size_t feed(struct conn *c, struct str bytes)
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
     struct conn *c = h->data;
-    /* One record more than comes in may come out of TLS, and all of it has to fit in c->pending. */
+    /* TLS may return one record more than came in, and all of it must fit in c->pending. */
     const size_t most = sizeof c->server->read_buffer / (c->tls ? 2 : 1);
-    /* Bytes sent ahead are kept: little is read where it may not be a body's. */
+    /* Bytes sent ahead are kept, so a read is small unless the bytes belong to a body. */
     const uint64_t left = c->state == CONN_READING ? http_parser_left(c->parser) : 0;
     const size_t n = left >= most ? most : left > PENDING_MAX ? (size_t)left : PENDING_MAX;
     *buf = uv_buf_init(c->server->read_buffer, (unsigned)n);
@@ -213,7 +219,8 @@ static void process(struct conn *c)
     }
 }
 
-/* Bytes behind an unanswered request: kept up to a bound, then the socket fills up instead. */
+/* Keeps bytes behind an unanswered request, up to a bound. Beyond it reading stops and the
+ * socket fills up. */
 static void keep_pending(struct conn *c, struct str bytes)
 {
     strbuf_append_str(&c->pending, bytes);
@@ -227,7 +234,7 @@ static void keep_pending(struct conn *c, struct str bytes)
 static void on_eof(struct conn *c)
 {
     if (c->state == CONN_FLUSHING)
-        c->keep_alive = false; /* it has said all it wants: let it read the answer */
+        c->keep_alive = false; /* the client sends no more, but it may still read the answer */
     else
         conn_abort(c);
 }
@@ -268,7 +275,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         on_plain(c, bytes);
 }
 
-/* ---- begin ---- */
+/* ---- a new connection ---- */
 
 static int take_stream(struct http_server *s, struct conn *c, int fd)
 {
@@ -286,7 +293,7 @@ void conn_refuse_place(struct conn *c)
     c->server->n_extra++;
     places_stay(c);
     if (c->tls || c->server->n_extra > EXTRA_MAX)
-        conn_close(c); /* refusals are bounded, and a handshake costs more than one is worth */
+        conn_close(c); /* refusals are bounded, and a TLS handshake costs too much for one */
     else
         conn_refuse(c, 503, "Too many connections; try again in a moment");
 }

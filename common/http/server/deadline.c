@@ -1,5 +1,6 @@
-/* A deadline that has passed is looked at once more after the network has been read: when this
- * process has not run for a while, its timers are older than the bytes that came meanwhile. */
+/* Acts when a connection's deadline has passed, and sets the last deadlines when the server
+ * drains. A passed deadline is checked a second time after the network has been read: if this
+ * process did not run for a while, bytes may have come before its timers fired. */
 #include "common/http/server/deadline.h"
 
 #include "common/http/conn/lifecycle.h"
@@ -8,8 +9,8 @@
 #include "common/http/conn/timer.h"
 
 enum { LOOK_AGAIN_MS = 20, DRAIN_FRESH_MS = 1000, DRAIN_READ_MS = 5000 };
-/* A client that has just connected is about to ask: to close on it would be an error that it did
- * not see coming, where one whose connection was answered before knows that it may be closed. */
+/* A client that has just connected is about to send a request, and a close would surprise it. A
+ * client that had an answer on this connection knows that it may be closed. */
 void conn_drain(struct conn *c)
 {
     if (c->state != CONN_READING)
@@ -27,7 +28,7 @@ static bool is_body(const struct conn *c)
     return c->state == CONN_READING && http_parser_in_body(c->parser) && !c->server->draining;
 }
 
-/* True: it moves, and will be looked at again. */
+/* Returns true when the transfer still moves; the timer is then armed again. */
 static bool goes_on(struct conn *c)
 {
     const struct http_server *s = c->server;

@@ -1,46 +1,51 @@
 #pragma once
-/* A request as its handler sees it, from http_handlers.on_request until its answer. Views live as
- * long as the request. Loop thread only. */
+/* A request as its handler sees it, from http_handlers.on_request until its answer. Views are
+ * valid as long as the request. Loop thread only. */
 #include "common/base/str.h"
 #include "common/http/message/service.h"
 
 struct str http_method(const struct http_request *r);
 struct str http_path(const struct http_request *r); /* without the query, not decoded */
 struct str http_query(const struct http_request *r);
-/* HOST[:PORT] that the request is for: its target's, or else its Host header; "": it says none. */
+/* Returns the requested HOST[:PORT], from the request's target or else from its Host header; ""
+ * when there is none. */
 struct str http_authority(const struct http_request *r);
 struct str http_header(const struct http_request *r,
-                       const char *name); /* case-insensitive, or "" */
-/* Field i, as it came. False: there are not so many. */
+                       const char *name); /* ignores case; "" when absent */
+/* Reads field i as it came. Returns false when there are fewer fields. */
 bool http_header_at(const struct http_request *r, uint32_t i, struct str *name, struct str *value);
 struct str http_body(const struct http_request *r);
-/* Sets *uid to the user of the process at the other end of a Unix socket. False: the connection is
- * of another kind. */
+/* Sets *uid to the user of the process at the other end of a Unix socket. Returns false for any
+ * other connection. */
 bool http_peer_uid(const struct http_request *r, uint32_t *uid);
-/* The body's bytes, which become the caller's, to be freed with mem_free: a large one is given away
- * without a copy, which takes the loop a millisecond a megabyte. http_body is empty then. NULL: it
- * was empty before. They count on until http_release_body, or until the answer is written. */
+/* Gives the body to the caller, who frees it with mem_free; http_body is then empty. A large
+ * body is not copied, because a copy takes the loop a millisecond per megabyte. Returns NULL
+ * when the body is empty. The bytes stay charged until http_release_body, or until the answer is
+ * written. */
 char *http_take_body(struct http_request *r);
-/* From on_request on: nobody reads the body any more, its bytes are freed (those that were taken
- * are by who took them), and none of its room is held for as long as the answer takes. */
+/* Frees the body's bytes and their room, for the time that the answer takes. Call it from
+ * on_request on, when nobody reads the body any more. Bytes from http_take_body belong to their
+ * taker. */
 void http_release_body(struct http_request *r);
-/* From on_request on: the request holds so many bytes more, made of its body, until its answer is
- * written. They take of a room of their own; up to 16 KiB are free. To be called once.
- * STATUS_AGAIN: its tenant has no room now, and the request is to be refused with a 503;
- * STATUS_LIMIT: it would never have, with a 413. */
+/* Charges bytes that the handler derives from the body and keeps until the answer is written.
+ * Call it at most once, from on_request on. The bytes have a room of their own; up to 16 KiB are
+ * free. Returns STATUS_AGAIN when the tenant has no room now: refuse the request with 503.
+ * Returns STATUS_LIMIT when it could never have room: refuse with 413. */
 MUST_USE enum status http_hold(struct http_request *r, uint64_t bytes);
-void http_set_user(struct http_request *r, void *user); /* the handler's own state */
+void http_set_user(struct http_request *r, void *user); /* state of the handler */
 void *http_get_user(const struct http_request *r);
-/* Beside it, what on_answered is to find; freed there. */
+/* A second pointer, for on_answered, which frees it. */
 void http_set_note(struct http_request *r, void *note);
 void *http_get_note(const struct http_request *r);
 
-/* The request's body and answer take the room of this tenant; 0, as it is until it is set: the
- * client's address. To be said in body_max, before the body takes its room, and in on_request. */
+/* Sets the tenant whose room the request's body and answer take. Until then, and with 0, the
+ * client's address counts instead. Call it in body_max, before the body takes room, and in
+ * on_request. */
 void http_set_tenant(struct http_request *r, uint64_t tenant);
 
-/* A name for the request, "" until one is set. Longer ones than HTTP_ID_MAX are cut. */
+/* Sets the request's id, "" before. A longer one than HTTP_ID_MAX is cut. */
 void http_set_id(struct http_request *r, const char *id);
 const char *http_get_id(const struct http_request *r);
-/* On whatever answer it gets. What goes beyond HTTP_ADDED_MAX or is no header is left out. */
+/* Adds a header to the coming answer, whole or stream. A header beyond HTTP_ADDED_MAX bytes in
+ * all, or with a line break, is left out. */
 void http_add_header(struct http_request *r, const char *name, const char *value);

@@ -1,4 +1,9 @@
-/* The listener and what all connections share: limits, handlers, the read buffer. */
+/* The listener of an HTTP server, and the state that all its connections share: limits,
+ * handlers, rooms and the read buffer. on_connection accepts clients and hands each to conn.c;
+ * handlers answer requests through answer.h.
+ * `open_handles` counts the owner, the listener, the gatherer and each connection; the server is
+ * freed when it reaches 0, always on the loop's thread. When there are too many connections, or
+ * no file descriptor is left, an idle or slow connection is closed to make place (make_place.c). */
 #include "common/http/server/server.h"
 
 #include <errno.h>
@@ -83,8 +88,8 @@ void http_server_load(const struct http_server *s, struct http_load *out)
                               .counts = s->counts};
 }
 
-/* Whether DESCRIPTORS_KEPT more can be had. Asking is all that tells: numbers have holes, and other
- * parts of the process have descriptors, too. */
+/* Tells whether DESCRIPTORS_KEPT more descriptors can be opened. Only a trial tells: the used
+ * numbers have gaps, and other parts of the process use descriptors, too. */
 static bool has_descriptors(const struct http_server *s)
 {
     uv_os_fd_t listener;
@@ -98,8 +103,8 @@ static bool has_descriptors(const struct http_server *s)
     return n == DESCRIPTORS_KEPT;
 }
 
-/* If no descriptor is left, libuv closes all that wait in the kernel's queue, requests and all.
- * It does not come to that while idle connections, but for the newest, give up theirs first. */
+/* Closes connections before the last descriptor is used, but never the newest one. Without a
+ * descriptor libuv would close all connections in the kernel's queue, with their requests. */
 static void keep_descriptors_free(struct http_server *s)
 {
     if (!s->conns || has_descriptors(s))
@@ -108,9 +113,9 @@ static void keep_descriptors_free(struct http_server *s)
     (void)places_make(s, s->conns);
 }
 
-/* There is no descriptor left, in this process or on this machine, and none of libuv's own to
- * refuse the connection with: it stays in the kernel's queue, and the loop would come back to it
- * without end. */
+/* Handles the case that no descriptor is left, in this process or on this machine, and libuv has
+ * no spare one to refuse the connection with. The connection then stays in the kernel's queue,
+ * and the loop would return here again and again. */
 static void on_accept_failed(struct http_server *s)
 {
     s->counts.failed_accepts++;
@@ -138,7 +143,7 @@ static void on_listener_closed(uv_handle_t *h)
     http_server_release(h->data);
 }
 
-/* host: an address, or "localhost", or "" / "*" for all. */
+/* Parses an address, "localhost" (also for NULL), or "" or "*" for all addresses. */
 static int parse_host(const char *host, uint16_t port, struct sockaddr_storage *out)
 {
     if (!host || strcmp(host, "localhost") == 0)
@@ -150,7 +155,8 @@ static int parse_host(const char *host, uint16_t port, struct sockaddr_storage *
     return uv_ip6_addr(host, port, (struct sockaddr_in6 *)out);
 }
 
-/* The file of a server that was killed: nobody answers behind it. Nothing else is removed. */
+/* Removes the socket file of a server that was killed, where no process listens any more. It
+ * removes no other file. */
 static void remove_dead_socket(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -184,9 +190,9 @@ static enum status listen_on_file(struct http_server *s, const char *path, struc
                                uv_strerror(rc));
 }
 
-/* Connections have it from their listener. What is not on its way yet waits here, where it is
- * counted, and not in a socket's buffer, which grows to megabytes for a client that does not read;
- * what is on its way is as much as ever. */
+/* Bounds the unsent bytes in the kernel; connections inherit this from their listener. Further
+ * bytes wait in this process, where they are counted. Otherwise the socket's buffer grows to
+ * megabytes for a client that does not read. The bytes in flight are not reduced by it. */
 static void bound_unsent(struct http_server *s)
 {
     const int bytes = UNSENT_BYTES;
@@ -283,8 +289,8 @@ static void close_listener(struct http_server *s)
     uv_close(&s->listener.handle, on_listener_closed);
 }
 
-/* Those that the kernel has connected and nobody has accepted: closing the listener would reset
- * them under requests that may be on their way. */
+/* Accepts the connections in the kernel's queue. Closing the listener would reset them although
+ * their requests may be on the way. */
 static void accept_backlog(struct http_server *s)
 {
     uv_os_fd_t listener;

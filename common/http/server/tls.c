@@ -1,6 +1,6 @@
-/* One connection's bytes through its TLS session. All that a read decrypts is handed on before it
- * returns, so that a session holds no plain bytes; what the parser has no use for yet waits in
- * c->pending, whose bound stops the reading. */
+/* Passes a connection's bytes through its TLS session. Everything that a read decrypts is passed
+ * on before it returns, so a session holds no plain bytes. Bytes that the parser cannot use yet
+ * wait in c->pending; reading stops at its bound. */
 #include "common/http/server/tls.h"
 
 #include "common/base/log.h"
@@ -17,8 +17,8 @@ bool conn_tls_begin(struct conn *c)
     return c->tls != NULL;
 }
 
-/* Answers of TLS itself: handshake, keys, alerts. A peer that asks for them and reads none would
- * have them queue up without end. */
+/* Sends TLS's own messages: handshake, keys, alerts. Returns false when too many of them wait,
+ * because a peer may ask for them without end and read none. */
 static bool send_own(struct conn *c)
 {
     c->tls_own_bytes += tls_output(c->tls).len;
@@ -34,7 +34,7 @@ static void fail(struct conn *c, bool not_tls)
         c->tls = NULL;
         conn_refuse(c, 400, "This address speaks TLS: use https://");
     } else if (c->state == CONN_READING) {
-        conn_linger(c); /* so that the peer reads the alert */
+        conn_linger(c); /* gives the peer time to read the alert */
     } else if (c->state != CONN_LINGERING) {
         conn_abort(c);
     }

@@ -1,10 +1,9 @@
 #pragma once
-/* Bytes of the network on their way in through a connection's TLS session. Private to common/http.
- */
+/* Received bytes of a TLS connection, on their way through its session. Private to common/http. */
 #include "common/base/str.h"
 
 struct conn;
-struct conn_taker { /* hears what the session makes of them */
+struct conn_taker { /* receives the decrypted bytes */
     void (*plain)(struct conn *c, struct str bytes);
     void (*eof)(struct conn *c);
 };

@@ -23,7 +23,8 @@ static enum status cannot_run(const struct model_info *m, struct error *err)
     return s;
 }
 
-/* A frequency is at most 1 / factor, or theta to the minus nearly one: neither may leave float. */
+/* Checks one rotary embedding. A frequency is at most 1 / factor, or theta to a power above -1,
+ * and must stay within the range of a float. */
 static enum status check_rope(const struct model_info *m, const struct model_config *c,
                               const struct rope_config *r, struct error *err)
 {
@@ -57,7 +58,8 @@ static enum status check_rope(const struct model_info *m, const struct model_con
     return STATUS_OK;
 }
 
-/* A program has an array for each layer in memory before a tensor is looked at. */
+/* Bound of n_layers x (experts + latent heads): a program allocates an array for each layer before
+ * any tensor is looked at. */
 enum { MAX_PARTS = 1 << 18 };
 
 static enum status check_experts(const struct model_info *m, const struct model_config *c,
@@ -124,7 +126,7 @@ static enum status read_gguf(const struct model_info *m, const struct config_fam
     TRY(gguf_open(m->path, &g, err));
     enum status s = model_config_from_gguf(m, g, f, out, err);
     gguf_close(g);
-    /* The file is there: what is missing is inside it. */
+    /* The file itself exists, so a missing key means that it is incomplete. */
     return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "incomplete GGUF") : s;
 }
 

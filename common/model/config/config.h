@@ -1,12 +1,13 @@
 #pragma once
-/* The shape of a model, read from its files and checked. Any thread. */
+/* Reads the shape of a model from its files and checks it. Any thread. */
 #include "common/base/status.h"
 #include "common/model/config/shape.h"
 
-/* STATUS_UNSUPPORTED names what this build does not run (a rope scaling, an activation, ...). */
+/* Returns STATUS_UNSUPPORTED, with the name of the feature, when this build does not run it (a
+ * rope scaling, an activation, ...). */
 MUST_USE enum status model_config_read(const struct model_info *m, struct model_config *out,
                                        struct error *err);
 
-/* Heads, head_dim and the like against each other. */
+/* Checks heads, head_dim and other sizes against each other. */
 MUST_USE enum status model_config_check(const struct model_info *m, const struct model_config *c,
                                         struct error *err);

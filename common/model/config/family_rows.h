@@ -1,8 +1,8 @@
 #pragma once
-/* The families that this build runs: one table. */
+/* Table of the model families that this build runs. */
 #include "common/base/str.h"
 
-/* NULL: this build does not run it. */
+/* Returns NULL when this build does not run the family. */
 const struct config_family *model_config_family(const char *name);
-/* "llama, mistral, ...": the families that this build runs. */
+/* Appends the names of all families: "llama, mistral, ...". */
 void model_config_families(struct strbuf *out);

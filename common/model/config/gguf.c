@@ -1,7 +1,7 @@
-/* model_config from a GGUF's metadata, by the keys and defaults of llama.cpp. What the metadata
- * does not say the tensors do: tied embeddings are those without output.weight, biases are there or
- * not. Llama 3's rotary scaling is a tensor as well (rope_freqs.weight) and no business of this
- * file. */
+/* Reads model_config from a GGUF's metadata, with the keys and defaults of llama.cpp. The
+ * tensors decide about settings without a key: without output.weight the embeddings are tied,
+ * and a bias is used when it exists. Llama 3's rotary scaling is a tensor as well
+ * (rope_freqs.weight); the loader reads it, not this file. */
 #include "common/model/config/gguf.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "common/model/gguf/values.h"
 #include "common/model/info/arch.h"
 
-/* One number, or one per layer, all the same. */
+/* Reads a number, or a list with one number a layer, which must all be equal. */
 static enum status get_u32_of_layers(const struct gguf_reader *r, const char *name,
                                      uint32_t n_layers, uint32_t max, uint32_t *out)
 {
@@ -77,7 +77,7 @@ static enum status read_head_dim(const struct gguf_reader *r, struct model_confi
     return STATUS_OK;
 }
 
-/* The pattern is a period, or a flag of each layer. */
+/* Reads the window and the layers that have it. The pattern is a period, or one flag a layer. */
 static enum status read_windows(const struct gguf_reader *r, const struct config_family *f,
                                 struct model_config *out)
 {
@@ -92,7 +92,7 @@ static enum status read_windows(const struct gguf_reader *r, const struct config
     else if (s != STATUS_OK)
         return s;
     if (window == 0)
-        return STATUS_OK; /* every layer sees everything */
+        return STATUS_OK; /* no layer has a window */
     if (v && v->type == GGUF_ARRAY) {
         if (v->array.type != GGUF_BOOL || v->array.n != out->n_layers)
             return error_set(r->err, STATUS_INVALID, "%s: %s is no list of %u bools",
@@ -111,7 +111,8 @@ static enum status read_windows(const struct gguf_reader *r, const struct config
     return STATUS_OK;
 }
 
-/* GGUF has no query_pre_attn_scalar: it is head_dim but in the largest model of a family. */
+/* GGUF has no query_pre_attn_scalar. It equals head_dim, except in the largest model of a
+ * family. */
 static enum status read_scores(const struct gguf_reader *r, const struct config_family *f,
                                struct model_config *out)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* model_config from a GGUF's metadata. family, format and vocab_size are set before; what it
- * leaves is checked after it. Private to common/model/config. */
+/* Reads model_config from a GGUF's metadata. The caller has set family, format and vocab_size,
+ * and checks the result. Private to common/model/config. */
 #include "common/model/config/family_row.h"
 
 struct gguf;

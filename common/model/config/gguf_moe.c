@@ -1,5 +1,5 @@
-/* Experts and latent attention out of a GGUF's metadata. What the metadata of a family never says
- * is as its published models have it. */
+/* Reads experts and latent attention from a GGUF's metadata. Settings that a family's metadata
+ * never has are those of its published models. */
 #include "common/model/config/gguf_moe.h"
 
 #include <math.h>
@@ -9,9 +9,10 @@
 #include "common/model/gguf/values.h"
 #include "common/model/info/arch.h"
 
-enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 }; /* expert_gating_func */
+enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 }; /* values of expert_gating_func */
 
-/* How many, how many of them for each token, how wide: as wide as the MLP when nothing is said. */
+/* Reads the number of experts, how many each token uses, and their width. Without a width it is
+ * that of the MLP. */
 static enum status read_experts(const struct gguf_reader *r, struct model_config *out)
 {
     struct moe_config *m = &out->moe;
@@ -45,7 +46,7 @@ enum status model_config_gguf_qwen3_moe(const struct gguf_reader *r, struct mode
     return gguf_reader_bool_or(r, "expert_weights_norm", true, &out->moe.normalise);
 }
 
-/* Its yarn has bounds that are no whole numbers. */
+/* gpt-oss does not round the bounds of its YaRN scaling to whole numbers. */
 enum status model_config_gguf_gpt_oss(const struct gguf_reader *r, struct model_config *out)
 {
     TRY(read_experts(r, out));
@@ -59,9 +60,9 @@ enum status model_config_gguf_gpt_oss(const struct gguf_reader *r, struct model_
 
 /* ---- DeepSeek ---- */
 
-/* Newer files call the sizes of whole heads key_length_mla and value_length_mla, and what is cached
- * key_length; older ones have those of heads there. Which they are their kv_b tells, which newer
- * files have in two parts. */
+/* Newer files store the sizes of whole heads as key_length_mla and value_length_mla, and the
+ * size of the cached vector as key_length. Older files store the sizes of heads in key_length
+ * and value_length. Newer files also have kv_b in two tensors. */
 static enum status read_latent(const struct gguf_reader *r, struct model_config *out)
 {
     struct mla_config *m = &out->mla;
@@ -87,7 +88,8 @@ static enum status read_latent(const struct gguf_reader *r, struct model_config 
     return STATUS_OK;
 }
 
-/* Files made before the keys for groups: V3 itself has 8, of which 4. */
+/* Reads the groups of experts. Some files are older than these keys: DeepSeek-V3 then has 8
+ * groups and uses 4. */
 static enum status read_groups(const struct gguf_reader *r, struct moe_config *m, bool is_v3)
 {
     bool as_v3 = is_v3 && m->n_experts == 256;
@@ -128,8 +130,9 @@ static enum status read_deepseek_experts(const struct gguf_reader *r, struct mod
     return read_groups(r, m, is_v3);
 }
 
-/* The scale is that of whole heads. Of yarn's two scales the file has the one for all dimensions,
- * as yarn_log_multiplier; they are the same in what is published, so that cos and sin have none. */
+/* Sets the attention scale from the size of whole heads. YaRN has two scales; the file stores
+ * only the one for all dimensions, as yarn_log_multiplier. Both are equal in all published
+ * models, so cos and sin need no scale. */
 static enum status read_scale(const struct gguf_reader *r, struct model_config *out)
 {
     double multiplier, mscale = 1;

@@ -1,5 +1,5 @@
 #pragma once
-/* Experts and latent attention of a GGUF: what these families have besides. Private to
+/* Reads a GGUF's experts and latent attention, for the families that have them. Private to
  * common/model/config. */
 #include "common/model/config/gguf_reader.h"
 #include "common/model/config/shape.h"

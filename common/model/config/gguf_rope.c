@@ -1,5 +1,5 @@
-/* Rotary embeddings out of a GGUF: by type and factor, or by tensors (LongRoPE's factors; Llama 3's
- * divisors, which are the loader's business). */
+/* Reads rotary embeddings from a GGUF: from a type and a factor, or from tensors with LongRoPE's
+ * factors. Llama 3's divisors are a tensor that the loader reads. */
 #include "common/model/config/gguf_rope.h"
 
 #include <math.h>
@@ -60,8 +60,8 @@ static enum status read_longrope(const struct gguf_reader *r, struct rope_config
                                    &out->attention_factor);
 }
 
-/* A factor without a type is a linear one, as in llama.cpp; of LongRoPE some files say nothing but
- * its tensors. */
+/* Reads the scaling. A factor without a type means linear, as in llama.cpp. Some LongRoPE files
+ * have only its tensors and no type. */
 static enum status read_scaling(const struct gguf_reader *r, struct rope_config *out)
 {
     struct str type = STR("linear");
@@ -72,7 +72,8 @@ static enum status read_scaling(const struct gguf_reader *r, struct rope_config 
         return s;
     if (gguf_find_tensor(r->g, "rope_factors_long.weight"))
         type = STR("longrope");
-    TRY(gguf_reader_positive_or(r, "rope.scale_linear", 1, CONFIG_MAX_FACTOR, &factor)); /* old */
+    /* an older key */
+    TRY(gguf_reader_positive_or(r, "rope.scale_linear", 1, CONFIG_MAX_FACTOR, &factor));
     TRY(gguf_reader_positive_or(r, "rope.scaling.factor", factor, CONFIG_MAX_FACTOR, &factor));
     if (str_eq_c(type, "longrope")) {
         out->scaling = ROPE_LONGROPE;

@@ -1,4 +1,9 @@
-/* model_config from config.json, as transformers 4 and 5 write it. */
+/* Reads model_config from config.json, as transformers 4 and 5 write it. model_config_from_json
+ * gets the parsed file and the family's row of defaults. It reads the sizes before the values
+ * that need n_layers or head_dim. quant.c, moe.c and rope.c read their parts.
+ * Every number is bounded when it is read. A value that this build does not run is
+ * STATUS_UNSUPPORTED with its key; an impossible one is STATUS_INVALID. Nothing is allocated,
+ * and the JSON stays the caller's. */
 #include "common/model/config/hf.h"
 
 #include <math.h>
@@ -30,8 +35,8 @@ static enum status read_layer_types(struct hf_config c, const json_t *types,
     return STATUS_OK;
 }
 
-/* transformers' rules for Qwen: max_window_layers may be 0, and is not looked at where all have
- * one. */
+/* Applies transformers' rules for Qwen. max_window_layers may be 0, and is not used when all
+ * layers have a window. */
 static enum status read_used(struct hf_config c, const struct config_family *f,
                              struct model_config *out, struct error *err)
 {
@@ -50,7 +55,7 @@ static enum status read_used(struct hf_config c, const struct config_family *f,
     return STATUS_OK;
 }
 
-/* Fills in what layer_types would say, from the keys before it. */
+/* Derives the window layers from the older keys when there is no layer_types. */
 static enum status read_pattern(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {
@@ -73,8 +78,8 @@ static enum status read_pattern(struct hf_config c, const struct config_family *
     }
 }
 
-/* A window that is null, or absent where the family has none by default, is none: only layer_types
- * can contradict that. */
+/* There is no window when the value is null, or absent in a family without a default. Only
+ * layer_types can override this. */
 static enum status read_windows(struct hf_config c, const struct config_family *f,
                                 struct model_config *out, struct error *err)
 {
@@ -93,7 +98,7 @@ static enum status read_windows(struct hf_config c, const struct config_family *
                          &out->window, err);
 }
 
-/* null is none, whatever the family's default. */
+/* Reads a cap. A null means no cap, also where the family has a default. */
 static enum status read_softcap(struct hf_config c, const char *key, double def, float *out,
                                 struct error *err)
 {
@@ -134,7 +139,7 @@ static enum status read_biases(struct hf_config c, const struct config_family *f
     return hf_config_bool(c, "mlp_bias", false, &out->mlp_bias, err);
 }
 
-/* ---- the rest ---- */
+/* ---- other values ---- */
 
 static enum status read_activation(struct hf_config c, const struct config_family *f,
                                    struct model_config *out, struct error *err)
@@ -174,7 +179,8 @@ static enum status read_sizes(struct hf_config c, const struct config_family *f,
     return STATUS_OK;
 }
 
-/* In the language model's part or, of a model for several media, beside it. */
+/* Reads tie_word_embeddings from the language model's part, or from beside it in a multimodal
+ * model. */
 static enum status read_tied(struct hf_config c, const json_t *root, const struct config_family *f,
                              struct model_config *out, struct error *err)
 {
@@ -184,7 +190,8 @@ static enum status read_tied(struct hf_config c, const json_t *root, const struc
     return hf_config_bool(c, "tie_word_embeddings", tied, &out->tied_embedding, err);
 }
 
-/* Older files say torch_dtype; nobody needs it where there are tensors. */
+/* Reads the stored dtype; older files call it torch_dtype. It is only needed when there are no
+ * tensors. */
 static void read_dtype(struct hf_config c, const json_t *root, struct model_config *out)
 {
     static const struct {

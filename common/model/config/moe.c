@@ -1,4 +1,9 @@
-/* Experts and latent attention out of config.json; defaults are transformers'. */
+/* Reads experts and latent attention from config.json, for the families that have them;
+ * config_family.more points to one function a family. Defaults are those of transformers. The
+ * result goes into model_config: `moe`, `mla`, and the head sizes and attention scale that
+ * latent attention changes.
+ * Counts and widths are bounded when they are read. A routing method that this build does not
+ * run is STATUS_UNSUPPORTED with its key. Nothing is allocated. */
 #include "common/model/config/moe.h"
 
 #include <math.h>
@@ -8,7 +13,7 @@
 #include "common/model/config/hf_error.h"
 #include "common/model/files/hf_json.h"
 
-/* As hf_config_u32, but 0 is a number like others. */
+/* Reads a count like hf_config_u32, but also accepts 0. */
 static enum status read_count(const struct hf_config *c, const char *key, uint32_t def,
                               uint32_t max, uint32_t *out, struct error *err)
 {
@@ -41,7 +46,8 @@ enum status model_config_mixtral(const struct hf_config *c, struct model_config 
     return STATUS_OK;
 }
 
-/* decoder_sparse_step, and layers that are dense all the same. */
+/* Reads the layers with experts: each decoder_sparse_step-th one, except for those of
+ * mlp_only_layers. */
 static enum status read_qwen_layers(const struct hf_config *c, struct model_config *out,
                                     struct error *err)
 {
@@ -110,9 +116,8 @@ enum status model_config_gpt_oss(const struct hf_config *c, struct model_config 
 
 /* ---- DeepSeek ---- */
 
-/* Heads become those of the latent: one key of kv_rank + rope numbers, whose beginning is the
- * value.
- */
+/* Reads latent attention and replaces the head sizes by those of the cached vector: one key head
+ * of kv_rank + rope numbers, and its first part is also the value. */
 static enum status read_latent(const struct hf_config *c, struct model_config *out,
                                struct error *err)
 {
@@ -159,7 +164,7 @@ static enum status read_choice(const struct hf_config *c, struct model_config *o
     }
     m->scores = is_v3 ? MOE_SIGMOID : MOE_SOFTMAX;
     m->groups_by_two = m->choice_bias = is_v3;
-    if (!is_v3) /* transformers does not look at norm_topk_prob there */
+    if (!is_v3) /* transformers ignores norm_topk_prob for V2 */
         return STATUS_OK;
     return hf_config_bool(*c, "norm_topk_prob", true, &m->normalise, err);
 }
@@ -187,8 +192,8 @@ static enum status read_deepseek_experts(const struct hf_config *c, struct model
     return read_choice(c, out, is_v3, err);
 }
 
-/* The scale is that of whole heads; yarn adds to it what it adds to cos and sin for all dimensions.
- */
+/* Sets the attention scale from the size of whole heads. YaRN with mscale_all_dim multiplies it
+ * by the square of that scale. */
 static enum status read_deepseek_scale(const struct hf_config *c, struct model_config *out,
                                        struct error *err)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* Experts and latent attention of a config.json: what these families have besides. Private to
- * common/model/config. */
+/* Reads experts and latent attention of a config.json, for the families that have them. Private
+ * to common/model/config. */
 #include "common/model/config/shape.h"
 #include "common/model/files/hf_json.h"
 

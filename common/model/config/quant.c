@@ -1,4 +1,5 @@
-/* quantization_config of a config.json: what is run, and by name what is not. */
+/* Reads quantization_config of a config.json. A method that this build does not run is an error
+ * with its name. */
 #include "common/model/config/quant.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "common/model/config/hf_error.h"
 #include "common/model/files/hf_json.h"
 
-/* An integer that must be want, when it is there. */
+/* Checks that an integer, if present, equals `want`. */
 static enum status must_be(const struct hf_config *q, const char *key, uint32_t want,
                            struct error *err)
 {
@@ -19,7 +20,7 @@ static enum status must_be(const struct hf_config *q, const char *key, uint32_t 
                      q->folder, key, (long long)json_integer_value(v), want);
 }
 
-/* -1 is all inputs. */
+/* Reads group_size; -1 means one group for all inputs. */
 static enum status read_group(const struct hf_config *q, struct quant_config *out,
                               struct error *err)
 {
@@ -84,8 +85,9 @@ static enum status read_fp8(const struct hf_config *q, struct quant_config *out,
     return STATUS_OK;
 }
 
-/* Groups of layers, each with weights of so many bits. How scales lie, their shapes say; what
- * activations are rounded to is not done: the products are those of the weights alone. */
+/* Reads the bits of the weights from groups of layers. The shapes of the scales give their
+ * layout. Quantisation of activations is ignored: the results are those of the quantised weights
+ * alone. */
 static enum status read_integers(const struct hf_config *q, struct quant_config *out,
                                  struct error *err)
 {

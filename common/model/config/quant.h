@@ -1,8 +1,8 @@
 #pragma once
-/* How the weights of a config.json are stored. Private to common/model/config. */
+/* Reads how the weights of a config.json are stored. Private to common/model/config. */
 #include "common/model/config/shape.h"
 #include "common/model/files/hf_json.h"
 
-/* root: all of config.json. */
+/* `root` is the whole config.json. */
 MUST_USE enum status model_config_quant(const struct hf_config *c, const json_t *root,
                                         struct model_config *out, struct error *err);

@@ -1,5 +1,5 @@
-/* Rotary embeddings out of config.json: described by rope_theta and rope_scaling, by
- * rope_parameters, or by one of these per kind of layer. Formulas: transformers'
+/* Reads rotary embeddings from config.json. They are described by rope_theta and rope_scaling,
+ * by rope_parameters, or by one of these for each kind of layer. Formulas: transformers'
  * modeling_rope_utils.py. */
 #include "common/model/config/rope.h"
 
@@ -11,15 +11,16 @@
 
 #define RUNS "default, linear, dynamic, llama3, yarn, longrope"
 
-/* The surroundings of one rotary embedding. */
+/* Inputs for one rotary embedding. */
 struct rope_reader {
-    struct hf_config root, rope; /* config.json; the object that describes it, o NULL: none */
+    /* config.json; the object that describes the embedding (o NULL = none) */
+    struct hf_config root, rope;
     uint32_t max_len, head_dim;
-    double original; /* length before stretching, where nothing says it; 0: it must be said */
+    double original; /* default length before stretching; 0 = the file must have it */
 };
 
-/* The length before stretching: the model's own part of config.json has the last word, then what
- * stands beside the factor. */
+/* Reads the length before stretching. The key of the model's own part wins over the one beside
+ * the factor. */
 static enum status read_original(const struct rope_reader *x, struct rope_config *out,
                                  struct error *err)
 {
@@ -117,7 +118,7 @@ static enum status read_scaling(const struct rope_reader *x, const char *type,
         {"default", ROPE_PLAIN, NULL},           {"linear", ROPE_LINEAR, NULL},
         {"dynamic", ROPE_DYNAMIC, read_dynamic}, {"llama3", ROPE_LLAMA3, read_llama3},
         {"yarn", ROPE_YARN, read_yarn},          {"longrope", ROPE_LONGROPE, read_longrope},
-        {"su", ROPE_LONGROPE, read_longrope}}; /* its first name, in early Phi-3 */
+        {"su", ROPE_LONGROPE, read_longrope}}; /* older name of longrope, in early Phi-3 */
     size_t i = 0, n = sizeof kinds / sizeof *kinds;
     while (i < n && type && strcmp(kinds[i].name, type) != 0)
         i++;
@@ -129,7 +130,7 @@ static enum status read_scaling(const struct rope_reader *x, const char *type,
     return kinds[i].read ? kinds[i].read(x, out, err) : STATUS_OK;
 }
 
-/* theta, part: what they are when the embedding's own description does not say. */
+/* `theta` and `part` are defaults for values that the embedding's own description does not have. */
 static enum status read_rope(const struct rope_reader *x, double theta, double part,
                              struct rope_config *out, struct error *err)
 {
@@ -171,7 +172,7 @@ enum status model_config_ropes(const struct hf_config *c, const struct config_fa
         return error_set(err, STATUS_INVALID, "%s/config.json: a layer's rope is no object",
                          c->folder);
     if (!full && !local)
-        full = rope; /* the windows' layers are never scaled then */
+        full = rope; /* the embedding of window layers is then never scaled */
     x.rope.o = full;
     TRY(read_rope(&x, theta, part, &out->rope, err));
     x.rope.o = local;

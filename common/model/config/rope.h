@@ -1,9 +1,9 @@
 #pragma once
-/* The rotary embeddings of a config.json. Private to common/model/config. */
+/* Reads the rotary embeddings of a config.json. Private to common/model/config. */
 #include "common/model/config/family_row.h"
 #include "common/model/files/hf_json.h"
 
-/* Both rotary embeddings of a config.json. max_len: the model's own. */
+/* Reads both rotary embeddings. `max_len` is the model's length. */
 MUST_USE enum status model_config_ropes(const struct hf_config *c, const struct config_family *f,
                                         uint32_t max_len, struct model_config *out,
                                         struct error *err);

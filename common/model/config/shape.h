@@ -1,12 +1,12 @@
 #pragma once
-/* The shape of a model: what a family's description is written from. Read from config.json or from
- * a GGUF's metadata, both into the same fields; every value is checked (the file is hostile until
- * then), and what the two leave out has the value that transformers assumes. */
+/* The shape of a model, from which a family's program is built. config.json and a GGUF's
+ * metadata are read into the same fields. Every value is checked, because the files are not
+ * trusted. Values that they leave out are those that transformers assumes. */
 #include "common/base/dtype.h"
 #include "common/model/info/info.h"
 
 #define MODEL_MAX_LAYERS 1024u
-#define MODEL_MAX_ROT    512u /* dimensions of a head that have factors of their own (longrope) */
+#define MODEL_MAX_ROT    512u /* longrope: most dimensions of a head with their own factors */
 
 enum rope_scaling {
     ROPE_PLAIN,
@@ -19,29 +19,30 @@ enum rope_scaling {
 };
 struct rope_config {
     double theta;
-    uint32_t n_rot; /* the first so many dimensions of a head turn; even */
+    uint32_t n_rot; /* number of a head's first dimensions that are rotated; even */
     enum rope_scaling scaling;
-    double factor;                            /* linear, dynamic, llama3, yarn */
-    double low_freq_factor, high_freq_factor; /* llama3 */
-    double original_max_len;                  /* of the model before it was stretched */
-    double beta_fast, beta_slow;              /* yarn, and whether its bounds are whole numbers */
+    double factor;                            /* stretch factor of linear, dynamic, llama3, yarn */
+    double low_freq_factor, high_freq_factor; /* llama3 only */
+    double original_max_len;                  /* length of the model before it was stretched */
+    double beta_fast, beta_slow; /* yarn; `truncate` rounds its bounds to whole numbers */
     bool truncate;
-    double attention_factor; /* of cos and sin: yarn, longrope; 0: 1 */
-    float short_factors[MODEL_MAX_ROT / 2], long_factors[MODEL_MAX_ROT / 2]; /* longrope */
+    double attention_factor; /* yarn, longrope: factor of cos and sin; 0 = 1 */
+    /* longrope: one factor for each pair of dimensions */
+    float short_factors[MODEL_MAX_ROT / 2], long_factors[MODEL_MAX_ROT / 2];
 };
 
 enum model_activation { MODEL_SILU, MODEL_GELU_TANH, MODEL_ACTIVATION_COUNT };
 
-/* How weights are stored that are not numbers of their own. Which are, the files say. */
+/* Format of quantised weights. The files show which tensors are quantised. */
 enum quant_method {
     QUANT_NONE,
     QUANT_AWQ,
     QUANT_GPTQ,
     QUANT_FP8,
     QUANT_MXFP4,
-    QUANT_COMPRESSED /* integers of compressed-tensors; its FP8 is QUANT_FP8 */
+    QUANT_COMPRESSED /* compressed-tensors with integers; with FP8 it is QUANT_FP8 */
 };
-/* --quantization: what plain numbers are made into when they are loaded. */
+/* --quantization: format into which plain weights are converted when they are loaded. */
 enum quant_at_load {
     QUANT_AT_LOAD_NONE,
     QUANT_AT_LOAD_INT8,
@@ -50,41 +51,43 @@ enum quant_at_load {
 };
 struct quant_config {
     enum quant_method method;
-    enum quant_at_load at_load;         /* not the file's: set by who loads */
-    uint32_t bits;                      /* AWQ, GPTQ, COMPRESSED */
-    bool zeros_are_whole;               /* GPTQ: of version 2, where no one is taken off */
-    uint32_t group;                     /* AWQ, GPTQ: inputs that share a scale; 0: all */
-    uint32_t block_rows, block_columns; /* FP8: of a scale; 0: of the tensor, or of an output */
+    enum quant_at_load at_load; /* not from the file; the loader sets it */
+    uint32_t bits;              /* AWQ, GPTQ, COMPRESSED: bits of a weight */
+    bool zeros_are_whole;       /* GPTQ version 2: stored zero points are not reduced by one */
+    uint32_t group;             /* AWQ, GPTQ: number of inputs that share a scale; 0 = all */
+    /* FP8: size of a scale's block; 0 = one scale a tensor or an output */
+    uint32_t block_rows, block_columns;
 };
 
-/* A mixture of experts: a router gives each token a share of some of them. */
+/* Scores of a mixture of experts: a router gives each token a weighted choice of experts. */
 enum moe_scores {
-    MOE_SOFTMAX,           /* over all experts */
-    MOE_SOFTMAX_OF_CHOSEN, /* over the logits of those that are chosen */
-    MOE_SIGMOID            /* of each logit */
+    MOE_SOFTMAX,           /* softmax over all experts */
+    MOE_SOFTMAX_OF_CHOSEN, /* softmax over the logits of the chosen experts */
+    MOE_SIGMOID            /* sigmoid of each logit */
 };
 struct moe_config {
-    uint32_t n_experts;                 /* 0: there are none */
-    uint32_t n_chosen;                  /* of each token */
-    uint32_t width;                     /* inner, of one expert */
-    uint32_t shared_width;              /* of the expert that every token has; 0: none */
-    uint32_t n_groups, n_groups_chosen; /* experts are chosen from the best groups; 0: from all */
+    uint32_t n_experts;                 /* 0 = no experts */
+    uint32_t n_chosen;                  /* experts used by each token */
+    uint32_t width;                     /* inner width of one expert */
+    uint32_t shared_width;              /* width of the expert that every token uses; 0 = none */
+    uint32_t n_groups, n_groups_chosen; /* experts are chosen from the best groups; 0 = from all */
     enum moe_scores scores;
-    bool groups_by_two; /* a group is as good as its two best together, not as its best */
-    bool normalise;     /* shares add up to one, before the factor */
-    bool choice_bias;   /* added to the scores for the choice alone */
+    bool groups_by_two; /* score of a group: sum of its two best experts, not its best one */
+    bool normalise;     /* shares of the chosen experts are scaled to sum 1, before `factor` */
+    bool choice_bias;   /* a bias is added to the scores for the choice only */
     bool router_bias, shared_gate;
-    float factor; /* of the shares */
+    float factor; /* factor of the chosen experts' shares */
     uint8_t layer_has[MODEL_MAX_LAYERS];
 };
 
-/* Multi-head latent attention (DeepSeek-AI 2024): heads of nope + rope dimensions, values of v;
- * keys and values of all heads come from one vector of kv_rank, beside a rotated key of rope. */
+/* Multi-head latent attention (DeepSeek-AI 2024). A head has nope + rope dimensions, and values
+ * of v. Keys and values of all heads are computed from one vector of kv_rank numbers; a rotated
+ * key of `rope` numbers is stored beside it. */
 struct mla_config {
-    uint32_t q_rank;  /* 0: Q is not compressed */
-    uint32_t kv_rank; /* 0: not this kind of attention */
+    uint32_t q_rank;  /* 0 = Q is not compressed */
+    uint32_t kv_rank; /* 0 = another kind of attention */
     uint32_t nope, rope, v;
-    bool split_kv_b; /* a GGUF that has kv_b's parts for keys and for values apart, head by head */
+    bool split_kv_b; /* GGUF with separate kv_b tensors for keys and values, head by head */
 };
 
 struct model_config {
@@ -93,22 +96,23 @@ struct model_config {
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, vocab_size;
     float norm_eps;
     enum model_activation activation;
-    struct rope_config rope, rope_local;    /* local: the window layers of gemma3 */
-    float attention_scale;                  /* 1 / sqrt(head_dim), or of query_pre_attn_scalar */
-    float attention_softcap, final_softcap; /* 0: none */
-    bool sinks;         /* a score of its own for each head, that takes a share of the softmax */
-    float swiglu_limit; /* gpt_oss's activation, capped there; 0: not so */
+    struct rope_config rope, rope_local; /* rope_local: for window layers (gemma3) */
+    float attention_scale; /* 1 / sqrt(head_dim), or 1 / sqrt(query_pre_attn_scalar) */
+    float attention_softcap, final_softcap; /* 0 = no cap */
+    bool sinks;         /* each head has an extra score that takes part of the softmax */
+    float swiglu_limit; /* cap of gpt_oss's activation; 0 = another activation */
     struct quant_config quant;
     struct moe_config moe;
-    struct mla_config mla; /* then n_kv_heads is 1 and head_dim that of the latent key */
-    uint32_t window;       /* of window layers; 0: there are none */
+    struct mla_config mla; /* if used, n_kv_heads is 1 and head_dim that of the latent key */
+    uint32_t window;       /* tokens that a window layer sees; 0 = no window layers */
     uint8_t layer_is_window[MODEL_MAX_LAYERS];
     bool tied_embedding;
-    /* The dtype of numbers that are stored as they are, by config.json alone (torch_dtype); files
-     * may say otherwise. DTYPE_OPAQUE: one that is not known. */
+    /* Dtype of weights that are not quantised, from config.json alone (torch_dtype); the files
+     * may differ. DTYPE_OPAQUE = unknown. */
     enum dtype stored_dtype;
-    bool attention_bias, attention_out_bias, mlp_bias; /* of Q, K, V; of what follows attention */
+    /* biases of Q, K, V; of the output projection */
+    bool attention_bias, attention_out_bias, mlp_bias;
 };
 
-/* Layer i sees everything when (i + 1) is a multiple of full_every. */
+/* Gives every layer a window, except when (i + 1) is a multiple of full_every. */
 void model_config_set_pattern(struct model_config *c, uint32_t full_every);

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 4608, CHUNK_BYTES = 1024 }; /* a path, and what stands before it */
+enum { LINE_BYTES = 4608, CHUNK_BYTES = 1024 }; /* LINE_BYTES: a path and the columns before it */
 
-static struct sigaction before; /* whose the other SIGBUSes are */
+static struct sigaction before; /* earlier handler, for any other SIGBUS */
 
-/* Everything below runs in a signal handler: system calls and memory of its own only. */
+/* Everything below runs in a signal handler: only system calls and its own memory are used. */
 
 static const char *read_hex(const char *p, uintptr_t *out)
 {
@@ -25,7 +25,8 @@ static const char *read_hex(const char *p, uintptr_t *out)
     }
 }
 
-/* The path in a line of /proc/self/maps whose range holds the address; else NULL. */
+/* Returns the path of a line of /proc/self/maps if its range contains the address, otherwise
+ * NULL. */
 static const char *path_of(const char *line, uintptr_t address)
 {
     uintptr_t begin, end;
@@ -65,7 +66,7 @@ static void say(const char *text)
 
 static void on_sigbus(int signum, siginfo_t *info, void *context)
 {
-    static char line[LINE_BYTES]; /* not the stack: a thread's may be small */
+    static char line[LINE_BYTES]; /* static, because a thread's stack may be small */
     const char *path =
         info->si_code == BUS_ADRERR ? find_path((uintptr_t)info->si_addr, line) : NULL;
     if (!path && (before.sa_flags & SA_SIGINFO)) {

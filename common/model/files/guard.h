@@ -1,6 +1,6 @@
 #pragma once
-/* A mapped file that is cut short while it is read (a download that starts over, `cp` onto it)
- * answers the next touch with SIGBUS. After this call that ends the process with exit code 1 and a
- * line on stderr that says which file and what to do; any other SIGBUS does what it always did.
- * Once per program, before files are opened. */
+/* Handles mapped files that become shorter while they are in use (a restarted download, `cp`
+ * over it). The next access to such a file raises SIGBUS. After this call the process then ends
+ * with exit code 1 and a line on stderr with the file and the remedy. Any other SIGBUS keeps its
+ * earlier handling. Call it once per program, before files are opened. */
 void file_guard_install(void);

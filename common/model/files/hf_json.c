@@ -11,7 +11,8 @@
 
 enum { MAX_JSON_BYTES = 64 << 20 }; /* tokenizer_config.json lists every added token */
 
-/* Each value but the first of a file stands behind one of these. */
+/* Counts the characters that precede a value; every value of a file but the first follows one of
+ * them. */
 bool json_is_bounded(const char *text, size_t n)
 {
     size_t n_values = 1;

@@ -11,7 +11,7 @@ enum status file_open_regular(const char *path, int *fd, uint64_t *n_bytes, stru
 {
     struct stat st;
     *n_bytes = 0;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* otherwise a FIFO would block the open */
     if (*fd < 0)
         return error_set(err,
                          errno == ENOENT   ? STATUS_NOT_FOUND

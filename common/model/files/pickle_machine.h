@@ -1,12 +1,12 @@
 #pragma once
-/* The stack machine that a pickle is a program for: values of a few kinds, a memo, and pools of
+/* The stack machine that runs a pickle's opcodes: values of a few kinds, a memo, and pools with
  * fixed limits. Values refer to pools by index. Private to torch_pickle.c and pickle_objects.c. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 
 enum {
-    PICKLE_MAX_BYTES = 16 << 20, /* of the pickle: about 100,000 tensors */
-    PICKLE_MAX_STACK = 1 << 16,  /* a writer pauses after 1000 entries of a dict */
+    PICKLE_MAX_BYTES = 16 << 20, /* enough for about 100,000 tensors */
+    PICKLE_MAX_STACK = 1 << 16,  /* a writer empties it after 1000 entries of a dict */
     PICKLE_MAX_MEMO = 1 << 22,
     PICKLE_MAX_ITEMS = 1 << 22,
     PICKLE_MAX_TENSORS = 1 << 18,
@@ -37,7 +37,7 @@ struct pickle_value {
     union {
         int64_t i; /* PICKLE_INT, PICKLE_BOOL */
         const char *text;
-        uint32_t at; /* PICKLE_TUPLE: of its first item; others: index, or number */
+        uint32_t at; /* PICKLE_TUPLE: index of its first item; others: index into a pool */
     };
 };
 
@@ -46,7 +46,7 @@ struct pickle_entry {
     struct pickle_value key, value;
 };
 
-/* A growing array of fixed limit. */
+/* A growing array with a fixed limit. */
 struct pickle_pool {
     void *at;
     uint32_t n, cap;
@@ -54,17 +54,17 @@ struct pickle_pool {
 
 struct pickle_machine {
     const uint8_t *bytes, *at, *end;
-    const uint8_t *op; /* where the opcode that runs begins: for error texts */
+    const uint8_t *op; /* start of the current opcode, for error texts */
     const char *path;
     struct error *err;
     bool done;
     uint32_t n_dicts;
-    struct pickle_pool stack, memo, items; /* of struct pickle_value */
-    struct pickle_pool entries;            /* of struct pickle_entry */
-    struct pickle_pool storages, tensors;  /* of struct torch_storage, torch_tensor */
+    struct pickle_pool stack, memo, items; /* elements: struct pickle_value */
+    struct pickle_pool entries;            /* elements: struct pickle_entry */
+    struct pickle_pool storages, tensors;  /* elements: struct torch_storage; struct torch_tensor */
 };
 
-/* An error text with the opcode's place. */
+/* Sets an error text with the opcode's position, and returns `s`. */
 enum status pickle_refuse(const struct pickle_machine *m, enum status s, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 enum status pickle_damaged(const struct pickle_machine *m, const char *what);
@@ -72,17 +72,18 @@ enum status pickle_damaged(const struct pickle_machine *m, const char *what);
 MUST_USE enum status pickle_pool_add(const struct pickle_machine *m, struct pickle_pool *p,
                                      size_t size, uint32_t limit, const void *element);
 MUST_USE enum status pickle_push(struct pickle_machine *m, struct pickle_value v);
-MUST_USE enum status pickle_push_dict(struct pickle_machine *m); /* an empty one */
+MUST_USE enum status pickle_push_dict(struct pickle_machine *m); /* pushes an empty dict */
 struct pickle_value *pickle_top(const struct pickle_machine *m);
 MUST_USE enum status pickle_pop(struct pickle_machine *m, struct pickle_value *out);
 MUST_USE enum status pickle_pop_kind(struct pickle_machine *m, enum pickle_kind kind,
                                      const char *what, struct pickle_value *out);
-/* Takes what lies above the last mark, and the mark: *v stays valid until the next push. */
+/* Takes the values above the last mark off the stack, and the mark. *v is valid until the next
+ * push. */
 MUST_USE enum status pickle_pop_marked(struct pickle_machine *m, const struct pickle_value **v,
                                        uint32_t *n);
 const struct pickle_value *pickle_items(const struct pickle_machine *m, struct pickle_value tuple);
 
 MUST_USE enum status pickle_take(struct pickle_machine *m, uint64_t n, const uint8_t **out);
-/* Little-endian, n <= 8 bytes. */
+/* Reads a little-endian number of n <= 8 bytes. */
 MUST_USE enum status pickle_take_number(struct pickle_machine *m, unsigned n, uint64_t *out);
 MUST_USE enum status pickle_take_line(struct pickle_machine *m, struct str *out);

@@ -1,4 +1,5 @@
-/* A fixed list of the things that a pickle can name is known. They are not called but read. */
+/* Handles the names that a pickle may contain. Only a fixed list is known; such a name is
+ * interpreted here and never called as a function. */
 #include "common/model/files/pickle_objects.h"
 
 #include <ctype.h>
@@ -55,7 +56,7 @@ static bool is_name(struct str s)
 
 static enum status push_named(struct pickle_machine *m, struct str module, struct str name)
 {
-    if (!is_name(module) || !is_name(name)) /* nor is it printed */
+    if (!is_name(module) || !is_name(name)) /* an invalid name is not printed either */
         return pickle_damaged(m, "names what can be no name");
     for (uint32_t i = 0; i < N_GLOBALS; i++)
         if (str_eq_c(module, globals[i].module) && str_eq_c(name, globals[i].name))
@@ -83,7 +84,7 @@ enum status pickle_push_stack_global(struct pickle_machine *m)
     return push_named(m, (struct str){module.text, module.n}, (struct str){name.text, name.n});
 }
 
-/* ("storage", type, key, location, number of elements) */
+/* The id is a tuple: ("storage", type, key, location, number of elements). */
 enum status pickle_push_storage(struct pickle_machine *m)
 {
     struct pickle_value id;
@@ -101,7 +102,7 @@ enum status pickle_push_storage(struct pickle_machine *m)
     return pickle_push(m, out);
 }
 
-/* A tuple of sizes, or of strides. */
+/* Reads a tuple of sizes or of strides. */
 static enum status read_sizes(const struct pickle_machine *m, struct pickle_value tuple,
                               const char *what, uint64_t *out)
 {
@@ -115,7 +116,7 @@ static enum status read_sizes(const struct pickle_machine *m, struct pickle_valu
     return STATUS_OK;
 }
 
-/* (storage, first, shape, stride, requires_grad, hooks[, dtype][, metadata]) */
+/* `args` is (storage, first, shape, stride, requires_grad, hooks[, dtype][, metadata]). */
 static enum status rebuild_tensor(struct pickle_machine *m, struct pickle_value args,
                                   bool has_dtype)
 {
@@ -149,9 +150,8 @@ static enum status rebuild_tensor(struct pickle_machine *m, struct pickle_value 
     return pickle_push(m, out);
 }
 
-/* Other readers would call a function here. The one thing that is left of a parameter is its
- * tensor.
- */
+/* Builds a value where other readers would call a function. A parameter becomes its tensor
+ * alone. */
 enum status pickle_reduce(struct pickle_machine *m)
 {
     struct pickle_value args, f;

@@ -1,10 +1,10 @@
 #pragma once
-/* Names, storages and tensors in a pickle: opcodes of torch_pickle.c. */
+/* Opcodes of torch_pickle.c for names, storages and tensors. */
 #include "common/model/files/pickle_machine.h"
 
 MUST_USE enum status pickle_push_global(struct pickle_machine *m);
 MUST_USE enum status pickle_push_stack_global(struct pickle_machine *m);
-/* The storage of a persistent id: ("storage", type, key, location, number of elements). */
+/* Pushes the storage of a persistent id: ("storage", type, key, location, number of elements). */
 MUST_USE enum status pickle_push_storage(struct pickle_machine *m);
-/* The tensor that other readers would call a function for. */
+/* Pushes the tensor that other readers would build with a function call. */
 MUST_USE enum status pickle_reduce(struct pickle_machine *m);

@@ -1,5 +1,9 @@
-/* The header's JSON becomes one table of entries in the order of their data; a second array of
- * pointers, sorted by name, answers look-ups. The JSON itself is dropped after that. */
+/* Opens one safetensors file. parse() checks the header's length and JSON; read_root() makes one
+ * table of entries in the order of their data, and an array of pointers sorted by name for
+ * look-ups. The JSON is released after that.
+ * Every check happens at open, so later reads cannot fail: shapes and offsets against the file's
+ * size, and no hole or overlap between tensors. The object owns its map, names and tables, and
+ * is immutable afterwards. */
 #include "common/model/files/safetensors.h"
 
 #include <jansson.h>
@@ -12,26 +16,26 @@
 
 enum {
     LENGTH_BYTES = 8,
-    MAX_HEADER_BYTES = 100 * 1000 * 1000, /* as the reference */
+    MAX_HEADER_BYTES = 100 * 1000 * 1000, /* as in the reference implementation */
     MAX_TENSORS = 1 << 20,
 };
 
 struct entry {
     struct tensor t;
-    uint64_t begin, end; /* in the data */
-    uint64_t n_dims;     /* of the file: t has at most TENSOR_MAX_DIMS */
+    uint64_t begin, end; /* offsets within the data */
+    uint64_t n_dims;     /* dimensions in the file; t has at most TENSOR_MAX_DIMS */
 };
 
 struct safetensors {
     char *path;
-    struct file_map map; /* of nothing when the bytes are borrowed */
+    struct file_map map; /* empty when the bytes are borrowed */
     const uint8_t *bytes;
     size_t n_bytes;
-    uint64_t n_header_bytes; /* with its length */
+    uint64_t n_header_bytes; /* JSON and the 8 bytes of its length */
     uint64_t n_entries, n_tensors;
     char *names;
-    struct entry *entries;        /* by offset */
-    const struct entry **by_name; /* all of them */
+    struct entry *entries;        /* sorted by offset */
+    const struct entry **by_name; /* all entries, sorted by name */
     const struct tensor **tensors;
 };
 
@@ -63,7 +67,8 @@ static enum status wrong(const struct safetensors *s, const struct entry *e, str
                      what);
 }
 
-/* Elements into *n. An empty shape is a scalar; a dimension of 0 makes an empty tensor. */
+/* Reads the shape and sets *n to the number of elements. An empty shape is a scalar; a dimension
+ * of 0 makes an empty tensor. */
 static enum status read_shape(const struct safetensors *s, struct entry *e, const json_t *shape,
                               uint64_t *n, struct error *err)
 {
@@ -121,7 +126,7 @@ static enum status read_entry(const struct safetensors *s, struct entry *e, cons
     TRY(read_shape(s, e, json_object_get(o, "shape"), &n, err));
     TRY(read_offsets(s, e, json_object_get(o, "data_offsets"), err));
     if (e->t.dtype == DTYPE_OPAQUE)
-        return STATUS_OK; /* how large its elements are is not known: nobody can ask for it */
+        return STATUS_OK; /* element size unknown; nothing can use this tensor */
     if (!dtype_bytes(e->t.dtype, n, 1, &n_bytes) || n_bytes != e->t.n_bytes)
         return error_set(err, STATUS_INVALID,
                          "%s: tensor " STR_FMT ": %llu elements of %s do not take %llu bytes",
@@ -137,7 +142,7 @@ static int compare_offsets(const void *a, const void *b)
     const struct entry *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) /* empty ones come before what begins where they are */
+    if (x->end != y->end) /* an empty tensor comes before the one at the same offset */
         return x->end < y->end ? -1 : 1;
     return str_compare(x->t.name, y->t.name);
 }
@@ -187,7 +192,8 @@ static enum status read_entries(struct safetensors *s, const json_t *root, struc
     return STATUS_OK;
 }
 
-/* Each tensor begins where the one before it ends, the last one ends with the file. */
+/* Checks that each tensor begins where the one before it ends, and that the last one ends with
+ * the file. */
 static enum status check_cover(const struct safetensors *s, struct error *err)
 {
     uint64_t at = 0, room = s->n_bytes - s->n_header_bytes;
@@ -311,7 +317,7 @@ void safetensors_close(struct safetensors *s)
     mem_free(s);
 }
 
-/* ---- answers ---- */
+/* ---- queries ---- */
 
 uint64_t safetensors_file_bytes(const struct safetensors *s)
 {

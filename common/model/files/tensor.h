@@ -1,5 +1,5 @@
 #pragma once
-/* A tensor as a file holds it, whatever the file's format. */
+/* A tensor as a file holds it, for every file format. */
 #include "common/base/dtype.h"
 #include "common/base/status.h"
 #include "common/base/str.h"

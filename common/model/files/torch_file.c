@@ -1,5 +1,9 @@
-/* The archive's members are in one folder of any name: data.pkl describes the tensors, data/KEY are
- * the storages, as many bytes as they have in memory. */
+/* Opens one PyTorch checkpoint. open_archive() finds the members: they are in one folder of any
+ * name, data.pkl describes the tensors, and data/KEY holds the bytes of a storage.
+ * torch_pickle.c reads the description; read_tensor() checks each tensor against its storage.
+ * All checks happen at open, so later reads cannot fail. Tensors point into the mapping, and
+ * several may share bytes. The object owns its map, names and tables, and is immutable
+ * afterwards. */
 #include "common/model/files/torch_file.h"
 
 #include <stdio.h>
@@ -15,20 +19,20 @@ enum { MAX_MEMBER_NAME = 1024 };
 
 struct entry {
     struct tensor t;
-    uint32_t n_dims; /* of the file: t has at most TENSOR_MAX_DIMS */
+    uint32_t n_dims; /* dimensions in the file; t has at most TENSOR_MAX_DIMS */
 };
 
 struct torch_file {
     char *path;
-    struct file_map map; /* of nothing when the bytes are borrowed */
+    struct file_map map; /* empty when the bytes are borrowed */
     const uint8_t *bytes;
     size_t n_bytes;
     struct zip *zip;
-    struct str folder; /* in the archive */
+    struct str folder; /* name of the archive's folder */
     struct str pickle;
     char *names;
     uint64_t n_entries, n_tensors;
-    struct entry *entries; /* by place */
+    struct entry *entries; /* sorted by position in the file */
     const struct entry **by_name;
     const struct tensor **tensors;
 };
@@ -45,7 +49,7 @@ static const struct zip_member *find_member(const struct torch_file *f, const ch
                                              : zip_find(f->zip, (struct str){path, (size_t)n});
 }
 
-/* Files that are something else, told from their first bytes. */
+/* Recognises other kinds of files by their first bytes. */
 static enum status check_magic(const struct torch_file *f, struct error *err)
 {
     static const uint8_t archive[] = {'P', 'K', 3, 4}, legacy[] = {0x80, 2, 0x8A, 0x0A};
@@ -94,7 +98,8 @@ static enum status wrong(const struct torch_file *f, const struct torch_tensor *
                      what);
 }
 
-/* Elements, and the places that their strides span; 0 elements: nothing is spanned. */
+/* Sets *n to the number of elements, 0 for an empty tensor. Refuses a tensor whose strides are
+ * not contiguous. */
 static enum status measure(const struct torch_file *f, const struct torch_tensor *t, uint64_t *n,
                            struct error *err)
 {
@@ -116,7 +121,7 @@ static enum status measure(const struct torch_file *f, const struct torch_tensor
                      f->path, STR_ARG(t->name));
 }
 
-/* The storage's bytes in the archive. */
+/* Sets *out to the storage's bytes in the archive. */
 static enum status find_storage(const struct torch_file *f, const struct torch_tensor *t,
                                 const struct torch_storage *s, struct str *out, struct error *err)
 {
@@ -205,7 +210,7 @@ static enum status read_entries(struct torch_file *f, const struct torch_pickle 
         TRY(read_tensor(f, t, &p->storages[t->storage], e, err));
         memcpy(at, t->name.ptr, t->name.len);
         e->t.name = (struct str){at, t->name.len};
-        at += t->name.len + 1; /* the array was zeroed */
+        at += t->name.len + 1; /* the array is zeroed, so a NUL follows */
     }
     f->n_entries = p->n_tensors;
     return STATUS_OK;
@@ -290,7 +295,7 @@ void torch_file_close(struct torch_file *f)
     mem_free(f);
 }
 
-/* ---- answers ---- */
+/* ---- queries ---- */
 
 struct str torch_file_bytes(const struct torch_file *f)
 {

@@ -1,8 +1,9 @@
-/* A pickle is a program for a stack machine. This one has values of a few kinds, a memo, and three
- * pools: the items of tuples, the entries of dicts, the tensors that were built. An opcode is a row
- * of a table; a row without a function is a name to refuse it by. Values refer to pools by index
- * and nothing follows them but the dict that is on the stack at the end, so there is no recursion.
- */
+/* Reads the pickle of a PyTorch checkpoint. torch_pickle_read runs its opcodes on pickle_machine
+ * and then collects the tensors of the dict that is left on the stack.
+ * The machine has values of a few kinds, a memo, and pools: items of tuples, entries of dicts,
+ * storages and tensors. Each opcode is a row of a table; a row without a function is refused by
+ * its name. Values refer to pools by index and only the last dict is followed, so there is no
+ * recursion. All pools are bounded; names in the result point into the caller's bytes. */
 #include "common/model/files/torch_pickle.h"
 
 #include <string.h>
@@ -127,7 +128,7 @@ static enum status op_text8(struct pickle_machine *m)
     return push_text(m, 8);
 }
 
-/* ---- memo: dense, as every writer numbers it ---- */
+/* ---- memo: entries are numbered without gaps, as all writers do ---- */
 
 static enum status memoize(struct pickle_machine *m, uint64_t i)
 {
@@ -227,10 +228,10 @@ static enum status op_tuple(struct pickle_machine *m)
     const struct pickle_value *v;
     uint32_t n;
     TRY(pickle_pop_marked(m, &v, &n));
-    return push_tuple(m, v, n); /* the items move to their pool before the stack is written */
+    return push_tuple(m, v, n); /* safe: the items are copied before the stack is written */
 }
 
-/* The items of a list are of no interest here. */
+/* The items of a list are not needed and dropped. */
 static enum status op_empty_list(struct pickle_machine *m)
 {
     return pickle_push(m, (struct pickle_value){.kind = PICKLE_LIST});
@@ -287,7 +288,7 @@ static enum status op_setitems(struct pickle_machine *m)
     return set_items(m, v, n);
 }
 
-/* Attributes of an OrderedDict (_metadata: the versions of modules), which are not looked at. */
+/* Drops the attributes of an OrderedDict (_metadata: versions of modules). */
 static enum status op_build(struct pickle_machine *m)
 {
     struct pickle_value state;
@@ -299,7 +300,7 @@ static enum status op_build(struct pickle_machine *m)
 
 static const struct {
     const char *name;
-    enum status (*run)(struct pickle_machine *m); /* NULL: refused */
+    enum status (*run)(struct pickle_machine *m); /* NULL = refused */
 } opcodes[256] = {
     ['('] = {"MARK", op_mark},
     ['.'] = {"STOP", op_stop},
@@ -402,7 +403,7 @@ static enum status none_of_them(const struct pickle_machine *m, const struct pic
         pickle_kind_names[other->value.kind]);
 }
 
-/* Values that are no tensors (versions, states of modules) are left out. */
+/* Collects the tensors. Other values (versions, states of modules) are left out. */
 static enum status collect(struct pickle_machine *m, struct torch_pickle *out)
 {
     struct pickle_value dict;
@@ -423,7 +424,7 @@ static enum status collect(struct pickle_machine *m, struct torch_pickle *out)
         struct str name = {e->key.text, e->key.n};
         if (e->value.kind != PICKLE_TENSOR) {
             if (!other ||
-                other->value.kind != PICKLE_DICT) /* a dict says most about what this is */
+                other->value.kind != PICKLE_DICT) /* a dict explains best what the file is */
                 other = e;
             continue;
         }

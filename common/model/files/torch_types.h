@@ -5,17 +5,18 @@
 
 #define TORCH_MAX_DIMS 8
 
-/* Bytes that tensors share. */
+/* A block of bytes that tensors share. */
 struct torch_storage {
-    struct str key;   /* of the archive's member data/KEY */
-    enum dtype dtype; /* DTYPE_OPAQUE: untyped, its elements are bytes */
+    struct str key;   /* KEY of the archive's member data/KEY */
+    enum dtype dtype; /* DTYPE_OPAQUE = untyped; elements are bytes */
     uint64_t n_elems;
 };
 
-/* In elements of dtype; not checked against the storage. */
+/* A view of a storage. Numbers count elements of dtype; they are not checked against the
+ * storage. */
 struct torch_tensor {
     struct str name;
-    uint32_t storage; /* index */
+    uint32_t storage; /* index into storages */
     enum dtype dtype;
     uint32_t n_dims;
     uint64_t first, shape[TORCH_MAX_DIMS], stride[TORCH_MAX_DIMS];

@@ -1,6 +1,10 @@
-/* The directory at the end of the file is read once into a table; each member's header, before its
- * data, says where the data begins. Sorted by place the table shows overlaps, an array of pointers
- * sorted by name shows duplicates and answers look-ups. */
+/* Opens a zip archive in memory. The directory at the end of the file is read once into a table.
+ * Each member's own header, before its data, gives the place where the data begins. Sorted by
+ * place, the table shows overlaps; an array of pointers sorted by name shows duplicates and
+ * serves look-ups.
+ * No byte is read before its offset and length were checked against the file, and numbers are
+ * added only where they cannot overflow. The object owns its tables; names and data point into
+ * the caller's bytes. Immutable after the open. */
 #include "common/model/files/zip.h"
 
 #include <stdlib.h>
@@ -28,17 +32,17 @@ enum {
 #define LOCAL_MAGIC   0x04034B50u
 
 struct entry {
-    struct zip_member member; /* first: what callers see */
-    uint64_t begin, end;      /* in the file: the member's header, the end of its data */
+    struct zip_member member; /* must be first: callers get a pointer to it */
+    uint64_t begin, end;      /* offsets in the file: the member's header, the end of its data */
 };
 
 struct zip {
     char *path;
     const uint8_t *bytes;
     uint64_t n_bytes;
-    uint64_t directory, directory_end; /* places in the file */
+    uint64_t directory, directory_end; /* offsets in the file */
     uint64_t n_entries;
-    struct entry *entries; /* by place */
+    struct entry *entries; /* sorted by offset */
     const struct entry **by_name;
 };
 
@@ -70,15 +74,16 @@ static enum status wrong(const struct zip *z, struct str member, struct error *e
                      what);
 }
 
-/* ---- the end ---- */
+/* ---- the end of the archive ---- */
 
-/* A number of the short record: its own, or "see the long one". */
+/* Tells whether a number of the short record equals the long one, or refers to it with
+ * `unknown`. */
 static bool agrees(uint64_t small, uint64_t unknown, uint64_t large)
 {
     return small == unknown || small == large;
 }
 
-/* The long record, when there is one: both must describe the same archive. */
+/* Reads the zip64 record. Both records must describe the same archive. */
 static enum status read_end64(struct zip *z, uint64_t end, struct error *err)
 {
     const uint8_t *e = z->bytes + end, *locator = e - LOCATOR_BYTES;
@@ -125,7 +130,7 @@ static enum status read_end(struct zip *z, struct error *err)
 
 /* ---- one member ---- */
 
-/* Sizes and places that do not fit in 32 bits are in an extra field, in this order. */
+/* Reads sizes and offsets that do not fit in 32 bits from an extra field, in this order. */
 static enum status read_extra64(const struct zip *z, struct str name, struct str extra,
                                 uint64_t *const values[3], struct error *err)
 {
@@ -150,7 +155,7 @@ static enum status read_extra64(const struct zip *z, struct str name, struct str
     return STATUS_OK;
 }
 
-/* Its own header must be there and name it: data begins behind that. */
+/* Finds the member's data behind its own header, which must exist and have the same name. */
 static enum status place(const struct zip *z, struct entry *e, uint64_t n_bytes, struct error *err)
 {
     struct str name = e->member.name;
@@ -175,7 +180,7 @@ static enum status place(const struct zip *z, struct entry *e, uint64_t n_bytes,
     return STATUS_OK;
 }
 
-/* *at: of the entry in the directory, moved behind it. */
+/* Reads the entry of the directory at offset *at and moves *at behind it. */
 static enum status read_entry(const struct zip *z, uint64_t *at, struct entry *e, struct error *err)
 {
     uint64_t room = z->directory_end - *at;
@@ -271,7 +276,7 @@ static enum status parse(struct zip *z, struct error *err)
     return index_names(z, err);
 }
 
-/* ---- opening, answers ---- */
+/* ---- opening and queries ---- */
 
 enum status zip_open_memory(const void *bytes, size_t n, const char *name, struct zip **out,
                             struct error *err)

@@ -21,7 +21,7 @@ static bool read_digits(const char *p, uint32_t *out)
     return true;
 }
 
-/* Part *i (from 1) of *n, told from the end of a name without its extension. */
+/* Reads "part *i of *n" (from 1) from the end of a name without its extension. */
 bool gguf_read_suffix(const char *base, size_t len, uint32_t *i, uint32_t *n)
 {
     const char *p = base + len - GGUF_SUFFIX_BYTES;
@@ -30,7 +30,7 @@ bool gguf_read_suffix(const char *base, size_t len, uint32_t *i, uint32_t *n)
            read_digits(p + GGUF_SUFFIX_BYTES - DIGITS, n) && *i >= 1 && *i <= *n;
 }
 
-/* 0: it has another extension. */
+/* Returns 0 for another extension. */
 size_t gguf_stem_length(struct str name)
 {
     size_t m = sizeof extension - 1;
@@ -47,7 +47,7 @@ size_t gguf_name_length(struct str base)
     return gguf_read_suffix(base.ptr, stem, &i, &n) ? stem - GGUF_SUFFIX_BYTES : stem;
 }
 
-/* The path of part i, from the path of another one; false: too long. */
+/* Writes the path of part i, given the path of another part. Returns false when it is too long. */
 bool gguf_part_path(const char *path, uint32_t i, uint32_t n, char out[PATH_MAX])
 {
     int length = snprintf(out, PATH_MAX, "%.*s-%05u-of-%05u%s",
@@ -63,14 +63,15 @@ bool gguf_first_part(const char *path, char *out)
     return stem > 0 && gguf_read_suffix(path, stem, &i, &n) && gguf_part_path(path, 1, n, out);
 }
 
-/* How many parts a name speaks of; 0: of none. */
+/* Returns the number of parts in a name, or 0 when it names no part. */
 static uint32_t n_parts_of(const char *name)
 {
     uint32_t i, n;
     return gguf_read_suffix(name, gguf_stem_length(str_from(name)), &i, &n) ? n : 0;
 }
 
-/* Other parts of the same split are no others; a whole model of that name and other splits are. */
+/* Tells whether both names are parts of the same split. The unsplit model and other splits of it
+ * are different models. */
 static bool same_model(const char *a, const char *b)
 {
     size_t n = gguf_name_length(str_from(a));

@@ -1,6 +1,9 @@
-/* One pass over the header fills two tables (values, tensors); two arrays of pointers sorted by
- * name find duplicates and answer look-ups. A cursor that can only move forward inside the file is
- * the only way to read. */
+/* Opens one GGUF file. One pass over the header fills two tables (values, tensors); two arrays
+ * of pointers sorted by name find duplicates and serve look-ups. split.c then joins the parts of
+ * a model.
+ * The header is read only through a cursor, which moves forward and never leaves the file.
+ * Counts are bounded by the file's size before memory is allocated. The object owns its map and
+ * tables; strings and data point into the map. Immutable after the open. */
 #include "common/model/gguf/part.h"
 
 #include <stdlib.h>
@@ -14,12 +17,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read as it li
 
 enum {
     MAX_VALUES = 1 << 16,
-    MAX_NAME_BYTES = 1 << 12,    /* keys and tensor names */
-    MAX_STRING_BYTES = 16 << 20, /* chat templates, grammars */
-    MAX_ARRAY = 1 << 26,         /* elements: merges and scores of the largest vocabularies */
+    MAX_NAME_BYTES = 1 << 12,    /* longest key or tensor name */
+    MAX_STRING_BYTES = 16 << 20, /* longest string: chat templates, grammars */
+    MAX_ARRAY = 1 << 26,         /* most elements: merges and scores of the largest vocabularies */
     MAX_ALIGNMENT = 1 << 20,
     DEFAULT_ALIGNMENT = 32,
-    MIN_VALUE_BYTES = 8 + 4 + 1, /* smallest encodings: they bound a count by the file's size */
+    MIN_VALUE_BYTES = 8 + 4 + 1, /* smallest encodings, with which the file's size bounds a count */
     MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8,
 };
 
@@ -132,7 +135,8 @@ static enum status take_value(struct cursor *c, struct gguf_value *v)
     return STATUS_OK;
 }
 
-/* Name, shape, type and offset relative to the data; the data's place is not known yet. */
+/* Reads name, shape, type and the offset within the data. The start of the data is not known
+ * yet. */
 static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
 {
     uint32_t id;
@@ -265,7 +269,7 @@ static int compare_offsets(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Holes are nobody's business; bytes that are two tensors' are. */
+/* Refuses bytes that belong to two tensors. Holes are allowed. */
 static enum status check_overlaps(const struct gguf *g, struct error *err)
 {
     const struct gguf_tensor **by_offset = mem_try_array(g->n_tensors + 1, sizeof *by_offset);
@@ -367,7 +371,7 @@ void gguf_close(struct gguf *g)
     mem_free(g);
 }
 
-/* ---- answers ---- */
+/* ---- queries ---- */
 
 const char *gguf_path(const struct gguf *g)
 {

@@ -1,7 +1,7 @@
-/* A model in several files, as llama.cpp's gguf-split makes them: NAME-00001-of-0000N.gguf and so
- * on. The first one has the metadata; each says which it is (split.no, from 0), how many there are
- * (split.count) and how many tensors they have together (split.tensors.count). The tables of
- * tensors become one in the first part's object. */
+/* Joins a model in several files, as llama.cpp's gguf-split makes them: NAME-00001-of-0000N.gguf
+ * and so on. The first one has the metadata. Each file has its number (split.no, from 0), the
+ * number of files (split.count) and the total number of tensors (split.tensors.count). All
+ * tables of tensors are joined in the first part's object. */
 #include "common/model/gguf/split.h"
 
 #include <limits.h>
@@ -15,7 +15,7 @@
 
 enum { MAX_PARTS = 1024 };
 
-/* A key of the split; *out stays as it is when it is not there. */
+/* Reads a key of the split. *out stays unchanged when the key is absent. */
 static enum status get_number(const struct gguf *g, const char *key, uint64_t max, uint64_t *out,
                               struct error *err)
 {

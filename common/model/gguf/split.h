@@ -1,7 +1,7 @@
 #pragma once
-/* How a model in several files becomes one. Private to common/model/files. */
+/* Joins a model in several files. Private to common/model/gguf. */
 #include "common/base/status.h"
 
 struct gguf;
-/* Opens the other parts of a model in several files and takes their tensors in. */
+/* Opens the other parts of a model in several files and adds their tensors to `g`. */
 MUST_USE enum status gguf_join(struct gguf *g, struct error *err);

@@ -1,21 +1,22 @@
 #pragma once
-/* The object behind gguf.h. Private to common/model/files. */
+/* The object behind gguf.h. Private to common/model/gguf. */
 #include "common/model/files/map.h"
 #include "common/model/gguf/type.h"
 
-#define GGUF_MAX_TENSORS (1 << 18) /* of all parts */
+#define GGUF_MAX_TENSORS (1 << 18) /* all parts together */
 
 struct gguf {
     char *path;
-    struct file_map map; /* of nothing when the bytes are borrowed */
+    struct file_map map; /* empty when the bytes are borrowed */
     const uint8_t *bytes;
     size_t n_bytes, n_header_bytes;
     uint32_t version, alignment;
     uint64_t n_values, n_tensors;
     struct gguf_value *values;
-    struct gguf_tensor *tensors; /* of all parts */
+    struct gguf_tensor *tensors; /* tensors of all parts */
     const struct gguf_value **values_by_key;
     const struct gguf_tensor **tensors_by_name;
-    struct gguf **parts; /* NULL: of one file; else parts[0] is unused, the others are owned */
+    /* NULL = a single file; otherwise parts[0] is unused and the others are owned */
+    struct gguf **parts;
     uint32_t n_parts;
 };

@@ -1,6 +1,6 @@
 #pragma once
-/* The pieces of a GGUF: typed values by key, and tensors. Strings, arrays and data point into the
- * file. Plain data; any thread. */
+/* Typed values by key, and tensors of a GGUF. Strings, arrays and data point into the file.
+ * Plain data; any thread. */
 #include "common/base/dtype.h"
 #include "common/base/str.h"
 
@@ -21,7 +21,7 @@ enum gguf_type {
     GGUF_TYPE_COUNT
 };
 
-/* Elements are unaligned in the file: read them with the functions below. */
+/* Elements are unaligned in the file; gguf_array_* (values.h) read them. */
 struct gguf_array {
     enum gguf_type type; /* never GGUF_ARRAY */
     uint64_t n;
@@ -47,21 +47,20 @@ struct gguf_tensor {
     enum dtype dtype;
     uint32_t n_dims;
     uint64_t shape[GGUF_MAX_DIMS]; /* shape[0] is contiguous; 1 beyond n_dims */
-    uint64_t offset, n_bytes;      /* in the file */
-    const uint8_t *data;           /* aligned as the file says (general.alignment) */
+    uint64_t offset, n_bytes;      /* place and size in the file */
+    const uint8_t *data;           /* aligned to general.alignment */
 };
 
-/* size 0: variable. */
+/* size 0 = variable length */
 struct gguf_type_traits {
     const char *name;
     uint8_t size;
 };
 extern const struct gguf_type_traits gguf_types[GGUF_TYPE_COUNT];
 
-bool gguf_type_is_signed(enum gguf_type t); /* an integer */
+bool gguf_type_is_signed(enum gguf_type t); /* signed integer types */
 bool gguf_type_is_unsigned(enum gguf_type t);
-/* One element as it lies in the file, unaligned: of an integer or a bool, of a signed integer, of
- * F32 or F64. */
+/* Load one unaligned element from the file: an integer or a bool, a signed integer, F32 or F64. */
 uint64_t gguf_type_load_bits(enum gguf_type type, const uint8_t *p);
 int64_t gguf_type_load_signed(enum gguf_type type, const uint8_t *p);
 double gguf_type_load_real(enum gguf_type type, const uint8_t *p);

@@ -1,10 +1,11 @@
 #pragma once
-/* Steps that the two readers of a model's files share. Private to common/model/info. */
+/* Functions that both readers of a model's files share. Private to common/model/info. */
 #include "common/base/status.h"
 #include "common/base/str.h"
 #include "common/model/info/info.h"
 
-/* Adds an id once; INVALID when it is no id of the vocabulary or there are too many. */
+/* Adds an EOS id once. Returns STATUS_INVALID when it is not in the vocabulary or there are too
+ * many. */
 MUST_USE enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *err);
-/* "architecture x is not supported; supported: ..." */
+/* Sets the error "architecture x is not supported; supported: ...". */
 enum status model_info_unknown(const struct model_info *m, struct str arch, struct error *err);

@@ -7,9 +7,10 @@
 #include "common/model/info/base.h"
 #include "common/model/info/family.h"
 
-enum { SIGMOID_GATING = 2 }; /* expert_gating_func: DeepSeek-V3's router; V2 has softmax */
+enum { SIGMOID_GATING = 2 }; /* value of expert_gating_func in DeepSeek-V3; V2 has softmax */
 
-/* Both DeepSeeks are "deepseek2" here, and Mixtral is a "llama" that has experts. */
+/* Finds the family. Both DeepSeeks are "deepseek2" in GGUF, and Mixtral is a "llama" with
+ * experts. */
 static enum status find_family(const struct gguf *g, struct model_info *m, struct str arch,
                                const struct family **out, struct error *err)
 {
@@ -25,8 +26,8 @@ static enum status find_family(const struct gguf *g, struct model_info *m, struc
     return STATUS_OK;
 }
 
-/* The rows of the embedding say how many logits there are; a file without tensors (a vocabulary for
- * a test, or the first of a split model) has only its tokens. */
+/* The rows of the embedding give the number of logits. A file without tensors (a test's
+ * vocabulary, or the first part of a split model) has only its list of tokens. */
 static enum status read_vocab(const struct gguf *g, struct model_info *m,
                               const struct gguf_array *tokens, struct error *err)
 {
@@ -91,6 +92,6 @@ enum status model_info_read_gguf(struct model_info *m, struct error *err)
     TRY(gguf_open(m->path, &g, err));
     enum status s = read_all(g, m, err);
     gguf_close(g);
-    /* The file is there: what is missing is inside it. */
+    /* The file itself exists, so a missing key means that it is incomplete. */
     return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "incomplete GGUF") : s;
 }

@@ -1,6 +1,6 @@
 #pragma once
-/* model_info from a folder: fills family, the lengths and the EOS ids. The caller has set format,
- * path and name, and frees on failure. Private to common/model/info. */
+/* Reads model_info from a folder: family, lengths and EOS ids. The caller has set format, path
+ * and name, and frees the struct after an error. Private to common/model/info. */
 #include "common/base/status.h"
 #include "common/model/info/info.h"
 

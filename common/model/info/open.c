@@ -27,7 +27,7 @@ void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t 
     else
         n = snprintf(out, out_size, "%s/.cache/coxswain", home && *home ? home : ".");
     if (n < 0 || (size_t)n >= out_size)
-        out[0] = '\0'; /* a path cut short would be another path */
+        out[0] = '\0'; /* a path that is cut would be another path */
 }
 
 void model_info_fini(struct model_info *m)
@@ -70,7 +70,8 @@ static bool has_config(const char *folder)
     return n > 0 && n < PATH_MAX && access(path, F_OK) == 0;
 }
 
-/* A folder without config.json may have a GGUF, and any part of a GGUF stands for its first. */
+/* Finds the model's file. A folder without config.json may have a GGUF. Any part of a GGUF
+ * stands for its first part. */
 static enum status find_file(struct model_info *m, const char *real, bool is_folder,
                              struct error *err)
 {
@@ -92,8 +93,9 @@ static enum status find_file(struct model_info *m, const char *real, bool is_fol
     return STATUS_OK;
 }
 
-/* Into out[PATH_MAX]. A file keeps its own name even where it is a link (a cache of downloads calls
- * them by their checksums): it may say which part of a model it is. */
+/* Writes the absolute path into out[PATH_MAX]. A file keeps its own name even if it is a link,
+ * because the name may have the number of a part; a download cache names the linked files by
+ * checksum. */
 static bool absolute_path(const char *path, bool is_folder, char *out)
 {
     const char *slash = strrchr(path, '/');

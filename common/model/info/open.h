@@ -1,15 +1,16 @@
 #pragma once
-/* A model by what --model says, and where the cache of models is. Any thread. */
+/* Opens a model named by --model, and finds the cache of models. Any thread. */
 #include "common/base/status.h"
 #include "common/model/info/info.h"
 
-/* model: "demo" (the cached demo model under cache_dir), "null" (no weights; the built-in tokenizer
- * of bytes), a GGUF file (any part of one in several files), a folder with config.json or with
- * one GGUF, or a reference (ref.h) that was pulled into the cache. STATUS_NOT_FOUND tells
- * where it looked and how to get it, STATUS_UNSUPPORTED names the architecture and those that are
- * supported. */
+/* `model` is "demo" (the cached demo model under cache_dir), "null" (no weights; the built-in
+ * byte tokenizer), a GGUF file (any part of a split one), a folder with config.json or with one
+ * GGUF, or a reference (ref.h) that was pulled into the cache. STATUS_NOT_FOUND says where it
+ * looked and how to get the model. STATUS_UNSUPPORTED names the architecture and the supported
+ * ones. */
 MUST_USE enum status model_info_open(const char *model, const char *cache_dir,
                                      struct model_info *out, struct error *err);
 void model_info_fini(struct model_info *m);
-/* $COX_CACHE or ~/.cache/coxswain, from the values main read: both may be NULL. Into out. */
+/* Writes $COX_CACHE or ~/.cache/coxswain into `out`, from values that main has read; both may be
+ * NULL. */
 void model_cache_dir(const char *cox_cache, const char *home, char *out, size_t out_size);

@@ -84,7 +84,7 @@ static enum status check_files(const struct pulled *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Reads the manifest of p->folder; reference may be NULL. */
+/* Reads the manifest of p->folder. `reference` may be NULL. */
 static enum status read_folder(struct pulled *p, char **reference, struct error *why)
 {
     json_t *root = NULL;

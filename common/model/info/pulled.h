@@ -1,8 +1,8 @@
 #pragma once
 /* A model that `cox pull` has put into the cache: a folder below CACHE/models/pulled with a
- * manifest, cox-pull.json, that names each file with its size and SHA-256. The folder appears by
- * one rename when all of it is there; so a manifest is the proof, and no file is read to believe
- * it. Processes that only look need no right to write. */
+ * manifest, cox-pull.json, that lists each file with its size and SHA-256. One rename creates
+ * the folder when all files are complete. So a manifest proves that the model is complete, and
+ * no file has to be read again. Processes that only look need no right to write. */
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -12,29 +12,30 @@
 #define PULLED_MAX_FILES 10000
 
 struct pulled_file {
-    char *name; /* below the folder */
+    char *name; /* path below the folder */
     uint64_t n_bytes;
     char sha256[65];
 };
 struct pulled {
-    char *folder; /* of a cache folder that is absolute, absolute too */
-    char *commit; /* what a hub's revision was when it was pulled; "" for others */
+    char *folder; /* absolute if the cache folder is */
+    char *commit; /* HUB: commit of the revision when it was pulled; "" for others */
     struct pulled_file *files;
     uint32_t n_files;
-    uint64_t n_bytes; /* of all files */
+    uint64_t n_bytes; /* size of all files */
 };
 
-/* CACHE/models/pulled/… of a remote reference; the caller's to free. */
+/* Returns CACHE/models/pulled/… for a remote reference; the caller frees it with mem_free. */
 char *pulled_folder(const struct model_ref *r, const char *cache_dir);
-/* Reads the manifest and asks each file for its size. NOT_FOUND: it is not there; INVALID: the
- * manifest is damaged, or a file is not as it says. Both texts say to pull it. */
+/* Reads the manifest and checks the size of each file. Returns STATUS_NOT_FOUND when the model
+ * is not there, STATUS_INVALID when the manifest is damaged or a file differs. Both error texts
+ * tell the user to pull the model. */
 MUST_USE enum status pulled_open(const struct model_ref *r, const char *cache_dir,
                                  struct pulled *out, struct error *err);
-/* The same of a folder, whatever model it is. *reference: the manifest's own word for it, or NULL;
- * it and out are the caller's to free in any case. out has what could be read. */
+/* Opens any such folder. *reference is the reference in the manifest, or NULL. The caller frees
+ * it and `out` also after an error; `out` has the values that could be read. */
 MUST_USE enum status pulled_open_folder(const char *folder, struct pulled *out, char **reference,
                                         struct error *err);
-/* The manifest into p->folder, on disk when this returns. */
+/* Writes the manifest into p->folder and syncs it to disk. */
 MUST_USE enum status pulled_write(const struct model_ref *r, const struct pulled *p,
                                   struct error *err);
 void pulled_fini(struct pulled *p);

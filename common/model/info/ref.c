@@ -1,7 +1,11 @@
-/* A reference's folder in the cache has a readable part and 48 bits of SHA-256 over its one
- * spelling: two references never share a folder, whatever their characters. A URL's query is no
- * part of that, nor of what is shown: it may be a signature, which is a secret and another one
- * tomorrow. So the file has to be known by its hash. */
+/* Parses the text of --model into a reference. model_ref_parse tries each kind in turn (hub,
+ * page of the hub, URL, bucket, "demo", "null", path); the parser of a kind fills the struct and
+ * chooses the folder in the cache.
+ * The folder's name has a readable part and 48 bits of SHA-256 over the reference's one
+ * spelling, so that two references never share a folder. A URL's query is not part of it and
+ * never shown, because it may be a secret signature that changes daily; such a file must be
+ * identified by its hash. The text is not trusted: it is checked for length, control characters
+ * and "..". The struct owns all strings; on an error it is empty. */
 #include "common/model/info/ref.h"
 
 #include <ctype.h>
@@ -49,7 +53,8 @@ static bool is_printable(const char *s)
     struct str text = str_from(s);
     for (size_t i = 0; i < text.len; i++)
         if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F ||
-            ((unsigned char)s[i] == 0xC2 && (unsigned char)s[i + 1] < 0xA0)) /* C1 */
+            /* a C1 control character */
+            ((unsigned char)s[i] == 0xC2 && (unsigned char)s[i + 1] < 0xA0))
             return false;
     return str_utf8_valid(text) == text.len;
 }
@@ -69,7 +74,7 @@ bool model_ref_name_is_safe(const char *name)
     }
 }
 
-/* ---- where it lies ---- */
+/* ---- the folder in the cache ---- */
 
 static void set_folder(struct model_ref *r, const char *identity)
 {
@@ -105,9 +110,9 @@ static char *name_of(const char *path)
     return mem_strndup(name.ptr, name.len);
 }
 
-/* ---- the kinds ---- */
+/* ---- kinds of references ---- */
 
-/* ORG or NAME: letters, digits and . _ - , no dot or dash in front. */
+/* Accepts ORG or NAME: letters, digits and . _ - without a leading dot or dash. */
 static bool is_repo_part(const char *s, size_t n)
 {
     if (n == 0 || n > REPO_PART_MAX || s[0] == '.' || s[0] == '-')
@@ -129,7 +134,7 @@ static bool is_revision(const char *s)
     return true;
 }
 
-/* ORG/NAME, and nothing else: what may be a hub's without saying so. */
+/* Accepts exactly ORG/NAME (with @REVISION), which may name a hub's model without "hf:". */
 static bool is_plain_hub(const char *text)
 {
     const char *at = strchr(text, '@'), *slash = strchr(text, '/');
@@ -172,7 +177,8 @@ static enum status parse_hub(const char *text, struct model_ref *r, struct error
               : error_set(err, STATUS_INVALID, "model \"hf:%s\": a hub's model is %s", text, form);
 }
 
-/* The path of a model's page on the hub, which people copy out of a browser; NULL: another URL. */
+/* Returns the path of a model's page on the hub, whose URL people copy from a browser. Returns
+ * NULL for any other URL. */
 static const char *hub_page_path(const char *text)
 {
     static const char *const hosts[] = {"https://huggingface.co/", "https://www.huggingface.co/",
@@ -183,8 +189,9 @@ static const char *hub_page_path(const char *text)
     return NULL;
 }
 
-/* ORG/NAME, ORG/NAME.git, ORG/NAME/tree/REVISION and ORG/NAME/blob/REVISION/FILE.gguf as parse_hub
- * takes them, for mem_free; NULL: no page of a model. */
+/* Converts ORG/NAME, ORG/NAME.git, ORG/NAME/tree/REVISION and ORG/NAME/blob/REVISION/FILE.gguf
+ * to the form of parse_hub. The caller frees the result with mem_free. Returns NULL for any
+ * other page. */
 static char *hub_page_reference(const char *path)
 {
     char *copy = mem_strdup(path), *out = NULL;
@@ -212,7 +219,7 @@ static char *hub_page_reference(const char *path)
     return out;
 }
 
-/* "HEX" behind #sha256=. */
+/* Returns the HEX behind #sha256= in lower case, or NULL when it is not valid. */
 static char *take_sha256(const char *hex)
 {
     char *out = mem_strdup(hex);
@@ -229,7 +236,8 @@ static enum status parse_url(const char *text, struct model_ref *r, struct error
 {
     const char *mark = strchr(text, '#');
     char *url = mark ? mem_strndup(text, (size_t)(mark - text)) : mem_strdup(text);
-    char *shown = mem_strndup(url, strcspn(url, "?")); /* a query may sign it */
+    /* without the query, which may be a signature */
+    char *shown = mem_strndup(url, strcspn(url, "?"));
     char *path = strchr(strstr(shown, "://") + 3, '/');
     const char *why = NULL;
     if (mark && strncmp(mark, sha256_mark, strlen(sha256_mark)) == 0)

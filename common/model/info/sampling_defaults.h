@@ -1,13 +1,13 @@
 #pragma once
-/* How the makers of a model would have its texts drawn: what generation_config.json says, for
- * requests that do not. Plain values; any thread. */
+/* Sampling parameters that the makers of a model recommend, from generation_config.json. They
+ * are used for requests that do not set them. Plain values; any thread. */
 #include <stdint.h>
 
 #include "common/base/status.h"
 
 struct sampling_defaults {
     double temperature, top_p, min_p, repetition_penalty;
-    int64_t top_k; /* 0: all */
+    int64_t top_k; /* 0 = all tokens */
 };
 
 #define SAMPLING_DEFAULTS_OPENAI                                                                   \
@@ -16,7 +16,8 @@ struct sampling_defaults {
         .temperature = 1, .top_p = 1, .repetition_penalty = 1                                      \
     }
 
-/* Sets what folder/generation_config.json has; the rest of out stays. NOT_FOUND: there is no such
- * file; INVALID names the file and the key. */
+/* Sets the values that folder/generation_config.json has; the other fields stay. Returns
+ * STATUS_NOT_FOUND when there is no such file, STATUS_INVALID with the file and the key for a
+ * wrong value. */
 MUST_USE enum status sampling_defaults_read(const char *folder, struct sampling_defaults *out,
                                             struct error *err);

@@ -1,10 +1,16 @@
+/* Opens a LoRA adapter for a worker. lora_adapter_open reads adapter_config.json (config.c),
+ * maps the tensor file, and pairs the A and B of each module. Workers then copy the matrices of
+ * the modules that their shard has.
+ * The folder is not trusted: names, shapes, dtypes and every number are checked at open, so that
+ * later use cannot fail. The adapter owns the mapped file and the table; module tensors point
+ * into the file and live until lora_adapter_close. Immutable after the open: any thread. */
 #include "common/model/lora/adapter.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* the state on the stack */
+#define XXH_STATIC_LINKING_ONLY /* for a hash state on the stack */
 #include <xxhash.h>
 
 #include "common/base/mem.h"
@@ -13,19 +19,19 @@
 #include "common/model/lora/config.h"
 #include "common/model/lora/files.h"
 
-/* The largest models that there are have fewer: 1024 layers of 16 modules. */
+/* More than the largest models have: 1024 layers of 16 modules. */
 enum { MAX_MODULES = 1 << 14 };
 
 struct lora_adapter {
     char *folder;
     struct lora_config config;
-    struct safetensors *file; /* or */
+    struct safetensors *file; /* one of `file` and `torch` is set */
     struct torch_file *torch;
-    struct lora_module *modules; /* [n], by name */
+    struct lora_module *modules; /* [n_modules], sorted by name */
     uint32_t n_modules;
 };
 
-/* PEFT's names; the first that is there. */
+/* PEFT's file names; the first one that exists is used. */
 static const char safetensors_name[] = "adapter_model.safetensors";
 static const char torch_name[] = "adapter_model.bin";
 
@@ -51,7 +57,7 @@ static enum status bad_tensor(const struct lora_adapter *a, const struct tensor 
                      t->name.ptr, what);
 }
 
-/* "base_model.model." MODULE ".lora_A.weight": the module's name, and whose of its two it is. */
+/* Splits "base_model.model." MODULE ".lora_A.weight" into the module's name and A or B. */
 static enum status take_name_apart(const struct lora_adapter *a, const struct tensor *t,
                                    char module[LORA_MODULE_MAX], bool *is_a, struct error *err)
 {
@@ -79,7 +85,8 @@ static int compare_modules(const void *a, const void *b)
     return strcmp(((const struct lora_module *)a)->name, ((const struct lora_module *)b)->name);
 }
 
-/* NaN and infinity would spread over every row that the adapter has. */
+/* Tells whether all numbers are finite. NaN and infinity would spread over every row of the
+ * adapter. */
 static bool is_finite(const struct tensor *t)
 {
     bool ok = true;
@@ -113,7 +120,7 @@ static enum status check_tensor(const struct lora_adapter *a, const struct tenso
     return STATUS_OK;
 }
 
-/* Both tensors are there and have the rank that the configuration says. */
+/* Checks that both tensors exist and have the configured rank. */
 static enum status check_module(const struct lora_adapter *a, struct lora_module *m,
                                 struct error *err)
 {
@@ -133,8 +140,8 @@ static enum status check_module(const struct lora_adapter *a, struct lora_module
     return bad_tensor(a, wrong, STATUS_INVALID, what, err);
 }
 
-/* Tensors are by name already, once each (safetensors.h): sorted by module, pairs lie side by side.
- */
+/* Merges the A and B of each module. Every tensor name is unique (safetensors.h), so after
+ * sorting by module the two are neighbours. */
 static enum status pair_up(struct lora_adapter *a, struct error *err)
 {
     uint32_t n = 0;
@@ -179,7 +186,7 @@ static enum status read_modules(struct lora_adapter *a, struct error *err)
     return pair_up(a, err);
 }
 
-/* Neither there: the error is of the one that should be. */
+/* Opens the first file that exists. If neither exists, the error names the safetensors file. */
 static enum status open_tensors(struct lora_adapter *a, const char *root, struct error *err)
 {
     char path[PATH_MAX];
@@ -285,7 +292,7 @@ static void hash_tensor(XXH3_state_t *h, const struct tensor *t)
     XXH3_128bits_update(h, t->data, t->n_bytes);
 }
 
-/* Modules are in the order of their names, whatever the file's is. */
+/* Hashes the modules in the order of their names, so that the order in the file does not matter. */
 void lora_adapter_identity(const struct lora_adapter *a, uint64_t out[2])
 {
     XXH3_state_t h;

@@ -1,5 +1,9 @@
-/* adapter_config.json. Keys that change nothing about the numbers (lora_dropout, task_type, ...)
- * are not looked at. */
+/* Reads and checks adapter_config.json. lora_config_read loads the file, refuses settings that
+ * would change the results and are not supported, and sorts the names of its patterns and
+ * targets for look-ups. lora_config_of then gives each module's rank and scale.
+ * Keys that do not change the results (lora_dropout, task_type, ...) are ignored. The file is
+ * not trusted: ranks, alphas and the number of names are bounded, and no expression is
+ * evaluated. The struct keeps the JSON, because its names point into it. */
 #include "common/model/lora/config.h"
 
 #include <math.h>
@@ -10,13 +14,13 @@
 #include "common/model/files/hf_json.h"
 #include "common/model/lora/files.h"
 
-enum { MAX_NAMES = 4096 }; /* of a pattern, of target_modules */
+enum { MAX_NAMES = 4096 }; /* most names of a pattern or of target_modules */
 #define MAX_RANK  (1u << 16)
 #define MAX_ALPHA 1e9
 
 static const char file[] = "adapter_config.json";
 
-/* Null, false, "none", nothing in it: as if it were not there. */
+/* Tells whether a value has no effect: absent, null, false, "none" or empty. */
 static bool says_nothing(const json_t *v)
 {
     const char *text = json_string_value(v);
@@ -25,7 +29,7 @@ static bool says_nothing(const json_t *v)
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
-/* Refuses what PEFT can do besides and this build does not. */
+/* Refuses features of PEFT that this build does not run. */
 static enum status check_unsupported(const struct lora_config *c, struct error *err)
 {
     static const struct {
@@ -55,9 +59,10 @@ static enum status check_unsupported(const struct lora_config *c, struct error *
     return STATUS_OK;
 }
 
-/* Some ways to begin take what A and B begin with out of the base weights, and PEFT takes it out of
- * them again whenever it loads the adapter: over the weights as they are its numbers are others.
- * These ways leave them alone; a new one is refused until somebody has looked. */
+/* Some initialisations subtract the initial A and B from the base weights, and PEFT repeats that
+ * whenever it loads the adapter. With unchanged base weights such an adapter gives wrong
+ * results. The listed ways do not change the base weights; a new way is refused until it has
+ * been checked. */
 static enum status check_beginning(const struct lora_config *c, struct error *err)
 {
     static const char *const fine[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
@@ -101,8 +106,8 @@ static enum status to_alpha(const struct lora_config *c, const char *key, const 
     return STATUS_OK;
 }
 
-/* PEFT reads keys as expressions. What is plain text but for its dots means itself; an expression
- * of a stranger is not run. */
+/* Reads a pattern. PEFT treats keys as regular expressions. A key of plain text with dots stands
+ * for itself; any other expression is refused and never evaluated. */
 static enum status read_pattern(const struct lora_config *c, const char *key,
                                 struct lora_names *out, struct error *err)
 {
@@ -138,7 +143,7 @@ static enum status read_targets(struct lora_config *c, struct error *err)
     c->some_layers = !says_nothing(json_object_get(c->root, "layers_to_transform")) ||
                      !says_nothing(json_object_get(c->root, "exclude_modules"));
     if (json_is_string(v) || json_is_null(v) || !v)
-        return STATUS_OK; /* an expression: the tensors say it */
+        return STATUS_OK; /* an expression; the file's tensors show the modules */
     if (!json_is_array(v) || json_array_size(v) > MAX_NAMES)
         return error_set(err, STATUS_INVALID,
                          "%s/%s: target_modules: a list of at most %d names is wanted", c->folder,

@@ -1,5 +1,5 @@
 #pragma once
-/* adapter_config.json, read and checked. Private to common/model/lora. */
+/* Reads and checks adapter_config.json. Private to common/model/lora. */
 #include <jansson.h>
 
 #include "common/base/status.h"
@@ -11,11 +11,11 @@ struct lora_config {
     uint32_t rank;
     double alpha;
     bool rslora;
-    struct lora_names ranks, alphas; /* patterns */
-    struct lora_names targets;       /* none: an expression says it */
-    bool some_layers;                /* not of every layer, or not every module of a name */
+    struct lora_names ranks, alphas; /* rank_pattern, alpha_pattern */
+    struct lora_names targets;       /* target_modules; empty = an expression */
+    bool some_layers;                /* only some layers, or some modules of a name, are adapted */
 };
-/* lora_config_fini is due after an error, too. root: of lora_adapter_open. */
+/* The caller calls lora_config_fini also after an error. `root` as in lora_adapter_open. */
 MUST_USE enum status lora_config_read(const char *folder, const char *root, struct lora_config *c,
                                       struct error *err);
 void lora_config_fini(struct lora_config *c);

@@ -1,6 +1,6 @@
-/* A folder below --lora-root may hold links to anywhere, as caches of
- * downloads hold links to their blobs: each file is looked for where it really is, and has to be
- * below the root, too. */
+/* Finds an adapter's files. A folder below --lora-root may contain links to any place, as
+ * download caches link to their blobs. So each file is resolved to its real path, which must be
+ * below the root as well. */
 #include "common/model/lora/files.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Names of modules as an adapter's configuration has them. Thousands of names against thousands of
- * modules are millions of comparisons, while every rank of a replica waits: so they are sorted, and
- * looked up by what a module's name ends with. */
+/* Names of modules in an adapter's configuration. Thousands of names against thousands of
+ * modules would be millions of comparisons while every rank of a replica waits. So the names are
+ * sorted, and looked up by each end of a module's name. */
 #include "common/model/lora/names.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ void lora_names_fini(struct lora_names *s)
     *s = (struct lora_names){0};
 }
 
-/* The first of those that are called so: in a list a name may stand twice. */
+/* Returns the index of the first entry with this name; a list may contain a name twice. */
 static uint32_t find(const struct lora_names *s, const char *name)
 {
     uint32_t low = 0, high = s->n;
@@ -57,7 +57,7 @@ static bool is_at(const struct lora_names *s, uint32_t i, const char *name)
     return i < s->n && strcmp(s->all[i].name, name) == 0;
 }
 
-/* "a.b.c", "b.c", "c". */
+/* Returns the next shorter end: "b.c" of "a.b.c", then "c", then NULL. */
 static const char *next_end(const char *end)
 {
     const char *dot = strchr(end, '.');

@@ -1,7 +1,10 @@
-/* The files of a folder that make the model are found by their names, safetensors before PyTorch's:
- * the single file alone, else the files that the index names, of each the tensors that it says are
- * there. Without such names all files that end as one kind's do, in the same order of kinds. The
- * index is hostile: what it calls a file is a plain name in the folder. */
+/* Finds and opens the weight files of a model's folder. weights_open_folder tries safetensors
+ * before PyTorch. For each kind it takes the single file, or the files of the index with the
+ * tensors that the index lists. If no such name exists, it takes all files with a kind's
+ * extension, in the same order of kinds.
+ * The index is not trusted: a file's name in it must be a plain name in the folder, and each
+ * listed tensor must be in its file. `w` owns the opened shards; tensors point into their
+ * mappings. At most MAX_SHARDS files are opened. */
 #include "common/model/weights/folder.h"
 
 #include <dirent.h>
@@ -23,10 +26,10 @@
 
 enum { MAX_SHARDS = 4096, MAX_NAME_BYTES = 255 };
 
-/* A kind of file, and how its files are named. */
+/* A kind of weight files and the names of its files. */
 struct layout {
     enum shard_kind kind;
-    const char *single, *index; /* NULL: there is none */
+    const char *single, *index; /* NULL = none */
     const char *ends[2];
 };
 static const struct layout layouts[] = {
@@ -44,7 +47,7 @@ static bool is_of(const struct layout *l, const char *name)
     return false;
 }
 
-/* Is it a file that trainers leave beside the weights? */
+/* Tells whether it is a file that training programs leave beside the weights. */
 static bool is_of_training(const char *name)
 {
     static const char *const names[] = {"training_args.bin", "optimizer.bin", "optimizer.pt",
@@ -66,7 +69,7 @@ static enum status add_name(struct weights *w, const struct layout *l, const cha
     if (w->n_shards == MAX_SHARDS)
         return error_set(err, STATUS_LIMIT, "%s: more than %d %s files", w->path, MAX_SHARDS,
                          l->ends[0]);
-    if ((w->n_shards & (w->n_shards - 1)) == 0) /* a power of two: full */
+    if ((w->n_shards & (w->n_shards - 1)) == 0) /* full at each power of two */
         w->shards = mem_realloc(w->shards, (w->n_shards ? 2 * w->n_shards : 1) * sizeof *w->shards);
     w->shards[w->n_shards++] = (struct shard){.name = mem_strdup(name), .kind = l->kind};
     return STATUS_OK;
@@ -87,7 +90,8 @@ static enum status check_name(const struct weights *w, const struct layout *l, c
     return STATUS_OK;
 }
 
-/* Every file once. Names are looked up in a set of JSON's: an index may have 10^5 tensors. */
+/* Adds each file once. A JSON object serves as the set of names, because an index may have 10^5
+ * tensors. */
 static enum status add_index_names(struct weights *w, const struct layout *l, const json_t *map,
                                    struct error *err)
 {
@@ -110,7 +114,7 @@ static enum status add_index_names(struct weights *w, const struct layout *l, co
     return s;
 }
 
-/* Each tensor is in the file that the index names. */
+/* Checks that each tensor is in the file that the index names. */
 static enum status check_index(const struct weights *w, const struct layout *l, const json_t *map,
                                struct error *err)
 {
@@ -164,7 +168,8 @@ static enum status open_shards(struct weights *w, struct error *err)
     return STATUS_OK;
 }
 
-/* map NULL: all of every file; else each from the file that it names. */
+/* Fills the table of tensors. With `map` NULL it takes all tensors of every file, otherwise each
+ * tensor from the file that the index names. */
 static enum status collect(struct weights *w, const json_t *map, struct error *err)
 {
     uint64_t n = 0;
@@ -201,8 +206,8 @@ static enum status open_index(struct weights *w, const struct layout *l, const j
     return collect(w, map, err);
 }
 
-/* The meaning of the tensors is in config.json: the same weights with another one are another
- * model. */
+/* config.json gives the tensors their meaning: the same weights with another config.json are
+ * another model. */
 enum status weights_config_identity(const struct model_info *m, uint8_t out[16], struct error *err)
 {
     char path[PATH_MAX];
@@ -232,7 +237,8 @@ static enum status open_single(struct weights *w, const struct layout *l, struct
     return collect(w, NULL, err);
 }
 
-/* The files that its names are of. *found: they were there, right or wrong. */
+/* Opens the files with the names of this layout. *found is true when such a file exists, even if
+ * it is damaged. */
 static enum status open_named(struct weights *w, const struct layout *l, bool *found,
                               struct error *err)
 {

@@ -1,3 +1,3 @@
 #pragma once
-/* The kind of files that a folder must have; a GGUF is one by itself. */
+/* Kind of files that a folder must have. A GGUF needs no choice. */
 enum weights_kind { WEIGHTS_ANY, WEIGHTS_SAFETENSORS, WEIGHTS_TORCH };

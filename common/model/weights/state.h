@@ -4,8 +4,8 @@
 
 struct weights {
     char *path;
-    struct gguf *gguf;    /* or */
-    struct shard *shards; /* by name */
+    struct gguf *gguf;    /* one of `gguf` and `shards` is set */
+    struct shard *shards; /* sorted by name */
     uint64_t n_shards;
     struct tensor *tensors;
     uint64_t n_tensors, n_file_bytes;

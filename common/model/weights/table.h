@@ -6,9 +6,9 @@
 
 struct weights;
 struct tensor;
-/* Room for n tensors. */
+/* Allocates room for n tensors. */
 MUST_USE enum status weights_reserve(struct weights *w, uint64_t n, struct error *err);
-/* After the last one: fills by_name, where no name may stand twice. */
+/* Call after the last tensor: fills by_name and refuses repeated names. */
 MUST_USE enum status weights_index_names(struct weights *w, struct error *err);
-/* NULL: there is none of that name. */
+/* Returns NULL when there is no tensor of that name. */
 const struct tensor *weights_find(const struct weights *w, const char *name);

@@ -1,5 +1,5 @@
 /* One table of tensors over all files, in the order of files and data, and an array of pointers
- * sorted by name. The files stay with their readers, which checked them. */
+ * sorted by name. The files stay open in their readers, which have checked them. */
 #include "common/model/weights/weights.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define XXH_STATIC_LINKING_ONLY /* the state on the stack */
+#define XXH_STATIC_LINKING_ONLY /* for a hash state on the stack */
 #include <xxhash.h>
 
 #include "common/base/mem.h"
@@ -86,7 +86,7 @@ void weights_close(struct weights *w)
     mem_free(w);
 }
 
-/* ---- answers ---- */
+/* ---- queries ---- */
 
 uint64_t weights_n_tensors(const struct weights *w)
 {
@@ -121,23 +121,23 @@ static bool is_ours(const struct weights *w, const void *data, uint64_t n)
     return false;
 }
 
-/* The pages stay in the page cache, where the next start finds them; only this process lets go. A
- * page that the range has only a part of is a neighbour's too and stays. */
+/* Releases the pages of this process only; they stay in the page cache for the next start. A
+ * page that lies only partly in the range also belongs to a neighbour and stays. */
 void weights_done(const struct weights *w, const void *data, uint64_t n)
 {
-    assert(is_ours(w, data, n)); /* anybody else's memory would lose what is in it */
+    assert(is_ours(w, data, n)); /* other memory would lose its contents */
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = ((uintptr_t)data + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)data + n) & ~(page - 1);
     if (begin < end)
-        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* advice */
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* only advice */
 }
 
 /* ---- identity ---- */
 
 static void hash_u64(XXH3_state_t *h, uint64_t v)
 {
-    XXH3_128bits_update(h, &v, sizeof v); /* little-endian, as the files are read */
+    XXH3_128bits_update(h, &v, sizeof v); /* little-endian, like the files */
 }
 
 static void hash_header(XXH3_state_t *h, uint64_t n_file_bytes, struct str header)

@@ -1,4 +1,4 @@
-# The application "api".
+# Runs the application "api".
 import subprocess
 
 subprocess.run(["./api"], check=True)

@@ -1,10 +1,10 @@
-# The application "head": the head in this pod, and workers in pods that the platform ends with it.
+# Runs the application "head": the head in this pod, and workers in other pods, which the platform ends together with it.
 import os
 import subprocess
 import sys
 
 try:
-    from cml.workers_v1 import await_workers, launch_workers  # the platform's library, by its newer name
+    from cml.workers_v1 import await_workers, launch_workers  # newer name of the platform's library
 except ImportError:
     from cdsw import await_workers, launch_workers
 

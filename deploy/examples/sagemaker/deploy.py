@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Coxswain as an endpoint of Amazon SageMaker, with boto3 alone.
+"""Runs Coxswain as an endpoint of Amazon SageMaker, with only boto3.
 
-deploy.py create NAME --image URI --role ARN    model, endpoint configuration and endpoint; waits until it serves
-deploy.py invoke NAME PROMPT                    one answer
-deploy.py stream NAME PROMPT                    the same, token by token
-deploy.py delete NAME                           all three again
+deploy.py create NAME --image URI --role ARN    create model, endpoint configuration and endpoint; wait until it serves
+deploy.py invoke NAME PROMPT                    print one answer
+deploy.py stream NAME PROMPT                    print an answer token by token
+deploy.py delete NAME                           delete endpoint, endpoint configuration and model
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ def container(image, model_data):
     lines = [line for line in ENVIRONMENT.read_text().splitlines() if line and not line.startswith("#")]
     environment = dict(line.split("=", 1) for line in lines)
     what = {"Image": image, "Environment": environment}
-    if model_data:  # Amazon puts it into /opt/ml/model, where it is found when no other model is named
+    if model_data:  # Amazon mounts the model at /opt/ml/model, which is used when no other model is named
         del environment["HF_MODEL_ID"]
         what["ModelDataSource"] = {"S3DataSource": {
             "S3Uri": model_data, "S3DataType": "S3Prefix", "CompressionType": "None"}}
@@ -59,7 +59,7 @@ def stream(args):
     answer = boto3.client("sagemaker-runtime").invoke_endpoint_with_response_stream(**request(args, stream=True))
     rest = b""
     for event in answer["Body"]:
-        *lines, rest = (rest + event["PayloadPart"]["Bytes"]).split(b"\n")  # a part may end inside of a line
+        *lines, rest = (rest + event["PayloadPart"]["Bytes"]).split(b"\n")  # a part may end in the middle of a line
         for line in lines:
             print(json.loads(line)["token"]["text"], end="", flush=True)
     print()

@@ -1,4 +1,4 @@
-"""The platform's library as an application imports it, played by test_notebook_platform.py, which starts the pods."""
+"""Stand-in for the platform's library that an application imports. It sends each call to test_notebook_platform.py, which starts the pods."""
 import json
 import os
 import socket

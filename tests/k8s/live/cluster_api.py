@@ -1,4 +1,4 @@
-"""A small client of the tests' API server: JSON over HTTPS with the administrator's certificate, nothing else."""
+"""A small client of the tests' API server: JSON over HTTPS with the administrator's certificate."""
 import http.client
 import json
 import ssl
@@ -11,7 +11,7 @@ class ApiError(Exception):
 
 
 class Api:
-    """Paths as the server has them, objects as dicts. One connection, made anew when it broke; not for threads."""
+    """One connection to the API server, opened again after it broke. Objects are dicts. Not safe for several threads."""
 
     def __init__(self, host, pki, port=6443, timeout=30):
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
@@ -19,7 +19,7 @@ class Api:
         self.connection = http.client.HTTPSConnection(host, port, context=context, timeout=timeout)
 
     def ask(self, method, path, body=None, kind="application/json"):
-        """The answer's object, or its text where that is not JSON. Raises ApiError, OSError, http.client's."""
+        """Returns the object in the answer, or its text when it is not JSON. Raises ApiError, OSError or http.client's errors."""
         try:
             self.connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": kind})
             answer = self.connection.getresponse()
@@ -35,7 +35,7 @@ class Api:
         return self.ask("GET", path)
 
     def create(self, path, body):
-        """Creates it; that it is there already is as good."""
+        """Creates an object; it is no error when the object exists already."""
         try:
             return self.ask("POST", path, body)
         except ApiError as error:

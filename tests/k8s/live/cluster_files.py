@@ -8,13 +8,13 @@ DOMAIN = "cluster.local"
 
 
 class Net:
-    """Addresses of cluster number N (0 … 255): free for several clusters side by side, and for the host's routes."""
+    """Addresses of cluster number N (0 … 255). They differ between clusters on one machine, and from the host's routes."""
 
     def __init__(self, number):
         self.number = number
-        self.outer, self.node = f"10.250.{number}.1", f"10.250.{number}.2"  # the host's end of the cable, the node's
+        self.outer, self.node = f"10.250.{number}.1", f"10.250.{number}.2"  # the host's and the node's end of the veth pair
         self.pods, self.services = f"10.251.{number}.0/24", f"10.252.{number}.0/24"
-        self.api = f"10.252.{number}.1"  # the Service `kubernetes`: the first address
+        self.api = f"10.252.{number}.1"  # Service `kubernetes`, always the first address
         self.cable = f"coxk8s{number}"
         self.cgroup = f"cox-k8s-{number}"
 
@@ -24,7 +24,7 @@ def openssl(*arguments):
 
 
 def make_pki(pki, net):
-    """A CA, and what it signs: (name, subject, alternative names). A subject's O is its group, CN its user."""
+    """Makes a CA and the certificates that it signs: (name, subject, alternative names). In a subject, O is the group and CN the user."""
     pki.mkdir(mode=0o700)
     openssl("ecparam", "-genkey", "-noout", "-name", "prime256v1", "-out", pki / "sa.key")
     openssl("ec", "-in", pki / "sa.key", "-pubout", "-out", pki / "sa.pub")
@@ -66,7 +66,7 @@ def kubeconfig(state, net, who):
 
 
 def containerd_config(state, net, pause):
-    """Of containerd 1.6. Negative OOM scores are what a root without CAP_SYS_RESOURCE may not set."""
+    """Returns the configuration of containerd 1.6. It sets no negative OOM scores, which root without CAP_SYS_RESOURCE may not do."""
     return f"""version = 2
 root = "{state}/containerd"
 state = "/run/containerd"
@@ -116,7 +116,7 @@ def kubelet_config(state, net, most_files):
         "cgroupDriver": "cgroupfs", "cgroupRoot": f"/{net.cgroup}", "cgroupsPerQOS": True, "enforceNodeAllocatable": [],
         "failSwapOn": False, "failCgroupV1": False, "protectKernelDefaults": True,
         "oomScoreAdj": 0, "maxOpenFiles": most_files, "maxPods": 200,
-        # A disk that others use too is not this node's to clean up: no eviction, no removal of images.
+        # Others use this disk too, so the node must not clean it up: no eviction, no removal of images.
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%",
                          "nodefs.inodesFree": "0%", "imagefs.inodesFree": "0%"},
         "imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
@@ -125,7 +125,7 @@ def kubelet_config(state, net, most_files):
 
 
 def proxy_config(state, net):
-    """Limits of connection tracking are the whole machine's: zero leaves them alone."""
+    """Returns the configuration of kube-proxy. Connection tracking limits belong to the whole machine; zero leaves them unchanged."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "mode": "iptables",
         "bindAddress": net.node, "healthzBindAddress": "127.0.0.1:10256", "metricsBindAddress": "127.0.0.1:10249",
@@ -136,7 +136,7 @@ def proxy_config(state, net):
 
 
 def write_all(state, net, most_files, pause):
-    """Everything that the programs below read."""
+    """Writes every file that the programs of `commands` read."""
     make_pki(state / "pki", net)
     for who in ("admin", "controller-manager", "scheduler", "proxy", "kubelet"):
         kubeconfig(state, net, who)
@@ -154,7 +154,7 @@ def write_all(state, net, most_files, pause):
 
 
 def commands(state, net, bin):
-    """name → command line, in the order in which they start."""
+    """Returns {name: command line}, in the order of starting."""
     pki = state / "pki"
     return {
         "etcd": [bin / "etcd", f"--data-dir={state}/etcd/data", "--listen-client-urls=http://127.0.0.1:2379",
@@ -164,7 +164,7 @@ def commands(state, net, bin):
             bin / "kube-apiserver", f"--advertise-address={net.node}", "--bind-address=0.0.0.0", "--secure-port=6443",
             "--etcd-servers=http://127.0.0.1:2379", f"--service-cluster-ip-range={net.services}",
             "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
-            # a test plays OpenShift with one, which changes pods as an SCC does
+            # A test simulates OpenShift with such a policy, which changes pods as an SCC does.
             "--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
             f"--client-ca-file={pki}/ca.crt", f"--tls-cert-file={pki}/apiserver.crt",
             f"--tls-private-key-file={pki}/apiserver.key", f"--kubelet-certificate-authority={pki}/ca.crt",

@@ -1,7 +1,7 @@
-"""Images of the tests' cluster, made by hand: a tar in docker's archive format, read by `ctr images import`.
+"""Makes the images of the tests' cluster: tar files in docker's archive format, which `ctr images import` reads.
 
-    pause: what holds a pod's namespaces, twenty lines of C. probe: a server and a client of a few lines
-    (cluster_probe.c) with the C library's files, since a name is looked up by getaddrinfo.
+    pause: holds the namespaces of a pod; twenty lines of C (cluster_pause.c).
+    probe: a small server and client (cluster_probe.c) with the C library's files, because getaddrinfo loads them.
 """
 import hashlib
 import io
@@ -21,13 +21,13 @@ def compile_c(source, target, *flags):
 
 
 def libraries(program):
-    """Files that the loader opens for it, by the names that it asks for: libc.so.6 and the loader itself."""
+    """Returns the files that the dynamic loader opens for a program, by the names that the program asks for; also the loader itself."""
     said = subprocess.run(["ldd", str(program)], check=True, capture_output=True, text=True).stdout
     return sorted(set(re.findall(r"(?:=> )?(/\S+) \(0x", said)))
 
 
 def archive(out, name, files, entry):
-    """Writes OUT: an image of one layer. files: path in the image → path here."""
+    """Writes an image of one layer to `out`. `files` maps a path in the image to a path on this machine."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for inside, outside in sorted(files.items()):

@@ -1,13 +1,12 @@
-"""PID 1 of the tests' cluster: makes its mounts, starts the node's programs, and takes all of them with it.
+"""PID 1 of the tests' cluster: it makes the mounts, starts the node's programs, and takes all of them with it when it dies.
 
-Started by `cluster` in new namespaces (mount, pid, net, ipc, uts). Everything that a node changes is inside of
-them: when this process dies, however it dies, the kernel ends every program and container and drops every mount,
-network device and iptables rule. Only folders of cgroups stay, which `cluster` removes.
+`cluster` starts it in new namespaces (mount, pid, net, ipc, uts). Everything that a node changes is inside these namespaces. When
+this process dies for any reason, the kernel ends every program and container and removes every mount, network device and iptables
+rule. Only cgroup folders stay; `cluster` removes them.
 
     cluster_init.py STATE
 
-Answers JSON lines on STATE/control.sock: {"start": NAME, "argv": [...]}, {"stop": NAME}, {"list": true},
-{"listens": PORT}.
+It answers JSON lines on STATE/control.sock: {"start": NAME, "argv": [...]}, {"stop": NAME}, {"list": true}, {"listens": PORT}.
 """
 import json
 import os
@@ -20,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-# What a kubelet sets on its whole machine: it finds these values and leaves the machine's own alone.
+# Values that a kubelet would set for the whole machine. It finds them set here, so it does not change the machine's own.
 SYSCTLS = {"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
            "kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000"}
 STOP_S = 20
@@ -31,7 +30,7 @@ def mount(*arguments):
 
 
 def make_mounts(state):
-    """The node's own /run, /var/lib, /var/log and /proc; shared from here on, as volumes have to reach containers."""
+    """Mounts the node's own /run, /var/lib, /var/log and /proc. Mounts are shared from here on, so that volumes reach containers."""
     mount("-t", "proc", "proc", "/proc")
     mount("-t", "tmpfs", "-o", "size=64m,mode=755", "tmpfs", "/run")
     for name in ("lock", "netns", "containerd"):
@@ -50,7 +49,7 @@ def make_mounts(state):
 
 
 class Programs:
-    """The node's programs by name, and how those ended that did."""
+    """The node's running programs by name, and the exit codes of the ended ones."""
 
     def __init__(self, state):
         self.state, self.pids, self.ended = state, {}, {}
@@ -65,7 +64,7 @@ class Programs:
             return {"error": f"{name}: {error}"}
         finally:
             os.close(log)
-        child.returncode = 0  # reap() waits for it, not subprocess
+        child.returncode = 0  # reap() waits for the child, not subprocess
         self.pids[name] = child.pid
         self.ended.pop(name, None)
         return {"pid": child.pid}
@@ -84,7 +83,7 @@ class Programs:
         return {"stopped": name}
 
     def reap(self):
-        """Every child that ended: ours and the orphans of every program."""
+        """Waits for every child that has ended: own programs and the orphans that PID 1 inherits."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -127,7 +126,7 @@ def serve(listener, programs):
 
 def main():
     state = Path(sys.argv[1])
-    # The host's /proc is still mounted: this link is our number there, by which `cluster down` ends us.
+    # The host's /proc is still mounted, so this link has the process ID on the host. `cluster down` kills that process.
     outside = os.readlink("/proc/self")
     started = Path(f"/proc/{outside}/stat").read_text().rsplit(")", 1)[1].split()[19]
     signal.signal(signal.SIGINT, signal.SIG_IGN)

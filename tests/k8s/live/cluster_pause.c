@@ -1,4 +1,4 @@
-// Holds the namespaces of a pod: waits until it is told to go, and takes in the orphans of a shared
+// Holds the namespaces of a pod: it waits for a signal to end, and reaps the orphans of a shared
 // PID namespace.
 #include <signal.h>
 #include <sys/wait.h>

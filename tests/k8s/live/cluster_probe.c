@@ -1,8 +1,8 @@
-// The smallest pod that proves something: a server that tells who it is, and a client that asks one
-// by its name.
-//   probe serve PORT         each connection gets one line: "uid=U gid=G" and goes
-//   probe ask HOST PORT      looks the name up, prints the line, tries for a minute
-//   probe keep FILE          writes FILE and reads it back: prints its text
+// The program of the smallest useful test pod: a server that tells its user and group, and a
+// client that finds a server by name.
+//   probe serve PORT         answers each connection with one line, "uid=U gid=G", and closes it
+//   probe ask HOST PORT      looks up HOST, prints the server's line; tries for one minute
+//   probe keep FILE          writes FILE, reads it back and prints its text
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -36,7 +36,7 @@ static int serve(const char *port)
     }
 }
 
-// One try: prints what the server says. Returns 0 when it said something.
+// Makes one try and prints the server's line. Returns 0 when the server sent something.
 static int ask_once(const char *host, const char *port)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -107,7 +107,7 @@ static void leave(int number)
 int main(int argc, char **argv)
 {
     const struct sigaction go = {.sa_handler = leave};
-    sigaction(SIGTERM, &go, NULL); // as PID 1 it would not end by default
+    sigaction(SIGTERM, &go, NULL); // PID 1 ignores SIGTERM by default
     if (argc == 3 && strcmp(argv[1], "serve") == 0) {
         return serve(argv[2]);
     }

@@ -1,9 +1,9 @@
-"""Gives the tests' cluster its volumes: for each claim of class `standard` a folder and a local PersistentVolume.
+"""Makes the volumes of the tests' cluster: a folder and a local PersistentVolume for each claim of class `standard`.
 
     cluster_volumes.py STATE HOST
 
-Local volumes, not hostPath ones: a kubelet gives a local volume to the pod's fsGroup, as a real driver would.
-Any access mode is taken, since there is one node. Looks once a second; a volume whose claim is gone goes too.
+The volumes are local, not hostPath, because a kubelet then gives them to the pod's fsGroup as with a real driver.
+Every access mode is accepted, since there is one node. The loop runs once a second and removes released volumes too.
 """
 import http.client
 import shutil
@@ -25,7 +25,7 @@ def volume(claim, folder):
         "spec": {
             "storageClassName": CLASS, "accessModes": spec["accessModes"], "volumeMode": "Filesystem",
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
-            "persistentVolumeReclaimPolicy": "Retain",  # this loop deletes, not the controller
+            "persistentVolumeReclaimPolicy": "Retain",  # this loop deletes the volume, not the controller
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta["namespace"],
                          "name": meta["name"], "uid": meta["uid"]},
             "local": {"path": str(folder)},
@@ -40,7 +40,7 @@ def look(api, folders):
         if claim["spec"].get("storageClassName") == CLASS and not claim["spec"].get("volumeName"):
             folder = folders / f"pvc-{claim['metadata']['uid']}"
             folder.mkdir(exist_ok=True)
-            folder.chmod(0o770)  # root's; a pod's fsGroup is given it by the kubelet, nobody else writes there
+            folder.chmod(0o770)  # owned by root; the kubelet gives it to a pod's fsGroup
             api.create("/api/v1/persistentvolumes", volume(claim, folder))
             print(f"made {folder.name} for {claim['metadata']['namespace']}/{claim['metadata']['name']}", flush=True)
     for one in api.get("/api/v1/persistentvolumes")["items"]:

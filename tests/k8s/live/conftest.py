@@ -1,4 +1,4 @@
-"""The cluster of these tests, and the rule that a file of which every test was skipped counts as skipped in ctest."""
+"""Fixtures with the cluster of these tests. In ctest a file counts as skipped when all of its tests were skipped."""
 import re
 
 import pytest
@@ -35,7 +35,7 @@ def image(kube, tmp_path_factory):
 
 @pytest.fixture
 def space(kube, request):
-    """A namespace of the test's own."""
+    """Yields a namespace for one test and removes it at the end."""
     name = kube.namespace(re.sub("[^a-z0-9]+", "-", request.node.name)[:50].strip("-"))
     yield name
     kube.remove_namespace(name)
@@ -47,7 +47,7 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """With a failure comes what the pods of its releases said, while they are there."""
+    """Adds the logs of a failed test's releases to its report, while their pods still exist."""
     report = yield
     if report.failed and call.when == "call":
         for release in {*Release.made, *(one for one in item.funcargs.values() if isinstance(one, Release))}:

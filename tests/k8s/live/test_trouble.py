@@ -1,6 +1,6 @@
-"""A release in trouble: heads, its Redis, its node, evictions, upgrades that are wrong. Streams run meanwhile, and none fails.
+"""A release in trouble: faults of heads, Redis and the node, evictions, and wrong upgrades. Streams run meanwhile, and none fails.
 
-What is to stay away does so because the node takes no pod, or nobody is there to start it: nothing here depends on who is faster.
+A part stays away for the time of a check because the node takes no pod, or no kubelet runs. No check depends on timing.
 """
 import pytest
 from release import REDIS, REDIS_IMAGE, Release, load_redis, more, null_values
@@ -18,7 +18,8 @@ def redis(kube, tmp_path_factory):
 
 
 def installed(kube, space, n_groups=2, **more_values):
-    """A release of the null model. Its image is never asked of a registry: a tag that the node has not is not to be had."""
+    """Installs a release of the null model. The node never pulls its image, so pods with a tag that the node does not have fail at
+    once."""
     release = Release(kube, space, **null_values(**more_values.pop("worker", {})), image={"pullPolicy": "Never"})
     release.put("install", "--wait", **more_values)
     release.wait_serving(n_groups)
@@ -63,7 +64,7 @@ def test_a_standby_head_takes_over_and_a_lost_redis_changes_nothing(kube, space,
 
 
 def test_a_node_without_its_kubelet_serves_and_what_crashed_comes_back(kube, space):
-    """Streams go to the gateways' own addresses: a Service gives up a node that has been silent for 50 s, and this one is the only one."""
+    """Streams go directly to the gateways' addresses, because a Service drops the only node after 50 s without its kubelet."""
     release = installed(kube, space)
     before = release.uids()
     gateways = [f"http://{pod['status']['podIP']}:8000" for pod in release.pods("gateway").values()]
@@ -73,7 +74,7 @@ def test_a_node_without_its_kubelet_serves_and_what_crashed_comes_back(kube, spa
         try:
             more(load, kube)
             kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(space, f"{release.full}-worker-0", "worker"))
-            release.wait_serving(1, release.status_by_http)  # the group that is left: nobody starts the other one
+            release.wait_serving(1, release.status_by_http)  # without a kubelet nothing restarts the other replica
             more(load, kube)
             kube.ctr("tasks", "kill", "-s", "SIGKILL", kube.container(space, f"{release.full}-head-0", "head"))
         finally:
@@ -85,7 +86,7 @@ def test_a_node_without_its_kubelet_serves_and_what_crashed_comes_back(kube, spa
 
 
 def allowed(kube, release, part):
-    """How many of a part's pods may be evicted, once the budget is one of all of its pods."""
+    """Returns the number of a part's pods that may be evicted, once the disruption budget counts all of its pods."""
     pods = len(release.pods(part))
 
     def counted():
@@ -96,7 +97,7 @@ def allowed(kube, release, part):
 
 
 def test_budgets_let_a_group_and_a_gateway_go_at_a_time(kube, space):
-    """Two groups of two: one group's pods may be evicted, no third one; of two gateways one."""
+    """With two replicas of two ranks, the pods of one replica may be evicted and no third pod. One of the two gateways may be evicted."""
     release = installed(kube, space, worker={"tp": 2, "replicas": 4})
     workers, gateways = sorted(release.uids("worker")), sorted(release.uids("gateway"))
     assert allowed(kube, release, "worker") == 2 and allowed(kube, release, "gateway") == 1
@@ -121,7 +122,7 @@ def test_budgets_let_a_group_and_a_gateway_go_at_a_time(kube, space):
 
 
 def stuck(release):
-    """Pods that cannot run, and why: name → reasons of their containers."""
+    """Returns {name: reasons of its containers} of the pods that cannot start."""
     out = {}
     for name, pod in release.pods().items():
         states = [*pod["status"].get("initContainerStatuses", []), *pod["status"].get("containerStatuses", [])]
@@ -136,7 +137,7 @@ WRONG = {"image": {"image": {"tag": "none-of-that-name"}}, "model": {"model": {"
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_upgrade_leaves_those_who_serve_and_is_rolled_back(kube, space, redis, wrong):
-    """An image, a model that is not there: of each part the next pod is not made before its turn, so one of each is stuck."""
+    """After an upgrade to a missing image or model, one pod of each part is stuck. The next pod is not replaced, so the others serve."""
     release = with_standby(kube, space)
     before = release.uids()
     good = release.values["image"].copy(), release.values["model"].copy()
@@ -158,8 +159,8 @@ def test_a_wrong_upgrade_leaves_those_who_serve_and_is_rolled_back(kube, space, 
 
 
 def test_a_head_that_is_alone_is_away_until_the_rollback(kube, space):
-    """Nobody can serve without one: requests wait at the gateways, and go on with the head that comes back."""
-    release = installed(kube, space, gateway={"config": {"head_timeout": 600}})  # 30 s is what a slow machine could miss
+    """Without its only head a release cannot serve. Requests wait at the gateways and continue when the head is back."""
+    release = installed(kube, space, gateway={"config": {"head_timeout": 600}})  # the default, 30 s, is too short on a slow machine
     with Steady([release.url()], n_users=16) as load:
         more(load, kube)
         release.put("upgrade", **WRONG["image"])

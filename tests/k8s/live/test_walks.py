@@ -1,4 +1,4 @@
-"""Every walk of docs/ (tests/walk) typed as it stands, on the tests' cluster."""
+"""Types every walk of docs/ (tests/walk) as it is written, on the tests' cluster."""
 import sys
 
 import pytest

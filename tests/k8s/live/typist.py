@@ -1,4 +1,4 @@
-"""Who types a walk's commands (tests/walk) on the tests' cluster, and what the walks wait for there."""
+"""Types the commands of a walk (tests/walk) on the tests' cluster, and implements the steps that walks wait for."""
 import json
 import re
 import shutil
@@ -17,7 +17,7 @@ IMAGE = "docker.io/library/coxswain:0.1.0"
 FEW = {"resources": {"requests": {"cpu": "10m", "memory": "32Mi"}}}  # many pods on a node of two cores
 VALUES = {"head": FEW, "worker": FEW, "gateway": FEW, "redis": FEW | {"image": REDIS_IMAGE}, "model": {"pullResources": FEW["resources"]}}
 NULL = {"model": {"name": "null", "servedNames": ["demo"]}}
-# Kinds of an OpenShift that the API server is to take; nobody acts upon them.
+# Kinds of OpenShift that the API server must accept; no controller acts on them.
 OPENSHIFT = [("route.openshift.io", "v1", "Route"), ("security.openshift.io", "v1", "SecurityContextConstraints"),
              ("monitoring.coreos.com", "v1", "ServiceMonitor"), ("monitoring.coreos.com", "v1", "PrometheusRule")]
 
@@ -32,7 +32,7 @@ def definition(group, version, kind):
 
 
 class Typist:
-    """One shell, in a folder that looks like the repository, with a kubeconfig of its own: its namespace is the walk's."""
+    """One shell in a folder that looks like the repository. Its own kubeconfig selects the walk's namespace."""
 
     def __init__(self, kube, namespace, folder, model):
         self.kube, self.namespace, self.folder, self.model = kube, namespace, reader_folder(folder), model
@@ -52,7 +52,7 @@ class Typist:
         for what in reversed(self.undo):
             what()
 
-    # What a walk does ------------------------------------------------------------------------------------------------
+    # Actions of a walk -----------------------------------------------------------------------------------------------
 
     def type(self, command, capitals):
         text = command.bare
@@ -75,21 +75,21 @@ class Typist:
     def release(self, name):
         key = (self.namespace, name)
         if key not in self.releases:
-            self.releases[key] = Release(self.kube, *key, head={"standby": True})  # where there is one
+            self.releases[key] = Release(self.kube, *key, head={"standby": True})  # also asks a standby, if one exists
         return self.releases[key]
 
     def install(self, name, more=""):
-        """A release that is there before the walk begins; what Helm says."""
+        """Installs a release before the walk begins; returns Helm's output."""
         status, said = self.shell(f"helm install {name} deploy/helm/coxswain -f values.json {more}")
         assert status == 0, said
         return said
 
     def types_in(self, namespace):
-        """The walk has gone to another namespace, which stays."""
+        """Switches to another namespace. The namespace stays at the end; the release in it is uninstalled."""
         self.namespace = namespace
         self.undo.append(lambda: self.kube.helm("uninstall", "demo", "-n", namespace, "--wait"))
 
-    # What a walk waits for or prepares -------------------------------------------------------------------------------
+    # Conditions and preparations of a walk ---------------------------------------------------------------------------
 
     def serves(self, name, n_groups, n_spares=0):
         def there():
@@ -106,13 +106,13 @@ class Typist:
         self.kube.wait(f"{count} pods of {name}", lambda: len(self.release(name).pods(part)) == count)
 
     def has_secrets(self, names, release):
-        """The release's pods mount these, and Helm made none for it."""
+        """Checks that the release's pods mount these Secrets and that Helm made none for it."""
         mounted = {v["secret"]["secretName"] for pod in self.release(release).pods().values() for v in pod["spec"]["volumes"] if "secret" in v}
         assert set(names) <= mounted, mounted
         assert not [s for s in self.kube.get("secrets", self.namespace) if s["metadata"]["name"].startswith(f"{release}-coxswain")]
 
     def answers(self, name):
-        """Its gateways want a key: the upgrade has reached them all."""
+        """Waits until every gateway asks for a key, which shows that the upgrade has reached all of them."""
         url = self.release(name).url() + "/v1/models"
         self.kube.wait("gateways that want a key", lambda: [httpx.get(url, timeout=60).status_code for _ in range(8)] == [401] * 8)
 
@@ -124,17 +124,17 @@ class Typist:
         self.kube.wait("the forwarded port", there)
 
     def has_demo_model(self):
-        """On a claim, where the values look for it."""
+        """Makes a claim with the demo model and sets the values that use it."""
         fill_claim(self.kube, self.namespace, "models", demo_model())
         (self.folder / "values.json").write_text(json.dumps(merged(VALUES, {"cache": {"kind": "pvc", "existingClaim": "models"}})))
 
     def has_pulled(self, cache):
-        """What `cox pull demo` has fetched there when there is a network; the image has the model then."""
+        """Copies the demo model to where `cox pull demo` would download it. The image then contains the model."""
         shutil.copytree(demo_model(), self.folder / cache / "models/demo")
         (self.folder / "values.json").write_text(json.dumps(VALUES))
 
     def has_base(self):
-        """deploy/k8s/base, smaller, and with the model on a claim of its own: nobody has to fetch it."""
+        """Makes a smaller deploy/k8s/base with the model on an existing claim, so that nothing has to be fetched."""
         small = self.folder / "small"
         small.mkdir()
         pods = {"Deployment": ["gateway"], "StatefulSet": ["head", "worker"]}
@@ -149,7 +149,7 @@ class Typist:
             {"patch": json.dumps(patch)} for patch in patches]}))
 
     def is_named(self, name):
-        """As if the node had pulled it from there."""
+        """Gives the image another name on the node, as if the node had pulled it."""
         ctr = ("run", "ctr", "--address", str(self.kube.state / "containerd.sock"), "-n", "k8s.io", "images", "tag", "--force", IMAGE, name)
         self.kube.cluster(*ctr)
 

@@ -1,5 +1,7 @@
-/* Structural tags over builtin:bytes: what each format takes and does not take, alone and in
- * others, and what is refused by name. */
+/* Structural tags over builtin:bytes. A row has a format, texts that it accepts and texts that
+ * it does not accept. Formats are tested alone and inside others, and behind reasoning.
+ * Unsupported formats are refused with a text that names them. The vocabulary is shared and
+ * read-only; each row compiles a grammar and frees it. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257 };
@@ -99,7 +101,7 @@ static const struct {
     {LISTED(FIRST), {"<f>true</f>", "<f>true</f>,<g>true</g>"}, {""}},
     {LISTED(STOPS), {"", "<g>true</g>"}, {"<f>true</f>,<g>true</g>"}},
     {LISTED(FIRST STOPS), {"<g>true</g>"}, {"", "<g>true</g>,"}},
-    /* a regex up to what is fixed behind it */
+    /* A regex that ends at the fixed text behind it. */
     {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},"
      "\"end\":\"</a>\"}",
      {"<a>x</a>", "<a></a>"},
@@ -182,7 +184,7 @@ static const struct {
      "\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},\"end\":\"</a>\"}]}",
      {"<a>x</a>,<a>y</a>", ""},
      {"<a>x"}},
-    /* a grammar whose rules do not lead to themselves as well */
+    /* The same for a grammar without recursive rules. */
     {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"grammar\",\"grammar\":\"root ::= "
      "[^x]*\"},\"end\":\"</a>\"}",
      {"<a>hi</a>", "<a></a>"},
@@ -292,7 +294,7 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     }
 }
 
-/* Behind reasoning, where the grammars that a format names come as well. */
+/* A grammar inside a format also works behind reasoning. */
 static void formats_come_behind_reasoning(void **state)
 {
     static const char source[] =

@@ -1,4 +1,4 @@
-//! One error type for the crate: a code of text.h's enum text_status and the text for `err`.
+//! The only error type of this crate: a code from text.h's enum text_status, and the text for `err`.
 
 use std::fmt::Display;
 

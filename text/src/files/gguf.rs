@@ -1,6 +1,6 @@
-//! The metadata of a GGUF file (versions 2 and 3), and nothing of its tensors. Foreign bytes: every
-//! length is checked against what is left, counts against what they could need at least, and strings
-//! are only UTF-8 when somebody asks for text.
+//! Reads the metadata of a GGUF file (versions 2 and 3); it ignores the tensors. The bytes are not trusted: every length
+//! is checked against the bytes that remain, and every count against the fewest bytes that it could need. Strings are
+//! checked for UTF-8 only when they are read as text.
 
 use crate::base::error::{invalid, Result};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub enum Value<'a> {
     Array(Array<'a>),
 }
 
-/// Elements as they lie; walked by `strings`, `u32s`, `f32s`.
+/// The elements of an array in the file's own encoding; `strings`, `u32s` and `f32s` decode them.
 #[derive(Clone, Copy, Debug)]
 pub struct Array<'a> {
     kind: u32,
@@ -27,7 +27,7 @@ pub struct Array<'a> {
 
 pub struct Metadata<'a> {
     keys: HashMap<&'a str, Value<'a>>,
-    /// bytes from the file's start to the metadata's end
+    /// bytes from the start of the file to the end of the metadata
     pub len: usize,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
             return Err(invalid(format!("GGUF: array of type {kind}")));
         }
         for _ in 0..n {
-            self.text()?; // each takes 8 bytes at least, so a false count ends at the file's end
+            self.text()?; // each element takes at least 8 bytes, so the loop of a false count ends at the file's end
         }
         Ok(Array { kind, n, bytes: &self.all[from..self.at] })
     }

@@ -1,6 +1,6 @@
-//! GBNF, the EBNF that llama.cpp, vLLM and XGrammar read (`root ::= "yes" | "no"`), as Lark. A rule
-//! that does not lead to itself is a regular language: it becomes a terminal, which matches exactly
-//! what it says. Rules that do remain rules, and the terminals in them are as long as they can be.
+//! Translates GBNF, the EBNF that llama.cpp, vLLM and XGrammar read (`root ::= "yes" | "no"`), to Lark. A rule that does
+//! not refer to itself, directly or through others, describes a regular language. Such a rule becomes a terminal, which
+//! matches exactly the same texts. Recursive rules stay rules, and the terminals in them are made as long as possible.
 
 use crate::base::error::{invalid, Result, TextError};
 use serde_json::Value;
@@ -12,7 +12,7 @@ const MAX_REPEATS: u32 = 4096;
 
 enum Node {
     Literal(String),
-    /// of one character, as Lark spells it
+    /// one character, in Lark's spelling
     Pattern(String),
     Rule(String),
     Group(Alternatives),
@@ -34,7 +34,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// A rule stands at the beginning: Lark has `name:` there.
+/// True when the source begins with a GBNF rule (`name ::=`). Lark writes `name:` there.
 pub fn is_gbnf(source: &str) -> bool {
     let mut r = Reader { rest: source, line: 1 };
     r.skip_blanks();
@@ -91,7 +91,7 @@ impl Reader<'_> {
         behind.len() < self.rest.len() && behind.trim_start().starts_with("::=")
     }
 
-    /// Behind a backslash.
+    /// Reads an escape. The reader stands behind the backslash.
     fn escaped(&mut self) -> Result<char> {
         let n_digits = match self.next() {
             Some('n') => return Ok('\n'),
@@ -111,7 +111,7 @@ impl Reader<'_> {
         Ok(c)
     }
 
-    /// Of a literal or a class up to what ends it.
+    /// Reads one character of a literal or of a class.
     fn character(&mut self) -> Result<char> {
         match self.next() {
             Some('\\') => self.escaped(),
@@ -165,7 +165,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Behind {: M}, M,} or M,N}
+    /// Reads the counts of a repetition, M}, M,} or M,N}. The reader stands behind the `{`.
     fn bounds(&mut self) -> Result<String> {
         let least = self.number()?;
         let is_range = self.eat(',');
@@ -281,8 +281,8 @@ fn each_use<'a>(body: &'a Alternatives, f: &mut dyn FnMut(&'a str)) {
     }
 }
 
-/// Whether a rule leads to one that leads to itself: what is left when all those are taken away
-/// whose rules have been.
+/// Returns for each rule whether it leads to a recursive rule. Rules whose references are all known to be free of
+/// recursion are removed until no more can be; the rest lead to a recursive rule.
 fn recursive(rules: &[Rule], places: &HashMap<&str, usize>) -> Result<Vec<bool>> {
     let mut left = vec![0usize; rules.len()];
     let mut users = vec![Vec::new(); rules.len()];
@@ -336,7 +336,7 @@ fn write_body(out: &mut String, body: &Alternatives, name_of: &dyn Fn(&str) -> S
     }
 }
 
-/// A grammar that has been read: its rules, and which of them lead to themselves.
+/// A parsed grammar: its rules, and whether each one leads to a recursive rule.
 struct Rules {
     rules: Vec<Rule>,
     recursive: Vec<bool>,
@@ -359,7 +359,7 @@ fn read(source: &str) -> Result<Rules> {
 }
 
 impl Rules {
-    /// Lark tells terminals by capitals, and - is in no name: the place keeps names apart.
+    /// Lark tells terminals by capitals and allows no `-` in a name. The rule's index keeps the names distinct.
     fn names(&self, prefix: &str) -> HashMap<&str, String> {
         let name = |(i, rule): (usize, &Rule)| -> String {
             let plain = format!("{prefix}r_{}_{i}", rule.name.replace('-', "_"));
@@ -388,12 +388,12 @@ pub fn to_lark(source: &str) -> Result<String> {
     Ok(format!("start: {}\n{}", names["root"], all.write(&names, &|_| true)))
 }
 
-/// Whether the grammar's texts are those of one terminal.
+/// True when the grammar is regular, so that one terminal can match all its texts.
 pub fn is_regular(source: &str) -> bool {
     is_gbnf(source) && read(source).is_ok_and(|all| !all.recursive[all.root])
 }
 
-/// The terminals of a grammar that is regular, and the name of the one that is all of it.
+/// Returns the terminals of a regular grammar, and the name of the terminal for its root rule.
 pub fn terminals(source: &str, prefix: &str) -> Result<(String, String)> {
     let all = read(source)?;
     let names = all.names(prefix);

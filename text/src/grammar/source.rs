@@ -1,5 +1,5 @@
-//! Sources of grammars as the crate reads them: schemas, patterns, Lark or GBNF, text with tagged parts, and
-//! any of these behind a model's reasoning.
+//! Turns the sources of grammars into llguidance's form: JSON schemas, patterns, Lark or GBNF, structural tags, and any
+//! of these after a model's reasoning.
 
 use super::gbnf;
 use super::structural_tag;
@@ -10,7 +10,7 @@ use crate::schema::stand_ins::Numbers;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::Value;
 
-/// text.h: enum text_grammar_kind
+/// The values of text.h's enum text_grammar_kind.
 pub const JSON_SCHEMA: i32 = 1;
 pub const REGEX: i32 = 2;
 pub const LARK: i32 = 3;
@@ -24,7 +24,7 @@ fn quote(s: &str) -> String {
     Value::from(s).to_string()
 }
 
-/// How deep brackets of the source lie in each other. Quoted ones do not count.
+/// The deepest nesting of brackets in the source. Brackets inside quotes do not count.
 fn depth(source: &str) -> usize {
     let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
     for b in source.bytes() {
@@ -55,9 +55,9 @@ fn check_size(source: &str) -> Result<()> {
     }
 }
 
-/// Text up to a marker, then the grammar. Where the reasoning has not begun, the answer may do without.
-/// Only the marker begins it: white space in front of that would let who says a space and then the
-/// answer do nothing but reason.
+/// Any text up to a closing marker, then the grammar. When the reasoning has not begun (`begun` is false), the answer may
+/// leave it out. Reasoning starts with an opening marker at once: if white space were allowed before it, an answer that
+/// starts with a space could only go on to reason.
 #[derive(serde::Deserialize)]
 struct Reasoning {
     open: Vec<String>,
@@ -67,7 +67,7 @@ struct Reasoning {
     source: String,
 }
 
-/// The id of a special token of this name: such a one is no text, and a marker may be either.
+/// The id of the special token with this name, if there is one. A marker may be a special token or plain text.
 type Special<'a> = dyn Fn(&str) -> Option<u32> + 'a;
 
 fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
@@ -105,11 +105,12 @@ fn after_reasoning(source: &str, special: &Special<'_>, numbers: &Numbers) -> Re
     let mut top = TopLevelGrammar::from_lark(reasoning(&r, special)?);
     let mut grammars = top_level(r.kind, &r.source, special, numbers)?.grammars.into_iter();
     top.grammars.extend(grammars.next().map(|g| GrammarWithLexer { name: Some("answer".to_owned()), ..g }));
-    top.grammars.extend(grammars); // which that one names
+    top.grammars.extend(grammars); // the grammars that the first one names
     Ok(top)
 }
 
-/// The numbers of schemas come back apart: they are placed once the crate has made its lexemes.
+/// Translates a source of this kind. `numbers` collects stand-ins for the schemas' numbers; the caller puts their texts
+/// in place once llguidance has made its lexemes.
 pub fn top_level(
     kind: i32,
     source: &str,

@@ -1,6 +1,6 @@
-//! Structural tags, as xgrammar and vLLM have them: a tree of formats, each of which is a piece of the
-//! answer. The older form, structures and triggers, is triggered_tags of them. What follows text that
-//! may be anything ends it: such a piece and its end are one rule, which stops at the first end.
+//! Structural tags, as in xgrammar and vLLM: a tree of formats, each for one piece of the answer. The older form with
+//! structures and triggers is translated to triggered_tags. A piece of free text ends at the text that follows it. Both
+//! are one lazy rule, which stops at the first possible end.
 
 use super::gbnf;
 use crate::base::error::{invalid, Result, TextError};
@@ -13,14 +13,14 @@ use serde_json::{json, Map, Value};
 const TYPES: &str =
     "const_string, json_schema, any_text, grammar, regex, sequence, or, optional, plus, star, repeat, tag, \
                      triggered_tags and tags_with_separator are";
-/// Of a repeat: each costs a rule.
+/// Most repetitions in a `repeat` format: each costs a rule.
 const MOST_REPEATS: u64 = 10_000;
 
 fn quote(s: &str) -> String {
     Value::from(s).to_string()
 }
 
-/// A format's members. Those that are not asked for may be there as null, others may not.
+/// The members of a format. A member that its type does not know is allowed only when it is null.
 struct Format<'a> {
     name: &'a str,
     members: &'a Map<String, Value>,
@@ -31,7 +31,7 @@ impl<'a> Format<'a> {
         Self::named(v, None)
     }
 
-    /// Where a tag is all that there can be, its type need not be said.
+    /// Reads a format where only a tag is possible, so its type may be missing.
     fn tag(v: &'a Value) -> Result<Format<'a>> {
         Self::named(v, Some("tag"))
     }
@@ -109,7 +109,7 @@ impl<'a> Format<'a> {
             .map_or_else(|| self.fail(key, "must be a boolean"), Ok)
     }
 
-    /// Of a tag: what may end it; one that is empty ends it at once.
+    /// The texts that may end a tag. An empty text ends the tag at once.
     fn ends(&self) -> Result<Vec<&'a str>> {
         match self.need("end")? {
             Value::String(end) => Ok(vec![end]),
@@ -120,7 +120,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// Whether it goes on until something ends it.
+    /// True when the piece goes on until a following text ends it.
     fn is_unlimited(&self) -> Result<bool> {
         match self.name {
             "any_text" => Ok(true),
@@ -146,7 +146,7 @@ struct Builder<'n> {
     grammars: Vec<GrammarWithLexer>,
 }
 
-/// What follows a piece, as Lark has it; None: the end of the answer.
+/// The text that follows a piece, in Lark's spelling; None = the end of the answer.
 type End<'a> = Option<&'a str>;
 
 fn then(piece: &str, end: End<'_>) -> String {
@@ -157,7 +157,7 @@ fn one_of(options: &[String]) -> String {
     format!("({})", options.join(" | "))
 }
 
-/// The piece as often as the format has it.
+/// The piece, repeated as its format says.
 fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
     let times = match f.name {
         "optional" => return Ok(format!("({piece})?")),
@@ -175,7 +175,7 @@ fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
     }
 }
 
-/// Whether it is made of patterns and constants alone. A grammar none of whose rules leads to itself is one.
+/// True when the format consists of patterns and constants alone. A grammar without recursive rules counts as a pattern.
 fn is_regular(v: &Value) -> Result<bool> {
     let f = Format::of(v)?;
     match f.name {
@@ -197,10 +197,11 @@ fn has_regex(v: &Value) -> Result<bool> {
     }
 }
 
-/// For all looks whether a pattern goes on over whatever follows it.
+/// Fuel for all checks of `goes_on` in one source.
 const SWALLOW_FUEL: u64 = 2_000_000;
 
-/// Whether the pattern goes on over each of these; not, where that costs more than the fuel, or it is none.
+/// Returns true when the pattern can go on over each of these first characters. Returns false when the check costs more
+/// than the fuel, or when the pattern is invalid.
 fn goes_on(pattern: &str, firsts: &str, fuel: &mut u64) -> bool {
     let mut builder = RegexBuilder::new();
     let Ok(own) = builder.mk(&RegexAst::Regex(pattern.to_owned())) else { return false };
@@ -221,7 +222,8 @@ fn goes_on(pattern: &str, firsts: &str, fuel: &mut u64) -> bool {
     })
 }
 
-/// Refuses a pattern that goes on over all that JSON behind it may begin with: the answer would never come to it.
+/// Refuses a pattern that can go on over every first character of the JSON that follows it: the answer would never reach
+/// the JSON.
 fn swallows(pattern: &Value, next: &Value, fuel: &mut u64) -> Result<()> {
     let (f, next) = (Format::of(pattern)?, Format::of(next)?);
     if f.name != "regex" || next.name != "json_schema" {
@@ -259,7 +261,7 @@ impl Builder<'_> {
         name
     }
 
-    /// Any text that has none of these in it.
+    /// A terminal for any text that contains none of `excludes`.
     fn text_without(&mut self, excludes: &[&str]) -> String {
         let any = "/(\\n|.)*/";
         if excludes.is_empty() {
@@ -270,7 +272,7 @@ impl Builder<'_> {
         self.terminal(&format!("{any} & ~{has}"))
     }
 
-    /// The piece and its end.
+    /// Returns the Lark for a format and the end that follows it.
     fn build(&mut self, v: &Value, end: End<'_>) -> Result<String> {
         let f = Format::of(v)?;
         if is_regular(v)? && has_regex(v)? {
@@ -305,7 +307,7 @@ impl Builder<'_> {
         Ok(end.map_or(text.clone(), |end| self.rule("[lazy]", &format!("{text} {end}"))))
     }
 
-    /// What is_regular, as a terminal's body.
+    /// Returns the body of a terminal for a format for which is_regular is true.
     fn regular(&mut self, v: &Value) -> Result<String> {
         let f = Format::of(v)?;
         match f.name {
@@ -328,8 +330,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A regex goes on over whatever it matches: with what is fixed behind it it is one terminal, which
-    /// stops at the first end where it has one.
+    /// Builds a run of regular formats. A regex goes on as long as it matches. The run and the fixed text after it
+    /// therefore become one lazy rule, which stops at the first end.
     fn run(&mut self, run: &[Value], next: Option<&Value>, end: End<'_>) -> Result<(String, bool)> {
         let mut parts = Vec::new();
         for v in run {
@@ -420,7 +422,7 @@ impl Builder<'_> {
         repeated(f, &piece)
     }
 
-    /// Without what a trigger has said of its begin.
+    /// Builds a tag. `said` is the part of its `begin` that a trigger has already matched.
     fn tag(&mut self, f: &Format<'_>, said: &str, end: End<'_>) -> Result<String> {
         let begin = match f.need("begin")?.as_str() {
             Some(begin) => quote(&begin[said.len()..]),
@@ -448,7 +450,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Text, and from a trigger on a tag that begins so.
+    /// Builds free text in which each trigger starts one of the tags that begin with it.
     fn triggered_tags(&mut self, f: &Format<'_>, end: End<'_>) -> Result<String> {
         let (triggers, tags, excludes) = (f.texts("triggers")?, self.tags(f)?, f.texts("excludes")?);
         let (at_least_one, stops) = (f.flag("at_least_one")?, f.flag("stop_after_first")?);
@@ -491,7 +493,7 @@ impl Builder<'_> {
     }
 }
 
-/// The older form as the present one.
+/// Translates the older form (structures and triggers) to the present one.
 fn of_structures(source: &Value) -> Result<Value> {
     let bad = || invalid("structural_tag needs a format, or structures and triggers that are not empty");
     let list =

@@ -1,4 +1,4 @@
-//! jinja2's filters, by their own names, arguments and defaults.
+//! jinja2's filters, with their own names, arguments and defaults.
 
 mod args;
 mod numbers;

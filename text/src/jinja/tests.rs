@@ -1,4 +1,4 @@
-//! jinja2's tests (`value is name`), by their own names and arguments.
+//! jinja2's tests (`value is name`), with their own names and arguments.
 
 use super::ast::{Cmp, Op};
 use super::budget;
@@ -136,7 +136,8 @@ fn is(name: &str, v: &Value) -> R<bool> {
     })
 }
 
-/// `is`: of what Python has once (none, booleans, small numbers), by value; of the rest by place.
+/// Python's `is`. Values that Python has only once (none, booleans, small numbers) are compared by value, all others by
+/// address.
 fn same(a: &Value, b: &Value) -> R<bool> {
     use std::rc::Rc;
     Ok(match (a, b) {

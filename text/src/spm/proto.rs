@@ -1,13 +1,13 @@
-//! tokenizer.model, a protobuf of SentencePiece (sentencepiece_model.proto), read by hand: pieces with
-//! scores and types, how texts are normalized, and the few words of the trainer that change ids.
-//! Foreign bytes: every length is checked against what is left, fields of other numbers are skipped,
-//! and a known field of another wire type is an error.
+//! Reads tokenizer.model, a protobuf of SentencePiece (sentencepiece_model.proto), without a protobuf library. It reads
+//! the pieces with scores and types, the normalization, and the few trainer settings that change ids. The bytes are not
+//! trusted: every length is checked against the bytes that remain, unknown fields are skipped, and a known field with
+//! another wire type is an error.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use crate::vocab::table::MAX_ID;
 
-/// A longer piece is refused: whoever trains cuts at 16 characters, and each byte of the longest one is
-/// looked at again from every place of a text.
+/// Longest allowed piece in bytes. Trainers cut at 16 characters, and the encoder looks at each byte of the longest piece
+/// again from every position of a text.
 const MAX_PIECE: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct NormalizerSpec<'a> {
     pub escape_whitespaces: bool,
 }
 
-/// The defaults are the .proto's.
+/// The defaults are those of the .proto file.
 pub struct ModelProto<'a> {
     pub pieces: Vec<Piece<'a>>,
     pub algorithm: Algorithm,
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Number and value of the next field; None at the end.
+    /// Returns the number and the value of the next field; None at the end.
     fn next(&mut self) -> Result<Option<(u64, Field<'a>)>> {
         if self.left.is_empty() {
             return Ok(None);
@@ -181,7 +181,7 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
     while let Some((number, field)) = r.next()? {
         match (number, field) {
             (1, f) => p.text = f.text(&format!("piece {id}"))?,
-            (2, Field::Fixed32(bits)) => p.score = f32::from_bits(bits) + 0.0, // -0 is 0
+            (2, Field::Fixed32(bits)) => p.score = f32::from_bits(bits) + 0.0, // turns -0 into 0
             (2, _) => return Err(other_type("a score")),
             (3, f) => {
                 p.kind = match f.number("a type")? {
@@ -253,7 +253,7 @@ fn read_normalizer<'a>(bytes: &'a [u8], n: &mut NormalizerSpec<'a>) -> Result<()
     Ok(())
 }
 
-/// What a decoded text goes through: nothing, in every model of a decoder.
+/// Checks the normalization of decoded texts. Only an empty one is supported; every model with a decoder has that.
 fn read_denormalizer(bytes: &[u8]) -> Result<()> {
     let mut r = Reader { left: bytes };
     while let Some((number, field)) = r.next()? {

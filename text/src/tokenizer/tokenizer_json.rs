@@ -1,5 +1,5 @@
-//! tokenizer.json → `Source` without a JSON tree: the light parts stay raw text, vocab and merges are
-//! streamed into flat tables.
+//! Reads a tokenizer.json into a `Source` without a JSON tree: the light parts stay raw text, and the vocabulary and
+//! merges are streamed into flat tables.
 
 use crate::base::error::{invalid, Result};
 use crate::files::json_limits::{check_values, MAX_JSON_VALUES};
@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// A model that is left to the crate becomes a tree first; a vocabulary of 256,000 pieces has 800,000.
+/// Most JSON values of a model that is left to the tokenizers crate, which builds a tree first. A vocabulary of 256,000
+/// pieces has 800,000.
 const MAX_MODEL_VALUES: usize = 1 << 22;
 
 #[derive(Deserialize)]
@@ -52,10 +53,10 @@ struct Model<'a> {
     merges: Option<&'a RawValue>,
 }
 
-/// What a tokenizer.json turned out to be.
+/// The two kinds of tokenizer.json.
 pub enum Parsed {
     Bpe(Source),
-    /// another model, or a BPE that is left to the crate: its raw `model` and the light parts
+    /// another model, or a BPE that is left to the tokenizers crate: its raw `model` and the light parts
     Other {
         model: String,
         config: String,
@@ -78,7 +79,7 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
         check_values(file.model.get(), MAX_MODEL_VALUES, "tokenizer.json: its model")?;
         Ok(Parsed::Other { model: file.model.get().to_owned(), config })
     };
-    // Models of another kind have fields of other types; only the kind is read before.
+    // Models of another kind have fields of other types, so only the kind is read first.
     #[derive(Deserialize)]
     struct Kind {
         #[serde(rename = "type", default)]
@@ -104,7 +105,7 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
     let unk = match &m.unk_token {
         Some(t) => match vocab.id(t) {
             Some(id) => Some(id),
-            None => return other(config), // the crate reports it when it is needed
+            None => return other(config), // the tokenizers crate reports it when it reads the model
         },
         None => None,
     };
@@ -128,7 +129,7 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
     }))
 }
 
-/// A string that is handed on without being kept.
+/// Passes a string on without keeping it.
 struct Text<F>(F);
 
 impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {

@@ -1,12 +1,12 @@
-{{/* Where models lie, who fetches them, and where pods have to be because of it. */}}
+{{/* The place of models, the pods that download them, and the nodes that these pods therefore need. */}}
 
-{{/* Whether pods fetch the model: not the null one, not a path, and not what the image has. */}}
+{{/* "true" when pods download the model: it is not null, not a path, and not in the image. */}}
 {{- define "coxswain.pulls" -}}
 {{- $n := .Values.model.name -}}
 {{- if not (or (eq .Values.cache.kind "none") (eq $n "null") (hasPrefix "/" $n) (hasPrefix "file:" $n)) -}}true{{- end -}}
 {{- end -}}
 
-{{/* Whether pods have the volume. Nobody waits for a claim that would stay empty; one that was named may have a path's model. */}}
+{{/* "true" when pods mount the volume. A claim that would stay empty is not mounted. An existing claim may hold the model of a path. */}}
 {{- define "coxswain.hasCache" -}}
 {{- $c := .Values.cache -}}
 {{- if eq $c.kind "pvc" -}}
@@ -14,7 +14,7 @@
 {{- else if ne $c.kind "none" -}}true{{- end -}}
 {{- end -}}
 
-{{/* A claim cannot be changed: another class or access mode is another claim, which an upgrade can make. */}}
+{{/* Name of the claim. A claim cannot be changed, so another class or access mode gives another name, and an upgrade can create it. */}}
 {{- define "coxswain.cacheClaim" -}}
 {{- $c := .Values.cache -}}
 {{- if $c.existingClaim -}}
@@ -26,7 +26,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Access modes with commas between them: of a claim that is there its own, or cache.accessMode. (dict "found" CLAIM "said" "ReadWriteOnce") */}}
+{{/* Access modes, separated by commas: those of the existing claim, otherwise cache.accessMode. (dict "found" CLAIM "said" "ReadWriteOnce") */}}
 {{- define "coxswain.accessModes" -}}
 {{- join "," (dig "spec" "accessModes" (list .said) (default dict .found)) -}}
 {{- end -}}
@@ -38,7 +38,7 @@
 {{- include "coxswain.accessModes" (dict "found" $found "said" $c.accessMode) -}}
 {{- end -}}
 
-{{/* "true": only pods of one node can have the claim at the same time, and no scheduler looks at that. */}}
+{{/* "true" when all pods with the claim must be on one node. The scheduler does not check this. */}}
 {{- define "coxswain.sameNode" -}}
 {{- if and (eq .Values.cache.kind "pvc") (include "coxswain.hasCache" .) -}}
 {{- $modes := include "coxswain.cacheModes" . -}}
@@ -46,8 +46,8 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Of all pods that keep that claim where it is, of whatever model or release; empty for parts without it. The Job's pod does not
-have it itself: one that is lost with its node stays for as long as the node, and nobody shall wait for that.
+{{/* Label of all pods that bind the claim to its node, in any model or release; empty for other parts. The Job's pod does not have the
+label: if its node is lost, the pod remains as long as the node object, and other pods must not wait for it.
 (dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.cacheLabel" -}}
 {{- if and (has .part (list "worker" "gateway" "prefetch")) (include "coxswain.sameNode" .ctx) -}}
@@ -56,10 +56,9 @@ coxswain.io/cache: {{ gt (len $claim) 63 | ternary ($claim | sha256sum | trunc 3
 {{- end -}}
 {{- end -}}
 
-{{/* What a part's affinity is: the values', or else base; and the node of the claim. A worker goes where any of its pods is, the
-first one anywhere: it is what needs a special node. The others go where a worker is, so that none of them chooses before; where
-there may be no workers, they go where any of its pods is.
-(dict "ctx" $ "part" "gateway" "base" dict) */}}
+{{/* Affinity of a part: the one in the values, otherwise `base`, plus the node of the claim. The first worker may go to any node,
+because workers need special nodes; later workers follow pods with the claim. Other parts go to the node of a worker, so that they
+do not choose first. If there may be no workers, they follow any pod with the claim. (dict "ctx" $ "part" "gateway" "base" dict) */}}
 {{- define "coxswain.affinity" -}}
 {{- $v := .ctx.Values -}}
 {{- $own := default dict (get $v .part) -}}
@@ -82,7 +81,7 @@ affinity:
 {{- end -}}
 {{- end -}}
 
-{{/* Taints that a part bears, as a list. Who has to be where workers are bears theirs, too. */}}
+{{/* Tolerations of a part, as a list. A part that must be on the workers' node also gets the workers' tolerations. */}}
 {{- define "coxswain.tolerations" -}}
 {{- $own := default dict (get .ctx.Values .part) -}}
 {{- $all := default list $own.tolerations -}}
@@ -95,7 +94,7 @@ tolerations:
 {{- end -}}
 {{- end -}}
 
-{{/* The models' folder. With kind none the image has the model, at /cache as well: nothing is laid over it. */}}
+{{/* Volume with the models. With kind none the image has the model at /cache, so nothing is mounted over it. */}}
 {{- define "coxswain.cacheVolume" -}}
 {{- $c := .Values.cache -}}
 {{- if include "coxswain.hasCache" . -}}
@@ -124,7 +123,7 @@ tolerations:
 {{- end -}}
 {{- end -}}
 
-{{/* Credentials of where models come from: only who fetches has them. */}}
+{{/* Credentials for downloads of models. Only the containers that download get them. */}}
 {{- define "coxswain.pullEnv" -}}
 - name: HOME
   value: /tmp
@@ -167,7 +166,8 @@ tolerations:
 {{- end }}
 {{- end -}}
 
-{{/* `cox pull`: waits for whoever fetches already, and takes no time where the model is. (dict "ctx" $ "part" "worker") */}}
+{{/* `cox pull` as an init container. It waits for a download in progress, and returns at once if the model is there.
+(dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.pullContainer" -}}
 - name: pull
   image: {{ include "coxswain.image" . }}

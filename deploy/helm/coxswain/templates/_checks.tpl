@@ -1,4 +1,5 @@
-{{/* Refuses a variable that is set twice: which value counts would be chance, and Helm 4 cannot apply it. (dict "env" LIST "where" "worker.extraEnv") */}}
+{{/* Refuses a variable that is set twice: the value in use would be random, and Helm 4 cannot apply it.
+(dict "env" LIST "where" "worker.extraEnv") */}}
 {{- define "coxswain.checkEnv" -}}
 {{- $seen := list -}}
 {{- range .env -}}
@@ -9,7 +10,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Values that contradict each other, which the schema cannot express. Each error says what to change. */}}
+{{/* Refuses values that contradict each other, which the schema cannot express. Each error says what to change. */}}
 {{- define "coxswain.checks" -}}
 {{- $v := .Values -}}
 {{- $world := include "coxswain.world" . | int -}}

@@ -1,17 +1,17 @@
-{{/* What each program is told: the options that follow from the chart's values, and behind them whatever
-<role>.config says. The schema refuses the chart's own options there. */}}
+{{/* Configuration files of the programs: the options that the chart sets, and those of <role>.config. The schema refuses the chart's
+own options in <role>.config. */}}
 
-{{/* cpu, cuda or null: what computes; the model null runs on nothing else. */}}
+{{/* Device of the workers: cpu, cuda or null. The model null always uses the device null. */}}
 {{- define "coxswain.device" -}}
 {{- if eq .Values.model.name "null" -}}null{{- else -}}{{ .Values.worker.device }}{{- end -}}
 {{- end -}}
 
-{{/* Workers of one group. */}}
+{{/* Workers of one replica of the model. */}}
 {{- define "coxswain.world" -}}
 {{- mul (int .Values.worker.tp) (int .Values.worker.pp) -}}
 {{- end -}}
 
-{{/* Pods of one group: fewer than workers where a pod has several ranks, and never less than one. */}}
+{{/* Pods of one replica of the model, at least one. A pod with several ranks counts for several workers. */}}
 {{- define "coxswain.podsPerGroup" -}}
 {{- max 1 (div (include "coxswain.world" . | int) (int .Values.worker.ranks)) -}}
 {{- end -}}
@@ -20,7 +20,7 @@
 {{- .Values.head.standby | ternary 2 1 -}}
 {{- end -}}
 
-{{/* Where peers look for the head: the pods' own names, which outlive their addresses. */}}
+{{/* Addresses of the heads. They are the pods' names, which stay when the IP addresses change. */}}
 {{- define "coxswain.headAddresses" -}}
 {{- $f := include "coxswain.fullname" . -}}
 {{- $all := list -}}
@@ -38,7 +38,7 @@
 {{- if and .Values.autoscaling.enabled (eq (int .Values.autoscaling.minGroups) 0) -}}true{{- end -}}
 {{- end -}}
 
-{{/* What starting the first group may take: a node, a pod, the weights. */}}
+{{/* Seconds that the start of the first replica may take: a node, a pod, the weights. */}}
 {{- define "coxswain.startSeconds" -}}
 {{- $s := .Values.head.config.scale_start_s -}}
 {{- kindIs "invalid" $s | ternary 180 (int $s) -}}
@@ -68,7 +68,7 @@ elastic_tp_wait: {{ .Values.elasticTp.wait }}
 model: {{ first . | quote }}
 {{- end }}
 {{- if include "coxswain.usesRedis" . }}
-{{- /* Neither has a dot: team/a-b and team-a/b have leases of their own. */}}
+{{- /* Neither part contains a dot, so team/a-b and team-a/b have different leases. */}}
 cluster_name: {{ include "coxswain.cut" (dict "name" (printf "%s.%s" .Release.Namespace (include "coxswain.fullname" .)) "max" 63) | quote }}
 {{- end }}
 {{- if .Values.autoscaling.enabled }}
@@ -138,15 +138,15 @@ queue_timeout: {{ include "coxswain.startSeconds" . }}
 {{- end }}
 {{- end -}}
 
-{{/* (dict "ctx" $ "part" "head"): the file's text. */}}
+{{/* Text of a part's configuration file. (dict "ctx" $ "part" "head") */}}
 {{- define "coxswain.configFile" -}}
 {{- $own := include (printf "coxswain.%sOptions" .part) .ctx | fromYaml -}}
 {{- $theirs := (get .ctx.Values .part).config -}}
 {{- toYaml (mergeOverwrite (deepCopy $theirs) $own) -}}
 {{- end -}}
 
-{{/* For how long a gateway that is to end waits for its streams: an hour, for another has its place by then; with a
-folder of its own the next one waits for it. */}}
+{{/* Seconds that a stopping gateway waits for its streams. The default is an hour, because another gateway already takes new requests.
+With a folder of its own it is short, because the next gateway waits for the folder. */}}
 {{- define "coxswain.shutdownTimeout" -}}
 {{- $t := .Values.gateway.config.shutdown_timeout -}}
 {{- kindIs "invalid" $t | ternary (.Values.gateway.state.enabled | ternary 30 3600) $t -}}

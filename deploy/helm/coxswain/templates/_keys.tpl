@@ -1,5 +1,5 @@
-{{/* Keys that Helm makes once. `found` is the Secret that is in the cluster, or an empty dict: what it has is kept, what it
-lacks is made, so an upgrade changes no key and adds those that a newer chart wants. (dict "found" (lookup ...)) */}}
+{{/* Keys that Helm makes once. `found` is the Secret in the cluster, or an empty dict. Its keys are kept and missing ones are made, so
+an upgrade changes no key and adds those of a newer chart. (dict "found" (lookup ...)) */}}
 {{- define "coxswain.keysData" -}}
 {{- $data := deepCopy (default dict .found.data) -}}
 {{- range $role := list "head" "worker" "gateway" -}}
@@ -17,7 +17,7 @@ lacks is made, so an upgrade changes no key and adds those that a newer chart wa
 {{- toYaml $data -}}
 {{- end -}}
 
-{{/* A random key of 32 characters below each name. (dict "found" (lookup ...) "names" (list "admin-key")) */}}
+{{/* Makes a random key of 32 characters for each name that has none. (dict "found" (lookup ...) "names" (list "admin-key")) */}}
 {{- define "coxswain.randomData" -}}
 {{- $data := deepCopy (default dict .found.data) -}}
 {{- range .names -}}
@@ -32,8 +32,8 @@ lacks is made, so an upgrade changes no key and adds those that a newer chart wa
 {{- include "coxswain.adminKey" (dict "ctx" . "part" "head") }} {{ include "coxswain.adminKey" (dict "ctx" . "part" "worker") -}}
 {{- end -}}
 
-{{/* A Secret that was made by hand has to have both keys: pods would wait for one that it lacks without an end. What is not in
-the cluster yet, or cannot be looked for, is believed. (dict "ctx" $ "found" (lookup ...)) */}}
+{{/* Checks that a user's Secret has both keys, because pods would wait for a missing one for ever. A Secret that is not in the cluster
+yet, or cannot be looked up, is accepted. (dict "ctx" $ "found" (lookup ...)) */}}
 {{- define "coxswain.checkAdmin" -}}
 {{- if .found -}}
 {{- range splitList " " (include "coxswain.adminNames" .ctx) -}}

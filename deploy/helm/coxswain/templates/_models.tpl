@@ -1,4 +1,4 @@
-{{/* The release's own model, then each of extraModels: a template's objects for every one. (dict "ctx" $ "part" "head") */}}
+{{/* Renders the objects of a part for the release's own model and for each of extraModels. (dict "ctx" $ "part" "head") */}}
 {{- define "coxswain.each" -}}
 {{- $which := .part -}}
 {{- $ := .ctx -}}
@@ -23,8 +23,8 @@
 {{- end }}
 {{- end -}}
 
-{{/* The values of one of extraModels: what it does not say is the release's, but for what is of one model alone. Names end in
-its name; Redis and API keys are those of the release. */}}
+{{/* Values of one of extraModels. A value that it does not set is the release's, except for values that belong to one model. Object
+names end in the model's name; Redis and API keys are the release's. */}}
 {{- define "coxswain.contextOf" -}}
 {{- $ := .ctx -}}
 {{- $v := omit (deepCopy $.Values) "extraModels" -}}
@@ -70,7 +70,7 @@ its name; Redis and API keys are those of the release. */}}
 {{- toYaml (dict "Values" $v "SharedRedis" $shared "SharedRedisVersion" $version) -}}
 {{- end -}}
 
-{{/* Objects are called MODEL-PART: with a model `a`, one called `a-head` would have the name of a's head. */}}
+{{/* Refuses names that collide. Objects are named MODEL-PART, so a model `a-head` would have the name of the head of model `a`. */}}
 {{- define "coxswain.modelNames" -}}
 {{- $models := .Values.extraModels -}}
 {{- range $long, $_ := $models -}}

@@ -1,4 +1,4 @@
-{{/* How Prometheus asks: with the key that the part takes. (dict "ctx" $ "part" "head" "tls" true) */}}
+{{/* Scrape settings of Prometheus, with the key that the part accepts. (dict "ctx" $ "part" "head" "tls" true) */}}
 {{- define "coxswain.scrape" -}}
 path: /metrics
 interval: {{ .ctx.Values.metrics.interval }}
@@ -10,6 +10,6 @@ authorization:
 {{- if .tls }}
 scheme: https
 tlsConfig:
-  insecureSkipVerify: true # by the pod's address, which no certificate names
+  insecureSkipVerify: true # Prometheus uses the pod's address, which no certificate names
 {{- end }}
 {{- end -}}

@@ -1,6 +1,6 @@
-{{/* Names, labels and images. A StatefulSet's name and "-" and its revision's ten letters have to fit into a label of 63:
-with "-worker" behind it a full name has 45. A longer one is cut and keeps a hash, so that two stay two, and what is a label's
-value ends in a letter or digit. (dict "name" "..." "max" 45) */}}
+{{/* Names, labels and images. A label has at most 63 characters and must hold a StatefulSet's name, "-" and the ten letters of its
+revision. With "-worker" appended, 45 remain for a full name. A longer name is cut and gets a hash, so that different names stay
+different. A label's value must end in a letter or digit. (dict "name" "..." "max" 45) */}}
 {{- define "coxswain.cut" -}}
 {{- $name := .name -}}
 {{- if gt (len $name) (int .max) -}}
@@ -27,14 +27,14 @@ value ends in a letter or digit. (dict "name" "..." "max" 45) */}}
 {{- include "coxswain.cut" (dict "name" $full "max" 45) -}}
 {{- end -}}
 
-{{/* Of what makes the workers' pods. A LeaderWorkerSet makes a StatefulSet of each group, called NAME-GROUP: with "-worker" and five
-digits behind it a full name has 39. */}}
+{{/* Name of the object that makes the workers' pods. A LeaderWorkerSet makes one StatefulSet for each group, named NAME-GROUP. With
+"-worker" and a number of five digits appended, 39 characters remain for a full name. */}}
 {{- define "coxswain.workerName" -}}
 {{- $max := eq .Values.worker.kind "LeaderWorkerSet" | ternary 39 45 -}}
 {{- include "coxswain.cut" (dict "name" (include "coxswain.fullname" .) "max" $max) }}-worker
 {{- end -}}
 
-{{/* What no upgrade may change: who is of this release and which part of it. (dict "ctx" $ "part" "worker") */}}
+{{/* Labels that select the pods of a release and a part. No upgrade may change them. (dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.selector" -}}
 app.kubernetes.io/name: "{{ include "coxswain.name" .ctx }}"
 app.kubernetes.io/instance: "{{ .ctx.Release.Name }}"
@@ -57,17 +57,17 @@ helm.sh/chart: "{{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "
 {{- end -}}
 {{- end -}}
 
-{{/* (dict "ctx" $ "part" "worker"): workers may have an image of their own, and on GPUs have the one with CUDA. */}}
+{{/* Image of a part. Workers may have their own image; on GPUs they have the one with CUDA. (dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.image" -}}
 {{- $v := .ctx.Values -}}
 {{- $i := mergeOverwrite (deepCopy $v.image) (eq .part "worker" | ternary (omit $v.worker.image "pullPolicy") dict) -}}
 {{- $cuda := and (eq .part "worker") (eq (include "coxswain.device" .ctx) "cuda") (not $v.worker.image.tag) (not $v.worker.image.digest) -}}
 {{- $tag := default .ctx.Chart.AppVersion $i.tag -}}
-{{- /* a tag of workers alone is not what the digest of all programs' image names */ -}}
+{{- /* with a tag for workers only, the digest of the common image does not apply */ -}}
 {{- if and (eq .part "worker") $v.worker.image.tag (not $v.worker.image.digest) -}}{{- $_ := set $i "digest" "" -}}{{- end -}}
 {{- if $cuda -}}{{- $tag = printf "%s-cuda" $tag -}}{{- end -}}
 {{- $at := printf "%s%s" (empty $i.registry | ternary "" (printf "%s/" (trimSuffix "/" $i.registry))) $i.repository -}}
-{{- /* a digest is of one image: the plain one's is not that of the one with CUDA */ -}}
+{{- /* the digest names the image without CUDA, so it does not apply to the one with CUDA */ -}}
 {{- if and $i.digest (not $cuda) -}}{{ printf "%s@%s" $at $i.digest }}{{- else -}}{{ printf "%s:%s" $at $tag }}{{- end -}}
 {{- end -}}
 
@@ -77,14 +77,14 @@ helm.sh/chart: "{{ printf "%s-%s" .ctx.Chart.Name .ctx.Chart.Version | replace "
 {{- define "coxswain.adminSecret" -}}
 {{- default (printf "%s-admin" (include "coxswain.fullname" .)) .Values.admin.existingSecret -}}
 {{- end -}}
-{{/* Of the keys in it the one that a part takes. The head's is the cluster's: no other pod has it. (dict "ctx" $ "part" "worker")
-By --reuse-values a newer chart is given values without metricsKey. */}}
+{{/* Name of the admin key that a part gets. The head's key controls the cluster, and no other pod has it. With --reuse-values a newer
+chart gets values without metricsKey. (dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.adminKey" -}}
 {{- $a := .ctx.Values.admin -}}
 {{- eq .part "head" | ternary $a.key (default "metrics-key" $a.metricsKey) -}}
 {{- end -}}
 
-{{/* The Secret of the gateways' API keys; empty: there are none. */}}
+{{/* Secret with the gateways' API keys; empty when there are none. */}}
 {{- define "coxswain.apiKeysSecret" -}}
 {{- if .Values.gateway.apiKeys.existingSecret -}}
 {{- .Values.gateway.apiKeys.existingSecret -}}
@@ -93,7 +93,7 @@ By --reuse-values a newer chart is given values without metricsKey. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* "true" or "": whether this is OpenShift, which gives pods a user and a group itself. */}}
+{{/* "true" on OpenShift, which assigns the user and group of pods, otherwise "". */}}
 {{- define "coxswain.openshift" -}}
 {{- $e := toString .Values.openshift.enabled -}}
 {{- if or (eq $e "true") (and (eq $e "auto") (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}true{{- end -}}

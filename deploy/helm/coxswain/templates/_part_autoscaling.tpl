@@ -3,18 +3,18 @@
 {{- $a := .Values.autoscaling -}}
 {{- $world := include "coxswain.world" . | int -}}
 {{- if $a.enabled }}
-{{- /* A StatefulSet has pods, a LeaderWorkerSet groups. */}}
+{{- /* A StatefulSet is scaled in pods, a LeaderWorkerSet in replicas of the model. */}}
 {{- $lws := eq .Values.worker.kind "LeaderWorkerSet" }}
 {{- $pods := include "coxswain.podsPerGroup" . | int }}
 {{- $each := $lws | ternary 1 $pods }}
-{{- /* Workers that one of what is scaled has. */}}
+{{- /* Workers in one unit of the scaled object. */}}
 {{- $wanted := $lws | ternary $world (int .Values.worker.ranks) }}
 {{- $target := dict "apiVersion" ($lws | ternary "leaderworkerset.x-k8s.io/v1" "apps/v1") "kind" .Values.worker.kind "name" (include "coxswain.workerName" .) }}
 {{- $groups := $lws | ternary 1 (max 1 (div (int .Values.worker.ranks) $world)) }}
 {{- $toZero := eq (int $a.minGroups) 0 }}
 {{- $min := divf (mul (max 1 (int $a.minGroups)) $each) $groups | ceil | int }}
 {{- $max := divf (mul (int $a.maxGroups) $each) $groups | ceil | int }}
-{{- /* Whole groups at a time; how long fewer were enough the head has looked at itself (scale_calm_s). */}}
+{{- /* Whole replicas are removed at a time. The head itself has waited until fewer were enough for long enough (scale_calm_s). */}}
 {{- $behavior := dict "scaleUp" (dict "stabilizationWindowSeconds" 0) "scaleDown" (dict "stabilizationWindowSeconds" (int $a.stabilizationSeconds) "policies" (list (dict "type" "Pods" "value" $each "periodSeconds" 60))) }}
 {{- if eq $a.kind "keda" }}
 apiVersion: keda.sh/v1alpha1
@@ -27,9 +27,9 @@ spec:
   scaleTargetRef:
     {{- toYaml $target | nindent 4 }}
   {{- if $toZero }}
-  # From none to a whole group and back: KEDA does both steps itself, and the HPA never has part of a group.
+  # KEDA itself scales from zero to a whole replica and back, so that the HPA never runs a part of a replica.
   idleReplicaCount: 0
-  # The head has looked at how long nothing was asked (scale_idle_s).
+  # The head itself has waited for the time without requests (scale_idle_s).
   cooldownPeriod: {{ $a.cooldownSeconds }}
   {{- end }}
   minReplicaCount: {{ $min }}
@@ -50,10 +50,10 @@ spec:
         {{- if $toZero }}
         activationThreshold: "0"
         {{- end }}
-        # No number is none: KEDA would take it for 0, and end workers because a head restarts.
+        # A missing value must not count as 0: KEDA would remove workers while a head restarts.
         ignoreNullValues: "false"
     {{- else }}
-    # The head's own word for it: docs/reference/admin-api.md, GET /scale.
+    # The head answers with the wanted number of workers: docs/reference/admin-api.md, GET /scale.
     - type: metrics-api
       metricType: AverageValue
       metadata:
@@ -94,7 +94,7 @@ spec:
   minReplicas: {{ $min }}
   maxReplicas: {{ $max }}
   metrics:
-    # From an adapter of metrics (prometheus-adapter): the metric is a number of workers.
+    # The metric is a number of workers. A metrics adapter (prometheus-adapter) provides it.
     - type: External
       external:
         metric:

@@ -25,7 +25,7 @@ spec:
       nodePort: {{ . }}
       {{- end }}
 ---
-# For Prometheus and operators; what the public Service reaches has no admin call, and no /metrics without a key.
+# For Prometheus and operators. The public Service offers no admin call, and no /metrics without a key.
 apiVersion: v1
 kind: Service
 metadata:
@@ -55,7 +55,7 @@ spec:
   revisionHistoryLimit: 5
   strategy:
     {{- if $v.state.enabled }}
-    type: Recreate # one gateway at a time has the folder
+    type: Recreate # only one gateway at a time may use the folder
     {{- else }}
     type: RollingUpdate
     rollingUpdate:
@@ -80,7 +80,7 @@ spec:
           labelSelector:
             matchLabels:
               {{- include "coxswain.selector" $me | nindent 14 }}
-      # Until no node sends it anything, then until its streams have ended, and a little.
+      # Time until no node sends requests, plus the time for its streams to end, plus a margin.
       terminationGracePeriodSeconds: {{ include "coxswain.gatewayGrace" . }}
       {{- if include "coxswain.pulls" . }}
       initContainers:
@@ -92,7 +92,7 @@ spec:
           imagePullPolicy: {{ .Values.image.pullPolicy }}
           args: [gateway, --config, /etc/coxswain/config/gateway.yaml]
           env:
-            - name: COX_ADMIN_KEY_FILE # of its own calls
+            - name: COX_ADMIN_KEY_FILE # key of the gateway's admin calls
               value: /etc/coxswain/admin/{{ include "coxswain.adminKey" $me }}
             {{- with include "coxswain.redisEnv" . }}
             {{- . | nindent 12 }}
@@ -105,12 +105,12 @@ spec:
               containerPort: 8000
             - name: admin
               containerPort: 8001
-          # It opens the model's tokenizer before it listens; the first time that takes a while.
+          # The gateway opens the model's tokenizer before it listens; the first time takes longer.
           startupProbe:
             {{- include "coxswain.probe" (dict "at" (dict "path" "/livez" "port" "admin" "scheme" $scheme) "probe" $v.probes.startup) | nindent 12 }}
           livenessProbe:
             {{- include "coxswain.probe" (dict "at" (dict "path" "/livez" "port" "admin" "scheme" $scheme) "probe" $v.probes.liveness) | nindent 12 }}
-          # Able to take requests, whether workers are there or not: without any it answers 503 and when to come again.
+          # Ready when it accepts requests, even without workers: it then answers 503 with a Retry-After.
           readinessProbe:
             {{- include "coxswain.probe" (dict "at" (dict "path" $v.probes.readiness.path "port" "admin" "scheme" $scheme) "probe" $v.probes.readiness) | nindent 12 }}
           securityContext:

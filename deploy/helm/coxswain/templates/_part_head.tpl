@@ -9,7 +9,7 @@ metadata:
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
 spec:
-  # The pods' own names, also of one that is not ready: workers and gateways ask each address until one answers.
+  # Gives each pod a name of its own, also when it is not ready: workers and gateways try each address until a head answers.
   clusterIP: None
   publishNotReadyAddresses: true
   selector:
@@ -53,11 +53,11 @@ spec:
           imagePullPolicy: {{ .Values.image.pullPolicy }}
           args: [head, --config, /etc/coxswain/config/head.yaml]
           env:
-            # for `cox status` and its like in this container
+            # for `cox status` and similar commands in this container
             - name: COX_ADMIN_KEY_FILE
               value: /etc/coxswain/admin/{{ .Values.admin.key }}
             {{- if $v.standby }}
-            # what the lease says, for the other head's `cox status`
+            # name in the lease, for `cox status` at the other head
             - name: POD_NAME
               valueFrom:
                 fieldRef:
@@ -78,7 +78,7 @@ spec:
               containerPort: 8265
           livenessProbe:
             {{- include "coxswain.probe" (dict "at" (dict "path" "/livez" "port" "admin") "probe" $v.probes.liveness) | nindent 12 }}
-          # Listening, also while it waits for the lease: whether a group serves is no matter of the head's pod.
+          # Ready when it listens, also while it waits for the lease. It does not depend on ready replicas of the model.
           readinessProbe:
             {{- include "coxswain.probe" (dict "at" (dict "path" "/livez" "port" "admin") "probe" $v.probes.readiness) | nindent 12 }}
           securityContext:

@@ -9,7 +9,7 @@ metadata:
   name: "{{ $f }}"
   labels:
     {{- include "coxswain.labels" $me | nindent 4 }}
-  {{- /* gateways with a certificate speak nothing but HTTPS; another controller has another annotation */}}
+  {{- /* gateways with a certificate speak only HTTPS; another controller needs another annotation */}}
   {{- $https := .Values.gateway.tls.existingSecret | empty | ternary dict (dict "nginx.ingress.kubernetes.io/backend-protocol" "HTTPS") }}
   {{- with mergeOverwrite $https $i.annotations }}
   annotations:
@@ -92,7 +92,7 @@ spec:
         - path:
             type: PathPrefix
             value: {{ $h.path | quote }}
-      # An answer is a stream that lasts as long as the model has something to say.
+      # An answer is a stream that lasts as long as the model generates.
       timeouts:
         request: {{ $h.timeout }}
         backendRequest: {{ $h.timeout }}

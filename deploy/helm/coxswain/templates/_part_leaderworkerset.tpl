@@ -26,7 +26,7 @@ spec:
       maxSurge: 0
   leaderWorkerTemplate:
     size: {{ $world }}
-    # A rank that is lost costs one shard: the others keep theirs.
+    # A lost rank loads only its own shard again; the other ranks keep theirs.
     restartPolicy: None
     workerTemplate:
       metadata:

@@ -5,7 +5,7 @@
 {{- range $part := list "head" "worker" "gateway" }}
 {{- $me := dict "ctx" $ "part" $part }}
 {{- $tls := and $https (eq $part "gateway") }}
-{{- /* Of several ranks in a pod each has metrics of its own. */}}
+{{- /* With several ranks in a pod, each rank has its own port for metrics. */}}
 {{- $ports := list "admin" }}
 {{- if and (eq $part "worker") (gt (int $.Values.worker.ranks) 1) }}
 {{- $ports = list }}
@@ -66,7 +66,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 data:
-  # One for all releases: it asks for namespace and release.
+  # One dashboard for all releases, with variables for namespace and release.
   {{ $f }}.json: |
     {{- .Files.Get "dashboards/coxswain.json" | nindent 4 }}
 {{- end }}

@@ -1,4 +1,4 @@
-{{/* Ports at which a model is fetched, with commas between them: 443, and those of the addresses that are named. */}}
+{{/* Ports of model downloads, separated by commas: 443, and the ports in the configured addresses. */}}
 {{- define "coxswain.fetchPorts" -}}
 {{- $ports := list "443" -}}
 {{- $named := list .Values.model.name .Values.modelHf.endpoint .Values.modelS3.endpoint -}}
@@ -16,14 +16,14 @@
 {{- if .Values.networkPolicy.enabled }}
 {{- $f := include "coxswain.fullname" . -}}
 {{- $n := .Values.networkPolicy -}}
-{{- /* The pods of each part, as a peer. */}}
+{{- /* Pods of each part, as a peer. */}}
 {{- $peer := dict }}
 {{- range list "head" "worker" "gateway" "redis" "test" }}
 {{- $_ := set $peer . (dict "podSelector" (dict "matchLabels" (include "coxswain.selector" (dict "ctx" $ "part" .) | fromYaml))) }}
 {{- end }}
 {{- $dns := dict "ports" (list (dict "port" 53 "protocol" "UDP") (dict "port" 53 "protocol" "TCP") (dict "port" 5353 "protocol" "UDP") (dict "port" 5353 "protocol" "TCP")) }}
-{{- /* Who fetches a model goes anywhere but where clouds give a node's credentials to whoever asks: those are not for pods. Of the
-cluster's own pods an ipBlock says nothing, with some networks. */}}
+{{- /* A download may go anywhere except to the addresses where clouds give out a node's credentials, which pods must not get. With some
+networks an ipBlock does not cover the cluster's own pods. */}}
 {{- $anywhere := list (dict "ipBlock" (dict "cidr" "0.0.0.0/0" "except" (list "169.254.0.0/16" "168.63.129.16/32" "100.100.100.200/32"))) }}
 {{- $anywhere = append $anywhere (dict "ipBlock" (dict "cidr" "::/0" "except" (list "fe80::/10" "fd00:ec2::254/128" "fd20:ce::254/128"))) }}
 {{- $anywhere = append $anywhere (dict "namespaceSelector" dict) }}
@@ -37,7 +37,7 @@ cluster's own pods an ipBlock says nothing, with some networks. */}}
 {{- range list 6379 7000 7001 8000 8001 8265 }}
 {{- $_ := set $tcp (toString .) (dict "port" . "protocol" "TCP") }}
 {{- end }}
-{{- /* One Redis for all models of a release. */}}
+{{- /* All models of a release share one Redis. */}}
 {{- if .SharedRedis }}
 {{- $_ := set $peer "redis" (dict "podSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .SharedRedis "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/component" "redis"))) }}
 {{- end }}
@@ -50,7 +50,7 @@ cluster's own pods an ipBlock says nothing, with some networks. */}}
 {{- if $n.from }}{{ $_ := set $public "from" (append $n.from $peer.test) }}{{ end }}
 {{- $_ := set $in "gateway" (list $public) }}
 {{- $_ := set $in "head" (list (dict "from" (list $peer.gateway $peer.worker) "ports" (list (get $tcp "7000")))) }}
-{{- /* `cox status` and its like go on from the standby to who serves. */}}
+{{- /* `cox status` and similar commands go on from the standby head to the serving one. */}}
 {{- $other := list }}
 {{- if .Values.head.standby }}
 {{- $other = list (dict "to" (list $peer.head) "ports" (list (get $tcp "8265"))) }}

@@ -8,8 +8,9 @@
 {{- $gateways := include "coxswain.gatewayReplicas" . -}}
 {{- $areGateways := ge (int $gateways) 2 -}}
 {{- if not $gateways -}}{{- $areGateways = not (and .Values.gateway.autoscaling.enabled (lt (int .Values.gateway.autoscaling.maxReplicas) 2)) -}}{{- end -}}
-{{- /* What there can be several of has one, however many there are now: it says how many may be away, which for one of one is all,
-and a node can be drained. What only one node can hold has none: what was evicted first would wait there for what its budget keeps. */}}
+{{- /* A part that can have several pods gets a budget, whatever their present number. The budget limits how many may be missing; with a
+single pod that is all of them, so its node can be drained. Pods that must share one node get no budget: evicted pods would wait
+on that node for pods that the budget keeps there. */}}
 {{- $isOneNode := include "coxswain.sameNode" . }}
 {{- if and $areGateways (not $isOneNode) }}
 apiVersion: policy/v1
@@ -42,7 +43,7 @@ spec:
 {{- end }}
 {{- if and $areGroups (not $isOneNode) }}
 ---
-# One group's worth at a time: the others serve.
+# Evicts at most one replica of the model at a time; the others serve.
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:

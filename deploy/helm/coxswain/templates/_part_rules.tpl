@@ -1,4 +1,4 @@
-{{- /* The rules of deploy/grafana (rules/coxswain.rules.yml is a copy) for this release: its pods, its name, its values. */}}
+{{- /* Adapts the rules of deploy/grafana (rules/coxswain.rules.yml is a copy) to this release: its pods, its name, its values. */}}
 {{- define "coxswain.part.rules" -}}
 {{- if .Values.metrics.rules }}
 {{- $f := include "coxswain.fullname" . -}}

@@ -3,7 +3,7 @@
 {{- $f := include "coxswain.fullname" . -}}
 {{- $me := dict "ctx" $ "part" "test" -}}
 {{- $tls := .Values.gateway.tls.existingSecret | empty | not -}}
-{{- /* What it says Helm prints itself since 3.18, so that it need not stay: nothing removes a hook's pod with the release. */}}
+{{- /* Since 3.18 Helm prints the pod's output, so the pod need not stay: uninstalling a release does not remove a hook's pod. */}}
 {{- $isPrinted := semverCompare ">=3.18.0-0" .Capabilities.HelmVersion.Version -}}
 {{- $authority := default .Values.gateway.tls.cert .Values.gateway.tls.ca -}}
 # `helm test`: asks for health, the list of models and a completion, again and again until --timeout.

@@ -43,7 +43,7 @@ spec:
 {{- $me := dict "ctx" $ "part" "prefetch" }}
 {{- $spec := include "coxswain.prefetchSpec" $me }}
 ---
-# Fills the claim once; pods wait for it in their own `cox pull`. A Job cannot be changed: another one has another name.
+# Downloads the model to the claim once; other pods wait for it in their own `cox pull`. A Job cannot be changed, so another Job has another name.
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -55,13 +55,13 @@ spec:
 {{- end }}
 {{ end -}}
 
-{{/* Whether there is a Job that fetches the model. */}}
+{{/* "true" when a Job downloads the model. */}}
 {{- define "coxswain.prefetches" -}}
 {{- $c := .Values.cache -}}
 {{- if and (eq $c.kind "pvc") $c.prefetch.enabled (include "coxswain.pulls" .) -}}true{{- end -}}
 {{- end -}}
 
-{{/* A pod for each try: what a failed one said can still be read. */}}
+{{/* Each attempt has its own pod, so that the log of a failed one can still be read. */}}
 {{- define "coxswain.prefetchSpec" -}}
 backoffLimit: 6
 podFailurePolicy:

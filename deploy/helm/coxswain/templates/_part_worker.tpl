@@ -41,7 +41,7 @@ spec:
   {{- with include "coxswain.replicas" (dict "said" (include "coxswain.workerReplicas" .) "found" (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-worker" $f))) }}
   {{- . | nindent 2 }}
   {{- end }}
-  # All at once: OrderedReady would wait for the first pod of a group before it makes the second.
+  # Starts all pods at once: OrderedReady would wait for a replica's first pod before it makes the second.
   podManagementPolicy: Parallel
   revisionHistoryLimit: 5
   updateStrategy:

@@ -1,6 +1,6 @@
-{{/* What all pods have in common: (dict "ctx" $ "part" "head"|"worker"|"gateway"|...). */}}
+{{/* Settings that all pods share. (dict "ctx" $ "part" "head"|"worker"|"gateway"|...) */}}
 
-{{/* No version among the labels: a newer chart that changes nothing of a pod must not replace it. */}}
+{{/* The labels have no version: a newer chart that does not change a pod must not replace it. */}}
 {{- define "coxswain.podMetadata" -}}
 {{- $own := default dict (get .ctx.Values .part) -}}
 labels:
@@ -33,7 +33,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* The image says who: user 65532, group 0; OpenShift gives a user and a group itself. */}}
+{{/* The image sets user 65532 and group 0; OpenShift assigns a user and a group itself. */}}
 {{- define "coxswain.podSecurity" -}}
 runAsNonRoot: true
 seccompProfile:
@@ -51,7 +51,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* Where it may run, and as whom. */}}
+{{/* User and placement of a pod. */}}
 {{- define "coxswain.podCommon" -}}
 {{- $v := .ctx.Values -}}
 {{- $own := default dict (get $v .part) -}}
@@ -78,7 +78,7 @@ nodeSelector:
 {{- end }}
 {{- end -}}
 
-{{/* A probe: (dict "at" (dict "path" "/livez" "port" "http" "scheme" "HTTP") "probe" .Values.head.probes) */}}
+{{/* One probe. (dict "at" (dict "path" "/livez" "port" "http" "scheme" "HTTP") "probe" .Values.head.probes) */}}
 {{- define "coxswain.probe" -}}
 httpGet:
   {{- toYaml .at | nindent 2 }}
@@ -87,7 +87,7 @@ timeoutSeconds: {{ .probe.timeoutSeconds }}
 failureThreshold: {{ .probe.failureThreshold }}
 {{- end -}}
 
-{{/* Keys: only those that the role needs. Of the head also the others' public ones, which `authorized` names. */}}
+{{/* Volume with only the keys that the role needs. The head also needs the other roles' public keys, which `authorized` names. */}}
 {{- define "coxswain.keysVolume" -}}
 {{- $items := eq .part "head" | ternary (list "head.key" "head.pub" "authorized" "worker.pub" "gateway.pub") (list (printf "%s.key" .part) (printf "%s.pub" .part) "head.pub") -}}
 - name: keys

@@ -1,4 +1,4 @@
-{{/* The Redis's URL, with its password, from a Secret or as it was given. */}}
+{{/* URL of the Redis, with its password, from a Secret or from the values. */}}
 {{- define "coxswain.redisEnv" -}}
 {{- if include "coxswain.usesRedis" . -}}
 - name: COX_REDIS
@@ -17,8 +17,8 @@
 {{- default (printf "%s-redis" (include "coxswain.fullname" .)) .Values.redis.existingSecret -}}
 {{- end -}}
 
-{{/* The password of the release's own Redis, in base64: that of the cluster, or one that is made once for all templates of a
-rendering, which is kept beside the values. */}}
+{{/* Password of the release's own Redis, in base64: the one in the cluster, or a new one. A new one is kept beside the values, so that
+all templates of a rendering use the same. */}}
 {{- define "coxswain.redisPassword" -}}
 {{- $r := .Values.redis -}}
 {{- if not $r.password -}}
@@ -28,8 +28,9 @@ rendering, which is kept beside the values. */}}
 {{- $r.password -}}
 {{- end -}}
 
-{{/* Who has to begin anew when the password is another one: a Redis and those who ask it that disagree are an outage. The hash is
-too short to find the password by. Of a Secret made by hand it is its version; where none can be looked for there is nothing. */}}
+{{/* Annotation that restarts the Redis and its clients when the password changes; with different passwords nothing would work. The
+hash is too short to reveal the password. For a user's Secret it is the Secret's version. It is empty when no Secret can be looked
+up. */}}
 {{- define "coxswain.redisVersion" -}}
 {{- if .SharedRedisVersion -}}
 {{- .SharedRedisVersion -}}
@@ -42,7 +43,7 @@ too short to find the password by. Of a Secret made by hand it is its version; w
 {{- end -}}
 {{- end -}}
 
-{{/* A Secret made by hand, for the release's own Redis: it and those who ask it take a key each. (dict "ctx" $ "found" (lookup ...)) */}}
+{{/* Checks a user's Secret for the release's own Redis: the Redis reads one key, its clients another. (dict "ctx" $ "found" (lookup ...)) */}}
 {{- define "coxswain.checkRedis" -}}
 {{- $r := .ctx.Values.redis -}}
 {{- if and .found $r.enabled -}}

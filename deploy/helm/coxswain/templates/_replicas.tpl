@@ -1,6 +1,6 @@
-{{/* Whose the number of pods is: the values', or that of whoever scales (an autoscaler, kubectl scale). */}}
+{{/* Owner of the number of pods: the values, or something that scales (an autoscaler, kubectl scale). */}}
 
-{{/* Pods of workers that the values say; empty: whoever scales says how many. */}}
+{{/* Number of worker pods in the values; empty when something else scales them. */}}
 {{- define "coxswain.workerReplicas" -}}
 {{- if not (or .Values.autoscaling.enabled (kindIs "invalid" .Values.worker.replicas)) -}}{{ .Values.worker.replicas }}{{- end -}}
 {{- end -}}
@@ -9,10 +9,10 @@
 {{- if not (or .Values.gateway.autoscaling.enabled (kindIs "invalid" .Values.gateway.replicas)) -}}{{ .Values.gateway.replicas }}{{- end -}}
 {{- end -}}
 
-{{/* Of what somebody else scales, a number here is wrong as soon as that one says another: Helm 4 applies at the server, where
-it is a conflict. None is wrong, too, while the number is Helm's alone: what Helm says no longer is taken away, and becomes 1.
-So there is one, that of the cluster, only in the second case; and for Helm 3, which takes away whatever it said once, always.
-(dict "said" "2" "found" (lookup ...)) */}}
+{{/* Field `replicas` of an object. If something else scales the object, a number here would be wrong: Helm 4 applies on the server,
+where a different number is a conflict. No number would be wrong as well while only Helm owns it: a field that Helm drops is
+removed and becomes 1. So the cluster's present number is written only in that second case. For Helm 3, which removes each field
+that it set before, it is always written. (dict "said" "2" "found" (lookup ...)) */}}
 {{- define "coxswain.replicas" -}}
 {{- if .said -}}
 replicas: {{ .said }}

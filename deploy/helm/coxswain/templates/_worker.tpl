@@ -1,4 +1,4 @@
-{{/* The pod of a worker, for whatever makes it. (dict "ctx" $ "part" "worker") */}}
+{{/* Pod of a worker, for any object that makes it. (dict "ctx" $ "part" "worker") */}}
 {{- define "coxswain.workerGrace" -}}
 {{- $t := .Values.worker.config.drain_timeout -}}
 {{- add (kindIs "invalid" $t | ternary 30 (int $t)) 15 -}}
@@ -6,7 +6,7 @@
 
 {{- define "coxswain.workerEnv" -}}
 {{- $v := .Values.worker -}}
-# Group and rank follow from the pod's number; a pod that came back is the one that went.
+# The pod's number gives its replica and rank, so a pod that is made again gets its old place.
 {{- if eq $v.kind "StatefulSet" }}
 - name: COX_ORDINAL
   valueFrom:
@@ -34,7 +34,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* What it asks for, with its GPUs and, if named, its RDMA devices. */}}
+{{/* Resources of a worker, with its GPUs and, if configured, its RDMA devices. */}}
 {{- define "coxswain.workerResources" -}}
 {{- $v := .Values.worker -}}
 {{- $r := deepCopy $v.resources -}}
@@ -45,8 +45,9 @@
 {{- toYaml $r -}}
 {{- end -}}
 
-{{/* Near each other, if a topology is named: ranks talk in every step. Pods of a LeaderWorkerSet say which group they are of, and
-only a group is near itself; those of a StatefulSet have nothing but their numbers, so all of a release are near each other. */}}
+{{/* Places ranks close together if a topology is set, because they talk in every step. Pods of a LeaderWorkerSet have a label of their
+group, so each group is placed by itself. Pods of a StatefulSet have only numbers, so all workers of a release are placed
+together. */}}
 {{- define "coxswain.workerAffinity" -}}
 {{- $v := .ctx.Values.worker -}}
 {{- $near := dict -}}
@@ -98,12 +99,12 @@ containers:
         containerPort: 7100
       - name: kv
         containerPort: 7200
-    # Reading the weights takes as long as it takes.
+    # Allows for the time to read the weights.
     startupProbe:
       {{- include "coxswain.probe" (dict "at" (dict "path" "/livez" "port" "admin") "probe" $v.probes.startup) | nindent 6 }}
     livenessProbe:
       {{- include "coxswain.probe" (dict "at" (dict "path" "/livez" "port" "admin") "probe" $v.probes.liveness) | nindent 6 }}
-    # Its group serves, or it is a spare; so a rolling update takes a group after the other.
+    # Ready when its replica serves or it is a spare. So a rolling update replaces one replica after the other.
     readinessProbe:
       {{- include "coxswain.probe" (dict "at" (dict "path" "/readyz" "port" "admin") "probe" $v.probes.readiness) | nindent 6 }}
     securityContext:

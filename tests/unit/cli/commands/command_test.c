@@ -1,5 +1,7 @@
-/* Names and their neighbours; completion and docs/reference/flags.md as the tables say; events in
- * pieces; limits of a machine. */
+/* Tests the tables of commands and flags: suggestions for a mistyped name, shell completion,
+ * docs/reference/flags.md, vLLM's command lines, server-sent events, and warnings about the
+ * machine's limits. Each test calls a pure function and compares its text. Invariant: the
+ * documents in the repository equal the tables. */
 #include "cli/base/command_line.h"
 #include "cli/commands/documents/environment.h"
 #include "cli/commands/documents/flags.h"
@@ -57,9 +59,9 @@ static void test_completion(void **state)
         assert_non_null(strstr(b.ptr, "status"));
         assert_non_null(strstr(b.ptr, "tensor-parallel-size"));
         assert_non_null(strstr(b.ptr, "no-async-scheduling"));
-        assert_non_null(strstr(b.ptr, "null-stall-after-step")); /* the worker's */
+        assert_non_null(strstr(b.ptr, "null-stall-after-step")); /* a flag of the worker */
         assert_null(strstr(b.ptr, "enable-dbo"));
-        assert_non_null(strstr(b.ptr, "terminate")); /* of `cox run` */
+        assert_non_null(strstr(b.ptr, "terminate")); /* a flag of `cox run` */
     }
     assert_false(completion_write(&commands, "tcsh", &b));
     strbuf_fini(&b);
@@ -200,7 +202,8 @@ static void test_help_is_sentences(void **state)
     }
 }
 
-/* One object per option of each program, by the name that a file has for it. */
+/* The JSON has one object for each option of each program, under the name that a configuration
+ * file uses. */
 static void test_flags_as_json(void **state)
 {
     static const char *const want[] = {
@@ -226,8 +229,8 @@ static void test_flags_as_json(void **state)
     strbuf_fini(&b);
 }
 
-/* Command lines of `vllm serve` as people have them: taken with so many warnings, or refused in one
- * sentence that names the flag. */
+/* Real command lines of `vllm serve` are accepted with a known number of warnings, or refused in
+ * one sentence that names the flag. */
 static void test_command_lines_of_vllm(void **state)
 {
     static const struct {
@@ -277,7 +280,7 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --tokenizer other/model", "--tokenizer", 0},
         {"MODEL -tp 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1", "cox join-token", 0},
         {"MODEL --dtype half", NULL, 0},
-        {"MODEL --elastic-tp-wait 3", NULL, 1}, /* ours: it does nothing alone */
+        {"MODEL --elastic-tp-wait 3", NULL, 1}, /* our own flag: it has no effect alone */
         {"MODEL --elastic-tp --elastic-tp-wait 3", NULL, 0},
         {"MODEL --dtype bfloat16 --kv-cache-dtype auto", NULL, 0},
         {"MODEL --dtype int8", "half|float32|float", 0},
@@ -308,7 +311,7 @@ static void test_command_lines_of_vllm(void **state)
     }
 }
 
-/* Every row says how it is taken; a refused one says what to do instead. */
+/* Every row says how the flag is handled. The row of a refused flag says what to use instead. */
 static void test_rows_of_vllm(void **state)
 {
     for (size_t i = 0; i < up_n_specs; i++) {
@@ -353,7 +356,7 @@ static void test_limits(void **state)
         struct machine_limits l;
         uint32_t n_workers;
         bool on_gpus;
-        const char *words; /* NULL: silent */
+        const char *words; /* NULL = no warning */
     } cases[] = {
         {{UINT64_MAX, UINT64_MAX}, 8, true, NULL}, {{1024, UINT64_MAX}, 1, false, "open files"},
         {{65536, 1 << 20}, 8, false, NULL},        {{65536, 64 << 20}, 2, true, "/dev/shm"},

@@ -1,3 +1,7 @@
+/* Tests the parser of options: command lines, environment variables and YAML files, for a small
+ * table of options in this file. `parse` and `parse_yaml` run the parser; the tests compare the
+ * values, warnings and errors. Invariants: a command line wins over the environment, the
+ * environment wins over the file, and a secret is never in an output. */
 #include "common/config/argv.h"
 #include "common/config/config.h"
 #include "common/config/help.h"
@@ -91,7 +95,7 @@ struct parsed {
     enum status s;
 };
 
-/* args and env: blank-separated words. */
+/* Parses command-line words and environment words, both separated by blanks. */
 static struct parsed parse(const char *args, const char *env)
 {
     static char text[2][2048];
@@ -164,11 +168,11 @@ static void test_spellings(void **state)
     }
 }
 
-/* What is about another row says so when that one is off. */
+/* An option that needs another option gives a warning when the other is off. */
 static void test_given_without_its_partner(void **state)
 {
     static const struct {
-        const char *args, *env, *want; /* NULL: nothing is said */
+        const char *args, *env, *want; /* the warning; NULL = no warning */
     } cases[] = {
         {"", "", NULL},
         {"--wait-s 5", "", "--wait-s has no effect without --no-wait"},
@@ -242,7 +246,7 @@ static void test_refused(void **state)
         {"", "COX_MAX_NUM_SEQS=tcp://10.0.0.1:80", "enableServiceLinks"},
         {"--config /nonexistent/cox.yaml", "", "/nonexistent/cox.yaml: No such file"},
         {"--config", "", "--config needs a value"},
-        /* the spelling of whoever set it, and not the one of our table */
+        /* The error has the user's spelling, not the table's. */
         {"--model-path", "", "--model-path needs a value"},
         {"-m", "", "-m needs a value"},
         {"--max_num_seqs x", "", "--max_num_seqs: \"x\""},
@@ -261,8 +265,8 @@ static void test_refused(void **state)
     }
 }
 
-/* What a vLLM command line does here: what is left as arguments, how many warnings, or the error.
- */
+/* vLLM's command lines: the positional arguments that are left, the number of warnings, or the
+ * error. */
 static void test_flags_of_vllm(void **state)
 {
     static const struct {
@@ -315,7 +319,8 @@ static void test_flags_of_vllm(void **state)
     }
 }
 
-/* The argument by name: what is typed wins, then the environment, then the file. */
+/* A positional argument may also be given by its name. The command line wins, then the
+ * environment, then the file. */
 static void test_argument_by_name(void **state)
 {
     char path[] = "/tmp/cox-config-XXXXXX", args[128];
@@ -372,7 +377,7 @@ static void test_lists_positionals_ignored(void **state)
     config_fini(&p.res);
 }
 
-/* Joined with commas, for comparison. */
+/* Joins the items with commas. */
 static void join(const struct option_list *l, char *out, size_t size)
 {
     size_t used = 0;
@@ -389,7 +394,7 @@ static void test_bare_words_after_a_list(void **state)
         {"--alias a b c", "a,b,c", "", ""},
         {"x --alias a b --max-num-seqs 3 y", "a,b", "", "x,y"},
         {"--alias a b --alias c d", "a,b,c,d", "", ""},
-        {"--alias=a b", "a", "", "b"}, /* as argparse has it */
+        {"--alias=a b", "a", "", "b"}, /* as in argparse */
         {"--alias a -- b", "a", "", "b"},
         {"M --root a b", "", "a,b", "M"},
         {"--root a b M", "", "a,b", "M"},
@@ -526,7 +531,7 @@ static void test_yaml(void **state)
     config_fini(&p.res);
 }
 
-/* As vLLM's files have it: what a switch without a value is on a command line. */
+/* As in vLLM's files, "no-x: true" is a switch without a value. */
 static void test_yaml_switches_off(void **state)
 {
     static const struct {
@@ -534,7 +539,7 @@ static void test_yaml_switches_off(void **state)
         bool caching;
     } cases[] = {
         {"no_prefix_caching: true\n", false}, {"no-prefix-caching: True\n", false},
-        {"no-prefix-caching: false\n", true}, /* a flag that is not given */
+        {"no-prefix-caching: false\n", true}, /* the switch is not given */
         {"no-prefix-caching:\n", true},       {"no-eager: true\n", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -547,7 +552,7 @@ static void test_yaml_switches_off(void **state)
     }
 }
 
-/* A text that is JSON anyway may be spelled as YAML. */
+/* An option with a JSON value may have YAML in a file. */
 static void test_yaml_as_json(void **state)
 {
     static const struct {
@@ -621,12 +626,12 @@ static void test_secret_is_never_shown(void **state)
     config_fini(&p.res);
 }
 
-/* The newline that echo, or a file, leaves at its end; a list that holds nothing else is a mistake.
- * Another's variable counts where ours is not set, and is told of where it is taken. */
+/* A variable may end with a newline, as from echo or a file. A list without any item is an
+ * error. Another program's variable is used, with a warning, when our variable is not set. */
 static void test_secrets_of_the_environment(void **state)
 {
     static const struct {
-        const char *args, *env, *want; /* joined by '|'; NULL: refused */
+        const char *args, *env, *want; /* the items, joined by '|'; NULL = refused */
         bool is_told;
     } cases[] = {
         {"", "COX_PASS=a\n", "a", false},
@@ -656,10 +661,11 @@ static void test_secrets_of_the_environment(void **state)
     }
 }
 
-/* Reads back what was printed: the two forms agree. */
+/* The parser reads the YAML that the printer wrote and finds the same values. */
 static void test_printed_yaml_reads_back(void **state)
 {
-    /* a C1 control, a line separator, the byte order mark, a noncharacter: none is plain in YAML */
+    /* These characters must be quoted in YAML: a C1 control, a line separator, the byte order
+     * mark, a noncharacter. */
     struct parsed p = parse("--model x\xC2\x81\xE2\x80\xA8\xEF\xBB\xBF\xEF\xBF\xBE\xC3\xA4 "
                             "--max-num-seqs 5 --no-prefix-caching --device cpu",
                             "");
@@ -677,7 +683,7 @@ static void test_printed_yaml_reads_back(void **state)
     strbuf_fini(&b);
 }
 
-/* These words are hidden as they are typed; the others stay as they are. */
+/* Secrets in the process's own arguments are overwritten. Other words stay. */
 static void test_secrets_are_overwritten(void **state)
 {
     static const char *const rows[][2] = {
@@ -745,7 +751,7 @@ static void test_words_of_an_option(void **state)
         {"--sizes 1 2 3", 4},
         {"-O3 x", 1},
         {"--swap-space.a 3 x", 2},
-        {"--max-num-seqs", 1}, /* what is missing is said when it is parsed */
+        {"--max-num-seqs", 1}, /* the parser reports a missing value */
         {"--unknown x", 0},
         {"--help", 0},
         {"--config f", 0},

@@ -1,4 +1,5 @@
-/* A document as a tree with places, and what is refused where. */
+/* Tests the YAML reader: a document becomes a tree with positions, and errors name their line
+ * and column. */
 #include "common/config/yaml_tree.h"
 
 #include <setjmp.h>

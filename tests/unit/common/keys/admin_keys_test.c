@@ -1,4 +1,4 @@
-/* Files of admin keys: names, hashes, comments, and what no file may have. */
+/* Tests files of admin keys: names, hashes, comments, and contents that are refused. */
 #include "common/keys/admin_keys.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* sha256("key-of-bob"), as `printf %s key-of-bob | sha256sum` says it. */
+/* sha256("key-of-bob"), the output of `printf %s key-of-bob | sha256sum`. */
 #define HASH_OF_BOBS "808a1d81b5de08d72083995df738947d519d230a20c236003268f0f4b65ee475"
 
 static char path[] = "/tmp/cox-admin-keys-XXXXXX";

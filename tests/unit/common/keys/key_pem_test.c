@@ -1,5 +1,7 @@
-/* Keys in PEM against the vectors of RFC 8032 (7.1, test 1) and RFC 7748 (6.1); the X25519 form of
- * the Ed25519 one was computed apart from any library, by the RFCs' formulas over integers. */
+/* Tests keys in PEM form. The vectors are from RFC 8032 (7.1, test 1) and RFC 7748 (6.1). The
+ * X25519 form of the Ed25519 key was computed without a library, from the RFCs' formulas over
+ * integers. `key_pem_secret` and `key_pem_publics` turn a text into 32 raw bytes. Invariant:
+ * text that is cut or of another type is refused with the file's name. */
 #include "common/keys/pem.h"
 
 #include <openssl/pem.h>
@@ -48,7 +50,8 @@ static struct str secret_pem(int type, const char *hex, char *to, size_t size)
     return (struct str){to, (size_t)n};
 }
 
-/* Self-signed by an Ed25519 key, as Helm's genSelfSignedCertWithKey makes it; long over. */
+/* Makes a self-signed Ed25519 certificate, as Helm's genSelfSignedCertWithKey does. It has
+ * expired. */
 static struct str certificate(const char *seed, char *to, size_t size)
 {
     uint8_t raw[PEM_KEY_BYTES];
@@ -88,7 +91,8 @@ static void test_secrets(void **state)
     assert_int_equal(key_pem_secret(x, "k", key, &err), STATUS_OK);
     crypto_scalarmult_base(public_key, key); /* OpenSSL may have clamped it */
     assert_key(public_key, x_public);
-    for (size_t n = 0; n < x.len - 1; n++) /* none that is cut is taken; the newline may go */
+    /* every prefix is refused, but the last newline is optional */
+    for (size_t n = 0; n < x.len - 1; n++)
         assert_int_equal(key_pem_secret((struct str){x.ptr, n}, "k", key, &err), STATUS_INVALID);
 }
 
@@ -105,7 +109,7 @@ static void test_publics(void **state)
     assert_int_equal(key_pem_publics(c, "k", keys, 2, &n, &err), STATUS_OK);
     assert_int_equal(n, 1);
     assert_key(keys[0], as_public);
-    /* while one is being changed: two, in their order, of any form */
+    /* While a key is being changed there are two keys, in order and in any form. */
     int len = snprintf(text, sizeof text, "%s\n# the old one\n%s",
                        "-----BEGIN PUBLIC KEY-----\n"
                        "MCowBQYDK2VuAyEAhSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n"
@@ -161,7 +165,7 @@ static void test_others_are_refused_by_name(void **state)
         {{ED_PUBLIC "rq:rM>}U", sizeof(ED_PUBLIC "rq:rM>}U") - 1}, "something else"},
         {STR("# nothing\n"), "has no key"},
         {STR("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "cannot be read"},
-        {STR("-----BEGIN PUBLIC KEY-----\n" /* y = 1: of order one, u would be 1 / 0 */
+        {STR("-----BEGIN PUBLIC KEY-----\n" /* y = 1, a point of order one: u would be 1 / 0 */
              "MCowBQYDK2VwAyEAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
              "-----END PUBLIC KEY-----\n"),
          "no point that counts"},

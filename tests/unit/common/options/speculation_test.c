@@ -1,5 +1,5 @@
-/* --speculative-config and its short forms: what they come to, and what is refused in which words.
- */
+/* Tests --speculative-config and its short forms: the resulting settings, and the words of each
+ * refusal. */
 #include "common/options/speculation.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static const struct {
     const char *name;
     struct speculation_options given;
     struct speculation want;
-    const char *error; /* NULL: taken */
+    const char *error; /* NULL = accepted */
 } cases[] = {
     {"nothing", {.config = NULL}, OFF, NULL},
     {"lengths alone turn nothing on", {.lookup_max = 4, .disable_by_batch_size = 2}, OFF, NULL},

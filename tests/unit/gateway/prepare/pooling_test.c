@@ -1,4 +1,4 @@
-/* Which pooling a model's folder asks for. */
+/* Tests which pooling a model's folder and `--pooler-config` ask for. */
 #include "gateway/prepare/pooling.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void test_kinds(void **state)
     };
     char folder[] = "/tmp/coxpoolXXXXXX", sub[64], file[96];
     assert_non_null(mkdtemp(folder));
-    assert_int_equal(pooling_of_model(folder), POOLING_LAST); /* no such file */
+    assert_int_equal(pooling_of_model(folder), POOLING_LAST); /* the folder has no such file */
     assert_int_equal(pooling_of_model(NULL), POOLING_LAST);
     snprintf(sub, sizeof sub, "%s/1_Pooling", folder);
     snprintf(file, sizeof file, "%s/config.json", sub);
@@ -54,7 +54,7 @@ static void test_kinds(void **state)
 static void test_config(void **state)
 {
     static const struct {
-        const char *json, *why; /* NULL: it is right */
+        const char *json, *why; /* NULL = valid */
         bool chunks;
         uint32_t max_embed_len;
     } cases[] = {

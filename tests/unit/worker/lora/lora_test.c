@@ -1,5 +1,8 @@
-/* Adapters of a tiny llama: what is refused, by which name, and that nothing of a refused one
- * stays. What they add is in the golden tests. */
+/* LoRA adapters of a tiny llama on one rank. The tests write adapter files, correct or with one
+ * fault, and load them into the `lora_set` of an engine. Cases: refusals with their texts, paths
+ * below the root, another rank after a rejoin, identities, patterns, PyTorch files. Invariants:
+ * a refused adapter leaves nothing behind, and all ranks compute the same identity. Golden tests
+ * check what adapters add to a model. All tests run on one thread. */
 #include "worker/lora/lora.h"
 
 #include <limits.h>
@@ -26,14 +29,16 @@ static char root[64], folder[96], outside[64];
 static _Atomic uint64_t progress;
 static _Atomic bool interrupt;
 
-/* An adapter of Q and the way down of both layers, and how it differs from one that is right. */
+/* An adapter for the Q and down projections of both layers, and its difference from a correct
+ * one. */
 struct bend {
     const char *label;
-    const char *config; /* instead of the usual one; ' stands for " */
-    const char *tensor; /* the bent one's name ends so; after a +: it is there besides, or, where
-                           the name ends with a dot, A and B are */
-    uint32_t n, k;      /* its shape; 0: the right one */
-    const char *dtype;  /* NULL: F32 */
+    const char *config; /* in place of the default; ' stands for " */
+    /* End of the changed tensor's name. A name after + is added to the others; a name that ends
+     * with a dot is added as both A and B. */
+    const char *tensor;
+    uint32_t n, k;     /* shape of the changed tensor; n 0 = the correct one */
+    const char *dtype; /* NULL = F32 */
     bool missing, nan;
     enum status want;
     const char *text;
@@ -272,7 +277,8 @@ static struct engine *open_engine(uint32_t tp, uint32_t rank)
     return e;
 }
 
-/* On a rank that has a part of everything and on one that has nothing of the heads: the same. */
+/* Refusals are the same on a rank with a part of all tensors and on a rank without attention
+ * heads. */
 static void test_what_is_refused(void **state)
 {
     struct engine *engines[] = {open_engine(1, 0), open_engine(5, 4)};
@@ -295,7 +301,7 @@ static void test_what_is_refused(void **state)
     engine_close(engines[1]);
 }
 
-/* A device whose packing and writes fail tells it when it is asked, and not before. */
+/* A device that fails to pack or write reports it at the next sync, and not before. */
 static enum status failed_sync(struct device *d, struct error *err)
 {
     return error_set(err, STATUS_IO, "the device is lost");
@@ -342,7 +348,7 @@ static void test_ranks_and_places(void **state)
     engine_close(e);
 }
 
-/* The rank is what the tensors have: 9 of them, where 8 are possible. */
+/* The tensors decide the rank: 9 where 8 is the maximum. */
 static void test_a_rank_too_large(void **state)
 {
     const struct engine_setup s = {.model = base,
@@ -379,7 +385,7 @@ static void test_only_below_the_root(void **state)
         enum status want;
     } cases[] = {{"a", STATUS_OK},
                  {"./a/../a", STATUS_OK},
-                 {outside, STATUS_OK}, /* it is a link into the root */
+                 {outside, STATUS_OK}, /* a link into the root */
                  {"..", STATUS_DENIED},
                  {".", STATUS_DENIED},
                  {"/etc", STATUS_DENIED},
@@ -398,8 +404,8 @@ static void test_only_below_the_root(void **state)
     engine_close(e);
 }
 
-/* A file of a folder below the root is a link: into the root, as in a cache of downloads, or out.
- */
+/* A file in a folder below the root is a link. It may lead into the root, as in a download
+ * cache, but not out of it. */
 static void test_files_below_the_root(void **state)
 {
     static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors",
@@ -426,8 +432,8 @@ static void test_files_below_the_root(void **state)
     engine_close(e);
 }
 
-/* Rank 0 of 2 becomes rank 1: what it holds is cut anew; what is not there as it was is lost, and
- * nothing else. */
+/* Rank 0 of 2 becomes rank 1 and cuts its adapters again. An adapter whose files have changed is
+ * lost, and no other one. */
 static void test_another_rank(void **state)
 {
     struct engine *e = open_engine(2, 0);
@@ -457,7 +463,7 @@ static void test_another_rank(void **state)
         assert_non_null(strstr(err.text, cases[i].text));
         assert_false(lora_set_next_loss(e->loras, &id, &err));
         assert_int_equal(lora_set_find(e->loras, 5), 0);
-        assert_int_equal(lora_set_find(e->loras, 6), 2); /* the other one is as it was */
+        assert_int_equal(lora_set_find(e->loras, 6), 2); /* the other adapter stays as it was */
         lora_set_unload(e->loras, 6);
         write_adapter(&right);
         assert_int_equal(lora_set_load(e->loras, 5, "a", NULL, &err), STATUS_OK);
@@ -465,7 +471,8 @@ static void test_another_rank(void **state)
     engine_close(e);
 }
 
-/* Every rank says the same one; it follows whatever changes the numbers, and nothing else. */
+/* All ranks report the same identity. It changes with anything that changes the numbers, and
+ * with nothing else. */
 static void test_identity(void **state)
 {
     struct engine *engines[] = {open_engine(1, 0), open_engine(5, 4)};
@@ -523,12 +530,13 @@ static void test_scales(void **state)
     lora_adapter_close(a);
 }
 
-/* As PEFT: the first key that names a module, not the longest, and whole parts of its name only. */
+/* Patterns as in PEFT: the first key that matches a module counts, not the longest. A key
+ * matches only whole parts of the name. */
 static void test_patterns(void **state)
 {
     static const struct {
         const char *pattern;
-        float alpha[2]; /* of the way down in layer 0 and 1 */
+        float alpha[2]; /* for the down projection in layers 0 and 1 */
     } cases[] = {
         {"'down_proj':3,'1.mlp.down_proj':5", {3, 3}},
         {"'1.mlp.down_proj':5,'down_proj':3", {3, 5}},
@@ -552,7 +560,7 @@ static void test_patterns(void **state)
     }
 }
 
-/* Names enough to keep a group's ranks from their steps. */
+/* So many names would keep the ranks of a replica from their steps. */
 static void test_too_many_names(void **state)
 {
     static const char *const keys[] = {"rank_pattern", "alpha_pattern", "target_modules"};
@@ -581,7 +589,7 @@ static void test_too_many_names(void **state)
 
 #define Q_PROJ "base_model.model.model.layers.0.self_attn.q_proj.lora_"
 
-/* PyTorch's file with A [4][inputs] and B [32][4] of one module. */
+/* Writes a PyTorch file with A [4][inputs] and B [32][4] of one module. */
 static void put_bin(char inputs)
 {
     static const char zeros[4 * 255];

@@ -1,4 +1,4 @@
-//! Calls: of macros, methods, loops and the functions that a template finds by name.
+//! Calls of macros, methods, loops and global functions.
 
 use super::{get_attr, Eval, Scope, Tracked};
 use crate::jinja::ast::*;
@@ -27,7 +27,7 @@ impl Eval<'_> {
                 Value::Dict(d) => {
                     budget::spend(d.entries.len())?;
                     for (k, v) in &d.entries {
-                        // A dictionary has each key once: only those that are written out may be there.
+                        // A dictionary has each key once, so a name can only repeat one that is written out in the call.
                         match k.as_str() {
                             Some(k) if args.kw.iter().all(|(name, _)| name != k) => {
                                 budget::spend(args.kw.len() / 4)?;
@@ -214,7 +214,7 @@ impl Eval<'_> {
     }
 }
 
-/// The arguments that dict(pairs, name=value) and namespace(…) are given.
+/// The key-value pairs from the arguments of dict(pairs, name=value) or namespace(…).
 fn pairs_of(args: Args) -> R<Vec<(Value, Value)>> {
     let mut out = Vec::new();
     if args.pos.len() > 1 {

@@ -1,4 +1,4 @@
-//! Filters of texts.
+//! Filters on texts.
 
 use super::args::{is_set, text_arg};
 use crate::jinja::budget;

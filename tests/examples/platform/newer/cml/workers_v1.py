@@ -1,4 +1,4 @@
-"""The calls of `cdsw`, which say by which name they were made."""
+"""The calls of `cdsw` under the library's newer name. Each call passes that name on."""
 import cdsw
 
 

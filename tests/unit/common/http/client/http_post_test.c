@@ -1,4 +1,4 @@
-/* Posting from a thread: addresses as people write them, and a server that answers or does not. */
+/* Tests POSTs from a thread: URLs as people write them, and servers that answer or stay silent. */
 #include "common/http/client/post.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
@@ -17,7 +17,7 @@
 static void addresses(void **state)
 {
     static const struct {
-        const char *url, *host, *port, *path; /* host NULL: refused, path is in its text */
+        const char *url, *host, *port, *path; /* host NULL = refused, with `path` in the error */
     } cases[] = {
         {"http://collector:4318", "collector", "4318", "/v1/traces"},
         {"http://collector:4318/", "collector", "4318", "/v1/traces"},

@@ -1,5 +1,7 @@
-/* The shapes of models out of config.json: what real files say, what they leave out, and what is
- * refused. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+/* Tests model configurations from config.json: values from real files, defaults for missing
+ * values, and refusals. A case is a JSON text and the configuration as one line, or the error.
+ * Invariant: a value outside its bounds is refused with its name. COX_WRITE_CORPUS=DIR writes
+ * the fuzzer's seeds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +18,7 @@
 #include "common/model/info/family.h"
 #include "tests/unit/common/model/config/config_line.c"
 
-/* In text ' stands for ". */
+/* Appends `text` with ' replaced by ". */
 static void quote(struct strbuf *b, const char *text)
 {
     for (const char *p = text; *p; p++)
@@ -231,7 +233,7 @@ static const struct {
 };
 enum { N_GOOD_JSON = sizeof good_json / sizeof *good_json };
 
-/* A family that is run is one that is known. */
+/* Every family that can run is among the known families. */
 static void test_families_are_known(void **state)
 {
     struct strbuf b, known;
@@ -239,7 +241,7 @@ static void test_families_are_known(void **state)
     model_config_families(&b);
     strbuf_init(&known, 0);
     family_names(&known);
-    assert_string_equal(b.ptr, known.ptr); /* the second is what errors name */
+    assert_string_equal(b.ptr, known.ptr); /* `known` is the list that errors show */
     strbuf_fini(&known);
     for (char *rest = b.ptr, *name; (name = strtok_r(rest, ", ", &rest));) {
         const char *type = strcmp(name, "gemma3") == 0 ? "gemma3_text" : name;

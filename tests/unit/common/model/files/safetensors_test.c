@@ -1,5 +1,6 @@
-/* Reading valid files, and refusing every kind of wrong one with a text. COX_WRITE_CORPUS=DIR
- * writes the fuzzer's seeds. */
+/* Tests the reader of safetensors. The tests write valid and damaged files and open them.
+ * Invariants: a damaged file is refused with a reason, and an accepted tensor lies inside the
+ * file. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +15,8 @@
 #include "tests/unit/common/model/put_file.c"
 #include "tests/unit/common/model/safetensors_writer.c"
 
-/* A scalar, empty tensors, one of five dimensions and one of a dtype that nobody knows; not in the
- * order of their data; the JSON is padded with blanks as writers do. */
+/* A scalar, empty tensors, a tensor of five dimensions and one of an unknown dtype, not in the
+ * order of their data. Blanks pad the JSON, as writers do. */
 static const char every[] = "{'__metadata__':{'format':'pt'},"
                             "'none':{'dtype':'F32','shape':[0],'data_offsets':[85,85]},"
                             "'f32':{'dtype':'F32','shape':[2,3],'data_offsets':[0,24]},"
@@ -100,7 +101,7 @@ static void test_no_tensors(void **state)
     strbuf_fini(&b);
 }
 
-/* What a clone without git-lfs has in a checkpoint's place. */
+/* A clone without git-lfs has this text in place of a checkpoint. */
 static void test_lfs_pointer(void **state)
 {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
@@ -112,7 +113,7 @@ static void test_lfs_pointer(void **state)
     assert_non_null(strstr(err.text, "m: is a Git LFS pointer"));
 }
 
-/* Every shorter file is refused, and every longer one. */
+/* Every file that is too short or too long is refused. */
 static void test_wrong_length(void **state)
 {
     struct strbuf b;
@@ -148,7 +149,7 @@ static void test_flipped_bits(void **state)
             bad[rng_below(&r, b.len)] ^= (char)(1u << rng_below(&r, 8));
         if (safetensors_open_memory(bad, b.len, "bad", &s, &err) != STATUS_OK)
             continue;
-        n_good++; /* a flip in the data, a name, or what is ignored */
+        n_good++; /* the flip hit data, a name, or an ignored part */
         uint64_t at = 0;
         for (uint64_t t = 0; t < safetensors_n_tensors(s); t++) {
             const struct tensor *x = safetensors_tensor_at(s, t);
@@ -254,7 +255,7 @@ static void test_wrong_files(void **state)
     }
 }
 
-/* Arrays in arrays as deep as the header is long: the JSON reader's own limit answers. */
+/* Nested arrays as deep as the header is long are refused by the JSON reader's own limit. */
 static void test_deep(void **state)
 {
     struct strbuf b;
@@ -273,7 +274,8 @@ static void test_deep(void **state)
     strbuf_fini(&b);
 }
 
-/* More values than any model has: refused before they take fifty times the file's memory. */
+/* A header with more values than any model has is refused before the tree takes fifty times the
+ * file's size. */
 static void test_wide(void **state)
 {
     struct strbuf b;

@@ -1,5 +1,7 @@
-/* Checkpoints as a whole: archive, pickle and storages together; those that do not fit together,
- * and files that are something else. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+/* Tests PyTorch checkpoints as a whole: archive, pickle and storages. The tests write
+ * checkpoints, damage them, and open them. Invariants: parts that do not fit together are
+ * refused, and an accepted tensor lies inside the file. COX_WRITE_CORPUS=DIR writes the fuzzer's
+ * seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +23,7 @@
 #define MATRIX     P_TUPLE2("\2", "\3") P_TUPLE2("\3", "\1")
 #define ONE(value) P_BEGIN P_TEXT1("w") value P_END
 
-/* A matrix under two names, a part of it, a scalar, an empty one, one of five dimensions. */
+/* A matrix under two names, a part of it, a scalar, an empty tensor, and one of five dimensions. */
 static const struct zip_part every[] = {
     {"x/data.pkl",
      LIT(P_BEGIN P_TEXT1("w") P_TENSOR(F32("0"), "\0", P_TUPLE2("\2", "\3"),
@@ -247,7 +249,7 @@ static void test_other_files(void **state)
     }
 }
 
-/* What opens after some bits were flipped is inside the file, all of it. */
+/* After flipped bits, every tensor of a file that still opens lies inside the file. */
 static void test_flipped_bits(void **state)
 {
     struct rng r = {33};
@@ -266,7 +268,7 @@ static void test_flipped_bits(void **state)
             assert_true(!f && strstr(err.text, "bad"));
             continue;
         }
-        n_good++; /* a flip in data, a name, or what is ignored */
+        n_good++; /* the flip hit data, a name, or an ignored part */
         for (uint64_t t = 0; t < torch_file_n_tensors(f); t++) {
             const struct tensor *x = torch_file_tensor_at(f, t);
             uint64_t offset = (uint64_t)(x->data - (const uint8_t *)bad);

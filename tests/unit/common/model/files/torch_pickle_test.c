@@ -1,5 +1,6 @@
-/* The pickles of checkpoints, in every protocol; and what is refused: every other opcode and every
- * other name, whatever would be called. */
+/* Tests the reader of the pickles in checkpoints, for every protocol. The input is a text of
+ * opcodes; the output is a list of tensors or an error. Invariants: any other opcode and any
+ * other global name is refused, nothing is ever called, and the work is bounded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -260,7 +261,7 @@ static void test_wrong(void **state)
     }
 }
 
-/* Every byte as an opcode: known ones want something on the stack, all others are refused. */
+/* Tries every byte as an opcode. Known opcodes need values on the stack; all others are refused. */
 static void test_every_opcode(void **state)
 {
     static const char known[] =
@@ -286,7 +287,7 @@ static void test_every_opcode(void **state)
     assert_non_null(strstr(err.text, "at byte 3: the opcode INST (0x69)"));
 }
 
-/* A few opcodes as often as they fit: a bound answers, and soon. */
+/* A few opcodes are repeated as often as they fit. A limit stops them early. */
 static void test_bombs(void **state)
 {
     static const struct {

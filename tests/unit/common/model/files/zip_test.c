@@ -1,4 +1,6 @@
-/* Archives that are right, in both sizes, and every way for one to be wrong. */
+/* Tests the zip reader with correct archives in both sizes, zip and zip64, and with every kind
+ * of wrong one. Invariants: a member lies inside the file and apart from the others, and an
+ * archive with bytes missing or added is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,7 +127,7 @@ static void test_wrong(void **state)
     }
 }
 
-/* Both of a member's sizes, and two entries for one member. */
+/* Two entries with one name, a member that ends beyond the data, and two members that overlap. */
 static void test_two_places(void **state)
 {
     static const struct zip_part twice[] = {
@@ -152,7 +154,7 @@ static void test_two_places(void **state)
     strbuf_fini(&b);
 }
 
-/* Cut anywhere it is refused, as it is with something behind it. */
+/* A file cut anywhere is refused, and so is one with bytes behind its end. */
 static void test_wrong_length(void **state)
 {
     for (int is_64 = 0; is_64 < 2; is_64++) {
@@ -192,7 +194,7 @@ static void test_flipped_bits(void **state)
             bad[rng_below(&r, b.len)] ^= (char)(1u << rng_below(&r, 8));
         if (zip_open_memory(bad, b.len, "bad", &z, &err) != STATUS_OK)
             continue;
-        n_good++; /* a flip in data, padding, times or checksums */
+        n_good++; /* the flip hit data, padding, times or checksums */
         const char *at = bad;
         for (uint64_t k = 0; k < zip_n_members(z); k++) {
             const struct zip_member *m = zip_member_at(z, k);

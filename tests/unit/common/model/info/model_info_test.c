@@ -1,4 +1,6 @@
-/* Every way to name a model, and what is wrong with folders and files that are not one. */
+/* Tests how a model's path becomes a `struct model_info`: folders, GGUF files and every other
+ * form of name. The tests write files into a temporary folder and open it. Invariant: a folder
+ * or file that is not a model is refused with a reason, and never blocks or exhausts memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +122,7 @@ static void test_gguf(void **state)
     }
 }
 
-/* Converters write a count of 0 for dense models: it is Mixtral that has experts. */
+/* Converters write an expert count of 0 for dense models. Only Mixtral's files have experts. */
 static void test_gguf_of_no_experts(void **state)
 {
     for (uint32_t n = 0; n < 2; n++) {
@@ -276,7 +278,7 @@ static void test_folder_refused(void **state)
     }
 }
 
-/* JSON that is deep, wide, or both too large to be read. */
+/* JSON that is too deep, too wide, or too large. */
 static void test_bombs(void **state)
 {
     static const struct {
@@ -348,7 +350,7 @@ static void test_not_found(void **state)
     assert_non_null(strstr(err.text, "--model takes"));
 }
 
-/* Opening a FIFO would wait for its writer for ever. */
+/* Opening a FIFO would wait for a writer for ever. */
 static void test_fifo(void **state)
 {
     struct model_info m;

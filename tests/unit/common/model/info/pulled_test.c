@@ -1,4 +1,5 @@
-/* Manifests: what was written is read back and opened as a model; what is damaged says so. */
+/* Tests manifests of downloaded models: a written manifest is read back and opened, and a
+ * damaged one is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,7 @@
-/* Where a model's tensors are found, in a GGUF and in every layout of a folder, hostile ones too;
- * and what tells two models apart. */
+/* Tests how a model's tensors are found, in a GGUF and in every layout of a folder, hostile ones
+ * too. The tests write files into a temporary folder, open it and compare the names and offsets
+ * of tensors. The identity that distinguishes two models is tested too. Invariant: a tensor lies
+ * inside its file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +23,8 @@
 enum { MAX_FILES = 5 };
 static char dir[64];
 
-/* text: a safetensors header with n_data bytes behind it; or, when n_data is -1, the file itself
- * with ' for "; or, when it is -2, the letters that name a PyTorch file's tensors. */
+/* text: a safetensors header, with n_data bytes behind it. n_data -1: text is the whole file,
+ * with ' for ". n_data -2: text holds the letters that name a PyTorch file's tensors. */
 struct file {
     const char *name, *text;
     int n_data;
@@ -78,7 +80,7 @@ static int teardown(void **state)
 static const struct {
     const char *name;
     struct file files[MAX_FILES];
-    const char *tensors; /* in order, each with its first byte's place in its file's data */
+    const char *tensors; /* in order, each with the offset of its first byte in its file's data */
 } good[] = {
     {"one file", {CONFIG, {"model.safetensors", A_B}}, "a0 b4 "},
     {"one file before an index and others",
@@ -257,7 +259,7 @@ static void test_folders_refused(void **state)
     }
 }
 
-/* --load-format: the same folder, the files that are asked for. */
+/* With `--load-format` the same folder gives the files of the requested format. */
 static void test_kinds(void **state)
 {
     static const struct file both[MAX_FILES] = {
@@ -360,8 +362,8 @@ static void test_gguf_refused(void **state)
     weights_close(NULL);
 }
 
-/* A model of one tensor of 16 KiB; byte flip of its data is another one, and config is the text of
- * config.json. */
+/* Computes the identity of a model with one tensor of 16 KiB. Byte `flip` of its data is
+ * changed, and `config` is the text of config.json. */
 static void identity(const char *config, int flip, uint8_t out[16])
 {
     enum { N = 16384 };
@@ -393,7 +395,7 @@ static void test_identity(void **state)
     } cases[] = {
         {"{}", -1, true},    {"{ }", -1, false},   {"{}", 0, false},     {"{}", 4095, false},
         {"{}", 8192, false}, {"{}", 16383, false}, {"{}", 12288, false}, {"{}", 4096, true},
-        {"{}", 12287, true}, /* between the pages that are looked at */
+        {"{}", 12287, true}, /* between the pages that the identity reads */
     };
     uint8_t first[16], other[16];
     identity("{}", -1, first);
@@ -404,7 +406,7 @@ static void test_identity(void **state)
     }
 }
 
-/* Another file of the same tensors is another model. */
+/* A different file with the same tensors is another model. */
 static void test_identity_of_torch(void **state)
 {
     static const char *const letters[] = {"ab", "ab", "ba", "abc"};
@@ -444,7 +446,8 @@ static size_t resident_pages(const uint8_t *page, size_t n_pages)
     return kib / 4;
 }
 
-/* The whole pages of the range are let go of, those at its ends stay, and all can be read again. */
+/* The whole pages of the range are released, and the pages at its ends stay. All of them can be
+ * read again. */
 static void test_done(void **state)
 {
     struct strbuf b;
