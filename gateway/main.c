@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/config/help.h"
 #include "common/config/hide.h"
 #include "common/config/print.h"
 #include "common/host/crash.h"
@@ -14,6 +15,7 @@
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
+#include "common/options/groups.h"
 #include "gateway/compile/child.h"
 #include "gateway/fields/document.h"
 #include "gateway/gateway.h"
@@ -40,13 +42,14 @@ static const char *environment(const char *name)
     return NULL;
 }
 
-static void print_help(void)
+static int print_help(const char *topic)
 {
-    struct strbuf b;
-    strbuf_init(&b, 0);
-    config_print_help(&b, USAGE, gateway_options, n_gateway_options);
-    fwrite(b.ptr, 1, b.len, stdout);
-    strbuf_fini(&b);
+    const struct help h = {.usage = USAGE,
+                           .specs = gateway_options,
+                           .n_specs = n_gateway_options,
+                           .groups = option_groups,
+                           .topic = topic};
+    return help_print(&h);
 }
 
 /* Prints a text to stdout: the page docs/reference/openai.md, or all routes with the keys they
@@ -129,7 +132,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < res.warnings.n_items; i++)
         log_warn("option", "text=%s", log_quote(res.warnings.items[i]));
     if (res.help) {
-        print_help();
+        rc = print_help(res.help_topic);
     } else if (res.version) {
         puts("cox-gateway " COX_VERSION);
     } else if (res.positional.n_items == 1 && strcmp(res.positional.items[0], "fields") == 0) {

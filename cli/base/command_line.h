@@ -2,6 +2,7 @@
 /* The command line of one command of `cox`: exit codes, usage lines, warnings, and parsing by
  * the command's option table. */
 #include "common/config/config.h"
+#include "common/config/help.h"
 
 enum exit_code { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -23,6 +24,7 @@ struct command_line {
     const char *usage; /* "cox status [OPTION...]" */
     const struct option_spec *specs;
     size_t n_specs, max_positional;
+    const struct option_group *groups; /* groups of --help, for a long table; or NULL */
     const int *log_format; /* --log-format in `config`, or NULL; JSON makes warnings events */
 };
 bool command_parse(const struct command_line *line, int argc, char **argv, void *config,

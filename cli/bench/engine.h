@@ -17,13 +17,16 @@ struct bench_engine_options {
 
 extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
 
-#define BENCH_ENGINE_FLAG(S, i, nm, al) BENCH_TEXT(S, engine.flags[i], nm, al, "as of cox up")
+#define BENCH_ENGINE_FLAG(S, i, nm, al)                                                            \
+    BENCH_TEXT(S, engine.flags[i], nm, al,                                                         \
+               "Option of the cluster that the benchmark starts; see `cox up --help=all`.")
 /* Rows for a struct S with a bench_engine_options called `engine`, in the order of
  * bench_engine_names. */
 #define BENCH_ENGINE_ROWS(S)                                                                       \
-    BENCH_TEXT(S, engine.access.model, "model", NULL,                                              \
-               "a cluster is started for it, as by cox up, and ended after the benchmark; with "   \
-               "--base-url its name there. Behind -- are further options of cox up"),              \
+    BENCH_TEXT(                                                                                    \
+        S, engine.access.model, "model", NULL,                                                     \
+        "Model to start a cluster for, as with `cox up`; it ends after the benchmark. With "       \
+        "--base-url, the name of the model there. Options of `cox up` may follow after --."),      \
         BENCH_ENGINE_FLAG(S, 0, "tensor-parallel-size", "tp"),                                     \
         BENCH_ENGINE_FLAG(S, 1, "pipeline-parallel-size", "pp"),                                   \
         BENCH_ENGINE_FLAG(S, 2, "data-parallel-size", "dp"),                                       \
@@ -38,16 +41,19 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
         BENCH_ENGINE_FLAG(S, 13, "speculative-config", NULL)
 /* Flags of vLLM's offline scripts that have no effect here. */
 #define BENCH_OFFLINE_IGNORED                                                                      \
-    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "no code of a model is run"),                  \
-        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "there is one"),                                  \
-        OPT_IGNORED("enforce-eager", TAKES_NOTHING, "behind --, where it means something"),        \
-        OPT_IGNORED("disable-detokenize", TAKES_NOTHING, "answers are read as text"),              \
-        OPT_IGNORED("async-engine", TAKES_NOTHING, "there is one engine"),                         \
-        OPT_IGNORED("disable-frontend-multiprocessing", TAKES_NOTHING, "there is one engine"),     \
-        OPT_IGNORED("hf-max-batch-size", TAKES_ONE, "there is no such backend"),                   \
+    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),                 \
+        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "There is only one mode."),                       \
+        OPT_IGNORED("enforce-eager", TAKES_NOTHING,                                                \
+                    "Give it after --, as an option of `cox up`."),                                \
+        OPT_IGNORED("disable-detokenize", TAKES_NOTHING, "Answers are always read as text."),      \
+        OPT_IGNORED("async-engine", TAKES_NOTHING, "There is only one engine."),                   \
+        OPT_IGNORED("disable-frontend-multiprocessing", TAKES_NOTHING,                             \
+                    "There is only one engine."),                                                  \
+        OPT_IGNORED("hf-max-batch-size", TAKES_ONE, "This backend does not exist here."),          \
         OPT_REFUSED("use-beam-search", TAKES_NOTHING, NULL,                                        \
-                    "leave it out: there is no beam search"),                                      \
-        OPT_REFUSED("profile", TAKES_NOTHING, NULL, "leave it out: there is no profiler to start")
+                    "Leave it out: beam search is not supported."),                                \
+        OPT_REFUSED("profile", TAKES_NOTHING, NULL,                                                \
+                    "Leave it out: there is no profiler to start.")
 
 /* Starts the cluster, or connects to --base-url. `words` are the words behind `--`. `extra` are
  * further options in front of them, with NULL at the end. A signal ends the waiting. The caller

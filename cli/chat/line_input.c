@@ -19,8 +19,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/base/terminal_width.h"
 #include "common/base/mem.h"
+#include "common/host/terminal_width.h"
 
 enum { HISTORY_MAX_BYTES = 8 << 20 };
 

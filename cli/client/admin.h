@@ -17,19 +17,20 @@ struct admin_access {
 /* Option rows of every admin command. */
 #define ADMIN_ROWS                                                                                 \
     OPT_STRING(admin_access, address, "address", "127.0.0.1:8265",                                 \
-               "HOST:PORT of the head's admin API"),                                               \
+               "HOST:PORT of the head's admin API."),                                              \
         {.name = "admin-key",                                                                      \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct admin_access, admin_key),                                       \
-         .help = "key of the admin API (better: COX_ADMIN_KEY)",                                   \
+         .help = "Key of the admin API. Better set COX_ADMIN_KEY: a command line is visible to "   \
+                 "others.",                                                                        \
          .secret = true},                                                                          \
         OPT_STRING(admin_access, admin_key_file, "admin-key-file", NULL,                           \
-                   "file with that key, as the head has it (COX_ADMIN_KEY_FILE)")
+                   "File with the key of the admin API, in the head's format.")
 
 /* Option row of the commands that call the serving head (`admin_follow`). */
 #define ADMIN_FOLLOW_ROW                                                                           \
     OPT_BOOL(admin_access, no_follow, "no-follow", NULL,                                           \
-             "that head's own answer, also when it is the standby of one that serves")
+             "Ask this head itself, even if it is the standby of another one.")
 
 /* Sends one request. The caller owns *owned_answer.
  * STATUS_IO, STATUS_TIMEOUT: no head answers there.

@@ -25,7 +25,7 @@ const struct option_spec chat_specs[] = {
      .aliases = "model-name",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, model),
-     .help = "Name of the model (default: the first model that the gateway serves)."},
+     .help = "Name of the model. Default: the first model that the gateway serves."},
     {.name = "system",
      .aliases = "system-prompt",
      .type = OPTION_STRING,
@@ -35,15 +35,20 @@ const struct option_spec chat_specs[] = {
      .aliases = "q",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, quick),
-     .help = "Send this one message, print the answer and end."},
-    OPT_BOOL(S, completion, "completion", NULL, "continue text (a base model), no chat template"),
-    OPT_INT(S, max_tokens, "max-tokens", 0, 1 << 24, "0", "0: the gateway's default"),
-    OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1", "-1: the gateway's default"),
-    OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1", "-1: the gateway's default"),
-    OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1", "-1: a new one each time"),
+     .help = "Send this one message, print the answer and exit."},
+    OPT_BOOL(S, completion, "completion", NULL,
+             "Continue text with a base model, without a chat template."),
+    OPT_INT(S, max_tokens, "max-tokens", 0, 1 << 24, "0",
+            "Maximum number of tokens in an answer. 0 = the gateway's default."),
+    OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1",
+              "Sampling temperature. -1 = the gateway's default."),
+    OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1",
+              "Probability mass of the tokens to sample from. -1 = the gateway's default."),
+    OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1",
+            "Seed of the sampling. -1 = a new one each time."),
     OPT_STRING(S, history, "history", "auto",
-               "file of what was typed on a terminal; off: none; auto: coxswain/chat_history in "
-               "XDG_STATE_HOME or ~/.local/state"),
+               "File of the lines typed on a terminal; off = none; auto = coxswain/chat_history in "
+               "XDG_STATE_HOME or ~/.local/state."),
 };
 #undef S
 const size_t chat_n_specs = sizeof chat_specs / sizeof chat_specs[0];

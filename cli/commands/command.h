@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "common/config/config.h"
+#include "common/config/help.h"
 
 struct command_table;
 
@@ -14,13 +15,21 @@ struct command {
     /* for completion and docs/reference/flags.md; NULL = no options */
     const struct option_spec *specs;
     const size_t *n_specs;
+    const struct option_group *groups; /* groups of --help, for a long table; or NULL */
     /* used instead of `run` by commands that need the table with this row */
     int (*run_among)(const struct command_table *t, int argc, char **argv);
+};
+
+/* Commands that `cox help` lists below one title. */
+struct command_section {
+    const char *title; /* NULL ends the list */
+    const char *names; /* blank separated, in their order */
 };
 
 struct command_table {
     const struct command *rows;
     size_t n;
+    const struct command_section *sections;
 };
 
 int cmd_up(int argc, char **argv);

@@ -298,7 +298,7 @@ int cmd_completion(const struct command_table *t, int argc, char **argv)
     struct strbuf b;
     int code = EXIT_USAGE;
     strbuf_init(&b, 0);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+    if (argc == 2 && strncmp(argv[1], "--help", 6) == 0) {
         strbuf_append_c(&b, "usage: cox completion bash|zsh|fish\n");
         code = command_print(&b);
     } else if (argc == 2 && completion_write(t, argv[1], &b)) {

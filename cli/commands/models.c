@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/terminal_width.h"
 #include "cli/cache/list.h"
 #include "cli/cache/remove.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 #include "cli/pull/files/progress.h"
 #include "common/base/mem.h"
+#include "common/host/terminal_width.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
 #include "common/options/rows.h"
@@ -37,7 +37,9 @@ const size_t models_n_specs = sizeof models_specs / sizeof models_specs[0];
 
 enum { RM_MODELS_MAX = 1000 };
 const struct option_spec rm_specs[] = {
-    {.name = "model", .type = OPTION_ARGUMENT, .help = "The same as a bare MODEL."},
+    {.name = "model",
+     .type = OPTION_ARGUMENT,
+     .help = "Model to remove, the same as a bare MODEL."},
     ROW_CACHE_DIR(S),
 };
 const size_t rm_n_specs = sizeof rm_specs / sizeof rm_specs[0];

@@ -35,31 +35,32 @@ enum { UP_WORDS_MAX = 256 };
     }
 const struct option_spec run_batch_specs[] = {
     FILE_ROW(input, "input-file", "i",
-             "File of requests, or an http(s) URL that is fetched: lines of {\"custom_id\", "
-             "\"method\": \"POST\", \"url\", \"body\"}, as of OpenAI's batches."),
+             "File of requests, or an http(s) URL to download it from. Each line is "
+             "{\"custom_id\", \"method\": \"POST\", \"url\", \"body\"}, as in OpenAI's batches."),
     FILE_ROW(output, "output-file", "o",
-             "File of answers, or an http(s) URL that it is sent to with PUT: a line of JSON per "
-             "line of the input, in its order."),
-    OPT_STRING(S, output_tmp_dir, "output-tmp-dir", NULL,
-               "Folder that keeps the answers until they are sent to a URL (default: TMPDIR, or "
-               "/tmp)."),
+             "File of answers, or an http(s) URL to send it to with PUT. It has one line of JSON "
+             "per input line, in the same order."),
+    OPT_STRING(
+        S, output_tmp_dir, "output-tmp-dir", NULL,
+        "Folder that keeps the answers until they are sent to a URL. Default: TMPDIR, or /tmp."),
     {.name = "model",
      .type = OPTION_ARGUMENT,
-     .help = "The same as a bare MODEL: a cluster is started for the file, as by cox up, and ended "
-             "after it. It takes the options of cox up, too."},
-    OPT_INT(S, concurrency, "concurrency", 1, 1024, "32", "lines that are open at once"),
-    OPT_INT(S, timeout_s, "timeout", 1, 86400, "3600", "seconds for one answer"),
-    OPT_INT(
-        S, retry_s, "retry-timeout", 0, 86400, "300",
-        "seconds to go on asking while nobody answers, or with 429, 502, 503; then the run ends"),
+     .help = "Model to start a cluster for, as with `cox up`, the same as a bare MODEL. The "
+             "cluster ends after the file. The options of `cox up` are accepted too."},
+    OPT_INT(S, concurrency, "concurrency", 1, 1024, "32",
+            "Number of lines in progress at the same time."),
+    OPT_INT(S, timeout_s, "timeout", 1, 86400, "3600", "Seconds to wait for one answer."),
+    OPT_INT(S, retry_s, "retry-timeout", 0, 86400, "300",
+            "Seconds to keep trying while the gateway does not answer or answers 429, 502 or 503. "
+            "Then the command ends."),
     OPT_BOOL(S, resume, "resume", NULL,
-             "go on with an output that is there: what it answers is not asked again"),
+             "Continue an existing output file. Lines that it answers are not sent again."),
     OPT_BOOL(S, fail_on_error, "fail-on-error", NULL,
-             "End with exit code 1 when a line was answered with an error."),
+             "End with exit code 1 if any line got an error."),
     GATEWAY_ACCESS_ROWS(S),
     OPT_IGNORED("enable-metrics", TAKES_NOTHING,
-                "the cluster's own /metrics has them while it runs"),
-    OPT_IGNORED("max-log-len", TAKES_ONE, "prompts are not logged"),
+                "The cluster's own /metrics has them while it runs."),
+    OPT_IGNORED("max-log-len", TAKES_ONE, "Prompts are not logged."),
 };
 #undef S
 const size_t run_batch_n_specs = sizeof run_batch_specs / sizeof run_batch_specs[0];

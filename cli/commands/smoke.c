@@ -28,8 +28,9 @@ enum { PAUSE_MS = 500, CALL_MAX_MS = 120000, BODY_LIMIT = 4 << 20, N_TOKENS = 4 
 #define S smoke_options
 const struct option_spec smoke_specs[] = {
     GATEWAY_ACCESS_ROWS(S),
-    OPT_STRING(S, model, "model", NULL, "which to ask; default: the first that the gateway has"),
-    OPT_INT(S, timeout_s, "timeout", 1, 86400, "300", "seconds for all of it"),
+    OPT_STRING(S, model, "model", NULL,
+               "Name of the model to ask. Default: the first one of the gateway."),
+    OPT_INT(S, timeout_s, "timeout", 1, 86400, "300", "Seconds for the whole test."),
 };
 #undef S
 const size_t smoke_n_specs = sizeof smoke_specs / sizeof smoke_specs[0];

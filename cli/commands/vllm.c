@@ -82,13 +82,17 @@ static int complete(int argc, char **argv)
     return code;
 }
 
-/* Turns --help=GROUP into --help: vLLM lists one group of options, `cox` lists all. */
+/* Turns vLLM's --help=ModelConfig, --help=listgroup and --help=page into --help=all. Other words
+ * name groups or options of `cox`. */
 static void forget_help_groups(int argc, char **argv)
 {
-    static char help[] = "--help";
-    for (int i = 1; i < argc; i++)
-        if (strncmp(argv[i], "--help=", 7) == 0)
-            argv[i] = help;
+    static char all[] = "--help=all";
+    for (int i = 1; i < argc; i++) {
+        const char *word = strncmp(argv[i], "--help=", 7) == 0 ? argv[i] + 7 : "";
+        bool is_group = word[0] >= 'A' && word[0] <= 'Z';
+        if (is_group || strcmp(word, "listgroup") == 0 || strcmp(word, "page") == 0)
+            argv[i] = all;
+    }
 }
 
 int vllm_main(const struct command_table *t, int argc, char **argv)

@@ -28,6 +28,7 @@
 #include "common/http/handlers/admin.h"
 #include "common/http/handlers/host_rule.h"
 #include "common/http/server/answer.h"
+#include "common/options/groups.h"
 #include "common/options/worker.h"
 
 enum { RANKS_MAX = 64, OWN_PORT = 7001, LOOK_US = 200000, LOOK_MS = 500, END_S = 3 };
@@ -39,10 +40,11 @@ struct workers_options {
 
 #define S workers_options
 const struct option_spec workers_specs[] = {
-    OPT_INT(S, ranks, "ranks", 1, RANKS_MAX, "1",
-            "ranks to start; all other options are cox worker's, for each of them: --ordinal K "
-            "is the pod's, whose ranks are K x N and on; /livez and /readyz of all are at "
-            "--http-port (7001), those of the ranks at the next ports"),
+    OPT_INT(
+        S, ranks, "ranks", 1, RANKS_MAX, "1",
+        "Number of ranks to start. All other options are those of `cox worker` and apply to each "
+        "rank. --ordinal K is the pod's number; its ranks are K x N and following. /livez and "
+        "/readyz of all ranks are at --http-port (7001), those of one rank at the next ports."),
 };
 #undef S
 const size_t workers_n_specs = sizeof workers_specs / sizeof workers_specs[0];
@@ -321,7 +323,8 @@ int cmd_workers(int argc, char **argv)
     memcpy(specs + 1, worker_option_specs, n * sizeof *specs);
     const struct command_line line = {.usage = "cox workers --ranks N [OPTION of cox worker...]",
                                       .specs = specs,
-                                      .n_specs = n + 1};
+                                      .n_specs = n + 1,
+                                      .groups = option_groups};
     arena_init(&k->arena, 0);
     char **copies = command_copy_words(&k->arena, argc, argv);
     if (command_parse(&line, argc, argv, &k->o, &res, &code))

@@ -27,6 +27,7 @@
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
 #include "common/keys/api_keys.h"
+#include "common/options/groups.h"
 
 enum { BODY_MAX = 16 << 10, LIST_MAX = 100, KEYS_LOOK_MS = 500 };
 
@@ -450,6 +451,7 @@ int models_serve(int argc, char **argv)
     const struct command_line line = {.usage = "cox serve [OPTION...]",
                                       .specs = up_specs,
                                       .n_specs = up_n_specs,
+                                      .groups = option_groups,
                                       .log_format = &s->o.log_format};
     struct arena words;
     arena_init(&words, 0);

@@ -14,11 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/base/terminal_width.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
+#include "common/host/terminal_width.h"
 
 enum {
     START_S = 10,

@@ -220,14 +220,14 @@ static enum status set_foreign(struct config_parser *p, size_t i_spec, struct st
     p->set_by[i_spec] = from.source;
     if (s->type == OPTION_IGNORED) {
         if (!again)
-            config_warn(p, "%s has no meaning here and is ignored%s%s", where,
-                        s->instead ? ": " : "", s->instead ? s->instead : "");
+            config_warn(p, "%s has no effect here and is ignored%s%s", where,
+                        s->instead ? ". " : "", s->instead ? s->instead : "");
         return STATUS_OK;
     }
     if (!is_harmless(s, value))
-        return error_set(p->err, STATUS_INVALID, "%s is not supported: %s", where, s->instead);
+        return error_set(p->err, STATUS_INVALID, "%s is not supported. %s", where, s->instead);
     if (!again)
-        config_warn(p, "%s asks for what is done here anyway and is ignored", where);
+        config_warn(p, "%s asks for the behaviour that is built in and is ignored", where);
     return STATUS_OK;
 }
 

@@ -9,7 +9,6 @@ import os
 import posixpath
 import re
 import subprocess
-import textwrap
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
@@ -190,16 +189,7 @@ def commands_of(name):
     text = cox(name, "--help")
     rows = re.findall(r"^  ([a-z][a-z-]*)  +(.+)$", text, re.M)
     in_usage = re.search(rf"^Usage:.* cox {name} ([a-z-]+(?:\|[a-z-]+)+)$", text, re.M)
-    return rows or [(sub, f"a command of [cox {name}]({name}.md)") for sub in (in_usage[1].split("|") if in_usage else ())]
-
-
-def narrow(text):
-    """Wraps long lines. A terminal wraps them too, but a page would hide their ends."""
-    lines = []
-    for line in text.splitlines():
-        indent = " " * 34 if line.startswith("  ") else "  "  # the column of the options' texts
-        lines += textwrap.wrap(line, 110, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
-    return "\n".join(lines) + "\n"
+    return rows or [(sub, f"A command of [cox {name}]({name}.md).") for sub in (in_usage[1].split("|") if in_usage else ())]
 
 
 def slug(title):
@@ -215,17 +205,17 @@ def sections(page):
 
 def command_page(words, what):
     name = "cox " + " ".join(words)
-    text = f"---\nhide: [toc]\n---\n# {name}\n\n{what[0].upper()}{what[1:]}.\n\n"
+    text = f"---\nhide: [toc]\n---\n# {name}\n\n{what}\n\n"
     if words == ("serve",):
         return text + "The same command as [cox up](up.md).\n"
     if words[-1] in ("version", "help"):  # they take no options, so their output is shown
         text += f"```\n$ {name}\n{cox(*words)}```\n"
     else:
-        text += f"```\n$ {name} --help\n{narrow(cox(*words, '--help'))}```\n"
+        text += f"```\n$ {name} --help=all\n{cox(*words, '--help=all')}```\n"
     more = [f"[in the overview](../cli.md#{slug(t)})" for t, body in sections("reference/cli.md")
             if re.search(rf"\bcox {words[0]}\b", t + body)][:1]
     if slug(name) in [slug(t) for t, _ in sections("reference/flags.md")]:
-        more.append(f"[as a table](../flags.md#{slug(name)}), with each option's default and bounds")
+        more.append(f"[each option with its variable](../flags.md#{slug(name)})")
     if words[0] == "bench":
         more.append("[what is measured, and how](../../how-to/bench.md)")
     if words[0] == "run":

@@ -239,7 +239,7 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
     done = run_cox("bench", "latency", "--base-url", cluster.url, "--output-len", 4, "--num-iters", 2, "--num-iters-warmup", 0, env=env)
     assert done.returncode == 0 and done.stdout.count(" seconds\n") == 7, done.stderr
     for args, words in ((["throughput"], "--model MODEL is wanted"), (["latency", "--base-url", cluster.url, "--tp", 2], "leave one of them out"),
-                        (["latency", "--use-beam-search", "--model", "null"], "no beam search"),
+                        (["latency", "--use-beam-search", "--model", "null"], "beam search is not supported"),
                         (["latency", "--model", tmp_path / "nothing"], "No such file"),
                         (["throughput", "--model", "null", "--dataset", tmp_path / "nothing"], "No such file")):
         done = run_cox("bench", *args, env=env, timeout=30)
@@ -395,13 +395,13 @@ def test_every_flag_of_vllms_client_is_known(tmp_path):
             name = words[0]
             *warnings, last = done.stderr.splitlines()
             if becomes == "refused":
-                assert done.returncode == 2 and last.startswith(f"cox bench serve: {name} is not supported: ") and not warnings, (flag, done.stderr)
+                assert done.returncode == 2 and last.startswith(f"cox bench serve: {name} is not supported. ") and not warnings, (flag, done.stderr)
             else:
                 assert done.returncode == 1 and "cannot connect" in last, (flag, done.stderr)
                 assert len(warnings) == (becomes == "ignored") and all(name in w and "ignored" in w for w in warnings), (flag, done.stderr)
     for harmless in (["--probe-request-rate", "0"], ["--random-batch-size=1"]):
         done = run_cox("bench", "serve", "--base-url", "http://127.0.0.1:1", *harmless)
-        assert done.returncode == 1 and "what is done here anyway" in done.stderr
+        assert done.returncode == 1 and "the behaviour that is built in" in done.stderr
     done = run_cox("bench", "serve", "--dataset-name", "hf")
     assert done.returncode == 2 and "as JSON lines with --dataset-path" in done.stderr
 

@@ -25,16 +25,18 @@ struct latency_options {
 const struct option_spec bench_latency_specs[] = {
     BENCH_ENGINE_ROWS(S),
     BENCH_ACCESS_ROWS(S, engine.access),
-    OPT_INT(S, input_len, "input-len", 1, 1 << 24, "32", "prompt tokens"),
-    OPT_INT(S, output_len, "output-len", 1, 1 << 24, "128", "output tokens"),
-    OPT_INT(S, batch_size, "batch-size", 1, 65536, "8", "requests that are sent at once"),
-    OPT_INT(S, n, "n", 1, 128, "1", "answers per prompt"),
-    OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1 << 20, "10", "batches before; not counted"),
-    OPT_INT(S, n_iterations, "num-iters", 1, 1 << 20, "30", "batches that are counted"),
-    OPT_INT(S, seed, "seed", 0, 9007199254740992.0, "0", "of prompts: the same again"),
-    OPT_FLOAT(S, temperature, "temperature", 0, 10, "1", "of sampling"),
-    OPT_STRING(S, output_json, "output-json", NULL, "the figures into a file"),
-    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "no progress bar"),
+    OPT_INT(S, input_len, "input-len", 1, 1 << 24, "32", "Tokens in each prompt."),
+    OPT_INT(S, output_len, "output-len", 1, 1 << 24, "128", "Tokens in each answer."),
+    OPT_INT(S, batch_size, "batch-size", 1, 65536, "8",
+            "Number of requests that are sent at once."),
+    OPT_INT(S, n, "n", 1, 128, "1", "Number of answers per prompt."),
+    OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1 << 20, "10",
+            "Number of batches before the measurement."),
+    OPT_INT(S, n_iterations, "num-iters", 1, 1 << 20, "30", "Number of batches that are measured."),
+    OPT_INT(S, seed, "seed", 0, 9007199254740992.0, "0", "Seed of the prompts."),
+    OPT_FLOAT(S, temperature, "temperature", 0, 10, "1", "Sampling temperature."),
+    OPT_STRING(S, output_json, "output-json", NULL, "File to write the results to."),
+    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "Show no progress bar."),
     BENCH_OFFLINE_IGNORED,
 };
 #undef S
@@ -149,6 +151,7 @@ int cmd_bench_latency(int argc, char **argv)
     const struct command_line line = {
         .usage = "cox bench latency --model MODEL [OPTION...] [-- OPTION-OF-COX-UP...]",
         .specs = bench_latency_specs,
-        .n_specs = bench_latency_n_specs};
+        .n_specs = bench_latency_n_specs,
+        .groups = bench_option_groups};
     return bench_offline_command(argc, argv, line, &o, run);
 }

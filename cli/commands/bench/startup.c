@@ -38,12 +38,14 @@ struct startup_options {
 const struct option_spec bench_startup_specs[] = {
     BENCH_ENGINE_ROWS(S),
     OPT_INT(S, n_cold, "num-iters-cold", 0, 1000, "3",
-            "starts with the model's files out of the page cache"),
-    OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1000, "1", "starts before the warm ones"),
-    OPT_INT(S, n_warm, "num-iters-warm", 0, 1000, "3", "starts with them in it"),
-    OPT_STRING(S, output_json, "output-json", NULL, "the figures into a file"),
-    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "no progress bar"),
-    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "no code of a model is run"),
+            "Number of starts with the model's files removed from the page cache."),
+    OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1000, "1",
+            "Number of starts before the warm ones."),
+    OPT_INT(S, n_warm, "num-iters-warm", 0, 1000, "3",
+            "Number of starts with the model's files in the page cache."),
+    OPT_STRING(S, output_json, "output-json", NULL, "File to write the results to."),
+    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "Show no progress bar."),
+    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),
 };
 #undef S
 const size_t bench_startup_n_specs = sizeof bench_startup_specs / sizeof bench_startup_specs[0];
@@ -236,6 +238,7 @@ int cmd_bench_startup(int argc, char **argv)
     const struct command_line line = {
         .usage = "cox bench startup --model MODEL [OPTION...] [-- OPTION-OF-COX-UP...]",
         .specs = bench_startup_specs,
-        .n_specs = bench_startup_n_specs};
+        .n_specs = bench_startup_n_specs,
+        .groups = bench_option_groups};
     return bench_offline_command(argc, argv, line, &o, run);
 }

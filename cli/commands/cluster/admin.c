@@ -27,8 +27,8 @@ enum { EXIT_UNREACHABLE = 2, WATCH_MS = 1000 };
 const struct option_spec status_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
-    OPT_BOOL(admin_access, json, "json", NULL, "the answer as it came, for programs"),
-    OPT_BOOL(admin_access, watch, "watch", NULL, "again every second, until Ctrl-C"),
+    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON."),
+    OPT_BOOL(admin_access, watch, "watch", NULL, "Repeat every second until Ctrl-C."),
 };
 const size_t status_n_specs = sizeof status_specs / sizeof status_specs[0];
 
@@ -36,20 +36,21 @@ const struct option_spec events_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
     OPT_INT(admin_access, since, "since", 0, 9007199254740992.0, "0",
-            "only events from this number on"),
-    OPT_BOOL(admin_access, json, "json", NULL, "one JSON object a line"),
-    OPT_BOOL(admin_access, watch, "watch", NULL, "go on, until Ctrl-C"),
+            "Number of the first event to print."),
+    OPT_BOOL(admin_access, json, "json", NULL, "Print one JSON object per line."),
+    OPT_BOOL(admin_access, watch, "watch", NULL, "Print new events until Ctrl-C."),
 };
 const size_t events_n_specs = sizeof events_specs / sizeof events_specs[0];
 
 #define DRAIN_JSON_ROW                                                                             \
-    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON, for programs.")
+    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON.")
 
 const struct option_spec drain_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
     DRAIN_JSON_ROW,
-    OPT_BOOL(admin_access, undo, "undo", NULL, "Let the worker have work again: `cox undrain`."),
+    OPT_BOOL(admin_access, undo, "undo", NULL,
+             "Send work to the worker again, as `cox undrain` does."),
 };
 const size_t drain_n_specs = sizeof drain_specs / sizeof drain_specs[0];
 

@@ -23,16 +23,17 @@ struct keys_options {
     bool reload;
 };
 
-#define KEYS_DIR_ROW OPT_STRING(keys_options, keys_dir, "keys-dir", NULL, "folder of the keys")
+#define KEYS_DIR_ROW OPT_STRING(keys_options, keys_dir, "keys-dir", NULL, "Folder of the keys.")
 
 const struct option_spec keys_specs[] = {
     KEYS_DIR_ROW,
     OPT_STRING(keys_options, rotate, "rotate", NULL,
-               "a new key for head, worker, gateway or operator, beside the old one"),
+               "Role that gets a new key beside the old one: head, worker, gateway or operator."),
     OPT_STRING(keys_options, retire, "retire", NULL,
-               "the end of --rotate: that role's old key is not taken any more"),
-    OPT_BOOL(keys_options, reload, "reload", NULL,
-             "has the head at --address take up the head.key of its own folder, without a restart"),
+               "Role whose old key is no longer accepted; the end of --rotate."),
+    OPT_BOOL(
+        keys_options, reload, "reload", NULL,
+        "Make the head at --address read the head.key of its own folder again, without a restart."),
     ADMIN_ROWS,
 };
 const size_t keys_n_specs = sizeof keys_specs / sizeof keys_specs[0];
@@ -40,7 +41,7 @@ const size_t keys_n_specs = sizeof keys_specs / sizeof keys_specs[0];
 const struct option_spec join_token_specs[] = {
     KEYS_DIR_ROW,
     OPT_STRING(keys_options, head, "head", "127.0.0.1:7000",
-               "HOST:PORT at which the joining machine reaches the head"),
+               "HOST:PORT at which the joining machine reaches the head."),
 };
 const size_t join_token_n_specs = sizeof join_token_specs / sizeof join_token_specs[0];
 

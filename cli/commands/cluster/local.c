@@ -20,7 +20,7 @@ enum { FOLLOW_MS = 250, HOST_BYTES = 256, NAME_WIDTH = 10, NEXT_BYTES = 21 };
 
 #define ROW_ADDRESS                                                                                \
     OPT_STRING(local_options, address, "address", NULL,                                            \
-               "HOST:PORT of the cluster's admin API, where two clusters have one name.")
+               "HOST:PORT of the cluster's admin API, if two clusters have the same name.")
 
 const struct option_spec logs_specs[] = {
     ROW_ADDRESS,
@@ -30,12 +30,12 @@ const struct option_spec logs_specs[] = {
      .offset = offsetof(struct local_options, lines),
      .max = 4096,
      .def = "100",
-     .help = "Number of lines, the last ones of the log (default 100)."},
+     .help = "Number of lines to print from the end of the log."},
     {.name = "follow",
      .aliases = "f",
      .type = OPTION_BOOL,
      .offset = offsetof(struct local_options, follow),
-     .help = "Print further lines as they come, until Ctrl-C."},
+     .help = "Print new lines until Ctrl-C."},
 };
 const size_t logs_n_specs = sizeof logs_specs / sizeof logs_specs[0];
 

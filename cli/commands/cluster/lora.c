@@ -15,12 +15,13 @@ enum { EXIT_UNREACHABLE = 2, POLL_MS = 100 };
 const struct option_spec lora_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
-    OPT_BOOL(admin_access, json, "json", NULL, "list: the answer as it came, for programs"),
+    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON (list only)."),
     OPT_BOOL(admin_access, in_place, "in-place", NULL,
-             "load: take the place of an adapter of this name; who uses that one ends with it, so "
-             "that there has to be room for both (--max-loras)"),
-    OPT_INT(admin_access, timeout_s, "timeout", 0, 86400, "300",
-            "seconds to wait until all workers have it, or none; 0: not at all"),
+             "Replace an adapter of the same name (load only). Requests that use the old one end "
+             "with it, so there must be room for both (--max-loras)."),
+    OPT_INT(
+        admin_access, timeout_s, "timeout", 0, 86400, "300",
+        "Seconds to wait until all workers have loaded or unloaded the adapter. 0 = do not wait."),
 };
 const size_t lora_n_specs = sizeof lora_specs / sizeof lora_specs[0];
 

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/terminal_width.h"
 #include "cli/client/admin.h"
 #include "cli/commands/cluster/local_options.h"
 #include "cli/commands/command.h"
@@ -21,20 +20,21 @@
 #include "cli/view/answer.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/host/terminal_width.h"
 
 enum { LOOK_MS = 5000, WAIT_MS = 50, GONE_MS = 2000, UPTIME_BYTES = 24 };
 
 const struct option_spec ps_specs[] = {
-    OPT_BOOL(local_options, json, "json", NULL, "Print a JSON array, for programs."),
+    OPT_BOOL(local_options, json, "json", NULL, "Print a JSON array."),
 };
 const size_t ps_n_specs = sizeof ps_specs / sizeof ps_specs[0];
 
 const struct option_spec stop_specs[] = {
     OPT_STRING(local_options, address, "address", NULL,
-               "HOST:PORT of the cluster's admin API, where two clusters have one name."),
-    OPT_BOOL(local_options, all, "all", NULL, "Stop every cluster that this user runs here."),
+               "HOST:PORT of the cluster's admin API, if two clusters have the same name."),
+    OPT_BOOL(local_options, all, "all", NULL, "Stop every cluster of this user on this machine."),
     OPT_FLOAT(local_options, timeout_s, "timeout", 0, 86400, "60",
-              "Seconds to wait for each cluster to end."),
+              "Seconds to wait for each cluster to stop."),
 };
 const size_t stop_n_specs = sizeof stop_specs / sizeof stop_specs[0];
 

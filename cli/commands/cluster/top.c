@@ -32,9 +32,8 @@ const struct option_spec top_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
     OPT_BOOL(admin_access, once, "once", NULL,
-             "Look once and print text; the exit code is 1 when the cluster is not healthy."),
-    OPT_FLOAT(admin_access, interval_s, "interval", 0.1, 3600, "1",
-              "Seconds between two looks (default 1)."),
+             "Print one snapshot as text. The exit code is 1 when the cluster is not healthy."),
+    OPT_FLOAT(admin_access, interval_s, "interval", 0.1, 3600, "1", "Seconds between two updates."),
 };
 const size_t top_n_specs = sizeof top_specs / sizeof top_specs[0];
 

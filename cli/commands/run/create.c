@@ -32,7 +32,7 @@ struct create_options {
 const struct option_spec run_create_specs[] = {
     RUN_ROW_FILE(S),
     OPT_STRING(S, from, "from", NULL,
-               "in place of a file: the same once more, from the copy that this run has (ID)"),
+               "ID of a run to repeat from its own copy, instead of a file."),
     RUN_ROW_DIR(S),
 };
 #undef S

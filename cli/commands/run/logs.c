@@ -30,12 +30,12 @@ const struct option_spec run_logs_specs[] = {
      .offset = offsetof(struct S, lines),
      .max = 1e9,
      .def = "100",
-     .help = "how many of the last ones"},
+     .help = "Number of lines to print from the end of the log."},
     {.name = "follow",
      .aliases = "f",
      .type = OPTION_BOOL,
      .offset = offsetof(struct S, follow),
-     .help = "go on, until the run has ended"},
+     .help = "Print new lines until the run ends."},
     RUN_ROW_DIR(S),
 };
 #undef S

@@ -12,7 +12,7 @@
 #define S run_options
 const struct option_spec run_specs[] = {
     RUN_ROW_FILE(S),
-    OPT_BOOL(S, check, "check", NULL, "validate it only: nothing is started"),
+    OPT_BOOL(S, check, "check", NULL, "Check the file and start nothing."),
     RUN_ROW_DIR(S),
 };
 #undef S

@@ -35,7 +35,7 @@ struct runs_options {
     bool json;
 };
 #define S        runs_options
-#define ROW_JSON OPT_BOOL(S, json, "json", NULL, "as JSON, for programs")
+#define ROW_JSON OPT_BOOL(S, json, "json", NULL, "Print JSON.")
 const struct option_spec run_list_specs[] = {
     ROW_JSON,
     {.name = "last",
@@ -44,7 +44,7 @@ const struct option_spec run_list_specs[] = {
      .offset = offsetof(struct S, last),
      .max = 1e9,
      .def = "0",
-     .help = "the newest so many; as JSON they are at most 3 MiB; 0: all"},
+     .help = "Number of the newest runs to print. 0 = all. JSON output is at most 3 MiB then."},
     RUN_ROW_DIR(S),
 };
 const struct option_spec run_show_specs[] = {ROW_JSON, RUN_ROW_DIR(S)};

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/base/terminal_width.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/host/terminal_width.h"
 
 enum {
     CELLS_MIN = 10,

@@ -4,6 +4,7 @@
  * environment wins over the file, and a secret is never in an output. */
 #include "common/config/argv.h"
 #include "common/config/config.h"
+#include "common/config/help.h"
 #include "common/config/hide.h"
 #include "common/config/print.h"
 
@@ -293,10 +294,10 @@ static void test_flags_of_vllm(void **state)
         {"--sizes 1 2 4 --eager m", "m", NULL, 2},
         {"--sizes 1 2 4 m", "m", NULL, 1},
         {"m --sizes 1 2 4", "m", NULL, 1},
-        {"m --adapters", NULL, "--adapters is not supported: there are none yet", 0},
+        {"m --adapters", NULL, "--adapters is not supported. there are none yet", 0},
         {"m --no-adapters", "m", NULL, 1},
         {"m --adapters=false", "m", NULL, 1},
-        {"m --nodes 2", NULL, "--nodes is not supported: join them", 0},
+        {"m --nodes 2", NULL, "--nodes is not supported. join them", 0},
         {"m --nodes one --nodes 1", "m", NULL, 1},
         {"m --nodes.x 1", "m", NULL, 1},
         {"--main m --eager", "m", NULL, 1},
@@ -434,13 +435,59 @@ static void test_help_and_version(void **state)
     config_fini(&p.res);
     struct strbuf b;
     strbuf_init(&b, 0);
-    config_print_help(&b, "prog [OPTION...]", specs, N_SPECS);
+    struct help h = {.usage = "prog [OPTION...]", .specs = specs, .n_specs = N_SPECS, .width = 100};
+    struct error err = {0};
+    assert_int_equal(help_write(&b, &h, &err), STATUS_OK);
     assert_non_null(strstr(b.ptr, "Usage: prog [OPTION...]"));
     assert_non_null(strstr(b.ptr, "--max-num-seqs N"));
-    assert_non_null(strstr(b.ptr, "(default 256, 1 to 65536)"));
-    assert_non_null(strstr(b.ptr, "also --model-path, --m)"));
+    assert_non_null(strstr(b.ptr, "(default 256; 1 to 65536)"));
+    assert_non_null(strstr(b.ptr, "also --model-path, -m)"));
     assert_null(strstr(b.ptr, "swap-space"));
     strbuf_fini(&b);
+}
+
+/* A long table: `--help` has the common options, a topic has a group or the names with a word. */
+static void test_help_by_groups(void **state)
+{
+    static const struct option_group groups[] = {
+        {"load", "Load", "utilization max-num-seqs* not-there*"},
+        {"keys", "Keys", "api-key pass"},
+        {0},
+    };
+    static const struct {
+        const char *topic, *has, *lacks; /* has NULL: no such topic */
+    } cases[] = {
+        {NULL, "\nLoad:\n  --max-num-seqs N ", "--utilization"},
+        {NULL, "`prog --help=all` lists all ", "--api-key"},
+        {"all", "\nKeys:\n  --api-key TEXT ", "--help=GROUP"},
+        {"all", "\nOther options:\n", "swap-space"},
+        {"load", "\n  --utilization N ", "--api-key"},
+        {"load", "Load:\n  --utilization", "--config"},
+        {"num_seqs", "  --max-num-seqs N ", "--utilization"},
+        {"--api", "  --api-key", "--pass"},
+        {"nothing-like-it", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (unsigned width = 60; width <= 120; width += 60) {
+            struct help h = {"prog [OPTION...]", specs, N_SPECS, groups, cases[i].topic, width};
+            struct error err = {0};
+            struct strbuf b;
+            strbuf_init(&b, 0);
+            enum status s = help_write(&b, &h, &err);
+            if (!cases[i].has) {
+                assert_int_equal(s, STATUS_NOT_FOUND);
+                assert_non_null(strstr(err.text, "The groups are load, keys."));
+            } else if (!strstr(b.ptr, cases[i].has) || strstr(b.ptr, cases[i].lacks)) {
+                fail_msg("--help=%s: %s", cases[i].topic, b.ptr);
+            }
+            for (const char *line = b.ptr; *line; line += strcspn(line, "\n") + 1)
+                assert_true(strcspn(line, "\n") <= width);
+            strbuf_fini(&b);
+        }
+    struct parsed p = parse("--help=load", "");
+    assert_true(p.res.help);
+    assert_string_equal(p.res.help_topic, "load");
+    config_fini(&p.res);
 }
 
 static struct parsed parse_yaml(const char *yaml, const char *args, const char *env)
@@ -739,6 +786,7 @@ int main(void)
         cmocka_unit_test(test_lists_positionals_ignored),
         cmocka_unit_test(test_bare_words_after_a_list),
         cmocka_unit_test(test_help_and_version),
+        cmocka_unit_test(test_help_by_groups),
         cmocka_unit_test(test_yaml),
         cmocka_unit_test(test_yaml_switches_off),
         cmocka_unit_test(test_yaml_as_json),

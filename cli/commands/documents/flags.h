@@ -4,6 +4,8 @@
 #include "cli/commands/command.h"
 #include "common/base/str.h"
 
+/* "COX_MAX_NUM_SEQS": the variable that sets an option. */
+void flags_variable_of(const struct option_spec *s, char *out, size_t size);
 /* Appends the tables of this program's commands as Markdown. */
 void flags_write_markdown(const struct command_table *t, struct strbuf *out);
 /* Appends the tables of head, worker and gateway as JSON, for programs that write their --config
