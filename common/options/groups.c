@@ -16,17 +16,17 @@ const struct option_group option_groups[] = {
      "numa-bind-cpus numa-node cpus enforce-eager no-early-launch no-one-shot no-shared-memory "
      "nccl-library step-timeout"},
     {"scheduling", "Scheduling",
-     "max-num-seqs* max-num-batched-tokens* enable-prefix-caching async-scheduling "
+     "max-num-seqs* max-num-batched-tokens enable-prefix-caching async-scheduling "
      "scheduling-policy long-prefill-token-threshold max-num-partial-prefills step-target-ms "
      "max-waiting max-waiting-per-key max-request-bytes"},
     {"kv-cache", "KV cache",
-     "kv-cache-dtype* kv-cache-memory-bytes num-gpu-blocks-override block-size"},
+     "kv-cache-dtype kv-cache-memory-bytes num-gpu-blocks-override block-size"},
     {"speculation", "Speculative decoding",
-     "speculative-config* spec-method spec-model num-speculative-tokens ngram-prompt-lookup-max "
+     "speculative-config spec-method spec-model num-speculative-tokens ngram-prompt-lookup-max "
      "ngram-prompt-lookup-min speculative-disable-by-batch-size"},
     {"lora", "LoRA adapters", "enable-lora* lora-modules max-loras max-lora-rank lora-root"},
     {"answers", "Reasoning, tools and structured output",
-     "reasoning-parser* tool-call-parser* enable-auto-tool-choice* trust-request-chat-template "
+     "reasoning-parser tool-call-parser* enable-auto-tool-choice* trust-request-chat-template "
      "max-logprobs pooler-config unknown-fields structured-outputs-config disable-any-whitespace "
      "grammar-processes grammar-memory grammar-room"},
     {"keys", "Keys and encryption",
@@ -48,7 +48,7 @@ const struct option_group option_groups[] = {
      "scale-min scale-max scale-ttft-ms scale-calm-s scale-idle-s scale-start-s"},
     {"sagemaker", "SageMaker", "sagemaker invocations invocations-statuses"},
     {"monitoring", "Logs, metrics and traces",
-     "log-level* log-format color stats-interval stats-format access-log metrics-public "
+     "log-level log-format color stats-interval stats-format access-log metrics-public "
      "otlp-traces-endpoint otlp-service-name otlp-sampling step-log step-log-max-bytes runs"},
     {"local", "Local cluster", "detach* name* verbose print-pids"},
     {"null", "Null device and tests",
