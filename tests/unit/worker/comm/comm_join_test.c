@@ -108,15 +108,15 @@ static void test_hosts(void **state)
         const char *host, *text; /* NULL: fine */
     } cases[] = {{"127.0.0.1", NULL},
                  {"localhost", NULL},
-                 {"0.0.0.0", "stands for all addresses"},
-                 {"::", "stands for all addresses"},
-                 {"::ffff:0.0.0.0", "stands for all addresses"},
+                 {"0.0.0.0", "means all addresses"},
+                 {"::", "means all addresses"},
+                 {"::ffff:0.0.0.0", "means all addresses"},
                  {"::ffff:127.0.0.1", NULL},
                  {"[127.0.0.1]", NULL},
                  {"", "--comm-host is empty"},
                  {"[]", "--comm-host []"},
-                 {"127.0.0.1:7100", "an address is wanted, without a port (--comm-port)"},
-                 {"192.0.2.77", "name an address of this host"},
+                 {"127.0.0.1:7100", "Give the address without a port (--comm-port sets the port)"},
+                 {"192.0.2.77", "Set an address of this host"},
                  {"no such name", "--comm-host no such name"}};
     int n_fds = count_fds();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -165,7 +165,7 @@ static void test_listening_elsewhere(void **state)
     assert_int_equal(
         comm_open(&(struct comm_options){.host = "127.0.0.1", .port = port}, &taken, &err),
         STATUS_IO);
-    assert_non_null(strstr(err.text, "choose another --comm-port"));
+    assert_non_null(strstr(err.text, "Choose another --comm-port"));
     for (int fixed = 0; fixed < 2; fixed++) {
         comm_close(ranks[0].comm); /* with `fixed` the port, free again */
         const struct comm_options o = {.port = fixed ? port : 0, .no_shared_memory = true};
@@ -418,7 +418,8 @@ static void test_silent(void **state)
     ranks_wait(ranks + 1, 1);
     assert_int_equal(ranks[1].joined, STATUS_TIMEOUT);
     assert_non_null(strstr(ranks[1].err.text, "rank 0 at 127.0.0.1:"));
-    assert_non_null(strstr(ranks[1].err.text, "it does not answer; it is in another formation"));
+    assert_non_null(
+        strstr(ranks[1].err.text, "the rank does not answer: it is in another formation"));
     ranks_close(ranks, 2);
 }
 
