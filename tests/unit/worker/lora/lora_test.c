@@ -180,7 +180,8 @@ static const struct bend bends[] = {
                           "o_proj, gate_proj, up_proj, down_proj")},
     {.label = "the head",
      .config = "{'peft_type':'LORA','r':4,'lora_alpha':8,'target_modules':['lm_head']}",
-     REFUSED(UNSUPPORTED, "no module lm_head")},
+     REFUSED(UNSUPPORTED,
+             "target_modules names lm_head, but adapters of this model can change only")},
     {.label = "a tensor of another kind",
      .tensor = "+base_model.model.model.embed_tokens.lora_embedding_A",
      REFUSED(UNSUPPORTED, "embed_tokens.lora_embedding_A: neither lora_A.weight")},
@@ -200,12 +201,12 @@ static const struct bend bends[] = {
      .tensor = "layers.0.self_attn.q_proj.lora_A",
      .n = 4,
      .k = 48,
-     REFUSED(INVALID, "q_proj.lora_A.weight has shape [4, 48]; this model wants [4, 32]")},
+     REFUSED(INVALID, "q_proj.lora_A.weight has shape [4, 48], but this model needs [4, 32]")},
     {.label = "more outputs",
      .tensor = "layers.1.mlp.down_proj.lora_B",
      .n = 33,
      .k = 4,
-     REFUSED(INVALID, "down_proj.lora_B.weight has shape [33, 4]; this model wants [32, 4]")},
+     REFUSED(INVALID, "down_proj.lora_B.weight has shape [33, 4], but this model needs [32, 4]")},
     {.label = "another rank than it says",
      .tensor = "layers.0.self_attn.q_proj.lora_A",
      .n = 5,
@@ -447,7 +448,7 @@ static void test_another_rank(void **state)
     } cases[] = {
         {{.tensor = "layers.0.self_attn.q_proj.lora_A", .missing = true}, "is missing"},
         {{.config = CONFIG(",'alpha_pattern':{'1.mlp.down_proj':3}")},
-         "changed since it was loaded"},
+         "changed after it was loaded"},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(lora_set_load(e->loras, 6, "b", NULL, &err), STATUS_OK);
@@ -497,7 +498,7 @@ static void test_identity(void **state)
         assert_int_equal(lora_set_load(l, 1, "a", &other, &err), cases[i].want);
         assert_int_equal(lora_set_find(l, 1), cases[i].want == STATUS_OK);
         if (cases[i].want != STATUS_OK)
-            assert_non_null(strstr(err.text, "files changed since it was loaded: load it again "
+            assert_non_null(strstr(err.text, "files changed after it was loaded: load it again "
                                              "with load_inplace"));
         lora_set_unload(l, 1);
     }
