@@ -629,7 +629,8 @@ static void roles_without_a_way_are_none(void **state)
     } cases[] = {
         {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}}, NULL},
         {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_address = true}, "--kv-port"},
-        {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_caching = true}, "prefix caching"},
+        {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_caching = true},
+         "roles need the prefix cache"},
         {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .other_blocks = true}, "--block-size"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {

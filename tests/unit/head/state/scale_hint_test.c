@@ -115,15 +115,15 @@ static const struct {
      0,
      3,
      3,
-     "10 groups would be right, the bound is 3"},
-    {"never fewer than the least", {.n_replicas = 1}, 0, 3, 0, 3, "2 of 6 workers are here"},
+     "the load needs 10 replicas, but the limit is 3"},
+    {"never fewer than the least", {.n_replicas = 1}, 0, 3, 0, 3, "2 of 6 workers are connected"},
     {"no group serves: what was wanted stays",
      {.n_replicas = 0, .waiting = 50, .oldest_wait_ns = 9 * S},
      0,
      0,
      0,
      1,
-     "no group serves"},
+     "no replica serves"},
 };
 
 static void a_load_asks_for_so_many(void **state)
@@ -195,7 +195,7 @@ static void what_is_on_its_way_is_not_asked_for_again(void **state)
     for (uint64_t t = 10; t < 40; t++)
         scale_hint_update(&h, &plain, &load, t * S);
     assert_int_equal(h.replicas, 2);
-    assert_non_null(strstr(h.reason, "2 of 4 workers are here"));
+    assert_non_null(strstr(h.reason, "2 of 4 workers are connected"));
 }
 
 /* ---- to none and back ---- */
@@ -211,34 +211,46 @@ static const struct {
     bool rests;
     const char *reason;
 } days[] = {
-    {"a head without workers", 6, {0}, 0, 0, true, "nothing has been asked for"},
-    {"hours later", 7200, {0}, 0, 0, true, "nothing has been asked for 72"},
-    {"a request waits", 1, {.waiting = 1}, 1, 1, true, "0 of 2 workers are here"},
-    {"and waits", 100, {.waiting = 1, .n_workers = 2}, 0, 1, true, "no group serves"},
-    {"too long: that is no rest", 30, {.waiting = 1, .n_workers = 2}, 0, 1, false, "no group"},
-    {"it runs", 20, {.n_replicas = 1, .running = 1}, 0, 1, false, "enough: 1 run"},
+    {"a head without workers", 6, {0}, 0, 0, true, "no request has arrived for"},
+    {"hours later", 7200, {0}, 0, 0, true, "no request has arrived for 72"},
+    {"a request waits", 1, {.waiting = 1}, 1, 1, true, "0 of 2 workers are connected"},
+    {"and waits", 100, {.waiting = 1, .n_workers = 2}, 0, 1, true, "no replica serves"},
+    {"too long: that is no rest", 30, {.waiting = 1, .n_workers = 2}, 0, 1, false, "no replica"},
+    {"it runs",
+     20,
+     {.n_replicas = 1, .running = 1},
+     0,
+     1,
+     false,
+     "the replicas are enough: 1 requests run"},
     {"more than one group",
      20,
      {.n_replicas = 1, .running = 10, .waiting = 20, .oldest_wait_ns = 2 * S},
      20,
      3,
      false,
-     "20 wait"},
+     "20 requests wait"},
     {"quiet", 280, {.n_replicas = 3}, 0, 1, false, "enough"},
     {"a short one, between two looks", 1, {.n_replicas = 1}, 1, 1, false, "enough"},
     {"which began the time anew", 298, {.n_replicas = 1}, 0, 1, false, "enough"},
-    {"idle", 2, {.n_replicas = 1}, 0, 0, false, "nothing has been asked for 300 s"},
-    {"they drain", 10, {.n_replicas = 0, .n_workers = 2}, 0, 0, true, "nothing has been asked"},
-    {"cancelled before it was seen", 1, {0}, 1, 1, true, "something is asked again"},
-    {"and nobody comes back", 298, {0}, 0, 1, false, "no group serves"},
-    {"so nothing is to come", 2, {0}, 0, 0, true, "nothing has been asked"},
+    {"idle", 2, {.n_replicas = 1}, 0, 0, false, "no request has arrived for 300 s"},
+    {"they drain", 10, {.n_replicas = 0, .n_workers = 2}, 0, 0, true, "no request has arrived"},
+    {"cancelled before it was seen",
+     1,
+     {0},
+     1,
+     1,
+     true,
+     "requests have arrived after an idle time"},
+    {"and nobody comes back", 298, {0}, 0, 1, false, "no replica serves"},
+    {"so nothing is to come", 2, {0}, 0, 0, true, "no request has arrived"},
     {"asked while the last ones still serve",
      1,
      {.n_replicas = 1, .running = 1},
      1,
      1,
      false,
-     "asked again"},
+     "requests have arrived after an idle time"},
 };
 
 static void none_are_wanted_when_idle_and_one_replica_at_once(void **state)
