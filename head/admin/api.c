@@ -500,7 +500,7 @@ static bool is_ready(void *ctx)
 
 static const char *why_not_ready(void *ctx)
 {
-    return waits(ctx) ? "standby" : "not ready";
+    return waits(ctx) ? "standby" : "no replica serves yet";
 }
 
 static void before_metrics(void *ctx)

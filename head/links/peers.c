@@ -260,7 +260,7 @@ enum peers_event peers_receive(struct peers *p, const struct peers_input *in, ui
     arena_reset(&p->decode);
     enum status s = frame_parse_header(in->frame, &h, &err);
     if (s == STATUS_VERSION) {
-        char text[96];
+        char text[128];
         snprintf(text, sizeof text,
                  "protocol %u.%u of the peer does not match protocol %u.%u of the head: run the "
                  "same release on every machine",
@@ -284,7 +284,7 @@ enum peers_event peers_receive(struct peers *p, const struct peers_input *in, ui
     if (link_received(&x->link, &h, &err) != STATUS_OK)
         return broken(p, x, err.text, now_ns);
     if (!msg_allowed_from(h.type, x->role)) {
-        char text[64];
+        char text[96];
         snprintf(text, sizeof text, "a %s must not send the message %s", peer_role_name(x->role),
                  msg_type_name(h.type));
         return broken(p, x, text, now_ns);

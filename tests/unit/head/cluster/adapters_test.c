@@ -496,7 +496,7 @@ static void what_stands_in_the_way_goes(void **state)
     wait_ms(f, 50, alive & ~(1u << 2));
     assert_int_equal(all[0].state, ADAPTER_READY);
     assert_int_equal(all[1].state, ADAPTER_FAILED);
-    expect_lost(f, "the adapter b is lost: n: tensor q has shape [1]");
+    expect_lost(f, "the adapter b was lost on a worker: n: tensor q has shape [1]");
     assert_true(told(f, 1) && told(f, 1)->id == b && !told(f, 1)->on);
     assert_null(told(f, SPARE));
     wait_ms(f, 5000, alive & ~(1u << 2));
@@ -542,7 +542,7 @@ static void what_leaves_is_not_waited_for(void **state)
     box_clear(f);
     done(f, SPARE, id, true, STATUS_NOT_FOUND);
     wait_ms(f, 50, alive);
-    expect_lost(f, "the adapter sql is lost: n: tensor q has shape [1]");
+    expect_lost(f, "the adapter sql was lost on a worker: n: tensor q has shape [1]");
     assert_true(told(f, 1) && !told(f, 1)->on);
     done(f, 1, id, false, STATUS_OK);
     expect_answer(f, STATUS_OK, "");

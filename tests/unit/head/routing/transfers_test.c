@@ -646,7 +646,7 @@ static void roles_without_a_way_are_none(void **state)
         if (ignored)
             assert_int_equal(n_warned(f, cases[k].why), 1);
         if (ignored)
-            assert_int_equal(n_warned(f, "2 groups"), 1);
+            assert_int_equal(n_warned(f, "2 replicas"), 1);
         assert_int_equal(strstr(text, "group_role_ignored") != NULL, ignored);
         free(text);
         json_decref(events);

@@ -234,12 +234,13 @@ static void test_stages_that_do_not_answer(void **state)
     struct runner *last = golden_ranks_engine(g, 1)->runner;
     comm_interrupt(golden_ranks_comm(g, 1));
     assert_int_equal(runner_forward(last, &b, &err), STATUS_CLOSED);
-    assert_ptr_equal(strstr(err.text, "hidden states of stage 0: "), err.text);
+    assert_ptr_equal(strstr(err.text, "receiving the hidden states of stage 0: "), err.text);
     assert_int_equal(golden_ranks_turn(g, 0, &err), STATUS_OK);
     last = golden_ranks_engine(g, 1)->runner;
     comm_leave(golden_ranks_comm(g, 0));
     assert_int_equal(runner_forward(last, &b, &err), STATUS_IO);
-    assert_ptr_equal(strstr(err.text, "hidden states of stage 0: rank 0 at "), err.text);
+    assert_ptr_equal(strstr(err.text, "receiving the hidden states of stage 0: rank 0 at "),
+                     err.text);
     struct runner *first = golden_ranks_engine(g, 0)->runner;
     assert_int_equal(runner_forward(first, &b, &err), STATUS_INVALID); /* it has left */
     assert_non_null(strstr(err.text, "stage 0 of 2"));
@@ -252,7 +253,7 @@ static void test_stages_that_cannot_be(void **state)
     struct error err = {0};
     const struct engine_setup s = setup_of(1, TINY_LAYERS + 1);
     assert_int_equal(golden_ranks_open(&s, false, &g, &err), STATUS_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "--pp 3: the model has 2 layers"));
+    assert_non_null(strstr(err.text, "--pp 3 is too large: the model has 2 layers"));
 }
 
 /* What differs between ranks is the vocabulary's part; the KV cache must not. */

@@ -295,8 +295,9 @@ static void test_what_cannot_be_opened(void **state)
         enum status want;
         const char *text;
     } cases[] = {
-        {1, 3, "127.0.0.1", STATUS_UNSUPPORTED, "--pp 3: the model has 2 layers"},
-        {16, 5, "127.0.0.1", STATUS_UNSUPPORTED, "--tp 16 --pp 5: at most 64"},
+        {1, 3, "127.0.0.1", STATUS_UNSUPPORTED, "--pp 3 is too large: the model has 2 layers"},
+        {16, 5, "127.0.0.1", STATUS_UNSUPPORTED,
+         "--tp 16 --pp 5 is too large: a replica has at most 64 ranks"},
         {65, 1, "127.0.0.1", STATUS_UNSUPPORTED, "at most 64"},
         {2, 1, "0.0.0.0", STATUS_INVALID, "0.0.0.0"},
         {2, 1, "203.0.113.1", STATUS_INVALID, "203.0.113.1"}, /* another host's */

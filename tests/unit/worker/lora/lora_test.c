@@ -170,13 +170,15 @@ static const struct bend bends[] = {
      REFUSED(INVALID, "layers.1.mlp.down_proj.lora_A.weight: its shape is [4, 64]")},
     {.label = "a module that the model does not have",
      .tensor = "+base_model.model.model.layers.0.mlp.c_fc.",
-     REFUSED(UNSUPPORTED, "c_fc.lora_A.weight: no module of this name takes an adapter")},
+     REFUSED(UNSUPPORTED,
+             "c_fc.lora_A.weight: an adapter of this model cannot change a module of this name")},
     {.label = "an expert's",
      .tensor = "+base_model.model.model.layers.0.mlp.experts.3.up_proj.",
-     REFUSED(UNSUPPORTED, "up_proj.lora_A.weight: adapters of experts are not run")},
+     REFUSED(UNSUPPORTED, "up_proj.lora_A.weight: adapters of experts are not supported")},
     {.label = "a target that the model does not have",
      .config = "{'peft_type':'LORA','r':4,'lora_alpha':8,'target_modules':['q_proj','c_attn']}",
-     REFUSED(UNSUPPORTED, "no module c_attn that takes an adapter; it has q_proj, k_proj, v_proj, "
+     REFUSED(UNSUPPORTED, "target_modules names c_attn, but adapters of this model can change only "
+                          "q_proj, k_proj, v_proj, "
                           "o_proj, gate_proj, up_proj, down_proj")},
     {.label = "the head",
      .config = "{'peft_type':'LORA','r':4,'lora_alpha':8,'target_modules':['lm_head']}",
@@ -362,7 +364,7 @@ static void test_a_rank_too_large(void **state)
     write_adapter(&right);
     assert_int_equal(lora_set_load(e->loras, 1, folder, NULL, &err), STATUS_LIMIT);
     assert_non_null(strstr(err.text, "rank 4 of model.layers.0.self_attn.q_proj is above "
-                                     "--max-lora-rank 3"));
+                                     "the limit, --max-lora-rank 3"));
     engine_close(e);
 }
 

@@ -587,7 +587,7 @@ static void fp8_experts_are_refused(void **state)
                  "'m.weight_scale':{'dtype':'F32','shape':[1],'data_offsets':[2048,2052]}}",
                  2052);
     assert_int_equal(source_find(&f.program, f.weights, &x, &s, &err), STATUS_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "m.weight: this build does not take FP8"));
+    assert_non_null(strstr(err.text, "m.weight: this build does not support FP8 weights"));
     close_fixture(&f);
 }
 
