@@ -230,7 +230,8 @@ static enum status take_key(void *ctx, char fingerprint[KEYS_FINGERPRINT_BYTES],
     struct head *h = ctx;
     struct curve_keys next;
     if (!h->keys_dir)
-        return error_set(err, STATUS_UNSUPPORTED, "this head has no keys: it runs --insecure");
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "the head has no keys to change: it was started with --insecure");
     enum status s = keys_load(h->keys_dir, ROLE_HEAD, &next, err);
     if (s != STATUS_OK)
         return s;

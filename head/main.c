@@ -87,7 +87,7 @@ static int with_config(const struct head_options *o, const struct config_result 
     for (size_t i = 0; i < res->warnings.n_items; i++)
         log_warn("option_warning", "text=%s", log_quote(res->warnings.items[i]));
     if (res->positional.n_items > 0) {
-        error_set(&err, STATUS_INVALID, "%s: cox-head takes options only",
+        error_set(&err, STATUS_INVALID, "unexpected argument %s: cox-head accepts only options",
                   res->positional.items[0]);
         return fail(&err, EXIT_CONFIG);
     }

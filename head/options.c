@@ -19,27 +19,31 @@ enum status head_options_check(const struct head_options *o, struct error *err)
 {
     if (!o->keys_dir && !o->insecure)
         return error_set(err, STATUS_INVALID,
-                         "no keys: give --keys-dir DIR (`cox join-token` makes one), or --insecure "
-                         "for a cluster on this machine");
+                         "the head has no keys: set --keys-dir DIR (`cox join-token` creates "
+                         "keys), or --insecure if the whole cluster is on this machine");
     if (o->keys_dir && o->insecure)
-        return error_set(err, STATUS_INVALID, "--keys-dir and --insecure exclude each other");
+        return error_set(err, STATUS_INVALID,
+                         "--keys-dir and --insecure cannot be used together: remove one of them");
     if (!o->admin_key_file && !host_is_loopback(str_from(o->admin_host)))
-        return error_set(err, STATUS_INVALID,
-                         "--admin-host %s can be reached by others: give --admin-key-file",
-                         o->admin_host);
+        return error_set(
+            err, STATUS_INVALID,
+            "other machines can reach --admin-host %s: set --admin-key-file to protect it",
+            o->admin_host);
     if (o->runs && o->runs[0] && (o->runs[0] != '/' || access(o->runs, X_OK) != 0))
-        return error_set(err, STATUS_INVALID,
-                         "--runs %s: the path of the program cox is wanted, /usr/bin/cox", o->runs);
+        return error_set(
+            err, STATUS_INVALID,
+            "--runs %s: the value must be the full path of the program cox, such as /usr/bin/cox",
+            o->runs);
     if (o->max_num_batched_tokens < o->max_num_seqs)
         return error_set(
             err, STATUS_INVALID,
-            "--max-num-batched-tokens %lld is less than --max-num-seqs %lld: a step has "
-            "at least one token of every sequence",
+            "--max-num-batched-tokens %lld is less than --max-num-seqs %lld, but a step needs at "
+            "least one token for each sequence: raise the first or lower the second",
             (long long)o->max_num_batched_tokens, (long long)o->max_num_seqs);
     if (o->lora_modules.n_items > (o->enable_lora ? (size_t)o->max_loras : 0))
         return error_set(err, STATUS_INVALID,
-                         "--lora-modules names %zu adapters: --enable-lora and --max-loras say how "
-                         "many there may be",
+                         "--lora-modules names %zu adapters, more than are allowed: set "
+                         "--enable-lora and a large enough --max-loras",
                          o->lora_modules.n_items);
     for (size_t i = 0; i < o->lora_modules.n_items; i++) {
         struct lora_modules_item m;
@@ -47,20 +51,26 @@ enum status head_options_check(const struct head_options *o, struct error *err)
     }
     if (o->scale_max > 0 && o->scale_max < o->tp * o->pp)
         return error_set(err, STATUS_INVALID,
-                         "--scale-max %lld is less than a group: --tp %lld x --pp %lld workers",
+                         "--scale-max %lld is too small for one replica, which has --tp %lld x "
+                         "--pp %lld workers",
                          (long long)o->scale_max, (long long)o->tp, (long long)o->pp);
     if (o->scale_max > 0 && o->scale_max < o->scale_min)
-        return error_set(err, STATUS_INVALID, "--scale-max %lld is less than --scale-min %lld",
-                         (long long)o->scale_max, (long long)o->scale_min);
+        return error_set(
+            err, STATUS_INVALID,
+            "--scale-max %lld is less than --scale-min %lld: raise the first or lower the second",
+            (long long)o->scale_max, (long long)o->scale_min);
     if (o->redis && o->redis[0] && !cluster_name_is_valid(o->cluster_name))
-        return error_set(err, STATUS_INVALID,
-                         "--cluster-name %s: 1 to 64 letters, digits, '.', '_' and '-'",
-                         o->cluster_name);
+        return error_set(
+            err, STATUS_INVALID,
+            "--cluster-name %s: a name has 1 to 64 characters: letters, digits, '.', '_' and '-'",
+            o->cluster_name);
     if (o->advertise_host && !host_is_plain(o->advertise_host))
-        return error_set(err, STATUS_INVALID, "--advertise-host %s: a name or an address is wanted",
+        return error_set(err, STATUS_INVALID,
+                         "--advertise-host %s: the value must be a host name or an address",
                          o->advertise_host);
     if (o->tp * o->pp > 1024)
-        return error_set(err, STATUS_INVALID, "--tp %lld x --pp %lld: at most 1024 ranks a group",
+        return error_set(err, STATUS_INVALID,
+                         "--tp %lld x --pp %lld is too large: a replica has at most 1024 ranks",
                          (long long)o->tp, (long long)o->pp);
     return STATUS_OK;
 }

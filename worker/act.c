@@ -86,7 +86,8 @@ void worker_act(struct worker_process *w, enum rank_action action, const struct 
         break;
     case RANK_SEND_GAP:
         assert(m); /* RANK_GAP arises only from a plan */
-        worker_send_gap(w, m->plan.step, "the step does not follow");
+        worker_send_gap(w, m->plan.step,
+                        "the step does not follow the last one that this rank received");
         break;
     case RANK_RESET:
         end_epoch(w);

@@ -168,9 +168,9 @@ static void run_job(struct compute *c, struct job *j)
         j->status = e->ops->check(e, &j->error);
         break;
     case JOB_ADAPTER:
-        j->status = e->ops->adapter
-                        ? e->ops->adapter(e, &j->msg.adapter, &j->error)
-                        : error_set(&j->error, STATUS_UNSUPPORTED, "this device takes no adapters");
+        j->status = e->ops->adapter ? e->ops->adapter(e, &j->msg.adapter, &j->error)
+                                    : error_set(&j->error, STATUS_UNSUPPORTED,
+                                                "this device does not support adapters");
         break;
     case JOB_ABORT:
         end_in_flight(c);
@@ -354,7 +354,7 @@ enum status compute_start(struct loop *l, const struct compute_options *o, struc
     int rc = pthread_create(&c->thread, NULL, compute_main, c);
     if (rc != 0) {
         compute_stop(c);
-        return error_set(err, STATUS_LIMIT, "compute thread: %s", strerror(rc));
+        return error_set(err, STATUS_LIMIT, "cannot start the compute thread: %s", strerror(rc));
     }
     c->started = true;
     *out = c;
@@ -368,11 +368,12 @@ enum status compute_push_plan(struct compute *c, const struct msg_plan *m, uint6
     uint32_t n = c->queue.n + c->done.n;
     pthread_mutex_unlock(&c->mutex);
     if (n >= COMPUTE_QUEUE_MAX)
-        return error_set(err, STATUS_LIMIT, "%u plans wait to be executed on this rank", n);
+        return error_set(err, STATUS_LIMIT, "this rank has %u unexecuted plans, the maximum", n);
     struct job *j = job_take(c, JOB_PLAN);
     if (!strbuf_append_str(&j->frame, frame)) {
         job_give_back(c, j);
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a plan of %zu bytes", frame.len);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a plan of %zu bytes",
+                         frame.len);
     }
     j->term_epoch = m->term_epoch;
     j->step = m->step;
@@ -399,7 +400,7 @@ enum status compute_push_join(struct compute *c, const struct executor_comm *com
     uint8_t *id = arena_try_alloc(&j->arena, comm->id.n ? comm->id.n : 1);
     if (s != STATUS_OK || !id) {
         job_give_back(c, j);
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a join");
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory to join a replica");
     }
     if (comm->id.n > 0)
         memcpy(id, comm->id.ptr, comm->id.n);

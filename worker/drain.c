@@ -38,9 +38,9 @@ static void drain_check(void *ctx)
     if (w->rank.phase == RANK_IDLE)
         leave(w, "", true);
     else if (!head_link_is_open(w->link))
-        leave(w, ", and no head takes its work", true);
+        leave(w, ", and no head is connected to take its work", true);
     else if (loop_now_ns(w->s.loop) >= w->drain_deadline_ns)
-        leave(w, ", and its work was not handed over within --drain-timeout", true);
+        leave(w, ", and its work was not taken over within --drain-timeout", true);
 }
 
 void worker_send_drain_wish(struct worker_process *w)
@@ -81,7 +81,9 @@ void worker_look_for_stuck_transfer(struct worker_process *w)
 {
     if (w->stopping || !kv_orders_are_stuck(w->kv))
         return;
-    snprintf(w->failure, sizeof w->failure, "a KV transfer of an epoch that is over does not end");
+    snprintf(w->failure, sizeof w->failure,
+             "a KV transfer of an epoch that has ended does not stop; the process exits so that it "
+             "can be restarted");
     log_error("worker_must_end", "error=%s", log_quote(w->failure));
     leave(w, w->failure, false);
 }

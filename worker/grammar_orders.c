@@ -75,7 +75,7 @@ void grammar_orders_take(struct grammar_orders *o, const struct msg_grammar *m,
         answer(o, (struct msg_grammar_done){
                       .id = m->id,
                       .status = STATUS_LIMIT,
-                      .text = STR("this worker keeps as many grammars as it may")});
+                      .text = STR("this worker has its maximum number of grammars")});
 }
 
 void grammar_orders_end_epoch(struct grammar_orders *o)

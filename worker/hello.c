@@ -28,7 +28,8 @@ static bool find_comm_host(struct worker_process *w)
     if (s == STATUS_OK)
         s = e->ops->listen(e, host, &err);
     else
-        s = error_prefix(&err, s, "no address for other ranks to come to (--comm-host)");
+        s = error_prefix(&err, s,
+                         "cannot find an address on which other ranks can connect (--comm-host)");
     if (s == STATUS_OK)
         memcpy(w->comm_host, host, sizeof w->comm_host);
     else if (!w->comm_host_warned)

@@ -61,10 +61,10 @@ static struct direction_metrics make_metrics(struct metrics *r, const char *ok, 
         .failed = metrics_counter(r, "coxswain_worker_kv_transfers_total", failed,
                                   "KV transfers that ended, by direction and outcome"),
         .bytes = metrics_counter(r, "coxswain_worker_kv_transfer_bytes_total", direction,
-                                 "bytes of KV blocks moved to or from other groups"),
+                                 "bytes of KV blocks moved to or from other replicas"),
         .seconds =
             metrics_histogram(r, "coxswain_worker_kv_transfer_seconds", direction,
-                              "time of a KV transfer, from when both sides were there", bounds, n)};
+                              "time of a KV transfer after both sides were connected", bounds, n)};
 }
 
 enum status kv_orders_start(const struct kv_orders_setup *s, struct kv_orders **out,
@@ -85,7 +85,7 @@ enum status kv_orders_start(const struct kv_orders_setup *s, struct kv_orders **
     enum status st = kv_transfer_start(s->loop, &to, &k->transfer, err);
     if (st != STATUS_OK) {
         mem_free(k);
-        return error_prefix(err, st, "KV transfers (--kv-port)");
+        return error_prefix(err, st, "cannot listen for KV transfers (--kv-port)");
     }
     k->sent = make_metrics(s->metrics, "direction=\"sent\",outcome=\"ok\"",
                            "direction=\"sent\",outcome=\"failed\"", "direction=\"sent\"");
@@ -141,11 +141,11 @@ void kv_orders_take(struct kv_orders *k, const struct kv_orders_setup *s,
     struct error err;
     struct kv_view view;
     if (k && (r->phase != RANK_READY || m->term_epoch != r->term_epoch)) {
-        refuse(s, m, STATUS_CLOSED, "the epoch of this KV transfer is over");
+        refuse(s, m, STATUS_CLOSED, "the epoch of this KV transfer has ended");
         return;
     }
     if (!k || !s->executor->ops->kv_view(s->executor, &view)) {
-        refuse(s, m, STATUS_UNSUPPORTED, "this worker moves no KV blocks");
+        refuse(s, m, STATUS_UNSUPPORTED, "this worker cannot move KV blocks");
         return;
     }
     const struct kv_transfer_bounds b = {

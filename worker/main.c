@@ -64,8 +64,8 @@ static void on_request(void *ctx, struct http_request *r)
     struct process *p = ctx;
     if (!admin_handle(&p->admin, r))
         http_respond(r, 404, "application/json",
-                     STR("{\"error\":{\"message\":\"a worker answers /livez, /readyz, /metrics\","
-                         "\"type\":\"not_found_error\",\"param\":null,\"code\":404}}"),
+                     STR("{\"error\":{\"message\":\"a worker answers only /livez, /readyz and "
+                         "/metrics\",\"type\":\"not_found_error\",\"param\":null,\"code\":404}}"),
                      NULL, 0);
 }
 
@@ -195,11 +195,10 @@ static int run(struct process *p)
         const char *refusal = worker_refusal(p->worker);
         bool refused = refusal[0] != '\0';
         if (refused)
-            s = error_set(
-                &err, STATUS_DENIED,
-                "the head at %s refuses this worker for good: %s: start it as the head is "
-                "started, or with another --head",
-                p->startup.endpoint, refusal);
+            s = error_set(&err, STATUS_DENIED,
+                          "the head at %s refused this worker permanently: %s. Start the worker "
+                          "with the options of the head, or with another --head",
+                          p->startup.endpoint, refusal);
         if (!worker_end(p->worker)) {
             log_warn("ends_while_loading", "model=%s", log_quote(p->o.model));
             if (refused)

@@ -44,22 +44,28 @@ static bool form_is_sane(const struct worker_process *w, const struct msg_form *
     uint32_t n_blocks[SEQUENCES_MAX_KV_GROUPS];
     enum status s = STATUS_OK;
     if (f->tp == 0 || f->pp == 0 || f->rank >= f->tp || f->stage >= f->pp)
-        s = error_set(err, STATUS_PROTOCOL, "Form: rank %u of %u, stage %u of %u", f->rank, f->tp,
-                      f->stage, f->pp);
+        s = error_set(
+            err, STATUS_PROTOCOL,
+            "the message Form names rank %u of %u in stage %u of %u, which does not exist", f->rank,
+            f->tp, f->stage, f->pp);
     else if (!blocks_at(w, f->tp, n_blocks))
-        s = error_set(err, STATUS_PROTOCOL, "Form: TP %u, this worker was started for TP %lld%s",
+        s = error_set(err, STATUS_PROTOCOL,
+                      "the message Form asks for TP %u, but this worker was started for TP %lld%s",
                       f->tp, (long long)w->s.options->tp,
-                      i->n_elastic > 0 ? " and offers no such smaller one" : "");
+                      i->n_elastic > 0 ? " and does not offer this smaller TP" : "");
     else if (f->n_comm_addresses != 0 && f->n_comm_addresses != (uint64_t)f->tp * f->pp)
-        s = error_set(err, STATUS_PROTOCOL, "Form: %u addresses for %u x %u ranks",
+        s = error_set(err, STATUS_PROTOCOL, "the message Form has %u addresses for %u x %u ranks",
                       f->n_comm_addresses, f->tp, f->pp);
     else if (f->n_blocks.n != i->limits.n_kv_groups)
-        s = error_set(err, STATUS_PROTOCOL, "Form: blocks of %u KV groups, this rank has %u",
+        s = error_set(err, STATUS_PROTOCOL,
+                      "the message Form has blocks for %u KV groups, but this rank has %u groups",
                       f->n_blocks.n, i->limits.n_kv_groups);
     for (uint32_t g = 0; s == STATUS_OK && g < f->n_blocks.n; g++)
         if (f->n_blocks.ptr[g] == 0 || f->n_blocks.ptr[g] > n_blocks[g])
-            s = error_set(err, STATUS_PROTOCOL, "Form: %u blocks in KV group %u, this rank has %u",
-                          f->n_blocks.ptr[g], g, n_blocks[g]);
+            s = error_set(
+                err, STATUS_PROTOCOL,
+                "the message Form asks for %u blocks in KV group %u, but this rank has %u",
+                f->n_blocks.ptr[g], g, n_blocks[g]);
     return s == STATUS_OK;
 }
 
@@ -91,7 +97,7 @@ static void on_join(struct worker_process *w, const struct msg *m)
 {
     if (m->join.term_epoch == w->rank.term_epoch && m->join.id.n > sizeof w->join_id) {
         worker_send_formed(w, m->join.term_epoch, STATUS_PROTOCOL,
-                           "Join: the communicator id is too long");
+                           "the communicator id in the message Join is too long");
         return;
     }
     enum rank_action action = rank_state_on_join(&w->rank, &m->join);
@@ -108,7 +114,7 @@ static void on_reset(struct worker_process *w, const struct msg *m)
     enum rank_action action = rank_state_on_reset(&w->rank, &m->reset);
     if (action == RANK_IGNORE && m->reset.term_epoch > w->rank.term_epoch)
         worker_send_formed(w, m->reset.term_epoch, STATUS_INVALID,
-                           "Reset of a group that this rank does not hold idle");
+                           "the message Reset names a replica that this rank does not hold idle");
     worker_act(w, action, m);
 }
 

@@ -22,12 +22,14 @@ static enum status read_word(const char *flag, const char *path, char *out, size
 {
     FILE *f = fopen(path, "re");
     if (!f)
-        return error_set(err, STATUS_NOT_FOUND, "%s %s: %s", flag, path, strerror(errno));
+        return error_set(err, STATUS_NOT_FOUND, "%s %s cannot be read: %s", flag, path,
+                         strerror(errno));
     bool got = fgets(out, (int)size, f) != NULL;
     fclose(f);
     out[got ? strcspn(out, "\r\n \t") : 0] = '\0';
     if (!out[0])
-        return error_set(err, STATUS_INVALID, "%s %s: its first line is empty", flag, path);
+        return error_set(err, STATUS_INVALID, "%s %s: the first line of the file is empty", flag,
+                         path);
     return STATUS_OK;
 }
 
@@ -52,7 +54,9 @@ static enum status find_keys(const struct worker_options *o, struct startup *s, 
     int n = snprintf(s->endpoint, sizeof s->endpoint, "tcp://%s", head);
     if (n < 0 || (size_t)n >= sizeof s->endpoint || !strrchr(head, ':'))
         return error_set(err, STATUS_INVALID,
-                         "--head \"%.300s\": want HOST:PORT, or several with commas", head);
+                         "--head \"%.300s\": the value must be HOST:PORT, or several of them "
+                         "separated by commas",
+                         head);
     return STATUS_OK;
 }
 
@@ -116,7 +120,7 @@ void startup_memory_table(const struct executor_info *info, struct strbuf *out)
     strbuf_append_c(out, "\n");
     if (info->grammar_bytes > 0) {
         row(out, "grammars", info->grammar_bytes);
-        strbuf_append_c(out, "   more at most, where answers have any\n");
+        strbuf_append_c(out, "   more at most, if answers use grammars\n");
     }
 }
 

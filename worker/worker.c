@@ -19,31 +19,30 @@ static void make_metrics(struct worker_process *w)
     w->m = (struct worker_metrics){
         .steps = metrics_counter(r, "coxswain_worker_steps_total", "", "steps executed"),
         .tokens_run = metrics_counter(r, "coxswain_worker_tokens_run_total", "",
-                                      "tokens that plans had this rank run: prompts, then one by "
-                                      "one"),
+                                      "tokens computed on this rank, of prompts and answers"),
         .tokens_sampled = metrics_counter(r, "coxswain_worker_tokens_drawn_total", "",
                                           "tokens returned to the head"),
-        .drafted = metrics_counter(r, "coxswain_worker_draft_tokens_total", "",
-                                   "tokens drafted ahead and run"),
+        .drafted =
+            metrics_counter(r, "coxswain_worker_draft_tokens_total", "", "draft tokens computed"),
         .accepted = metrics_counter(r, "coxswain_worker_draft_tokens_accepted_total", "",
-                                    "of these, tokens that were right"),
+                                    "draft tokens accepted"),
         .step_seconds = metrics_histogram(r, "coxswain_worker_step_seconds", "",
                                           "device time of a step", bounds, n),
         .wait_seconds = metrics_histogram(r, "coxswain_worker_wait_seconds", "",
                                           "time the device waited for a plan", bounds, n),
         .gaps = metrics_counter(r, "coxswain_worker_gaps_total", "", "plans refused"),
         .stale = metrics_counter(r, "coxswain_worker_stale_messages_total", "",
-                                 "messages of an old epoch"),
+                                 "messages of an old epoch, which were ignored"),
         .busy = metrics_gauge(r, "coxswain_worker_busy", "", "1 while a step executes"),
         .queue =
             metrics_gauge(r, "coxswain_worker_steps_queued", "", "steps received, not executed"),
-        .reconnects = metrics_gauge(r, "coxswain_worker_head_reconnects", "",
-                                    "times the link to the head was opened anew"),
+        .reconnects =
+            metrics_gauge(r, "coxswain_worker_head_reconnects", "", "reconnections to the head"),
         .epochs = metrics_counter(r, "coxswain_worker_formations_total", "", "Forms accepted"),
         .aborts_kept = metrics_counter(r, "coxswain_worker_group_aborts_total",
-                                       "outcome=\"weights_kept\"", "ends of a group, by outcome"),
+                                       "outcome=\"weights_kept\"", "ends of a replica, by outcome"),
         .aborts_lost = metrics_counter(r, "coxswain_worker_group_aborts_total",
-                                       "outcome=\"process_ends\"", "ends of a group, by outcome"),
+                                       "outcome=\"process_ends\"", "ends of a replica, by outcome"),
     };
 }
 
@@ -120,8 +119,8 @@ const char *worker_why_not_ready(const struct worker_process *w)
 {
     return w->draining || w->drained_by_head ? "draining"
            : !head_link_is_open(w->link)     ? "no connection to the head"
-           : w->rank.phase == RANK_IDLE      ? "in no group yet"
-                                             : "its group does not serve yet";
+           : w->rank.phase == RANK_IDLE      ? "the worker is in no replica yet"
+                                             : "the worker's replica does not serve yet";
 }
 
 const char *worker_refusal(const struct worker_process *w)

@@ -152,7 +152,7 @@ static void get_events(struct admin_api *a, struct http_request *r)
 {
     uint64_t since;
     if (!parse_since(http_query(r), &since))
-        answer_error(r, 400, "since: a number is wanted");
+        answer_error(r, 400, "the parameter since must be a number");
     else
         answer_json(r, 200, admin_json_events(a->core, since));
 }
@@ -162,9 +162,13 @@ static void get_events(struct admin_api *a, struct http_request *r)
 static void get_scale(struct admin_api *a, struct http_request *r)
 {
     if (waits(a))
-        answer_error(r, 503, "standby: the head that has the lease knows how many are wanted");
+        answer_error(r, 503,
+                     "this head is a standby; only the head that has the lease knows how many "
+                     "workers are needed: ask that one");
     else if (!head_core_scale(a->core)->known)
-        answer_error(r, 503, "the head has just begun: who is here is known in a few seconds");
+        answer_error(r, 503,
+                     "the head has just started and does not know its workers yet; try again in a "
+                     "few seconds");
     else
         answer_json(r, 200, admin_json_scale(a->core));
 }
@@ -181,7 +185,7 @@ static bool wants_json(struct http_request *r)
     /* a browser sends a CORS preflight before it sends this type */
     if (str_starts(type, STR("application/json")))
         return true;
-    answer_error(r, 415, "Content-Type: application/json is wanted");
+    answer_error(r, 415, "the request needs the header Content-Type: application/json");
     return false;
 }
 
@@ -210,8 +214,8 @@ static void post_adapters(struct admin_api *a, struct http_request *r)
     enum status s = STATUS_INVALID;
     if (!sane)
         error_set(&err, s,
-                  "wanted: {\"name\": NAME, \"path\": FOLDER}, and to unload one {\"name\": "
-                  "NAME, \"on\": false}");
+                  "the body must be {\"name\": NAME, \"path\": FOLDER} to load an adapter, or "
+                  "{\"name\": NAME, \"on\": false} to unload it");
     else if (off)
         s = head_core_unload_adapter(a->core, str_from(name), a->by, now, &err);
     else
@@ -237,10 +241,9 @@ static void post_drain(struct admin_api *a, struct http_request *r)
     char name[17] = "all";
     enum status s = STATUS_OK;
     if (!worker || !worker[0] || !json_is_boolean(on))
-        s = error_set(
-            &err, STATUS_INVALID,
-            "wanted: {\"worker\": WORKER, \"on\": true or false}; WORKER: 16 hex digits, a "
-            "node, an ordinal, or \"all\"");
+        s = error_set(&err, STATUS_INVALID,
+                      "the body must be {\"worker\": WORKER, \"on\": true or false}; WORKER is 16 "
+                      "hex digits, a node, an ordinal or \"all\"");
     else if (!all)
         s = head_core_find_worker(a->core, str_from(worker), &instance, &err);
     if (s == STATUS_OK && all)
@@ -285,10 +288,9 @@ static void post_scaled(struct admin_api *a, struct http_request *r)
         head_core_note_scaled(a->core, (uint32_t)n_was, (uint32_t)n, by, loop_now_ns(a->loop));
         answer_json(r, 200, json_pack("{s:s}", "by", by));
     } else {
-        answer_error(
-            r, 400,
-            "wanted: {\"was\": N, \"workers\": N, \"by\": NAME}; NAME has at most 64 bytes "
-            "and may be left out");
+        answer_error(r, 400,
+                     "the body must be {\"was\": N, \"workers\": N, \"by\": NAME}; \"by\" is "
+                     "optional and has at most 64 bytes");
     }
     json_decref(in);
 }
@@ -306,7 +308,7 @@ static void post_keys(struct admin_api *a, struct http_request *r)
     if (json_is_true(json_object_get(in, "reload")))
         s = a->take_key(a->ctx, fingerprint, &changed, &err);
     else
-        error_set(&err, s, "wanted: {\"reload\": true}");
+        error_set(&err, s, "the body must be {\"reload\": true}");
     if (s == STATUS_OK)
         answer_json(r, 200, json_pack("{s:s, s:b}", "head_key", fingerprint, "changed", changed));
     else
@@ -329,7 +331,8 @@ static void answer_run(struct http_request *r, enum runs_what what, int status, 
     if (what == RUNS_LIST && all)
         answer_json(r, 200, all);
     else if (what == RUNS_LIST)
-        answer_error(r, 500, "the program of --runs gives no list of runs: is it `cox`?");
+        answer_error(r, 500,
+                     "the program of --runs printed no list of runs: check that it is `cox`");
     else
         answer_json(r, 200, json_pack("{s:b}", "done", 1));
 }
@@ -338,7 +341,9 @@ static void get_runs(struct admin_api *a, struct http_request *r)
 {
     struct error err = {0};
     if (!a->runs)
-        answer_error(r, 404, "cox-head was started without --runs COX: `cox run list` shows them");
+        answer_error(r, 404,
+                     "the head cannot list runs: it was started without --runs COX. Use `cox run "
+                     "list` instead");
     else if (runs_call(a->runs, r, RUNS_LIST, NULL, &err) != STATUS_OK)
         answer_error(r, 503, err.text);
 }
@@ -357,10 +362,10 @@ static void post_runs(struct admin_api *a, struct http_request *r)
     bool sane = id && strlen(id) == 12 && strspn(id, "0123456789") == 12 && action &&
                 (again || strcmp(action, "terminate") == 0);
     if (!a->runs)
-        answer_error(r, 404, "cox-head was started without --runs COX");
+        answer_error(r, 404, "the head cannot change runs: it was started without --runs COX");
     else if (!sane)
         answer_error(r, 400,
-                     "wanted: {\"id\": \"TWELVE DIGITS\", \"action\": \"terminate\" or "
+                     "the body must be {\"id\": \"TWELVE DIGITS\", \"action\": \"terminate\" or "
                      "\"reproduce\"}");
     else if (runs_call(a->runs, r, again ? RUNS_CREATE : RUNS_TERMINATE, id, &err) != STATUS_OK)
         answer_error(r, 503, err.text);
@@ -387,8 +392,8 @@ static bool names_us(const struct admin_api *a, struct http_request *r)
     const struct host_rule rule = {.on = a->keys->n == 0};
     if (host_rule_refuses(&rule, r)) {
         answer_error(r, 403,
-                     "without an admin key requests must name this machine: ask for 127.0.0.1 or "
-                     "localhost, or give cox-head --admin-key-file");
+                     "the Host header names another machine, and this head has no admin key: use "
+                     "127.0.0.1 or localhost, or start cox-head with --admin-key-file");
         return false;
     }
     return true;
@@ -400,7 +405,8 @@ static bool may_ask(struct admin_api *a, struct http_request *r)
         return false;
     a->by = a->keys->n == 0 ? BY_LOCAL : admin_keys_who(a->keys, http_header(r, "authorization"));
     if (!a->by) {
-        answer_error(r, 401, "the admin key is wanted: Authorization: Bearer KEY");
+        answer_error(
+            r, 401, "the admin key is missing or wrong: send the header Authorization: Bearer KEY");
         return false;
     }
     return true;
@@ -413,8 +419,9 @@ static bool may_change(const struct admin_api *a, struct http_request *r, const 
     char text[400];
     if (strcmp(method, "POST") != 0 || !waits(a))
         return true;
-    snprintf(text, sizeof text, "this head is a standby: ask the one that serves (lease: %s)",
-             standby_holder(a->standby)[0] ? standby_holder(a->standby) : "nobody's");
+    snprintf(text, sizeof text,
+             "this head is a standby: ask the head that serves (holder of the lease: %s)",
+             standby_holder(a->standby)[0] ? standby_holder(a->standby) : "nobody");
     answer_error(r, 409, text);
     return false;
 }
@@ -473,7 +480,9 @@ static void on_request(void *ctx, struct http_request *r)
             routes[i].handler(a, r);
         return;
     }
-    answer_error(r, path_known ? 405 : 404, path_known ? "method not allowed" : "no such page");
+    answer_error(r, path_known ? 405 : 404,
+                 path_known ? "the method is not allowed for this path"
+                            : "the path does not exist on this server");
 }
 
 static void on_abort(void *ctx, struct http_request *r)
@@ -491,7 +500,7 @@ static bool is_ready(void *ctx)
 
 static const char *why_not_ready(void *ctx)
 {
-    return waits(ctx) ? "standby" : "not ready";
+    return waits(ctx) ? "standby" : "no replica serves yet";
 }
 
 static void before_metrics(void *ctx)

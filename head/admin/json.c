@@ -315,7 +315,7 @@ static json_t *recent_failures(const struct head_core *h)
 
 static void warn_shrunk(const struct head_core *h, const struct replica *g, json_t *a)
 {
-    char line[200];
+    char line[256];
     const struct cluster *c = &h->cluster;
     uint32_t n = g->world, n_too_large = 0;
     for (const struct worker *w = c->workers; w; w = w->next)
@@ -323,17 +323,18 @@ static void warn_shrunk(const struct head_core *h, const struct replica *g, json
     for (const struct request *r = h->held_first; r; r = r->next)
         n_too_large += route_awaits_room(h, r);
     int at = snprintf(line, sizeof line,
-                      "group %llu serves with tp %u of %u: ", (unsigned long long)g->id, g->tp,
+                      "replica %llu serves with tp %u of %u: ", (unsigned long long)g->id, g->tp,
                       c->config.tp);
     if (n < c->world)
-        at += snprintf(line + at, sizeof line - (size_t)at, "it waits for %u more worker%s",
+        at += snprintf(line + at, sizeof line - (size_t)at, "it needs %u more worker%s to be whole",
                        c->world - n, c->world - n == 1 ? "" : "s");
     else
-        at += snprintf(line + at, sizeof line - (size_t)at, "its workers are here again");
+        at += snprintf(line + at, sizeof line - (size_t)at,
+                       "enough workers are connected, and it will be whole soon");
     if (n_too_large > 0)
         snprintf(line + at, sizeof line - (size_t)at,
-                 "; %u request%s for more KV blocks than it has meanwhile", n_too_large,
-                 n_too_large == 1 ? " waits" : "s wait");
+                 "; %u request%s until then, because the smaller KV cache has too few blocks",
+                 n_too_large, n_too_large == 1 ? " waits" : "s wait");
     json_array_append_new(a, json_string(line));
 }
 
@@ -352,10 +353,10 @@ static void warn_roles(const struct head_core *h, json_t *a)
         }
         const char *advice = roles_advice((enum role_trouble)t);
         if (n == 1)
-            snprintf(line, sizeof line, "the role of group %llu is ignored: %s",
+            snprintf(line, sizeof line, "the role of replica %llu is ignored: %s",
                      (unsigned long long)one->id, advice);
         else
-            snprintf(line, sizeof line, "the roles of %u groups are ignored: %s", n, advice);
+            snprintf(line, sizeof line, "the roles of %u replicas are ignored: %s", n, advice);
         if (n > 0)
             json_array_append_new(a, json_string(line));
     }
@@ -363,7 +364,7 @@ static void warn_roles(const struct head_core *h, json_t *a)
 
 static json_t *warnings(const struct head_core *h, const struct head_stats *s, bool waits)
 {
-    char line[240];
+    char line[400];
     json_t *a = json_array();
     uint32_t world = h->cluster.world;
     if (h->config.peers.insecure)
@@ -371,15 +372,18 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
     if (h->draining)
         json_array_append_new(a, json_string("the cluster is draining: new requests are refused"));
     if (s->n_replicas_ready == 0 && !waits && !head_core_rests(h)) {
-        int n = snprintf(line, sizeof line, "no group serves: %u worker%s here, a group takes %u",
+        int n = snprintf(line, sizeof line,
+                         "no replica serves: %u worker%s connected, and a replica needs %u",
                          s->n_workers, s->n_workers == 1 ? " is" : "s are", world);
         if (s->n_workers < world)
-            snprintf(line + n, sizeof line - (size_t)n,
-                     "; those that still read their model join after that; for more: `cox up "
-                     "--workers %u`, or `cox worker --join` elsewhere",
-                     world);
+            snprintf(
+                line + n, sizeof line - (size_t)n,
+                ". Workers that are still loading the model connect when they are done. To start "
+                "more, use `cox up --workers %u`, or `cox worker --join` on another machine",
+                world);
         else if (eligible_unlike(&h->cluster, h->cluster.workers))
-            snprintf(line + n, sizeof line - (size_t)n, "; they differ: " ELIGIBLE_ALIKE);
+            snprintf(line + n, sizeof line - (size_t)n,
+                     ", but these workers cannot form one: " ELIGIBLE_ALIKE);
         json_array_append_new(a, json_string(line));
     }
     for (uint32_t i = 0; i < h->n_live; i++) {
@@ -398,8 +402,8 @@ static json_t *warnings(const struct head_core *h, const struct head_stats *s, b
         n_other += !cluster_config_fits(&h->cluster, w);
     if (n_other > 0) {
         snprintf(line, sizeof line,
-                 "%u workers have another configuration (model, lengths, block size) than the one "
-                 "that serves: they stay idle",
+                 "%u workers stay idle: their configuration (model, lengths or block size) differs "
+                 "from that of the workers that serve. Start them like the others, or stop them",
                  n_other);
         json_array_append_new(a, json_string(line));
     }

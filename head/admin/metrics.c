@@ -48,36 +48,35 @@ static const struct row {
     COUNTER64(n_failed, "coxswain_requests_failed_total", "Requests that failed or were refused."),
     COUNTER64(n_cancelled, "coxswain_requests_cancelled_total", "Requests that were cancelled."),
     GAUGE64(request_bytes, "coxswain_request_bytes",
-            "Bytes held of requests that wait or run, as they came (--max-request-bytes)."),
+            "Bytes of the requests that wait or run (--max-request-bytes)."),
     COUNTER64(n_steps, "coxswain_steps_total", "Steps planned."),
-    GAUGE64(n_blocks, "coxswain_kv_blocks", "KV blocks of all ready groups."),
+    GAUGE64(n_blocks, "coxswain_kv_blocks", "KV blocks of all ready replicas."),
     GAUGE64(n_blocks_used, "coxswain_kv_blocks_used", "KV blocks in use."),
-    COUNTER64(n_evictions, "coxswain_kv_evictions_total",
-              "Blocks of the prefix cache that were used for something else."),
+    COUNTER64(n_evictions, "coxswain_kv_evictions_total", "Blocks evicted from the prefix cache."),
     COUNTER64(n_copied_blocks, "coxswain_kv_copied_blocks_total",
               "Blocks copied because a shared prompt ends inside one."),
     COUNTER64(n_moved, "coxswain_requests_moved_total",
-              "Requests that went on in another group while they ran."),
+              "Running requests that moved to another replica."),
     COUNTER64(n_recomputed_moves, "coxswain_requests_moved_recomputed_total",
-              "Of these, requests that were computed again there."),
-    COUNTER64(n_transfers, "coxswain_kv_transfers_total", "KV transfers between groups."),
+              "Moved requests that were computed again."),
+    COUNTER64(n_transfers, "coxswain_kv_transfers_total", "KV transfers between replicas."),
     COUNTER64(n_transfer_failures, "coxswain_kv_transfer_failures_total", "KV transfers failed."),
     COUNTER64(n_transfer_bytes, "coxswain_kv_transfer_bytes_total",
-              "Bytes of KV blocks copied between groups."),
+              "Bytes of KV blocks copied between replicas."),
     GAUGE32(n_workers, "coxswain_workers", "Workers with a session."),
-    GAUGE32(n_stragglers, "coxswain_stragglers", "Workers that make their group slow."),
+    GAUGE32(n_stragglers, "coxswain_stragglers", "Workers that make their replica slow."),
     GAUGE32(n_gateways, "coxswain_gateways", "Gateways known."),
-    GAUGE32(n_replicas, "coxswain_groups", "Groups, ready or not."),
-    GAUGE32(n_replicas_ready, "coxswain_groups_ready", "Groups that serve."),
+    GAUGE32(n_replicas, "coxswain_groups", "Replicas, ready or not."),
+    GAUGE32(n_replicas_ready, "coxswain_groups_ready", "Replicas that serve."),
     GAUGE32(n_replicas_shrunk, "coxswain_groups_shrunk",
-            "Of these, groups with fewer ranks than TP (--elastic-tp)."),
+            "Serving replicas with fewer ranks than TP (--elastic-tp)."),
     GAUGE64(term, "coxswain_term", "The head's term."),
     COUNTER64(n_formations, "coxswain_formations_total", "Formations begun."),
     COUNTER64(n_formation_failures, "coxswain_formation_failures_total", "Formations failed."),
-    COUNTER64(n_adoptions, "coxswain_adoptions_total", "Groups adopted after a head restart."),
+    COUNTER64(n_adoptions, "coxswain_adoptions_total", "Replicas adopted after a head restart."),
     COUNTER64(n_worker_losses, "coxswain_worker_losses_total", "Workers lost."),
     COUNTER64(n_worker_departures, "coxswain_worker_departures_total",
-              "Workers that were told to end and said Goodbye; they are not lost."),
+              "Workers that ended as planned, with a Goodbye."),
 #undef GAUGE32
 #undef GAUGE64
 #undef COUNTER64
@@ -114,16 +113,16 @@ struct head_metrics *head_metrics_new(const char *model_name)
                                 "KV blocks in use; 1 is all of them.");
     static const double bounds[] = {1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4,
                                     5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1, 1};
-    m->rank_wait = metrics_histogram(
-        m->registry, "coxswain_rank_wait_seconds", "",
-        "How long a rank that had finished a step stood still for the plan of the next one.",
-        bounds, sizeof bounds / sizeof *bounds);
+    m->rank_wait = metrics_histogram(m->registry, "coxswain_rank_wait_seconds", "",
+                                     "Time that a rank waited for the next plan after a step.",
+                                     bounds, sizeof bounds / sizeof *bounds);
     static const double n_tokens[] = {1,   8,    16,   32,   64,   128,  256,
                                       512, 1024, 2048, 4096, 8192, 16384};
     m->step_tokens = metrics_histogram(m->registry, "vllm:iteration_tokens_total", labels,
-                                       "Tokens of a step, of prompts and generated ones.", n_tokens,
+                                       "Prompt and generated tokens in a step.", n_tokens,
                                        sizeof n_tokens / sizeof *n_tokens);
-    m->uptime = metrics_gauge(m->registry, "coxswain_uptime_seconds", "", "Since the start.");
+    m->uptime = metrics_gauge(m->registry, "coxswain_uptime_seconds", "",
+                              "Seconds since the head started.");
     return m;
 }
 
@@ -149,8 +148,7 @@ static void update_accepted(struct head_metrics *m, const struct head_stats *s)
             strbuf_printf(&l, "%s,position=\"%u\"", m->labels, i);
             m->accepted_at[i] = metrics_counter(
                 m->registry, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
-                strbuf_str(&l).ptr,
-                "Draft tokens kept, by their place in a sequence's step; 0 is the first.");
+                strbuf_str(&l).ptr, "Draft tokens kept, by position in the step; 0 is the first.");
             strbuf_fini(&l);
         }
         if (m->accepted_at[i])
@@ -177,13 +175,13 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core, b
     const struct scale_hint *scale = head_core_scale(core);
     if (scale->known && !waits && !m->desired)
         m->desired = metrics_gauge(m->registry, "coxswain_head_desired_workers", "",
-                                   "Workers that the load asks for: GET /scale says why.");
+                                   "Workers that the load needs; GET /scale gives the reason.");
     if (scale->known && !waits)
         metric_set(m->desired, head_core_desired_workers(core));
     if (scale->cold_start_ns > 0 && !m->cold_start)
         m->cold_start = metrics_gauge(m->registry, "coxswain_head_cold_start_seconds", "",
-                                      "What the last start from no workers took, from the request "
-                                      "that asked for it to a group that serves.");
+                                      "Duration of the last start from zero workers, from the "
+                                      "first request to a serving replica.");
     if (scale->cold_start_ns > 0)
         metric_set(m->cold_start, (double)scale->cold_start_ns / 1e9);
     update_accepted(m, &s);
@@ -195,9 +193,9 @@ void head_metrics_set_lease(struct head_metrics *m, bool serves, bool store_reac
 {
     if (!m->serves) {
         m->serves = metrics_gauge(m->registry, "coxswain_head_serves", "",
-                                  "1: this head has the lease, 0: it waits.");
+                                  "1 if this head has the lease, 0 if it is a standby.");
         m->store = metrics_gauge(m->registry, "coxswain_head_store_reached", "",
-                                 "1 while Redis answers; 0: no standby can take over.");
+                                 "1 while Redis answers, 0 if no standby can take over.");
     }
     metric_set(m->serves, serves);
     metric_set(m->store, store_reached);

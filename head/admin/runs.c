@@ -68,9 +68,12 @@ static void on_exit_(void *ctx, struct loop_child *child, int64_t status, int te
     bool is_fine = status == 0 && term_signal == 0 && !c->out.failed;
     struct str text = strbuf_str(is_fine ? &c->out : &c->said);
     if (c->out.failed)
-        text = STR("the program of --runs says more than 4 MiB: is it `cox`, of this version?");
+        text = STR("the program of --runs printed more than 4 MiB: check that it is `cox` of this "
+                   "version");
     else if (!is_fine && text.len == 0)
-        text = term_signal ? STR("it did not end in time") : STR("it said nothing");
+        text = term_signal
+                   ? STR("the program of --runs did not end in time and was killed")
+                   : STR("the program of --runs failed without a message: look at the head's log");
     if (r)
         c->owner->answer(r, c->what, is_fine ? 200 : 409, text.ptr, text.len);
     call_free(c);
@@ -90,7 +93,8 @@ enum status runs_call(struct runs *s, struct http_request *r, enum runs_what wha
     const char *const create[] = {s->program, "run", "create", "--from", id, NULL};
     const char *const *const argv[] = {list, terminate, create};
     if (s->n_calls == RUNS_CALLS_MAX)
-        return error_set(err, STATUS_LIMIT, "too many asked about runs at once: try again");
+        return error_set(err, STATUS_LIMIT,
+                         "too many requests about runs are open at once: try again in a moment");
     struct runs_call *c = mem_zalloc(sizeof *c);
     *c = (struct runs_call){.owner = s, .r = r, .what = what, .next = s->calls, .prev = &s->calls};
     strbuf_init(&c->out, OUT_MAX);

@@ -255,10 +255,10 @@ enum status stream_open(struct stream *s, struct http_request *r, struct error *
     TRY(stream_query_parse(http_query(r), &q, err));
     struct listener *x = find(s, NULL);
     if (!x)
-        return error_set(err, STATUS_LIMIT,
-                         "%u dashboards are open already, as many as one head serves: close one, "
-                         "or ask /api/status",
-                         STREAM_LISTENERS);
+        return error_set(
+            err, STATUS_LIMIT,
+            "%u dashboards are open, the most that one head serves: close one, or read /api/status",
+            STREAM_LISTENERS);
     *x = (struct listener){.r = r, .q = q};
     s->n_listeners++;
     http_stream_begin(r, 200, "text/event-stream", headers, sizeof headers / sizeof headers[0]);

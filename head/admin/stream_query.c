@@ -27,15 +27,15 @@ static enum status take(struct stream_query *q, struct str name, struct str valu
         s = take_number(value, UINT32_MAX, &n);
         q->view.offset = (uint32_t)n;
     } else if (str_eq_c(name, "limit")) {
-        *wanted = "a number, at most 200";
+        *wanted = "a number of at most 200";
         s = take_number(value, REQUEST_ROWS_PAGE, &n);
         q->view.limit = (uint32_t)n;
     } else if (str_eq_c(name, "group")) {
-        *wanted = "a group's id";
+        *wanted = "the id of a replica";
         s = take_number(value, UINT64_MAX, &q->replica);
         q->wants_kv = true;
     } else if (str_eq_c(name, "kv")) {
-        *wanted = "0 to 7";
+        *wanted = "a number from 0 to 7";
         s = take_number(value, 7, &n);
         q->i_kv = (uint32_t)n;
         q->wants_kv = true;
@@ -63,7 +63,8 @@ enum status stream_query_parse(struct str query, struct stream_query *out, struc
         struct str name = {one.ptr, n};
         struct str value = is ? (struct str){is + 1, one.len - n - 1} : STR("");
         if (take(out, name, value, &wanted) != STATUS_OK)
-            return error_set(err, STATUS_INVALID, STR_FMT ": %s is wanted", STR_ARG(name), wanted);
+            return error_set(err, STATUS_INVALID, "the parameter " STR_FMT " must be %s",
+                             STR_ARG(name), wanted);
         size_t skip = one.len + (amp != NULL);
         query.ptr += skip;
         query.len -= skip;

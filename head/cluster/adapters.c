@@ -102,14 +102,16 @@ static enum status check_name(const struct adapter_order *o, struct error *err)
     for (size_t i = 0; plain && i < o->name.len; i++)
         plain = (unsigned char)o->name.ptr[i] > ' ' && o->name.ptr[i] != 0x7F;
     if (!plain || str_utf8_valid(o->name) != o->name.len)
-        return error_set(err, STATUS_INVALID, "lora_name: 1 to %u bytes without blanks are wanted",
+        return error_set(err, STATUS_INVALID, "lora_name must have 1 to %u bytes and no blanks",
                          ADAPTERS_NAME_MAX - 1);
     if (o->path.len == 0 || o->path.len >= sizeof((struct adapter *)0)->path ||
         memchr(o->path.ptr, '\0', o->path.len))
-        return error_set(err, STATUS_INVALID, "lora_path: a folder of 1 to %zu bytes is wanted",
+        return error_set(err, STATUS_INVALID, "lora_path must be a folder's path of 1 to %zu bytes",
                          sizeof((struct adapter *)0)->path - 1);
     if (str_eq(o->name, o->taken))
-        return error_set(err, STATUS_EXISTS, STR_FMT " is the model's own name", STR_ARG(o->name));
+        return error_set(err, STATUS_EXISTS,
+                         STR_FMT " is the name of the model itself: give the adapter another name",
+                         STR_ARG(o->name));
     return STATUS_OK;
 }
 
@@ -123,10 +125,10 @@ static enum status check_room(const struct adapters *t, bool in_place, struct er
     if (n < t->max_loras)
         return STATUS_OK;
     return error_set(err, STATUS_LIMIT,
-                     "all %u places for adapters are taken (--max-loras): unload one first%s",
+                     "%u adapters are loaded, the most that --max-loras allows: unload one first%s",
                      t->max_loras,
-                     in_place ? ", or start with more: one that is loaded in place of another "
-                                "needs a place beside it until nobody uses that"
+                     in_place ? ", or start the cluster with a larger --max-loras. The old version "
+                                "of an adapter keeps its place until no request uses it"
                               : "");
 }
 
@@ -182,16 +184,17 @@ enum status adapters_load(struct cluster *c, const struct adapter_order *o, stru
     struct adapters *t = &c->adapters;
     if (t->max_loras == 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "the cluster was started without --enable-lora: it takes no adapters");
+                         "the cluster cannot load adapters: it was started without --enable-lora");
     TRY(check_name(o, err));
     if (find(t, o->name, 1u << ADAPTER_LOADING | 1u << ADAPTER_UNLOADING))
         return error_set(err, STATUS_EXISTS,
-                         "the adapter " STR_FMT " is being loaded or unloaded just now",
+                         "the adapter " STR_FMT
+                         " is being loaded or unloaded: try again when that is done",
                          STR_ARG(o->name));
     if (!o->in_place && find(t, o->name, place_states))
         return error_set(err, STATUS_EXISTS,
-                         "the adapter " STR_FMT " is loaded already: say load_inplace to replace "
-                         "it, or unload it first",
+                         "the adapter " STR_FMT
+                         " is already loaded: unload it first, or set load_inplace to replace it",
                          STR_ARG(o->name));
     TRY(check_room(t, o->in_place, err));
     uint64_t id = 0;
@@ -199,7 +202,8 @@ enum status adapters_load(struct cluster *c, const struct adapter_order *o, stru
         id = rng_next(rng);
     struct adapter *a = add(c, id, o->name, o->path);
     if (!a)
-        return error_set(err, STATUS_LIMIT, "the table of adapters is full");
+        return error_set(err, STATUS_LIMIT,
+                         "the head's table of adapters is full: unload an adapter first");
     a->asker = o->asker;
     return STATUS_OK;
 }
@@ -212,9 +216,10 @@ enum status adapters_unload(struct cluster *c, const struct adapter_order *o, st
     struct adapter *failed = find(t, o->name, 1u << ADAPTER_FAILED);
     struct adapter *a = ready ? ready : loading ? loading : failed;
     if (!a)
-        return error_set(err, STATUS_NOT_FOUND, "there is no adapter " STR_FMT, STR_ARG(o->name));
+        return error_set(err, STATUS_NOT_FOUND, "no adapter is named " STR_FMT, STR_ARG(o->name));
     if (loading) {
-        answer(t, &loading->asker, STATUS_CLOSED, "it was unloaded before it was loaded");
+        answer(t, &loading->asker, STATUS_CLOSED,
+               "the adapter was unloaded before it had been loaded");
         enter(c, loading, ADAPTER_UNLOADING);
     }
     if (failed)
@@ -343,7 +348,7 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
                "name=%s instance=%016llx text=%s", log_quote(a->name),
                (unsigned long long)w->peer->instance, log_quote(text));
     if (had && w->replica)
-        replica_dissolve(c, w->replica, "a rank does not have an adapter any more", false);
+        replica_dissolve(c, w->replica, "a rank has lost an adapter", false);
 }
 
 static bool is_refused(const struct cluster *c, uint64_t bit)
@@ -367,7 +372,7 @@ static void on_loaded(struct cluster *c, struct worker *w, struct adapter *a,
             a->text[0] = '\0';
         return;
     }
-    other.text = STR("the adapter's files changed while it was being loaded: load it again");
+    other.text = STR("the adapter's files changed while the workers loaded it: load it again");
     add_stray(w, m->id);
     on_refused(c, w, a, &other);
 }
@@ -487,7 +492,8 @@ static void lose(struct cluster *c, struct adapter *a)
     if (t->n_losses < ADAPTERS_MAX) {
         struct adapter_loss *x = &t->losses[t->n_losses++];
         x->id = a->id;
-        snprintf(x->text, sizeof x->text, "the adapter %.64s is lost: %.380s", a->name, a->text);
+        snprintf(x->text, sizeof x->text, "the adapter %.64s was lost on a worker: %.380s", a->name,
+                 a->text);
     }
     enter(c, a, a->state == ADAPTER_LEAVING ? ADAPTER_UNLOADING : ADAPTER_FAILED);
 }

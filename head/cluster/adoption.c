@@ -95,7 +95,7 @@ static void give_up(struct cluster *c, const struct worker *first)
     leave_rest(c, first);
     for (struct worker *w = c->workers; w; w = w->next) {
         if (w->held_epoch == epoch && w->held_replica == replica_id)
-            worker_abort_alone(c, w, epoch, "its group did not come back whole");
+            worker_abort_alone(c, w, epoch, "its replica did not reconnect completely");
     }
 }
 

@@ -59,7 +59,7 @@ static enum status check_elastic(const struct worker_info *i, struct error *err)
             smaller.n_blocks = i->elastic[s].n_blocks.ptr[k];
             enum status st = blocks_check_group(&smaller, k, err);
             if (st != STATUS_OK)
-                return error_prefix(err, st, "as a rank of --tp %u", i->elastic[s].tp);
+                return error_prefix(err, st, "the worker's offer for --tp %u", i->elastic[s].tp);
         }
     }
     return STATUS_OK;
@@ -71,30 +71,36 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
     const struct worker_info *i = &h->worker;
     /* the head's next term must still fit in the upper half of an epoch */
     if (h->term_seen >= UINT32_MAX)
-        return error_set(err, STATUS_INVALID, "term %llu: no term is left above it",
-                         (unsigned long long)h->term_seen);
+        return error_set(
+            err, STATUS_INVALID,
+            "the head has seen term %llu and cannot take a higher one: no larger number exists",
+            (unsigned long long)h->term_seen);
     if (h->role != ROLE_WORKER)
         return STATUS_OK;
     if (!h->has_worker)
-        return error_set(err, STATUS_PROTOCOL, "a worker's Hello without worker fields");
+        return error_set(err, STATUS_PROTOCOL,
+                         "the worker's Hello message lacks the worker fields");
     if (i->tp != c->config.tp || i->pp != c->config.pp)
         return error_set(err, STATUS_INVALID,
-                         "this worker was started with --tp %u --pp %u, the head forms groups of "
-                         "--tp %u --pp %u",
+                         "this worker was started with --tp %u --pp %u, but the head with --tp %u "
+                         "--pp %u: start both with the same values",
                          i->tp, i->pp, c->config.tp, c->config.pp);
     if (i->n_kv_groups == 0 || i->n_kv_groups > CLUSTER_MAX_KV_GROUPS)
-        return error_set(err, STATUS_INVALID, "%u KV groups; 1 to %u are possible", i->n_kv_groups,
-                         CLUSTER_MAX_KV_GROUPS);
+        return error_set(err, STATUS_INVALID, "the worker has %u KV groups; 1 to %u are possible",
+                         i->n_kv_groups, CLUSTER_MAX_KV_GROUPS);
     for (uint32_t k = 0; k < i->n_kv_groups; k++)
         TRY(blocks_check_group(&i->kv_groups[k], k, err));
     TRY(check_elastic(i, err));
     if (i->max_model_len < BLOCKS_MIN_MODEL_LEN || i->max_model_len > BLOCKS_MAX_MODEL_LEN)
-        return error_set(err, STATUS_INVALID, "max_model_len is %u, want %u .. %u",
+        return error_set(err, STATUS_INVALID,
+                         "the worker's max_model_len is %u; it must be from %u to %u",
                          i->max_model_len, BLOCKS_MIN_MODEL_LEN, BLOCKS_MAX_MODEL_LEN);
     if (i->vocab_size == 0)
-        return error_set(err, STATUS_INVALID, "vocab_size is 0");
+        return error_set(err, STATUS_INVALID, "the worker's vocab_size is 0");
     if (i->term_epoch != 0 && (i->rank >= CLUSTER_MAX_WORLD || i->stage >= CLUSTER_MAX_WORLD))
-        return error_set(err, STATUS_INVALID, "rank %u of stage %u", i->rank, i->stage);
+        return error_set(err, STATUS_INVALID,
+                         "the worker names rank %u of stage %u, which does not exist", i->rank,
+                         i->stage);
     return STATUS_OK;
 }
 
@@ -160,7 +166,7 @@ static void take_reported_epoch(struct cluster *c, struct worker *w, const struc
     bool fits = may_be && i->rank < tp && i->stage < c->config.pp &&
                 (!g || g->state == REPLICA_WAITING) && !cluster_owns_term(c, i->term_epoch);
     if (!fits) {
-        worker_abort_alone(c, w, i->term_epoch, "its epoch is over");
+        worker_abort_alone(c, w, i->term_epoch, "its epoch has ended");
         return;
     }
     if (w->held_epoch != i->term_epoch)
@@ -191,7 +197,8 @@ static void on_hello_again(struct cluster *c, struct worker *w, const struct wor
     if (g->state == REPLICA_READY && i->term_epoch == g->epoch &&
         c->fns.may_go_on(c->fns.ctx, g, w, i))
         return;
-    replica_dissolve(c, g, "a rank's session was replaced and messages may be lost", false);
+    replica_dissolve(c, g, "a rank reconnected with a new session, and messages may be lost",
+                     false);
 }
 
 /* Warns about workers that can never share a replica. Without the warning the cluster would just
@@ -208,7 +215,7 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
                log_quote(w->desc.model), w->desc.max_model_len,
                (unsigned long long)other->peer->instance, log_quote(other->desc.model),
                other->desc.max_model_len,
-               log_quote("these two cannot share a group: " ELIGIBLE_ALIKE));
+               log_quote("these two workers cannot be in one replica: " ELIGIBLE_ALIKE));
 }
 
 /* A rank slot's restarted process may connect before the old one has been silent long enough to
@@ -226,7 +233,7 @@ static void look_for_predecessor(struct cluster *c, struct worker *w)
             strcmp(old->peer->node, w->peer->node) != 0 || old->joined_ns >= w->joined_ns)
             continue;
         if (old->beat_ns <= w->joined_ns && c->now_ns - old->peer->heard_ns > silent_ns)
-            cluster_lose(c, old, "its process was started again");
+            cluster_lose(c, old, "its process was restarted");
         else
             any = true;
     }
@@ -455,15 +462,15 @@ static void worker_tick(struct cluster *c, struct worker *w)
     if (w->load_permille != 0) {
         w->abort_since_ns = c->now_ns;
         if (c->now_ns - w->load_moved_ns >= c->config.load_stuck_ns)
-            cluster_lose(c, w, "stuck: its shard is loaded no further");
+            cluster_lose(c, w, "it is stuck: loading its shard makes no progress");
         return;
     }
     if (w->abort_epoch != 0 && c->now_ns - w->abort_since_ns >= c->config.abort_timeout_ns) {
-        cluster_lose(c, w, "it does not answer Abort");
+        cluster_lose(c, w, "it does not answer the head's Abort");
         return;
     }
     if (w->busy && c->now_ns - w->progress_ns >= c->config.stuck_ns)
-        cluster_lose(c, w, "stuck: busy without progress");
+        cluster_lose(c, w, "it is stuck: it is busy, but finishes no step");
 }
 
 static void config_tick(struct cluster *c)

@@ -96,19 +96,19 @@ bool elastic_is_one_sided(const struct cluster *c, char *out, size_t size)
         return false;
     if (!c->config.elastic_tp)
         snprintf(out, size,
-                 "--elastic-tp: %u of %u workers have it and the head does not, so it does "
-                 "nothing: start the head with it, too",
+                 "--elastic-tp has no effect: %u of %u workers were started with it, but the head "
+                 "was not. Start the head with it, too",
                  n_offer, n);
     else if (n_offer == 0)
-        snprintf(out, size,
-                 "--elastic-tp: no worker offers a smaller TP, so the head's does nothing: start "
-                 "the workers with it, too (elastic_tp_not_offered in a log: it has it, and no "
-                 "room)");
+        snprintf(
+            out, size,
+            "--elastic-tp has no effect: no worker offers a smaller TP. Start the workers with it, "
+            "too (a worker that logs elastic_tp_not_offered has too little memory for it)");
     else
         snprintf(out, size,
-                 "--elastic-tp: %u of %u workers offer no smaller TP and are ranks of whole groups "
-                 "alone: start them with it, too (elastic_tp_not_offered in a log: it has it, and "
-                 "no room)",
+                 "--elastic-tp: %u of %u workers offer no smaller TP and can only be ranks of "
+                 "whole replicas. Start them with it, too (a worker that logs "
+                 "elastic_tp_not_offered has too little memory for it)",
                  n - n_offer, n);
     return true;
 }

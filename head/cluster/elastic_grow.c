@@ -66,7 +66,7 @@ static void grow(struct cluster *c, struct replica *g)
                (unsigned long long)g->id, g->tp, c->config.tp);
     g->grows = true;
     g->grew_ns = c->now_ns;
-    replica_dissolve(c, g, "it can have all of its ranks again", false);
+    replica_dissolve(c, g, "enough workers are connected to form it with all its ranks", false);
 }
 
 /* Lets one replica grow at a time, since two would count the same free workers. */

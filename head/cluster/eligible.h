@@ -12,7 +12,7 @@ bool eligible_may_place(const struct cluster *c, const struct worker *w);
 bool eligible_same_kind(const struct worker *a, const struct worker *b);
 /* Options that workers of one replica must share, in an operator's words. */
 #define ELIGIBLE_ALIKE                                                                             \
-    "model file, device, --max-model-len, --block-size and --kv-cache-dtype have to be the same"
+    "model file, device, --max-model-len, --block-size and --kv-cache-dtype must be the same"
 /* Returns a worker that cannot share a replica with `w`. Returns NULL when all can. */
 const struct worker *eligible_unlike(const struct cluster *c, const struct worker *w);
 /* Returns true when a replica of g's size could form after g is dissolved, without its draining

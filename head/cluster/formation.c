@@ -273,7 +273,7 @@ static void on_comm_id(struct cluster *c, struct replica *g, struct worker *w,
     if (g->state != REPLICA_FORMING || w->position != 0 || m->term_epoch != g->epoch)
         return;
     if (m->id.n == 0 || m->id.n > CLUSTER_ID_BYTES_MAX) {
-        replica_dissolve(c, g, "rank 0 sent a communicator id of a wrong size", true);
+        replica_dissolve(c, g, "rank 0 sent a communicator id of the wrong size", true);
         return;
     }
     memcpy(g->comm_id, m->id.ptr, m->id.n);
@@ -301,7 +301,8 @@ static const struct worker *who_loads(const struct replica *g, const struct work
 static void dissolve_loading(struct cluster *c, struct replica *g, const struct worker *w)
 {
     char why[96];
-    snprintf(why, sizeof why, "rank %u loads its shard, %u %% are there: formed again after that",
+    snprintf(why, sizeof why,
+             "rank %u has loaded %u %% of its shard; the replica forms again when it is done",
              w->position, w->load_permille / 10);
     replica_dissolve(c, g, why, false);
 }
@@ -376,7 +377,7 @@ void replica_tick(struct cluster *c, struct replica *g)
         if (slow)
             dissolve_loading(c, g, slow);
         else
-            replica_dissolve(c, g, "the formation took too long", true);
+            replica_dissolve(c, g, "its ranks did not all join in time", true);
     } else if (g->state == REPLICA_WAITING &&
                (g->is_rest
                     ? !replica_has_rest(c, g)

@@ -18,7 +18,8 @@ static enum status load(struct head_core *h, const struct adapter_order *o, stru
 {
     for (size_t i = 0; i < h->config.n_served_names; i++)
         if (str_eq_c(o->name, h->config.served_names[i]))
-            return error_set(err, STATUS_EXISTS, "%s is one of the model's own names",
+            return error_set(err, STATUS_EXISTS,
+                             "%s is a name of the model itself: give the adapter another name",
                              h->config.served_names[i]);
     return adapters_load(&h->cluster, o, &h->rng, err);
 }

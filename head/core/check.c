@@ -8,14 +8,18 @@
 static bool check_request(const struct head_core *h, const struct request *r, struct error *err)
 {
     if (r->i_gateway >= GATEWAYS_MAX || !h->gateways[r->i_gateway])
-        return error_set(err, STATUS_INTERNAL, "a request of no gateway"), false;
+        return error_set(err, STATUS_INTERNAL, "a request belongs to no gateway"), false;
     bool live = r->finish == FINISH_NONE;
     if (live && r->i_replica != NO_REPLICA && !h->engine_slots[r->i_replica].scheduler)
-        return error_set(err, STATUS_INTERNAL, "a request in a group that is down"), false;
+        return error_set(err, STATUS_INTERNAL, "a request is assigned to a replica that is down"),
+               false;
     if (!live && r->sched)
-        return error_set(err, STATUS_INTERNAL, "an ended request in a scheduler"), false;
+        return error_set(err, STATUS_INTERNAL, "a request that has ended is still in a scheduler"),
+               false;
     if (r->n_delivered > request_n_generated(r))
-        return error_set(err, STATUS_INTERNAL, "more delivered than made"), false;
+        return error_set(err, STATUS_INTERNAL,
+                         "a request has more tokens delivered than generated"),
+               false;
     return true;
 }
 
@@ -33,8 +37,9 @@ static bool check_outbox(const struct head_core *h, const struct gateway_peer *g
     }
     if (ok && n == n_with_place)
         return true;
-    return error_set(err, STATUS_INTERNAL, "gateway %u: its outbox has %u entries for %u requests",
-                     g->index, n, n_with_place),
+    return error_set(err, STATUS_INTERNAL,
+                     "the outbox of gateway %u has %u entries for %u requests", g->index, n,
+                     n_with_place),
            false;
 }
 
@@ -44,19 +49,20 @@ static bool check_replica(const struct head_core *h, const struct replica *g, st
     if (g->world != g->tp * h->config.cluster.pp || g->world > h->cluster.world ||
         (replica_is_shrunk(&h->cluster, g) &&
          (!h->cluster.config.elastic_tp || g->state == REPLICA_WAITING)))
-        return error_set(err, STATUS_INTERNAL, "a group of TP %u has %u ranks", g->tp, g->world),
+        return error_set(err, STATUS_INTERNAL, "a replica of TP %u has %u ranks", g->tp, g->world),
                false;
     for (uint32_t i = 0; i < g->world; i++) {
         const struct worker *w = g->members[i];
         if (!w && g->state != REPLICA_WAITING && g->state != REPLICA_ABORTING)
-            return error_set(err, STATUS_INTERNAL, "a hole in a live group"), false;
+            return error_set(err, STATUS_INTERNAL, "a live replica lacks a rank"), false;
         if (w && (w->replica != g || w->position != i || w->held_epoch != 0))
-            return error_set(err, STATUS_INTERNAL, "a member in two places"), false;
+            return error_set(err, STATUS_INTERNAL, "a worker is a member in two places"), false;
         if (w && (w->abort_epoch != 0) != (g->state == REPLICA_ABORTING && !w->aborted))
-            return error_set(err, STATUS_INTERNAL, "an Abort without end"), false;
+            return error_set(err, STATUS_INTERNAL, "a worker has not answered an Abort"), false;
     }
     if ((g->state == REPLICA_READY) != (l->scheduler != NULL))
-        return error_set(err, STATUS_INTERNAL, "ready and scheduler disagree"), false;
+        return error_set(err, STATUS_INTERNAL, "a replica's state and its scheduler disagree"),
+               false;
     return !l->scheduler || scheduler_check(l->scheduler, err);
 }
 
@@ -71,16 +77,18 @@ static bool check_live(const struct head_core *h, struct error *err)
         if (!l->scheduler)
             continue;
         if (n_live == h->n_live || h->live[n_live++] != i)
-            return error_set(err, STATUS_INTERNAL, "group %u is not in the list of live ones", i),
+            return error_set(err, STATUS_INTERNAL,
+                             "replica %u is missing from the list of live replicas", i),
                    false;
         scheduler_get_stats(l->scheduler, &x);
         if (!l->due && (x.running != l->n_running || x.waiting != l->n_queued))
-            return error_set(err, STATUS_INTERNAL, "group %u: counts are old", i), false;
+            return error_set(err, STATUS_INTERNAL, "the counts of replica %u are out of date", i),
+                   false;
         n_running += l->n_running;
         n_queued += l->n_queued;
     }
     if (n_live != h->n_live || n_running != h->n_running || n_queued != h->n_queued)
-        return error_set(err, STATUS_INTERNAL, "sums over live groups are wrong"), false;
+        return error_set(err, STATUS_INTERNAL, "the sums over all live replicas are wrong"), false;
     return true;
 }
 
@@ -90,7 +98,9 @@ bool head_core_check(const struct head_core *h, struct error *err)
     for (const struct request *r = h->held_first; r; r = r->next)
         n_held++;
     if (n_held != h->n_held)
-        return error_set(err, STATUS_INTERNAL, "held list has %u, not %u", n_held, h->n_held),
+        return error_set(err, STATUS_INTERNAL,
+                         "the list of held requests has %u entries, but the count is %u", n_held,
+                         h->n_held),
                false;
     for (const struct request *r = request_table_next(h->requests, NULL); r;
          r = request_table_next(h->requests, r)) {
@@ -105,7 +115,8 @@ bool head_core_check(const struct head_core *h, struct error *err)
             return false;
     }
     if (n_open != request_table_count(h->requests))
-        return error_set(err, STATUS_INTERNAL, "gateways count %u requests, the table %u", n_open,
+        return error_set(err, STATUS_INTERNAL,
+                         "the gateways have %u requests, but the request table has %u", n_open,
                          request_table_count(h->requests)),
                false;
     uint32_t n_replicas = 0;
@@ -115,7 +126,7 @@ bool head_core_check(const struct head_core *h, struct error *err)
             return false;
     }
     if (n_replicas != h->cluster.n_replicas)
-        return error_set(err, STATUS_INTERNAL, "%u groups, counted %u", n_replicas,
+        return error_set(err, STATUS_INTERNAL, "%u replicas exist, but the count is %u", n_replicas,
                          h->cluster.n_replicas),
                false;
     return check_live(h, err) && transfers_check(h, err) && grammars_check(h, err);

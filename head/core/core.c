@@ -162,7 +162,9 @@ static void on_hello(struct head_core *h, const struct peers_input *in, const st
     const struct head_io *io = &h->peers.io;
     if (io->on_foreign_term && cluster_term_is_foreign(&h->cluster, m->term_seen, told)) {
         peers_refuse(&h->peers, in->from, STATUS_AGAIN,
-                     "another head may serve: this one looks at its lease; come again", h->now_ns);
+                     "another head may serve now; this head is checking its lease. Connect again "
+                     "in a moment",
+                     h->now_ns);
         io->on_foreign_term(io->ctx, m->term_seen);
         return;
     }
@@ -261,7 +263,7 @@ static void on_lost(void *ctx, struct peer *peer)
 {
     struct head_core *h = ctx;
     if (peer->role == ROLE_WORKER && peer->owner)
-        cluster_lose(&h->cluster, peer->owner, "no heartbeat");
+        cluster_lose(&h->cluster, peer->owner, "it sent no heartbeat in time");
     else
         forget_gateway(h, peer, false);
 }

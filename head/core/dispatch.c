@@ -111,7 +111,7 @@ static void take_ended(struct head_core *h, struct request *r)
     *(failed ? &h->n_failed : &h->n_finished) += 1;
     if (r->finish == FINISH_TIMEOUT) {
         r->status = STATUS_TIMEOUT;
-        snprintf(r->text, sizeof r->text, "the request's deadline has passed");
+        snprintf(r->text, sizeof r->text, "The request did not end before its deadline.");
     }
     outbox_add(h, r);
 }
@@ -252,7 +252,7 @@ static void pump(struct head_core *h, struct engine_slot *l)
         l->idle = false;
         struct msg m = {.type = MSG_PLAN, .plan = *plan};
         if (peers_encode(&h->peers, &m, &l->plan) != STATUS_OK) {
-            replica_dissolve(&h->cluster, l->replica, "a plan could not be encoded", true);
+            replica_dissolve(&h->cluster, l->replica, "a step's plan could not be encoded", true);
             return;
         }
         if (l->last_result == l->last_step)
@@ -320,8 +320,10 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
     struct error err = {0};
     enum status s = STATUS_OK;
     if (!tokens_exist(m, g->vocab_size)) {
-        s = error_set(&err, STATUS_PROTOCOL, "result of step %llu: a token of %u or above",
-                      (unsigned long long)m->step, g->vocab_size);
+        s = error_set(
+            &err, STATUS_PROTOCOL,
+            "the result of step %llu has a token id that is not below the vocabulary size %u",
+            (unsigned long long)m->step, g->vocab_size);
     } else {
         step_log_result(h->config.step_log, g->index, m, h->now_ns);
         s = scheduler_on_result(l->scheduler, m, h->now_ns, &events, &n_events, &err);
@@ -378,8 +380,8 @@ void dispatch_tick(struct head_core *h)
         l->due = true; /* deadlines may have passed */
         if (!is_stalled(h, l))
             continue;
-        replica_dissolve(&h->cluster, l->replica, "every rank is idle and a result is missing",
-                         true);
+        replica_dissolve(&h->cluster, l->replica,
+                         "all its ranks are idle, but a step's result is missing", true);
         i -= !l->scheduler;
     }
 }

@@ -61,8 +61,8 @@ void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_
     if (!g)
         g = gateway_new(h, peer);
     if (!g) {
-        peers_refuse(&h->peers, peer->addr, STATUS_LIMIT, "the head has as many gateways as it may",
-                     h->now_ns);
+        peers_refuse(&h->peers, peer->addr, STATUS_LIMIT,
+                     "the head has its maximum number of gateways", h->now_ns);
         peers_remove(&h->peers, peer);
         return;
     }

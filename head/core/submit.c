@@ -80,7 +80,8 @@ static enum status recall_grammar(struct head_core *h, struct kept_grammar *k,
     }
     if (!k->text)
         return error_set(err, STATUS_LIMIT,
-                         "the cluster is overloaded: there was no room for this request's grammar");
+                         "the cluster is overloaded: no memory is left for this request's grammar. "
+                         "Try again later");
     out->sampling.grammar_kind = k->kind;
     out->sampling.grammar = shared_text_str(k->text);
     return STATUS_OK;
@@ -126,7 +127,7 @@ static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const st
     if (!r)
         return false;
     if (r->i_gateway != g->index) {
-        refuse(h, g, m, STATUS_EXISTS, "another gateway has a request of this id");
+        refuse(h, g, m, STATUS_EXISTS, "another gateway has a request with this id");
         return true;
     }
     bool same_session = r->gateway_session == g->session;
@@ -191,11 +192,14 @@ static bool may_wait(const struct head_core *h, const struct request *r, struct 
 {
     uint32_t most = h->config.max_waiting_per_tenant;
     if (h->draining)
-        error_set(err, STATUS_LIMIT, "the cluster is draining");
+        error_set(err, STATUS_LIMIT,
+                  "the cluster is draining and accepts no new requests. Try again later");
     else if (queue_is_full(h, r->tenant))
-        error_set(err, STATUS_LIMIT, "the cluster is overloaded: the queue is full");
+        error_set(err, STATUS_LIMIT,
+                  "the cluster is overloaded: the queue is full. Try again later");
     else if (most && tenant_waiting(h, r->tenant) >= most)
-        error_set(err, STATUS_LIMIT, "this API key has as many requests waiting as it may");
+        error_set(err, STATUS_LIMIT,
+                  "this API key has its maximum number of waiting requests. Try again later");
     else
         return requests_has_room(h, r, err) == STATUS_OK;
     return false;
@@ -229,7 +233,7 @@ static void on_submit(struct head_core *h, struct gateway_peer *g, const struct 
     if (s == STATUS_OK) {
         s = request_table_add(h->requests, r);
         if (s != STATUS_OK)
-            error_set(&err, s, "the head holds as many requests as it may");
+            error_set(&err, s, "the head holds its maximum number of requests. Try again later");
     }
     if (s != STATUS_OK) {
         refuse(h, g, m, s, err.text);

@@ -47,10 +47,11 @@ static enum status compare(const struct served_vocabularies *served, const struc
     if (served->n == 0)
         return STATUS_OK;
     const struct worker *w = served->of[0];
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "the gateway on %.64s has another model's vocabulary: %.64s with %u tokens, "
-                     "the workers serve %.64s with %u; start it with their model",
-                     node, model, v->n_tokens, w->desc.model, w->vocabulary.n_tokens);
+    return error_set(
+        err, STATUS_UNSUPPORTED,
+        "the gateway on %.64s has another model's vocabulary: %.64s with %u tokens, but the "
+        "workers serve %.64s with %u tokens. Start the gateway with the workers' model",
+        node, model, v->n_tokens, w->desc.model, w->vocabulary.n_tokens);
 }
 
 static void remember(struct head_core *h, uint64_t instance, const char *text)

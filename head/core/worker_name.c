@@ -65,15 +65,17 @@ enum status worker_by_name(const struct cluster *c, struct str name, struct work
             char all[LIST_BYTES];
             list(c, ways[i], name, all);
             *out = NULL;
-            return error_set(err, STATUS_INVALID, "%u workers are \"" STR_FMT "\": name one of %s",
-                             n, STR_ARG(name), all);
+            return error_set(err, STATUS_INVALID,
+                             "%u workers match \"" STR_FMT "\": name one of %s", n, STR_ARG(name),
+                             all);
         }
         if (n == 1)
             return STATUS_OK;
     }
-    return error_set(err, STATUS_NOT_FOUND,
-                     "no worker \"" STR_FMT "\" is here: a worker is named by its 16 hex digits, "
-                     "its node when there is one worker on it, or its ordinal (\"3\", "
-                     "\"worker-3\"), as `cox status` shows them",
-                     is_long ? 3 : (int)name.len, is_long ? "..." : name.ptr);
+    return error_set(
+        err, STATUS_NOT_FOUND,
+        "no connected worker matches \"" STR_FMT
+        "\": name a worker by its 16 hex digits, by its ordinal (\"3\" or \"worker-3\"), or by its "
+        "node if the node has one worker. `cox status` lists them",
+        is_long ? 3 : (int)name.len, is_long ? "..." : name.ptr);
 }

@@ -91,16 +91,15 @@ static void check_keys(struct standby *s, const char *keys)
     if (!keys[0] || strcmp(keys, s->keys) == 0)
         return;
     snprintf(s->warning, sizeof s->warning,
-             "the head that has the lease (%s) has other keys than this one: another cluster on "
-             "this Redis with the same name (%s), then give each a --cluster-name of its own; or "
-             "two folders of keys of one cluster, or a head's key that is being changed, then copy "
-             "head.key and head.pub here",
+             "the head that has the lease (%s) has other keys than this one. If two clusters share "
+             "this Redis under the name %s, give each its own --cluster-name. If they are two "
+             "heads of one cluster, copy head.key and head.pub of the other to this head",
              s->holder, s->o.cluster_name);
     if (strcmp(s->of_other_keys, s->holder) != 0)
         log_warn("lease_of_other_keys", "holder=%s cluster_name=%s keys=%s our_keys=%s next=%s",
                  log_quote(s->holder), s->o.cluster_name, log_quote(keys), s->keys,
-                 "\"another cluster: give each a --cluster-name of its own; a head's key that is "
-                 "being changed: copy head.key and head.pub to this head's folder\"");
+                 "\"if they are two clusters, give each its own --cluster-name; if they are one "
+                 "cluster, copy head.key and head.pub to this head's folder\"");
     memcpy(s->of_other_keys, s->holder, sizeof s->of_other_keys);
 }
 
@@ -124,9 +123,9 @@ static void note_holder(struct standby *s, struct str holder, bool is_ours)
 /* Warns at once about a lease with an end that no head writes. */
 static void note_end(struct standby *s, enum lease_question asked, const struct lease_answer *a)
 {
-    char left[LEFT_MAX] = "it never ends";
+    char left[LEFT_MAX] = "it never expires";
     if (a->left_ms >= 0)
-        snprintf(left, sizeof left, "it ends in %.0f s", (double)a->left_ms / 1000);
+        snprintf(left, sizeof left, "it expires in %.0f s", (double)a->left_ms / 1000);
     if (asked == LEASE_BOUND && a->holder == LEASE_OTHERS && !s->lease.longer.is)
         log_warn("lease_bounded", "holder=%s ttl_ms=%llu why=\"nobody renewed it\"",
                  log_quote(s->holder), (unsigned long long)s->o.ttl_ms);
@@ -135,13 +134,13 @@ static void note_end(struct standby *s, enum lease_question asked, const struct 
     if (s->endless[0] || !lease_has_no_end(&s->lease))
         return;
     snprintf(s->endless, sizeof s->endless,
-             "the lease in Redis ({cox:%s}:lease, of %s) is none that a head wrote: %s. Somebody "
-             "set it by hand, a dump was restored, or Redis's clock jumped back. When nobody "
-             "renews it within %.3g s this head lets it end and may take it: nothing needs to be "
-             "done; sooner: DEL {cox:%s}:lease",
+             "the lease in Redis ({cox:%s}:lease, holder %s) was not written by a head: %s. "
+             "Somebody set it by hand, a dump was restored, or Redis's clock jumped back. If "
+             "nobody renews it within %.3g s, this head makes it expire and may take it; you need "
+             "not do anything. To speed this up: DEL {cox:%s}:lease",
              s->o.cluster_name, s->holder, left, (double)s->o.ttl_ms / 1000, s->o.cluster_name);
     log_warn("lease_without_end", "holder=%s left=%s next=%s", log_quote(s->holder),
-             log_quote(left), "\"it ends unless a head renews it\"");
+             log_quote(left), "\"the lease will be made to expire unless a head renews it\"");
 }
 
 /* Warns about a store that cannot work, such as a key of a wrong type or an order that Redis
@@ -154,11 +153,11 @@ static void note_trouble(struct standby *s)
         return;
     }
     snprintf(s->nonsense, sizeof s->nonsense,
-             "what Redis answers about the lease makes no sense (%s): %s. Where {cox:%s}:lease or "
-             "{cox:%s}:term has another TYPE than string, DEL it",
+             "Redis gave an invalid answer about the lease (%s): %s. Check the TYPE of "
+             "{cox:%s}:lease and {cox:%s}:term, and DEL the one that is not a string",
              why,
-             standby_serves(s) ? "this head goes on, but no standby could follow it"
-                               : "this head waits, and could not take over",
+             standby_serves(s) ? "this head continues to serve, but no standby can take over"
+                               : "this head waits and cannot take over",
              s->o.cluster_name, s->o.cluster_name);
 }
 
@@ -187,8 +186,8 @@ static void on_answer(void *ctx, const struct store_answer *a)
         break;
     case LEASE_STEP_DOWN:
         log_warn("lease_lost",
-                 "term=%llu store_term=%llu holder=%s next=\"this head ends; started "
-                 "again it waits as the standby\"",
+                 "term=%llu store_term=%llu holder=%s next=\"this head exits; after a restart it "
+                 "waits as the standby\"",
                  (unsigned long long)before, (unsigned long long)a->lease.term,
                  log_quote(s->holder));
         s->o.on_step_down(s->o.ctx);
@@ -203,8 +202,9 @@ static void on_link(void *ctx, bool up, const char *why)
     struct standby *s = ctx;
     if (!up && (s->is_up || s->lease.state == LEASE_WAITING))
         log_warn("store_lost", "why=%s then=%s", log_quote(why),
-                 standby_serves(s) ? "\"this head goes on; no standby takes over\""
-                                   : "\"this head waits until it can be reached\"");
+                 standby_serves(s)
+                     ? "\"this head continues to serve, but no standby can take over\""
+                     : "\"this head waits until Redis can be reached\"");
     else if (up)
         log_info("store_reached", "serves=%s", standby_serves(s) ? "true" : "false");
     s->is_up = up;

@@ -103,11 +103,13 @@ static bool read_answer(const struct redis_reply *r, struct store_answer *out)
 /* Redis' own error text is foreign, so it is cut at a UTF-8 boundary. */
 static void complain(struct store *s, const struct redis_reply *r)
 {
-    struct str text = r->kind == REDIS_ERROR ? r->text : STR("not of the form that is wanted");
+    struct str text =
+        r->kind == REDIS_ERROR ? r->text : STR("the answer does not have the expected form");
     snprintf(s->trouble, sizeof s->trouble, STR_FMT, STR_ARG(text));
     s->trouble[str_utf8_valid(str_from(s->trouble))] = '\0';
     if (!s->told)
-        log_warn("store_answer", "what=\"an answer that makes no sense: taken for none\" error=%s",
+        log_warn("store_answer",
+                 "what=\"Redis gave an invalid answer, which the head ignores\" error=%s",
                  log_quote(s->trouble));
     s->told = true;
 }

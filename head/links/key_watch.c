@@ -51,7 +51,7 @@ static void on_look(void *ctx)
     watch_files(w, &next);
     if (s != STATUS_OK) {
         log_error("authorized_not_read", "error=%s now=%s", log_quote(err.text),
-                  log_quote("the keys that it read before stay in force; mend the file"));
+                  log_quote("the keys that the head read before stay valid; correct the file"));
         return;
     }
     log_info("authorized_read", "path=%s n_keys=%u", log_quote(w->files[0].path), next.n_entries);

@@ -193,15 +193,17 @@ static enum peers_event receive_hello(struct peers *p, const struct peers_input 
     struct error err = {0};
     enum status s = STATUS_OK;
     if (h->session != 0 || h->seq != 1)
-        s = error_set(&err, STATUS_PROTOCOL, "a Hello is frame 1 of session 0");
+        s = error_set(&err, STATUS_PROTOCOL, "a Hello must be frame 1 of session 0");
     if (s == STATUS_OK)
         s = codec_decode(in->frame, h, &p->decode, msg, &err);
     if (s == STATUS_OK && !role_is_allowed(p, in->role, msg->hello.role))
-        s = error_set(&err, STATUS_DENIED, "this key is not the key of a %s",
-                      peer_role_name(msg->hello.role));
+        s = error_set(
+            &err, STATUS_DENIED,
+            "this key is not registered for a %s: check the role in the head's authorized file",
+            peer_role_name(msg->hello.role));
     /* a connection may be older than the removal of its key */
     if (s == STATUS_OK && p->authorized && !authorized_has(p->authorized, in->role, in->key))
-        s = error_set(&err, STATUS_CLOSED, "this key is no longer in the head's authorized file");
+        s = error_set(&err, STATUS_CLOSED, "this key was removed from the head's authorized file");
     if (s != STATUS_OK) {
         peers_refuse(p, in->from, s, err.text, now_ns);
         return PEERS_NOTHING;
@@ -240,8 +242,9 @@ void peers_revoke(struct peers *p, uint64_t now_ns)
         events_add(p->events, now_ns, LOG_WARN, "peer_revoked",
                    "role=%s node=%s instance=%016llx public_key=%s", peer_role_name(x->role),
                    log_quote(x->node), (unsigned long long)x->instance, log_quote(x->key));
-        struct msg m = {.type = MSG_GOODBYE,
-                        .goodbye = {.text = STR("this key is no longer in the authorized file")}};
+        struct msg m = {
+            .type = MSG_GOODBYE,
+            .goodbye = {.text = STR("this key was removed from the head's authorized file")}};
         (void)!peers_send(p, x, &m); /* if this is lost, the peer notices the silence */
         peers_close_session(p, x);
     }
@@ -257,9 +260,11 @@ enum peers_event peers_receive(struct peers *p, const struct peers_input *in, ui
     arena_reset(&p->decode);
     enum status s = frame_parse_header(in->frame, &h, &err);
     if (s == STATUS_VERSION) {
-        char text[96];
-        snprintf(text, sizeof text, "protocol %u.%u is spoken there, %u.%u here", h.major, h.minor,
-                 PROTOCOL_MAJOR, PROTOCOL_MINOR);
+        char text[128];
+        snprintf(text, sizeof text,
+                 "protocol %u.%u of the peer does not match protocol %u.%u of the head: run the "
+                 "same release on every machine",
+                 h.major, h.minor, PROTOCOL_MAJOR, PROTOCOL_MINOR);
         peers_refuse(p, in->from, STATUS_VERSION, text, now_ns);
         return PEERS_NOTHING;
     }
@@ -279,8 +284,8 @@ enum peers_event peers_receive(struct peers *p, const struct peers_input *in, ui
     if (link_received(&x->link, &h, &err) != STATUS_OK)
         return broken(p, x, err.text, now_ns);
     if (!msg_allowed_from(h.type, x->role)) {
-        char text[64];
-        snprintf(text, sizeof text, "a %s may not send %s", peer_role_name(x->role),
+        char text[96];
+        snprintf(text, sizeof text, "a %s must not send the message %s", peer_role_name(x->role),
                  msg_type_name(h.type));
         return broken(p, x, text, now_ns);
     }
@@ -314,12 +319,13 @@ static struct peer *find_or_add(struct peers *p, const struct peers_input *in,
     *known = x != NULL;
     if (x && !x->key_gone && strcmp(x->key, in->key ? in->key : "") != 0) {
         /* temporary: an instance with a new key is accepted once the old session is lost */
-        peers_refuse(p, in->from, STATUS_EXISTS, "this instance belongs to another key", now_ns);
+        peers_refuse(p, in->from, STATUS_EXISTS, "this instance id is in use with another key",
+                     now_ns);
         return NULL;
     }
     if (!x && p->n == p->config.max_peers) {
-        peers_refuse(p, in->from, STATUS_LIMIT, "the head has as many peers as it may have",
-                     now_ns);
+        peers_refuse(p, in->from, STATUS_LIMIT,
+                     "the head has its maximum number of connected processes", now_ns);
         return NULL;
     }
     if (at_addr && at_addr != x) { /* the connection now belongs to another instance */

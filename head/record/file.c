@@ -56,19 +56,22 @@ static enum status open_anew(struct step_log_file *f, struct error *err)
     struct stat st;
     if (lstat(f->path, &st) == 0) {
         if (!S_ISREG(st.st_mode))
-            return error_set(err, STATUS_INVALID, "--step-log %s: it is there and no file",
-                             f->path);
+            return error_set(
+                err, STATUS_INVALID,
+                "--step-log %s: the path exists but is not a regular file: name another path",
+                f->path);
         snprintf(old, sizeof old, "%s.1", f->path);
         if (st.st_size > 0 && rename(f->path, old) != 0) {
             f->write_errno = errno;
-            return error_set(err, STATUS_IO, "--step-log %s: rename to %s: %s", f->path, old,
-                             strerror(f->write_errno));
+            return error_set(err, STATUS_IO, "--step-log %s: cannot rename the old log to %s: %s",
+                             f->path, old, strerror(f->write_errno));
         }
     }
     f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->fd < 0) {
         f->write_errno = errno;
-        return error_set(err, STATUS_IO, "--step-log %s: %s", f->path, strerror(f->write_errno));
+        return error_set(err, STATUS_IO, "--step-log %s: cannot open the file: %s", f->path,
+                         strerror(f->write_errno));
     }
     f->n_bytes = f->back_at = 0;
     f->ended = false;
@@ -140,12 +143,13 @@ static enum status on_write(void *ctx, struct str bytes, struct error *err)
     pthread_mutex_lock(&f->mutex);
     size_t before = f->front.len;
     if (f->max_bytes > 0 && f->n_bytes + bytes.len > f->max_bytes)
-        s = error_set(err, STATUS_LIMIT, "it is as large as --step-log-max-bytes allows");
+        s = error_set(err, STATUS_LIMIT, "the step log has reached --step-log-max-bytes");
     else if (f->write_errno != 0)
         s = error_set(err, STATUS_IO, "%s", strerror(f->write_errno));
     else if (f->front.len + bytes.len > STEP_LOG_BACKLOG_MAX ||
              !strbuf_append(&f->front, bytes.ptr, bytes.len))
-        s = error_set(err, STATUS_LIMIT, "the disk is too slow: %zu bytes wait for it",
+        s = error_set(err, STATUS_LIMIT,
+                      "the disk is too slow: %zu bytes of the step log wait to be written",
                       f->front.len);
     else if (before == 0 || (before < MUCH_BYTES && f->front.len >= MUCH_BYTES))
         pthread_cond_signal(&f->wake);
@@ -216,7 +220,8 @@ enum status step_log_file_open(const char *path, uint64_t max_bytes, struct step
 {
     *out = NULL;
     if (strlen(path) + 3 > sizeof((struct step_log_file *)0)->path)
-        return error_set(err, STATUS_INVALID, "--step-log: the path is too long");
+        return error_set(err, STATUS_INVALID,
+                         "--step-log: the path is too long: choose a shorter one");
     struct step_log_file *f = mem_zalloc(sizeof *f);
     snprintf(f->path, sizeof f->path, "%s", path);
     f->max_bytes = max_bytes;
@@ -240,7 +245,7 @@ enum status step_log_file_open(const char *path, uint64_t max_bytes, struct step
     if (pthread_create(&f->thread, NULL, writer_main, f) != 0) {
         close(f->fd);
         mem_free(f);
-        return error_set(err, STATUS_IO, "--step-log: no thread");
+        return error_set(err, STATUS_IO, "--step-log: cannot start the thread that writes the log");
     }
     *out = f;
     return STATUS_OK;

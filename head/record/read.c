@@ -390,13 +390,15 @@ static enum status next_chunk(struct step_log_reader *r, struct error *err)
     memcpy(&head_sum, head + 4, 4);
     memcpy(&sum, head + 8, 4);
     if (head_sum != (step_log_sum(head, 4, r->i_chunk) ^ sum) || n > STEP_LOG_CHUNK_MAX)
-        return error_set(err, STATUS_INVALID, "damaged at byte %zu: the head of chunk %llu", r->at,
+        return error_set(err, STATUS_INVALID,
+                         "the log is damaged at byte %zu, in the header of chunk %llu", r->at,
                          (unsigned long long)r->i_chunk);
     if (left - STEP_LOG_HEAD_BYTES < n)
         return STATUS_CLOSED;
     if (sum != step_log_sum(head + STEP_LOG_HEAD_BYTES, n, r->i_chunk))
-        return error_set(err, STATUS_INVALID, "damaged between bytes %zu and %zu: chunk %llu",
-                         r->at, r->at + STEP_LOG_HEAD_BYTES + n, (unsigned long long)r->i_chunk);
+        return error_set(err, STATUS_INVALID,
+                         "the log is damaged between bytes %zu and %zu, in chunk %llu", r->at,
+                         r->at + STEP_LOG_HEAD_BYTES + n, (unsigned long long)r->i_chunk);
     r->p = head + STEP_LOG_HEAD_BYTES;
     r->end = r->p + n;
     r->at += STEP_LOG_HEAD_BYTES + n;
@@ -413,8 +415,8 @@ enum status step_log_next(struct step_log_reader *r, struct step_log_event *e, s
     size_t at = (size_t)(r->p - (const uint8_t *)r->file.ptr);
     get_event(r, e);
     if (r->bad)
-        return error_set(err, STATUS_INVALID, "byte %zu: an event (kind %d) that is none", at,
-                         (int)e->kind);
+        return error_set(err, STATUS_INVALID, "the log has an invalid event at byte %zu (kind %d)",
+                         at, (int)e->kind);
     return STATUS_OK;
 }
 
@@ -432,8 +434,8 @@ static enum status check_magic(struct str bytes, struct error *err)
     if (bytes.ptr[at] == STEP_LOG_MAGIC[at])
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
-                     "a step log of version %u, and this program reads version %u: replay it with "
-                     "the release that wrote it",
+                     "the step log has version %u, but this program reads version %u: replay it "
+                     "with the release that wrote it",
                      (uint8_t)bytes.ptr[at], (uint8_t)STEP_LOG_MAGIC[at]);
 }
 
@@ -458,7 +460,7 @@ enum status step_log_open(const char *path, struct step_log_reader **out, struct
         return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)STEP_LOG_MAGIC_BYTES) {
         close(fd);
-        return error_set(err, STATUS_INVALID, "%s: not a step log", path);
+        return error_set(err, STATUS_INVALID, "%s is not a step log", path);
     }
     size_t n = (size_t)st.st_size;
     void *mapped = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -561,6 +563,7 @@ enum status step_log_get_plan(struct str bytes, struct arena *arena, struct msg_
     get_runs(&r, out);
     *arena = r.arena;
     if (r.bad || r.p != r.end)
-        return error_set(err, STATUS_INVALID, "a logged plan of %zu bytes that is none", bytes.len);
+        return error_set(err, STATUS_INVALID, "a plan of %zu bytes in the log is invalid",
+                         bytes.len);
     return STATUS_OK;
 }

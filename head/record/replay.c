@@ -59,7 +59,7 @@ static enum status remember(struct replica_replay *g, const struct request *logg
 {
     struct request **at = find(g, logged->arrival_seq);
     if (*at)
-        return error_set(err, STATUS_INVALID, "request %" PRIu64 " is added twice",
+        return error_set(err, STATUS_INVALID, "the log adds request %" PRIu64 " twice",
                          logged->arrival_seq);
     struct request *r = request_alloc(NULL);
     *r = *logged;
@@ -70,8 +70,8 @@ static enum status remember(struct replica_replay *g, const struct request *logg
     char *lora = arena_try_array(&r->arena, s->lora.len + 1, 1);
     if (!ids || !lora) {
         request_free(r);
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a request of %u tokens",
-                         logged->ids_cap);
+        return error_set(err, STATUS_NO_MEMORY,
+                         "the replay has no memory for a request of %u tokens", logged->ids_cap);
     }
     memcpy(ids, logged->ids, r->n_ids * sizeof *ids);
     uint32_t *stops = ids + r->ids_cap;
@@ -112,7 +112,8 @@ static enum status on_replica(struct replay *p, struct replica_replay *g,
                               const struct step_log_event *e, struct error *err)
 {
     if (g->scheduler)
-        return error_set(err, STATUS_INVALID, "group %" PRIu64 " becomes ready twice", e->id);
+        return error_set(err, STATUS_INVALID, "the log makes replica %" PRIu64 " ready twice",
+                         e->id);
     TRY(scheduler_new(&e->config, &g->scheduler, err));
     g->id = e->id;
     g->term_epoch = e->term_epoch;
@@ -133,7 +134,7 @@ static enum status differs(const struct replay *p, const struct replica_replay *
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    return error_set(err, STATUS_INTERNAL, "group %" PRIu64 ", at or after step %" PRIu64 ": %s",
+    return error_set(err, STATUS_INTERNAL, "replica %" PRIu64 ", at or after step %" PRIu64 ": %s",
                      g->id, p->step, what);
 }
 
@@ -145,7 +146,8 @@ static enum status settle(struct replay *p, struct error *err)
     if (!g || !g->plan)
         return STATUS_OK;
     replay_print_plan(p->out, g->id, g->term_epoch, g->plan);
-    return differs(p, g, err, "a plan is made where the head made none; it is printed");
+    return differs(p, g, err,
+                   "the replay made a plan where the head made none; the plan is printed above");
 }
 
 static enum status check(const struct replay *p, const struct replica_replay *g, struct error *err)
@@ -153,7 +155,7 @@ static enum status check(const struct replay *p, const struct replica_replay *g,
     struct error what;
     if (!p->o->check || scheduler_check(g->scheduler, &what))
         return STATUS_OK;
-    return differs(p, g, err, "an invariant does not hold: %s", what.text);
+    return differs(p, g, err, "an invariant of the scheduler does not hold: %s", what.text);
 }
 
 static bool is_printed(const struct replay_options *o, const struct replica_replay *g,
@@ -168,7 +170,7 @@ static enum status on_plan(struct replay *p, struct replica_replay *g,
 {
     struct msg_plan logged;
     if (p->stepped != g)
-        return error_set(err, STATUS_INVALID, "a plan without a step");
+        return error_set(err, STATUS_INVALID, "the log has a plan without a step");
     p->stepped = NULL;
     const struct msg_plan *plan = g->plan;
     p->bytes.n = 0;
@@ -193,7 +195,7 @@ static enum status on_plan(struct replay *p, struct replica_replay *g,
     if (plan)
         replay_print_plan(p->out, g->id, g->term_epoch, plan);
     p->step = logged.step;
-    return differs(p, g, err, "the plan is not the head's; both are printed");
+    return differs(p, g, err, "the plan differs from the head's; both are printed above");
 }
 
 static enum status on_step(struct replay *p, struct replica_replay *g,
@@ -231,11 +233,12 @@ static enum status on_refused(struct replay *p, struct replica_replay *g,
                               const struct step_log_event *e, struct error *err)
 {
     if (!g->last_added)
-        return error_set(err, STATUS_INVALID, "a refusal of nothing");
+        return error_set(err, STATUS_INVALID, "the log refuses a request that it did not add");
     if (g->last_add != e->status)
-        return differs(p, g, err, "request %" PRIu64 ": the head's scheduler said %s, this one %s",
-                       g->last_added->arrival_seq, status_name(e->status),
-                       status_name(g->last_add));
+        return differs(
+            p, g, err,
+            "request %" PRIu64 ": the head's scheduler returned %s, but the replay's returned %s",
+            g->last_added->arrival_seq, status_name(e->status), status_name(g->last_add));
     p->totals->n_requests--;
     forget(g, g->last_added);
     return STATUS_OK;
@@ -246,7 +249,9 @@ static enum status on_remove(struct replay *p, struct replica_replay *g,
 {
     struct request *r = *find(g, e->arrival_seq);
     if (!r || !r->sched)
-        return error_set(err, STATUS_INVALID, "request %" PRIu64 " leaves and is not there",
+        return error_set(err, STATUS_INVALID,
+                         "the log removes request %" PRIu64
+                         ", which the replay's scheduler does not have",
                          e->arrival_seq);
     scheduler_remove(g->scheduler, r);
     forget(g, r);
@@ -279,8 +284,8 @@ static enum status on_done(struct replay *p, struct replica_replay *g,
     }
     if (g->last_result != e->status || n_events != e->n_events || n_ended != e->n_ended)
         return differs(p, g, err,
-                       "a result: the head's scheduler said %s, %u tokens' requests, %u ends, this "
-                       "one %s, %u, %u",
+                       "a step's result differs: the head's scheduler returned %s, with tokens for "
+                       "%u requests and %u ends; the replay's returned %s, with %u and %u",
                        status_name(e->status), e->n_events, e->n_ended, status_name(g->last_result),
                        n_events, n_ended);
     return check(p, g, err);
@@ -291,8 +296,10 @@ static enum status on_ended(struct replay *p, struct replica_replay *g,
 {
     struct request *r = scheduler_pop_ended(g->scheduler);
     if (!r || r->arrival_seq != e->arrival_seq || r->finish != e->finish)
-        return differs(p, g, err, "request %" PRIu64 " ended (%s) in the head, here %s",
-                       e->arrival_seq, finish_reason_name(e->finish), r ? "another" : "none does");
+        return differs(p, g, err,
+                       "request %" PRIu64 " ended (%s) in the head, but in the replay %s",
+                       e->arrival_seq, finish_reason_name(e->finish),
+                       r ? "another request ended" : "no request did");
     forget(g, r);
     return check(p, g, err);
 }
@@ -313,7 +320,9 @@ static enum status on_hold(struct replay *p, struct replica_replay *g,
 {
     const struct request *r = *find(g, e->arrival_seq);
     if (!r || !r->sched)
-        return error_set(err, STATUS_INVALID, "request %" PRIu64 " is held and is not there",
+        return error_set(err, STATUS_INVALID,
+                         "the log holds request %" PRIu64
+                         ", which the replay's scheduler does not have",
                          e->arrival_seq);
     if (scheduler_hold(g->scheduler, r, e->n_tokens, e->id) != STATUS_OK)
         return STATUS_OK;
@@ -347,7 +356,9 @@ static enum status on_leave(struct replay *p, struct replica_replay *g,
 {
     struct request *r = *find(g, e->arrival_seq);
     if (!r || !r->sched || r->state == REQUEST_FINISHED)
-        return error_set(err, STATUS_INVALID, "request %" PRIu64 " is to leave and is not there",
+        return error_set(err, STATUS_INVALID,
+                         "the log moves request %" PRIu64
+                         " away, but the replay's scheduler does not have it",
                          e->arrival_seq);
     (void)scheduler_leave(g->scheduler, r);
     return check(p, g, err);
@@ -374,7 +385,7 @@ static enum status take(struct replay *p, const struct step_log_event *e, struct
     if (!g)
         g = p->replicas[e->i_replica] = mem_zalloc(sizeof *g);
     if (!g->scheduler && e->kind != STEP_LOG_REPLICA)
-        return error_set(err, STATUS_INVALID, "a group that is down is told something");
+        return error_set(err, STATUS_INVALID, "the log has an event for a replica that is down");
     return on_event[e->kind](p, g, e, err);
 }
 

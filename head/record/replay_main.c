@@ -19,15 +19,16 @@ static int fail(const struct error *err, int code)
 
 static void print_totals(const char *path, const struct replay_totals *t, size_t n_cut)
 {
-    printf("%s: %llu groups, %llu requests, %llu steps of %llu sequences and %llu tokens, %llu "
+    printf("%s: %llu replicas, %llu requests, %llu steps with %llu runs and %llu tokens, %llu "
            "results\n",
            path, (unsigned long long)t->n_replicas, (unsigned long long)t->n_requests,
            (unsigned long long)t->n_steps, (unsigned long long)t->n_runs,
            (unsigned long long)t->n_tokens, (unsigned long long)t->n_results);
     if (n_cut > 0)
-        printf("the log ends in the middle of a write: its last %zu bytes are left out\n", n_cut);
+        printf("the log ends in the middle of a write: its last %zu bytes were not replayed\n",
+               n_cut);
     if (t->died_in_step)
-        printf("the log ends in a step; this scheduler has survived it\n");
+        printf("the head ended inside a step, but the replay's scheduler completed it\n");
 }
 
 static int replay_file(const char *path, const struct replay_options *o)
@@ -70,7 +71,8 @@ static int with_options(const struct replay_options *o, const struct config_resu
         fprintf(stderr, "cox replay: warning: %s\n", res->warnings.items[i]);
     if (res->positional.n_items == 1)
         return replay_file(res->positional.items[0], o);
-    error_set(&err, STATUS_INVALID, "usage: cox replay FILE [OPTION...]");
+    error_set(&err, STATUS_INVALID,
+              "exactly one step log must be named; usage: cox replay FILE [OPTION...]");
     return fail(&err, EXIT_USAGE);
 }
 

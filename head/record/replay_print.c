@@ -5,7 +5,7 @@
 /* Prints the replica, the epoch as "1.3", and the step. */
 static void print_where(FILE *out, uint64_t replica, uint64_t term_epoch, const struct msg_plan *p)
 {
-    fprintf(out, "group %llu epoch %llu.%llu step %llu", (unsigned long long)replica,
+    fprintf(out, "replica %llu epoch %llu.%llu step %llu", (unsigned long long)replica,
             (unsigned long long)(term_epoch >> 32), (unsigned long long)(term_epoch & 0xFFFFFFFFu),
             (unsigned long long)p->step);
 }

@@ -69,10 +69,9 @@ static enum status check_sampling(const struct sampling_params *p, struct error 
                          MAX_LOGPROBS, (int)p->n_prompt_logprobs);
     if (p->n_prompt_logprobs >= 0 && p->pooling != POOLING_NONE)
         return error_set(err, STATUS_INVALID,
-                         "prompt_logprobs are of requests that make tokens; this one asks for a "
-                         "vector.");
+                         "prompt_logprobs cannot be used in a request for an embedding.");
     if (p->eos_ids.n > MAX_STOP_IDS || p->stop_ids.n > MAX_STOP_IDS)
-        return error_set(err, STATUS_INVALID, "stop_token_ids: at most %d ids, got %u.",
+        return error_set(err, STATUS_INVALID, "stop_token_ids must have at most %d ids, got %u.",
                          MAX_STOP_IDS, (unsigned)(p->stop_ids.n + p->eos_ids.n));
     if (p->max_tokens == 0 && p->pooling == POOLING_NONE)
         return error_set(err, STATUS_INVALID, "max_tokens must be at least 1, got 0.");
@@ -83,12 +82,15 @@ static enum status check_lengths(const struct msg_submit *m, uint32_t max_model_
                                  struct error *err)
 {
     if (m->n_prompt == 0)
-        return error_set(err, STATUS_INVALID, "The prompt is empty: it needs at least one token.");
+        return error_set(err, STATUS_INVALID, "The prompt is empty. It needs at least one token.");
     if (m->ids.n < m->n_prompt)
-        return error_set(err, STATUS_INVALID, "the prompt has %u tokens, but only %u came",
+        return error_set(err, STATUS_INVALID,
+                         "the gateway announced a prompt of %u tokens, but sent only %u",
                          m->n_prompt, m->ids.n);
     if (m->ids.n > m->n_prompt && m->sampling.pooling != POOLING_NONE)
-        return error_set(err, STATUS_INVALID, "%u tokens came with a request that makes none",
+        return error_set(err, STATUS_INVALID,
+                         "the gateway sent %u generated tokens with a request for an embedding, "
+                         "which generates none",
                          m->ids.n - m->n_prompt);
     if (m->n_prompt + (m->sampling.pooling == POOLING_NONE) > max_model_len)
         return error_set(err, STATUS_INVALID,
@@ -195,7 +197,9 @@ static enum status copy_ids_and_sampling(struct request *r, const struct msg_sub
     r->ids_room = r->ids_cap - m->ids.n < SHORT_IDS ? r->ids_cap : m->ids.n;
     r->ids = mem_try_alloc((size_t)r->ids_room * sizeof *r->ids);
     if (!r->ids || !reserve_arena(r) || !copy_sampling(&r->arena, &r->sampling))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a request of %u tokens", m->ids.n);
+        return error_set(err, STATUS_NO_MEMORY,
+                         "the head has the head has no memory for the request of %u tokens",
+                         m->ids.n);
     memcpy(r->ids, m->ids.ptr, (size_t)m->ids.n * sizeof *r->ids);
     r->n_ids = m->ids.n;
     return STATUS_OK;
@@ -280,11 +284,13 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     uint32_t wanted = pools ? 1 : m->sampling.max_tokens;
     uint32_t max_tokens = wanted < room ? wanted : room;
     if (m->ids.n - m->n_prompt > max_tokens)
-        return error_set(err, STATUS_INVALID, "%u tokens came with the request, max_tokens is %u",
-                         m->ids.n - m->n_prompt, max_tokens);
+        return error_set(
+            err, STATUS_INVALID,
+            "the gateway sent %u generated tokens with the request, but its max_tokens is %u",
+            m->ids.n - m->n_prompt, max_tokens);
     struct request *r = request_alloc(slab);
     if (!r)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a request");
+        return error_set(err, STATUS_NO_MEMORY, "the head has no memory for the request");
     arena_init(&r->arena, 0); /* bounded by the message and by ids_cap */
     r->id = m->id;
     r->i_choice = m->i_choice;
@@ -301,7 +307,7 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     r->ids_cap = m->n_prompt + max_tokens;
     enum status s = copy_ids_and_sampling(r, m, err);
     if (s == STATUS_OK && !request_prompt_logprobs_init(r, m->n_known_logprobs))
-        s = error_set(err, STATUS_NO_MEMORY, "no memory for a request");
+        s = error_set(err, STATUS_NO_MEMORY, "the head has no memory for the request");
     if (s != STATUS_OK) {
         request_free(r);
         return s;
@@ -369,7 +375,8 @@ void request_take_vector(struct request *r, struct f32_span vector)
         return;
     r->vector = (struct f32_span){0};
     r->status = STATUS_NO_MEMORY;
-    snprintf(r->text, sizeof r->text, "no memory for a vector of %u numbers", vector.n);
+    snprintf(r->text, sizeof r->text, "the head has no memory for a vector of %u numbers",
+             vector.n);
 }
 
 /* Fills in a vector without its id, which has no meaning. */
@@ -420,6 +427,6 @@ void request_fill_tokens(const struct request *r, uint32_t n_prompt_logprobs, ui
     if (r->has_prompt_logprobs && r->prompt_logprobs->out_of_memory) {
         out->finish = FINISH_ERROR;
         out->status = STATUS_NO_MEMORY;
-        out->text = STR("no memory for the log-probabilities of the prompt");
+        out->text = STR("the head has no memory for the prompt's log-probabilities");
     }
 }

@@ -94,13 +94,13 @@ enum status shared_text_take(struct shared_texts *t, uint64_t tenant, struct str
     if (!x) {
         if (!must && !has_room(t, tenant, bytes.len))
             return error_set(err, STATUS_LIMIT,
-                             "the cluster is overloaded: the grammars of requests that wait or run "
-                             "leave no room for another one of %zu bytes",
+                             "the cluster is overloaded: the grammars of open requests leave no "
+                             "memory for another one of %zu bytes. Try again later",
                              bytes.len);
         x = mem_try_alloc(sizeof *x + bytes.len);
         if (!x)
-            return error_set(err, STATUS_NO_MEMORY, "no memory for a grammar of %zu bytes",
-                             bytes.len);
+            return error_set(err, STATUS_NO_MEMORY,
+                             "the head has no memory for a grammar of %zu bytes", bytes.len);
         *x = (struct shared_text){.owner = t, .hash = hash, .tenant = tenant, .len = bytes.len};
         memcpy(x->bytes, bytes.ptr, bytes.len);
         count_more(t, tenant, bytes.len);

@@ -50,10 +50,10 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct re
 static void refuse_too_large(struct head_core *h, struct request *r)
 {
     char text[160];
-    snprintf(
-        text, sizeof text,
-        "the request can grow to %u tokens, which is more than the KV cache, or one plan, holds",
-        r->ids_cap);
+    snprintf(text, sizeof text,
+             "The request can grow to %u tokens, which is more than the KV cache or one plan can "
+             "hold. Lower max_tokens or shorten the prompt.",
+             r->ids_cap);
     requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }
 
@@ -94,7 +94,7 @@ bool admission_move(struct head_core *h, struct request *r, struct engine_slot *
  * waits. */
 static bool give_up(struct head_core *h, struct request *r)
 {
-    char text[sizeof r->text], made[48] = "before it made a token";
+    char text[sizeof r->text], made[64] = "before it generated a token";
     if (r->n_losses < REQUEST_MAX_LOSSES || !request_is_suspect(r))
         return false;
     events_add(
@@ -103,11 +103,11 @@ static bool give_up(struct head_core *h, struct request *r)
         (unsigned long long)r->id.hi, (unsigned long long)r->id.lo, r->i_choice, r->n_prompt,
         request_n_generated(r), r->n_losses, log_quote(h->gateways[r->i_gateway]->node));
     if (request_n_generated(r) > 0)
-        snprintf(made, sizeof made, "and it made no token after its first %u",
+        snprintf(made, sizeof made, "and it generated no token after its first %u",
                  request_n_generated(r));
     snprintf(text, sizeof text,
-             "%u groups of workers were lost while they ran this request, %s: "
-             "it may be what ends them and is not tried again.",
+             "%u replicas were lost while they ran this request, %s. The request may be the cause, "
+             "so it is not tried again.",
              r->n_losses, made);
     requests_end(h, r, FINISH_ERROR, STATUS_INTERNAL, text);
     return true;
@@ -173,6 +173,7 @@ void admission_tick(struct head_core *h)
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
         if (r->deadline_ns != 0 && h->now_ns >= r->deadline_ns)
-            requests_end(h, r, FINISH_TIMEOUT, STATUS_TIMEOUT, "the request's deadline has passed");
+            requests_end(h, r, FINISH_TIMEOUT, STATUS_TIMEOUT,
+                         "The request did not end before its deadline.");
     }
 }

@@ -206,8 +206,8 @@ static void end_too_large(struct head_core *h, struct request *r)
 {
     char text[sizeof r->text];
     snprintf(text, sizeof text,
-             "Behind %u tokens the answer's grammar takes %u MiB, more than a worker has for "
-             "grammars (--grammar-room): ask for less at once.",
+             "After %u tokens the answer's grammar needs %u MiB, more than a worker has for "
+             "grammars (--grammar-room). Use a simpler grammar or schema.",
              request_n_generated(r), r->matcher_kib >> 10);
     requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
 }

@@ -367,8 +367,8 @@ static void end_too_large(struct head_core *h, struct engine_slot *l, struct eng
 {
     char text[sizeof((struct request *)0)->text];
     snprintf(text, sizeof text,
-             "An answer with the request's grammar takes %u MiB, more than a worker has for "
-             "grammars (--grammar-room): ask for less at once.",
+             "An answer with the request's grammar needs %u MiB, more than a worker has for "
+             "grammars (--grammar-room). Use a simpler grammar or schema.",
              (uint32_t)(x->matcher_bytes >> 20));
     end_waiting(h, l, x->id, STATUS_INVALID, text);
     if (l->grammars.n_dropped < l->grammars.cap)
@@ -453,10 +453,9 @@ void grammars_tick(struct head_core *h)
     for (struct request *r = h->held_first, *next; r; r = next) {
         next = r->next;
         if (r->awaits_grammar && h->now_ns - r->grammar_since_ns >= WAIT_NS && !has_ready(h, r))
-            requests_end(
-                h, r, FINISH_ERROR, STATUS_LIMIT,
-                "No worker had compiled the request's grammar after 120 s. The workers are "
-                "overloaded; try again later.");
+            requests_end(h, r, FINISH_ERROR, STATUS_LIMIT,
+                         "No worker compiled the request's grammar within 120 s. The workers are "
+                         "overloaded; try again later.");
     }
 }
 
@@ -473,12 +472,14 @@ static bool check_engine_slot(const struct engine_slot *l, struct error *err)
         n_asked += x->sent && !x->ready;
         n_bytes += x->n_bytes;
         if ((i > 0 && t->all[i - 1].id >= x->id) || (x->ready && !x->sent))
-            return error_set(err, STATUS_INTERNAL, "an engine slot's grammars are out of order"),
+            return error_set(err, STATUS_INTERNAL,
+                             "an engine slot's list of grammars is out of order"),
                    false;
     }
     if (n_asked != t->n_asked || n_asked > ASKED_AT_ONCE || n_bytes != t->n_bytes ||
         memory_bytes != t->memory_bytes)
-        return error_set(err, STATUS_INTERNAL, "%u grammars are asked for, counted %u", n_asked,
+        return error_set(err, STATUS_INTERNAL,
+                         "%u grammars are being compiled, but the count is %u", n_asked,
                          t->n_asked),
                false;
     return true;
@@ -500,13 +501,18 @@ bool grammars_check(const struct head_core *h, struct error *err)
          r = request_table_next(h->requests, r)) {
         n_waiting += r->awaits_grammar;
         if (r->awaits_grammar && (r->sched || r->finish != FINISH_NONE))
-            return error_set(err, STATUS_INTERNAL, "who waits for a grammar is not held"), false;
+            return error_set(
+                       err, STATUS_INTERNAL,
+                       "a request that waits for a grammar is not in the list of held requests"),
+                   false;
         if (r->sched && has_grammar(r) && !check_placed(&h->engine_slots[r->i_replica], r))
-            return error_set(err, STATUS_INTERNAL, "a request whose grammar is not ready"), false;
+            return error_set(err, STATUS_INTERNAL,
+                             "a request is in a scheduler although its grammar is not ready"),
+                   false;
     }
     if (n_waiting != h->grammars.n_waiting)
-        return error_set(err, STATUS_INTERNAL, "%u wait for grammars, counted %u", n_waiting,
-                         h->grammars.n_waiting),
+        return error_set(err, STATUS_INTERNAL, "%u requests wait for grammars, but the count is %u",
+                         n_waiting, h->grammars.n_waiting),
                false;
     return true;
 }

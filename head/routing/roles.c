@@ -6,15 +6,15 @@ const char *roles_advice(enum role_trouble t)
 {
     static const char *const texts[ROLE_TROUBLE_COUNT] = {
         [ROLE_FINE] = "",
-        [ROLE_NO_ADDRESS] =
-            "no KV blocks can be copied between prefill and decode groups: a worker of them has no "
-            "address for that; start all without --kv-port -1 (kv_listening in their logs has it)",
+        [ROLE_NO_ADDRESS] = "no KV blocks can be copied between prefill and decode replicas, "
+                            "because a worker has no address for it. Start all workers without "
+                            "--kv-port -1 (each then logs kv_listening)",
         [ROLE_OTHER_CACHE] =
-            "no KV blocks can be copied between prefill and decode groups, whose KV caches differ: "
-            "start their workers on the same device with the same --block-size and "
-            "--kv-cache-dtype; a group of fewer ranks has its role when it is whole",
+            "no KV blocks can be copied between prefill and decode replicas, because their KV "
+            "caches differ. Start their workers on the same device with the same --block-size and "
+            "--kv-cache-dtype. A replica with fewer ranks gets its role back when it is whole",
         [ROLE_NO_CACHING] =
-            "roles need prefix caching: start the head without --no-enable-prefix-caching",
+            "roles need the prefix cache: start the head without --no-enable-prefix-caching",
     };
     return texts[t];
 }

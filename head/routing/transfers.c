@@ -391,7 +391,7 @@ static void go_on_copying(struct head_core *h, struct transfer *x)
     if (!x->failed)
         tell_all(h, x);
     if (!x->failed && late)
-        fail(x, "timeout", STR("a rank does not answer"));
+        fail(x, "timeout", STR("a rank did not report the end of the copy"));
     if (x->failed) { /* other requests do not wait until these ranks notice */
         failed(h, x);
         return;
@@ -472,7 +472,7 @@ void transfers_on_down(struct head_core *h, const struct replica *g)
                 continue;
             side->is_over = true;
             if (x->state == TRANSFER_COPYING)
-                fail(x, "lost", STR("a group's epoch has ended"));
+                fail(x, "lost", STR("the epoch of one of the two replicas has ended"));
         }
     }
     h->engine_slots[g->index].transfer = NULL;
@@ -517,11 +517,13 @@ bool transfers_check(const struct head_core *h, struct error *err)
         for (int s = 0; s < 2; s++) {
             const struct engine_slot *l = engine_slot_of(h, &x->sides[s]);
             if (l && (!l->scheduler || l->replica->epoch != x->sides[s].epoch))
-                return error_set(err, STATUS_INTERNAL, "a move of an epoch that is over"), false;
+                return error_set(err, STATUS_INTERNAL,
+                                 "a transfer belongs to an epoch that has ended"),
+                       false;
             bool keeps =
                 x->state == TRANSFER_COPYING || (x->state == TRANSFER_STUCK && s == TRANSFER_TO);
             if (l && keeps != (l->transfer == x))
-                return error_set(err, STATUS_INTERNAL, "an engine slot and its move disagree"),
+                return error_set(err, STATUS_INTERNAL, "an engine slot and its transfer disagree"),
                        false;
         }
         bool counts = engine_slot_of(h, &x->sides[TRANSFER_TO]) != NULL;
@@ -534,7 +536,8 @@ bool transfers_check(const struct head_core *h, struct error *err)
     }
     if (n == h->transfers.n && n_coming == 0 && n_tokens == 0)
         return true;
-    return error_set(err, STATUS_INTERNAL, "%u moves, counted %u; %d too many expected", n,
+    return error_set(err, STATUS_INTERNAL,
+                     "%u transfers exist, but the count is %u; engine slots expect %d too many", n,
                      h->transfers.n, (int)n_coming),
            false;
 }

@@ -104,7 +104,7 @@ static void end_without_memory(struct scheduler *s, struct seq *x)
 {
     x->r->status = STATUS_NO_MEMORY;
     snprintf(x->r->text, sizeof x->r->text,
-             "the head has no memory for a request of %u tokens: try again later", x->n_cap);
+             "the head has no memory for a request of %u tokens. Try again later", x->n_cap);
     seq_end(s, x, FINISH_ERROR);
 }
 

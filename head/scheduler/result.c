@@ -42,10 +42,12 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
                                 struct error *err)
 {
     if (m->term_epoch != s->term_epoch)
-        return error_set(err, STATUS_PROTOCOL, "a result of epoch %llx, the group's is %llx",
+        return error_set(err, STATUS_PROTOCOL,
+                         "the result belongs to epoch %llx, but the replica is in epoch %llx",
                          (unsigned long long)m->term_epoch, (unsigned long long)s->term_epoch);
     if (scheduler_in_flight(s) == 0 || m->step != s->step_done + 1)
-        return error_set(err, STATUS_PROTOCOL, "a result of step %llu, want %llu (%u in flight)",
+        return error_set(err, STATUS_PROTOCOL,
+                         "the result is of step %llu, but step %llu is next (%u in flight)",
                          (unsigned long long)m->step, (unsigned long long)s->step_done + 1,
                          scheduler_in_flight(s));
     const struct step_record *rec = scheduler_record(s, m->step);
@@ -55,16 +57,19 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
         if (!has_item(&rec->entries[i]))
             continue;
         if (n >= m->n_items || !answers(&m->items[n], &rec->entries[i]))
-            return error_set(err, STATUS_PROTOCOL,
-                             "step %llu, item %u: it does not answer the run of slot %u",
-                             (unsigned long long)m->step, n, rec->entries[i].slot);
+            return error_set(
+                err, STATUS_PROTOCOL,
+                "step %llu: item %u of the result does not belong to the run of slot %u",
+                (unsigned long long)m->step, n, rec->entries[i].slot);
         n++;
     }
     if (m->n_drafted > n_draft)
-        return error_set(err, STATUS_PROTOCOL, "step %llu: %u draft tokens, %u were granted",
+        return error_set(err, STATUS_PROTOCOL,
+                         "step %llu: the result has %u draft tokens, but the plan allowed %u",
                          (unsigned long long)m->step, m->n_drafted, n_draft);
     if (n != m->n_items)
-        return error_set(err, STATUS_PROTOCOL, "step %llu: %u items, want %u",
+        return error_set(err, STATUS_PROTOCOL,
+                         "step %llu: the result has %u items, but the plan had %u",
                          (unsigned long long)m->step, m->n_items, n);
     return STATUS_OK;
 }
@@ -141,13 +146,13 @@ static void end_dead(struct request *r, const struct result_item *item, uint32_t
     uint32_t n = request_n_generated(r) - 1;
     if (item->gaps.ptr[n_new - 1] > RESULT_MASK_COST)
         snprintf(r->text, sizeof r->text,
-                 "Behind %u tokens the answer's grammar allows no token of this model: the answer "
-                 "cannot be completed.",
+                 "After %u tokens the answer's grammar allows none of this model's tokens, so the "
+                 "answer cannot be completed.",
                  n);
     else
         snprintf(r->text, sizeof r->text,
-                 "Behind %u tokens finding what the answer's grammar allows costs more than it "
-                 "may: let rules repeat on one side (list: item | list item).",
+                 "After %u tokens it takes too long to find the tokens that the grammar allows. "
+                 "Write its rules with recursion on one side (list: item | list item).",
                  n);
 }
 

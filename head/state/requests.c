@@ -24,14 +24,14 @@ enum status requests_has_room(const struct head_core *h, const struct request *r
     if (room_is_wide(&h->room, n) || room_has(&h->room, r->tenant, n))
         return STATUS_OK;
     if (n > h->room.total / 2)
-        return error_set(err, STATUS_INVALID,
-                         "a prompt of %u tokens, with what came with it, takes %llu bytes of the "
-                         "head: more than half of --max-request-bytes, which is what one tenant "
-                         "may have",
-                         r->n_prompt, (unsigned long long)n);
+        return error_set(
+            err, STATUS_INVALID,
+            "the prompt of %u tokens and its parameters need %llu bytes in the head, more than one "
+            "tenant may have: half of --max-request-bytes. Shorten the prompt",
+            r->n_prompt, (unsigned long long)n);
     return error_set(err, STATUS_LIMIT,
-                     "the cluster is overloaded: the prompts that wait or run leave no room for "
-                     "another one of %u tokens",
+                     "the cluster is overloaded: the prompts of open requests leave no memory for "
+                     "another one of %u tokens. Try again later",
                      r->n_prompt);
 }
 

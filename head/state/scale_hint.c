@@ -37,12 +37,12 @@ static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
         /* requests that one replica has turned out to run */
         double each = l->running > 0 ? l->running / n : c->slots;
         want = at_least((uint32_t)ceil((l->running + l->waiting) / each), l->n_replicas + 1);
-        say(h, "%u wait, the oldest for %.1f s, beside %u that run on %u groups; ", l->waiting,
+        say(h, "%u requests wait, the oldest for %.1f s, and %u run on %u replicas; ", l->waiting,
             seconds_of_ns(l->oldest_wait_ns), l->running, l->n_replicas);
     }
     if (c->ttft_ns > 0 && l->oldest_wait_ns >= c->ttft_ns) {
         want = at_least(want, l->n_replicas + 1);
-        say(h, "a first token has been awaited for %.1f s, the target is %.1f s; ",
+        say(h, "a request has waited %.1f s for its first token, and the target is %.1f s; ",
             seconds_of_ns(l->oldest_wait_ns), seconds_of_ns(c->ttft_ns));
     }
     if (l->kv_usage > KV_FULL) {
@@ -86,14 +86,14 @@ static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t n
     uint64_t calm_ns = now_ns - h->low_since_ns;
     if (calm_ns < c->calm_ns) {
         say(h,
-            "%u would be enough, and will be wanted once that has been so for %.0f s (%.0f s so "
-            "far); ",
+            "%u replicas would be enough; the number falls when that has been true for %.0f s "
+            "(%.0f s so far); ",
             need, seconds_of_ns(c->calm_ns), seconds_of_ns(calm_ns));
         return;
     }
     h->replicas = h->low_peak;
     h->low_since_ns = 0;
-    say(h, "no more were needed for %.0f s; ", seconds_of_ns(c->calm_ns));
+    say(h, "no more replicas were needed for %.0f s; ", seconds_of_ns(c->calm_ns));
 }
 
 static void note_use(struct scale_hint *h, const struct scale_load *l, uint64_t now_ns)
@@ -111,7 +111,7 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
     if (h->known)
         return true;
     if (now_ns - h->start_ns < SCALE_HINT_BLIND_NS) {
-        say(h, "the head has just begun: who is here is not known yet");
+        say(h, "the head has just started and does not know its workers yet");
         return false;
     }
     h->known = true;
@@ -130,7 +130,7 @@ static bool rest(struct scale_hint *h, const struct scale_config *c, const struc
         h->replicas = 1;
         h->woken_ns = now_ns;
         h->is_starting = l->n_replicas == 0;
-        say(h, "something is asked again, %u wait; ", l->waiting);
+        say(h, "requests have arrived after an idle time, and %u wait; ", l->waiting);
     }
     if (h->is_starting && l->n_replicas > 0) {
         h->is_starting = false;
@@ -142,7 +142,7 @@ static bool rest(struct scale_hint *h, const struct scale_config *c, const struc
         h->is_starting = false;
     }
     if (h->replicas == 0)
-        say(h, "nothing has been asked for %.0f s; ", seconds_of_ns(now_ns - h->asked_ns));
+        say(h, "no request has arrived for %.0f s; ", seconds_of_ns(now_ns - h->asked_ns));
     return h->replicas == 0;
 }
 
@@ -159,21 +159,23 @@ void scale_hint_update(struct scale_hint *h, const struct scale_config *c,
     } else if (load->n_replicas ==
                0) { /* after a loss or at the first start the load tells nothing about the size */
         h->low_since_ns = 0;
-        say(h, "no group serves; ");
+        say(h, "no replica serves; ");
     } else {
         uint32_t more = wanted_more(h, c, load);
         uint32_t need = bounded(c, at_least(more, enough(c, load)));
         if (more > need)
-            say(h, "%u groups would be right, the bound is %u; ", more, need);
+            say(h, "the load needs %u replicas, but the limit is %u; ", more, need);
         if (more > 0 && need >= h->replicas)
             h->replicas = need;
         lower(h, c, need, now_ns);
     }
     if (h->reason[0] == '\0')
-        say(h, "enough: %u run, %u wait, %.0f %% of the KV blocks are in use; ", load->running,
-            load->waiting, 100 * load->kv_usage);
+        say(h,
+            "the replicas are enough: %u requests run, %u wait, and %.0f %% of the KV blocks are "
+            "in use; ",
+            load->running, load->waiting, 100 * load->kv_usage);
     if (load->n_workers < h->replicas * c->world)
-        say(h, "%u of %u workers are here; ", load->n_workers, h->replicas * c->world);
+        say(h, "%u of %u workers are connected; ", load->n_workers, h->replicas * c->world);
     h->reason[strlen(h->reason) - 2] = '\0'; /* removes the last "; " */
 }
 

@@ -38,7 +38,7 @@ struct scale_hint {
     uint64_t low_since_ns;  /* since then fewer would be enough; 0 = they would not */
     uint32_t low_peak;      /* most replicas needed since low_since_ns */
     struct scale_load load; /* load of the last update */
-    char reason[240];
+    char reason[400];
 };
 
 /* The workers count as known when all have had time to reconnect to a new head. */

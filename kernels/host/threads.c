@@ -263,7 +263,8 @@ static enum status start(struct pool *p, struct error *err)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
-        return error_set(err, STATUS_LIMIT, "thread %u of %u does not start: %s; use fewer threads",
+        return error_set(err, STATUS_LIMIT,
+                         "cannot start thread %u of %u: %s. Use fewer threads (--threads)",
                          p->n_started + 1, p->n_threads - 1, strerror(rc));
     return STATUS_OK;
 }
@@ -272,11 +273,12 @@ enum status pool_new(uint32_t n_threads, struct pool **out, struct error *err)
 {
     *out = NULL;
     if (n_threads == 0 || n_threads > POOL_MAX_THREADS)
-        return error_set(err, STATUS_INVALID, "%u threads; 1 to %u are possible", n_threads,
+        return error_set(err, STATUS_INVALID,
+                         "%u threads were requested; the number must be from 1 to %u", n_threads,
                          POOL_MAX_THREADS);
     struct pool *p = aligned_alloc(alignof(struct pool), sizeof *p);
     if (!p)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a pool of threads");
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a pool of threads");
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
     if (sched_getaffinity(0, sizeof p->cpus, &p->cpus) != 0)

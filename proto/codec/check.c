@@ -18,7 +18,7 @@ static void refuse(struct check *c, const char *what, uint64_t value, uint64_t m
 {
     if (c->status == STATUS_OK)
         c->status = error_set(c->err, c->outgoing ? STATUS_INVALID : STATUS_PROTOCOL,
-                              "%s: %s is %llu, allowed is at most %llu", c->name, what,
+                              "%s: %s is %llu; at most %llu is allowed", c->name, what,
                               (unsigned long long)value, (unsigned long long)max);
 }
 
@@ -58,10 +58,11 @@ static void text(struct check *c, struct str s)
 
 static void check_rows(struct check *c, const struct logprob_row *rows, uint32_t n, uint32_t max)
 {
-    at_most(c, "number of logprob rows", n, max);
+    at_most(c, "the number of logprob rows", n, max);
     for (uint32_t i = 0; c->status == STATUS_OK && i < n; i++) {
-        at_most(c, "logprobs in a row", rows[i].ids.n, PROTO_MAX_LOGPROBS);
-        must(c, rows[i].ids.n == rows[i].values.n, "a logprob row has not as many ids as values");
+        at_most(c, "the number of logprobs in a row", rows[i].ids.n, PROTO_MAX_LOGPROBS);
+        must(c, rows[i].ids.n == rows[i].values.n,
+             "a logprob row has different numbers of ids and values");
     }
 }
 
@@ -75,22 +76,22 @@ static void check_sampling(struct check *c, const struct sampling_params *s)
     must(c,
          s->n_logprobs >= -1 && s->n_logprobs <= (int32_t)PROTO_MAX_LOGPROBS &&
              s->n_prompt_logprobs >= -1 && s->n_prompt_logprobs <= (int32_t)PROTO_MAX_LOGPROBS,
-         "number of logprobs out of range");
-    at_most(c, "eos ids", s->eos_ids.n, PROTO_MAX_EOS_IDS);
-    at_most(c, "stop ids", s->stop_ids.n, PROTO_MAX_STOP_IDS);
-    at_most(c, "allowed ids", s->allowed_ids.n, PROTO_MAX_ALLOWED_IDS);
-    at_most(c, "bad words", s->bad_words.n, PROTO_MAX_BAD_WORDS);
+         "the number of logprobs is out of range");
+    at_most(c, "the number of eos ids", s->eos_ids.n, PROTO_MAX_EOS_IDS);
+    at_most(c, "the number of stop ids", s->stop_ids.n, PROTO_MAX_STOP_IDS);
+    at_most(c, "the number of allowed ids", s->allowed_ids.n, PROTO_MAX_ALLOWED_IDS);
+    at_most(c, "the number of bad words", s->bad_words.n, PROTO_MAX_BAD_WORDS);
     must(c,
          c->status != STATUS_OK || s->bad_words.n == 0 ||
              s->bad_words.ptr[s->bad_words.n - 1] == UINT32_MAX,
-         "bad words do not end with an end mark");
-    at_most(c, "logit biases", s->n_logit_bias, PROTO_MAX_LOGIT_BIAS);
+         "the list of bad words does not end with an end mark");
+    at_most(c, "the number of logit biases", s->n_logit_bias, PROTO_MAX_LOGIT_BIAS);
     for (uint32_t i = 0; c->status == STATUS_OK && i < s->n_logit_bias; i++)
         must(c, isfinite(s->logit_bias[i].bias), "a logit bias is not a finite number");
     in_enum(c, "grammar kind", (int)s->grammar_kind, GRAMMAR_COUNT);
     exact(c, "grammar bytes", s->grammar, PROTO_MAX_GRAMMAR_BYTES);
     must(c, (s->grammar_kind == GRAMMAR_NONE) == (s->grammar.len == 0),
-         "grammar and its kind do not go together");
+         "the grammar and its kind do not match");
     exact(c, "adapter name", s->lora, PROTO_MAX_MODEL_BYTES);
     in_enum(c, "pooling", (int)s->pooling, POOLING_COUNT);
 }
@@ -111,30 +112,33 @@ static void check_worker(struct check *c, const struct worker_info *w)
     exact(c, "http_address", w->http_address, PROTO_MAX_ADDRESS_BYTES);
     exact(c, "model", w->model, PROTO_MAX_MODEL_BYTES);
     must(c, w->ordinal >= -1 && w->shard_rank >= -1 && w->shard_stage >= -1,
-         "ordinal or shard below -1");
-    must(c, w->tp >= 1 && w->pp >= 1, "tp and pp are at least 1");
+         "the ordinal or the shard is below -1");
+    must(c, w->tp >= 1 && w->pp >= 1, "tp and pp must be at least 1");
     at_most(c, "tp * pp", (uint64_t)w->tp * w->pp, PROTO_MAX_RANKS);
     at_most(c, "n_draft", w->n_draft, PROTO_MAX_DRAFT);
-    at_most(c, "KV groups", w->n_kv_groups, PROTO_MAX_KV_GROUPS);
+    at_most(c, "the number of KV groups", w->n_kv_groups, PROTO_MAX_KV_GROUPS);
     for (uint32_t i = 0; c->status == STATUS_OK && i < w->n_kv_groups; i++) {
         const struct kv_group *g = &w->kv_groups[i];
         in_enum(c, "KV kind", (int)g->kind, KV_KIND_COUNT);
         at_most(c, "block_tokens", g->block_tokens, PROTO_MAX_BLOCK_TOKENS);
         must(c, g->block_tokens > 0 && g->block_tokens % 16 == 0,
              "block_tokens is not a multiple of 16");
-        must(c, g->kind != KV_WINDOW || g->window_tokens > 0, "a window group without a window");
+        must(c, g->kind != KV_WINDOW || g->window_tokens > 0,
+             "a KV group of kind window has no window");
     }
     exact(c, "kv_address", w->kv_address, PROTO_MAX_ADDRESS_BYTES);
     in_enum(c, "group role", (int)w->replica_role, REPLICA_ROLE_COUNT);
-    must(c, w->shard_tp <= w->tp && w->replica_tp <= w->tp, "more ranks than tp");
-    at_most(c, "smaller TPs", w->n_elastic, PROTO_MAX_ELASTIC);
+    must(c, w->shard_tp <= w->tp && w->replica_tp <= w->tp,
+         "the shard or the replica has more ranks than tp");
+    at_most(c, "the number of smaller TPs", w->n_elastic, PROTO_MAX_ELASTIC);
     uint32_t tp = w->tp;
     for (uint32_t i = 0; c->status == STATUS_OK && i < w->n_elastic; i++) {
-        must(c, w->elastic[i].tp >= 1 && w->elastic[i].tp < tp, "smaller TPs are not falling");
+        must(c, w->elastic[i].tp >= 1 && w->elastic[i].tp < tp,
+             "the smaller TPs are not in descending order");
         must(c, w->elastic[i].n_blocks.n == w->n_kv_groups,
-             "blocks of a smaller TP are not one number for each KV group");
+             "a smaller TP does not give one number of blocks for each KV group");
         must(c, w->elastic[i].block_bytes.n == 0 || w->elastic[i].block_bytes.n == w->n_kv_groups,
-             "bytes of a smaller TP's blocks are not one number for each KV group");
+             "a smaller TP does not give one block size for each KV group");
         tp = w->elastic[i].tp;
     }
     at_most(c, "adapters", w->n_adapters, PROTO_MAX_ADAPTERS);
@@ -147,9 +151,9 @@ static void check_hello(struct check *c, const struct msg_hello *h)
     exact(c, "node", h->node, PROTO_MAX_NAME_BYTES);
     exact(c, "version", h->version, PROTO_MAX_NAME_BYTES);
     in_enum(c, "role", (int)h->role, ROLE_COUNT);
-    must(c, h->role != ROLE_NONE, "no role");
+    must(c, h->role != ROLE_NONE, "the peer names no role");
     must(c, h->has_worker == (h->role == ROLE_WORKER),
-         "a worker, and only a worker, describes its device");
+         "a worker must describe its device, and other roles must not");
     exact(c, "model", h->model, PROTO_MAX_MODEL_BYTES);
     if (h->has_worker)
         check_worker(c, &h->worker);
@@ -158,10 +162,10 @@ static void check_hello(struct check *c, const struct msg_hello *h)
 static void check_form(struct check *c, const struct msg_form *f)
 {
     must(c, f->tp >= 1 && f->pp >= 1 && f->rank < f->tp && f->stage < f->pp,
-         "rank or stage outside of tp x pp");
+         "the rank or the stage is outside of tp x pp");
     at_most(c, "tp * pp", (uint64_t)f->tp * f->pp, PROTO_MAX_RANKS);
     at_most(c, "addresses", f->n_comm_addresses, PROTO_MAX_RANKS);
-    at_most(c, "KV groups", f->n_blocks.n, PROTO_MAX_KV_GROUPS);
+    at_most(c, "the number of KV groups", f->n_blocks.n, PROTO_MAX_KV_GROUPS);
     for (uint32_t i = 0; c->status == STATUS_OK && i < f->n_comm_addresses; i++)
         exact(c, "comm_address", f->comm_addresses[i], PROTO_MAX_ADDRESS_BYTES);
 }
@@ -173,7 +177,7 @@ static void check_submit(struct check *c, const struct msg_submit *s)
     at_most(c, "n_prompt", s->n_prompt, s->ids.n);
     at_most(c, "n_scored", s->n_known_logprobs, s->n_prompt);
     must(c, !s->same_grammar || s->sampling.grammar_kind == GRAMMAR_NONE,
-         "a grammar, and that of the Submit before");
+         "the message has both a grammar and a reference to the previous Submit's grammar");
     check_sampling(c, &s->sampling);
 }
 
@@ -200,13 +204,14 @@ static bool plain_result(const struct result_item *it)
 static void check_tokens_item(struct check *c, const struct tokens_item *it)
 {
     at_most(c, "ids", it->ids.n, PROTO_MAX_IDS);
-    must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
+    must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n,
+         "the logprobs do not cover every token");
     check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
     check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
     in_enum(c, "finish", (int)it->finish, FINISH_REASON_COUNT);
     in_enum(c, "status", (int)it->status, STATUS_COUNT);
     text(c, it->text);
-    at_most(c, "floats of a vector", it->vector.n, PROTO_MAX_VECTOR);
+    at_most(c, "the number of floats in a vector", it->vector.n, PROTO_MAX_VECTOR);
 }
 
 static void check_tokens(struct check *c, const struct msg_tokens *t)
@@ -223,8 +228,8 @@ static void check_run(struct check *c, const struct plan_run *r)
     at_most(c, "start + n_tokens + n_draft", (uint64_t)r->start + r->n_tokens + r->n_draft,
             UINT32_MAX);
     must(c, (r->n_draft == 0 && !r->follows) || (r->sample && r->n_tokens == 1),
-         "a run with drafts, or that follows some, is not of one token and sample");
-    at_most(c, "KV groups", r->n_blocks, PROTO_MAX_KV_GROUPS);
+         "a run with draft tokens, or one that follows such a run, must have one token and sample");
+    at_most(c, "the number of KV groups", r->n_blocks, PROTO_MAX_KV_GROUPS);
     for (uint32_t k = 0; c->status == STATUS_OK && k < r->n_blocks; k++) {
         at_most(c, "i_group", r->blocks[k].i_group, PROTO_MAX_KV_GROUPS - 1);
         at_most(c, "blocks", r->blocks[k].ids.n, PROTO_MAX_IDS);
@@ -233,7 +238,7 @@ static void check_run(struct check *c, const struct plan_run *r)
 
 static void check_plan(struct check *c, const struct msg_plan *p)
 {
-    at_most(c, "finished slots", p->finished.n, PROTO_MAX_ITEMS);
+    at_most(c, "the number of finished slots", p->finished.n, PROTO_MAX_ITEMS);
     at_most(c, "copies", p->n_copies, PROTO_MAX_COPIES);
     at_most(c, "admits", p->n_admits, PROTO_MAX_ITEMS);
     at_most(c, "runs", p->n_runs, PROTO_MAX_ITEMS);
@@ -254,11 +259,12 @@ static void check_plan(struct check *c, const struct msg_plan *p)
 static void check_result_item(struct check *c, const struct result_item *it)
 {
     at_most(c, "ids", it->ids.n, PROTO_MAX_DRAFT + 1);
-    must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n, "logprobs not for every token");
-    must(c, it->gaps.n == it->ids.n, "as many gaps as tokens are needed");
+    must(c, it->n_logprobs == 0 || it->n_logprobs == it->ids.n,
+         "the logprobs do not cover every token");
+    must(c, it->gaps.n == it->ids.n, "the numbers of gaps and tokens differ");
     check_rows(c, it->logprobs, it->n_logprobs, PROTO_MAX_ROWS);
     check_rows(c, it->prompt_logprobs, it->n_prompt_logprobs, PROTO_MAX_ROWS);
-    at_most(c, "floats of a vector", it->vector.n, PROTO_MAX_VECTOR);
+    at_most(c, "the number of floats in a vector", it->vector.n, PROTO_MAX_VECTOR);
 }
 
 static void check_result(struct check *c, const struct msg_result *r)
@@ -307,15 +313,15 @@ static void check_transfer(struct check *c, const struct msg_kv_transfer *t)
 {
     exact(c, "from_address", t->from_address, PROTO_MAX_ADDRESS_BYTES);
     exact(c, "to_address", t->to_address, PROTO_MAX_ADDRESS_BYTES);
-    at_most(c, "communicator id bytes", t->comm_id.n, PROTO_MAX_COMM_ID_BYTES);
+    at_most(c, "the number of communicator id bytes", t->comm_id.n, PROTO_MAX_COMM_ID_BYTES);
     at_most(c, "blocks", t->blocks.n, PROTO_MAX_TRANSFER_BLOCKS);
-    must(c, t->blocks.n > 0, "no blocks");
+    must(c, t->blocks.n > 0, "the message names no blocks");
     must(c, t->block_groups.n == 0 || t->block_groups.n == t->blocks.n,
-         "not one KV group for each block");
+         "the numbers of KV groups and blocks differ");
     for (uint32_t i = 0; c->status == STATUS_OK && i < t->block_groups.n; i++) {
         at_most(c, "i_group", t->block_groups.ptr[i], PROTO_MAX_KV_GROUPS - 1);
         must(c, i == 0 || t->block_groups.ptr[i] >= t->block_groups.ptr[i - 1],
-             "KV groups of blocks fall");
+             "the KV groups of the blocks are not in ascending order");
     }
 }
 
@@ -338,7 +344,7 @@ static void check_grammars(struct check *c, const struct msg *m)
     in_enum(c, "grammar_kind", (int)g->kind, GRAMMAR_COUNT);
     exact(c, "grammar", g->source, PROTO_MAX_GRAMMAR_BYTES);
     must(c, g->on == (g->kind != GRAMMAR_NONE) && g->on == (g->source.len > 0),
-         "grammar, its kind and `on` do not go together");
+         "the grammar, its kind and `on` do not match");
 }
 
 static void check_beside_steps(struct check *c, const struct msg *m)
@@ -356,7 +362,7 @@ static void check_by_type(struct check *c, const struct msg *m)
         check_hello(c, &m->hello);
         break;
     case MSG_WELCOME:
-        must(c, m->welcome.session != 0, "session 0");
+        must(c, m->welcome.session != 0, "the session number is 0");
         exact(c, "version", m->welcome.version, PROTO_MAX_NAME_BYTES);
         break;
     case MSG_REFUSED:
@@ -378,10 +384,10 @@ static void check_by_type(struct check *c, const struct msg *m)
         check_form(c, &m->form);
         break;
     case MSG_JOIN:
-        at_most(c, "communicator id bytes", m->join.id.n, PROTO_MAX_COMM_ID_BYTES);
+        at_most(c, "the number of communicator id bytes", m->join.id.n, PROTO_MAX_COMM_ID_BYTES);
         break;
     case MSG_COMM_ID:
-        at_most(c, "communicator id bytes", m->comm_id.id.n, PROTO_MAX_COMM_ID_BYTES);
+        at_most(c, "the number of communicator id bytes", m->comm_id.id.n, PROTO_MAX_COMM_ID_BYTES);
         break;
     case MSG_ABORT:
         text(c, m->abort_.text);

@@ -194,7 +194,7 @@ static bool get_vocabulary(struct wire *w, const Cox__Vocabulary *p, struct voca
     if (!p)
         return false;
     if (p->sketch.len != sizeof v->sketch) {
-        wire_fail(w, STATUS_PROTOCOL, "a vocabulary's sketch is not 256 bytes");
+        wire_fail(w, STATUS_PROTOCOL, "the vocabulary's sketch is not 256 bytes");
         return false;
     }
     v->n_tokens = p->n_tokens;

@@ -42,10 +42,12 @@ enum status frame_parse_header(struct str frame, struct frame_header *out, struc
     const uint8_t *p = (const uint8_t *)frame.ptr;
     *out = (struct frame_header){0};
     if (frame.len < FRAME_HEADER_BYTES)
-        return error_set(err, STATUS_PROTOCOL, "frame of %zu bytes, the header has %u", frame.len,
+        return error_set(err, STATUS_PROTOCOL,
+                         "the frame has %zu bytes, but its header alone needs %u", frame.len,
                          FRAME_HEADER_BYTES);
     if (p[0] != 'C' || p[1] != 'X')
-        return error_set(err, STATUS_PROTOCOL, "not a Coxswain frame: it starts with %02x %02x",
+        return error_set(err, STATUS_PROTOCOL,
+                         "the message is not a Coxswain frame: it starts with the bytes %02x %02x",
                          p[0], p[1]);
     *out = (struct frame_header){.major = p[2],
                                  .minor = p[3],
@@ -55,19 +57,22 @@ enum status frame_parse_header(struct str frame, struct frame_header *out, struc
                                  .body_bytes = (uint32_t)get_le(p + 24, 4)};
     if (out->major != PROTOCOL_MAJOR)
         return error_set(err, STATUS_VERSION,
-                         "the peer speaks protocol %u.%u, this is %u.%u: run the same release on "
-                         "every machine",
+                         "the peer speaks protocol %u.%u, but this process speaks %u.%u: run the "
+                         "same release on every machine",
                          out->major, out->minor, PROTOCOL_MAJOR, PROTOCOL_MINOR);
     if (get_le(p + 6, 2) != 0 || get_le(p + 28, 4) != 0)
-        return error_set(err, STATUS_PROTOCOL, "frame header: reserved bytes are not zero");
+        return error_set(err, STATUS_PROTOCOL, "the frame header's reserved bytes are not zero");
     const struct codec_ops *ops = find_ops(out->type);
     if (!ops)
-        return error_set(err, STATUS_PROTOCOL, "frame of unknown type %u", (unsigned)out->type);
+        return error_set(err, STATUS_PROTOCOL, "the frame has the unknown type %u",
+                         (unsigned)out->type);
     if (out->body_bytes != frame.len - FRAME_HEADER_BYTES)
-        return error_set(err, STATUS_PROTOCOL, "%s frame: header says %u body bytes, there are %zu",
+        return error_set(err, STATUS_PROTOCOL,
+                         "the header of a %s frame announces %u body bytes, but the frame has %zu",
                          msg_type_name(out->type), out->body_bytes, frame.len - FRAME_HEADER_BYTES);
     if (out->body_bytes > ops->max_body_bytes)
-        return error_set(err, STATUS_PROTOCOL, "%s frame of %u body bytes, at most %u are allowed",
+        return error_set(err, STATUS_PROTOCOL,
+                         "a %s frame has %u body bytes; at most %u are allowed",
                          msg_type_name(out->type), out->body_bytes, ops->max_body_bytes);
     return STATUS_OK;
 }
@@ -92,7 +97,8 @@ static enum status decode_body(struct str body, const struct codec_ops *ops, str
     const ProtobufCMessage *p =
         protobuf_c_message_unpack(ops->descriptor, &allocator, body.len, (const uint8_t *)body.ptr);
     if (!p)
-        return error_set(err, STATUS_PROTOCOL, "%s: malformed body of %zu bytes", name, body.len);
+        return error_set(err, STATUS_PROTOCOL, "the %s message has a malformed body of %zu bytes",
+                         name, body.len);
     struct wire w = {.arena = arena};
     ops->from_wire(&w, p, out);
     if (w.status != STATUS_OK)
@@ -108,7 +114,7 @@ enum status codec_decode(struct str frame, const struct frame_header *header, st
     if (!ops || frame.len < FRAME_HEADER_BYTES ||
         header->body_bytes != frame.len - FRAME_HEADER_BYTES ||
         header->body_bytes > ops->max_body_bytes)
-        return error_set(err, STATUS_PROTOCOL, "the header is not this frame's");
+        return error_set(err, STATUS_PROTOCOL, "the header does not belong to this frame");
     out->type = header->type;
     /* The counts in a body can ask for far more memory than the body's own size: the limit caps
      * the cost of this one message. */

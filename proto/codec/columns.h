@@ -35,7 +35,8 @@ struct wire_column {
 struct wire_column wire_get_column(struct wire *w, const uint32_t *column, size_t n_column,
                                    size_t n, enum wire_usual usual, const char *what);
 #define WIRE_GET_COLUMN(w, p, column, n, usual)                                                    \
-    wire_get_column((w), (p)->column, (p)->n_##column, (n), (usual), #column " is not one per item")
+    wire_get_column((w), (p)->column, (p)->n_##column, (n), (usual),                               \
+                    #column " does not have one value per item")
 static inline uint32_t wire_at(struct wire_column c, size_t i)
 {
     return c.ptr[i * c.step];

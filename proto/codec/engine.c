@@ -153,7 +153,8 @@ static void get_extras(struct wire *w, const Cox__Tokens *p, struct tokens_item 
     for (size_t i = 0; w->status == STATUS_OK && i < p->n_extras; i++) {
         const Cox__TokensExtra *q = p->extras[i];
         if (q->i_item < least || q->i_item >= p->n_item_id_hi) {
-            wire_fail(w, STATUS_PROTOCOL, "i_item does not rise, or there is no such item");
+            wire_fail(w, STATUS_PROTOCOL,
+                      "i_item does not rise, or it names an item that does not exist");
             return;
         }
         least = (size_t)q->i_item + 1;
@@ -193,7 +194,7 @@ static struct tokens_item *get_items(struct wire *w, const Cox__Tokens *p)
     struct wire_rest ids = wire_get_rest(p->item_ids, p->n_item_ids);
     struct tokens_item *items = wire_uncleared(w, n, sizeof *items);
     if (p->n_item_id_lo != n) {
-        wire_fail(w, STATUS_PROTOCOL, "item_id_lo is not one per item");
+        wire_fail(w, STATUS_PROTOCOL, "item_id_lo does not have one value per item");
         return NULL;
     }
     for (size_t i = 0; items && i < n; i++)
@@ -206,7 +207,8 @@ static struct tokens_item *get_items(struct wire *w, const Cox__Tokens *p)
                                         .stop_id = wire_at(stop_id, i),
                                         .n_cached = wire_at(n_cached, i),
                                         .text = {"", 0}};
-    wire_must(w, !ids.missing && ids.n == 0, "item_n_ids do not add up to item_ids");
+    wire_must(w, !ids.missing && ids.n == 0,
+              "the sum of item_n_ids differs from the number of item_ids");
     get_extras(w, p, items);
     return items;
 }

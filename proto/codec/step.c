@@ -73,7 +73,7 @@ static void get_blocks(struct wire *w, const Cox__Plan *p, struct plan_run *runs
     for (size_t i = 0; blocks && w->status == STATUS_OK && i < n; i++) {
         uint32_t i_run = p->block_run[i];
         if (i_run < least || i_run >= n_runs) {
-            wire_fail(w, STATUS_PROTOCOL, "block_run falls, or there is no such run");
+            wire_fail(w, STATUS_PROTOCOL, "block_run falls, or it names a run that does not exist");
             return;
         }
         least = i_run;
@@ -82,7 +82,8 @@ static void get_blocks(struct wire *w, const Cox__Plan *p, struct plan_run *runs
         if (runs[i_run].n_blocks++ == 0)
             runs[i_run].blocks = &blocks[i];
     }
-    wire_must(w, !ids.missing && ids.n == 0, "block_n_ids do not add up to block_ids");
+    wire_must(w, !ids.missing && ids.n == 0,
+              "the sum of block_n_ids differs from the number of block_ids");
 }
 
 static struct plan_run *get_runs(struct wire *w, const Cox__Plan *p)
@@ -104,7 +105,7 @@ static struct plan_run *get_runs(struct wire *w, const Cox__Plan *p)
                                     .sample = (f & RUN_SAMPLE) != 0,
                                     .follows = (f & RUN_FOLLOWS) != 0};
     }
-    wire_must(w, (all_flags & ~(uint32_t)RUN_FLAGS) == 0, "run_flags has unknown ones");
+    wire_must(w, (all_flags & ~(uint32_t)RUN_FLAGS) == 0, "run_flags has unknown flags");
     get_blocks(w, p, runs, n);
     return runs;
 }
@@ -216,7 +217,8 @@ static void get_result_logprobs(struct wire *w, const Cox__Result *p, struct res
     for (size_t i = 0; w->status == STATUS_OK && i < p->n_logprobs; i++) {
         const Cox__ResultLogprobs *q = p->logprobs[i];
         if (q->i_item < least || q->i_item >= p->n_item_slot) {
-            wire_fail(w, STATUS_PROTOCOL, "i_item does not rise, or there is no such item");
+            wire_fail(w, STATUS_PROTOCOL,
+                      "i_item does not rise, or it names an item that does not exist");
             return;
         }
         least = (size_t)q->i_item + 1;
@@ -286,7 +288,7 @@ static struct result_item *get_items(struct wire *w, const Cox__Result *p)
     struct result_item *items = wire_uncleared(w, n, sizeof *items);
     const float *gap = p->item_gaps;
     if (p->n_item_gaps != p->n_item_ids) {
-        wire_fail(w, STATUS_PROTOCOL, "item_gaps are not one per id");
+        wire_fail(w, STATUS_PROTOCOL, "item_gaps do not have one value per id");
         return NULL;
     }
     for (size_t i = 0; items && i < n; i++) {
@@ -298,7 +300,8 @@ static struct result_item *get_items(struct wire *w, const Cox__Result *p)
                                         .matcher_kib = wire_at(kib, i)};
         gap = s.n ? gap + s.n : gap;
     }
-    wire_must(w, !ids.missing && ids.n == 0, "item_n_ids do not add up to item_ids");
+    wire_must(w, !ids.missing && ids.n == 0,
+              "the sum of item_n_ids differs from the number of item_ids");
     get_result_logprobs(w, p, items);
     return items;
 }

@@ -18,7 +18,7 @@ void *wire_new(struct wire *w, const ProtobufCMessageDescriptor *d)
     if (p)
         protobuf_c_message_init(d, p);
     else
-        wire_fail(w, STATUS_NO_MEMORY, "no memory");
+        wire_fail(w, STATUS_NO_MEMORY, "not enough memory for the message");
     return p;
 }
 
@@ -29,7 +29,7 @@ void *wire_new_array(struct wire *w, const ProtobufCMessageDescriptor *d, size_t
     void **pointers = arena_try_array(w->arena, n, sizeof *pointers);
     char *structs = arena_try_array(w->arena, n, d->sizeof_message);
     if (!pointers || !structs) {
-        wire_fail(w, STATUS_NO_MEMORY, "no memory");
+        wire_fail(w, STATUS_NO_MEMORY, "not enough memory for the message");
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {
@@ -54,7 +54,8 @@ void *wire_uncleared(struct wire *w, size_t n, size_t size)
         return NULL;
     void *p = __builtin_mul_overflow(n, size, &total) ? NULL : arena_try_alloc(w->arena, total);
     if (!p)
-        wire_fail(w, STATUS_NO_MEMORY, "more items than its size or the arena allows");
+        wire_fail(w, STATUS_NO_MEMORY,
+                  "the message has more items than its size or the memory for decoding allows");
     return p;
 }
 

@@ -305,7 +305,7 @@ static bool libraries(struct rank *r)
     const struct gpu_comm_group g = {.tp = 1, .pp = 1, .id = (const uint8_t *)"x", .n_id = 1};
     RANK_CHECK(r, r->comm->ops->join(r->comm, &g, &err) == STATUS_INVALID);
     RANK_CHECK(r, strstr(r->comm->ops->describe(r->comm), "NCCL 2.28.9"));
-    return library_is(r, "libm.so.6", NULL, "has no ncclGetVersion") &&
+    return library_is(r, "libm.so.6", NULL, "lacks the function ncclGetVersion") &&
            library_is(r, "libnowhere.so", NULL, "libnowhere.so") &&
            library_is(r, NULL, "21701", "is NCCL 2.17");
 }

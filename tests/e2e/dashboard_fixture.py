@@ -93,7 +93,7 @@ class World:
                        "evictions": 0, "copied_blocks": 0},
                 "throughput": {"rank_wait_s": 0, "prompt_tokens_per_s": 61_000.0, "generation_tokens_per_s": 182_000.0},
                 "recent_failures": [] if self.is_new else [{"time": now - 40, "node": self.node(9), "what": "worker_lost", "reason": "silent for 1.5 s"}],
-                "warnings": [] if self.is_new else ["group 3 serves with tp 2 of 4: it waits for 2 more workers"]}
+                "warnings": [] if self.is_new else ["replica 3 serves with tp 2 of 4: it needs 2 more workers to be whole"]}
 
     def update(self, q, number):
         now = time.time()

@@ -188,7 +188,7 @@ def test_a_standby_takes_over_under_streams(root, tmp_path):
             os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("now, words", [(None, "there is no such folder"), ("some", "changed since it was loaded")],
+@pytest.mark.parametrize("now, words", [(None, "the folder does not exist"), ("some", "changed after it was loaded")],
                          ids=("gone", "changed"))
 def test_a_folder_is_not_what_it_was(root, now, words):
     """A changed folder costs only its adapter, with an error. The base model and the other adapter still serve, and no rank of a
@@ -224,7 +224,7 @@ def test_what_is_refused(root):
             assert by_gateway.status_code == code and all(w in by_gateway.text for w in words), by_gateway.text
             assert ask(c, "x").status_code == 404
 
-        refused("some/adapter_config.json: rank 16", "above --max-lora-rank 15")
+        refused("some/adapter_config.json: rank 16", "above the limit, --max-lora-rank 15")
         config.write_text(json.dumps(right | {"use_dora": True}))
         refused("some/adapter_config.json: use_dora")
         config.write_text(json.dumps(right | {"r": 8}))
@@ -232,9 +232,9 @@ def test_what_is_refused(root):
                 "[16, 256]")
         (root / "some" / "adapter_model.safetensors").write_bytes(tensors[:-1])
         refused("adapter_model.safetensors")
-        refused("below --lora-root only", path="/etc")
-        refused("below --lora-root only", path="..")
-        refused("there is no such folder", path="nothing", code=404)
+        refused("the folder is not below --lora-root", path="/etc")
+        refused("the folder is not below --lora-root", path="..")
+        refused("the folder does not exist", path="nothing", code=404)
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key=None).status_code == 401
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key="wrong").status_code == 401
         assert call(c, "load", {"lora_name": "x"}).status_code == 400

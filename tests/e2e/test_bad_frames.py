@@ -109,7 +109,7 @@ def test_another_version_is_refused_by_name(tmp_path):
         wait_for("/health is 200", lambda: get(c.url + "/health")[0] == 200)
         c.start_worker("later", c.start_relay(1, 1000, "another-version"), tp=1)
         minor = re.search(r"^#define PROTOCOL_MINOR (\d+)u", (ROOT / "proto/messages.h").read_text(), re.M)[1]
-        said = f"protocol 3.{minor} is spoken there, 2.{minor} here"
+        said = f"protocol 3.{minor} of the peer does not match protocol 2.{minor} of the head: run the same release on every machine"
         wait_for("the worker says why", lambda: "head_refused" in c.log("later") and said in c.log("later"))
         wait_for("the head does", lambda: "peer_refused" in c.log("head") and said in c.log("head"))
         wait_for("the worker ends", lambda: c.started["later"].poll() == 2)  # a retry would change nothing

@@ -144,7 +144,7 @@ def test_wrong_files_and_addresses(tmp_path):
         "api key: empty": (null("--api-key-file", tmp_path / "empty"), "holds no key"),
         "template: none": (null("--chat-template", tmp_path / "no"), "no such file"),
         "template: bytes": (null("--chat-template", tmp_path / "bytes"), "chat template"),
-        "admin for all": (null("--admin-host", "0.0.0.0"), "give --admin-key-file"),
+        "admin for all": (null("--admin-host", "0.0.0.0"), "set --admin-key-file"),
         "no address of ours": (null("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
         "KV blocks at the gateway's": (lambda ports: up(ports, "null", "--kv-port", ports[0]), "by gateway-0 and by worker-0's KV blocks"),
         "key cut": (keys("k1", lambda d: (d / "head.key").write_text("abc\n")), "head.key: not a key"),
@@ -188,7 +188,7 @@ def test_programs_without_what_they_need(tmp_path):
         assert is_refused(r, f"port {port}, wanted by worker-0's KV blocks, is in use"), r.stderr
     for one, other in (("--comm-port", "--kv-port"), ("--comm-port", "--http-port"), ("--kv-port", "--http-port")):
         code, said = end_of("cox-worker", *worker[:4], "--keys-dir", keys, one, 7100, other, 7100)
-        assert code == 2 and one in said and other in said and "port 7100 is wanted by" in said, said
+        assert code == 2 and one in said and other in said and "port 7100 is set for both" in said, said
     for address in ("127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", ":7000", "a:b"):
         for program, args in (("cox-worker", worker), ("cox-gateway", gateway)):
             code, said = end_of(program, *args, "--keys-dir", keys, "--head", address)

@@ -471,7 +471,7 @@ def test_experts_in_act_order(cluster, tmp_path):
 def test_what_does_not_fit_adds_up(cluster):
     """Each part besides the model is listed, and the sum exceeds the free memory."""
     code, said = start_alone(cluster, "--device", "cuda", COX_EMULATE_TAKEN_MB="1500")
-    taken, free = said.split("the weights take", 1)[1].split("; ")
+    taken, free = said.split("the weights need", 1)[1].split(", but only ")
     parts = [float(n) for n in re.findall(r"([0-9.]+) MiB", taken)]
     assert code == 2 and sum(parts) > float(free.split()[0]) > sum(parts) - 512, said
 

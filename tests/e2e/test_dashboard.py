@@ -172,13 +172,13 @@ def test_groups_that_are_gone_go(browser):
         options = "return [...document.querySelectorAll('#kv-group option')].map(o => o.value)"
         wait_for("and can be picked", lambda: browser.js(options) == ["0", "1"])
         browser.js("const s = document.querySelector('#kv-group'); s.value = '1'; s.dispatchEvent(new Event('change'))")
-        wait_for("the other one is shown", lambda: (browser.js("return document.querySelector('#kv').getAttribute('aria-label')") or "").startswith("KV blocks of group 1:"))
+        wait_for("the other one is shown", lambda: (browser.js("return document.querySelector('#kv').getAttribute('aria-label')") or "").startswith("KV blocks of replica 1:"))
         done = run_cox("scale", "2", env=c.env)
         assert done.returncode == 0, done.stderr
         wait_for("one group is left", lambda: browser.text("#fact-groups") == "1 of 1" and browser.text("#fact-workers") == "2")
         (left,) = browser.js(ROWS, "groups")
         assert browser.js(options) == [left[0]] and browser.js("return document.querySelector('#kv-group').value") == left[0]
-        assert "2 workers in 1 group:" in browser.js("return document.querySelector('#topology').getAttribute('aria-label')")
+        assert "2 workers in 1 replica:" in browser.js("return document.querySelector('#topology').getAttribute('aria-label')")
 
 
 def test_a_cluster_in_which_nothing_has_happened_says_what_to_do(browser):
@@ -187,10 +187,10 @@ def test_a_cluster_in_which_nothing_has_happened_says_what_to_do(browser):
         said = wait_for("the page is there", lambda: browser.text("#fact-workers") == "0" and browser.js(
             "return Object.fromEntries([...document.querySelectorAll('.empty')].filter(e => e.checkVisibility()).map(e => [e.closest('section').id || e.parentElement.id, e.innerText]))"))
         assert sorted(said) == ["events-table", "failures-table", "groups-table", "requests", "workers-table"]
-        assert "A group needs 4 workers; none is connected. Start more with: cox worker MODEL" in said["groups-table"]
+        assert "A replica needs 4 workers; none is connected. Start more with: cox worker MODEL" in said["groups-table"]
         assert "cox worker MODEL --head HOST:7000" in said["workers-table"] and "cox chat" in said["requests"]
         assert all(text.endswith(".") for text in said.values())
-        assert browser.text("#kv-detail").startswith("No group serves yet") and browser.wide() == [] and browser.pale() == []
+        assert browser.text("#kv-detail").startswith("No replica serves yet") and browser.wide() == [] and browser.pale() == []
         assert browser.log() == []
 
 
@@ -256,7 +256,7 @@ def test_the_keyboard_reaches_everything_and_leaves_it(browser):
                 break
             assert is_seen, name
             way.append(name)
-        missing = {"Skip to requests", "pause", "theme", "topology-by", "topology", "kv-group", "requests-show", "Requests, scrolls", "Groups, scrolls",
+        missing = {"Skip to requests", "pause", "theme", "topology-by", "topology", "kv-group", "requests-show", "Requests, scrolls", "Replicas, scrolls",
                    "Workers, scrolls", "events-filter", "Events, newest first, scrolls", "Recent failures, newest first, scrolls"} - set(way)
         assert not missing and 20 < len(way) < 80, way
 
@@ -284,7 +284,7 @@ def test_the_keyboard_and_what_a_screen_reader_is_told(browser):
         assert browser.js("return document.activeElement.className") == "skip"
         browser.js("document.querySelector('#topology').focus()")
         browser.press(RIGHT, RIGHT)
-        assert "group 0, stage 0, rank 1" in browser.text("#topology-detail")
+        assert "replica 0, stage 0, rank 1" in browser.text("#topology-detail")
         outline = browser.js("const e = document.activeElement; return [e.id, getComputedStyle(e).outlineStyle]")
         assert outline == ["topology", "solid"]
         browser.js("document.querySelector('.chart canvas').focus()")

@@ -119,7 +119,7 @@ def test_an_update_says_what_the_status_says(cluster):
 
 
 def test_what_cannot_be_answered_is_refused(cluster):
-    for query, text in (("limit=201", "limit: a number, at most 200"), ("sort=x", "sort: arrival"), ("show=all", "show: live")):
+    for query, text in (("limit=201", "limit must be a number of at most 200"), ("sort=x", "sort must be arrival"), ("show=all", "show must be live")):
         with Listener(cluster.admin_port, query) as listener:
             assert listener.status == 400
             assert text in json.loads(listener.body())["error"]["message"]
@@ -133,7 +133,7 @@ def test_listeners_are_bounded_and_places_come_back(cluster):
             assert next(listener.updates())["done"]["listeners"] <= LISTENERS
         with Listener(cluster.admin_port) as one_more:
             assert one_more.status == 503
-            assert f"{LISTENERS} dashboards are open already" in json.loads(one_more.body())["error"]["message"]
+            assert f"{LISTENERS} dashboards are open, the most that one head serves" in json.loads(one_more.body())["error"]["message"]
     finally:
         for listener in listeners:
             listener.__exit__()

@@ -10,7 +10,7 @@ from cluster import ROOT, SLOW, Cluster
 TINY = ROOT / "build/goldens/llama_tiny"  # its vocabulary has a token for each byte
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason=f"no tiny checkpoint at {TINY}: scripts/make-goldens")
 DEAD = {"structured_outputs": {"regex": "ab7"}}
-WORDS = "grammar allows no token of this model"
+WORDS = "grammar allows none of this model's tokens"
 
 
 @pytest.fixture(scope="module", params=[[], ["--speculative-config", '{"method":"ngram","num_speculative_tokens":3}']], ids=["plain", "drafts"])

@@ -129,7 +129,7 @@ def test_what_is_too_long_for_fewer_waits_for_all(small):
     assert short == [oracle.text("long", 100, temperature=0)] and not long
     said = run_cox("status", "--address", f"127.0.0.1:{small.admin_port}").stdout
     assert re.search(r"^0 +ready .* 2/4x1 ", said, re.M), said
-    assert "group 0 serves with tp 2 of 4: it waits for 2 more workers; 1 request waits for more KV blocks" in said, said
+    assert "replica 0 serves with tp 2 of 4: it needs 2 more workers to be whole; 1 request waits until then" in said, said
     small.add_workers([2, 3])
     waits.join(60 * SLOW)
     assert long == [oracle.text("long", 400, temperature=0)]

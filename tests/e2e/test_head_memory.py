@@ -56,7 +56,7 @@ def test_choices_of_long_prompts(tmp_path):
             t.join()
         refused = [text for status, text in answers if status == 429]
         assert len(refused) + sum(status == 200 for status, _ in answers) == N_BODIES
-        assert all("leave no room for another one of 4000 tokens" in text for text in refused)
+        assert all("leave no memory for another one of 4000 tokens" in text for text in refused)
         assert sum(status == 200 for status, _ in answers) >= 5  # she may use half of the room
         if not SANITIZED:  # a sanitizer's allocator keeps freed memory
             assert of_head(c, "VmHWM") - before < ROOM + UNDER_WAY

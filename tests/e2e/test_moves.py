@@ -100,5 +100,5 @@ def test_roles_of_workers_that_copy_nothing_are_told_and_both_do_all():
         with Steady([cluster.url], n_users=6, n_tokens=100) as load:
             wait_for("both draw tokens", lambda: drawn(cluster, 0) > 200 and drawn(cluster, 1) > 200, 60)
         assert load.n_done > 0 and transfers(cluster)["requests_moved"] == 0
-        told = [w for w in cluster.status()["warnings"] if "roles of 2 groups are ignored" in w]
+        told = [w for w in cluster.status()["warnings"] if "roles of 2 replicas are ignored" in w]
         assert len(told) == 1 and "--kv-port" in told[0]

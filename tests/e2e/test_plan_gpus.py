@@ -71,12 +71,12 @@ def test_no_kernels_for_it():
 def test_a_model_of_a_hub_that_is_not_reached():
     away = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:1", "COX_RETRIES": "0"}
     done = run_cox("plan", "hf:some-org/some-model", "--gpu", "L4", env=away)
-    assert done.returncode == 2 and "127.0.0.1 cannot be reached" in done.stderr and "a folder with its config.json alone" in done.stderr
+    assert done.returncode == 2 and "127.0.0.1 cannot be reached" in done.stderr and "a folder with only the model's config.json" in done.stderr
 
 
 def test_the_dtype_of_a_model_is_its_own():
     done, plain = (run_cox("plan", MODELS / "tinyllama_1b", "--gpu", "L4", "--json", *more) for more in (["--dtype", "fp8"], []))
-    assert done.stdout == plain.stdout and "--dtype is of shapes" in done.stderr and not plain.stderr
+    assert done.stdout == plain.stdout and "--dtype has no effect: it applies only to shapes" in done.stderr and not plain.stderr
     assert planned(*SHAPE, "--gpu", "L4", "--dtype", "fp8")["weights_bytes"] == 13_000_000_000
 
 

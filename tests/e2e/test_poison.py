@@ -45,7 +45,7 @@ def test_it_fails_after_three_groups_and_nobody_else_does(cluster):
     assert r.status_code == 500, r.text
     assert r.headers["x-should-retry"] == "false"  # otherwise clients would retry and end six more workers
     error = r.json()["error"]
-    assert error["type"] == "InternalServerError" and "3 groups of workers were lost" in error["message"], error
+    assert error["type"] == "InternalServerError" and "3 replicas were lost" in error["message"], error
     events = get(cluster.admin + "/api/events?since=1")[1]
     assert events.count('"request_given_up"') == 1
     assert cluster.status()["requests"]["failed"] == 1
@@ -56,4 +56,4 @@ def test_it_fails_after_three_groups_and_nobody_else_does(cluster):
 def test_a_stream_has_the_error_as_its_last_event(cluster):
     with httpx.stream("POST", cluster.url + "/v1/completions", json={**body("~", 5), "stream": True},
                       timeout=120 * SLOW) as r:
-        assert "groups of workers were lost" in r.read().decode()
+        assert "replicas were lost" in r.read().decode()

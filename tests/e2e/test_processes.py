@@ -151,7 +151,7 @@ def test_a_worker_for_another_tp_ends_and_says_why():
         p = subprocess.run([str(BIN / "cox-worker"), "--model", "null", "--head", f"127.0.0.1:{c.head_port}", "--keys-dir",
                             str(keys_dirs(c)[0]), "--tp", "3", "--http-port", "0"], capture_output=True, text=True,
                            timeout=20 * SLOW)
-        assert p.returncode == 2 and "refuses this worker for good" in p.stderr and "--tp 3" in p.stderr, p.stderr
+        assert p.returncode == 2 and "refused this worker permanently" in p.stderr and "--tp 3" in p.stderr, p.stderr
 
 
 def test_garbage_on_the_head_port():

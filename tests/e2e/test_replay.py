@@ -72,15 +72,15 @@ def log(tmp_path_factory):
 def test_all_plans_are_equal(log):
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     said = equal(log, "--check")
-    assert "2 groups" in said and "all invariants hold" in said and "middle" not in said
+    assert "2 replicas" in said and "all invariants hold" in said and "middle" not in said
 
 
 def test_plans_are_printed(log):
     lines = equal(log, "--print", "--from", "2", "--to", "3").splitlines()
-    steps = [line for line in lines if line.startswith("group ")]
+    steps = [line for line in lines if line.startswith("replica ")]
     assert [s.split(" step ")[1].split(":")[0] for s in steps] == ["2", "3"] * 2
     assert any(line.startswith("  run slot 0 [") and "sample" in line for line in lines)
-    assert not [line for line in equal(log, "--print", "--group", "77").splitlines() if line.startswith("group ")]
+    assert not [line for line in equal(log, "--print", "--group", "77").splitlines() if line.startswith("replica ")]
 
 
 @pytest.mark.parametrize("at", [0.1, 0.5, 0.9])

@@ -11,7 +11,7 @@ PLACES = [("head/admin/json.c", "static void warn_shrunk", "json_t *admin_json_s
           ("head/lease/standby.c", "snprintf(s->warning,", ";"), ("head/lease/standby.c", "snprintf(s->endless,", ";"),
           ("head/lease/standby.c", "snprintf(s->nonsense,", ";"),
           ("head/core/vocabularies.c", "error_set(err, STATUS_UNSUPPORTED,", ";")]
-MORE_OF_ONE = ("; ", "it waits for", "its workers are here again", "this head ")  # texts that continue a warning
+MORE_OF_ONE = ("; ", ". ", ", but ", "it needs", "enough workers are connected", "this head ")  # texts that continue a warning
 
 
 def warnings():

@@ -97,7 +97,7 @@ def test_nobody_is_there_and_all_is_well(c):
     said = c.scale()
     assert (said["min_workers"], said["idle_s"], said["cold_start_s"]) == (0, IDLE_S, None), said
     assert c.metric("coxswain_head_desired_workers") == 0 and c.n_started == 0
-    assert not any("no group" in w for w in c.status()["warnings"])
+    assert not any("no replica" in w for w in c.status()["warnings"])
     assert get(c.url + "/readyz")[0] == get(c.admin + "/readyz")[0] == 200
     done = run_cox("status", "--address", c.admin.removeprefix("http://"))
     assert done.returncode == 0 and "resting" in done.stdout, done.stdout

@@ -85,7 +85,7 @@ def test_quantized_at_load(how, tp):
         for (p, _), got in zip(known, run(c, [body for _, body in known])):
             assert ids(got) == p["greedy"], p["name"]
     refused = run_cox("plan", OWN_GOLDENS / "llama_tiny_gptq3", "--quantization", how)
-    assert refused.returncode == 2 and "quantised already (gptq)" in refused.stderr
+    assert refused.returncode == 2 and "already quantised (gptq)" in refused.stderr
 
 
 def answers_by_chunks(name, tp, **dtypes):
@@ -158,11 +158,11 @@ def test_a_draft_model_of_other_tokens():
     r = run_cox("up", OWN_GOLDENS / "llama_tiny", "--spec-model", OWN_GOLDENS / "gemma3_tiny", "--port", ports[0],
                 "--head-port", ports[1], "--admin-port", ports[2], "--worker-http-port", ports[3])
     assert r.returncode == 2
-    assert "a vocabulary of 384 tokens, llama_tiny has 320" in r.stderr.splitlines()[-1], r.stderr
+    assert "a vocabulary of 384 tokens, but llama_tiny has 320" in r.stderr.splitlines()[-1], r.stderr
 
 
-@pytest.mark.parametrize("name,tp,words", [("llama_tiny", 21, "leaves nothing for rank 20"),
-                                           ("llama_tiny_gguf_q4_k/model.gguf", 2, "no whole number")])
+@pytest.mark.parametrize("name,tp,words", [("llama_tiny", 21, "leaves none for rank 20"),
+                                           ("llama_tiny_gguf_q4_k/model.gguf", 2, "do not divide into whole blocks")])
 def test_a_model_that_cannot_be_cut_so(name, tp, words):
     """One sentence and an end, because a restart would not help."""
     ports = free_ports(3 + tp)

@@ -212,7 +212,8 @@ static void matrix(void)
         send_raw((enum msg_type)t, "", 0);
         send_raw(MSG_WELCOME, "", 0);
         bool bye = t != MSG_GOODBYE && wait_goodbye();
-        snprintf(refusal, sizeof refusal, "may not send %s", msg_type_name((enum msg_type)t));
+        snprintf(refusal, sizeof refusal, "must not send the message %s",
+                 msg_type_name((enum msg_type)t));
         bool refused = t == MSG_WELCOME || t == MSG_REFUSED ? bye : bye && strstr(c.said, refusal);
         printf("type %s %s\n", msg_type_name((enum msg_type)t), refused ? "refused" : "allowed");
     }

@@ -187,7 +187,8 @@ bool collectives_gpu_overdue(struct collectives_gpu *c)
         return false;
     if (!c->said_overdue)
         log_error("collective_abort_failed", "error=%s",
-                  log_quote("the abort does not come to its end, and the compute thread is stuck"));
+                  log_quote("the abort of the collectives does not end, and the compute thread is "
+                            "stuck; the process exits so that it can be restarted"));
     c->said_overdue = true;
     return true;
 }
@@ -214,5 +215,6 @@ enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err)
     log_error(stuck ? "collective_abort_failed" : "device_lost", "ms=%u error=%s", ms,
               log_quote(c->why.text));
     return error_set(err, STATUS_IO, "%s: %.400s",
-                     stuck ? "the collectives' abort failed" : "the GPU is lost", c->why.text);
+                     stuck ? "the abort of the collectives failed" : "the GPU is lost",
+                     c->why.text);
 }

@@ -8,9 +8,10 @@
 
 static enum status refuse(struct str text, struct error *err)
 {
-    return error_set(err, STATUS_INVALID,
-                     "\"%.*s\" is no address of a rank: want a numeric HOST:PORT or [HOST]:PORT",
-                     (int)(text.len > COMM_ADDRESS_MAX ? COMM_ADDRESS_MAX : text.len), text.ptr);
+    return error_set(
+        err, STATUS_INVALID,
+        "\"%.*s\" is not a valid address of a rank: it must be a numeric HOST:PORT or [HOST]:PORT",
+        (int)(text.len > COMM_ADDRESS_MAX ? COMM_ADDRESS_MAX : text.len), text.ptr);
 }
 
 /* Resolves a numeric host or a name. Takes the first address that the resolver returns. */
@@ -73,22 +74,22 @@ enum status address_resolve(const char *host, uint16_t port, struct address *out
     size_t n = strlen(host);
     if (n == 0)
         return error_set(err, STATUS_INVALID,
-                         "--comm-host is empty: name an address of this host, or leave it out");
+                         "--comm-host is empty: set an address of this host, or remove the option");
     bool brackets = n > 2 && host[0] == '[' && host[n - 1] == ']';
     snprintf(name, sizeof name, "%.*s", (int)(brackets ? n - 2 : n), host + brackets);
     snprintf(number, sizeof number, "%u", port);
     int rc = look_up(name, number, 0, out);
     if (rc != 0)
-        return error_set(err, STATUS_INVALID, "--comm-host %.200s: %s%s", host,
+        return error_set(err, STATUS_INVALID, "--comm-host %.200s is not usable: %s%s", host,
                          rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc),
-                         strchr(host, ':') ? "; an address is wanted, without a port (--comm-port)"
-                                           : "");
+                         strchr(host, ':')
+                             ? ". Give the address without a port (--comm-port sets the port)"
+                             : "");
     if (is_wildcard(out))
-        return error_set(
-            err, STATUS_INVALID,
-            "--comm-host %.200s stands for all addresses, and the other ranks need one "
-            "that they can connect to: name one of this host",
-            host);
+        return error_set(err, STATUS_INVALID,
+                         "--comm-host %.200s means all addresses, but the other ranks need one to "
+                         "connect to: set one address of this host",
+                         host);
     return STATUS_OK;
 }
 
@@ -99,12 +100,14 @@ enum status address_format(const struct address *a, char out[COMM_ADDRESS_MAX], 
                          sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
     out[0] = '\0';
     if (rc != 0)
-        return error_set(err, STATUS_INVALID, "an address that cannot be written: %s",
+        return error_set(err, STATUS_INVALID,
+                         "cannot print the address on which this rank listens: %s",
                          gai_strerror(rc));
     int n = snprintf(out, COMM_ADDRESS_MAX, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
     if (n < 0 || (size_t)n >= COMM_ADDRESS_MAX) {
         out[0] = '\0';
-        return error_set(err, STATUS_INVALID, "an address longer than %u characters",
+        return error_set(err, STATUS_INVALID,
+                         "the address on which this rank listens has more than %u characters",
                          COMM_ADDRESS_MAX - 1);
     }
     return STATUS_OK;

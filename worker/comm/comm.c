@@ -36,7 +36,7 @@ _Static_assert(DIRECT_BYTES / sizeof(float) <= COMM_BLOCK_FLOATS, "a direct sum 
 enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err)
 {
     if (sodium_init() < 0)
-        return error_set(err, STATUS_INTERNAL, "libsodium cannot be initialised");
+        return error_set(err, STATUS_INTERNAL, "the library libsodium could not be initialised");
     struct comm *c = mem_zalloc(sizeof *c);
     pthread_mutex_init(&c->mutex, NULL);
     c->exchange.waiter = &c->waiter;
@@ -50,7 +50,8 @@ enum status comm_open(const struct comm_options *o, struct comm **out, struct er
     c->waiter.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     enum status s = STATUS_OK;
     if (c->waiter.wake_fd < 0)
-        s = error_set(err, STATUS_LIMIT, "an eventfd for the communicator: %s", strerror(errno));
+        s = error_set(err, STATUS_LIMIT, "cannot create an eventfd for the communicator: %s",
+                      strerror(errno));
     if (s == STATUS_OK && o->host)
         s = comm_listen(c, o->host, err);
     if (s != STATUS_OK) {
@@ -215,14 +216,16 @@ const char *comm_transport(const struct comm *c)
 static enum status check_group(const struct comm *c, const struct comm_group *g, struct error *err)
 {
     if (g->n_ranks == 0 || g->n_ranks > COMM_MAX_RANKS || g->rank >= g->n_ranks)
-        return error_set(err, STATUS_INVALID, "rank %u of %u: a group has 1 to %u ranks", g->rank,
+        return error_set(err, STATUS_INVALID,
+                         "rank %u of %u is invalid: a replica has 1 to %u ranks", g->rank,
                          g->n_ranks, COMM_MAX_RANKS);
     if (g->n_ranks > 1 && g->id.n != COMM_ID_BYTES)
-        return error_set(err, STATUS_INVALID, "a communicator's id of %u bytes, not %u", g->id.n,
-                         COMM_ID_BYTES);
+        return error_set(err, STATUS_INVALID, "the communicator's id has %u bytes instead of %u",
+                         g->id.n, COMM_ID_BYTES);
     if (g->n_ranks > 1 && c->listener_fd < 0)
         return error_set(err, STATUS_INVALID,
-                         "a group of %u ranks, and this one listens nowhere: give it --comm-host",
+                         "cannot join a replica of %u ranks: this rank has no address for the "
+                         "others. Start it with --comm-host",
                          g->n_ranks);
     return STATUS_OK;
 }
@@ -267,7 +270,7 @@ enum status comm_make_room(struct comm *c, uint32_t n_ranks, bool sums, struct e
         c->scratch = mem_try_array(n_ranks * COMM_BLOCK_FLOATS, sizeof(float));
     if (c->exchange.peers && (!sums || c->scratch))
         return STATUS_OK;
-    return error_set(err, STATUS_NO_MEMORY, "no memory for the links of %u ranks", n_ranks);
+    return error_set(err, STATUS_NO_MEMORY, "not enough memory for the links of %u ranks", n_ranks);
 }
 
 static enum status link_group(struct comm *c, const struct comm_group *g, struct error *err)
@@ -330,9 +333,10 @@ static enum status begin(struct comm *c, struct error *err)
         return waiter_closed(err);
     enum status failed = *failure_of(c);
     if (failed != STATUS_OK)
-        return error_set(err, failed,
-                         "the group's collectives failed before (%s): it has to be formed anew",
-                         status_name(failed));
+        return error_set(
+            err, failed,
+            "the replica's collectives failed earlier (%s): the replica must form again first",
+            status_name(failed));
     c->exchange.counter++;
     return STATUS_OK;
 }
@@ -347,7 +351,8 @@ static enum status check_root(const struct comm *c, uint32_t root, struct error 
 {
     if (root < c->exchange.n_ranks)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID, "root %u in a group of %u ranks", root,
+    return error_set(err, STATUS_INVALID,
+                     "a collective names rank %u as its root, but the replica has %u ranks", root,
                      c->exchange.n_ranks);
 }
 
@@ -523,9 +528,10 @@ static enum status reduce(struct comm *c, float *x, size_t n, struct error *err)
 enum status comm_all_reduce(struct comm *c, float *x, size_t n, struct error *err)
 {
     if (n > SIZE_MAX / sizeof *x)
-        return error_set(err, STATUS_INVALID, "an all-reduce of %zu numbers", n);
+        return error_set(err, STATUS_INVALID, "an all-reduce of %zu numbers is not supported", n);
     if (c->exchange.n_ranks > 1 && !c->scratch)
-        return error_set(err, STATUS_INVALID, "an all-reduce in a group that adds up nothing");
+        return error_set(err, STATUS_INVALID,
+                         "an all-reduce was called in a communicator that is not for sums");
     TRY(begin(c, err));
     return end(c, c->exchange.n_ranks == 1 ? STATUS_OK : reduce(c, x, n, err));
 }

@@ -104,7 +104,7 @@ static void describe(const struct header *h, char *out, size_t out_size)
 {
     int n;
     if (h->kind >= COLLECTIVE_COUNT) {
-        snprintf(out, out_size, "something unknown (kind %u)", h->kind);
+        snprintf(out, out_size, "an unknown collective (kind %u)", h->kind);
         return;
     }
     n = snprintf(out, out_size, "%s %u of %llu bytes", kind_names[h->kind], h->counter,
@@ -136,13 +136,13 @@ static enum status check_header(const struct exchange *x, struct exchange_what w
     describe(&theirs, they_are, sizeof they_are);
     describe(&ours, we_are, sizeof we_are);
     return error_set(err, STATUS_INVALID,
-                     "%s is in %s, this rank in %s: the ranks ran different steps", p->name,
+                     "%s is in %s, but this rank is in %s: the ranks ran different steps", p->name,
                      they_are, we_are);
 }
 
 enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err)
 {
-    return error_prefix(err, STATUS_IO, "%s at %s is gone", x->peers[rank].name,
+    return error_prefix(err, STATUS_IO, "%s at %s is lost", x->peers[rank].name,
                         x->peers[rank].address);
 }
 
@@ -218,10 +218,10 @@ static enum status say_timeout(const struct exchange *x, struct exchange_what wh
         if (left_of(x->peers[r].send) + left_of(x->peers[r].recv) > 0)
             n += (size_t)snprintf(who + n, sizeof who - n, "%s%s at %s", n ? ", " : "",
                                   x->peers[r].name, x->peers[r].address);
-    return error_set(err, STATUS_TIMEOUT,
-                     "nothing moved for %llu s in %s %u; waiting for %s: look at their logs",
-                     (unsigned long long)(x->timeout_ns / NS_PER_S), kind_names[what.kind],
-                     x->counter, who);
+    return error_set(
+        err, STATUS_TIMEOUT,
+        "no data arrived for %llu s in %s %u. This rank waits for %s: look at their logs",
+        (unsigned long long)(x->timeout_ns / NS_PER_S), kind_names[what.kind], x->counter, who);
 }
 
 /* Sleeps until a link can move, an interrupt, or a slice of time has passed. */

@@ -92,16 +92,17 @@ enum status hello_decode(const uint8_t in[HELLO_BYTES], const uint8_t id[COMM_ID
     const uint8_t *p = in + sizeof magic;
     memset(out, 0, sizeof *out);
     if (memcmp(in, magic, sizeof magic) != 0)
-        return error_set(err, STATUS_PROTOCOL, "what it sent is no rank's hello");
+        return error_set(err, STATUS_PROTOCOL,
+                         "the peer's first message is not the hello of a rank");
     prove_hello(in, id, proof);
     if (sodium_memcmp(proof, in + HELLO_BYTES - PROOF_BYTES, PROOF_BYTES) != 0)
         return error_set(err, STATUS_DENIED,
-                         "its hello does not prove that it knows this formation's id");
+                         "the peer's hello does not prove that it knows the id of this formation");
     unsigned version = (unsigned)get(&p, 2);
     if (version != HANDSHAKE_VERSION)
         return error_set(err, STATUS_VERSION,
-                         "it speaks version %u between ranks, this one %u: run the same release "
-                         "on all workers of a group",
+                         "the peer speaks version %u of the protocol between ranks, but this rank "
+                         "speaks %u: run the same release on all workers",
                          version, HANDSHAKE_VERSION);
     out->end.shares_memory = get(&p, 2) & FLAG_SHARES_MEMORY;
     out->term_epoch = get(&p, 8);
@@ -137,8 +138,8 @@ enum status reply_decode(const struct transcript *t, const uint8_t id[COMM_ID_BY
     prove_reply(t, id, proof);
     if (sodium_memcmp(proof, t->reply + REPLY_BYTES - PROOF_BYTES, PROOF_BYTES) != 0)
         return error_set(err, STATUS_DENIED,
-                         "its answer does not prove that it knows this formation's id: something "
-                         "else listens there");
+                         "the answer does not prove that the peer knows the id of this formation: "
+                         "another program may listen at this address");
     out->shares_memory = get(&p, 4) & FLAG_SHARES_MEMORY;
     get_end(&p, out);
     return STATUS_OK;
@@ -162,7 +163,8 @@ enum status confirm_check(const uint8_t in[CONFIRM_BYTES], const struct transcri
     uint8_t proof[PROOF_BYTES];
     prove_both("confirm", t, id, proof);
     if (sodium_memcmp(proof, in, PROOF_BYTES) != 0)
-        return error_set(err, STATUS_DENIED, "its confirmation is wrong: an old hello, replayed?");
+        return error_set(err, STATUS_DENIED,
+                         "the peer's confirmation is wrong; it may have replayed an old hello");
     return STATUS_OK;
 }
 

@@ -51,13 +51,13 @@ struct join {
 static enum status cannot_listen(const char *host, uint16_t port, int error, struct error *err)
 {
     bool elsewhere = error == EADDRNOTAVAIL;
-    const char *hint = elsewhere                     ? "; name an address of this host"
-                       : error == EADDRINUSE && port ? "; choose another --comm-port"
-                       : error == EACCES && port     ? "; --comm-port below 1024 is for root"
-                                                     : "";
+    const char *hint = elsewhere                     ? ". Set an address of this host"
+                       : error == EADDRINUSE && port ? ". Choose another --comm-port"
+                       : error == EACCES && port ? ". Only root may use a --comm-port below 1024"
+                                                 : "";
     return error_set(err, elsewhere ? STATUS_INVALID : STATUS_IO,
-                     "listening for other ranks on --comm-host %.200s, port %u: %s%s", host, port,
-                     strerror(error), hint);
+                     "cannot listen for other ranks on --comm-host %.200s, port %u: %s%s", host,
+                     port, strerror(error), hint);
 }
 
 enum status join_listen(const char *host, uint16_t port, int *fd, char address[COMM_ADDRESS_MAX],
@@ -150,23 +150,24 @@ static enum status connect_socket(struct join *j, uint32_t rank, int *out, struc
     int fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *out = fd;
     if (fd < 0)
-        return error_set(err, STATUS_LIMIT, "a socket for it: %s", strerror(errno));
+        return error_set(err, STATUS_LIMIT, "cannot create a socket: %s", strerror(errno));
     link_tcp_prepare(fd);
     if (connect(fd, (const struct sockaddr *)&a->sa, a->n) != 0) {
         error = errno;
         struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT}};
         while (error == EINPROGRESS && !fds[0].revents)
             TRY(say_late(waiter_poll(&j->c->waiter, fds, 1, j->deadline_ns, err),
-                         "no connection in time; is --comm-host of that worker an address this "
-                         "host can reach?",
+                         "the connection was not made in time: check that this host can reach that "
+                         "worker's --comm-host",
                          err));
         if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0)
             error = errno;
     }
     if (error != 0)
-        return error_set(err, STATUS_IO,
-                         "%s; is --comm-host of that worker an address this host can reach?",
-                         error == ECONNREFUSED ? "connection refused" : strerror(error));
+        return error_set(
+            err, STATUS_IO,
+            "cannot connect: %s. Check that this host can reach that worker's --comm-host",
+            error == ECONNREFUSED ? "connection refused" : strerror(error));
     return STATUS_OK;
 }
 
@@ -189,10 +190,10 @@ static enum status shake_hands(struct join *j, uint32_t rank, int fd, bool *clos
         s = waiter_recv(w, fd, t.reply, sizeof t.reply, j->deadline_ns, err);
     *closed = s == STATUS_IO;
     if (s != STATUS_OK)
-        return say_late(s,
-                        "it does not answer; it is in another formation, or has not come to this "
-                        "one",
-                        err);
+        return say_late(
+            s,
+            "the rank does not answer: it is in another formation, or has not joined this one yet",
+            err);
     ends[0] = h.end;
     TRY(reply_decode(&t, id, &ends[1], err));
     confirm_encode(&t, id, confirm);
@@ -223,8 +224,8 @@ static enum status pause_before_retry(struct join *j, uint32_t ms, struct error 
     uint64_t until = clock_mono_ns() + ms * NS_PER_MS;
     if (until >= j->deadline_ns)
         return error_set(err, STATUS_TIMEOUT,
-                         "it closes the connection again and again; it is in another formation, or "
-                         "its time for joining is over");
+                         "the rank closed each connection: it is in another formation, or its time "
+                         "to join is over");
     enum status s;
     do
         s = waiter_poll(&j->c->waiter, fds, 0, until, err);
@@ -266,14 +267,16 @@ static enum status check_hello(const struct join *j, const struct hello *h, stru
     const struct comm_group *g = j->g;
     if (h->term_epoch != g->term_epoch || h->n_ranks != g->n_ranks || h->to != g->rank)
         return error_set(err, STATUS_DENIED,
-                         "it looks for rank %u of %u of epoch %llu, this is rank %u of %u of %llu",
+                         "the peer looks for rank %u of %u in epoch %llu, but this is rank %u of "
+                         "%u in epoch %llu",
                          h->to, h->n_ranks, (unsigned long long)h->term_epoch, g->rank, g->n_ranks,
                          (unsigned long long)g->term_epoch);
     if (h->from <= g->rank || h->from >= g->n_ranks || !wants(j, h->from))
-        return error_set(err, STATUS_DENIED, "it says it is rank %u, which does not connect here",
+        return error_set(err, STATUS_DENIED,
+                         "the peer claims to be rank %u, which does not connect to this rank",
                          h->from);
     if (j->c->exchange.peers[h->from].link)
-        return error_set(err, STATUS_DENIED, "rank %u is here already", h->from);
+        return error_set(err, STATUS_DENIED, "rank %u is already connected", h->from);
     return STATUS_OK;
 }
 
@@ -286,7 +289,7 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
     reply_encode(&p->self, id, &p->transcript);
     /* A fresh connection has room for the reply, so one without room is not a rank of ours. */
     if (send(p->fd, p->transcript.reply, REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != REPLY_BYTES)
-        return error_set(err, STATUS_IO, "it does not take an answer");
+        return error_set(err, STATUS_IO, "the peer does not receive the answer to its hello");
     p->state = PENDING_CONFIRM;
     p->n_got = 0;
     return STATUS_OK;
@@ -319,7 +322,8 @@ static enum status hear(struct join *j, struct pending *p, struct error *err)
     if (rc < 0 && (errno == EAGAIN || errno == EINTR))
         return STATUS_AGAIN;
     if (rc <= 0)
-        return error_set(err, STATUS_IO, "it went away in the middle of its hello");
+        return error_set(err, STATUS_IO,
+                         "the peer closed the connection before its hello was complete");
     p->n_got += (size_t)rc;
     if (p->n_got < n)
         return STATUS_AGAIN;
@@ -357,7 +361,8 @@ static struct pending *place(struct join *j)
             best = p;
     }
     turn_away(j, best,
-              &(struct error){STATUS_LIMIT, "it said nothing and others wanted its place"});
+              &(struct error){STATUS_LIMIT,
+                              "the peer sent nothing, and other connections needed its place"});
     return best;
 }
 
@@ -368,7 +373,7 @@ static enum status accept_one(struct join *j, bool *more, struct error *err)
     *more = fd >= 0;
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            return error_set(err, STATUS_LIMIT, "taking the connection of another rank: %s",
+            return error_set(err, STATUS_LIMIT, "cannot accept the connection of another rank: %s",
                              strerror(errno));
         return STATUS_OK; /* no connection, or it is gone already */
     }
@@ -395,9 +400,9 @@ static enum status say_missing(const struct join *j, struct error *err)
             n += (size_t)snprintf(who + n, sizeof who - n, "%s%u at %s", n ? ", " : "", r,
                                   j->c->exchange.peers[r].address);
     return error_set(err, STATUS_TIMEOUT,
-                     "rank(s) %s did not come to %s in time: can they reach this address "
-                     "(--comm-host)?",
-                     who, j->c->listens_at);
+                     "the following ranks did not connect to %s in time: %s. Check that they can "
+                     "reach this address (--comm-host)",
+                     j->c->listens_at, who);
 }
 
 static enum status accept_peers(struct join *j, struct error *err)

@@ -29,8 +29,9 @@ static enum status check_members(const struct comm *whole, const struct comm_mem
     for (uint32_t i = 0; fine && i < m->n; i++)
         fine = m->ranks[i] < x->n_ranks;
     return fine ? STATUS_OK
-                : error_set(err, STATUS_INVALID, "rank %u of %u: not these members of a part",
-                            x->rank, x->n_ranks);
+                : error_set(err, STATUS_INVALID,
+                            "rank %u of %u: the list of members of this part is invalid", x->rank,
+                            x->n_ranks);
 }
 
 /* Joins a part. Members without a link to this rank are not in its exchanges. */

@@ -27,10 +27,11 @@ enum status comm_probe(struct str address, uint32_t timeout_ms, struct error *er
     TRY(address_parse(address, &a, err));
     int fd = socket(a.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return error_set(err, STATUS_LIMIT, "a socket: %s", strerror(errno));
+        return error_set(err, STATUS_LIMIT, "cannot create a socket: %s", strerror(errno));
     int e = connect_error(fd, &a, timeout_ms);
     close(fd);
     if (e == ECONNREFUSED || e == EHOSTUNREACH || e == ENETUNREACH)
-        return error_set(err, STATUS_IO, "nobody listens there any more: %s", strerror(e));
+        return error_set(err, STATUS_IO, "no process listens at this address any more: %s",
+                         strerror(e));
     return STATUS_OK;
 }

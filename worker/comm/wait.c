@@ -10,7 +10,8 @@ enum { SLICE_MS = 100 };
 
 enum status waiter_closed(struct error *err)
 {
-    return error_set(err, STATUS_CLOSED, "interrupted while it waited for other ranks");
+    return error_set(err, STATUS_CLOSED,
+                     "this rank was interrupted while it waited for other ranks");
 }
 
 void waiter_bump(struct waiter *w)
@@ -27,7 +28,7 @@ enum status waiter_poll(struct waiter *w, struct pollfd *fds, size_t n, uint64_t
     fds[n] = (struct pollfd){.fd = w->wake_fd, .events = POLLIN};
     int rc = poll(fds, n + 1, left_ms < SLICE_MS ? (int)left_ms : SLICE_MS);
     if (rc < 0 && errno != EINTR)
-        return error_set(err, STATUS_IO, "poll over %zu sockets: %s", n, strerror(errno));
+        return error_set(err, STATUS_IO, "poll of %zu sockets failed: %s", n, strerror(errno));
     if (rc < 0)
         for (size_t i = 0; i <= n; i++)
             fds[i].revents = 0;
@@ -35,7 +36,7 @@ enum status waiter_poll(struct waiter *w, struct pollfd *fds, size_t n, uint64_t
     if (waiter_interrupted(w))
         return waiter_closed(err);
     if (rc <= 0 && clock_mono_ns() >= deadline_ns)
-        return error_set(err, STATUS_TIMEOUT, "nothing came in time");
+        return error_set(err, STATUS_TIMEOUT, "no data arrived in time");
     return STATUS_OK;
 }
 
@@ -72,7 +73,7 @@ enum status waiter_recv(struct waiter *w, int fd, void *data, size_t n, uint64_t
         if (rc > 0)
             done += (size_t)rc;
         else if (rc == 0)
-            return error_set(err, STATUS_IO, "it closed the connection");
+            return error_set(err, STATUS_IO, "the peer closed the connection");
         else if (errno == EAGAIN)
             TRY(wait_one(w, fd, POLLIN, deadline_ns, err));
         else if (errno != EINTR)

@@ -43,8 +43,8 @@ static enum status find_tables(const struct engine *target, uint32_t *i_group, s
         if (p->kv_groups[*i_group].window == 0)
             return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "all layers of %s have a window: a draft model needs the tables of layers "
-                     "that see everything; --spec-method ngram does not",
+                     "a draft model cannot be used with %s: all its layers have a window, and a "
+                     "draft model needs layers without one. Use --spec-method ngram instead",
                      target->info.name);
 }
 
@@ -55,7 +55,8 @@ static enum status check_pair(const struct engine *draft, const struct engine *t
     if (own == want)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "a vocabulary of %u tokens, %s has %u: a draft model must have the same one",
+                     "the draft model has a vocabulary of %u tokens, but %s has %u: choose a draft "
+                     "model with the same vocabulary",
                      own, target->info.name, want);
 }
 

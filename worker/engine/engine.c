@@ -57,7 +57,7 @@ static enum status open_weights(struct engine *e, uint8_t identity[16], struct e
     if (e->load_format != WORKER_LOAD_AUTO && e->info.format != want)
         return error_set(err, STATUS_INVALID, "--load-format %s: %s is %s", names[e->load_format],
                          e->info.path,
-                         want == MODEL_HF ? "no folder with a config.json" : "no GGUF file");
+                         want == MODEL_HF ? "not a folder with a config.json" : "not a GGUF file");
     if (e->load_format == WORKER_LOAD_DUMMY)
         return weights_config_identity(&e->info, identity, err);
     enum weights_kind kind = e->load_format == WORKER_LOAD_SAFETENSORS ? WEIGHTS_SAFETENSORS
@@ -78,7 +78,8 @@ static enum status quantise_at_load(struct engine *e, enum quant_at_load how, st
     enum quant_method method = e->config.quant.method;
     if (how != QUANT_AT_LOAD_NONE && method != QUANT_NONE)
         return error_set(err, STATUS_INVALID,
-                         "--quantization: %s is quantised already (%s): leave the flag out",
+                         "--quantization cannot be used: the model %s is already quantised (%s). "
+                         "Remove the option",
                          e->info.path, methods[method]);
     e->config.quant.at_load = how;
     return STATUS_OK;
@@ -95,7 +96,8 @@ static enum status open_files(struct engine *e, const struct engine_setup *s, st
     e->is_elastic = s->is_elastic;
     e->load_permille = s->load_permille;
     if (s->max_model_len > e->info.max_model_len)
-        return error_set(err, STATUS_INVALID, "--max-model-len %u: the model was made for %u",
+        return error_set(err, STATUS_INVALID,
+                         "--max-model-len %u is too large: the model supports at most %u tokens",
                          s->max_model_len, e->info.max_model_len);
     e->max_model_len = s->max_model_len ? s->max_model_len : e->info.max_model_len;
     e->load_format = s->load_format;
@@ -141,13 +143,13 @@ static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t a
              e->lora_bytes + beside + e->reserved_bytes;
     if (*fixed > available)
         return error_set(err, STATUS_NO_MEMORY,
-                         "the weights take %.1f MiB, the activations %.1f MiB and the collectives "
-                         "%.1f MiB%s%s%s; %.1f MiB are free: free some%s, take a smaller or more "
-                         "quantised model, or more ranks",
+                         "the model does not fit: the weights need %.1f MiB, the activations %.1f "
+                         "MiB and the collectives %.1f MiB%s%s%s, but only %.1f MiB are free. Free "
+                         "some memory%s, use a smaller or quantised model, or use more ranks",
                          mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes),
                          say_part(", the adapters", e->lora_bytes).text,
                          say_part(", the draft model", beside).text,
-                         say_part(", what is kept for growth", e->reserved_bytes).text,
+                         say_part(", the reserve for growth", e->reserved_bytes).text,
                          mib(available),
                          e->kv_shape.take_all ? ", raise --gpu-memory-utilization" : "");
     return STATUS_OK;
@@ -162,14 +164,14 @@ static enum status fit_kv(struct engine *e, uint64_t beside, uint64_t twins, uin
     for (uint32_t i = 0; i < e->program->n_kv_groups; i++)
         e->kv_bytes += e->kv_groups[i].n_blocks * e->kv_groups[i].bytes_per_block;
     if (e->kv_bytes + twins > available - fixed)
-        return error_set(
-            err, STATUS_NO_MEMORY,
-            "weights %.1f MiB + activations %.1f MiB + collectives %.1f MiB + KV cache "
-            "%.1f MiB%s%s%s do not fit in the %.1f MiB that are free: ask for less with "
-            "--kv-cache-memory-bytes or --num-gpu-blocks-override",
-            mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes), mib(e->kv_bytes),
-            say_part(" + adapters", e->lora_bytes).text, say_part(" + draft model", beside).text,
-            say_part(" + kept for growth", e->reserved_bytes).text, mib(available));
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory: weights %.1f MiB + activations %.1f MiB + collectives "
+                         "%.1f MiB + KV cache %.1f MiB%s%s%s exceed the %.1f MiB that are free. "
+                         "Lower --kv-cache-memory-bytes or --num-gpu-blocks-override",
+                         mib(e->weights_bytes), mib(e->activation_bytes), mib(e->comm_bytes),
+                         mib(e->kv_bytes), say_part(" + adapters", e->lora_bytes).text,
+                         say_part(" + draft model", beside).text,
+                         say_part(" + reserve for growth", e->reserved_bytes).text, mib(available));
     return STATUS_OK;
 }
 
@@ -332,9 +334,10 @@ static enum status open_same_files(struct engine *e, struct error *err)
     uint8_t identity[sizeof e->identity];
     TRY(open_weights(e, identity, err));
     if (memcmp(identity, e->identity, sizeof identity) != 0)
-        return error_set(err, STATUS_INVALID,
-                         "%s changed since this worker started: restart all of its workers",
-                         e->info.path);
+        return error_set(
+            err, STATUS_INVALID,
+            "the files of %s changed after this worker started: restart all workers of this model",
+            e->info.path);
     return STATUS_OK;
 }
 
@@ -370,8 +373,8 @@ enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint3
                              struct error *err)
 {
     if (!engine_shape_of(e, tp) || rank >= tp || stage >= e->pp)
-        return error_set(err, STATUS_INVALID, "rank %u of %u, stage %u of %u", rank, tp, stage,
-                         e->pp);
+        return error_set(err, STATUS_INVALID, "rank %u of %u in stage %u of %u does not exist",
+                         rank, tp, stage, e->pp);
     drop_shard(e); /* first, since two shards may not fit */
     if (e->kv_stage != stage || e->tp != tp) {
         kv_store_free(e->kv);

@@ -43,7 +43,8 @@ void executor_await_device(struct executor_model *x)
         now = clock_mono_ns();
     }
     if (s == STATUS_AGAIN)
-        error_set(&why, STATUS_TIMEOUT, "the device hangs: it has not come to an end after %.0f s",
+        error_set(&why, STATUS_TIMEOUT,
+                  "the device hangs: it did not finish its work within %.0f s",
                   (double)x->loss.stuck_ns / NS_PER_S);
     if (s != STATUS_OK)
         lose_device(x, &why);
@@ -80,14 +81,14 @@ bool executor_lost(const struct executor *e, struct error *why)
         return true;
     }
     if (is_stuck(x)) {
-        (void)error_set(why, STATUS_TIMEOUT,
-                        "the device hangs: the step under way has not come back %.0f s after it "
-                        "was to end",
-                        (double)x->loss.stuck_ns / NS_PER_S);
+        (void)error_set(
+            why, STATUS_TIMEOUT,
+            "the device hangs: the current step has not returned %.0f s after it should have ended",
+            (double)x->loss.stuck_ns / NS_PER_S);
         return true;
     }
     if (!x->ranks.ops->is_overdue || !x->ranks.ops->is_overdue(x))
         return false;
-    (void)error_set(why, STATUS_IO, "the abort of the collectives does not come to its end");
+    (void)error_set(why, STATUS_IO, "the abort of the collectives does not end");
     return true;
 }

@@ -51,9 +51,10 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
     TRY(collectives_gpu_open(&g, &x->ranks.gpus, err));
     x->ranks.comms.sampling_rank = (x->place.pp - 1) * x->place.tp;
     x->ranks.tell = d->ops->memory.alloc(d, EXECUTOR_TELL_BYTES);
-    return x->ranks.tell ? STATUS_OK
-                         : error_set(err, STATUS_NO_MEMORY, "the device has no %d bytes left",
-                                     EXECUTOR_TELL_BYTES);
+    return x->ranks.tell
+               ? STATUS_OK
+               : error_set(err, STATUS_NO_MEMORY, "the device has not even %d bytes of memory left",
+                           EXECUTOR_TELL_BYTES);
 }
 
 /* Agrees whether all ranks record passes or none does. NCCL requires that a collective is in a
@@ -79,7 +80,7 @@ static enum status agree_on_records(struct executor_model *x, struct error *err)
     runner_set_eager(x->engine->runner, is_eager);
     if (is_eager && !x->engine->runner_setup.is_eager)
         log_info("graphs_off", "reason=%s",
-                 log_quote("a rank of the group records no passes, so none does"));
+                 log_quote("one rank of the replica cannot record passes, so no rank does"));
     return STATUS_OK;
 }
 

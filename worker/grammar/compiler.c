@@ -246,7 +246,7 @@ static void measure(struct entry *x)
 static enum status compile(const struct grammar_compiler *c, struct entry *x)
 {
     if (!c->vocabulary) {
-        snprintf(x->why, sizeof x->why, "its tokenizer cannot be used: %.400s", c->why);
+        snprintf(x->why, sizeof x->why, "the model's tokenizer cannot be used: %.400s", c->why);
         return STATUS_INTERNAL;
     }
     uint64_t begin_ns = clock_mono_ns();
@@ -326,7 +326,7 @@ static void enqueue(struct grammar_compiler *c, struct entry *x)
     }
     x->state = ENTRY_FAILED;
     x->status = STATUS_INTERNAL;
-    snprintf(x->why, sizeof x->why, "the worker could not start the thread that compiles");
+    snprintf(x->why, sizeof x->why, "the worker could not start the thread that compiles grammars");
 }
 
 /* ---- calls for the head ---- */

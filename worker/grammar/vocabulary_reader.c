@@ -50,7 +50,8 @@ static void *run(void *arg)
                  r->vocabulary.n_tokens, (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S);
     } else {
         log_warn("vocabulary_not_read",
-                 "path=%s reason=%s text=\"gateways of another model are not noticed\"",
+                 "path=%s reason=%s text=\"the head cannot refuse gateways that were started with "
+                 "another model\"",
                  log_quote(r->tokenizer_path), log_quote(why));
     }
     let_go(r);

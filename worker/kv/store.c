@@ -102,10 +102,11 @@ static uint64_t share_blocks(const struct kv_share *x, uint64_t limit, bool may_
 static enum status too_small(const struct kv_shape *s, uint64_t limit, uint64_t need,
                              struct error *err)
 {
-    return error_set(err, STATUS_NO_MEMORY,
-                     "the KV cache may take %.1f MiB, and one sequence of %u tokens takes %.1f "
-                     "MiB: give more with --kv-cache-memory-bytes, or less with --max-model-len",
-                     (double)limit / (1 << 20), s->max_model_len, (double)need / (1 << 20));
+    return error_set(
+        err, STATUS_NO_MEMORY,
+        "the KV cache is too small: it may use %.1f MiB, but one sequence of %u tokens needs %.1f "
+        "MiB. Raise --kv-cache-memory-bytes or lower --max-model-len",
+        (double)limit / (1 << 20), s->max_model_len, (double)need / (1 << 20));
 }
 
 enum status kv_store_size(const struct program *p, const struct kv_shape *s,
@@ -159,7 +160,7 @@ static enum status take_layout(bool *by_layers, struct error *err)
     *by_layers = name && strcmp(name, "layer") == 0;
     if (!name || *by_layers || strcmp(name, "block") == 0)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID, "COX_KV_LAYOUT is \"%.40s\": it can be block or layer",
+    return error_set(err, STATUS_INVALID, "COX_KV_LAYOUT is \"%.40s\"; it must be block or layer",
                      name);
 }
 
@@ -196,13 +197,13 @@ enum status kv_store_new(const struct program *p, struct device *d, enum dtype d
         mem_free(s);
         if (!d->ops->on_host)
             return error_set(err, STATUS_NO_MEMORY,
-                             "the device gives no %.1f MiB for the KV cache: others have taken of "
-                             "it since this worker looked, or it has no piece so large; ask for "
-                             "less with --kv-cache-memory-bytes or --gpu-memory-utilization",
+                             "the device could not allocate %.1f MiB for the KV cache: other "
+                             "processes took memory meanwhile, or no free piece is large enough. "
+                             "Lower --kv-cache-memory-bytes or --gpu-memory-utilization",
                              (double)n / (1 << 20));
         return error_set(err, STATUS_NO_MEMORY,
-                         "the system gives no %.1f MiB for the KV cache (ulimit -v?): ask for less "
-                         "with --kv-cache-memory-bytes",
+                         "the system could not allocate %.1f MiB for the KV cache. Lower "
+                         "--kv-cache-memory-bytes, or check ulimit -v",
                          (double)n / (1 << 20));
     }
     s->layers = mem_array(p->config->n_layers, sizeof *s->layers);

@@ -123,7 +123,7 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
             return STATUS_IO;
         }
     }
-    return error_set(err, STATUS_TIMEOUT, "it did not come in time");
+    return error_set(err, STATUS_TIMEOUT, "the other rank did not connect in time");
 }
 
 /* Checks that both sides are there and have the same order. */
@@ -142,7 +142,8 @@ static enum status agree(struct kv_transfer *t, struct order *o, uint64_t n_byte
     if (memcmp(theirs, &terms[own], sizeof *theirs) == 0)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
-                     "the other side moves %llu blocks of %llu bytes in all, this one %u of %llu",
+                     "the other rank moves %llu blocks with %llu bytes in total, but this rank "
+                     "moves %u with %llu bytes",
                      (unsigned long long)le64toh(theirs->n_blocks),
                      (unsigned long long)le64toh(theirs->n_bytes), m->blocks.n,
                      (unsigned long long)n_bytes);
@@ -275,7 +276,8 @@ static void run(struct kv_transfer *t, struct order *o)
     const struct msg_kv_transfer *m = &o->msg.kv_transfer;
     o->status = transfer(t, o, &o->error);
     if (o->status != STATUS_OK)
-        (void)error_prefix(&o->error, o->status, "KV blocks %s " STR_FMT, m->sends ? "to" : "from",
+        (void)error_prefix(&o->error, o->status, "cannot move KV blocks %s " STR_FMT,
+                           m->sends ? "to" : "from",
                            STR_ARG(m->sends ? m->to_address : m->from_address));
     comm_leave(t->comm);
 }
@@ -379,10 +381,11 @@ enum status kv_transfer_start(struct loop *l, const struct kv_transfer_options *
                                     .no_shared_memory = o->no_shared_memory};
     enum status s = comm_open(&co, &t->comm, err);
     if (s == STATUS_OK && !(t->buffer = mem_try_alloc(KV_CHUNK_BYTES)))
-        s = error_set(err, STATUS_NO_MEMORY, "no memory for KV blocks on their way");
+        s = error_set(err, STATUS_NO_MEMORY, "not enough memory for the buffer of KV transfers");
     int rc = s == STATUS_OK ? pthread_create(&t->thread, NULL, transfer_main, t) : 0;
     if (rc != 0)
-        s = error_set(err, STATUS_LIMIT, "the thread of KV transfers: %s", strerror(rc));
+        s = error_set(err, STATUS_LIMIT, "cannot start the thread of KV transfers: %s",
+                      strerror(rc));
     t->started = s == STATUS_OK;
     if (s != STATUS_OK) {
         kv_transfer_stop(t);
@@ -422,7 +425,7 @@ static enum status make_order(const struct msg_kv_transfer *m, const struct kv_t
 {
     const struct kv_walk w = {.view = b->view, .groups = m->block_groups, .blocks = m->blocks};
     if (m->comm_id.n != COMM_ID_BYTES)
-        return error_set(err, STATUS_INVALID, "a communicator's id of %u bytes, not %u",
+        return error_set(err, STATUS_INVALID, "the communicator's id has %u bytes instead of %u",
                          m->comm_id.n, COMM_ID_BYTES);
     TRY(kv_walk_check(&w, b->n_blocks, err));
     struct order *o = mem_zalloc(sizeof *o);
@@ -432,7 +435,8 @@ static enum status make_order(const struct msg_kv_transfer *m, const struct kv_t
     if (msg_copy(&(struct msg){.type = MSG_KV_TRANSFER, .kv_transfer = *m}, &o->arena, &o->msg) !=
         STATUS_OK) {
         order_free(o);
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a list of %u blocks", m->blocks.n);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a list of %u blocks",
+                         m->blocks.n);
     }
     *out = o;
     return STATUS_OK;
@@ -451,7 +455,8 @@ enum status kv_transfer_push(struct kv_transfer *t, const struct msg_kv_transfer
     pthread_mutex_lock(&t->mutex);
     bool known = is_known(t, m->id);
     if (!known && t->queue.n >= KV_TRANSFER_QUEUE_MAX)
-        s = error_set(err, STATUS_LIMIT, "%u transfers of KV blocks wait on this rank", t->queue.n);
+        s = error_set(err, STATUS_LIMIT, "this rank has %u waiting KV transfers, the maximum",
+                      t->queue.n);
     if (!known && s == STATUS_OK) {
         o->generation = t->generation;
         list_push(&t->queue, o);

@@ -147,7 +147,7 @@ static void flush_outbox(struct head_link *k)
         arena_fini(&i->arena);
         mem_free(i);
         if (s != STATUS_OK) {
-            go_down(k, "cannot send");
+            go_down(k, "a message to the head cannot be sent");
             return;
         }
     }
@@ -156,7 +156,7 @@ static void flush_outbox(struct head_link *k)
 static void keep(struct head_link *k, const struct msg *m)
 {
     if (k->n_out == OUTBOX_MAX) {
-        go_down(k, "the head takes no more messages");
+        go_down(k, "the head does not receive messages any more");
         return;
     }
     struct outbox_item *i = mem_zalloc(sizeof *i);
@@ -164,7 +164,7 @@ static void keep(struct head_link *k, const struct msg *m)
     if (msg_copy(m, &i->arena, &i->msg) != STATUS_OK) {
         arena_fini(&i->arena);
         mem_free(i);
-        go_down(k, "no memory to keep a message");
+        go_down(k, "not enough memory to keep a message for the head");
         return;
     }
     if (k->out_last)
@@ -185,7 +185,7 @@ void head_link_send(struct head_link *k, const struct msg *m)
         if (!link_is_free(m->type)) /* heartbeats and credits are not kept: new ones follow */
             keep(k, m);
     } else if (s != STATUS_OK) {
-        go_down(k, "cannot send");
+        go_down(k, "a message to the head cannot be sent");
     }
 }
 
@@ -203,7 +203,7 @@ static void send_credit(struct head_link *k, enum msg_type type, uint64_t frame_
         return;
     struct msg credit = {.type = MSG_CREDIT, .credit = {.bytes = bytes}};
     if (transmit(k, &credit) != STATUS_OK)
-        go_down(k, "cannot return credit");
+        go_down(k, "credit cannot be returned to the head");
 }
 
 void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_bytes)
@@ -230,7 +230,8 @@ static void say_hello(struct head_link *k)
         loop_timer_again(k->timer, SILENT_MS);
     } else if (!k->is_connected && bus_n_addresses(k->bus) > 1 &&
                now_ns(k) - k->connecting_ns >= CONNECT_MS * NS_PER_MS) {
-        go_down(k, "nobody answers"); /* host gone or head hung: try the next one */
+        go_down(k,
+                "no head answers at this address"); /* host gone or head hung: try the next one */
     } else {
         loop_timer_again(k->timer, HELLO_RETRY_MS); /* no head there yet */
     }
@@ -281,7 +282,7 @@ static void on_timer(void *ctx)
         break;
     case LINK_HELLO: /* two looks: a Welcome that has arrived is read in between */
         if (silence_is_over(&k->silence.is_overdue, SILENT_MS, SILENT_MS))
-            go_down(k, "no Welcome");
+            go_down(k, "the head did not answer the Hello");
         else
             loop_timer_again(k->timer, SILENCE_AGAIN_MS);
         break;

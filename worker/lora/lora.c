@@ -72,7 +72,8 @@ static enum status measure_target(void *ctx, uint32_t i_weight, const char *modu
     uint64_t a = d->ops->loading.weight_bytes(d, DTYPE_F32, z->l->s.max_rank, w->k_len, 0);
     uint64_t b = d->ops->loading.weight_bytes(d, DTYPE_F32, w->n_len, z->l->s.max_rank, 0);
     if (a == 0 || b == 0)
-        return error_set(err, STATUS_UNSUPPORTED, "--max-lora-rank %u: no kernel for %s",
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "--max-lora-rank %u: this device has no kernel for an adapter of %s",
                          z->l->s.max_rank, module);
     z->slot_bytes += align_up(a, ALIGN) + align_up(b, ALIGN);
     z->most_in = w->k_len > z->most_in ? w->k_len : z->most_in;
@@ -151,12 +152,12 @@ static void add_target(char *list, size_t size, const char *module)
 static enum status wrong_shape(const struct fit *f, const struct lora_module *m, const char *which,
                                const struct tensor *t, const uint32_t want[2], struct error *err)
 {
-    return error_set(
-        err, STATUS_INVALID,
-        "%s/%s: tensor base_model.model.%s.lora_%s.weight has shape [%llu, %llu]; this "
-        "model wants [%u, %u]",
-        f->folder, lora_adapter_file(f->adapter), m->name, which, (unsigned long long)t->shape[0],
-        (unsigned long long)t->shape[1], want[0], want[1]);
+    return error_set(err, STATUS_INVALID,
+                     "%s/%s: tensor base_model.model.%s.lora_%s.weight has shape [%llu, %llu], but "
+                     "this model needs [%u, %u]",
+                     f->folder, lora_adapter_file(f->adapter), m->name, which,
+                     (unsigned long long)t->shape[0], (unsigned long long)t->shape[1], want[0],
+                     want[1]);
 }
 
 /* Checks that the adapter's tensors for a module of the whole model have the right shape. */
@@ -167,11 +168,10 @@ static enum status check_target(void *ctx, uint32_t i_weight, const char *module
     lora_adapter_mark_targets(f->adapter, module, f->targets_seen);
     const struct lora_module *m = lora_adapter_find(f->adapter, module);
     if (!m && lora_adapter_targets(f->adapter, module))
-        return error_set(
-            err, STATUS_INVALID,
-            "%s/%s: tensor base_model.model.%s.lora_A.weight is missing, and target_modules "
-            "names its module",
-            f->folder, lora_adapter_file(f->adapter), module);
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s: tensor base_model.model.%s.lora_A.weight is missing, although "
+                         "target_modules names its module",
+                         f->folder, lora_adapter_file(f->adapter), module);
     if (!m)
         return STATUS_OK;
     f->seen[m - lora_adapter_module_at(f->adapter, 0)] = true;
@@ -182,9 +182,10 @@ static enum status check_target(void *ctx, uint32_t i_weight, const char *module
     if (m->b->shape[0] != b[0])
         return wrong_shape(f, m, "B", m->b, b, err);
     if (m->rank > f->l->s.max_rank)
-        return error_set(err, STATUS_LIMIT,
-                         "%s/adapter_config.json: rank %u of %s is above --max-lora-rank %u",
-                         f->folder, m->rank, module, f->l->s.max_rank);
+        return error_set(
+            err, STATUS_LIMIT,
+            "%s/adapter_config.json: rank %u of %s is above the limit, --max-lora-rank %u",
+            f->folder, m->rank, module, f->l->s.max_rank);
     return STATUS_OK;
 }
 
@@ -195,21 +196,21 @@ static enum status check_modules(struct fit *f, struct error *err)
     const struct lora_adapter *a = f->adapter;
     for (uint32_t i = 0; i < lora_adapter_n_targets(a); i++)
         if (!f->targets_seen[i])
-            return error_set(
-                err, STATUS_UNSUPPORTED,
-                "%s/adapter_config.json: target_modules: this model has no module %.96s "
-                "that takes an adapter; it has %s",
-                f->folder, lora_adapter_target_at(a, i), f->targets);
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "%s/adapter_config.json: target_modules names %.96s, but adapters of "
+                             "this model can change only %s",
+                             f->folder, lora_adapter_target_at(a, i), f->targets);
     for (uint32_t i = 0; i < lora_adapter_n_modules(a); i++) {
         const char *name = lora_adapter_module_at(a, i)->name;
         if (!f->seen[i])
-            return error_set(
-                err, STATUS_UNSUPPORTED,
-                "%s/%s: tensor base_model.model.%s.lora_A.weight: %s; this model's are %s",
-                f->folder, lora_adapter_file(a), name,
-                strstr(name, ".experts.") ? "adapters of experts are not run"
-                                          : "no module of this name takes an adapter",
-                f->targets);
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "%s/%s: tensor base_model.model.%s.lora_A.weight: %s. The modules "
+                             "that adapters can change are %s",
+                             f->folder, lora_adapter_file(a), name,
+                             strstr(name, ".experts.")
+                                 ? "adapters of experts are not supported"
+                                 : "an adapter of this model cannot change a module of this name",
+                             f->targets);
     }
     return STATUS_OK;
 }
@@ -221,7 +222,7 @@ static const char *take(struct fit *f, struct weight *w, const struct weight_row
     struct device *d = f->l->s.device;
     w->n_bytes = d->ops->loading.weight_bytes(d, w->dtype, w->n, w->k, w->group);
     if (w->n_bytes == 0 || f->used + align_up(w->n_bytes, ALIGN) > f->l->slot_bytes)
-        return "it does not fit into the room of an adapter";
+        return "its tensors are larger than the space of an adapter";
     w->data = f->memory + f->used;
     f->used += align_up(w->n_bytes, ALIGN);
     d->ops->loading.weight_pack(d, w, rows);
@@ -292,10 +293,10 @@ static enum status check_identity(struct lora_slot *slot, struct adapter_identit
         slot->identity = said;
     if (adapter_identity_same(slot->identity, said))
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID,
-                     "%s: the adapter's files changed since it was loaded: load it again with "
-                     "load_inplace",
-                     folder);
+    return error_set(
+        err, STATUS_INVALID,
+        "%s: the adapter's files changed after it was loaded: load it again with load_inplace",
+        folder);
 }
 
 /* Computes the digest of a loaded slot, and fills the table from which the device finds its
@@ -356,18 +357,21 @@ static enum status resolve(const char *root, const char *path, char out[PATH_MAX
     int n =
         snprintf(joined, sizeof joined, "%s%s%s", relative ? root : "", relative ? "/" : "", path);
     if (path[0] == '\0' || n < 0 || (size_t)n >= sizeof joined)
-        return error_set(err, STATUS_INVALID, "an adapter's folder is wanted");
+        return error_set(err, STATUS_INVALID, "the path of the adapter's folder is empty");
     if (!root) {
         memcpy(out, joined, (size_t)n + 1);
         return STATUS_OK;
     }
     if (!realpath(root, real_root))
-        return error_set(err, STATUS_NOT_FOUND, "--lora-root %s: %m", root);
+        return error_set(err, STATUS_NOT_FOUND, "--lora-root %s cannot be opened: %m", root);
     if (!realpath(joined, out))
-        return error_set(err, STATUS_NOT_FOUND, "%s: there is no such folder", path);
+        return error_set(err, STATUS_NOT_FOUND, "%s: the folder does not exist", path);
     if (path_is_below(out, real_root))
         return STATUS_OK;
-    return error_set(err, STATUS_DENIED, "%s: adapters are read from below --lora-root only", path);
+    return error_set(
+        err, STATUS_DENIED,
+        "%s: the folder is not below --lora-root: move the adapter there or change the option",
+        path);
 }
 
 static enum status is_here(struct lora_slot *slot, struct adapter_identity *identity,
@@ -375,11 +379,12 @@ static enum status is_here(struct lora_slot *slot, struct adapter_identity *iden
 {
     struct adapter_identity here = slot->identity;
     if (identity && adapter_identity_known(*identity) && !adapter_identity_same(*identity, here))
-        return error_set(err, STATUS_INVALID, "adapter %016llx is here with other numbers",
+        return error_set(err, STATUS_INVALID,
+                         "adapter %016llx is already loaded, but from files with other contents",
                          (unsigned long long)slot->id);
     if (identity)
         *identity = here;
-    return error_set(err, STATUS_EXISTS, "adapter %016llx is here already",
+    return error_set(err, STATUS_EXISTS, "adapter %016llx is already loaded",
                      (unsigned long long)slot->id);
 }
 
@@ -391,12 +396,16 @@ enum status lora_set_load(struct lora_set *l, uint64_t id, const char *path,
     if (i > 0)
         return is_here(&l->slots[i - 1], identity, err);
     if (!l->p)
-        return error_set(err, STATUS_INVALID, "this rank has no shard");
+        return error_set(
+            err, STATUS_INVALID,
+            "adapters cannot be loaded yet: this rank has not loaded its shard of the model");
     while (i < l->s.max_loras && l->slots[i].id != 0)
         i++;
     if (i == l->s.max_loras)
-        return error_set(err, STATUS_LIMIT, "all %u places for adapters are taken (--max-loras)",
-                         l->s.max_loras);
+        return error_set(
+            err, STATUS_LIMIT,
+            "%u adapters are loaded, the most that --max-loras allows: unload one first",
+            l->s.max_loras);
     TRY(resolve(l->s.root, path, folder, err));
     l->slots[i].identity = identity ? *identity : (struct adapter_identity){0};
     TRY(load_slot(l, &l->slots[i], folder, err));
@@ -437,8 +446,9 @@ enum status lora_set_new(const struct lora_setup *s, struct lora_set **out, stru
     if (s->max_loras == 0 || s->max_loras > LORA_MAX_SLOTS || s->max_rank == 0 ||
         s->max_rank > LORA_MAX_RANK)
         return error_set(err, STATUS_INVALID,
-                         "%u adapters of rank %u: 1 to %u, of 1 to %u, are possible", s->max_loras,
-                         s->max_rank, LORA_MAX_SLOTS, LORA_MAX_RANK);
+                         "%u adapters of rank %u are not possible: --max-loras must be 1 to %u and "
+                         "--max-lora-rank 1 to %u",
+                         s->max_loras, s->max_rank, LORA_MAX_SLOTS, LORA_MAX_RANK);
     struct lora_set *l = mem_zalloc(sizeof *l);
     l->s = *s;
     l->config = *s->config;
@@ -473,7 +483,7 @@ enum status lora_set_take(struct lora_set *l, const struct program *p, struct er
     TRY(lora_set_measure(l, p, &l->n_bytes, err));
     l->memory = d->ops->memory.alloc(d, l->n_bytes);
     if (!l->memory)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of adapters",
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %llu bytes of adapters",
                          (unsigned long long)l->n_bytes);
     l->p = p;
     TRY(lay_out(l, p, l->memory, &l->n_bytes, err));

@@ -5,13 +5,13 @@
 static void make(struct gpu_metrics *g, struct metrics *r)
 {
     g->used = metrics_gauge(r, "coxswain_worker_gpu_memory_used_bytes", "",
-                            "memory of the GPU that is taken, by whomever");
+                            "used memory of the GPU, by all processes");
     g->total = metrics_gauge(r, "coxswain_worker_gpu_memory_bytes", "", "memory of the GPU");
     g->busy = metrics_gauge(r, "coxswain_worker_gpu_utilization", "",
-                            "part of the last moment in which a kernel ran, 0 to 1");
+                            "fraction of time in which a kernel ran, 0 to 1");
     g->celsius =
         metrics_gauge(r, "coxswain_worker_gpu_temperature_celsius", "", "temperature of the GPU");
-    g->watts = metrics_gauge(r, "coxswain_worker_gpu_power_watts", "", "what the GPU takes");
+    g->watts = metrics_gauge(r, "coxswain_worker_gpu_power_watts", "", "power draw of the GPU");
 }
 
 void gpu_metrics_start(struct gpu_metrics *g, const char *pci, struct metrics *r)

@@ -63,7 +63,8 @@ static enum status load(struct gpu_monitor *m, const char *library, struct error
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *f = dlsym(m->library, calls[i].name);
         if (!f)
-            return error_set(err, STATUS_UNSUPPORTED, "%s has no %s", library, calls[i].name);
+            return error_set(err, STATUS_UNSUPPORTED, "%s lacks the function %s", library,
+                             calls[i].name);
         memcpy(calls[i].at, &f, sizeof f);
     }
     return STATUS_OK;
@@ -73,12 +74,14 @@ static enum status find_device(struct gpu_monitor *m, const char *pci, struct er
 {
     int rc = m->nvml.init();
     if (rc != NVML_SUCCESS)
-        return error_set(err, STATUS_UNSUPPORTED, "NVML: %s", m->nvml.error_string(rc));
+        return error_set(err, STATUS_UNSUPPORTED, "NVML cannot be used: %s",
+                         m->nvml.error_string(rc));
     rc = m->nvml.by_pci(pci, &m->device);
     if (rc == NVML_SUCCESS)
         return STATUS_OK;
     m->nvml.shutdown();
-    return error_set(err, STATUS_UNSUPPORTED, "NVML, device %s: %s", pci, m->nvml.error_string(rc));
+    return error_set(err, STATUS_UNSUPPORTED, "NVML cannot find the device %s: %s", pci,
+                     m->nvml.error_string(rc));
 }
 
 /* Asks the device. Values that it does not report (a MIG part, a failing driver) stay 0. */
@@ -155,7 +158,8 @@ enum status gpu_monitor_start(const struct gpu_monitor_options *o, struct gpu_mo
         int rc = pthread_create(&m->thread, NULL, monitor_main, m);
         if (rc != 0) {
             m->nvml.shutdown();
-            s = error_set(err, STATUS_LIMIT, "a thread to watch the GPU: %s", strerror(rc));
+            s = error_set(err, STATUS_LIMIT, "cannot start the thread that watches the GPU: %s",
+                          strerror(rc));
         }
     }
     if (s != STATUS_OK) {

@@ -250,12 +250,12 @@ static enum status no_gpu(struct str name, struct str plain, struct error *err)
                               models[i].name);
     }
     bool is_near = x.best[0].distance <= plain.len / 2;
-    return error_set(err, STATUS_NOT_FOUND,
-                     "--gpu " STR_FMT
-                     ": no GPU of that name is known; %s: %s. --memory-bytes, with "
-                     "a shape, plans for any other",
-                     STR_ARG(name), is_near ? "the nearest" : "those that are",
-                     is_near ? say_nearest(&x).text : all.text);
+    return error_set(
+        err, STATUS_NOT_FOUND,
+        "--gpu " STR_FMT
+        ": the name is unknown; %s: %s. For other GPUs give a shape and --memory-bytes",
+        STR_ARG(name), is_near ? "similar names" : "known names",
+        is_near ? say_nearest(&x).text : all.text);
 }
 
 static enum status no_machine(struct str name, struct str plain, struct error *err)
@@ -267,8 +267,9 @@ static enum status no_machine(struct str name, struct str plain, struct error *e
             look_at(&x, n, n, plain);
     }
     return error_set(err, STATUS_NOT_FOUND,
-                     "--instance " STR_FMT ": no machine of that name is known; the nearest: %s. "
-                     "--gpu 4xA10G plans for GPUs by their number and name",
+                     "--instance " STR_FMT
+                     ": the name is unknown; similar names: %s. To name GPUs and their number "
+                     "instead, use --gpu, such as --gpu 4xA10G",
                      STR_ARG(name), say_nearest(&x).text);
 }
 
@@ -299,8 +300,9 @@ enum status gpus_find(struct str name, struct gpu_target *out, struct error *err
     int n = take_number(&rest);
     *out = (struct gpu_target){.n_gpus = n > 0 ? (uint32_t)n : GPUS_MOST, .is_machine = n > 0};
     if (n < 0)
-        return error_set(err, STATUS_INVALID, "--gpu " STR_FMT ": from 1 to %u GPUs", STR_ARG(name),
-                         GPUS_MOST_SAID);
+        return error_set(err, STATUS_INVALID,
+                         "--gpu " STR_FMT ": the number of GPUs must be from 1 to %u",
+                         STR_ARG(name), GPUS_MOST_SAID);
     struct plain_name plain = gpu_plain(rest);
     out->gpu = find_model(str_from(plain.text));
     name_target(out, out->gpu && n == 0 ? str_from(out->gpu->name) : name);

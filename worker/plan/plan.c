@@ -153,7 +153,7 @@ static uint32_t threads_of(const struct plan_options *o, uint32_t n_ranks)
 static enum status check(const struct plan_options *o, struct error *err)
 {
     if (o->worker.block_size % 16 != 0)
-        return error_set(err, STATUS_INVALID, "--block-size %lld: must be a multiple of 16",
+        return error_set(err, STATUS_INVALID, "--block-size %lld is not a multiple of 16",
                          (long long)o->worker.block_size);
     return executor_model_check(&o->worker, err);
 }
@@ -166,16 +166,17 @@ static enum status look_at(const char *model, const char *cache_dir, struct plan
     enum status found = model_info_open(model, cache_dir, &info, err);
     if (found == STATUS_NOT_FOUND) {
         const struct error why = *err;
-        error_set(err, found, "%s. To plan, a folder with its config.json alone is enough",
+        error_set(err, found, "%s. To plan, a folder with only the model's config.json is enough",
                   why.text);
     }
     TRY(found);
     p->model = mem_strdup(info.path);
     p->family = mem_strdup(info.family);
     p->is_gguf = info.format == MODEL_GGUF;
-    enum status s = info.format == MODEL_NULL
-                        ? error_set(err, STATUS_INVALID, "the model null has no weights to plan")
-                        : STATUS_OK;
+    enum status s =
+        info.format == MODEL_NULL
+            ? error_set(err, STATUS_INVALID, "the model null cannot be planned: it has no weights")
+            : STATUS_OK;
     model_info_fini(&info);
     return s;
 }
@@ -193,7 +194,9 @@ static enum status set_gpu(const struct plan_options *o, struct plan *p, struct 
         st = p->memory_found ? cuda_device_open(&d, &s->device, err)
                              : cuda_measure_open(&s->device, err);
     if (st != STATUS_OK)
-        return error_prefix(err, st, "--memory-bytes says what memory a GPU has that is not here");
+        return error_prefix(err, st,
+                            "no GPU can be read; --memory-bytes sets the memory of a GPU that is "
+                            "not in this machine");
     cuda_engine_setup(s, info.memory_bytes);
     p->memory_bytes = p->memory_found
                           ? s->device->ops->memory.available_bytes(s->device)

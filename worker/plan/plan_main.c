@@ -107,19 +107,21 @@ static enum status check_elsewhere(const struct plan_options *o, struct error *e
         const char *flag, *why;
         bool is_wrong;
     } rules[] = {
-        {"--pp", "GPUs are planned for with tensor parallelism alone", o->worker.pp > 1},
-        {"--device cuda", "--gpu, --instance and shapes are of GPUs anyway",
+        {"--pp", "a plan for GPUs has tensor parallelism only", o->worker.pp > 1},
+        {"--device cuda", "--gpu, --instance and shapes already mean GPUs",
          o->device != PLAN_DEVICE_CPU},
-        {"--num-gpu-blocks-override", "the KV cache is what --batch and --max-model-len need",
+        {"--num-gpu-blocks-override",
+         "the size of the KV cache follows from --batch and --max-model-len",
          o->worker.num_gpu_blocks_override > 0},
-        {"--kv-cache-memory-bytes", "the KV cache is what --batch and --max-model-len need",
+        {"--kv-cache-memory-bytes",
+         "the size of the KV cache follows from --batch and --max-model-len",
          o->worker.kv_cache_memory_bytes > 0},
-        {"--block-size", "must be a multiple of 16", o->worker.block_size % 16 != 0},
+        {"--block-size", "the value must be a multiple of 16", o->worker.block_size % 16 != 0},
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].is_wrong)
             return error_set(err, STATUS_INVALID, "%s: %s%s", rules[i].flag, rules[i].why,
-                             i < 4 ? ": leave it out" : "");
+                             i < 4 ? ". Remove the option" : "");
     return STATUS_OK;
 }
 
@@ -136,7 +138,8 @@ static enum status check_here(const struct plan_options *o, struct error *err)
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].is_said)
             return error_set(err, STATUS_INVALID,
-                             "%s is for GPUs that are not here: name some with --gpu or --instance",
+                             "%s applies only to GPUs that are not in this machine: name them with "
+                             "--gpu or --instance",
                              rules[i].flag);
     return STATUS_OK;
 }
@@ -151,13 +154,13 @@ static int plan(const char *model, struct plan_options *o)
         o->worker.cache_dir = cache_dir;
     if (!model && !elsewhere)
         error_set(&err, STATUS_INVALID,
-                  "which model? usage: " USAGE
-                  "; MODEL is demo, a GGUF file or a model folder, and "
-                  "a model without files is --params, --layers, --hidden and --max-model-len");
+                  "no model is named; usage: " USAGE
+                  ". MODEL is demo, a GGUF file or a model folder. For a model without files set "
+                  "--params, --layers, --hidden and --max-model-len");
     if (model && o->shape.dtype != PLAN_DTYPE_AUTO && !shape_is_said(o))
         fprintf(stderr,
-                "cox plan: warning: --dtype is of shapes: the weights of %s are what its files "
-                "have, or what --quantization makes of them\n",
+                "cox plan: warning: --dtype has no effect: it applies only to shapes. The weights "
+                "of %s have the type of its files, or that of --quantization\n",
                 model);
     if (err.status == STATUS_OK &&
         (elsewhere ? check_elsewhere(o, &err) : check_here(o, &err)) == STATUS_OK)
@@ -187,7 +190,7 @@ static int with_options(struct plan_options *o, const struct config_result *res)
     if (res->positional.n_items <= 1)
         return plan(res->positional.n_items ? res->positional.items[0] : NULL, o);
     error_set(&err, STATUS_INVALID,
-              "one model at a time, and \"%s\" is a second one; usage: " USAGE,
+              "only one model can be planned at a time, but \"%s\" is a second one; usage: " USAGE,
               res->positional.items[1]);
     return fail(&err);
 }

@@ -41,11 +41,9 @@ static void print_group(const struct plan *p, uint32_t i_group, struct strbuf *o
                   (unsigned long long)g->bytes_per_block, g->block_tokens);
     if (g->window_tokens > 0)
         strbuf_printf(out, " (layers with a window of %u)", g->window_tokens);
-    strbuf_printf(out,
-                  "\nblocks       %u are taken (%llu tokens), %u is the most that fit (%llu "
-                  "tokens)\n",
-                  n, (unsigned long long)n * g->block_tokens, most,
-                  (unsigned long long)most * g->block_tokens);
+    strbuf_printf(
+        out, "\nblocks       %u are used (%llu tokens), and at most %u fit (%llu tokens)\n", n,
+        (unsigned long long)n * g->block_tokens, most, (unsigned long long)most * g->block_tokens);
 }
 
 void plan_print(const struct plan *p, struct strbuf *out)
@@ -67,8 +65,11 @@ void plan_print(const struct plan *p, struct strbuf *out)
     strbuf_append_c(out, "\n");
     for (uint32_t g = 0; g < p->ranks[0].n_kv_groups; g++)
         print_group(p, g, out);
-    strbuf_printf(out, "memory       %.1f MiB for each rank%s\n", mib(p->memory_bytes),
-                  p->memory_found ? ", of what is free here (--memory-bytes says another)" : "");
+    strbuf_printf(
+        out, "memory       %.1f MiB for each rank%s\n", mib(p->memory_bytes),
+        p->memory_found
+            ? ", from the memory that is free on this machine (--memory-bytes sets another value)"
+            : "");
     strbuf_printf(out, "fits         %s\n", plan_fits(p) ? "yes" : "no");
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (!p->ranks[i].fits)

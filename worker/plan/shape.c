@@ -47,8 +47,9 @@ static enum status read_count(const char *flag, const char *text, double *out, s
         return STATUS_OK;
     }
     return error_set(err, STATUS_INVALID,
-                     "%s \"%s\": a number of parameters, from 1 to 1e15: 13e9, 13B, 270M", flag,
-                     text);
+                     "%s \"%s\": the value must be a number of parameters from 1 to 1e15, such as "
+                     "13e9, 13B or 270M",
+                     flag, text);
 }
 
 struct number_format {
@@ -84,14 +85,14 @@ static enum status check_heads(const struct plan_counts *c, struct error *err)
 {
     if (c->n_kv_heads > c->n_heads || c->n_heads % c->n_kv_heads != 0)
         return error_set(err, STATUS_INVALID,
-                         "--kv-heads %u: %u query heads share them in equal parts: give one of its "
-                         "divisors",
+                         "--kv-heads %u is not a divisor of the %u query heads, which share them "
+                         "equally: choose a divisor",
                          c->n_kv_heads, c->n_heads);
     if ((uint64_t)c->n_heads * c->head_dim > MOST_HEADS_WIDTH)
-        return error_set(err, STATUS_INVALID,
-                         "--heads %u of --head-dim %u: more than the %u numbers that a layer may "
-                         "have",
-                         c->n_heads, c->head_dim, MOST_HEADS_WIDTH);
+        return error_set(
+            err, STATUS_INVALID,
+            "--heads %u x --head-dim %u is too large: a layer may have at most %u values",
+            c->n_heads, c->head_dim, MOST_HEADS_WIDTH);
     return STATUS_OK;
 }
 
@@ -111,9 +112,10 @@ static enum status take_heads(const struct plan_shape_options *x, struct plan_co
     if (!known || x->hidden || x->heads || x->head_dim) {
         c->n_heads = said_or(x->heads, known ? known : usual_heads(c->hidden, dim));
         if (!dim && c->hidden % c->n_heads != 0)
-            return error_set(err, STATUS_INVALID,
-                             "--hidden %u is no multiple of %u heads%s: say --heads, or --head-dim",
-                             c->hidden, c->n_heads, x->heads ? " (--heads)" : "");
+            return error_set(
+                err, STATUS_INVALID,
+                "--hidden %u is not a multiple of the %u heads%s: set --heads or --head-dim",
+                c->hidden, c->n_heads, x->heads ? " (--heads)" : "");
         c->head_dim = dim ? dim : c->hidden / c->n_heads;
     }
     c->n_kv_heads = said_or(x->kv_heads, keeps_groups ? c->n_kv_heads : c->n_heads);
@@ -135,8 +137,8 @@ static enum status take_params(const struct plan_shape_options *x, struct shape 
         double least = c->n_layers * attention_params(c);
         if (n < least)
             return error_set(err, STATUS_INVALID,
-                             "--params %s: %u layers of %u have %.3g in their attention alone: "
-                             "check --params, --layers and --hidden",
+                             "--params %s is too small: the attention of %u layers of width %u "
+                             "alone has %.3g parameters. Check --params, --layers and --hidden",
                              x->params, c->n_layers, c->hidden, least);
         c->n_params = c->n_read = n;
         c->n_of_experts = c->chosen = 0;
@@ -145,7 +147,7 @@ static enum status take_params(const struct plan_shape_options *x, struct shape 
         TRY(read_count("--active-params", x->active_params, &active, err));
         if (active > n)
             return error_set(err, STATUS_INVALID,
-                             "--active-params %s: more than the %.3g that there are",
+                             "--active-params %s is more than the %.3g parameters of the model",
                              x->active_params, n);
         c->n_read = 0; /* counts all weights as experts */
         c->n_of_experts = n;
@@ -194,8 +196,8 @@ static enum status check_bare(const struct plan_options *o, struct error *err)
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
         if (!needed[i].is_said)
             return error_set(err, STATUS_INVALID,
-                             "%s is missing: a shape is --params, --layers, --hidden and "
-                             "--max-model-len, or name a MODEL",
+                             "%s is missing: a shape needs --params, --layers, --hidden and "
+                             "--max-model-len. Set them or name a MODEL",
                              needed[i].flag);
     return STATUS_OK;
 }
@@ -253,8 +255,8 @@ enum status shape_open(const char *model, const struct plan_options *o, struct s
         return STATUS_OK;
     if (out->counts.is_latent)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s has latent attention, which --layers, --hidden, --heads and the like "
-                         "do not describe: leave them out",
+                         "%s has latent attention, which --layers, --hidden, --heads and similar "
+                         "options cannot describe: remove them",
                          model);
     out->activations_estimated = true;
     return take_shape(o, out, err);
@@ -283,7 +285,9 @@ static enum status rank_by_shape(const struct shape *s, uint32_t tp, uint64_t gp
     uint32_t block = (uint32_t)s->options->worker.block_size;
     struct engine_setup gpu = {0};
     if (tp > c->n_heads)
-        return error_set(err, STATUS_UNSUPPORTED, "%u ranks share %u heads", tp, c->n_heads);
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%u ranks cannot share %u attention heads: each rank needs at least one",
+                         tp, c->n_heads);
     cuda_engine_setup(&gpu, gpu_memory_bytes);
     r->weights_bytes = ceil_div(s->weights_bytes, tp);
     r->activation_bytes = plan_estimate_activations(&(struct plan_pass){

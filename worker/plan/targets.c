@@ -28,8 +28,10 @@ static enum status find_all(struct targets *t, const struct option_list *names, 
             at = at[n] == ',' ? at + n + 1 : NULL;
             struct target *one = name.len > 0 ? add(t) : NULL;
             if (!one && name.len > 0)
-                return error_set(err, STATUS_LIMIT, "--gpu, --instance: at most %d names",
-                                 MOST_TARGETS);
+                return error_set(
+                    err, STATUS_LIMIT,
+                    "--gpu and --instance name too many GPUs and machines: at most %d are possible",
+                    MOST_TARGETS);
             if (one)
                 TRY(find(name, &one->at, err));
         }
@@ -47,7 +49,8 @@ static enum status find_targets(struct targets *t, struct error *err)
     if (t->n > 0)
         return STATUS_OK;
     if (o->gpus.n_items + o->instances.n_items > 0)
-        return error_set(err, STATUS_INVALID, "--gpu, --instance: no name is given");
+        return error_set(err, STATUS_INVALID,
+                         "--gpu or --instance is empty: give at least one name");
     if (o->memory_bytes > 0) {
         add(t)->at =
             (struct gpu_target){.name = "--memory-bytes", .gpu = &unknown, .n_gpus = GPUS_MOST};
@@ -99,7 +102,7 @@ static void look_at(const struct targets *t, struct target *x, uint32_t tp)
     *d = (struct target_degree){.tp = tp};
     enum status st = STATUS_OK;
     if (tp > x->at.n_gpus && x->at.is_machine)
-        st = error_set(&d->reason, STATUS_INVALID, "it has %u GPU%s", x->at.n_gpus,
+        st = error_set(&d->reason, STATUS_INVALID, "the machine has only %u GPU%s", x->at.n_gpus,
                        x->at.n_gpus == 1 ? "" : "s");
     else if (same)
         d->rank = same->rank;
@@ -149,7 +152,8 @@ enum status targets_make(const struct shape *s, struct targets *out, struct erro
                             .context = o->context ? (uint32_t)o->context : usual,
                             .list = mem_array(MOST_TARGETS, sizeof *out->list)};
     if (out->context > s->max_model_len)
-        return error_set(err, STATUS_INVALID, "--context %u: sequences are at most %u long (%s)",
+        return error_set(err, STATUS_INVALID,
+                         "--context %u is too large: sequences have at most %u tokens (%s)",
                          out->context, s->max_model_len, "--max-model-len");
     TRY(find_targets(out, err));
     TRY(shape_rank_of(s, 1, out->list[0].at.gpu->memory_bytes, &out->whole, err));

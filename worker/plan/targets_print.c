@@ -112,18 +112,17 @@ static void print_notes(const struct targets *t, struct strbuf *out)
 {
     if (t->shape->activations_estimated && t->shape->options->activation_bytes < 0)
         strbuf_append_c(out, t->shape->is_counted
-                                 ? "counted without CUDA: activations are estimated, and quantised "
-                                   "weights are as large as a CPU packs them\n"
+                                 ? "calculated without CUDA: activations are estimated, and "
+                                   "quantised weights have their size on a CPU\n"
                                  : "activations are estimated\n");
     for (size_t i = 0; i < t->n; i++)
         if (!t->list[i].is_supported)
-            strbuf_printf(
-                out,
-                "%s: there are no kernels for it (compute capability %u.%u; they begin at "
-                "%u.%u): its figures are arithmetic\n",
-                t->list[i].at.name, t->list[i].at.gpu->capability / 10,
-                t->list[i].at.gpu->capability % 10, GPUS_LEAST_CAPABILITY / 10,
-                GPUS_LEAST_CAPABILITY % 10);
+            strbuf_printf(out,
+                          "%s: there are no kernels for this GPU (compute capability %u.%u; at "
+                          "least %u.%u is needed): its figures are only calculated\n",
+                          t->list[i].at.name, t->list[i].at.gpu->capability / 10,
+                          t->list[i].at.gpu->capability % 10, GPUS_LEAST_CAPABILITY / 10,
+                          GPUS_LEAST_CAPABILITY % 10);
 }
 
 static void print_choice(const struct targets *t, struct strbuf *out)

@@ -154,7 +154,7 @@ enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n, stru
     }
     enum status s = c->ops->gather(c, r->tops, p->rank == 0 ? all : NULL, n_bytes, err);
     if (s != STATUS_OK)
-        return error_prefix(err, s, "the best logits");
+        return error_prefix(err, s, "selecting the best logits");
     if (p->rank != 0)
         return STATUS_OK;
     const struct logits_top *of_rank = *all;

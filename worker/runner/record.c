@@ -137,14 +137,16 @@ static enum status take_refusal(struct runner *r, const struct error *why, struc
 {
     bool alone = !r->s.collectives;
     if (!r->told_of_refusal)
-        log_warn("graphs_refused", "rows=%u error=%s message=%s", r->n_rows, log_quote(why->text),
-                 log_quote(alone ? "passes of this size are enqueued operator by operator"
-                                 : "the group's passes are enqueued operator by operator from its "
-                                   "next epoch on"));
+        log_warn(
+            "graphs_refused", "rows=%u error=%s message=%s", r->n_rows, log_quote(why->text),
+            log_quote(alone
+                          ? "passes of this size now run without a CUDA graph, operator by operator"
+                          : "from the next epoch on, the replica's passes run without CUDA graphs, "
+                            "operator by operator"));
     r->told_of_refusal = true;
     if (alone)
         return STATUS_OK;
-    return error_set(err, STATUS_IO, "a recorded pass of %u rows, on this rank alone: %.400s",
+    return error_set(err, STATUS_IO, "this rank alone could not record a pass of %u rows: %.400s",
                      r->n_rows, why->text);
 }
 

@@ -96,7 +96,7 @@ enum status runner_new(const struct runner_setup *s, struct runner **out, struct
     uint64_t n = runner_measure(p, s->device, s->pass_rows);
     void *memory = s->device->ops->memory.alloc(s->device, n);
     if (!memory)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of activations",
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %llu bytes of activations",
                          (unsigned long long)n);
     struct runner *r = mem_zalloc(sizeof *r);
     r->s = *s;
@@ -153,18 +153,18 @@ static enum status take_hidden(struct runner *r, struct error *err)
 {
     struct collectives *c = r->s.collectives;
     enum status s = c->ops->take(c, r->regs[REG_X], hidden_bytes(r), err);
-    return s == STATUS_OK
-               ? s
-               : error_prefix(err, s, "hidden states of stage %u", r->s.program->stage - 1);
+    return s == STATUS_OK ? s
+                          : error_prefix(err, s, "receiving the hidden states of stage %u",
+                                         r->s.program->stage - 1);
 }
 
 static enum status give_hidden(struct runner *r, struct error *err)
 {
     struct collectives *c = r->s.collectives;
     enum status s = c->ops->give(c, r->regs[REG_X], hidden_bytes(r), err);
-    return s == STATUS_OK
-               ? s
-               : error_prefix(err, s, "hidden states for stage %u", r->s.program->stage + 1);
+    return s == STATUS_OK ? s
+                          : error_prefix(err, s, "sending the hidden states to stage %u",
+                                         r->s.program->stage + 1);
 }
 
 /* Copies the rows to where the device reads them. */

@@ -366,7 +366,8 @@ static enum status fill_row(const struct choosing *c, float *raw, uint32_t id, s
     const uint32_t *ids = arena_try_alloc(arena, (k + 1) * sizeof *ids);
     const float *values = arena_try_alloc(arena, (k + 1) * sizeof *values);
     if (!ids || !values)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u log-probabilities", k + 1);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u log-probabilities",
+                         k + 1);
     struct sampler_row from = *c->r;
     from.logits = raw;
     *row = (struct logprob_row){.ids = {ids, k + 1}, .values = {values, k + 1}};

@@ -91,8 +91,9 @@ enum status sequences_reset(struct sequences *s, struct u32_span n_blocks, struc
     if (n_blocks.n == 0)
         return STATUS_OK;
     if (n_blocks.n != s->limits.n_kv_groups)
-        return error_set(err, STATUS_INVALID, "Form names %u KV groups, this rank has %u",
-                         n_blocks.n, s->limits.n_kv_groups);
+        return error_set(err, STATUS_INVALID,
+                         "the message Form names %u KV groups, but this rank has %u", n_blocks.n,
+                         s->limits.n_kv_groups);
     for (uint32_t i = 0; i < n_blocks.n; i++)
         s->limits.kv_groups[i].n_blocks = n_blocks.ptr[i];
     return STATUS_OK;
@@ -185,12 +186,14 @@ static enum status check_copies(const struct sequences *s, const struct msg_plan
     for (uint32_t i = 0; i < p->n_copies; i++) {
         const struct plan_copy *c = &p->copies[i];
         if (c->i_group >= s->limits.n_kv_groups)
-            return error_set(err, STATUS_PROTOCOL, "copy in KV group %u of %u", c->i_group,
-                             s->limits.n_kv_groups);
+            return error_set(err, STATUS_PROTOCOL,
+                             "the plan copies a block in KV group %u, but this rank has %u groups",
+                             c->i_group, s->limits.n_kv_groups);
         uint32_t n = s->limits.kv_groups[c->i_group].n_blocks;
         if (c->from >= n || c->to >= n || c->from == c->to)
-            return error_set(err, STATUS_PROTOCOL, "copy of block %u to %u, %u blocks", c->from,
-                             c->to, n);
+            return error_set(err, STATUS_PROTOCOL,
+                             "the plan copies block %u to block %u, but there are only %u blocks",
+                             c->from, c->to, n);
     }
     return STATUS_OK;
 }
@@ -260,29 +263,33 @@ static enum status check_admit(const struct sequences *s, const struct plan_admi
                                struct error *err)
 {
     if (a->slot >= SEQUENCES_MAX_SLOTS || sequences_find(s, a->slot))
-        return error_set(err, STATUS_PROTOCOL, "admit to slot %u, which is %s", a->slot,
-                         a->slot >= SEQUENCES_MAX_SLOTS ? "out of range" : "in use");
+        return error_set(err, STATUS_PROTOCOL, "the plan admits a sequence to slot %u, which is %s",
+                         a->slot, a->slot >= SEQUENCES_MAX_SLOTS ? "out of range" : "in use");
     if (a->ids.n == 0 || a->ids.n > s->limits.max_model_len)
-        return error_set(err, STATUS_PROTOCOL, "admit to slot %u: %u ids, the model takes 1 to %u",
-                         a->slot, a->ids.n, s->limits.max_model_len);
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u is admitted with %u ids, but the model accepts 1 to %u", a->slot,
+                         a->ids.n, s->limits.max_model_len);
     if (a->n_prompt == 0 || a->n_prompt > a->ids.n || a->n_computed >= a->ids.n)
         return error_set(err, STATUS_PROTOCOL,
-                         "admit to slot %u: %u ids, of these prompt %u, computed %u", a->slot,
-                         a->ids.n, a->n_prompt, a->n_computed);
+                         "slot %u is admitted with inconsistent counts: %u ids, %u of them prompt "
+                         "and %u computed",
+                         a->slot, a->ids.n, a->n_prompt, a->n_computed);
     if (a->sampling.n_prompt_logprobs >= 0 && a->n_computed > 0)
         return error_set(err, STATUS_PROTOCOL,
-                         "admit to slot %u: all positions have prompt_logprobs, of which %u are "
-                         "computed",
+                         "slot %u is admitted with prompt_logprobs for all positions, but %u "
+                         "positions are already computed",
                          a->slot, a->n_computed);
     if (a->sampling.pooling == POOLING_MEAN && a->n_computed > 0)
         return error_set(err, STATUS_PROTOCOL,
-                         "admit to slot %u: a mean of all positions, of which %u are computed",
+                         "slot %u is admitted for a mean over all positions, but %u positions are "
+                         "already computed",
                          a->slot, a->n_computed);
     for (uint32_t i = 0; i < a->ids.n; i++)
         if (a->ids.ptr[i] >= s->limits.vocab_size)
-            return error_set(err, STATUS_PROTOCOL,
-                             "admit to slot %u: id %u at position %u, the vocabulary has %u",
-                             a->slot, a->ids.ptr[i], i, s->limits.vocab_size);
+            return error_set(
+                err, STATUS_PROTOCOL,
+                "slot %u is admitted with id %u at position %u, but the vocabulary has only %u ids",
+                a->slot, a->ids.ptr[i], i, s->limits.vocab_size);
     return STATUS_OK;
 }
 
@@ -291,7 +298,7 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     TRY(check_admit(s, a, err));
     struct sequence *q = grow_slots(s, a->slot + 1) ? take_free(s) : NULL;
     if (!q)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a sequence");
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a sequence");
     s->slots[a->slot] = q;
     s->n_live++;
     q->slot = a->slot;
@@ -302,8 +309,8 @@ static enum status admit(struct sequences *s, const struct plan_admit *a, struct
     q->n_pooled = 0;
     q->vector = (struct f32_span){0};
     if (!grow_u32(&q->ids, &q->ids_cap, a->ids.n) || !keep_sampling(q, &a->sampling))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the %u ids of slot %u", a->ids.n,
-                         a->slot);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the %u ids of slot %u",
+                         a->ids.n, a->slot);
     memcpy(q->ids, a->ids.ptr, a->ids.n * sizeof *q->ids);
     q->n_ids = a->ids.n;
     return STATUS_OK;
@@ -321,7 +328,8 @@ static enum status check_drop(const struct sequence *q, const struct plan_run *r
     n = n > t->n ? n : t->n;
     if (b->drop_leading <= n)
         return STATUS_OK;
-    return error_set(err, STATUS_PROTOCOL, "slot %u: %u blocks to drop, the table has %u", q->slot,
+    return error_set(err, STATUS_PROTOCOL,
+                     "slot %u: the plan drops %u blocks, but the block table has %u", q->slot,
                      b->drop_leading, t->n);
 }
 
@@ -342,22 +350,27 @@ static enum status extend_table(const struct sequences *s, struct sequence *q,
                                 struct error *err)
 {
     if (b->i_group >= s->limits.n_kv_groups)
-        return error_set(err, STATUS_PROTOCOL, "slot %u: blocks of KV group %u of %u", q->slot,
-                         b->i_group, s->limits.n_kv_groups);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "slot %u: the plan gives blocks of KV group %u, but this rank has %u groups", q->slot,
+            b->i_group, s->limits.n_kv_groups);
     const struct kv_group *g = &s->limits.kv_groups[b->i_group];
     struct rank_block_table *t = &q->tables[b->i_group];
     TRY(check_drop(q, r, b, g, err));
     drop_leading(q, b->i_group, b->drop_leading); /* drops come before appends */
     if (b->ids.n > g->n_blocks || t->n + b->ids.n > g->n_blocks)
-        return error_set(err, STATUS_PROTOCOL, "slot %u: a table of %u + %u blocks, %u exist",
-                         q->slot, t->n, b->ids.n, g->n_blocks);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "slot %u: a block table of %u + %u blocks is impossible: only %u blocks exist", q->slot,
+            t->n, b->ids.n, g->n_blocks);
     if (!grow_u32(&t->ids, &t->cap, t->n + b->ids.n))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a block table");
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a block table");
     for (uint32_t i = 0; i < b->ids.n; i++) {
         uint32_t id = b->ids.ptr[i];
         if (id >= g->n_blocks)
-            return error_set(err, STATUS_PROTOCOL, "slot %u: block %u, %u exist", q->slot, id,
-                             g->n_blocks);
+            return error_set(err, STATUS_PROTOCOL,
+                             "slot %u: the plan names block %u, but only %u blocks exist", q->slot,
+                             id, g->n_blocks);
         t->digest += plan_digest_block(q->slot, b->i_group, t->n_dropped + t->n, id);
         t->ids[t->n++] = id;
     }
@@ -408,14 +421,15 @@ static enum status check_tables(const struct sequences *s, const struct sequence
                              : 0;
         if (dropped > first)
             return error_set(err, STATUS_PROTOCOL,
-                             "slot %u: KV group %u begins at position %llu, position %u still "
-                             "needs position %llu",
+                             "slot %u: the blocks of KV group %u begin at position %llu, but "
+                             "position %u still needs position %llu",
                              q->slot, g, (unsigned long long)dropped, r->start,
                              (unsigned long long)first);
         if (end > table_end(s, q, g))
-            return error_set(err, STATUS_PROTOCOL,
-                             "slot %u: run to position %llu, KV group %u ends at %llu", q->slot,
-                             (unsigned long long)end, g, (unsigned long long)table_end(s, q, g));
+            return error_set(
+                err, STATUS_PROTOCOL,
+                "slot %u: a run ends at position %llu, but the blocks of KV group %u end at %llu",
+                q->slot, (unsigned long long)end, g, (unsigned long long)table_end(s, q, g));
     }
     return STATUS_OK;
 }
@@ -426,26 +440,31 @@ static enum status check_positions(const struct sequences *s, const struct seque
                                    const struct plan_run *r, struct error *err)
 {
     if (r->start < q->n_computed || r->n_tokens == 0)
-        return error_set(err, STATUS_PROTOCOL, "slot %u: run of %u from position %u, %u computed",
-                         q->slot, r->n_tokens, r->start, q->n_computed);
-    if (q->sampling.n_prompt_logprobs >= 0 && r->start > q->n_computed &&
-        q->n_computed + 1 < q->n_prompt)
         return error_set(
             err, STATUS_PROTOCOL,
-            "slot %u: run from position %u of a prompt with prompt_logprobs, %u computed", q->slot,
-            r->start, q->n_computed);
+            "slot %u: a run of %u tokens starts at position %u, but %u positions are computed",
+            q->slot, r->n_tokens, r->start, q->n_computed);
+    if (q->sampling.n_prompt_logprobs >= 0 && r->start > q->n_computed &&
+        q->n_computed + 1 < q->n_prompt)
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: a run of a prompt with prompt_logprobs starts at position %u, "
+                         "but %u positions are computed",
+                         q->slot, r->start, q->n_computed);
     if (q->sampling.pooling == POOLING_MEAN && r->start > q->n_computed)
         return error_set(err, STATUS_PROTOCOL,
-                         "slot %u: run from position %u of a mean of all, %u computed", q->slot,
-                         r->start, q->n_computed);
+                         "slot %u: a run for a mean over all positions starts at position %u, but "
+                         "%u positions are computed",
+                         q->slot, r->start, q->n_computed);
     uint64_t end = (uint64_t)r->start + r->n_tokens;
     if (end > q->n_ids)
-        return error_set(err, STATUS_PROTOCOL, "slot %u: run to position %llu, %u ids known",
-                         q->slot, (unsigned long long)end, q->n_ids);
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: a run ends at position %llu, but only %u ids are known", q->slot,
+                         (unsigned long long)end, q->n_ids);
     if (r->sample && (end != q->n_ids || end >= sequence_most_ids(q, s->limits.max_model_len)))
         return error_set(err, STATUS_PROTOCOL,
-                         "slot %u: sample at position %llu, %u ids known, length %u", q->slot,
-                         (unsigned long long)end, q->n_ids, s->limits.max_model_len);
+                         "slot %u: the plan samples at position %llu, but %u ids are known and the "
+                         "maximum length is %u",
+                         q->slot, (unsigned long long)end, q->n_ids, s->limits.max_model_len);
     return STATUS_OK;
 }
 
@@ -455,11 +474,14 @@ static enum status check_follows(const struct sequence *q, const struct plan_run
                                  struct error *err)
 {
     if (r->n_tokens != 1 || !r->sample)
-        return error_set(err, STATUS_PROTOCOL, "slot %u: a run of %u that follows %s sample",
-                         q->slot, r->n_tokens, r->sample ? "with" : "without");
+        return error_set(err, STATUS_PROTOCOL,
+                         "slot %u: a run that follows draft tokens must have one token and sample, "
+                         "but this one has %u and %s",
+                         q->slot, r->n_tokens, r->sample ? "samples" : "does not sample");
     if (r->start >= q->n_ids || q->n_computed + 1 != q->n_ids)
         return error_set(err, STATUS_PROTOCOL,
-                         "slot %u: a run follows, from position %u on; %u ids known, %u computed",
+                         "slot %u: a run follows draft tokens at position %u, but %u ids are "
+                         "known and %u computed",
                          q->slot, r->start, q->n_ids, q->n_computed);
     return STATUS_OK;
 }
@@ -471,8 +493,10 @@ static enum status resolve_run(struct sequences *s, struct sequence *q, const st
         .q = q, .start = r->start, .n_tokens = r->n_tokens, .sample = r->sample};
     if (r->n_draft > 0 && (r->n_tokens != 1 || !r->sample))
         return error_set(err, STATUS_PROTOCOL,
-                         "slot %u: %u draft tokens behind a run of %u %s sample", q->slot,
-                         r->n_draft, r->n_tokens, r->sample ? "with" : "without");
+                         "slot %u: a run with %u draft tokens must have one token and sample, but "
+                         "this one has %u and %s",
+                         q->slot, r->n_draft, r->n_tokens,
+                         r->sample ? "samples" : "does not sample");
     if (r->follows) {
         TRY(check_follows(q, r, err));
         out->start = q->n_ids - 1;
@@ -487,7 +511,8 @@ static enum status resolve_run(struct sequences *s, struct sequence *q, const st
     q->n_computed = out->start + out->n_tokens;
     out->n_draft = r->n_draft > 0 ? draft_room(s, q, r) : 0;
     if (!grow_u32(&q->ids, &q->ids_cap, q->n_ids + out->n_draft))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u draft tokens", out->n_draft);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u draft tokens",
+                         out->n_draft);
     return STATUS_OK;
 }
 
@@ -496,9 +521,9 @@ static enum status apply_run(struct sequences *s, const struct msg_plan *p,
 {
     struct sequence *q = sequences_find(s, r->slot);
     if (!q)
-        return error_set(err, STATUS_PROTOCOL, "run of slot %u, which is empty", r->slot);
+        return error_set(err, STATUS_PROTOCOL, "the plan runs slot %u, which is empty", r->slot);
     if (q->ran_in_step == p->step)
-        return error_set(err, STATUS_PROTOCOL, "slot %u runs twice", r->slot);
+        return error_set(err, STATUS_PROTOCOL, "the plan runs slot %u twice", r->slot);
     q->ran_in_step = p->step;
     for (uint32_t i = 0; i < r->n_blocks; i++)
         TRY(extend_table(s, q, r, &r->blocks[i], err));
@@ -512,7 +537,7 @@ static enum status apply(struct sequences *s, const struct msg_plan *p, struct e
         release_all(s);
     for (uint32_t i = 0; i < p->finished.n; i++) {
         if (!sequences_find(s, p->finished.ptr[i]))
-            return error_set(err, STATUS_PROTOCOL, "slot %u finishes, but is empty",
+            return error_set(err, STATUS_PROTOCOL, "the plan finishes slot %u, which is empty",
                              p->finished.ptr[i]);
         release(s, p->finished.ptr[i]);
     }
@@ -520,16 +545,17 @@ static enum status apply(struct sequences *s, const struct msg_plan *p, struct e
     for (uint32_t i = 0; i < p->n_admits; i++)
         TRY(admit(s, &p->admits[i], err));
     if (!grow_runs(s, p->n_runs))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u runs", p->n_runs);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u runs", p->n_runs);
     for (uint32_t i = 0; i < p->n_runs; i++)
         TRY(apply_run(s, p, &p->runs[i], err));
     if (p->digest == 0)
         return STATUS_OK;
     uint64_t ours = sequences_digest(s);
     if (ours != p->digest)
-        return error_set(err, STATUS_PROTOCOL,
-                         "digest %016llx, this rank's state gives %016llx (%u sequences)",
-                         (unsigned long long)p->digest, (unsigned long long)ours, s->n_live);
+        return error_set(
+            err, STATUS_PROTOCOL,
+            "the plan's digest is %016llx, but this rank's state gives %016llx (%u sequences)",
+            (unsigned long long)p->digest, (unsigned long long)ours, s->n_live);
     return STATUS_OK;
 }
 

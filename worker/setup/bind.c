@@ -28,8 +28,8 @@ static void prefer(int32_t node)
 {
     if (prefer_memory_of(node))
         return;
-    const char *hint = errno == EPERM ? " hint=\"a container's seccomp profile forbids it without "
-                                        "CAP_SYS_NICE; its cpuset.mems can say the same\""
+    const char *hint = errno == EPERM ? " hint=\"the container's seccomp profile forbids it: add "
+                                        "CAP_SYS_NICE, or set cpuset.mems of the container\""
                                       : "";
     log_warn("memory_not_bound", "node=%d error=%s%s", node, log_quote(strerror(errno)), hint);
 }

@@ -50,16 +50,14 @@ enum status worker_options_check_dtype(const struct worker_options *o, const cha
         return STATUS_OK;
     if (wants_wide)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "--dtype %s: a GPU's kernels have activations in %s and in nothing else: "
-                         "leave the flag out, or compute in float32 with --device cpu",
+                         "--dtype %s is not possible on a GPU, whose kernels support only %s "
+                         "activations. Remove the option, or compute in float32 with --device cpu",
                          names[o->dtype], own);
-    log_warn(
-        "dtype_not_used", "wanted=%s used=%s reason=%s", names[o->dtype], own,
-        is_wide
-            ? "\"a CPU computes in float32, and as auto in int8 or bfloat16 beside such weights; "
-              "--dtype float32: in float32 alone\""
-            : "\"bfloat16 has the speed of float16 and the range of float32: no activation "
-              "overflows, and three bits of each are lost\"");
+    log_warn("dtype_not_used", "wanted=%s used=%s reason=%s", names[o->dtype], own,
+             is_wide ? "\"a CPU computes in float32, and next to int8 or bfloat16 weights in their "
+                       "type; set --dtype float32 to compute only in float32\""
+                     : "\"bfloat16 is as fast as float16 and has the range of float32: no "
+                       "activation overflows, but each loses three bits of precision\"");
     return STATUS_OK;
 }
 
@@ -79,13 +77,13 @@ static enum status check_ports(const struct worker_options *o, struct error *err
         int64_t port; /* 0 = any port, -1 = none */
     } ports[] = {{"--comm-port", o->comm_port},
                  {"--kv-port", o->kv_port},
-                 {o->http_port < 0 ? "--http-port (without it 7001 + ordinal)" : "--http-port",
+                 {o->http_port < 0 ? "--http-port (by default 7001 + ordinal)" : "--http-port",
                   worker_options_http_port(o)}};
     for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++)
         for (size_t k = 0; k < i; k++)
             if (ports[i].port > 0 && ports[i].port == ports[k].port)
                 return error_set(err, STATUS_INVALID,
-                                 "port %lld is wanted by %s and by %s: give each its own",
+                                 "port %lld is set for both %s and %s: give each a different port",
                                  (long long)ports[i].port, ports[k].flag, ports[i].flag);
     return STATUS_OK;
 }
@@ -93,23 +91,27 @@ static enum status check_ports(const struct worker_options *o, struct error *err
 enum status worker_options_check(const struct worker_options *o, struct error *err)
 {
     if (o->block_size % 16 != 0)
-        return error_set(err, STATUS_INVALID, "--block-size %lld: must be a multiple of 16",
+        return error_set(err, STATUS_INVALID, "--block-size %lld is not a multiple of 16",
                          (long long)o->block_size);
     if (o->join && o->insecure)
-        return error_set(err, STATUS_INVALID, "--join carries keys: it excludes --insecure");
+        return error_set(err, STATUS_INVALID,
+                         "--join and --insecure cannot be used together: the token of --join "
+                         "contains keys. Remove one of them");
     if (o->join && o->keys_dir)
-        return error_set(err, STATUS_INVALID, "--join carries keys: it excludes --keys-dir");
+        return error_set(err, STATUS_INVALID,
+                         "--join and --keys-dir cannot be used together: the token of --join "
+                         "contains the keys. Remove one of them");
     if (!o->join && !o->keys_dir && !o->insecure)
-        return error_set(
-            err, STATUS_INVALID,
-            "no keys: give --join TOKEN (made by `cox join-token`), or --keys-dir DIR, "
-            "or --insecure for a head on this machine");
+        return error_set(err, STATUS_INVALID,
+                         "the worker has no keys: set --join TOKEN (from `cox join-token`), "
+                         "--keys-dir DIR, or --insecure if the head is on this machine");
     if (o->enable_lora && !o->lora_root)
         return error_set(err, STATUS_INVALID,
-                         "--enable-lora: give --lora-root FOLDER: adapters are read from below it "
-                         "and from nowhere else");
+                         "--enable-lora needs --lora-root FOLDER: adapters are read only from "
+                         "below this folder");
     if (o->ordinal + 7001 > 65535 && o->http_port < 0)
-        return error_set(err, STATUS_INVALID, "--ordinal %lld: give --http-port",
+        return error_set(err, STATUS_INVALID,
+                         "--ordinal %lld gives no valid default port: set --http-port",
                          (long long)o->ordinal);
     return check_ports(o, err);
 }

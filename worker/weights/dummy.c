@@ -161,15 +161,15 @@ enum status dummy_find(const struct program *p, const struct op_weight *x, struc
     *out = s;
     if (!format_of(s.dtype))
         return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s: config.json's torch_dtype or quantization_config says of it "
-                         "what no weights can be made up for",
+                         "tensor %s: no dummy weights can be made for the torch_dtype or "
+                         "quantization_config in config.json",
                          s.name);
     uint32_t block = dtype_traits(s.dtype).block_elems;
     if (x->k % block == 0 && x->k0 % block == 0 && x->k_len % block == 0)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "tensor %s is %s, in blocks of %u, and a rank's inputs %u to %u of %u are no "
-                     "whole number of them",
+                     "tensor %s is %s in blocks of %u, and a rank's inputs %u to %u of %u do not "
+                     "divide into whole blocks: use fewer ranks",
                      s.name, dtype_traits(s.dtype).name, block, x->k0, x->k0 + x->k_len, x->k);
 }
 
@@ -205,8 +205,8 @@ enum status dummy_pack(struct device *d, struct op_weight *x, const struct sourc
     uint64_t n = (uint64_t)(x->n_len - 1) * step + x->k_len / BLOCK + 2;
     uint8_t *line = mem_try_alloc((n + 1) * block_bytes);
     if (!line)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the random numbers of tensor %s",
-                         s->name);
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the random numbers of tensor %s", s->name);
     make_line(format_of(s->dtype), seed_of(s, x), first + input / BLOCK, n, (uint32_t)block_bytes,
               line);
     d->ops->loading.weight_pack(d, &x->w, &(struct weight_rows){line + skip, step * block_bytes});

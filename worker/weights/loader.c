@@ -58,8 +58,8 @@ static enum status check_vectors(const struct program *p, const struct weights *
         return source_missing(name, err);
     TRY(source_check_shape(t, name, n_experts ? 2 : 1, shape, err));
     if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_BF16)
-        return error_set(err, STATUS_UNSUPPORTED, "tensor %s is %s; want F32, F16 or BF16", name,
-                         dtype_traits(t->dtype).name);
+        return error_set(err, STATUS_UNSUPPORTED, "tensor %s is %s, but must be F32, F16 or BF16",
+                         name, dtype_traits(t->dtype).name);
     return STATUS_OK;
 }
 
@@ -80,9 +80,9 @@ static enum status check_blocks(const struct program *p, const struct source *s,
     if (block <= 1 || x->k % block != 0 || (x->k_len % block == 0 && x->k0 % block == 0))
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "--tp %u: tensor %s is %s, in blocks of %u, and a rank's %u of its %u inputs "
-                     "are no whole number of them: take fewer ranks, or a model in another format "
-                     "(blocks of Q8_0 and Q4_0: 32; BF16, F16: none)",
+                     "--tp %u: tensor %s is %s in blocks of %u, and a rank's %u of its %u inputs "
+                     "do not divide into whole blocks. Use fewer ranks, or a model in another "
+                     "format (Q8_0 and Q4_0 have blocks of 32, BF16 and F16 none)",
                      p->tp, s->name, dtype_traits(s->dtype).name, block, x->k_len, x->k);
 }
 
@@ -110,22 +110,21 @@ static enum status measure_weight(const struct program *p, const struct weights 
     TRY(check_blocks(p, &s, x, err));
     if (source_has_order(&s) && program_is_first(p) && x == &p->weights[p->i_embedding])
         return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s: this build does not look up embeddings whose inputs are in no "
-                         "order of groups (desc_act)",
+                         "tensor %s: this build does not support embeddings whose inputs are "
+                         "reordered (desc_act): use a checkpoint made without desc_act",
                          s.name);
     if (source_has_order(&s) && d->ops->has_plain_experts && is_grouped(p, x))
         return error_set(
             err, STATUS_UNSUPPORTED,
-            "tensor %s: a GPU does not multiply experts or heads whose inputs are in no "
-            "order of groups (desc_act): take --device cpu, or a checkpoint made "
-            "without it",
+            "tensor %s: the GPU kernels do not support experts or heads whose inputs are reordered "
+            "(desc_act): use --device cpu, or a checkpoint made without desc_act",
             s.name);
     uint32_t n_inputs = source_n_inputs(&s, x);
     uint64_t n = d->ops->loading.weight_bytes(d, s.dtype, x->n_len, n_inputs, source_group(&s, x)),
              skipped;
     if (n == 0 || !dtype_bytes(s.dtype, x->k0, 1, &skipped))
         return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s is %s, %u to %u of %u inputs: this build has no kernel for it",
+                         "tensor %s: this build has no kernel for %s with inputs %u to %u of %u",
                          s.name, dtype_traits(s.dtype).name, x->k0, x->k0 + x->k_len, x->k);
     *bytes += align_up(n, ALIGN) +
               (source_has_order(&s) ? align_up(n_inputs * sizeof(uint32_t), ALIGN) : 0);
@@ -417,8 +416,7 @@ static enum status load_divisors(const struct program *p, const struct weights *
     mem_free(divisors);
     return ok ? STATUS_OK
               : error_set(err, STATUS_INVALID,
-                          "tensor %s holds a divisor that is not positive, or too "
-                          "small",
+                          "tensor %s has a divisor that is not positive or is too small",
                           f->gguf_divisors);
 }
 
@@ -430,7 +428,7 @@ enum status loader_load(struct program *p, const struct weights *w, struct devic
         TRY(load_divisors(p, w, &p->ropes[i], err));
     out->memory = d->ops->memory.alloc(d, out->n_bytes);
     if (!out->memory)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %llu bytes of weights",
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %llu bytes of weights",
                          (unsigned long long)out->n_bytes);
     struct loading l = {.files = w, .device = d, .memory = out->memory, .progress = progress};
     if (progress)

@@ -49,12 +49,13 @@ static enum status find_fp8_scales(const struct program *p, const struct weights
     }
     if (q->block_rows == 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s: its shape is neither one scale, nor one for each of %u "
-                         "outputs, and config.json names no weight_block_size",
+                         "tensor %s: its shape is neither one scale nor one for each of the %u "
+                         "outputs, and config.json has no weight_block_size",
                          scales.name, at.n_rows);
     if (q->block_columns % BLOCK != 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "tensor %s: scales of blocks of %u x %u; want a multiple of %d inputs",
+                         "tensor %s: the scales are for blocks of %u x %u, but the number of "
+                         "inputs in a block must be a multiple of %d",
                          scales.name, q->block_rows, q->block_columns, BLOCK);
     s->scale_rows = q->block_rows;
     s->group = q->block_columns;
@@ -71,7 +72,8 @@ static enum status find_fp8(const struct program *p, const struct weights *w,
     if (x->part.of_experts)
         return error_set(
             err, STATUS_UNSUPPORTED,
-            "tensor %s: this build does not take FP8 weights out of a stack of experts", s->name);
+            "tensor %s: this build does not support FP8 weights in one tensor of all experts",
+            s->name);
     TRY(find_fp8_scales(p, w, x, s, err));
     bool blocks =
         x->k % BLOCK == 0 &&
@@ -89,7 +91,8 @@ static enum status find_mxfp4(const struct weights *w, const struct op_weight *x
     struct beside scales = source_beside(w, s->name, "_scales");
     uint32_t n_blocks = at.n_columns / BLOCK;
     if (at.n_columns % BLOCK != 0 || !x->part.of_experts)
-        return error_set(err, STATUS_UNSUPPORTED, "tensor %s: %u inputs, want a multiple of %d",
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "tensor %s has %u inputs, but the number must be a multiple of %d",
                          values.name, at.n_columns, BLOCK);
     TRY(source_check_beside(&values, DTYPE_U8, 4,
                             (const uint32_t[]){x->n_experts, at.n_rows, n_blocks, BLOCK / 2}, err));
@@ -120,8 +123,8 @@ static enum status check_rows(const struct source *s, const struct op_weight *x,
     if (!x->part.transposed || coded || source_is_plain_float(s->values))
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "tensor %s is %s and would have to be transposed, which this build does for "
-                     "F32, F16 and BF16 alone",
+                     "tensor %s is %s and must be transposed, but this build can transpose only "
+                     "F32, F16 and BF16",
                      s->name, dtype_traits(s->values->dtype).name);
 }
 
@@ -129,9 +132,10 @@ static enum status find_quantised(const struct program *p, const struct op_weigh
                                   struct source *s, struct error *err)
 {
     if (!source_is_plain_float(s->values))
-        return error_set(err, STATUS_INVALID,
-                         "--quantization: tensor %s is %s already; leave the flag out", s->name,
-                         dtype_traits(s->dtype).name);
+        return error_set(
+            err, STATUS_INVALID,
+            "--quantization cannot be used: tensor %s is already %s. Remove the option", s->name,
+            dtype_traits(s->dtype).name);
     s->kind = SOURCE_QUANTISED;
     s->dtype = quantise_dtype(p, x, s->dtype);
     return STATUS_OK;
@@ -168,12 +172,12 @@ enum status source_find(const struct program *p, const struct weights *w, const 
     bool whole = x->k0 % BLOCK == 0 && x->k_len % BLOCK == 0;
     if (s.kind == SOURCE_ROWS || s.dtype == DTYPE_F32 || s.order || whole)
         return STATUS_OK;
-    return error_set(
-        err, STATUS_UNSUPPORTED,
-        "tensor %s is %s%s, in blocks of %d, and a rank's inputs %u to %u of %u are no "
-        "whole number of them: take fewer ranks",
-        s.name, dtype_traits(s.dtype).name, s.kind == SOURCE_QUANTISED ? " by --quantization" : "",
-        BLOCK, x->k0, x->k0 + x->k_len, x->k);
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "tensor %s is %s%s in blocks of %d, and a rank's inputs %u to %u of %u do not "
+                     "divide into whole blocks: use fewer ranks",
+                     s.name, dtype_traits(s.dtype).name,
+                     s.kind == SOURCE_QUANTISED ? " by --quantization" : "", BLOCK, x->k0,
+                     x->k0 + x->k_len, x->k);
 }
 
 /* ---- order of inputs ---- */

@@ -56,7 +56,7 @@ function showGroups() {
   const ready = groups.filter(g => g[G.state] === "ready").length;
   put("fact-workers", integer(workers.length));
   put("fact-groups", `${integer(ready)} of ${integer(groups.length)}`);
-  put("tile-running-sub", ready === 1 ? "in one group" : `in ${integer(ready)} groups`);
+  put("tile-running-sub", ready === 1 ? "in one replica" : `in ${integer(ready)} replicas`);
 }
 
 const byName = (a, b) => natural(a[W.node], b[W.node]) || (a[W.ordinal] ?? 0) - (b[W.ordinal] ?? 0) || (a[W.instance] < b[W.instance] ? -1 : 1);

@@ -43,10 +43,10 @@ export class Topology {
     const byNode = $("topology-by").value === "node", boxes = new Map(), counts = new Map();
     if (!byNode)
       for (const g of this.#groups)
-        boxes.set(g[G.id], { name: "group " + g[G.id], used: g[G.kv_total] ? g[G.kv_used] / g[G.kv_total] : 0, ranks: [] });
+        boxes.set(g[G.id], { name: "replica " + g[G.id], used: g[G.kv_total] ? g[G.kv_used] / g[G.kv_total] : 0, ranks: [] });
     for (const w of this.#workers) {
       const at = byNode ? w[W.node] : w[W.group] ?? "free";
-      if (!boxes.has(at)) boxes.set(at, { name: byNode ? at : at === "free" ? "in no group" : "group " + at, used: null, ranks: [] });
+      if (!boxes.has(at)) boxes.set(at, { name: byNode ? at : at === "free" ? "in no replica" : "replica " + at, used: null, ranks: [] });
       const [color, mark] = RANKS[w[W.state]] ?? ["warn", "?"];
       boxes.get(at).ranks.push({ id: w[W.instance], color, mark: w[W.straggler] ? "!" : mark, seat: w[W.stage] === null ? "" : `${w[W.stage]}.${w[W.rank]}`,
         load: w[W.loaded] === null ? null : w[W.loaded] / 1000, order: w[W.stage] === null ? 0 : w[W.stage] * 4096 + w[W.rank] });
@@ -55,14 +55,14 @@ export class Topology {
     for (const b of boxes.values()) b.ranks.sort((x, y) => x.order - y.order);
     this.map.show([...boxes.values()]);
     legend("topology-legend", [...counts].map(([state, n]) => [RANKS[state]?.[0] ?? "warn", `${state} ${integer(n)}`]));
-    this.map.canvas.setAttribute("aria-label", `${count(this.#workers.length, "worker")} in ${count(boxes.size, byNode ? "node" : "group")}: ` +
+    this.map.canvas.setAttribute("aria-label", `${count(this.#workers.length, "worker")} in ${count(boxes.size, byNode ? "node" : "replica")}: ` +
       [...counts].map(([state, n]) => `${n} ${state}`).join(", ") + ". Arrow keys go through them.");
   }
 
   #tell(id) {
     const w = this.#workers.find(x => x[W.instance] === id);
     if (!w) return put("topology-detail", this.#workers.length ? POINT : "No worker is connected yet. Each worker is a square here.");
-    const gpu = w[W.gpu], where = w[W.group] === null ? "in no group" : `group ${w[W.group]}, stage ${w[W.stage]}, rank ${w[W.rank]}`;
+    const gpu = w[W.gpu], where = w[W.group] === null ? "in no replica" : `replica ${w[W.group]}, stage ${w[W.stage]}, rank ${w[W.rank]}`;
     put("topology-detail", `${nameOf(w)} · ${w[W.instance]} · ${w[W.state]} · ${where} · ${w[W.device]}` +
       (w[W.host] ? ` · CPU ${cpu(w)} cores, ${bytes(w[W.host][2])} of memory` : "") + (gpu ? ` · GPU ${gpu[0]} % busy, ${bytes(gpu[1])} of ${bytes(gpu[2])}, ${gpu[3]} °C, ${gpu[4]} W` : "") +
       (w[W.own_us] === null ? "" : ` · own step ${micros(w[W.own_us])}`) + ` · last seen ${integer(w[W.seen_ms])} ms ago`);
@@ -109,14 +109,14 @@ export class KvMap {
     drawSoon(this.draw);
     if (!map) {
       legend("kv-legend", []);
-      return put("kv-detail", "No group serves yet, so there are no KV blocks. They are shown here once a group is ready.");
+      return put("kv-detail", "No replica serves yet, so there are no KV blocks. They are shown here once a replica is ready.");
     }
     const about = map.stride > 1 ? "about " : "";
     legend("kv-legend", [["shared", "shared"], ["accent", "owned"], ["cached", "cached"], ["track", "empty"]]
       .map(([color, name]) => [color, `${name} ${about}${integer(map[name])}`]));
     put("kv-detail", `${integer(map.blocks)} blocks of ${map.block_tokens} tokens, a square is ${map.per_cell === 1 ? "one" : integer(map.per_cell)}` +
       (map.stride > 1 ? `, judged by every ${map.stride}th.` : ".") + " Cached ones hold what a later prompt may begin with.");
-    $("kv").setAttribute("aria-label", `KV blocks of group ${map.group}: ${map.shared} shared, ${map.owned} owned, ${map.cached} cached, ${map.empty} empty`);
+    $("kv").setAttribute("aria-label", `KV blocks of replica ${map.group}: ${map.shared} shared, ${map.owned} owned, ${map.cached} cached, ${map.empty} empty`);
   }
 }
 
@@ -130,7 +130,7 @@ function options(id, values, chosen) {
 }
 
 const longest = texts => texts.reduce((most, t) => Math.max(most, t.length), 0);
-const NO_EVENT = "No event yet. Workers that join or leave, groups that form and changes by an operator are listed here.";
+const NO_EVENT = "No event yet. Workers that join or leave, replicas that form and changes by an operator are listed here.";
 // Sort keys of the workers' table.
 const ORDERS = { state: w => w[W.state], group: w => w[W.group], cpu: w => w[W.host]?.[1] ?? null, memory: w => w[W.host]?.[2] ?? null,
   gpu: w => w[W.gpu]?.[0] ?? null, gpu_memory: w => w[W.gpu]?.[1] ?? null };
@@ -144,8 +144,8 @@ export class Tables {
     this.all = []; // all workers, sorted by name
     this.order = { key: "name", descending: false };
     const table = (id, label, none, source, columns, sort) => new VirtualTable($(id), { label, none, source, columns, rows: 10, sort });
-    this.groupTable = table("groups-table", "Groups", "No group yet. A group forms as soon as enough workers are connected.", this.groups, [
-      text("group", "5em", r => String(r[G.id]), { class: "n" }),
+    this.groupTable = table("groups-table", "Replicas", "No replica yet. A replica forms as soon as enough workers are connected.", this.groups, [
+      text("replica", "6em", r => String(r[G.id]), { class: "n" }),
       { title: "state", width: "6.5em", fill: (c, r) => write(c, r[G.draining] ? "draining" : r[G.state], r[G.draining] ? "warn" : mood(r[G.state])) },
       text("epoch", "6em", r => r[G.epoch]), text("TP × PP", "7em", r => `${r[G.tp]}${r[G.tp] < r[G.whole_tp] ? " of " + r[G.whole_tp] : ""} × ${r[G.pp]}`),
       text("role", "5.5em", r => r[G.role]),
@@ -160,7 +160,7 @@ export class Tables {
       { ...text("worker", "13em", nameOf, { sort: "name" }), fill: (c, r) => { write(c, nameOf(r)); c.title = nameOf(r); } },
       { title: "state", width: "8em", sort: "state",
         fill: (c, r) => write(c, r[W.loaded] === null ? r[W.state] : `${r[W.state]} ${Math.round(r[W.loaded] / 10)} %`, mood(r[W.state])) },
-      text("group", "5em", r => r[W.group] === null ? "–" : String(r[W.group]), { class: "n", sort: "group" }),
+      text("replica", "6em", r => r[W.group] === null ? "–" : String(r[W.group]), { class: "n", sort: "group" }),
       text("rank", "4.5em", r => r[W.group] === null ? "–" : `${r[W.stage]}.${r[W.rank]}`, { class: "n" }),
       text("CPU cores", "7.5em", cpu, { class: "n", sort: "cpu" }),
       text("memory", "12em", r => r[W.host] ? share(r[W.host][2], r[W.memory]) : "–", { class: "n", sort: "memory" }),
@@ -209,7 +209,7 @@ export class Tables {
   update({ groups, workers, events, summary }) {
     if (summary) {
       const n = summary.tp * summary.pp, here = this.all.length;
-      this.groupTable.say(`No group yet. A group needs ${n} worker${n === 1 ? "" : "s"}; ${here === 0 ? "none is" : here === 1 ? "1 is" : here + " are"} connected.` +
+      this.groupTable.say(`No replica yet. A replica needs ${n} worker${n === 1 ? "" : "s"}; ${here === 0 ? "none is" : here === 1 ? "1 is" : here + " are"} connected.` +
         (here < n ? " Start more with: cox worker MODEL --head HOST:7000." : " One forms when they have loaded the model."));
     }
     if (groups) this.#set("groups", this.groups, this.groupTable, groups.rows, groups.total);

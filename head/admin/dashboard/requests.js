@@ -260,7 +260,7 @@ export class Requests {
       columns: [
         { title: "request", width: "9em", class: "mono", fill: (c, r) => { write(c, shorten(r[R.id])); c.title = r[R.id]; } },
         { title: "state", width: "9em", fill: (c, r) => write(c, r[R.state] === "finished" ? `finished, ${r[R.finish]}` : r[R.state], mood(r[R.state])) },
-        { title: "group", width: "5em", class: "n", sort: "group", fill: (c, r) => write(c, r[R.group] === null ? "–" : String(r[R.group])) },
+        { title: "replica", width: "6em", class: "n", sort: "group", fill: (c, r) => write(c, r[R.group] === null ? "–" : String(r[R.group])) },
         { title: "arrived", width: "6em", class: "n", sort: "arrival", fill: (c, r) => write(c, clock(r[R.arrival_ms])) },
         { title: "timeline", fill: (c, r) => this.#timeline(c, r) },
         time("queue", "queue", R.queue_us), time("prefill", "prefill", R.prefill_us), time("decode", "decode", R.decode_us),

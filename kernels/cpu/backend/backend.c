@@ -164,12 +164,14 @@ static enum status cpu_set_isa_level(struct device *device, uint32_t level, stru
 {
     enum cpu_isa best = cpu_isa_best();
     if (level >= CPU_ISA_COUNT)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "%s is no ISA level of this CPU's architecture, whose highest is %s",
-                         cpu_isa_name(level), cpu_isa_name(CPU_ISA_COUNT - 1));
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "the ISA level %s does not exist on this CPU's architecture: its highest level is %s",
+            cpu_isa_name(level), cpu_isa_name(CPU_ISA_COUNT - 1));
     if (level > (uint32_t)best)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "ISA level %u (%s) is asked for; this CPU or its system has %s at best",
+                         "ISA level %u (%s) is not available: the highest level of this CPU and "
+                         "its system is %s",
                          level, cpu_isa_name(level), cpu_isa_name(best));
     struct cpu_device *d = cpu_of(device);
     d->isa = level;

@@ -4,8 +4,9 @@
 
 static enum status absent(struct error *err)
 {
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "this build has no CUDA backend; scripts/build cuda makes one that has");
+    return error_set(
+        err, STATUS_UNSUPPORTED,
+        "this build has no CUDA backend: make one that has it with scripts/build cuda");
 }
 
 enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,

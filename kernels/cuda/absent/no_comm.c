@@ -4,6 +4,7 @@
 enum status cuda_comm_open(struct device *d, const struct gpu_comm_options *o,
                            struct gpu_comm **out, struct error *err)
 {
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "this build has no CUDA backend; scripts/build cuda makes one that has");
+    return error_set(
+        err, STATUS_UNSUPPORTED,
+        "this build has no CUDA backend: make one that has it with scripts/build cuda");
 }

@@ -8,6 +8,7 @@ bool gpu_is_built(void)
 
 enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
 {
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "this build has no CUDA backend; scripts/build cuda makes one that has");
+    return error_set(
+        err, STATUS_UNSUPPORTED,
+        "this build has no CUDA backend: make one that has it with scripts/build cuda");
 }

@@ -273,8 +273,8 @@ enum status cuda_attention_check(uint32_t head_dim, uint32_t v_dim, bool is_late
         (is_latent && head_dim <= LATENT_DIM && v_dim <= LATENT_V_DIM))
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "attention over heads of %u dimensions: a GPU takes at most 256, or a latent "
-                     "of %u with values of %u",
+                     "the attention heads have %u dimensions; the GPU kernels support at most 256, "
+                     "or a latent of %u with values of %u",
                      head_dim, LATENT_DIM, LATENT_V_DIM);
 }
 
@@ -361,7 +361,8 @@ enum status cuda_latent_attention(struct gpu_stream *s, const struct cuda_latent
     e.a.parts = static_cast<float *>(p->scratch) + part_rows * e.a.n_splits * PART_EXTRA;
     if (e.a.n_splits > 1 &&
         cuda_latent_parts_bytes(&p->shape, part_rows * e.a.n_splits) > p->n_scratch_bytes)
-        return error_set(err, STATUS_INTERNAL, "%llu bytes of scratch are too few for %u chunks",
+        return error_set(err, STATUS_INTERNAL,
+                         "attention: %llu bytes of scratch memory are too few for %u chunks",
                          (unsigned long long)p->n_scratch_bytes, p->n_chunks);
     TRY(attention_expanded(e, n_splits, s, err));
     return e.a.n_splits > 1 && p->i_chunk + 1 == p->n_chunks ? merge(e.a, c, s, err) : STATUS_OK;

@@ -167,7 +167,9 @@ enum status enqueue_format(enum gpu_format format, const weights_args &a, uint32
     case GPU_FORMAT_COUNT:
         break;
     }
-    return error_set(err, STATUS_INTERNAL, "latent weights of format %d", (int)format);
+    return error_set(err, STATUS_INTERNAL,
+                     "the latent weights have format %d, for which there is no kernel",
+                     (int)format);
 }
 
 enum status heads_enqueue(const struct gpu_stream *s, const struct heads_params *p, weights_args a,
@@ -175,7 +177,8 @@ enum status heads_enqueue(const struct gpu_stream *s, const struct heads_params 
 {
     struct gpu_matrix m;
     if (!gpu_matrix_of_weight(p->first, &m))
-        return error_set(err, STATUS_INTERNAL, "latent weights of %s",
+        return error_set(err, STATUS_INTERNAL,
+                         "the latent weights are %s, for which there is no kernel",
                          dtype_traits(p->first->dtype).name);
     a.table = static_cast<const grouped_matrix *>(p->table);
     a.n = m.n, a.k = m.k, a.group = m.group;

@@ -312,9 +312,10 @@ enum status enqueue(struct gpu_stream *s, const kv_args &a, const char *name, st
     if (n_warps == 0)
         return STATUS_OK;
     if (a.head_dim > MAX_DIM || n_warps > INT32_MAX)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "%s of %u rows of heads of %u dimensions: at most %u", name, a.n_rows,
-                         a.head_dim, MAX_DIM);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "%s: %u rows with heads of %u dimensions are not supported: a head may have at most %u",
+            name, a.n_rows, a.head_dim, MAX_DIM);
     TRY(gpu_enter(s->device, err));
     const dim3 grid((uint32_t)((n_warps + WARPS - 1) / WARPS));
     return gpu_check(launch_kernel(s, kv_kernel, grid, dim3(32 * WARPS), 0, a), name, err);
@@ -351,9 +352,10 @@ enum status cuda_rope_kv(struct gpu_stream *s, const struct rope_params *q,
     const int64_t first = rope_offset(k, p);
     kv_args a = kv_args_of(p);
     if (first < 0 || q->n_rows != p->n_rows)
-        return error_set(err, STATUS_INTERNAL,
-                         "rope_kv: %u heads of %u dimensions are no part of %u keys of %u",
-                         k->n_heads, k->n_rot, p->n_heads, p->kv->head_dim);
+        return error_set(
+            err, STATUS_INTERNAL,
+            "rope_kv: %u heads of %u dimensions do not fit into %u keys of %u dimensions",
+            k->n_heads, k->n_rot, p->n_heads, p->kv->head_dim);
     a.q = rope_args_of(q);
     a.k = rope_args_of(k);
     a.k.first = (uint32_t)first;

@@ -75,18 +75,21 @@ static enum status reserve(struct cuda_device *x, double utilization, struct err
 {
     uint64_t n_free, total = x->info.memory_bytes;
     if (!(utilization > 0 && utilization <= 1))
-        return error_set(err, STATUS_INVALID, "a part of %g of the device's memory", utilization);
+        return error_set(err, STATUS_INVALID,
+                         "the fraction %g of the device's memory is not between 0 and 1 "
+                         "(--gpu-memory-utilization)",
+                         utilization);
     TRY(gpu_memory_free(x->gpu, &n_free, err));
     uint64_t taken = total > n_free ? total - n_free : 0;
     uint64_t part = (uint64_t)(utilization * (double)total);
     x->limit_bytes = part > taken ? part - taken : 0;
     if (x->limit_bytes > 0)
         return STATUS_OK;
-    return error_set(err, STATUS_NO_MEMORY,
-                     "%s has %.1f GiB, of which %.1f are free: nothing is left of the part of %g "
-                     "that this worker may have (--gpu-memory-utilization)",
-                     x->info.name, (double)total / (1 << 30), (double)n_free / (1 << 30),
-                     utilization);
+    return error_set(
+        err, STATUS_NO_MEMORY,
+        "%s has %.1f GiB of memory, %.1f GiB of it free: nothing is left of the fraction %g that "
+        "this worker may use. Stop other programs on the GPU or raise --gpu-memory-utilization",
+        x->info.name, (double)total / (1 << 30), (double)n_free / (1 << 30), utilization);
 }
 
 static uint64_t cuda_available_bytes(const struct device *d)
@@ -160,9 +163,10 @@ static enum status cuda_check(const struct device *d, const struct scratch_shape
                               struct error *err)
 {
     if (s->hidden > CUDA_NORM_MAX_DIM)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "a hidden width of %u: a GPU's norms take at most %u", s->hidden,
-                         CUDA_NORM_MAX_DIM);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "the model's hidden width is %u; the GPU's norm kernels support at most %u", s->hidden,
+            CUDA_NORM_MAX_DIM);
     return cuda_attention_check(s->head_dim, s->v_dim, s->is_latent, err);
 }
 
@@ -212,7 +216,7 @@ static enum status cuda_set_isa_level(struct device *d, uint32_t level, struct e
     if (level == 0)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "ISA level %u is asked for, of a CPU's ranks; a GPU has level 0 alone", level);
+                     "ISA level %u exists only on CPU ranks; a GPU has only level 0", level);
 }
 
 static const char *cuda_isa_name(const struct device *d)

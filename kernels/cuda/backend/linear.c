@@ -44,8 +44,8 @@ bool cuda_matrix_of(struct cuda_device *x, const struct weight *w, struct gpu_ma
         return true;
     cuda_note(x,
               error_set(&err, STATUS_UNSUPPORTED,
-                        "no kernel of a GPU takes a matrix of %s with %u outputs of %u inputs in "
-                        "groups of %u",
+                        "there is no GPU kernel for a matrix of %s with %u outputs and %u inputs "
+                        "in groups of %u",
                         dtype_traits(w->dtype).name, w->n, w->k, w->group),
               &err);
     return false;
@@ -94,7 +94,8 @@ static enum status run_in_order(struct cuda_device *x, const struct gpu_products
         room = p->scratch_bytes - least < GATHER_BYTES ? p->scratch_bytes - least : GATHER_BYTES;
     uint64_t most = room / row_bytes;
     if (most == 0)
-        return error_set(err, STATUS_INTERNAL, "no scratch for a row of %u inputs in order", k);
+        return error_set(err, STATUS_INTERNAL,
+                         "there is not enough scratch memory to reorder a row of %u inputs", k);
     for (uint32_t first = 0, n; first < p->n_rows; first += n) {
         n = p->n_rows - first < most ? p->n_rows - first : (uint32_t)most;
         struct gpu_products part = rows_of(p, first, n);

@@ -49,7 +49,8 @@ void cuda_backend_add_adapters(struct device *d, const struct adapters_params *p
     if (!cuda_goes_on(x))
         return;
     if (x->adapters.list != p->rows || !p->rows)
-        cuda_note(x, error_set(&err, STATUS_INTERNAL, "adapters of rows that no upload gave"),
+        cuda_note(x,
+                  error_set(&err, STATUS_INTERNAL, "the adapters of these rows were not uploaded"),
                   &err);
     else
         cuda_note(x,

@@ -124,8 +124,8 @@ static enum status sampler_send(struct gpu_sampler *base, uint32_t i_step,
     const uint64_t history = put(w, s, d->history, d->n_history * sizeof *d->history, &ok);
     if (!ok)
         return error_set(err, STATUS_LIMIT,
-                         "%u rows with %u biases, %u ids, %u of a history: no "
-                         "room on the device",
+                         "sampling: the device has no space for %u rows with %u biases, %u allowed "
+                         "ids and %u ids of history",
                          d->n_rows, d->n_biases, d->n_allowed, d->n_history);
     shift((struct gpu_sample_row *)(void *)(s->host_lists + rows), d->n_rows, biases, allowed,
           history);
@@ -245,7 +245,7 @@ static enum status open_parts(struct own_sampler *w, struct error *err)
     w->memory = d->ops->memory.alloc(d, gpu_sampler_bytes(o));
     if (!w->memory)
         return error_set(err, STATUS_NO_MEMORY,
-                         "this worker's part of the device has no %.1f MiB to sample tokens with: "
+                         "this worker's share of the GPU has no %.1f MiB left to sample tokens: "
                          "raise --gpu-memory-utilization",
                          (double)gpu_sampler_bytes(o) / (1 << 20));
     TRY(gpu_host_alloc(w->device->gpu,

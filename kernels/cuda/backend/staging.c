@@ -93,16 +93,20 @@ static bool take(struct cuda_device *x, struct zone *z, uint64_t n_bytes, uint64
 {
     struct error err;
     if (n_bytes > z->end - z->used) {
-        cuda_note(x,
-                  error_set(&err, STATUS_LIMIT,
-                            "a pass uploads more than the %llu KiB that the staging area has for "
-                            "it: fewer rows, or shorter sequences, at once",
-                            (unsigned long long)(z->end - z->begin) >> 10),
-                  &err);
+        cuda_note(
+            x,
+            error_set(&err, STATUS_LIMIT,
+                      "a pass uploads more than the %llu KiB that its staging area has: use fewer "
+                      "or shorter sequences in a step (--max-num-seqs, --max-model-len)",
+                      (unsigned long long)(z->end - z->begin) >> 10),
+            &err);
         return false;
     }
     if (cuda_is_recording(x)) { /* a replay would not repeat the upload */
-        cuda_note(x, error_set(&err, STATUS_INTERNAL, "an upload inside of a recorded pass"), &err);
+        cuda_note(x,
+                  error_set(&err, STATUS_INTERNAL,
+                            "a recorded pass called an upload, which is not allowed"),
+                  &err);
         return false;
     }
     *at = z->used;
@@ -169,7 +173,11 @@ const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_
     uint64_t rows_at, tiles_at;
     const struct kv_row *nothing = (const struct kv_row *)(const void *)s->device;
     if (x->failed == STATUS_OK && x->n_row_groups == GPU_MAX_ROW_GROUPS)
-        cuda_note(x, error_set(&err, STATUS_INTERNAL, "a third group of rows in a pass"), &err);
+        cuda_note(
+            x,
+            error_set(&err, STATUS_INTERNAL,
+                      "a pass has a third group of rows, but the staging area has space for two"),
+            &err);
     if (x->failed != STATUS_OK || !take(x, &s->numbers, n_rows * sizeof *rows, &rows_at) ||
         !take(x, &s->numbers, n_rows * sizeof(struct gpu_tile), &tiles_at))
         return nothing;

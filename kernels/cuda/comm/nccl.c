@@ -47,11 +47,14 @@ static enum status check_group(const struct gpu_comm_group *g, struct error *err
 {
     if (g->tp == 0 || g->pp == 0 || g->tp > GPU_COMM_MAX_RANKS || g->pp > GPU_COMM_MAX_RANKS ||
         g->tp * g->pp > GPU_COMM_MAX_RANKS || g->rank >= g->tp || g->stage >= g->pp)
-        return error_set(err, STATUS_INVALID, "rank %u of %u, stage %u of %u: at most %u ranks",
-                         g->rank, g->tp, g->stage, g->pp, GPU_COMM_MAX_RANKS);
+        return error_set(
+            err, STATUS_INVALID,
+            "rank %u of %u in stage %u of %u is invalid: a replica has at most %u ranks", g->rank,
+            g->tp, g->stage, g->pp, GPU_COMM_MAX_RANKS);
     if (g->n_id != GPU_COMM_ID_BYTES)
-        return error_set(err, STATUS_INVALID, "communicator id of %u bytes, NCCL's have %u",
-                         g->n_id, GPU_COMM_ID_BYTES);
+        return error_set(err, STATUS_INVALID,
+                         "the communicator id has %u bytes, but NCCL's ids have %u", g->n_id,
+                         GPU_COMM_ID_BYTES);
     return STATUS_OK;
 }
 
@@ -96,7 +99,8 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
     if (atomic_load(&c->interrupted))
         return nccl_interrupted(err);
     if (atomic_load(&c->has_comms))
-        return error_set(err, STATUS_INVALID, "the group before has not been left");
+        return error_set(err, STATUS_INVALID,
+                         "the communicator still belongs to the previous replica");
     TRY(check_group(g, err));
     /* A communicator belongs to the calling thread's current device. This call makes that the
      * stream's device. */
@@ -114,7 +118,8 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
     if (s == STATUS_OK)
         return s;
     base->group = (struct gpu_comm_group){0};
-    return error_prefix(err, s, "position %u of %u", g->stage * g->tp + g->rank, g->tp * g->pp);
+    return error_prefix(err, s, "joining as position %u of %u", g->stage * g->tp + g->rank,
+                        g->tp * g->pp);
 }
 
 /* ---- aborting ---- */
@@ -156,7 +161,7 @@ static void abort_comms(struct nccl_comm *c)
     pthread_mutex_lock(&c->mutex);
     c->abort_failed = s != STATUS_OK;
     snprintf(c->abort_text, sizeof c->abort_text, "%.250s",
-             s == STATUS_AGAIN ? "ncclCommAbort: in progress, without an end" : err.text);
+             s == STATUS_AGAIN ? "ncclCommAbort stays in progress and does not end" : err.text);
     c->abort_state = ABORT_DONE;
     atomic_store(&c->abort_ended, true);
     pthread_cond_broadcast(&c->wake);
@@ -229,7 +234,7 @@ static enum gpu_comm_end await_stream(struct nccl_comm *c, uint64_t until, struc
     uint64_t now = clock_mono_ns(); /* taken before each query, as in nccl_settle() */
     for (uint32_t n = 0; (s = gpu_stream_query(c->o.stream, err)) == STATUS_AGAIN; n++) {
         if (now > until) {
-            error_set(err, STATUS_TIMEOUT, "the device has not come to an end");
+            error_set(err, STATUS_TIMEOUT, "the device did not finish its work in time");
             return GPU_COMM_STUCK;
         }
         nccl_bump(c);
@@ -255,7 +260,7 @@ static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error
     bool done = await_abort(c, until);
     *ms = (uint32_t)((clock_mono_ns() - began) / NS_PER_MS);
     if (!done) {
-        error_set(err, STATUS_TIMEOUT, "ncclCommAbort has not come back after %u ms", *ms);
+        error_set(err, STATUS_TIMEOUT, "ncclCommAbort did not return within %u ms", *ms);
         return GPU_COMM_STUCK;
     }
     enum gpu_comm_end end = await_stream(c, until, err);
@@ -292,7 +297,7 @@ static enum status look_at_comms(struct nccl_comm *c, struct error *err)
     struct nccl_native *const *const comms[] = {&c->all, &c->stage};
     uint32_t n = c->base.group.pp > 1 && c->base.group.tp > 1 ? 2 : 1;
     for (uint32_t i = 0; i < n; i++) {
-        enum status s = nccl_look(c, comms[i], "a rank of the group is lost", err);
+        enum status s = nccl_look(c, comms[i], "a rank of the replica was lost", err);
         if (s != STATUS_OK && s != STATUS_AGAIN)
             return s;
     }
@@ -319,7 +324,7 @@ static enum status wait_done(struct gpu_comm *base, enum status (*done)(void *, 
         if (s != STATUS_AGAIN)
             return s;
         if (look && now > until)
-            return error_set(err, STATUS_TIMEOUT, "the device has not come to an end after %u ms",
+            return error_set(err, STATUS_TIMEOUT, "the device did not finish its work within %u ms",
                              c->o.wait_timeout_ms);
         if (look)
             nccl_bump(c);
@@ -393,7 +398,9 @@ enum status gpu_comm_open(const struct gpu_comm_options *o, struct gpu_comm **ou
         int rc = pthread_create(&c->thread, NULL, abort_main, c);
         c->has_thread = rc == 0;
         if (rc != 0)
-            s = error_set(err, STATUS_LIMIT, "the thread that aborts: %s", strerror(rc));
+            s = error_set(err, STATUS_LIMIT,
+                          "cannot start the thread that aborts NCCL communicators: %s",
+                          strerror(rc));
     }
     if (s != STATUS_OK) {
         close_comm(&c->base);

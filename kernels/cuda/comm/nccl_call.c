@@ -82,7 +82,7 @@ enum status nccl_settle(struct nccl_comm *c, struct nccl_native *const *comm, in
         uint64_t now = clock_mono_ns();
         s = nccl_look(c, comm, call, err);
         if (s == STATUS_AGAIN && now > until)
-            return error_set(err, STATUS_TIMEOUT, "%s: still in progress after %u ms", call,
+            return error_set(err, STATUS_TIMEOUT, "%s did not finish within %u ms", call,
                              timeout_ms);
         nccl_bump(c);
         nccl_relax(n);

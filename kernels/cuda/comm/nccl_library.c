@@ -39,8 +39,9 @@ static enum status find_symbols(struct nccl_comm *c, void *handle, const char *l
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *f = dlsym(handle, symbols[i].name);
         if (!f)
-            return error_set(err, STATUS_UNSUPPORTED, "%s has no %s: NCCL 2.18 or later is needed",
-                             library, symbols[i].name);
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "%s lacks the function %s: install NCCL 2.18 or later", library,
+                             symbols[i].name);
         memcpy((char *)&c->api + symbols[i].offset, &f, sizeof f);
     }
     return STATUS_OK;
@@ -55,9 +56,10 @@ static enum status open_library(const char *library, void **handle, struct error
         return STATUS_OK;
     if (library && (*handle = dlopen(library, RTLD_NOW | RTLD_LOCAL)))
         return STATUS_OK;
-    return error_set(err, STATUS_UNSUPPORTED,
-                     "ranks on GPUs need NCCL: %s; install it or name it with --nccl-library",
-                     library ? dlerror() : why.text);
+    return error_set(
+        err, STATUS_UNSUPPORTED,
+        "ranks on GPUs need NCCL, but it cannot be loaded: %s. Install it, or set --nccl-library",
+        library ? dlerror() : why.text);
 }
 
 enum status nccl_load(struct nccl_comm *c, const char *library, struct error *err)
@@ -69,7 +71,8 @@ enum status nccl_load(struct nccl_comm *c, const char *library, struct error *er
     TRY(find_symbols(c, handle, name, err));
     int result = c->api.get_version(&version);
     if (result != NCCL_SUCCESS || version < MIN_VERSION)
-        return error_set(err, STATUS_UNSUPPORTED, "%s is NCCL %d.%d: 2.18 or later is needed", name,
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s is NCCL %d.%d, which is too old: install NCCL 2.18 or later", name,
                          version / 10000, version / 100 % 100);
     c->version = (uint32_t)version;
     snprintf(c->text, sizeof c->text, "NCCL %d.%d.%d, %s", version / 10000, version / 100 % 100,

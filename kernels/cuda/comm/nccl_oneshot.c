@@ -72,8 +72,8 @@ enum status nccl_oneshot_check(const struct nccl_comm *c, struct error *err)
     uint32_t failed = c->base.one_shot_bytes > 0 ? atomic_load(&words[WORD_FAILED]) : 0;
     if (failed == 0)
         return STATUS_OK;
-    return error_set(err, STATUS_IO, "rank %u of the stage has not come to a one-shot sum",
-                     failed - 1);
+    return error_set(err, STATUS_IO,
+                     "rank %u of the stage did not arrive at a one-shot sum in time", failed - 1);
 }
 
 /* ---- memory ---- */
@@ -171,12 +171,12 @@ static bool may_try(struct nccl_comm *c, const struct entry *entries)
     for (uint32_t r = 0; r < c->base.group.tp; r++) {
         const struct entry *e = &entries[r];
         if (e->is_willing == 0)
-            snprintf(why, size, "turned off on rank %u (--no-one-shot)", r);
+            snprintf(why, size, "rank %u turned them off (--no-one-shot)", r);
         else if (e->is_willing != 1)
-            snprintf(why, size, "rank %u has no memory for them", r);
+            snprintf(why, size, "rank %u could not allocate memory for them", r);
         else if (memcmp(e->boot, nobody, BOOT_ID_BYTES) == 0 ||
                  memcmp(e->boot, entries[0].boot, BOOT_ID_BYTES) != 0)
-            snprintf(why, size, "ranks 0 and %u are not known to be on one host", r);
+            snprintf(why, size, "ranks 0 and %u may be on different hosts", r);
         else
             continue;
         return false;
@@ -197,7 +197,7 @@ static enum status map(struct nccl_comm *c, const struct entry *entries, struct 
         enum status s = gpu_peer_open(gpu_stream_device(c->o.stream), entries[r].handle,
                                       entries[r].pci, &o->regions[r], err);
         if (s != STATUS_OK)
-            return error_prefix(err, s, "memory of rank %u", r);
+            return error_prefix(err, s, "mapping the memory of rank %u", r);
     }
     return STATUS_OK;
 }
@@ -213,8 +213,8 @@ static enum status agree(struct nccl_comm *c, bool yes, const struct error *own_
         snprintf(c->base.one_shot_why, sizeof c->base.one_shot_why, "%.150s", own_why->text);
     else if (!*all)
         snprintf(c->base.one_shot_why, sizeof c->base.one_shot_why,
-                 "%u of %u ranks cannot: see theirs", (unsigned)((float)c->base.group.tp - n_yes),
-                 c->base.group.tp);
+                 "%u of %u ranks cannot use them: look at their logs",
+                 (unsigned)((float)c->base.group.tp - n_yes), c->base.group.tp);
     return STATUS_OK;
 }
 
@@ -280,7 +280,8 @@ static enum status try_and_agree(struct nccl_comm *c, bool *all, struct error *e
     mem_free(x);
     TRY(s);
     if (!right)
-        (void)error_set(&why, STATUS_IO, "a trial over peer memory gave other sums than it should");
+        (void)error_set(&why, STATUS_IO,
+                        "the test of one-shot sums over peer memory gave wrong sums");
     return agree(c, right, &why, all, err);
 }
 
@@ -321,7 +322,7 @@ enum status nccl_oneshot_join(struct nccl_comm *c, const struct gpu_comm_group *
     struct error why = {0};
     bool all = false;
     c->base.one_shot_bytes = 0;
-    snprintf(c->base.one_shot_why, sizeof c->base.one_shot_why, "they are for 2, 4 or 8 ranks");
+    snprintf(c->base.one_shot_why, sizeof c->base.one_shot_why, "they need 2, 4 or 8 ranks");
     if (cuda_oneshot_limit(g->tp) == 0)
         return STATUS_OK;
     TRY(begin(c, g, err));

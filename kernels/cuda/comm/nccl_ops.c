@@ -8,7 +8,8 @@ enum { GROUP_CALLS = 512 };
 
 static enum status not_joined(struct error *err)
 {
-    return error_set(err, STATUS_INVALID, "a collective outside of a group");
+    return error_set(err, STATUS_INVALID,
+                     "a collective was called before this rank joined a replica");
 }
 
 static enum status sum(struct gpu_comm *base, void *x, size_t n, int type, struct error *err)
@@ -47,7 +48,9 @@ enum status nccl_broadcast(struct gpu_comm *base, uint32_t root, void *data, siz
     if (world == 0)
         return not_joined(err);
     if (root >= world)
-        return error_set(err, STATUS_INVALID, "root %u of %u ranks", root, world);
+        return error_set(err, STATUS_INVALID,
+                         "a collective names rank %u as its root, but there are %u ranks", root,
+                         world);
     if (n_bytes == 0)
         return STATUS_OK;
     TRY(nccl_enter(c, err));
@@ -63,8 +66,10 @@ static enum status check_peer(const struct gpu_comm *base, uint32_t peer, struct
     if (g->tp == 0)
         return not_joined(err);
     if (peer >= g->tp * g->pp || peer == g->stage * g->tp + g->rank)
-        return error_set(err, STATUS_INVALID, "position %u of %u ranks, from position %u", peer,
-                         g->tp * g->pp, g->stage * g->tp + g->rank);
+        return error_set(err, STATUS_INVALID,
+                         "a transfer names position %u, but it must be one of %u positions and not "
+                         "the caller's, %u",
+                         peer, g->tp * g->pp, g->stage * g->tp + g->rank);
     return STATUS_OK;
 }
 

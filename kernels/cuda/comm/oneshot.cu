@@ -157,8 +157,9 @@ enum status cuda_oneshot_sum_bf16(struct gpu_stream *s, const struct oneshot_par
     const bool fits = p->n > 0 && p->n % 8 == 0 && p->n <= cuda_oneshot_limit(p->n_ranks) / 2 &&
                       reinterpret_cast<uintptr_t>(p->x) % sizeof(uint4) == 0;
     if (!fits || p->rank >= p->n_ranks)
-        return error_set(err, STATUS_UNSUPPORTED, "a one-shot sum of %zu elements, rank %u of %u",
-                         p->n, p->rank, p->n_ranks);
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "a one-shot sum of %zu elements on rank %u of %u is not supported", p->n,
+                         p->rank, p->n_ranks);
     for (unsigned r = 0; r < p->n_ranks; r++)
         l.regions[r] = static_cast<region *>(p->regions[r]);
     l.rank = p->rank;

@@ -30,8 +30,8 @@ enum status check_reach(const struct gpu_device *d, const char *pci, struct erro
                   err));
     if (!reaches)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "CUDA device %d cannot reach the memory of the one at %s (nvidia-smi topo "
-                         "-p2p r)",
+                         "CUDA device %d cannot access the memory of the GPU at %s; nvidia-smi "
+                         "topo -p2p r shows which GPUs can",
                          d->ordinal, pci);
     return STATUS_OK;
 }

@@ -31,8 +31,10 @@ extern "C" enum status cuda_copy_words(struct gpu_stream *s, void *to, const voi
 {
     const uint64_t n = n_bytes / sizeof(uint4), n_blocks = (n + PIECE - 1) / PIECE;
     if (n_bytes % sizeof(uint4) != 0 || n_blocks > INT32_MAX)
-        return error_set(err, STATUS_INVALID, "a copy of %llu bytes: words of 16, at most 32 TB",
-                         (unsigned long long)n_bytes);
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot copy %llu bytes: the size must be a multiple of 16 and at most 32 TB",
+            (unsigned long long)n_bytes);
     if (n == 0)
         return STATUS_OK;
     TRY(gpu_enter(s->device, err));

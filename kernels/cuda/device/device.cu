@@ -18,7 +18,7 @@ static enum status explain_absence(cudaError_t e, struct error *err)
     int driver = 0, runtime = 0;
     if (e == cudaErrorNoDevice)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "no CUDA device found: %s (see nvidia-smi and CUDA_VISIBLE_DEVICES)",
+                         "no CUDA device found: %s. Check nvidia-smi and CUDA_VISIBLE_DEVICES",
                          cudaGetErrorString(e));
     if (e != cudaErrorInsufficientDriver && e != cudaErrorStubLibrary)
         return gpu_check(e, "cudaGetDeviceCount", err);
@@ -28,10 +28,11 @@ static enum status explain_absence(cudaError_t e, struct error *err)
     (void)cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "no CUDA device found: there is no NVIDIA driver here (libcuda.so.1)");
+                         "no CUDA device found: this machine has no NVIDIA driver "
+                         "(libcuda.so.1). Install the driver");
     return error_set(err, STATUS_UNSUPPORTED,
-                     "no CUDA device found: the driver speaks CUDA %d.%d and this build needs "
-                     "%d.%d; update the driver",
+                     "no CUDA device found: the driver supports CUDA %d.%d, but this build "
+                     "needs %d.%d. Update the driver",
                      driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
@@ -48,7 +49,9 @@ enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
     if (e != cudaSuccess || n == 0)
         return explain_absence(e == cudaSuccess ? cudaErrorNoDevice : e, err);
     if (ordinal >= (uint32_t)n)
-        return error_set(err, STATUS_INVALID, "CUDA device %u: this machine has %d", ordinal, n);
+        return error_set(err, STATUS_INVALID,
+                         "CUDA device %u does not exist: this machine has %d, counted from 0",
+                         ordinal, n);
     cudaDeviceProp p;
     TRY(gpu_check(cudaGetDeviceProperties(&p, (int)ordinal), "cudaGetDeviceProperties", err));
     TRY(gpu_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion", err));
@@ -130,7 +133,7 @@ enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct er
     TRY(gpu_info(ordinal, &info, err));
     if (info.capability < MIN_CAPABILITY)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s has compute capability %u.%u; 8.0 or later is needed", info.name,
+                         "%s has compute capability %u.%u, but at least 8.0 is needed", info.name,
                          info.capability / 10, info.capability % 10);
     struct gpu_device d = {};
     d.ordinal = (int)ordinal;
@@ -167,8 +170,8 @@ enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out, struct
     TRY(gpu_enter(d, err));
     enum status s = gpu_check(cudaMalloc(&ptr, n_bytes), "cudaMalloc", err);
     if (s != STATUS_OK)
-        return error_prefix(err, s, "%llu bytes on CUDA device %d", (unsigned long long)n_bytes,
-                            d->ordinal);
+        return error_prefix(err, s, "cannot allocate %llu bytes on CUDA device %d",
+                            (unsigned long long)n_bytes, d->ordinal);
     s = gpu_check(cudaMemset(ptr, 0, n_bytes), "cudaMemset", err);
     /* The backend's streams do not wait for the default stream, on which the memset may still
      * run. */

@@ -54,7 +54,8 @@ enum status gpu_host_alloc(struct gpu_device *d, uint64_t n_bytes, void **out, s
     TRY(gpu_enter(d, err));
     enum status s = gpu_check(cudaMallocHost(out, n_bytes), "cudaMallocHost", err);
     if (s != STATUS_OK)
-        return error_prefix(err, s, "%llu bytes of pinned memory", (unsigned long long)n_bytes);
+        return error_prefix(err, s, "cannot allocate %llu bytes of pinned memory",
+                            (unsigned long long)n_bytes);
     return STATUS_OK;
 }
 

@@ -85,7 +85,7 @@ enum status check(cublasStatus_t s, const char *call, struct error *err)
     if (s == CUBLAS_STATUS_SUCCESS)
         return STATUS_OK;
     return error_set(err, s == CUBLAS_STATUS_ALLOC_FAILED ? STATUS_NO_MEMORY : STATUS_IO,
-                     "%s: cuBLAS status %d", call, (int)s);
+                     "%s failed with cuBLAS status %d", call, (int)s);
 }
 #define TRY_BLAS(b, name, ...) TRY(check((b)->api.name(__VA_ARGS__), #name, err))
 
@@ -103,8 +103,8 @@ enum status load(struct blas *b, struct error *err)
     struct error why;
     if (gpu_find_library(BLAS_LIBRARY, &b->library, &why) != STATUS_OK)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s; prompts of many tokens need cuBLAS 13: install it, or put the folder "
-                         "of " BLAS_LIBRARY " into LD_LIBRARY_PATH",
+                         "long prompts need cuBLAS 13, but it cannot be loaded: %s. Install it, or "
+                         "put the folder of " BLAS_LIBRARY " into LD_LIBRARY_PATH",
                          why.text);
     bool complete = true;
 #define X(name)                                                                                    \
@@ -113,8 +113,8 @@ enum status load(struct blas *b, struct error *err)
     BLAS_FUNCTIONS(X)
 #undef X
     return complete ? STATUS_OK
-                    : error_set(err, STATUS_UNSUPPORTED, BLAS_LIBRARY " lacks a function: %s",
-                                dlerror());
+                    : error_set(err, STATUS_UNSUPPORTED,
+                                BLAS_LIBRARY " lacks a function that is needed: %s", dlerror());
 }
 #endif
 
@@ -185,9 +185,10 @@ enum status ask(struct blas *b, const struct shape &s, cublasLtMatmulAlgo_t *out
     TRY_BLAS(b, cublasLtMatmulAlgoGetHeuristic, b->handle, b->product, b->w, b->x, b->out, b->out,
              b->preference, 1, &result, &n);
     if (n == 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "cuBLAS has no algorithm for %u outputs, %u inputs, %u rows", s.n, s.k,
-                         s.rows);
+        return error_set(
+            err, STATUS_UNSUPPORTED,
+            "cuBLAS has no algorithm for a product of %u outputs, %u inputs and %u rows", s.n, s.k,
+            s.rows);
     *out = result.algo;
     return STATUS_OK;
 }
@@ -332,7 +333,8 @@ enum status one_product(struct gpu_linear *l, const struct gpu_products *p,
     const bool plain = w->format == GPU_BF16;
     uint8_t *values = static_cast<uint8_t *>(p->scratch) + GPU_BLAS_WORKSPACE;
     if (p->scratch_bytes < GPU_BLAS_WORKSPACE + (plain ? 0 : row_bytes * GPU_TILE_N))
-        return error_set(err, STATUS_INTERNAL, "%llu bytes of scratch are too few for a product",
+        return error_set(err, STATUS_INTERNAL,
+                         "%llu bytes of scratch memory are too few for a matrix product",
                          (unsigned long long)p->scratch_bytes);
     const uint32_t n_tiles = gpu_n_row_tiles(w);
     uint32_t piece = plain ? n_tiles : piece_tiles(p, w, row_bytes);

@@ -26,10 +26,11 @@ enum status matrix_fill(const struct weight *w, const float *bias, struct groupe
     *out = {};
     if (w->order)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "experts or heads whose inputs have an order of their own (act-order) are "
-                         "not run on CUDA");
+                         "CUDA kernels do not support experts or heads whose inputs are reordered "
+                         "(act-order): use --device cpu, or a checkpoint made without act-order");
     if (!gpu_matrix_of_weight(w, &out->w))
-        return error_set(err, STATUS_UNSUPPORTED, "no CUDA kernel for a matrix of %s, %u x %u",
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "there is no CUDA kernel for a matrix of %s with %u outputs and %u inputs",
                          dtype_traits(w->dtype).name, w->n, w->k);
     out->bias = bias;
     return STATUS_OK;

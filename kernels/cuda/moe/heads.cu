@@ -39,9 +39,10 @@ enum status cuda_heads(struct gpu_stream *s, const struct heads_params *p,
         return STATUS_OK; /* CUDA refuses an empty grid */
     const uint64_t fit = is_aligned ? p->n_rows : room->n_bytes / row_bytes;
     if (fit == 0)
-        return error_set(err, STATUS_NO_MEMORY,
-                         "%u heads of %u inputs: %llu bytes of scratch are too few for a row",
-                         p->n_heads, p->first->k, (unsigned long long)room->n_bytes);
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "a row of %u heads with %u inputs does not fit into %llu bytes of scratch memory",
+            p->n_heads, p->first->k, (unsigned long long)room->n_bytes);
     TRY(gpu_enter(s->device, err));
     for (uint32_t first = 0; first < p->n_rows;) {
         struct grouped_args a = {};

@@ -221,8 +221,8 @@ enum status cuda_adapters(struct gpu_stream *s, const struct adapters_params *p,
         return STATUS_OK; /* CUDA refuses an empty grid */
     if (fit == 0)
         return error_set(err, STATUS_NO_MEMORY,
-                         "adapters of rank %u and %u inputs: %llu bytes of scratch are too few for "
-                         "a row",
+                         "a row of adapters with rank %u and %u inputs does not fit into %llu "
+                         "bytes of scratch memory",
                          p->most_rank, p->k, (unsigned long long)room->n_bytes);
     TRY(gpu_enter(s->device, err));
     for (uint32_t begin = 0, n; begin < rows->n_rows; begin += n) {

@@ -421,13 +421,14 @@ enum status cuda_moe(struct gpu_stream *s, const struct moe_params *p, const str
     const uint32_t width = p->n ? p->experts[0].gate->n : 0;
     const uint32_t n_rows = rows_within(room->n_bytes, p->n_rows, p->n_chosen, p->dim, width, p->n);
     if (p->n > MAX_HERE)
-        return error_set(err, STATUS_UNSUPPORTED, "a mixture of %u experts: at most %u", p->n,
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "the model has %u experts; the CUDA kernels support at most %u", p->n,
                          MAX_HERE);
     if (n_rows == 0 && p->n_rows > 0)
-        return error_set(err, STATUS_NO_MEMORY,
-                         "a mixture of %u experts of width %u: %llu bytes of scratch are too few "
-                         "for one row",
-                         p->n, width, (unsigned long long)room->n_bytes);
+        return error_set(
+            err, STATUS_NO_MEMORY,
+            "a row of %u experts with width %u does not fit into %llu bytes of scratch memory",
+            p->n, width, (unsigned long long)room->n_bytes);
     TRY(gpu_enter(s->device, err));
     for (uint32_t first = 0; first < p->n_rows; first += n_rows) {
         const uint32_t left = p->n_rows - first, n = left < n_rows ? left : n_rows;

@@ -226,8 +226,8 @@ enum status cuda_route(struct gpu_stream *s, const struct route_params *p, bool 
     if (p->n_experts == 0 || n_shared * sizeof(float) > MAX_SHARED_BYTES ||
         p->n_groups > ROUTE_MAX_GROUPS)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "a choice of %u of %u experts in %u groups: at most %u bytes of scores "
-                         "and %u groups",
+                         "choosing %u of %u experts in %u groups is not supported: the CUDA kernel "
+                         "takes at most %u bytes of scores and %u groups",
                          p->n_chosen, p->n_experts, p->n_groups, MAX_SHARED_BYTES,
                          ROUTE_MAX_GROUPS);
     if (p->n_rows == 0 || p->n_chosen == 0)

@@ -111,8 +111,8 @@ enum status norm(struct gpu_stream *s, const struct norm_params *p, struct view 
     const uint64_t n_units = (uint64_t)p->n_rows * p->n_parts;
     if (p->dim > CUDA_NORM_MAX_DIM || n_units > INT32_MAX)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "norm of %u rows of %u parts of %u elements: at most %u elements and %d "
-                         "parts in all",
+                         "a norm of %u rows with %u parts of %u elements is not supported: the "
+                         "CUDA kernel takes at most %u elements a part and %d parts in total",
                          p->n_rows, p->n_parts, p->dim, CUDA_NORM_MAX_DIM, INT32_MAX);
     if (n_units == 0 || p->dim == 0)
         return STATUS_OK; /* CUDA refuses an empty grid */

@@ -404,9 +404,10 @@ enum status cuda_sample(struct gpu_stream *s, const struct gpu_sample_params *p,
         return STATUS_OK;
     if (p->n_rows > GPU_SAMPLE_MAX_ROWS || p->vocab_size == 0 || p->stride < p->vocab_size ||
         p->scratch_bytes < cuda_sample_scratch_bytes(p->n_rows, p->vocab_size))
-        return error_set(err, STATUS_INVALID,
-                         "sampling %u rows of %u logits (%u apart) with %llu bytes of scratch",
-                         p->n_rows, p->vocab_size, p->stride, (unsigned long long)p->scratch_bytes);
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot sample %u rows of %u logits (stride %u) with %llu bytes of scratch memory",
+            p->n_rows, p->vocab_size, p->stride, (unsigned long long)p->scratch_bytes);
     TRY(gpu_enter(s->device, err));
     sample_args a;
     a.p = *p;

@@ -84,5 +84,6 @@ enum status cuda_dequantise(struct gpu_stream *s, const struct gpu_matrix *w, ui
     case GPU_FORMAT_COUNT:
         break;
     }
-    return error_set(err, STATUS_INTERNAL, "dequantise: format %d has no codes", (int)w->format);
+    return error_set(err, STATUS_INTERNAL, "dequantise: weights of format %d are not quantised",
+                     (int)w->format);
 }

@@ -41,7 +41,7 @@ static const struct {
      "collectives         0.0 MiB\n"
      "KV cache            0.5 MiB\n"
      "total               0.5 MiB\n"
-     "grammars           64.0 MiB   more at most, where answers have any\n"},
+     "grammars           64.0 MiB   more at most, if answers use grammars\n"},
 };
 
 static void test_memory_table(void **state)

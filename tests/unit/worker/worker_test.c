@@ -653,11 +653,11 @@ static void test_forms_of_smaller_tps(void **state)
         const char *text;
     } cases[] = {
         {1, 100, 0, STATUS_OK, ""},
-        {1, 101, 0, STATUS_PROTOCOL, "101 blocks in KV group 0, this rank has 100"},
+        {1, 101, 0, STATUS_PROTOCOL, "101 blocks in KV group 0, but this rank has 100"},
         {2, 100, 1, STATUS_OK, ""},
-        {3, 100, 0, STATUS_PROTOCOL, "TP 3, this worker was started for TP 4"},
-        {8, 100, 0, STATUS_PROTOCOL, "TP 8, this worker was started for TP 4"},
-        {1000, 100, 0, STATUS_PROTOCOL, "offers no such smaller one"},
+        {3, 100, 0, STATUS_PROTOCOL, "TP 3, but this worker was started for TP 4"},
+        {8, 100, 0, STATUS_PROTOCOL, "TP 8, but this worker was started for TP 4"},
+        {1000, 100, 0, STATUS_PROTOCOL, "does not offer this smaller TP"},
         {4, 8192, 3, STATUS_OK, ""},
         {4, 8193, 3, STATUS_PROTOCOL, "this rank has 8192"},
     };

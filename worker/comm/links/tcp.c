@@ -31,8 +31,8 @@ static enum status check_path(int fd, struct error *err)
     if (!unanswered || i.tcpi_last_ack_recv < SILENT_MS)
         return STATUS_OK;
     return error_set(err, STATUS_IO,
-                     "its host has not answered for %u s: is the network between them cut, or a "
-                     "firewall or a smaller MTU in the way?",
+                     "the peer's host has not answered for %u s: check the network, the firewalls "
+                     "and the MTU between the two hosts",
                      i.tcpi_last_ack_recv / 1000);
 }
 
@@ -68,7 +68,7 @@ static enum status tcp_recv(struct comm_link *l, const struct iovec *v, size_t n
     *moved = 0;
     ssize_t rc = recvmsg(l->fd, &m, MSG_DONTWAIT);
     if (rc == 0)
-        return error_set(err, STATUS_IO, "it closed the connection");
+        return error_set(err, STATUS_IO, "the peer closed the connection");
     if (rc < 0 && !is_for_later(errno))
         return error_set(err, STATUS_IO, "%s", strerror(errno));
     *moved = rc > 0 ? (size_t)rc : 0;

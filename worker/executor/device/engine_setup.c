@@ -54,7 +54,7 @@ enum status executor_model_check(const struct worker_options *o, struct error *e
 {
     if (o->tp > COMM_MAX_RANKS || o->pp > COMM_MAX_RANKS || o->tp * o->pp > COMM_MAX_RANKS)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "--tp %lld --pp %lld: at most %u ranks share a model", (long long)o->tp,
-                         (long long)o->pp, COMM_MAX_RANKS);
+                         "--tp %lld --pp %lld is too large: a replica has at most %u ranks",
+                         (long long)o->tp, (long long)o->pp, COMM_MAX_RANKS);
     return STATUS_OK;
 }

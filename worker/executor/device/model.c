@@ -68,7 +68,7 @@ static enum status model_make_comm_id(struct executor *e, uint8_t *out, uint32_t
     struct executor_model *x = of(e);
     uint32_t size = x->ranks.ops->id_bytes;
     if (*n < size)
-        return error_set(err, STATUS_LIMIT, "no room for a communicator id");
+        return error_set(err, STATUS_LIMIT, "the buffer for the communicator id is too small");
     TRY(x->ranks.ops->make_id(x, x->ranks.made_id, err));
     x->ranks.has_made_id = true;
     memcpy(out, x->ranks.made_id, size);
@@ -82,21 +82,23 @@ static enum status check_join(struct executor_model *x, const struct executor_co
     bool is_offered = engine_offers(x->engine, c->tp) && c->pp == x->place.pp;
     if (!is_offered || c->rank >= c->tp || c->stage >= c->pp)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "rank %u of %u, stage %u of %u: this worker was started with --tp %u "
-                         "--pp %u%s",
+                         "this worker cannot be rank %u of %u in stage %u of %u: it was started "
+                         "with --tp %u --pp %u%s",
                          c->rank, c->tp, c->stage, c->pp, x->engine->shapes[0].tp, x->place.pp,
-                         x->engine->is_elastic ? ", and does not offer this one" : "");
+                         x->engine->is_elastic ? " and does not offer this smaller TP" : "");
     uint32_t world = c->tp * c->pp;
     if (world > 1 && x->ranks.ops->address && c->n_addresses != world)
-        return error_set(err, STATUS_INVALID, "addresses of %u ranks for a group of %u",
+        return error_set(err, STATUS_INVALID,
+                         "the head sent the addresses of %u ranks for a replica of %u ranks",
                          c->n_addresses, world);
     if (c->id.n != x->ranks.ops->id_bytes)
-        return error_set(err, STATUS_INVALID, "communicator id of %u bytes, want %u", c->id.n,
-                         x->ranks.ops->id_bytes);
+        return error_set(err, STATUS_INVALID, "the communicator id has %u bytes instead of %u",
+                         c->id.n, x->ranks.ops->id_bytes);
     bool makes_id = c->rank == 0 && c->stage == 0;
     if (makes_id &&
         (!x->ranks.has_made_id || memcmp(c->id.ptr, x->ranks.made_id, x->ranks.ops->id_bytes) != 0))
-        return error_set(err, STATUS_INVALID, "this is not the communicator id that rank 0 made");
+        return error_set(err, STATUS_INVALID,
+                         "the communicator id is not the one that rank 0 made");
     return STATUS_OK;
 }
 
@@ -332,9 +334,10 @@ static void log_loaded(const struct engine *e, const char *role, uint64_t begin_
              (unsigned long long)e->weights_bytes, (double)elapsed_ns / (double)NS_PER_S,
              (double)e->weights_bytes / (double)(elapsed_ns + 1));
     if (e->owns_device && e->n_threads > host_cpus()) /* only a CPU device is owned by its engine */
-        log_warn("more_threads_than_cpus",
-                 "threads=%u cpus=%u hint=\"they wait for each other: leave --threads out\"",
-                 e->n_threads, host_cpus());
+        log_warn(
+            "more_threads_than_cpus",
+            "threads=%u cpus=%u hint=\"the threads wait for each other's CPU: remove --threads\"",
+            e->n_threads, host_cpus());
 }
 
 static enum status open_engine(struct executor_model *x, const struct worker_options *o,

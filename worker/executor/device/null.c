@@ -77,7 +77,7 @@ static enum status null_make_comm_id(struct executor *e, uint8_t *out, uint32_t 
 {
     struct executor_null *x = of(e);
     if (*n < NULL_ID_BYTES)
-        return error_set(err, STATUS_LIMIT, "no room for a communicator id");
+        return error_set(err, STATUS_LIMIT, "the buffer for the communicator id is too small");
     random_secure(x->made_id, NULL_ID_BYTES);
     x->has_made_id = true;
     memcpy(out, x->made_id, NULL_ID_BYTES);
@@ -104,14 +104,15 @@ static enum status null_join_comm(struct executor *e, const struct executor_comm
     load(x);
     if (x->fail_joins > 0) {
         x->fail_joins--;
-        return error_set(err, STATUS_IO, "--null-fail-join: this join was asked to fail");
+        return error_set(err, STATUS_IO, "the join failed as requested by --null-fail-join");
     }
     if (c->id.n != NULL_ID_BYTES)
-        return error_set(err, STATUS_INVALID, "communicator id of %u bytes, want %d", c->id.n,
-                         NULL_ID_BYTES);
+        return error_set(err, STATUS_INVALID, "the communicator id has %u bytes instead of %d",
+                         c->id.n, NULL_ID_BYTES);
     bool first = c->rank == 0 && c->stage == 0;
     if (first && (!x->has_made_id || memcmp(c->id.ptr, x->made_id, NULL_ID_BYTES) != 0))
-        return error_set(err, STATUS_INVALID, "this is not the communicator id that rank 0 made");
+        return error_set(err, STATUS_INVALID,
+                         "the communicator id is not the one that rank 0 made");
     x->has_made_id = false;
     x->answers = c->rank == 0 && c->stage + 1 == c->pp;
     executor_bump(e);
@@ -308,7 +309,7 @@ static enum status prompt_logprobs_of_run(const struct executor_null *x,
         uint32_t id = q->ids[r->start + i + 1];
         null_hash_push(&h, id);
         if (!rows || !prompt_logprob_of(&h, id, k, x->info.limits.vocab_size, arena, &rows[i]))
-            return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
+            return error_set(err, STATUS_NO_MEMORY, "not enough memory for log-probabilities");
     }
     item->prompt_logprobs = rows;
     item->n_prompt_logprobs = n;
@@ -343,15 +344,16 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
     float *gaps = arena_try_array(arena, n_max, sizeof *gaps);
     struct logprob_row *rows = k >= 0 ? arena_try_array(arena, n_max, sizeof *rows) : NULL;
     if (!ids || !gaps || (k >= 0 && !rows))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for a result");
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for a result");
     for (bool right = true; right && n < n_max; n++) {
         ids[n] = null_hash_token(hash_of(x, q), x->info.limits.vocab_size);
         gaps[n] = 1.0f;
         right = n < r->n_drafted && q->ids[q->n_ids] == ids[n];
         if (!sequence_push(q, ids[n], x->info.limits.max_model_len))
-            return error_set(err, STATUS_NO_MEMORY, "no memory for the ids of slot %u", q->slot);
+            return error_set(err, STATUS_NO_MEMORY, "not enough memory for the ids of slot %u",
+                             q->slot);
         if (rows && !fill_logprobs(x, ids[n], k, arena, &rows[n]))
-            return error_set(err, STATUS_NO_MEMORY, "no memory for log-probabilities");
+            return error_set(err, STATUS_NO_MEMORY, "not enough memory for log-probabilities");
     }
     *item = (struct result_item){.slot = q->slot,
                                  .ids = {ids, n},
@@ -359,7 +361,8 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
                                  .n_logprobs = rows ? n : 0,
                                  .gaps = {gaps, n}};
     if (q->sampling.pooling != POOLING_NONE && !fill_vector(q, arena, &item->vector))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the vector of slot %u", q->slot);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the vector of slot %u",
+                         q->slot);
     return STATUS_OK;
 }
 
@@ -370,7 +373,7 @@ static enum status answer_runs(struct executor_null *x, struct sequence_runs run
 {
     struct result_item *items = arena_try_array(arena, runs.n ? runs.n : 1, sizeof *items);
     if (!items)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", runs.n);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u results", runs.n);
     uint32_t n = 0;
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
@@ -413,7 +416,8 @@ static enum status null_step(struct executor *e, const struct msg_plan *p, struc
     die_if_told(x, p);
     for (uint32_t i = 0; i < p->n_admits; i++) {
         if (!grow_hashes(x, p->admits[i].slot))
-            return error_set(err, STATUS_NO_MEMORY, "no memory for slot %u", p->admits[i].slot);
+            return error_set(err, STATUS_NO_MEMORY, "not enough memory for slot %u",
+                             p->admits[i].slot);
         x->hashed[p->admits[i].slot] = 0;
     }
     if (x->stall_after > 0 && x->n_steps == x->stall_after) {
@@ -522,13 +526,13 @@ static enum status fill_info(struct executor_null *x, const struct worker_option
     l->vocab_size = o->vocab_size ? (uint32_t)o->vocab_size : x->model.vocab_size;
     if (l->max_model_len < 2 || l->vocab_size < 128)
         return error_set(err, STATUS_INVALID,
-                         "the null device needs a length of at least 2 and a vocabulary of at "
-                         "least 128, not %u and %u",
+                         "the null device needs a --max-model-len of at least 2 and a vocabulary "
+                         "of at least 128, but they are %u and %u",
                          l->max_model_len, l->vocab_size);
     size_kv(info, o);
     if (l->kv_groups[0].n_blocks == 0)
         return error_set(err, STATUS_INVALID,
-                         "--kv-cache-memory-bytes %lld holds no block of %llu bytes",
+                         "--kv-cache-memory-bytes %lld is too small: one block has %llu bytes",
                          (long long)o->kv_cache_memory_bytes,
                          (unsigned long long)l->kv_groups[0].bytes_per_block);
     offer_smaller(info, o);
@@ -582,17 +586,17 @@ enum status executor_null_open(const struct worker_options *o, struct executor *
     x->draft_percent = (uint32_t)o->null_draft_percent;
     enum status s = speculation_read(&o->speculation, &x->speculation, err);
     if (s == STATUS_OK && x->speculation.method == SPECULATION_DRAFT_MODEL)
-        s = error_set(err, STATUS_UNSUPPORTED,
-                      "draft model %s: the null device runs no model; --spec-method ngram drafts "
-                      "there too",
-                      x->speculation.model);
+        s = error_set(
+            err, STATUS_UNSUPPORTED,
+            "draft model %s: the null device cannot run a model. Use --spec-method ngram instead",
+            x->speculation.model);
     if (s == STATUS_OK)
         s = open_model(x, o, err);
     if (s == STATUS_OK) {
         const struct kv_group *g = &x->info.limits.kv_groups[0];
         x->kv = null_kv_new(g->n_blocks, g->block_tokens);
         if (!x->kv)
-            s = error_set(err, STATUS_NO_MEMORY, "no memory for %u blocks", g->n_blocks);
+            s = error_set(err, STATUS_NO_MEMORY, "not enough memory for %u blocks", g->n_blocks);
     }
     if (s != STATUS_OK) {
         null_close(&x->base);

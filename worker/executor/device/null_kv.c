@@ -98,10 +98,11 @@ static enum status advance(struct null_kv *k, const struct sequence *q, uint32_t
             *block = c->hash.h;
         else if (*block != c->hash.h)
             return error_set(err, STATUS_PROTOCOL,
-                             "slot %u: a run from position %u, and block %u has not the KV of its "
-                             "ids up to position %u: %s",
+                             "slot %u: a run starts at position %u, but block %u does not have the "
+                             "KV of the sequence's ids up to position %u: %s",
                              q->slot, found, q->tables[0].ids[c->n / k->block_tokens], c->n,
-                             *block == 0 ? "nobody filled it" : "it has another sequence's");
+                             *block == 0 ? "the block was never filled"
+                                         : "the block has the KV of another sequence");
     }
     return STATUS_OK;
 }
@@ -114,7 +115,7 @@ enum status null_kv_run(struct null_kv *k, const struct msg_plan *p, struct sequ
     for (uint32_t i = 0; i < runs.n; i++) {
         const struct sequence_run *r = &runs.ptr[i];
         if (!grow(k, r->q->slot))
-            return error_set(err, STATUS_NO_MEMORY, "no memory for slot %u", r->q->slot);
+            return error_set(err, STATUS_NO_MEMORY, "not enough memory for slot %u", r->q->slot);
         if (r->n_tokens > 0)
             TRY(advance(k, r->q, r->start, r->start + r->n_tokens, err));
     }

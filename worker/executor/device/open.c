@@ -38,10 +38,11 @@ static void warn_of_unused_gpu(void)
     char node[64], reason[160];
     if (!executor_gpu_node("/dev", node, sizeof node))
         return;
-    snprintf(reason, sizeof reason, "%s is here, and this build has no CUDA backend", node);
+    snprintf(reason, sizeof reason,
+             "this machine has a GPU (%s), but this build has no CUDA backend", node);
     log_warn("gpu_not_used",
-             "device=cpu reason=%s hint=\"scripts/build cuda makes a build that has one, --device "
-             "cpu is quiet\"",
+             "device=cpu reason=%s hint=\"make a build with CUDA by scripts/build cuda, or set "
+             "--device cpu to silence this warning\"",
              log_quote(reason));
 }
 
@@ -63,10 +64,10 @@ static enum status open_best(const struct worker_options *o, struct executor **o
         *err = why;
         return error_prefix(err, s, "--gpu %lld", (long long)o->gpu);
     }
-    log_warn(
-        "gpu_not_used",
-        "device=cpu reason=%s hint=\"--device cuda makes this an error, --device cpu is quiet\"",
-        log_quote(why.text));
+    log_warn("gpu_not_used",
+             "device=cpu reason=%s hint=\"set --device cuda to make this an error, or --device cpu "
+             "to silence this warning\"",
+             log_quote(why.text));
     return executor_cpu_open(o, out, err);
 }
 
@@ -84,7 +85,7 @@ static enum status open_device(const struct worker_options *o, struct executor *
     case WORKER_DEVICE_NULL:
         return executor_null_open(o, out, err);
     }
-    return error_set(err, STATUS_INVALID, "--device: unknown");
+    return error_set(err, STATUS_INVALID, "--device: the device is unknown");
 }
 
 /* Checks the length. A head refuses ranks outside these limits, and the worker would ask it
@@ -94,8 +95,8 @@ static enum status check_length(uint32_t max_model_len, struct error *err)
     if (max_model_len >= 2 && max_model_len <= PROTO_MAX_IDS)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
-                     "sequences of at most %u tokens: 2 (a prompt and an answer) to %u are "
-                     "possible; --max-model-len sets it",
+                     "--max-model-len %u is not possible: it must be from 2 (a prompt and an "
+                     "answer) to %u tokens",
                      max_model_len, PROTO_MAX_IDS);
 }
 

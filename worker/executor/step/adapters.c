@@ -10,7 +10,7 @@ enum status executor_adapter(struct executor *e, struct msg_adapter *m, struct e
     char path[PATH_MAX];
     if (!loras)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "this worker was started without --enable-lora: it takes no adapters");
+                         "this worker cannot load adapters: it was started without --enable-lora");
     executor_bump(e);
     if (!m->on) {
         lora_set_unload(loras, m->id);
@@ -18,8 +18,9 @@ enum status executor_adapter(struct executor *e, struct msg_adapter *m, struct e
     }
     int n = snprintf(path, sizeof path, STR_FMT, STR_ARG(m->path));
     if (m->id == 0 || n < 0 || (size_t)n != m->path.len || strlen(path) != m->path.len)
-        return error_set(err, STATUS_INVALID, "an adapter's path of %zu bytes, id %llu",
-                         m->path.len, (unsigned long long)m->id);
+        return error_set(err, STATUS_INVALID,
+                         "the adapter's path (%zu bytes) or its id (%llu) is invalid", m->path.len,
+                         (unsigned long long)m->id);
     return lora_set_load(loras, m->id, path, &m->identity, err);
 }
 
@@ -38,7 +39,8 @@ enum status executor_check_adapters(const struct executor_model *x, const struct
         uint64_t id = p->admits[i].sampling.lora_id;
         if (id != 0 && (!x->engine->loras || lora_set_find(x->engine->loras, id) == 0))
             return error_set(err, STATUS_PROTOCOL,
-                             "admit to slot %u: adapter %016llx is not on this rank",
+                             "the plan admits a request to slot %u with adapter %016llx, which is "
+                             "not loaded on this rank",
                              p->admits[i].slot, (unsigned long long)id);
     }
     return STATUS_OK;

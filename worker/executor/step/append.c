@@ -37,7 +37,7 @@ enum status sampled_init(struct sampled *d, struct sequence_runs runs, struct ar
     if (d->ids && d->gaps && d->items && (!logprobs || d->logprobs) &&
         (!masks || (d->mask_units && d->matcher_kib)))
         return STATUS_OK;
-    return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", d->n_items);
+    return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u results", d->n_items);
 }
 
 /* Returns the number of places that count: the draft tokens that equal the sampled ids, and one
@@ -70,15 +70,15 @@ static enum status check_taken(const struct executor_model *x, const struct sequ
 {
     uint32_t vocab_size = x->info.limits.vocab_size, slot = r->q->slot;
     if (n > n_places(r) || (n == 0 && n_places(r) > 0) || n > n_right(r, ids))
-        return error_set(
-            err, STATUS_INVALID,
-            "rank %u sampled %u tokens for slot %u, behind %u draft tokens, of which here %u "
-            "are right",
-            x->ranks.comms.sampling_rank, n, slot, r->n_drafted, n_right(r, ids));
+        return error_set(err, STATUS_INVALID,
+                         "rank %u sampled %u tokens for slot %u after %u draft tokens, but this "
+                         "rank accepts %u of them",
+                         x->ranks.comms.sampling_rank, n, slot, r->n_drafted, n_right(r, ids));
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= vocab_size)
             return error_set(err, STATUS_INVALID,
-                             "rank %u sampled token %u for slot %u, of a vocabulary of %u",
+                             "rank %u sampled token %u for slot %u, which is outside the "
+                             "vocabulary of %u tokens",
                              x->ranks.comms.sampling_rank, ids[i], slot, vocab_size);
     return STATUS_OK;
 }
@@ -91,7 +91,7 @@ static enum status append(struct executor_model *x, struct sequence_run *r, cons
     TRY(check_taken(x, r, ids, n, err));
     for (uint32_t i = 0; i < n; i++)
         if (!sequence_push(r->q, ids[i], x->info.limits.max_model_len))
-            return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u",
+            return error_set(err, STATUS_NO_MEMORY, "not enough memory for the token of slot %u",
                              r->q->slot);
     r->q->draft_lacks = r->n_drafted > 0 && n > r->n_drafted;
     return STATUS_OK;
@@ -136,11 +136,13 @@ enum status executor_append_id(struct executor_model *x, struct sequence *q, uin
                                struct error *err)
 {
     if (id >= x->info.limits.vocab_size)
-        return error_set(err, STATUS_INVALID,
-                         "rank %u sampled token %u for slot %u, of a vocabulary of %u",
-                         x->ranks.comms.sampling_rank, id, q->slot, x->info.limits.vocab_size);
+        return error_set(
+            err, STATUS_INVALID,
+            "rank %u sampled token %u for slot %u, which is outside the vocabulary of %u tokens",
+            x->ranks.comms.sampling_rank, id, q->slot, x->info.limits.vocab_size);
     if (!sequence_push(q, id, x->info.limits.max_model_len))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the token of slot %u", q->slot);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the token of slot %u",
+                         q->slot);
     q->draft_lacks = 0;
     return STATUS_OK;
 }

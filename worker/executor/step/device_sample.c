@@ -430,7 +430,8 @@ static enum status take_logprobs(const struct gpu_sampled *g, struct arena *aren
     uint32_t *ids = arena_try_array(arena, n + 1, sizeof *ids);
     float *values = arena_try_array(arena, n + 1, sizeof *values);
     if (!ids || !values)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u log-probabilities", n + 1);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u log-probabilities",
+                         n + 1);
     ids[0] = g->id;
     values[0] = g->logprob;
     memcpy(ids + 1, g->top_ids, n * sizeof *ids);
@@ -444,8 +445,10 @@ enum status executor_take_sampled(struct executor_model *x, struct step_in_fligh
 {
     const struct gpu_sampled *g = &x->device_sampler->results[s->i_sampler][at];
     if (g->id >= x->info.limits.vocab_size)
-        return error_set(err, STATUS_IO, "the device sampled token %u, of a vocabulary of %u",
-                         g->id, x->info.limits.vocab_size);
+        return error_set(
+            err, STATUS_IO,
+            "the device sampled token %u, which is outside the vocabulary of %u tokens", g->id,
+            x->info.limits.vocab_size);
     if (!(fabsf(g->best) < FLT_MAX) && !x->warned_not_finite) {
         log_warn("logits_not_finite", "step=%llu place=%u model=%s", (unsigned long long)s->step,
                  at, log_quote(x->engine->info.path));

@@ -33,9 +33,11 @@ static enum status resolve_pass(struct executor_model *x, struct error *err)
     for (uint32_t i = 0; i < n; i++) {
         struct sequence *q = a->waiting[(a->i_id + i) % EXECUTOR_AHEAD_IDS];
         if (ids[i] >= x->info.limits.vocab_size)
-            return error_set(
-                err, STATUS_INVALID, "rank %u sampled token %u for slot %u, of a vocabulary of %u",
-                x->ranks.comms.sampling_rank, ids[i], q->slot, x->info.limits.vocab_size);
+            return error_set(err, STATUS_INVALID,
+                             "rank %u sampled token %u for slot %u, which is outside the "
+                             "vocabulary of %u tokens",
+                             x->ranks.comms.sampling_rank, ids[i], q->slot,
+                             x->info.limits.vocab_size);
         q->ids[q->n_ids - 1] = ids[i];
         q->is_pending = false;
     }

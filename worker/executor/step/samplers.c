@@ -23,7 +23,8 @@ enum status executor_samplers_open(struct executor_model *x, struct error *err)
         if (x->host.samplers[i])
             continue;
         enum status s =
-            error_set(err, STATUS_NO_MEMORY, "no memory for %u samplers of %llu bytes each",
+            error_set(err, STATUS_NO_MEMORY,
+                      "not enough memory for %u samplers of %llu bytes each: lower --max-num-seqs",
                       x->host.n_samplers, (unsigned long long)sampler_bytes(vocab_size));
         executor_samplers_close(x);
         return s;

@@ -51,7 +51,8 @@ static enum status take_told(struct executor_model *x, struct step_in_flight *s,
     uint32_t id = x->device_sampler->host_last[s->i_sampler][s->items[i].slot];
     if (id >= x->info.limits.vocab_size)
         return error_set(
-            err, STATUS_INVALID, "rank %u sampled token %u for slot %u, of a vocabulary of %u",
+            err, STATUS_INVALID,
+            "rank %u sampled token %u for slot %u, which is outside the vocabulary of %u tokens",
             x->ranks.comms.sampling_rank, id, s->items[i].slot, x->info.limits.vocab_size);
     s->sampled.ids[i] = id;
     return STATUS_OK;
@@ -109,7 +110,7 @@ static enum status has_sampled(void *ctx, struct error *err)
     enum status st = x->device_sampler->ops->query(x->device_sampler, s->i_sampler, err);
     if (st == STATUS_AGAIN && clock_mono_ns() > from + x->loss.stuck_ns)
         return error_set(err, STATUS_TIMEOUT,
-                         "the device hangs: step %llu has not come to an end after %.0f s",
+                         "the device hangs: step %llu did not end within %.0f s",
                          (unsigned long long)s->step, (double)x->loss.stuck_ns / NS_PER_S);
     return st;
 }
@@ -214,7 +215,8 @@ static enum status add_places(struct executor_model *x, struct step_in_flight *s
     s->items =
         arena_try_array(s->arena, s->sampled.n_items ? s->sampled.n_items : 1, sizeof *s->items);
     if (!s->items)
-        return error_set(err, STATUS_NO_MEMORY, "no memory for %u results", s->sampled.n_items);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u results",
+                         s->sampled.n_items);
     for (uint32_t i = 0, n = 0; i < runs.n; i++) {
         struct sequence *q = runs.ptr[i].q;
         if (!runs.ptr[i].sample)

@@ -65,14 +65,14 @@ static enum status check_cut(const struct model_config *c, uint32_t tp, uint32_t
 {
     if (pp > c->n_layers)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "--pp %u: the model has %u layers, and a stage has at least one of them: "
-                         "take fewer stages",
+                         "--pp %u is too large: the model has %u layers, and each stage needs at "
+                         "least one. Use fewer stages",
                          pp, c->n_layers);
     if (cut_units(c->vocab_size, PROGRAM_VOCAB_UNIT, tp, tp - 1).n > 0)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "--tp %u: a vocabulary of %u, cut into multiples of %d, leaves nothing for "
-                     "rank %u: take fewer ranks",
+                     "--tp %u is too large: a vocabulary of %u tokens, cut into multiples of %d, "
+                     "leaves none for rank %u. Use fewer ranks",
                      tp, c->vocab_size, PROGRAM_VOCAB_UNIT, tp - 1);
 }
 
@@ -132,7 +132,7 @@ enum status program_build(const struct model_config *config, const struct progra
     while (i < N_FAMILIES && strcmp(writers[i].name, config->family) != 0)
         i++;
     if (i == N_FAMILIES)
-        return error_set(err, STATUS_UNSUPPORTED, "no runner for models of the family %s",
+        return error_set(err, STATUS_UNSUPPORTED, "this build cannot run models of the family %s",
                          config->family);
     TRY(check_cut(config, s->tp, n_stages(s), err));
     struct program *p = mem_zalloc(sizeof *p);

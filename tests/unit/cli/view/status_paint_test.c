@@ -16,7 +16,7 @@ static const struct {
     {"======== Cluster status: healthy ========", "\033[1;32m"},
     {"======== Cluster status: NOT HEALTHY ========", "\033[1;31m"},
     {"======== Cluster status: resting, workers come when asked for ========", "\033[33m"},
-    {"WARNING: no group serves", "\033[33m"},
+    {"WARNING: no replica serves", "\033[33m"},
     {"Usage", "\033[1m"},
     {"Recent failures:", "\033[1m"},
     {"group  state      role     epoch    TPxPP ", "\033[1m"},

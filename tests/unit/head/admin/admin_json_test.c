@@ -81,8 +81,10 @@ static void workers_that_differ_are_told(void **state)
     assert_null(strstr(texts[0], "worker_unlike"));
     assert_non_null(strstr(texts[1], "worker_unlike"));
     assert_non_null(strstr(texts[1], "\"other_max_model_len\": \"512\""));
-    assert_non_null(strstr(texts[1], "these two cannot share a group"));
-    assert_non_null(strstr(texts[2], "2 workers are here, a group takes 2; they differ: model"));
+    assert_non_null(strstr(texts[1], "these two workers cannot be in one replica"));
+    assert_non_null(strstr(texts[2],
+                           "2 workers are connected, and a replica needs 2, but these workers "
+                           "cannot form one: model file, device, "));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     json_decref(before);
@@ -102,7 +104,7 @@ static void spares_are_not_members(void **state)
     }
     json_t *status = admin_json_status(f->core, false), *list = json_object_get(status, "warnings");
     const char *last = json_string_value(json_array_get(list, json_array_size(list) - 1));
-    assert_string_equal(last, "no group serves: 3 workers are here, a group takes 2");
+    assert_string_equal(last, "no replica serves: 3 workers are connected, and a replica needs 2");
     json_decref(status);
     fixture_free(f);
 }

@@ -36,16 +36,16 @@ static void what_cannot_be_is_refused_by_name(void **state)
     static const struct {
         const char *query, *text;
     } cases[] = {
-        {"limit=201", "limit: a number, at most 200 is wanted"},
-        {"limit=-1", "limit: a number, at most 200 is wanted"},
-        {"limit", "limit: a number, at most 200 is wanted"},
-        {"offset=4294967296", "offset: a number below 2^32 is wanted"},
-        {"limit=5&sort=colour", "sort: arrival, queue"},
-        {"show=", "show: live, waiting, running or ended is wanted"},
-        {"desc=2", "desc: 0 or 1 is wanted"},
-        {"kv=8", "kv: 0 to 7 is wanted"},
-        {"samples=99999999999999999999", "samples: a number is wanted"},
-        {"group=a", "group: a group's id is wanted"},
+        {"limit=201", "limit must be a number of at most 200"},
+        {"limit=-1", "limit must be a number of at most 200"},
+        {"limit", "limit must be a number of at most 200"},
+        {"offset=4294967296", "offset must be a number below 2^32"},
+        {"limit=5&sort=colour", "sort must be arrival, queue"},
+        {"show=", "show must be live, waiting, running or ended"},
+        {"desc=2", "desc must be 0 or 1"},
+        {"kv=8", "kv must be a number from 0 to 7"},
+        {"samples=99999999999999999999", "samples must be a number"},
+        {"group=a", "group must be the id of a replica"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct stream_query q;

@@ -434,7 +434,7 @@ static void files_that_change_while_they_are_read(void **state)
     done_as(f, 1, id, 5);
     box_clear(f);
     done_as(f, 2, id, 6);
-    expect_answer(f, STATUS_INVALID, "changed while it was being loaded");
+    expect_answer(f, STATUS_INVALID, "changed while the workers loaded it");
     for (uint8_t i = 1; i <= 2; i++) {
         assert_true(told(f, i) && !told(f, i)->on && told(f, i)->id == id);
         done(f, i, id, false, STATUS_OK);
@@ -506,7 +506,7 @@ static void what_stands_in_the_way_goes(void **state)
     wait_ms(f, 50, alive & ~(1u << 2));
     assert_int_equal(all[0].state, ADAPTER_READY);
     assert_int_equal(all[1].state, ADAPTER_FAILED);
-    expect_lost(f, "the adapter b is lost: n: tensor q has shape [1]");
+    expect_lost(f, "the adapter b was lost on a worker: n: tensor q has shape [1]");
     assert_true(told(f, 1) && told(f, 1)->id == b && !told(f, 1)->on);
     assert_null(told(f, SPARE));
     wait_ms(f, 5000, alive & ~(1u << 2));
@@ -552,7 +552,7 @@ static void what_leaves_is_not_waited_for(void **state)
     box_clear(f);
     done(f, SPARE, id, true, STATUS_NOT_FOUND);
     wait_ms(f, 50, alive);
-    expect_lost(f, "the adapter sql is lost: n: tensor q has shape [1]");
+    expect_lost(f, "the adapter sql was lost on a worker: n: tensor q has shape [1]");
     assert_true(told(f, 1) && !told(f, 1)->on);
     done(f, 1, id, false, STATUS_OK);
     expect_answer(f, STATUS_OK, "");
@@ -600,12 +600,12 @@ static void orders_that_are_refused(void **state)
                  {true, "a b", STATUS_INVALID, "lora_name"},
                  {true, "a\nb", STATUS_INVALID, "lora_name"},
                  {true, longest, STATUS_INVALID, "lora_name"},
-                 {true, "null", STATUS_EXISTS, "the model's own name"},
-                 {true, "first", STATUS_EXISTS, "one of the model's own names"},
-                 {true, "second", STATUS_EXISTS, "one of the model's own names"},
-                 {true, "a", STATUS_EXISTS, "is loaded already"},
+                 {true, "null", STATUS_EXISTS, "is the name of the model itself"},
+                 {true, "first", STATUS_EXISTS, "is a name of the model itself"},
+                 {true, "second", STATUS_EXISTS, "is a name of the model itself"},
+                 {true, "a", STATUS_EXISTS, "is already loaded"},
                  {true, "c", STATUS_LIMIT, "--max-loras"},
-                 {false, "c", STATUS_NOT_FOUND, "no adapter c"}};
+                 {false, "c", STATUS_NOT_FOUND, "no adapter is named c"}};
     load(f, "a");
     load(f, "b");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -616,7 +616,7 @@ static void orders_that_are_refused(void **state)
     }
     box_clear(f);
     order(f, true, "a", true); /* the old adapter keeps its place until no request uses it */
-    expect_answer(f, STATUS_LIMIT, "needs a place beside it");
+    expect_answer(f, STATUS_LIMIT, "keeps its place until no request uses it");
     f->core->cluster.adapters.max_loras = 0;
     box_clear(f);
     order(f, true, "d", false);

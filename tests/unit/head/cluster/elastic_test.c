@@ -579,8 +579,9 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     assert_true(!runs(f, 3) && !runs(f, 4) && runs(f, 5) && !runs(f, 6));
     json_t *s = admin_json_status(f->core, false);
     char *text = json_dumps(json_object_get(s, "warnings"), 0);
-    assert_non_null(strstr(text, "group 0 serves with tp 2 of 4: it waits for 2 more workers; 4 "
-                                 "requests wait for more KV blocks"));
+    assert_non_null(strstr(text,
+                           "replica 0 serves with tp 2 of 4: it needs 2 more workers to be whole; "
+                           "4 requests wait until then"));
     const json_t *g = json_array_get(json_object_get(s, "groups"), 0);
     assert_int_equal(json_integer_value(json_object_get(g, "tp")), 2);
     assert_int_equal(json_integer_value(json_object_get(g, "whole_tp")), 4);
@@ -690,8 +691,8 @@ static void the_flag_of_one_side_is_told(void **state)
         {2, true, {true, true}, NULL},
         {2, false, {false, false}, NULL},
         {1, true, {false, false}, NULL}, /* no TP below 1 exists */
-        {2, false, {true, true}, "2 of 2 workers have it and the head does not"},
-        {2, false, {false, true}, "1 of 2 workers have it and the head does not"},
+        {2, false, {true, true}, "2 of 2 workers were started with it, but the head was not"},
+        {2, false, {false, true}, "1 of 2 workers were started with it, but the head was not"},
         {2, true, {false, false}, "no worker offers a smaller TP"},
         {2, true, {true, false}, "1 of 2 workers offer no smaller TP"},
     };
@@ -731,7 +732,7 @@ static void impossible_shapes_are_refused(void **state)
         say(f, 1, &m);
         const struct msg *refused = box_find(f, 1, MSG_REFUSED);
         assert_non_null(refused);
-        assert_non_null(strstr(refused->refused.text.ptr, "as a rank of --tp 2"));
+        assert_non_null(strstr(refused->refused.text.ptr, "the worker's offer for --tp 2"));
         fixture_free(f);
     }
 }

@@ -114,13 +114,14 @@ static void ends_as_an_error(float gap, const char *words)
  * even for an EOS token. */
 static void a_dead_end_is_an_error(void **state)
 {
-    ends_as_an_error(RESULT_DEAD_END, "Behind 1 tokens the answer's grammar allows no token");
+    ends_as_an_error(RESULT_DEAD_END,
+                     "After 1 tokens the answer's grammar allows none of this model's tokens");
 }
 
 static void a_mask_that_costs_too_much_is_an_error(void **state)
 {
     ends_as_an_error(RESULT_MASK_COST,
-                     "Behind 1 tokens finding what the answer's grammar allows costs more");
+                     "After 1 tokens it takes too long to find the tokens that the grammar allows");
 }
 
 /* Without --step-target-ms, replicas on CPUs start with small steps. With it, replicas on every

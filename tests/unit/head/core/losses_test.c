@@ -111,8 +111,8 @@ static void after_three_replicas_a_request_fails(void **state)
     assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
     assert_int_equal(t->tokens.items[0].status, STATUS_INTERNAL);
     assert_non_null(strstr(t->tokens.items[0].text.ptr,
-                           "3 groups of workers were lost while they ran this request, before it "
-                           "made a token:"));
+                           "3 replicas were lost while they ran this request, before it generated "
+                           "a token."));
     fixture_free(f);
 }
 
@@ -133,9 +133,9 @@ static void what_it_made_before_is_told(void **state)
     assert_non_null(t);
     assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
     assert_non_null(strstr(t->tokens.items[0].text.ptr,
-                           "3 groups of workers were lost while they ran this request, and it made "
-                           "no token after its first 2: it may be what ends them and is not tried "
-                           "again."));
+                           "3 replicas were lost while they ran this request, and it generated no "
+                           "token after its first 2. The request may be the cause, so it is not "
+                           "tried again."));
     fixture_free(f);
 }
 

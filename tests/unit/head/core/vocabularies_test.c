@@ -45,7 +45,8 @@ static bool is_refused(const struct fixture *f, uint8_t conn)
     assert_int_equal(m->refused.status, STATUS_UNSUPPORTED);
     assert_true(str_eq_c(m->refused.text,
                          "the gateway on g has another model's vocabulary: theirs with 500 tokens, "
-                         "the workers serve null with 500; start it with their model"));
+                         "but the workers serve null with 500 tokens. Start the gateway with the "
+                         "workers' model"));
     return true;
 }
 

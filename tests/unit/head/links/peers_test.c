@@ -148,7 +148,7 @@ static void a_message_of_another_role_closes_the_session(void **state)
     assert_int_equal(f->core->peers.n_broken, 1);
     const struct msg *bye = box_find(f, 3, MSG_GOODBYE);
     assert_non_null(bye);
-    assert_true(str_eq_c(bye->goodbye.text, "a gateway may not send aborted"));
+    assert_true(str_eq_c(bye->goodbye.text, "a gateway must not send the message aborted"));
     fixture_free(f);
 }
 

@@ -400,12 +400,12 @@ static void what_is_not_so_is_found(void **state)
         enum lie lie;
         const char *want;
     } cases[] = {
-        {LIE_RUN, "the plan is not the head's"},
-        {LIE_NO_PLAN, "a plan is made where the head made none"},
-        {LIE_PLAN, "the plan is not the head's"},
-        {LIE_ENDS, "a result"},
-        {LIE_STATUS, "the head's scheduler said limit"},
-        {LIE_PRIORITY, "the plan is not the head's"},
+        {LIE_RUN, "the plan differs from the head's"},
+        {LIE_NO_PLAN, "the replay made a plan where the head made none"},
+        {LIE_PLAN, "the plan differs from the head's"},
+        {LIE_ENDS, "a step's result differs"},
+        {LIE_STATUS, "the head's scheduler returned limit"},
+        {LIE_PRIORITY, "the plan differs from the head's"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct life *x = life_new(3);
@@ -477,7 +477,7 @@ static void another_version_is_refused_by_name(void **state)
     struct step_log_reader *r;
     struct error err;
     assert_int_equal(step_log_open_bytes((struct str){older, 8}, &r, &err), STATUS_INVALID);
-    assert_non_null(strstr(err.text, "version 1, and this program reads version 3"));
+    assert_non_null(strstr(err.text, "version 1, but this program reads version 3"));
     assert_int_equal(step_log_open_bytes((struct str){older, 7}, &r, &err), STATUS_INVALID);
     assert_string_equal(err.text, "not a step log");
 }

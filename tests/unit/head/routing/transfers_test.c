@@ -634,7 +634,8 @@ static void roles_without_a_way_are_none(void **state)
     } cases[] = {
         {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}}, NULL},
         {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_address = true}, "--kv-port"},
-        {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_caching = true}, "prefix caching"},
+        {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_caching = true},
+         "roles need the prefix cache"},
         {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .other_blocks = true}, "--block-size"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -650,7 +651,7 @@ static void roles_without_a_way_are_none(void **state)
         if (ignored)
             assert_int_equal(n_warned(f, cases[k].why), 1);
         if (ignored)
-            assert_int_equal(n_warned(f, "2 groups"), 1);
+            assert_int_equal(n_warned(f, "2 replicas"), 1);
         assert_int_equal(strstr(text, "group_role_ignored") != NULL, ignored);
         free(text);
         json_decref(events);

@@ -113,15 +113,15 @@ static void test_hosts(void **state)
         const char *host, *text; /* text of the error; NULL = accepted */
     } cases[] = {{"127.0.0.1", NULL},
                  {"localhost", NULL},
-                 {"0.0.0.0", "stands for all addresses"},
-                 {"::", "stands for all addresses"},
-                 {"::ffff:0.0.0.0", "stands for all addresses"},
+                 {"0.0.0.0", "means all addresses"},
+                 {"::", "means all addresses"},
+                 {"::ffff:0.0.0.0", "means all addresses"},
                  {"::ffff:127.0.0.1", NULL},
                  {"[127.0.0.1]", NULL},
                  {"", "--comm-host is empty"},
                  {"[]", "--comm-host []"},
-                 {"127.0.0.1:7100", "an address is wanted, without a port (--comm-port)"},
-                 {"192.0.2.77", "name an address of this host"},
+                 {"127.0.0.1:7100", "Give the address without a port (--comm-port sets the port)"},
+                 {"192.0.2.77", "Set an address of this host"},
                  {"no such name", "--comm-host no such name"}};
     int n_fds = count_fds();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -170,7 +170,7 @@ static void test_listening_elsewhere(void **state)
     assert_int_equal(
         comm_open(&(struct comm_options){.host = "127.0.0.1", .port = port}, &taken, &err),
         STATUS_IO);
-    assert_non_null(strstr(err.text, "choose another --comm-port"));
+    assert_non_null(strstr(err.text, "Choose another --comm-port"));
     for (int fixed = 0; fixed < 2; fixed++) {
         comm_close(ranks[0].comm); /* with `fixed`, the port is free again */
         const struct comm_options o = {.port = fixed ? port : 0, .no_shared_memory = true};
@@ -211,7 +211,8 @@ static void test_groups_refused(void **state)
         {{.n_ranks = 0}, "1 to 64 ranks"},
         {{.n_ranks = 65, .addresses = good, .id = {id, sizeof id}}, "1 to 64 ranks"},
         {{.rank = 2, .n_ranks = 2, .addresses = good, .id = {id, sizeof id}}, "rank 2 of 2"},
-        {{.rank = 1, .n_ranks = 2, .addresses = good, .id = {id, 16}}, "id of 16 bytes"},
+        {{.rank = 1, .n_ranks = 2, .addresses = good, .id = {id, 16}},
+         "id has 16 bytes instead of 32"},
         {{.rank = 1, .n_ranks = 2, .addresses = bad, .id = {id, sizeof id}}, "rank 0: \"cox-wor"}};
     float x = 1;
     assert_int_equal(comm_open(&(struct comm_options){.host = "127.0.0.1"}, &listens, &err),
@@ -360,7 +361,9 @@ static void test_another_formation(void **state)
         ranks_start(ranks, 2, NULL, NULL);
         ranks_wait(ranks, 2);
         assert_int_equal(ranks[0].joined, STATUS_TIMEOUT);
-        assert_non_null(strstr(ranks[0].err.text, "rank(s) 1 at 127.0.0.1:"));
+        assert_non_null(
+            strstr(ranks[0].err.text, "the following ranks did not connect to 127.0.0.1:"));
+        assert_non_null(strstr(ranks[0].err.text, ": 1 at 127.0.0.1:"));
         assert_int_equal(ranks[1].joined, STATUS_TIMEOUT);
         assert_non_null(strstr(ranks[1].err.text, "rank 0 at 127.0.0.1:"));
         assert_non_null(strstr(ranks[1].err.text, "it is in another formation"));
@@ -408,7 +411,8 @@ static void test_refused(void **state)
     ranks_wait(ranks + 2, 1);
     assert_int_equal(ranks[2].joined, STATUS_IO);
     assert_non_null(strstr(ranks[2].err.text, "rank 0 at 127.0.0.1:"));
-    assert_non_null(strstr(ranks[2].err.text, "connection refused; is --comm-host"));
+    assert_non_null(strstr(ranks[2].err.text,
+                           "cannot connect: connection refused. Check that this host can reach"));
     ranks_close(ranks, 3);
     assert_int_equal(count_fds(), n_fds);
 }
@@ -424,7 +428,8 @@ static void test_silent(void **state)
     ranks_wait(ranks + 1, 1);
     assert_int_equal(ranks[1].joined, STATUS_TIMEOUT);
     assert_non_null(strstr(ranks[1].err.text, "rank 0 at 127.0.0.1:"));
-    assert_non_null(strstr(ranks[1].err.text, "it does not answer; it is in another formation"));
+    assert_non_null(
+        strstr(ranks[1].err.text, "the rank does not answer: it is in another formation"));
     ranks_close(ranks, 2);
 }
 

@@ -298,12 +298,13 @@ static void test_what_cannot_be_opened(void **state)
         enum status want;
         const char *text;
     } cases[] = {
-        {1, 3, "127.0.0.1", STATUS_UNSUPPORTED, "--pp 3: the model has 2 layers"},
-        {16, 5, "127.0.0.1", STATUS_UNSUPPORTED, "--tp 16 --pp 5: at most 64"},
+        {1, 3, "127.0.0.1", STATUS_UNSUPPORTED, "--pp 3 is too large: the model has 2 layers"},
+        {16, 5, "127.0.0.1", STATUS_UNSUPPORTED,
+         "--tp 16 --pp 5 is too large: a replica has at most 64 ranks"},
         {65, 1, "127.0.0.1", STATUS_UNSUPPORTED, "at most 64"},
         {2, 1, "0.0.0.0", STATUS_INVALID, "0.0.0.0"},
         {2, 1, "203.0.113.1", STATUS_INVALID, "203.0.113.1"}, /* an address of another host */
-        {33, 1, "127.0.0.1", STATUS_UNSUPPORTED, "leaves nothing for rank 32"},
+        {33, 1, "127.0.0.1", STATUS_UNSUPPORTED, "leaves none for rank 32"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -463,7 +464,7 @@ static void test_an_id_is_of_one_formation(void **state)
     abort_all(f);
     begin(&f->ranks[0]); /* the same Join again */
     assert_int_equal(end(&f->ranks[0]), STATUS_INVALID);
-    assert_non_null(strstr(f->ranks[0].err.text, "not the communicator id"));
+    assert_non_null(strstr(f->ranks[0].err.text, "the communicator id is not the one"));
     join_all(f);
 }
 

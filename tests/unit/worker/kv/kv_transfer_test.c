@@ -466,7 +466,7 @@ static void test_sides_that_differ(void **state)
     await(&w, 2);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(w.sides[i].done.status, STATUS_INVALID);
-        assert_non_null(strstr(w.sides[i].text, "bytes in all"));
+        assert_non_null(strstr(w.sides[i].text, "bytes in total"));
     }
     cache_close(&c[0]);
     cache_close(&c[1]);

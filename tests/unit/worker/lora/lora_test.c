@@ -175,17 +175,20 @@ static const struct bend bends[] = {
      REFUSED(INVALID, "layers.1.mlp.down_proj.lora_A.weight: its shape is [4, 64]")},
     {.label = "a module that the model does not have",
      .tensor = "+base_model.model.model.layers.0.mlp.c_fc.",
-     REFUSED(UNSUPPORTED, "c_fc.lora_A.weight: no module of this name takes an adapter")},
+     REFUSED(UNSUPPORTED,
+             "c_fc.lora_A.weight: an adapter of this model cannot change a module of this name")},
     {.label = "an expert's",
      .tensor = "+base_model.model.model.layers.0.mlp.experts.3.up_proj.",
-     REFUSED(UNSUPPORTED, "up_proj.lora_A.weight: adapters of experts are not run")},
+     REFUSED(UNSUPPORTED, "up_proj.lora_A.weight: adapters of experts are not supported")},
     {.label = "a target that the model does not have",
      .config = "{'peft_type':'LORA','r':4,'lora_alpha':8,'target_modules':['q_proj','c_attn']}",
-     REFUSED(UNSUPPORTED, "no module c_attn that takes an adapter; it has q_proj, k_proj, v_proj, "
+     REFUSED(UNSUPPORTED, "target_modules names c_attn, but adapters of this model can change only "
+                          "q_proj, k_proj, v_proj, "
                           "o_proj, gate_proj, up_proj, down_proj")},
     {.label = "the head",
      .config = "{'peft_type':'LORA','r':4,'lora_alpha':8,'target_modules':['lm_head']}",
-     REFUSED(UNSUPPORTED, "no module lm_head")},
+     REFUSED(UNSUPPORTED,
+             "target_modules names lm_head, but adapters of this model can change only")},
     {.label = "a tensor of another kind",
      .tensor = "+base_model.model.model.embed_tokens.lora_embedding_A",
      REFUSED(UNSUPPORTED, "embed_tokens.lora_embedding_A: neither lora_A.weight")},
@@ -205,12 +208,12 @@ static const struct bend bends[] = {
      .tensor = "layers.0.self_attn.q_proj.lora_A",
      .n = 4,
      .k = 48,
-     REFUSED(INVALID, "q_proj.lora_A.weight has shape [4, 48]; this model wants [4, 32]")},
+     REFUSED(INVALID, "q_proj.lora_A.weight has shape [4, 48], but this model needs [4, 32]")},
     {.label = "more outputs",
      .tensor = "layers.1.mlp.down_proj.lora_B",
      .n = 33,
      .k = 4,
-     REFUSED(INVALID, "down_proj.lora_B.weight has shape [33, 4]; this model wants [32, 4]")},
+     REFUSED(INVALID, "down_proj.lora_B.weight has shape [33, 4], but this model needs [32, 4]")},
     {.label = "another rank than it says",
      .tensor = "layers.0.self_attn.q_proj.lora_A",
      .n = 5,
@@ -367,7 +370,7 @@ static void test_a_rank_too_large(void **state)
     write_adapter(&right);
     assert_int_equal(lora_set_load(e->loras, 1, folder, NULL, &err), STATUS_LIMIT);
     assert_non_null(strstr(err.text, "rank 4 of model.layers.0.self_attn.q_proj is above "
-                                     "--max-lora-rank 3"));
+                                     "the limit, --max-lora-rank 3"));
     engine_close(e);
 }
 
@@ -453,7 +456,7 @@ static void test_another_rank(void **state)
     } cases[] = {
         {{.tensor = "layers.0.self_attn.q_proj.lora_A", .missing = true}, "is missing"},
         {{.config = CONFIG(",'alpha_pattern':{'1.mlp.down_proj':3}")},
-         "changed since it was loaded"},
+         "changed after it was loaded"},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(lora_set_load(e->loras, 6, "b", NULL, &err), STATUS_OK);
@@ -504,7 +507,7 @@ static void test_identity(void **state)
         assert_int_equal(lora_set_load(l, 1, "a", &other, &err), cases[i].want);
         assert_int_equal(lora_set_find(l, 1), cases[i].want == STATUS_OK);
         if (cases[i].want != STATUS_OK)
-            assert_non_null(strstr(err.text, "files changed since it was loaded: load it again "
+            assert_non_null(strstr(err.text, "files changed after it was loaded: load it again "
                                              "with load_inplace"));
         lora_set_unload(l, 1);
     }

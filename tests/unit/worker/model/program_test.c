@@ -105,7 +105,7 @@ static void test_more_stages_than_layers(void **state)
     const struct program_setup s = {
         .tp = 1, .max_model_len = 1024, .inner_unit = 16, .pp = 3, .stage = 0};
     assert_int_equal(program_build(&c, &s, &p, &err), STATUS_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "--pp 3: the model has 2 layers"));
+    assert_non_null(strstr(err.text, "--pp 3 is too large: the model has 2 layers"));
 }
 
 /* The parts of all ranks are the whole, once. Only K and V of a head are on each rank whose

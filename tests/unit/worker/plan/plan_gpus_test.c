@@ -102,7 +102,7 @@ static void test_machines_by_name(void **state)
         if ((s == STATUS_OK) != (cases[i].gpu != NULL))
             fail_msg("%s: %s", cases[i].name, s == STATUS_OK ? t.gpu->name : err.text);
         if (s != STATUS_OK) {
-            assert_non_null(strstr(err.text, "the nearest: "));
+            assert_non_null(strstr(err.text, "similar names: "));
             continue;
         }
         assert_string_equal(t.gpu->name, cases[i].gpu);

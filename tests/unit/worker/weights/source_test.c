@@ -494,13 +494,13 @@ static const struct {
      AWQ,
      592,
      STATUS_INVALID,
-     "m.qweight has shape [64, 2]; the configuration wants [8, 16]"},
+     "m.qweight has shape [64, 2], but the model's configuration needs [8, 16]"},
     {"another group",
      {.method = QUANT_AWQ, .bits = 4, .group = 64},
      AWQ,
      592,
      STATUS_INVALID,
-     "m.qzeros has shape [2, 2]; the configuration wants [1, 2]"},
+     "m.qzeros has shape [2, 2], but the model's configuration needs [1, 2]"},
     {"a group of 16",
      {.method = QUANT_AWQ, .bits = 4, .group = 16},
      AWQ,
@@ -512,13 +512,13 @@ static const struct {
      AWQ,
      592,
      STATUS_INVALID,
-     "m.qzeros has shape [2, 2]; the configuration wants [1, 2]"},
+     "m.qzeros has shape [2, 2], but the model's configuration needs [1, 2]"},
     {"out of order",
      {.method = QUANT_GPTQ, .bits = 4, .group = 32},
      GPTQ ",'m.g_idx':{'dtype':'I32','shape':[64],'data_offsets':[592,848]}}",
      848,
      STATUS_INVALID,
-     "m.g_idx: input 0 is of group"},
+     "m.g_idx assigns input 0 to group"},
     {"packed in words of six bits",
      {.method = QUANT_COMPRESSED, .bits = 4},
      "{'m.weight_packed':{'dtype':'I32','shape':[16,12],'data_offsets':[0,768]},"
@@ -538,13 +538,13 @@ static const struct {
      "'m.weight_scale':{'dtype':'F16','shape':[16,4],'data_offsets':[512,640]}}",
      640,
      STATUS_UNSUPPORTED,
-     "4 scales of 64 inputs"},
+     "4 scales for 64 inputs"},
     {"codes at a loader that quantises",
      {.at_load = QUANT_AT_LOAD_INT8},
      "{'m.weight':{'dtype':'I16','shape':[16,64],'data_offsets':[0,2048]}}",
      2048,
      STATUS_INVALID,
-     "m.weight is I16 already"},
+     "m.weight is already I16"},
     {"few in order",
      {.method = QUANT_GPTQ, .bits = 4, .group = 32},
      GPTQ ",'m.g_idx':{'dtype':'I32','shape':[63],'data_offsets':[592,844]}}",
@@ -568,13 +568,13 @@ static const struct {
      F8("'m.weight_scale_inv':{'dtype':'F32','shape':[2,2],'data_offsets':[1024,1040]}"),
      1040,
      STATUS_UNSUPPORTED,
-     "names no weight_block_size"},
+     "has no weight_block_size"},
     {"too few scales",
      {.method = QUANT_FP8, .block_rows = 8, .block_columns = 32},
      F8("'m.weight_scale_inv':{'dtype':'F32','shape':[2,1],'data_offsets':[1024,1032]}"),
      1032,
      STATUS_INVALID,
-     "has shape [2, 1]; the configuration wants [2, 2]"},
+     "has shape [2, 1], but the model's configuration needs [2, 2]"},
 };
 
 /* FP8 experts in one tensor have different scales. A single scale would be wrong for most of
@@ -594,7 +594,7 @@ static void fp8_experts_are_refused(void **state)
                  "'m.weight_scale':{'dtype':'F32','shape':[1],'data_offsets':[2048,2052]}}",
                  2052);
     assert_int_equal(source_find(&f.program, f.weights, &x, &s, &err), STATUS_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "m.weight: this build does not take FP8"));
+    assert_non_null(strstr(err.text, "m.weight: this build does not support FP8 weights"));
     close_fixture(&f);
 }
 
