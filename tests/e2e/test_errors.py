@@ -64,7 +64,7 @@ CASES = [
     ("help nosuch", 2, '"nosuch"; `cox help` lists them'),
     ("worker", 2, "no keys: give --join TOKEN .*or --keys-dir DIR"),
     (f"workers --http-port {PORTS[0]}", 2, "no keys: give --join TOKEN"),
-    ("gateway", 2, "--model is missing: demo, null, or a path"),
+    ("gateway", 2, "--model is missing: give demo, null, or the path of a model"),
     *((f"run {c}", 2, "which file\\? usage: cox run") for c in ("--check", "create", "render", "create -f a --from b")),
     *((f"run {c}", 2, f"which run\\? usage: cox run {c} ID .*`cox run list` shows them") for c in ("show", "logs", "terminate", "delete")),
     ("run nosuch", 2, 'no command "nosuch"; cox run -f FILE, or cox run create\\|list\\|show'),
