@@ -137,8 +137,11 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
                          "cannot open API key file %s: %s", path, strerror(errno));
     key_file_opened(&a->watch, fileno(f));
     for (int n = 1; s == STATUS_OK && fgets(line, sizeof line, f); n++) {
-        s = strlen(line) + 1 < sizeof line ? add_line(a, line, err)
-                                           : error_set(err, STATUS_INVALID, "it is too long");
+        s = strlen(line) + 1 < sizeof line
+                ? add_line(a, line, err)
+                : error_set(err, STATUS_INVALID,
+                            "the line is too long: it may have at most %d bytes",
+                            KEY_LINE_BYTES - 3);
         if (s != STATUS_OK)
             s = error_prefix(err, s, "line %d", n);
     }

@@ -174,7 +174,7 @@ static bool check_logprobs(const json_t *body, enum api_kind kind,
             return api_error_set(e, 400, names[i], "%s must be in [0, %u], got %.10g%s.", names[i],
                                  policy->max_logprobs, n,
                                  n == -1 ? ": this server does not return the whole vocabulary"
-                                 : n > 0 ? " (--max-logprobs)"
+                                 : n > 0 ? ": the gateway's limit is --max-logprobs"
                                          : "");
     }
     return true;

@@ -106,7 +106,8 @@ static void invoke(struct api_server *a, const struct call *c, const struct repl
         q.model = model;
     if (has_handler(&h)) {
         struct api_error e = {.code = DJL_FRONT_END};
-        api_error_set(&e, 400, NULL, "A property called handler is not allowed.");
+        api_error_set(&e, 400, NULL,
+                      "The property \"handler\" is not allowed: this server runs no model.py.");
         reply_error(ops, r, d, &e);
     } else if (names_another(a, r, &h, &other)) {
         struct api_error e = {.code = DJL_FRONT_END};

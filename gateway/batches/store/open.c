@@ -125,10 +125,11 @@ static enum status make_folders(const char *dir, char *path, struct error *err)
         int e = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
         *at = '/';
         if (e == ENOTDIR || e == ELOOP || e == ENAMETOOLONG)
-            return error_set(err, STATUS_INVALID, "--state-dir %s: %s", dir, strerror(e));
+            return error_set(err, STATUS_INVALID, "--state-dir %s: cannot create the folder: %s",
+                             dir, strerror(e));
         if (e != 0)
             return error_set(err, state_errno_is_no_room(e) ? STATUS_NO_MEMORY : STATUS_IO,
-                             "--state-dir %s: %s", dir, strerror(e));
+                             "--state-dir %s: cannot create the folder: %s", dir, strerror(e));
     }
     return STATUS_OK;
 }
