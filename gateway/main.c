@@ -84,7 +84,8 @@ static void fit_connections(struct gateway_config *c)
         return;
     log_warn("few_file_descriptors", "limit=%llu max_connections=%llu instead_of=%lld text=%s",
              (unsigned long long)limit, (unsigned long long)most, (long long)c->max_connections,
-             log_quote("raise the limit of open files (ulimit -n, LimitNOFILE)"));
+             log_quote("the limit of open files is too low for max_connections; raise it (ulimit "
+                       "-n, LimitNOFILE)"));
     c->max_connections = (int64_t)most;
 }
 
@@ -143,7 +144,8 @@ int main(int argc, char **argv)
         const struct openapi_world w = openapi_world_of(&config);
         print_openapi(&w);
     } else if (res.positional.n_items > 0) {
-        fprintf(stderr, "cox-gateway: what is \"%s\"? Usage: " USAGE "\n", res.positional.items[0]);
+        fprintf(stderr, "cox-gateway: unexpected argument \"%s\". Usage: " USAGE "\n",
+                res.positional.items[0]);
         rc = 2;
     } else {
         config_log(gateway_options, n_gateway_options, &config);

@@ -125,7 +125,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def lets_in(self):
         key = self.server.script.key
         if key and self.headers.get("Authorization") != "Bearer " + key:
-            self.json(401, {"error": {"message": "Incorrect or missing API key.", "code": "invalid_api_key"}})
+            self.json(401, {"error": {"message": "The API key is missing or incorrect.", "code": "invalid_api_key"}})
             return False
         return True
 

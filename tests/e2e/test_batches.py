@@ -100,7 +100,7 @@ def test_batches(tmp_path):
             make(ai, completion(0), "/v1/models")
         with pytest.raises(openai.ConflictError):
             ai.batches.cancel(b.id)
-        with pytest.raises(openai.PermissionDeniedError, match="bounds"):
+        with pytest.raises(openai.PermissionDeniedError, match="has limits"):
             make(client(c, BOUNDED), completion(0))
         assert get(c.url + "/v1/batches")[0] == 401
 

@@ -137,7 +137,7 @@ def test_behind_a_prefix_the_page_asks_below_it():
 def test_a_conversation_with_a_cluster(browser, cluster):
     b = browser
     begin(b, cluster.url + "/", "key wanted")
-    assert b.js("return document.activeElement.id") == "key" and "wants an API key" in b.text("#notice")
+    assert b.js("return document.activeElement.id") == "key" and "requires an API key" in b.text("#notice")
     b.type("#key", "sk-wrong\t")
     wait_for("a wrong key is refused", lambda: "does not accept" in b.text("#notice"))
     b.js("document.querySelector('#key').value = ''")
@@ -360,7 +360,7 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     # A key is requested in the middle of a conversation.
     server.script = Script(steps=[say("Open")], key="k")
     ask(b, "Locked")
-    assert "wants an API key" in last(b, ".error") and b.js("return document.activeElement.id") == "key" and b.text("#state") == "key wanted"
+    assert "requires an API key" in last(b, ".error") and b.js("return document.activeElement.id") == "key" and b.text("#state") == "key wanted"
     # A key that was copied with an invisible character cannot be in a header.
     b.type("#key", "k\u200b\t")
     wait_for("it is said", lambda: b.text("#notice").startswith("This key has a character that no key has"))

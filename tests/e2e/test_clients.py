@@ -391,13 +391,13 @@ def test_a_refused_tool_is_named(official):
             assert text == refused(tools, {"type": "function", "function": {"name": f"f{at}"}})
     assert 'tools[2], "odd": Unimplemented keys: ["uniqueItems"]' in refused([chat_function("a", fine), chat_function("b", fine), chat_function("odd", unique)])
     for root in {"type": "array"}, {"type": "string"}, {"type": ["null", "string"]}:
-        assert 'tools[1], "b", is of another type than object' in refused([chat_function("a", fine), chat_function("b", root)])
+        assert 'tools[1], "b", does not have the type object' in refused([chat_function("a", fine), chat_function("b", root)])
     for parameters, kind in ("{}", "a string"), ([], "a list"), (7, "a number"), (False, "a boolean"):
-        assert f"tools[0].function.parameters must be an object, a JSON schema, got {kind}" in refused([chat_function("a", parameters)])
+        assert f"tools[0].function.parameters must be a JSON schema (an object), got {kind}" in refused([chat_function("a", parameters)])
     assert 'tools[0] is of type "tool"' in refused([{"type": "tool", "function": {"name": "f"}}])
     large = {"type": "object", "properties": {"z": {"enum": [str(i) for i in range(10000, 20000)]}}, "required": ["z"]}
     text = refused([chat_function(f"f{i}", large) for i in range(4)], param="tool_choice")
-    assert "at most 262144 are taken" in text and "None of the 4 tools is the cause by itself: send fewer of them" in text
+    assert "at most 262144 are taken" in text and "None of the 4 tools is the cause by itself. Send fewer tools" in text
     lark = {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: gone"}}}}
     assert 'the grammar of tools[0], "c"' in refused([lark], {"type": "custom", "custom": {"name": "c"}})
 

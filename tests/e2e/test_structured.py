@@ -237,7 +237,7 @@ def test_reasoning_comes_before_the_grammar():
      "response_format", "nsatisfiable"),
     ({"structured_outputs": {"regex": "(" * 65 + "a" + ")" * 65}}, "structured_outputs", "nested"),
     ({"structured_outputs": {"regex": "a" * 300000}}, "structured_outputs", "300000 bytes"),
-    ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice", "one shape")])
+    ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice", "only one of them")])
 def test_what_is_no_grammar_is_refused(cluster, extra, field, words):
     r = httpx.post(cluster.url + "/v1/completions", json=body(extra), timeout=60 * SLOW)
     assert r.status_code == 400 and r.json()["error"]["param"] == field and words in r.json()["error"]["message"], r.text

@@ -35,9 +35,9 @@ class Models(Processes):
         return [w for w in self.status()["warnings"] if "vocabulary" in w]
 
     def is_refused(self, url, name):
-        wait_for(f"{name} is refused", lambda: "vocabulary is not the workers'" in get(url + "/readyz")[1])
+        wait_for(f"{name} is refused", lambda: "has another vocabulary than the workers'" in get(url + "/readyz")[1])
         r = httpx.post(url + "/v1/completions", json={"model": "gemma3_tiny", "prompt": "once", "max_tokens": 4}, timeout=10)
-        assert r.status_code == 503 and "vocabulary is not the workers'" in r.json()["error"]["message"], r.text
+        assert r.status_code == 503 and "has another vocabulary than the workers'" in r.json()["error"]["message"], r.text
         assert get(url + "/health")[0] == get(url + "/accepting")[0] == 503
         assert "has another model's vocabulary: gemma3_tiny with 384 tokens, the workers serve llama_tiny with 320" in \
             self.log(name)
@@ -76,7 +76,7 @@ def test_workers_that_change(tmp_path):
             c.worker(f"worker-{i}", LLAMA_GGUF, "--ordinal", i, tp=2)
         wait_for("a group serves", c.serving)
         url = c.gateway("gemma", GEMMA)
-        wait_for("it is refused", lambda: "vocabulary is not the workers'" in get(url + "/readyz")[1])
+        wait_for("it is refused", lambda: "has another vocabulary than the workers'" in get(url + "/readyz")[1])
         same = c.gateway("llama", LLAMA)  # safetensors, beside workers with a GGUF
         wait_for("it is taken", lambda: get(same + "/readyz")[0] == 200)
         # A restarted head knows no vocabulary and learns it from the workers that it adopts.
@@ -85,7 +85,7 @@ def test_workers_that_change(tmp_path):
         c.start("head-2", BIN / "cox-head", "--port", c.head_port, "--admin-port", c.admin_port, "--keys-dir", c.keys, "--tp", 2)
         wait_for("the head answers", lambda: get(c.admin + "/livez")[0] == 200)
         wait_for("a group serves", c.serving)
-        wait_for("it is refused again", lambda: c.warnings() and "vocabulary is not" in get(url + "/readyz")[1])
+        wait_for("it is refused again", lambda: c.warnings() and "has another vocabulary" in get(url + "/readyz")[1])
         wait_for("the other one is taken", lambda: get(same + "/readyz")[0] == 200)
         c.started["head-2"].kill()  # a vocabulary stays in force for 30 s after its last worker; a new head has none
         c.started["head-2"].wait()
@@ -97,5 +97,5 @@ def test_workers_that_change(tmp_path):
         wait_for("the gateway is taken", lambda: get(url + "/readyz")[0] == 200, 30)
         answers(url, "gemma3_tiny")
         null = c.gateway("null", "null")  # bytes are a vocabulary too
-        wait_for("it is refused", lambda: "vocabulary is not the workers'" in get(null + "/readyz")[1])
-        wait_for("the other one is not", lambda: "vocabulary is not the workers'" in get(same + "/readyz")[1])
+        wait_for("it is refused", lambda: "has another vocabulary than the workers'" in get(null + "/readyz")[1])
+        wait_for("the other one is not", lambda: "has another vocabulary than the workers'" in get(same + "/readyz")[1])

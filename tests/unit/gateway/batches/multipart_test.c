@@ -84,7 +84,8 @@ static void test_too_many(void **state)
         strbuf_append_c(&b, PURPOSE);
     strbuf_append_c(&b, "--B--");
     assert_false(multipart_read(STR(TYPE), strbuf_str(&b), f, &n, &why));
-    assert_string_equal(why, "The form has too many fields.");
+    assert_string_equal(why,
+                        "The form has too many fields. Send only the fields purpose and file.");
     strbuf_fini(&b);
 }
 

@@ -52,13 +52,13 @@ static const struct context_case cases[] = {
              "\"function\":{\"name\":\"f\",\"arguments\":{}}}]}"),
      true},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}"),
-     "messages[0].tool_calls[0] is of type \"custom\": it must have a member custom", false},
+     "messages[0].tool_calls[0] is of type \"custom\", so it must have a member custom", false},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\",\"custom\":{"
               "\"name\":\"t\",\"input\":{}}}]}"),
-     "must have a member custom with a name and an input, strings", false},
+     "must have a member custom with a name and an input, both strings", false},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"custom\":{\"name\":\"t\","
               "\"input\":\"a\"}}]}"),
-     "is not of type \"custom\"", false},
+     "but its type is not \"custom\"", false},
     {MESSAGES("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\"}"),
      CONTEXT("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\","
              "\"reasoning_content\":\"r\"}"),
@@ -84,12 +84,14 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"user\",\"content\":3}"), "content must be", false},
     {MESSAGES("{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"user\",\"content\":[{\"type\":"
               "\"image_url\",\"image_url\":{\"url\":\"data:\"}}]}"),
-     "messages[1].content holds a part of type \"image_url\": this model takes text only.", false},
+     "messages[1].content has a part of type \"image_url\", which is not supported: this model "
+     "accepts text only.",
+     false},
     {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}"), "must have a text", false},
     {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"tool_use\"}]}"),
-     "this server reads text, refusal, thinking and reasoning", false},
-    /* Text parts with other type names are text. In an assistant's message a thinking part is
-     * reasoning; in a system message it is text. */
+     "this server reads parts of type text, refusal, thinking and reasoning", false},
+    /* text by its other names; thinking is the assistant's reasoning, and in a system prompt text
+     */
     {MESSAGES(
          "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":[{\"type\":"
          "\"text\",\"text\":\"t\"}]},{\"type\":\"output_text\",\"text\":\"x\"},{\"type\":\"text\","

@@ -195,7 +195,7 @@ static void test_a_token_that_was_ruled_out(void **state)
         ends(i, cases[i].text);
         assert_int_equal(w.client.status, cases[i].fails ? 400 : 200);
         if (cases[i].fails)
-            assert_says("No token is left");
+            assert_says("No token is allowed next");
     }
 }
 
@@ -247,7 +247,7 @@ static void test_every_bad_key_of_logit_bias(void **state)
 {
     post("{\"prompt\":\"x\",\"logit_bias\":{\"259\":1,\"5\":1,\"x\":1,\"-3\":1}}");
     assert_int_equal(w.client.status, 400);
-    assert_says("3 keys are no token ids of the vocabulary (0 to 258, its size is 259)");
+    assert_says("3 keys are not token ids of the vocabulary (0 to 258, its size is 259)");
     assert_says("\\\"259\\\", \\\"x\\\", \\\"-3\\\"");
 }
 

@@ -82,17 +82,17 @@ static void what_is_not_done_is_refused_whatever_the_policy(void **state)
         const char *body, *param, *why;
     } cases[] = {
         {API_CHAT, CHAT("{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\"}}"),
-         "messages[1].function_call", "say it in tool_calls"},
+         "messages[1].function_call", "use tool_calls"},
         {API_CHAT, CHAT("{\"role\":\"assistant\",\"audio\":{\"id\":\"f\"}}"), "messages[1].audio",
          "text only"},
         {API_CHAT, CHAT("{\"role\":\"user\",\"content\":\"a\",\"documents\":[{\"text\":\"b\"}]}"),
-         "messages[1].documents", "not read"},
+         "messages[1].documents", "use the field documents"},
         {API_CHAT, CHAT("{\"role\":\"user\",\"content\":\"a\",\"name\":7}"), "messages[1].name",
          "must be a string"},
         {API_CHAT, CHAT("{\"role\":\"tool\",\"content\":\"a\",\"tool_call_id\":[\"1\"]}"),
          "messages[1].tool_call_id", "must be a string"},
         {API_CHAT, CHAT("{\"role\":\"user\",\"content\":\"a\",\"prefix\":true}"),
-         "messages[1].prefix", "of the assistant's"},
+         "messages[1].prefix", "if its role is assistant"},
         {API_CHAT,
          CHAT("{\"role\":\"assistant\",\"content\":\"a\",\"prefix\":true},{\"role\":\"user\","
               "\"content\":\"b\"}"),

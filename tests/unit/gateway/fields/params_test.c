@@ -533,7 +533,7 @@ static void test_number_of_tools(void **state)
         assert_int_equal(ok, k % 2 == 0);
         if (!ok) {
             assert_string_equal(e.param, "tools");
-            assert_non_null(strstr(e.message, "at most 4096 are taken"));
+            assert_non_null(strstr(e.message, "at most 4096 are allowed"));
         }
         params_fini(&p);
         strbuf_fini(&b);

@@ -28,10 +28,10 @@ static void test_config(void **state)
         {"{\"disable_any_whitespace\":false,\"disable_fallback\":true}", NULL, false},
         {"{\"disable_any_whitespace\":null}", NULL, false},
         {"{\"disable_any_whitespace\":\"yes\"}", "true or false", false},
-        {"{\"disable_whitespace\":true}", "disable_whitespace is not known here", false},
-        {"{\"unknown\":1,\"backend\":\"auto\"}", "unknown is not known here", false},
-        {"[]", "it is no object", false},
-        {"{", "--structured-outputs-config: ", false},
+        {"{\"disable_whitespace\":true}", "unknown key disable_whitespace.", false},
+        {"{\"unknown\":1,\"backend\":\"auto\"}", "unknown key unknown.", false},
+        {"[]", "the value is JSON, but not an object", false},
+        {"{", "--structured-outputs-config must be a JSON object", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct outputs_config c;

@@ -64,9 +64,9 @@ static void test_config(void **state)
         {"{\"max_embed_len\":null}", NULL, false, 0},
         {"{\"max_embed_len\":0}", "max_embed_len", false, 0},
         {"{\"enable_chunked_processing\":1}", "true or false", false, 0},
-        {"{\"pooling_type\":\"CLS\"}", "pooling_type is not known here", false, 0},
-        {"[]", "it is no object", false, 0},
-        {"{", "--pooler-config: ", false, 0},
+        {"{\"pooling_type\":\"CLS\"}", "pooling_type is an unknown key", false, 0},
+        {"[]", "the value is JSON, but not an object", false, 0},
+        {"{", "--pooler-config must be a JSON object", false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pooler_config c;

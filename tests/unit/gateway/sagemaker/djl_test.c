@@ -160,14 +160,14 @@ static void test_djl_refusals(void **state)
         bool is_async;
         const char *body, *want;
     } cases[] = {
-        {false, "{\"inputs\":[\"a\"]}", "inputs must be a string, and not empty."},
-        {false, "{\"inputs\":5}", "inputs must be a string, and not empty."},
-        {false, "{\"inputs\":\"\"}", "inputs must be a string, and not empty."},
-        {false, "{\"prompt\":\"a\"}", "inputs must be a string, and not empty."},
+        {false, "{\"inputs\":[\"a\"]}", "inputs must be a string that is not empty."},
+        {false, "{\"inputs\":5}", "inputs must be a string that is not empty."},
+        {false, "{\"inputs\":\"\"}", "inputs must be a string that is not empty."},
+        {false, "{\"prompt\":\"a\"}", "inputs must be a string that is not empty."},
         {false, "{", "The body is not valid JSON"},
         {false, "{\"inputs\":\"a\",\"parameters\":[]}", "parameters must be an object."},
         {false, "{\"inputs\":\"a\",\"parameters\":{\"temperature\":-1}}", "temperature must be in"},
-        {false, "{\"inputs\":\"a\",\"parameters\":{\"n\":2},\"stream\":true}", "n and best_of"},
+        {false, "{\"inputs\":\"a\",\"parameters\":{\"n\":2},\"stream\":true}", "n or best_of"},
         {false, "{\"inputs\":\"a\",\"adapters\":\"nobody\"}", "`nobody` does not exist"},
         {false, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"temperature\":-1}",
          "temperature must be in"},
@@ -269,7 +269,7 @@ static void test_djl_static_refusals(void **state)
         {"{\"inputs\":[\"a\",\"\"]}", "inputs must be a string or a list of strings"},
         {"{\"inputs\":[\"a\",5]}", "inputs must be a string or a list of strings"},
         {"{\"inputs\":[5]}", "inputs must be a string or a list of strings"},
-        {"{\"inputs\":[\"a\",\"b\"],\"stream\":true}", "a batch cannot be streamed"},
+        {"{\"inputs\":[\"a\",\"b\"],\"stream\":true}", "several inputs cannot be streamed"},
     };
     w.id_prefix = "chatcmpl-";
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -214,7 +214,7 @@ static void test_refusals(void **state)
         {"{\"prompt\":[\"a\",[1]]}", 400, "must not mix"},
         {"{\"model\":\"other\",\"prompt\":\"x\"}", 404, "\"code\":\"model_not_found\""},
         {"{\"prompt\":\"x\",\"n\":9}", 503, "too many open requests"},
-        {"{\"prompt\":[[1],[1]],\"n\":33}", 400, "more than 64 choices"},
+        {"{\"prompt\":[[1],[1]],\"n\":33}", 400, "at most 64 choices"},
         {"{\"prompt\":\"hello\",\"max_tokens\":96}", 400,
          "This model's maximum context length is 100 tokens. However, you requested 101 tokens (5 "
          "in the prompt, 96 in the completion)."},
@@ -255,7 +255,7 @@ static void test_waiting_for_workers_that_start(void **state)
     static const struct {
         uint32_t start_s, retry_after_s;
         const char *why;
-    } cases[] = {{0, 5, "No group of workers is ready"},
+    } cases[] = {{0, 5, "No replica is ready"},
                  {2, 5, "Workers are being started"},
                  {40, 40, "Workers are being started"}};
     const char *why;
@@ -304,20 +304,22 @@ static void test_another_models_gateway(void **state)
     serving_on_link(&w.s, false);
     serving_tick(&w.s);
     assert_true(w.client.ended);
-    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "vocabulary is not the workers'"));
+    assert_non_null(
+        strstr(strbuf_str(&w.client.body).ptr, "has another vocabulary than the workers' model"));
     serving_sweep(&w.s);
     assert_true(serving_is_of_another_model(&w.s) && !serving_healthy(&w.s, &why));
-    assert_non_null(strstr(why, "vocabulary is not the workers'"));
+    assert_non_null(strstr(why, "has another vocabulary than the workers' model"));
     strbuf_reset(&w.client.body);
     w.client.status = 0;
     post("{\"prompt\":\"hi\"}");
     serving_tick(&w.s);
     assert_int_equal(w.client.status, 503);
     assert_true(w.client.retry_after_s > 0);
-    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "vocabulary is not the workers'"));
-    serving_on_refused(&w.s, STATUS_DENIED); /* a key that is being replaced: the refusal may end */
+    assert_non_null(
+        strstr(strbuf_str(&w.client.body).ptr, "has another vocabulary than the workers' model"));
+    serving_on_refused(&w.s, STATUS_DENIED); /* a key that is being replaced: it may pass */
     assert_false(serving_healthy(&w.s, &why));
-    assert_non_null(strstr(why, "its log says why"));
+    assert_non_null(strstr(why, "the gateway's log gives the reason"));
     serving_on_refused(&w.s, STATUS_OK);
     serving_on_link(&w.s, true);
     assert_true(serving_healthy(&w.s, &why));
@@ -751,7 +753,7 @@ static void test_tokenize(void **state)
         {&dialect_tokenize, "{" MESSAGES "," TOOLS "}",
          "{\"count\":3,\"max_model_len\":100,\"tokens\":[104,105,102],\"token_strs\":null}", 200},
         {&dialect_tokenize, "{\"prompt\":\"x\"," MESSAGES "}",
-         "{\"error\":{\"message\":\"Either prompt or messages is required.\",\"type\":"
+         "{\"error\":{\"message\":\"Exactly one of prompt and messages is required.\",\"type\":"
          "\"BadRequestError\",\"param\":\"prompt\",\"code\":400}}",
          400},
         {&dialect_tokenize, "{\"prompt\":\"x\",\"temperature\":1}",

@@ -312,12 +312,12 @@ static void test_cut_short(void **state)
         assert_int_equal(end.state, late ? BATCH_EXPIRED : BATCH_CANCELLED);
         assert_int_equal(end.n_completed, 1);
         assert_string_not_equal(end.output_file, "");
-        snprintf(
-            want, sizeof want,
-            "{\"id\":\"batch_req_%s_1\",\"custom_id\":\"b\",\"response\":null,\"error\":"
-            "{\"code\":\"batch_%s\",\"message\":\"This line was not run before the batch%s\"}}\n",
-            b.id + strlen("batch_"), late ? "expired" : "cancelled",
-            late ? "'s time was over." : " was cancelled.");
+        snprintf(want, sizeof want,
+                 "{\"id\":\"batch_req_%s_1\",\"custom_id\":\"b\",\"response\":null,\"error\":"
+                 "{\"code\":\"batch_%s\",\"message\":\"This request could not be executed before "
+                 "the %s\"}}\n",
+                 b.id + strlen("batch_"), late ? "expired" : "cancelled",
+                 late ? "completion window expired." : "batch was cancelled.");
         assert_content(f, end.error_file, want);
         assert_int_equal(state_cancel_batch(f->s, ME, str_from(b.id), 1003, &end, &no, &err),
                          STATUS_INVALID);
@@ -330,11 +330,11 @@ static void test_what_is_no_batch(void **state)
         const char *input, *why;
         uint32_t line;
     } cases[] = {
-        {"", "the file holds no line", 0},
-        {" \n\n", "the file holds no line", 0},
+        {"", "the file has no lines", 0},
+        {" \n\n", "the file has no lines", 0},
         {LINE("a") "nonsense\n", "no JSON", 2},
         {"[]", "a line is a JSON object", 1},
-        {LINE("a") "\n" LINE("a"), "custom_id: another line has the same", 3},
+        {LINE("a") "\n" LINE("a"), "custom_id: another line has the same custom_id", 3},
         {"{\"custom_id\":7}", "custom_id: a text", 1},
         {"{\"custom_id\":\"\"}", "custom_id: a text", 1},
         {"{\"custom_id\":\"a\",\"method\":\"GET\"}", "method:", 1},
