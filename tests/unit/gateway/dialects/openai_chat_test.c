@@ -90,8 +90,8 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}"), "must have a text", false},
     {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"tool_use\"}]}"),
      "this server reads parts of type text, refusal, thinking and reasoning", false},
-    /* text by its other names; thinking is the assistant's reasoning, and in a system prompt text
-     */
+    /* Text parts with other type names are text. In an assistant's message a thinking part is
+     * reasoning; in a system message it is text. */
     {MESSAGES(
          "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":[{\"type\":"
          "\"text\",\"text\":\"t\"}]},{\"type\":\"output_text\",\"text\":\"x\"},{\"type\":\"text\","

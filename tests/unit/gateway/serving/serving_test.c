@@ -317,7 +317,7 @@ static void test_another_models_gateway(void **state)
     assert_true(w.client.retry_after_s > 0);
     assert_non_null(
         strstr(strbuf_str(&w.client.body).ptr, "has another vocabulary than the workers' model"));
-    serving_on_refused(&w.s, STATUS_DENIED); /* a key that is being replaced: it may pass */
+    serving_on_refused(&w.s, STATUS_DENIED); /* a key that is being replaced: the refusal may end */
     assert_false(serving_healthy(&w.s, &why));
     assert_non_null(strstr(why, "the gateway's log gives the reason"));
     serving_on_refused(&w.s, STATUS_OK);
