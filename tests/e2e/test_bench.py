@@ -194,7 +194,7 @@ def test_what_cannot_be_done(cluster, tmp_path):
             (cluster.url, KEY, ["--request-rate", "-1"], 2, "--request-rate"), (cluster.url, KEY, ["--goodput", "itl:3"], 2, "--goodput"),
             (cluster.url, KEY, ["--plot", "x.png"], 2, "--plot x.png: pictures are SVG"),
             (cluster.url, KEY, ["--save-result", "--result-dir", "/proc/none"], 1, "--result-dir"),
-            (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a usable address")):
+            (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a valid address")):
         done = serve(url, *args, "--num-prompts", 2, key=key)
         assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1, (args, done.returncode, done.stderr)
     done = run_cox("bench", "swerve")
@@ -401,7 +401,7 @@ def test_every_flag_of_vllms_client_is_known(tmp_path):
                 assert len(warnings) == (becomes == "ignored") and all(name in w and "ignored" in w for w in warnings), (flag, done.stderr)
     for harmless in (["--probe-request-rate", "0"], ["--random-batch-size=1"]):
         done = run_cox("bench", "serve", "--base-url", "http://127.0.0.1:1", *harmless)
-        assert done.returncode == 1 and "what is done here anyway" in done.stderr
+        assert done.returncode == 1 and "because Coxswain always does this" in done.stderr
     done = run_cox("bench", "serve", "--dataset-name", "hf")
     assert done.returncode == 2 and "as JSON lines with --dataset-path" in done.stderr
 
