@@ -128,8 +128,8 @@ def test_strangers_are_told_and_stay_outside(tmp_path):
         c.start_worker("unknown", c.head_port, keys=mixed, tp=1)
         c.start_worker("insecure", c.head_port, "--insecure", tp=1)
         wait_for("the head names it", lambda: "peer_refused" in c.log("head") and
-                 "the key is not in the authorized file" in c.log("head"))
-        wait_for("the one says why", lambda: "refused our key" in c.log("unknown"))
+                 "the file authorized does not list this key" in c.log("head"))
+        wait_for("the one says why", lambda: "refused the key of this process" in c.log("unknown"))
         for name in ("stranger", "insecure"):
             wait_for(f"{name} says why", lambda: "head_unreachable" in c.log(name) and "handshake" in c.log(name))
         time.sleep(0.5)

@@ -140,16 +140,16 @@ def test_wrong_files_and_addresses(tmp_path):
         "admin key: empty": (null("--admin-key-file", tmp_path / "empty"), "key"),
         "admin key: bytes": (null("--admin-key-file", tmp_path / "bytes"), "key"),
         "api key: none": (null("--api-key-file", tmp_path / "no"), "No such file"),
-        "api key: folder": (null("--api-key-file", tmp_path / "folder"), "could not be read"),
-        "api key: empty": (null("--api-key-file", tmp_path / "empty"), "contains no keys"),
-        "template: none": (null("--chat-template", tmp_path / "no"), "no such file"),
+        "api key: folder": (null("--api-key-file", tmp_path / "folder"), "cannot be read"),
+        "api key: empty": (null("--api-key-file", tmp_path / "empty"), "contains no key"),
+        "template: none": (null("--chat-template", tmp_path / "no"), "there is no file"),
         "template: bytes": (null("--chat-template", tmp_path / "bytes"), "chat template"),
         "admin for all": (null("--admin-host", "0.0.0.0"), "set --admin-key-file"),
         "no address of ours": (null("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
         "KV blocks at the gateway's": (lambda ports: up(ports, "null", "--kv-port", ports[0]), "by gateway-0 and by worker-0's KV blocks"),
-        "key cut": (keys("k1", lambda d: (d / "head.key").write_text("abc\n")), "head.key: not a key"),
-        "key empty": (keys("k2", lambda d: (d / "gateway.key").write_text("")), "gateway.key: not a key"),
-        "authorized": (keys("k3", lambda d: (d / "authorized").write_text("king x\n")), "authorized:1: a line is"),
+        "key cut": (keys("k1", lambda d: (d / "head.key").write_text("abc\n")), "head.key does not contain a key"),
+        "key empty": (keys("k2", lambda d: (d / "gateway.key").write_text("")), "gateway.key does not contain a key"),
+        "authorized": (keys("k3", lambda d: (d / "authorized").write_text("king x\n")), "authorized:1: the line must be"),
     }
     all_refused(cases)
 

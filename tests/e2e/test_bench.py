@@ -194,7 +194,7 @@ def test_what_cannot_be_done(cluster, tmp_path):
             (cluster.url, KEY, ["--request-rate", "-1"], 2, "--request-rate"), (cluster.url, KEY, ["--goodput", "itl:3"], 2, "--goodput"),
             (cluster.url, KEY, ["--plot", "x.png"], 2, "--plot x.png: pictures are SVG"),
             (cluster.url, KEY, ["--save-result", "--result-dir", "/proc/none"], 1, "--result-dir"),
-            (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a usable address")):
+            (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a valid address")):
         done = serve(url, *args, "--num-prompts", 2, key=key)
         assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1, (args, done.returncode, done.stderr)
     done = run_cox("bench", "swerve")

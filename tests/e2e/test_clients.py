@@ -397,7 +397,7 @@ def test_a_refused_tool_is_named(official):
     assert 'tools[0] is of type "tool"' in refused([{"type": "tool", "function": {"name": "f"}}])
     large = {"type": "object", "properties": {"z": {"enum": [str(i) for i in range(10000, 20000)]}}, "required": ["z"]}
     text = refused([chat_function(f"f{i}", large) for i in range(4)], param="tool_choice")
-    assert "at most 262144 are taken" in text and "None of the 4 tools is the cause by itself. Send fewer tools" in text
+    assert "at most 262144 are allowed" in text and "None of the 4 tools is the cause by itself. Send fewer tools" in text
     lark = {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: gone"}}}}
     assert 'the grammar of tools[0], "c"' in refused([lark], {"type": "custom", "custom": {"name": "c"}})
 

@@ -209,7 +209,7 @@ def test_a_revision(world, hub, tmp_path):  # noqa: F811
         ends([c])
     assert hub.asked("/revision/v1") and not hub.asked("/revision/main")
     for model, revision, says in (("org/tiny", "nope", "does not have it (404)"), ("org/tiny@v1", "main", "model hf:org/tiny@v1 names another revision: give one of them"),
-                                  ("null", "v1", "is of no hub and has no revisions"), ("org/tiny", "../x", "a hub's model is hf:ORG/NAME")):
+                                  ("null", "v1", "is of no hub and has no revisions"), ("org/tiny", "../x", "a model on the hub has the form hf:ORG/NAME")):
         done = run("up", model, "--revision", revision, world=world, hub=hub)
         assert done.returncode == 2 and says in done.stderr, done.stderr
 

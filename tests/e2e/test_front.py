@@ -176,7 +176,7 @@ def test_unix_socket(tmp_path):
     try:
         wait_for("the socket answers", lambda: path.exists() and on_socket(path) == "null", 20)
         with start() as second:  # a second gateway must not take the socket of a living one
-            assert "is there already" in second.communicate(timeout=20)[1] and second.returncode in (1, 2)
+            assert "is in use" in second.communicate(timeout=20)[1] and second.returncode in (1, 2)
         assert on_socket(path) == "null"
         first.kill()
         first.wait(20)

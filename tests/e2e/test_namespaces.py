@@ -87,7 +87,7 @@ def test_by_way_of_the_head(tmp_path, ipv6):
         hosts.start_worker(0)
         hosts.start_worker(1, token=hosts.token(1, head=f"head.example:{HEAD_PORT}"))
         hosts.wait("it says that it waits", lambda: "head_unreachable" in hosts.log("worker1"))
-        assert "its name is not known" in hosts.log("worker1") and hosts.processes["worker1"].poll() is None
+        assert "its host name cannot be resolved" in hosts.log("worker1") and hosts.processes["worker1"].poll() is None
         hosts.workers[1].know("head.example", hosts.address(1, 1))
         hosts.wait_serves()
         for p in expected:

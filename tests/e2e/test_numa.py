@@ -93,7 +93,7 @@ def test_ranks_on_cpus_of_their_own():
 
 
 @pytest.mark.parametrize("args,words", [
-    (["--numa-bind-nodes", 999], ["worker 0: --numa-bind-nodes 999: there is no such node"]),
+    (["--numa-bind-nodes", 999], ["worker 0: --numa-bind-nodes 999: this machine has no such NUMA node"]),
     (["--numa-bind-cpus", "0-x"], ["--numa-bind-cpus", '"0-x"', "0-7,16-23"]),
     (["--numa-bind-cpus", 1023], ["--numa-bind-cpus 1023: CPU 1023"]),
     (["--tp", 2, "--numa-bind-nodes", 0], ["--numa-bind-nodes has 1 entry for 2 workers"]),
@@ -108,7 +108,7 @@ def test_what_cannot_be_starts_nothing(args, words):
 @pytest.mark.parametrize("program", ["worker", "workers"])
 def test_a_worker_says_it_too(program):
     r = run_cox(program, "--insecure", "--model", "null", "--http-port", free_ports(2)[0], "--numa-node", "999")
-    assert r.returncode == 2 and "--numa-node 999: there is no such node" in r.stderr
+    assert r.returncode == 2 and "--numa-node 999: this machine has no such NUMA node" in r.stderr
 
 
 def test_ranks_of_one_pod():

@@ -177,7 +177,7 @@ def test_a_container(world, bucket, tmp_path):
         for url in ("http://example.com/x", "http://127.0.0.1@example.com/x", "http://169.254.170.2.example.com/x", "ftp://h/x",
                     "http://127.evil.example:1/x", "http://127.1/x", "http://[::1].example.com/x", "http://127.0.0.1:x@example.com/x"):
             bad(world.pull("s3://models/a", COX_CACHE=str(tmp_path / "2"), **env | {
-                "AWS_CONTAINER_CREDENTIALS_FULL_URI": url}), 2, "FULL_URI: wanted is https")
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI": url}), 2, "FULL_URI must be https")
 
 
 def instance_env(bucket, url):

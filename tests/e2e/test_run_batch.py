@@ -120,10 +120,10 @@ def test_a_gateway_that_dies_is_waited_for(cluster, tmp_path):
     cluster.wait_ready()
 
 
-REFUSED = [("{\n", None, "no JSON"), ('{"custom_id": ""}\n', None, "custom_id"), (line("files", "/v1/files"), "files", 'The url "/v1/files" is not answered here: /v1'),
+REFUSED = [("{\n", None, "not JSON"), ('{"custom_id": ""}\n', None, "custom_id"), (line("files", "/v1/files"), "files", 'The url "/v1/files" is not answered here: /v1'),
            (line("score", "/v1/score"), "score", "since there are no scores, reranking and audio"),
            (line("rerank", "/rerank"), "rerank", "since there are no scores"), (line("hear", "/v1/audio/transcriptions"), "hear", "audio"),
-           (line("stream", stream=True), "stream", "answered whole"), (line("get", prompt="y").replace("POST", "GET"), "get", '"POST" is the only one')]
+           (line("stream", stream=True), "stream", "does not stream its answers"), (line("get", prompt="y").replace("POST", "GET"), "get", 'method must be "POST"')]
 
 
 def test_a_line_that_is_none_has_an_error_and_the_rest_an_answer(cluster, tmp_path):

@@ -223,7 +223,7 @@ def test_a_model_is_fetched(runs):
             assert runs.cox("terminate", run).returncode == 0
         own["HF_ENDPOINT"], own["COX_CACHE"] = "http://127.0.0.1:1", str(runs.folder / "empty")
         reason = runs.wait(runs.create(text.replace("device: null", 'device: "null"'), **own, COX_RETRIES="0"), "failed")["reason"]
-        assert reason.startswith("cox pull ended with exit code 1: ") and "cannot be reached" in reason
+        assert reason.startswith("cox pull ended with exit code 1: ") and "cannot reach" in reason
 
 
 def test_a_repository_runs_nothing_of_its_own(runs):

@@ -232,7 +232,7 @@ def test_reasoning_comes_before_the_grammar():
     ({"guided_json": {"type": "nothing"}}, "guided_json", "nothing"),
     ({"structured_outputs": {"regex": "(a"}}, "structured_outputs", "unclosed group"),
     ({"structured_outputs": {"grammar": "start: nobody"}}, "structured_outputs", "nobody"),
-    ({"guided_grammar": "root ::= nobody"}, "guided_grammar", "needs a rule nobody"),
+    ({"guided_grammar": "root ::= nobody"}, "guided_grammar", "uses the rule nobody, which is not defined"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"minimum": 3, "maximum": 2, "type": "integer"}}}},
      "response_format", "nsatisfiable"),
     ({"structured_outputs": {"regex": "(" * 65 + "a" + ")" * 65}}, "structured_outputs", "nested"),

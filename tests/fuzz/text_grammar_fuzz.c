@@ -41,7 +41,7 @@ static bool begins(const char *text, const char *with)
  * word too. */
 static bool tells_a_panic(const char *err)
 {
-    return begins(err, "panic: ") || begins(err, "it allows no text: panic: ");
+    return begins(err, "panic: ") || begins(err, "the grammar allows no text: panic: ");
 }
 
 static void follow(struct text_matcher *m, uint32_t seed)

@@ -94,7 +94,7 @@ fn give<T: Copy>(values: &[T], out: *mut *mut T, n_out: *mut usize) -> Result<()
     unsafe {
         let block = libc::malloc(bytes + 1).cast::<u8>();
         if block.is_null() {
-            return fail(Code::Limit, format!("no memory for {bytes} bytes"));
+            return fail(Code::Limit, format!("not enough memory for {bytes} bytes"));
         }
         ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), block, bytes);
         *block.add(bytes) = 0;
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn text_tokenizer_open(
     err: *mut c_char,
 ) -> c_int {
     guard(err, || {
-        let name = path(file)?.ok_or_else(|| invalid("no path"))?;
+        let name = path(file)?.ok_or_else(|| invalid("the path of the tokenizer is missing"))?;
         let t = Tokenizer::open(name, path(cache_dir)?.map(Path::new))?;
         *out = Box::into_raw(Box::new(t));
         Ok(())

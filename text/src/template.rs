@@ -50,7 +50,10 @@ pub fn built_in(name: &str) -> Option<&'static str> {
 
 fn no_such(name: &str) -> String {
     let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-    format!("{name}: no such file, and no built-in template: those are {}", names.join(", "))
+    format!(
+        "there is no file {name} and no built-in template of this name. Built-in templates: {}",
+        names.join(", ")
+    )
 }
 
 /// The built-in template of a family whose files have none. The bos token tells Llama 2 from Llama 3.
@@ -96,7 +99,8 @@ fn chosen_text(name: &str) -> Result<String> {
     if let Ok(Some(text)) = read_small(Path::new(name)) {
         return Ok(text);
     }
-    jinja::unescape(name).map_err(|why| invalid(format!("the template on the command line: {why}")))
+    jinja::unescape(name)
+        .map_err(|why| invalid(format!("the chat template on the command line is not valid: {why}")))
 }
 
 impl Template {
@@ -112,7 +116,7 @@ impl Template {
             None => files.main.clone().or_else(family_text),
         };
         let Some(main) = main else {
-            return fail(Code::Unsupported, format!("{}: no chat template", model.display()));
+            return fail(Code::Unsupported, format!("the model {} has no chat template", model.display()));
         };
         let tool_use = match (chosen, files.named(TOOL_USE)) {
             (None, Some(text)) => Some(parse(text)?),
@@ -218,7 +222,10 @@ impl Files {
         let mut paths: Vec<_> = files.flatten().map(|f| f.path()).collect();
         paths.retain(|p| p.extension().is_some_and(|e| e == "jinja"));
         if paths.len() > MAX_NAMED {
-            return fail(Code::Limit, format!("{}: more than {MAX_NAMED} templates", folder.display()));
+            return fail(
+                Code::Limit,
+                format!("the folder {} has more than {MAX_NAMED} chat templates", folder.display()),
+            );
         }
         paths.sort();
         for path in paths {

@@ -148,8 +148,8 @@ static void bombs_are_refused_by_name(void **state)
         {TEXT_GRAMMAR_JSON_SCHEMA, patterns, "the intersection of 8 patterns"},
         {TEXT_GRAMMAR_JSON_SCHEMA, patterns_of_a_member, "the intersection of 8 patterns"},
         {TEXT_GRAMMAR_JSON_SCHEMA, patterns_of_names, "the intersection of 8 patterns"},
-        {TEXT_GRAMMAR_JSON_SCHEMA, fans_out_text, "patterns of one text"},
-        {TEXT_GRAMMAR_JSON_SCHEMA, fans_out_object, "schemas of one value"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, fans_out_text, "patterns for one string"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, fans_out_object, "schemas for one value"},
         {TEXT_GRAMMAR_JSON_SCHEMA, chooses_out, "too many members"},
         {TEXT_GRAMMAR_LARK, lark_patterns, "an intersection of patterns"},
     };

@@ -150,7 +150,7 @@ static void one_that_needs_too_much_ends(void **state)
     uint32_t words[WORDS];
     uint32_t n = follow(m, "ab", MOST, err);
     assert_in_range(n, 100, MOST - 1);
-    assert_non_null(strstr(err, "remember more of this text than it may"));
+    assert_non_null(strstr(err, "keep more of this text in memory than is allowed"));
     assert_int_equal(text_matcher_mask(m, words, WORDS, err), TEXT_LIMIT);
     for (uint32_t id = 0; id < EOS; id++)
         assert_false(words[id / 32] >> (id % 32) & 1);

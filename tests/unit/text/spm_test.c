@@ -223,16 +223,16 @@ static void broken_models_are_refused_by_name(void **state)
 {
     struct proto good = make(BPE, true), p = good;
     put_piece(&p, "h", 0, NORMAL);
-    refused(&p, NULL, "'h' is defined twice");
+    refused(&p, NULL, "defines the piece 'h' twice");
     p = good;
     put_piece(&p, "<unk2>", 0, UNKNOWN);
-    refused(&p, NULL, "'<unk2>' is defined twice");
+    refused(&p, NULL, "defines the piece '<unk2>' twice");
     p = good;
     put_piece(&p, "", 0, NORMAL);
     refused(&p, NULL, "piece 269 is empty");
     p = good;
     put_piece(&p, "x", 0, 7);
-    refused(&p, NULL, "piece 269 has type 7");
+    refused(&p, NULL, "piece 269 has the unknown type 7");
     p = good;
     put_piece(&p, "\xff", 0, NORMAL);
     refused(&p, NULL, "not UTF-8");
@@ -244,9 +244,9 @@ static void broken_models_are_refused_by_name(void **state)
     refused(&p, NULL, "piece 269 is longer than 1024 bytes");
     p = make(BPE, false);
     put_piece(&p, "<0x00>", 0, BYTE);
-    refused(&p, NULL, "no byte_fallback");
+    refused(&p, NULL, "byte_fallback is off");
     put_specs(&p, BPE, true);
-    refused(&p, NULL, "byte_fallback, but 1 bytes");
+    refused(&p, NULL, "byte_fallback needs 256 byte pieces, but there are 1");
     p = make(3, false);
     refused(&p, NULL, "model_type 3 (word)");
     p = (struct proto){.len = 0};
@@ -254,7 +254,7 @@ static void broken_models_are_refused_by_name(void **state)
     refused(&p, NULL, "no piece of the type unknown");
     refused(&good, "{\"tokenizer_class\":\"T5Tokenizer\"}", "'T5Tokenizer'");
     refused(&good, "{\"added_tokens_decoder\":{\"4000000000\":{\"content\":\"x\"}}}",
-            "no id below");
+            "must have an id less than");
     refused(&good, "[", "tokenizer_config.json");
     /* The array of a charsmap (field 2 of normalizer_spec) is longer than the charsmap. */
     p = good;
@@ -276,10 +276,10 @@ static void small_files_are_bounded_objects(void **state)
         const char *json[3] = {NULL};
         char words[64];
         json[i] = "[]";
-        snprintf(words, sizeof words, "%s: is not a JSON object", small_files[i]);
+        snprintf(words, sizeof words, "%s must be a JSON object", small_files[i]);
         refused_beside(&good, json, words);
         json[i] = many;
-        snprintf(words, sizeof words, "%s: has more than 1048576 values", small_files[i]);
+        snprintf(words, sizeof words, "%s has more than 1048576 values", small_files[i]);
         refused_beside(&good, json, words);
     }
     free(many);
@@ -329,7 +329,7 @@ static void a_charsmap_makes_no_text_without_bound(void **state)
     text_free(ids);
     memset(text, 'e', sizeof text);
     assert_int_not_equal(text_encode(t, text, sizeof text, false, 1 << 20, &ids, &n, err), TEXT_OK);
-    assert_non_null(strstr(err, "its charsmap makes more than 64064 bytes of 2000"));
+    assert_non_null(strstr(err, "precompiled_charsmap turns 2000 bytes into more than 64064"));
     text_tokenizer_free(t);
 }
 

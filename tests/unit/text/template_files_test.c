@@ -111,7 +111,8 @@ static void a_template_on_one_line(void **state)
     assert_renders("{% for m in messages %}{{ m.content }}{% endfor %}",
                    "{\"messages\":[{\"content\":\"hi\"}]}", "hi");
     assert_refused("{% if %}", TEXT_INVALID, "chat template");
-    assert_refused("no/such/file.jinja", TEXT_IO, "no such file, and no built-in template");
+    assert_refused("no/such/file.jinja", TEXT_IO,
+                   "there is no file no/such/file.jinja and no built-in template");
     fixture_write("{mine}.jinja", "file", 4);
     assert_renders(fixture_path("{mine}.jinja"), none, "file");
 }

@@ -252,9 +252,9 @@ static void lists_without_end_are_refused(void **state)
         size_t n;
     } cases[] = {
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"added_tokens\":[", "]}",
-         "beside its model: has more than 1048576 values", (1 << 20) + 1},
+         "tokenizer.json without its model has more than 1048576 values", (1 << 20) + 1},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[", "]}}",
-         "its model: has more than 4194304 values", (1 << 22) + 1},
+         "the model in tokenizer.json has more than 4194304 values", (1 << 22) + 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char err[TEXT_ERR_MAX] = "", *json = NULL;

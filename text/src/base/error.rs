@@ -29,6 +29,11 @@ pub fn invalid(message: impl Into<String>) -> TextError {
     TextError { code: Code::Invalid, message: message.into() }
 }
 
+/// The error of a text that a parser refuses.
+pub fn not_valid(what: &str, e: impl Display) -> TextError {
+    invalid(format!("{what} is not valid: {e}"))
+}
+
 pub fn io(what: impl Display, e: std::io::Error) -> TextError {
     TextError { code: Code::Io, message: format!("{what}: {e}") }
 }

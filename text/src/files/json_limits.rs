@@ -13,6 +13,6 @@ pub fn check_values(text: &str, most: usize, what: impl Display) -> Result<()> {
     // Each value except the first follows one of these characters.
     match text.bytes().filter(|b| matches!(b, b',' | b'[' | b'{')).count() < most {
         true => Ok(()),
-        false => fail(Code::Limit, format!("{what}: has more than {most} values")),
+        false => fail(Code::Limit, format!("{what} has more than {most} values")),
     }
 }

@@ -9,11 +9,11 @@ pub const MAX_SMALL_FILE: u64 = 64 << 20;
 pub fn map_file(path: &Path) -> Result<memmap2::Mmap> {
     // Checked before the file is opened, because opening a FIFO would wait for a writer.
     if !std::fs::metadata(path).map_err(|e| io(path.display(), e))?.is_file() {
-        return Err(invalid(format!("{}: not a regular file", path.display())));
+        return Err(invalid(format!("{} is not a regular file", path.display())));
     }
     let file = File::open(path).map_err(|e| io(path.display(), e))?;
     if file.metadata().map_err(|e| io(path.display(), e))?.len() == 0 {
-        return Err(invalid(format!("{}: empty", path.display())));
+        return Err(invalid(format!("{} is empty", path.display())));
     }
     // SAFETY: model files must not change while they are read. Only the operator can truncate one.
     unsafe { memmap2::Mmap::map(&file) }.map_err(|e| io(path.display(), e))
@@ -23,9 +23,9 @@ pub fn read_small(path: &Path) -> Result<Option<String>> {
     match std::fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(io(path.display(), e)),
-        Ok(m) if !m.is_file() => return Err(invalid(format!("{}: not a regular file", path.display()))),
+        Ok(m) if !m.is_file() => return Err(invalid(format!("{} is not a regular file", path.display()))),
         Ok(m) if m.len() > MAX_SMALL_FILE => {
-            return fail(Code::Limit, format!("{}: larger than {MAX_SMALL_FILE} bytes", path.display()))
+            return fail(Code::Limit, format!("{} is larger than {MAX_SMALL_FILE} bytes", path.display()))
         }
         Ok(_) => {}
     }

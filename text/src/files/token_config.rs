@@ -23,8 +23,8 @@ pub fn read_json(path: &Path) -> Result<Option<Map<String, Value>>> {
     check_values(&text, MAX_JSON_VALUES, path.display())?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(map)) => Ok(Some(map)),
-        Ok(_) => Err(invalid(format!("{}: is not a JSON object", path.display()))),
-        Err(e) => Err(invalid(format!("{}: {e}", path.display()))),
+        Ok(_) => Err(invalid(format!("{} must be a JSON object", path.display()))),
+        Err(e) => Err(invalid(format!("{} is not valid JSON: {e}", path.display()))),
     }
 }
 

@@ -43,7 +43,7 @@ pub fn is_gbnf(source: &str) -> bool {
 
 impl Reader<'_> {
     fn error(&self, what: &str) -> TextError {
-        invalid(format!("grammar, line {}: {what}", self.line))
+        invalid(format!("line {} of the grammar: {what}", self.line))
     }
 
     fn peek(&self) -> Option<char> {
@@ -101,11 +101,11 @@ impl Reader<'_> {
             Some('x') => 2,
             Some('u') => 4,
             Some('U') => 8,
-            _ => return Err(self.error("what stands behind \\ is none of n r t x u U or a sign")),
+            _ => return Err(self.error("\\ must be followed by n, r, t, x, u, U or a punctuation character")),
         };
         let code = self.rest.get(..n_digits).and_then(|hex| u32::from_str_radix(hex, 16).ok());
         let Some(c) = code.and_then(char::from_u32) else {
-            return Err(self.error("an escape whose digits say no character"));
+            return Err(self.error("the digits of this escape are not the number of a character"));
         };
         self.rest = &self.rest[n_digits..];
         Ok(c)
@@ -116,7 +116,7 @@ impl Reader<'_> {
         match self.next() {
             Some('\\') => self.escaped(),
             Some(c) if c != '\n' => Ok(c),
-            _ => Err(self.error("a text or a class does not end in its line")),
+            _ => Err(self.error("a string or a character class does not end in its line")),
         }
     }
 
@@ -142,14 +142,14 @@ impl Reader<'_> {
                 self.next();
                 let last = self.character()?;
                 if last < first {
-                    return Err(self.error("a range of a class ends before it begins"));
+                    return Err(self.error("a range in a character class ends before it begins"));
                 }
                 class += "-";
                 class += &spell(last);
             }
         }
         match class.len() == begin {
-            true => Err(self.error("a class of no characters")),
+            true => Err(self.error("a character class is empty")),
             false => Ok(Node::Pattern(format!("/{class}]/"))),
         }
     }
@@ -161,7 +161,7 @@ impl Reader<'_> {
         match digits.parse::<u32>() {
             _ if digits.is_empty() => Ok(None),
             Ok(n) if n <= MAX_REPEATS => Ok(Some(n)),
-            _ => Err(self.error(&format!("more than {MAX_REPEATS} repetitions"))),
+            _ => Err(self.error(&format!("a repetition is larger than {MAX_REPEATS}"))),
         }
     }
 
@@ -171,11 +171,13 @@ impl Reader<'_> {
         let is_range = self.eat(',');
         let most = if is_range { self.number()? } else { least };
         if !self.eat('}') || (least.is_none() && most.is_none()) {
-            return Err(self.error("repetitions are {M}, {M,}, {,N} or {M,N}"));
+            return Err(self.error("a repetition must be {M}, {M,}, {,N} or {M,N}"));
         }
         let least = least.unwrap_or(0);
         match most {
-            Some(n) if n < least => Err(self.error("repetitions whose most is below their least")),
+            Some(n) if n < least => {
+                Err(self.error("a repetition has a maximum that is less than its minimum"))
+            }
             Some(n) => Ok(format!("{{{least},{n}}}")),
             None => Ok(format!("{{{least},}}")),
         }
@@ -212,16 +214,19 @@ impl Reader<'_> {
         match self.next() {
             Some('"') => self.literal(),
             Some('[') => self.class(),
-            Some('(') if depth == MAX_DEPTH => Err(self.error(&format!("nested deeper than {MAX_DEPTH}"))),
+            Some('(') if depth == MAX_DEPTH => {
+                Err(self.error(&format!("groups are nested deeper than {MAX_DEPTH} levels")))
+            }
             Some('(') => {
                 let inner = self.alternatives(depth + 1)?;
                 match self.eat(')') {
                     true => Ok(Node::Group(inner)),
-                    false => Err(self.error("a ( without its )")),
+                    false => Err(self.error("a ( has no matching )")),
                 }
             }
-            Some(c) => Err(self.error(&format!("{c:?} begins no text, class, rule or group"))),
-            None => Err(self.error("the grammar breaks off")),
+            Some(c) => Err(self
+                .error(&format!("{c:?} cannot begin a string, a character class, a rule name or a group"))),
+            None => Err(self.error("the grammar ends in the middle of a rule")),
         }
     }
 
@@ -257,7 +262,7 @@ impl Reader<'_> {
         self.skip_blanks();
         while self.peek().is_some() {
             if !self.begins_rule() {
-                return Err(self.error("a rule is NAME ::= …"));
+                return Err(self.error("a rule must have the form NAME ::= …"));
             }
             let name = self.name();
             while !self.rest.starts_with("::=") {
@@ -296,7 +301,10 @@ fn recursive(rules: &[Rule], places: &HashMap<&str, usize>) -> Result<Vec<bool>>
             None => unknown = Some(name),
         });
         if let Some(name) = unknown {
-            return Err(invalid(format!("grammar: {} needs a rule {name}, and there is none", rule.name)));
+            return Err(invalid(format!(
+                "the rule {} of the grammar uses the rule {name}, which is not defined",
+                rule.name
+            )));
         }
     }
     let mut done: Vec<usize> = (0..rules.len()).filter(|&i| left[i] == 0).collect();
@@ -348,11 +356,11 @@ fn read(source: &str) -> Result<Rules> {
     let mut places = HashMap::new();
     for (i, rule) in rules.iter().enumerate() {
         if places.insert(rule.name.as_str(), i).is_some() {
-            return Err(invalid(format!("grammar: there are two rules {}", rule.name)));
+            return Err(invalid(format!("the grammar defines the rule {} twice", rule.name)));
         }
     }
     let Some(&root) = places.get("root") else {
-        return Err(invalid("grammar: there is no rule root, which is where GBNF begins"));
+        return Err(invalid("the grammar has no rule root, with which a GBNF grammar begins"));
     };
     let recursive = recursive(&rules, &places)?;
     Ok(Rules { rules, recursive, root })

@@ -54,15 +54,17 @@ fn limits() -> ParserLimits {
 fn crate_error(e: impl std::fmt::Display) -> TextError {
     let text = e.to_string();
     let text = match text.contains("coerce_one_of") {
-        true => "oneOf is taken where its options exclude each other, by their types or by a property whose const differs in each of \
-                 them; anyOf is taken always",
+        true => "this oneOf is not supported: its options must exclude each other, by their types or by a property \
+                 with a different const in each. Use anyOf instead",
         false => text.split("\n<").next().unwrap_or_default().trim_end(),
     };
     if let Some(message) = text::plain_words(text) {
         return invalid(message);
     }
     if text.contains("grammar.symbols.len()") {
-        let message = "a grammar of more than 65,000 rules: say the same in one place and refer to it, or ask for less at once";
+        let message =
+            "the grammar needs more than 65,000 rules. Define repeated parts once and refer to them, or use \
+                       a smaller grammar";
         return TextError { code: Code::Limit, message: message.to_owned() };
     }
     let spent = ["fuel", "too complex", "too large", "too many", "too big"];
@@ -76,7 +78,8 @@ fn check_intersections(spec: &LexerSpec) -> Result<()> {
     match regex_ways::is_beyond(&mut spec.regex_builder.exprset().clone(), &own) {
         true => fail(
             Code::Limit,
-            "an intersection of patterns in the grammar costs too much: join fewer, or such that begin in fewer ways",
+            "an intersection of patterns in the grammar costs too much. Intersect fewer patterns, or patterns with \
+             fewer possible beginnings",
         ),
         false => Ok(()),
     }
@@ -115,7 +118,10 @@ impl Vocabulary {
     pub fn new(t: &Tokenizer) -> Result<Vocabulary> {
         let n = t.vocab_size();
         if n > MAX_TOKENS {
-            return fail(Code::Limit, format!("a vocabulary of {n} tokens, grammars take {MAX_TOKENS}"));
+            return fail(
+                Code::Limit,
+                format!("the vocabulary has {n} tokens, but grammars support at most {MAX_TOKENS}"),
+            );
         }
         let word = |id: u32| {
             let bytes = t.token_bytes(id).unwrap_or_default();
@@ -195,7 +201,7 @@ impl Grammar {
             match fresh.compute_mask() {
                 Ok(_) => {}
                 Err(_) if fresh.is_accepting().unwrap_or(false) => {}
-                Err(e) => return Err(crate_error(format!("it allows no text: {e}"))),
+                Err(e) => return Err(crate_error(format!("the grammar allows no text: {e}"))),
             }
             let fuel = fresh.last_step_stats().map_or(0, |s| s.lexer_cost);
             Ok(Grammar {
@@ -232,9 +238,9 @@ impl Grammar {
                 .spawn_scoped(s, compile)
                 .map_err(|e| TextError {
                     code: Code::Internal,
-                    message: format!("no thread to compile it: {e}"),
+                    message: format!("cannot start a thread to compile the grammar: {e}"),
                 })?;
-            let panicked = || fail(Code::Internal, "the grammar's compiler panicked");
+            let panicked = || fail(Code::Internal, "the compiler of the grammar failed (a panic)");
             let (peak, made) = thread.join().unwrap_or_else(|_| (u64::MAX, panicked()));
             if peak > heap::WORTH_TRIMMING {
                 heap::trim();
@@ -245,14 +251,13 @@ impl Grammar {
 }
 
 const TOO_MUCH: &str =
-    "the grammar costs too much to compile: ask for less at once, join fewer patterns by allOf, or let a \
-                        text have fewer of them at a time";
+    "the grammar costs too much to compile. Use a smaller grammar, or combine fewer patterns (allOf) for one string";
 
 const TOO_LARGE: &str =
-    "the grammar has to remember more of this text than it may: ask for fewer members or choices at a time, or \
-                         say repetition on one side (list: item | list item)";
+    "the grammar must keep more of this text in memory than is allowed. Use fewer members or choices at a time, or \
+     write repetition left-recursively (list: item | list item)";
 
-const DEAD_END: &str = "the grammar wants to go on, and none of the vocabulary's tokens may come";
+const DEAD_END: &str = "the grammar requires more text, but no token of the vocabulary can continue it";
 
 /// llguidance fails when no token may come and when a mask exceeds its limits. The first case is known only by the
 /// reason's name in the error.

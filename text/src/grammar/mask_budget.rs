@@ -56,11 +56,11 @@ impl Budget {
         let own = self.report(s);
         self.left = (self.left + OF_EACH).min(MOST_AHEAD + OF_EACH);
         if own > MOST_OF_MASK || own > self.left {
-            let which = if own > MOST_OF_MASK { "this text" } else { "it, token by token," };
+            let which = if own > MOST_OF_MASK { "after this text" } else { "token by token" };
             return fail(
                 Code::Limit,
-                format!("finding what the grammar allows behind {which} costs more than it may: say repetition on one side \
-                         (list: item | list item), or let a terminal have more text"),
+                format!("computing the tokens that the grammar allows {which} costs more than it may. Write repetition \
+                         left-recursively (list: item | list item), or use longer terminals"),
             );
         }
         self.left -= own;

@@ -47,10 +47,13 @@ fn depth(source: &str) -> usize {
 fn check_size(source: &str) -> Result<()> {
     if source.len() > MAX_SOURCE {
         let n = source.len();
-        return fail(Code::Limit, format!("a grammar of {n} bytes, at most {MAX_SOURCE} are taken"));
+        return fail(Code::Limit, format!("the grammar has {n} bytes; at most {MAX_SOURCE} are allowed"));
     }
     match depth(source) {
-        n if n > MAX_DEPTH => fail(Code::Limit, format!("a grammar nested {n} deep, at most {MAX_DEPTH}")),
+        n if n > MAX_DEPTH => fail(
+            Code::Limit,
+            format!("the grammar is nested {n} levels deep; at most {MAX_DEPTH} are allowed"),
+        ),
         _ => Ok(()),
     }
 }
@@ -72,7 +75,7 @@ type Special<'a> = dyn Fn(&str) -> Option<u32> + 'a;
 
 fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
     if r.close.is_empty() || r.open.iter().chain(&r.close).any(String::is_empty) {
-        return Err(invalid("reasoning needs markers that end it, and none of them is empty"));
+        return Err(invalid("reasoning needs at least one end marker, and no marker can be empty"));
     }
     let mut lark = String::from("answer: @answer\nREASONED: /(\\n|.)*/\n");
     let mut rules = |name: &str, markers: &[String]| -> String {
@@ -98,9 +101,10 @@ fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
 }
 
 fn after_reasoning(source: &str, special: &Special<'_>, numbers: &Numbers) -> Result<TopLevelGrammar> {
-    let r: Reasoning = serde_json::from_str(source).map_err(|e| invalid(format!("reasoning: {e}")))?;
+    let r: Reasoning = serde_json::from_str(source)
+        .map_err(|e| invalid(format!("the reasoning description is not valid JSON: {e}")))?;
     if r.kind == AFTER_REASONING {
-        return Err(invalid("reasoning is not followed by another"));
+        return Err(invalid("reasoning cannot be followed by other reasoning"));
     }
     let mut top = TopLevelGrammar::from_lark(reasoning(&r, special)?);
     let mut grammars = top_level(r.kind, &r.source, special, numbers)?.grammars.into_iter();
@@ -134,6 +138,6 @@ pub fn top_level(
             structural_tag::top_level(&tag, numbers)
         }
         AFTER_REASONING => after_reasoning(source, special, numbers),
-        _ => Err(invalid(format!("grammar kind {kind}"))),
+        _ => Err(invalid(format!("the grammar kind {kind} is unknown"))),
     }
 }

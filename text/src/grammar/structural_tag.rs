@@ -11,8 +11,8 @@ use llguidance::derivre::{RegexAst, RegexBuilder};
 use serde_json::{json, Map, Value};
 
 const TYPES: &str =
-    "const_string, json_schema, any_text, grammar, regex, sequence, or, optional, plus, star, repeat, tag, \
-                     triggered_tags and tags_with_separator are";
+    "supported are const_string, json_schema, any_text, grammar, regex, sequence, or, optional, plus, star, repeat, \
+     tag, triggered_tags and tags_with_separator";
 /// Most repetitions in a `repeat` format: each costs a rule.
 const MOST_REPEATS: u64 = 10_000;
 
@@ -37,7 +37,7 @@ impl<'a> Format<'a> {
     }
 
     fn named(v: &'a Value, unsaid: Option<&'a str>) -> Result<Format<'a>> {
-        let what = "structural_tag: each format is an object with a type";
+        let what = "structural_tag: each format must be an object with a type";
         let members = v.as_object().ok_or_else(|| invalid(what))?;
         let said = members.get("type").filter(|t| unsaid.is_none() || !t.is_null());
         let name = said.map_or(unsaid, Value::as_str).ok_or_else(|| invalid(what))?;
@@ -55,7 +55,7 @@ impl<'a> Format<'a> {
             "tags_with_separator" => &["tags", "separator", "at_least_one", "stop_after_first"],
             _ => {
                 return Err(invalid(format!(
-                    "structural_tag: a format of type {} is not supported; {TYPES}",
+                    "structural_tag: the format type {} is not supported; {TYPES}",
                     quote(name)
                 )))
             }
@@ -65,7 +65,7 @@ impl<'a> Format<'a> {
         };
         match members.iter().find(is_odd) {
             Some((key, _)) => {
-                Err(invalid(format!("structural_tag: {} of {name} is not supported", quote(key))))
+                Err(invalid(format!("structural_tag: the key {} of {name} is not supported", quote(key))))
             }
             None => Ok(Format { name, members }),
         }
@@ -90,7 +90,7 @@ impl<'a> Format<'a> {
     fn list(&self, key: &str) -> Result<&'a [Value]> {
         match self.need(key)?.as_array() {
             Some(list) if !list.is_empty() => Ok(list),
-            _ => self.fail(key, "must be a list, and not an empty one"),
+            _ => self.fail(key, "must be a list that is not empty"),
         }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Format<'a> {
         let texts = list.map(|l| l.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
         match texts.flatten() {
             Some(texts) if !texts.contains(&"") => Ok(texts),
-            _ => self.fail(key, "must be a list of strings that are not empty"),
+            _ => self.fail(key, "must be a list of non-empty strings"),
         }
     }
 
@@ -116,7 +116,7 @@ impl<'a> Format<'a> {
             Value::Array(list) if !list.is_empty() && list.iter().all(Value::is_string) => {
                 Ok(list.iter().filter_map(Value::as_str).collect())
             }
-            _ => self.fail("end", "must be a string, or a list of strings: tokens are not supported"),
+            _ => self.fail("end", "must be a string or a list of strings; tokens are not supported"),
         }
     }
 
@@ -171,7 +171,10 @@ fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
         (Some(min), Some(max)) if max >= 0 && min <= max as u64 && max as u64 <= MOST_REPEATS => {
             Ok(format!("({piece}){{{min},{max}}}"))
         }
-        _ => f.fail("min and max", "must be counts in order, at most 10000; max -1 is none"),
+        _ => f.fail(
+            "min and max",
+            "must be counts of at most 10000, with min not greater than max (max -1 = no maximum)",
+        ),
     }
 }
 
@@ -240,8 +243,8 @@ fn swallows(pattern: &Value, next: &Value, fuel: &mut u64) -> Result<()> {
         false => Ok(()),
         true => f.fail(
             "pattern",
-            "goes on over all that the json_schema behind it can begin with, which would never come: \
-             leave the first character of that out of it, as [^{]* does",
+            "also matches the first character of the json_schema after it, so the json_schema would never begin. \
+             Exclude that character, as [^{]* does",
         ),
     }
 }
@@ -378,7 +381,7 @@ impl Builder<'_> {
             if !is_last && Format::of(&elements[i])?.is_unlimited()? {
                 return f.fail(
                     "elements",
-                    "has text without an end in front of another element: only the last may be so",
+                    "has text without an end before another element; only the last element can have no end",
                 );
             }
             pieces.push(self.build(&elements[i], if is_last { end } else { None })?);
@@ -389,10 +392,10 @@ impl Builder<'_> {
 
     fn schema(&mut self, f: &Format<'_>) -> Result<String> {
         if f.get("style").is_some_and(|s| s != "json") {
-            return f.fail("style", "other than json is not supported");
+            return f.fail("style", "must be json; other styles are not supported");
         }
         if f.flag("any_order")? {
-            return f.fail("any_order", "is not supported: members come in the order of properties");
+            return f.fail("any_order", "is not supported; members are written in the order of properties");
         }
         let schema = check::check_schema(f.need("json_schema")?.clone(), self.numbers)?;
         Ok(self.rule("", &format!("%json {schema}")))
@@ -400,7 +403,7 @@ impl Builder<'_> {
 
     fn grammar(&mut self, source: &str) -> Result<String> {
         if !gbnf::is_gbnf(source) {
-            return Err(invalid("structural_tag: grammar of grammar must be EBNF, whose first rule has ::="));
+            return Err(invalid("structural_tag: the grammar must be EBNF, whose first rule has ::="));
         }
         let name = format!("grammar_{}", self.grammars.len());
         let top = TopLevelGrammar::from_lark(gbnf::to_lark(source)?);
@@ -411,7 +414,7 @@ impl Builder<'_> {
 
     fn limited(&mut self, f: &Format<'_>, v: &Value) -> Result<String> {
         if Format::of(v)?.is_unlimited()? {
-            return f.fail("content", "is text without an end: it cannot be repeated, or left out");
+            return f.fail("content", "is text without an end, which cannot be repeated or optional");
         }
         self.build(v, None)
     }
@@ -426,12 +429,12 @@ impl Builder<'_> {
     fn tag(&mut self, f: &Format<'_>, said: &str, end: End<'_>) -> Result<String> {
         let begin = match f.need("begin")?.as_str() {
             Some(begin) => quote(&begin[said.len()..]),
-            None => return f.fail("begin", "must be a string: tokens are not supported"),
+            None => return f.fail("begin", "must be a string; tokens are not supported"),
         };
         let content = f.need("content")?;
         let ends = f.ends()?;
         if ends.contains(&"") && ends.len() > 1 {
-            return f.fail("end", "must not be empty beside others");
+            return f.fail("end", "must not contain an empty string together with others");
         }
         if ends == [""] {
             return Ok(format!("({begin} {})", self.build(content, end)?));
@@ -446,7 +449,7 @@ impl Builder<'_> {
         let tags = tags?;
         match tags.iter().all(|t| t.name == "tag") {
             true => Ok(tags),
-            false => f.fail("tags", "must be tags"),
+            false => f.fail("tags", "must contain only formats of type tag"),
         }
     }
 
@@ -464,7 +467,10 @@ impl Builder<'_> {
         for tag in &tags {
             let begin = tag.need("begin")?.as_str().unwrap_or_default();
             let Some(t) = triggers.iter().position(|t| begin.starts_with(t)) else {
-                return Err(invalid(format!("structural_tag: no trigger begins {}", quote(begin))));
+                return Err(invalid(format!(
+                    "structural_tag: the tag {} begins with none of the triggers",
+                    quote(begin)
+                )));
             };
             if at_least_one {
                 first.push(self.tag(tag, "", None)?);
@@ -495,14 +501,14 @@ impl Builder<'_> {
 
 /// Translates the older form (structures and triggers) to the present one.
 fn of_structures(source: &Value) -> Result<Value> {
-    let bad = || invalid("structural_tag needs a format, or structures and triggers that are not empty");
+    let bad = || invalid("structural_tag needs a format, or non-empty structures and triggers");
     let list =
         |key: &str| source.get(key).and_then(Value::as_array).filter(|l| !l.is_empty()).ok_or_else(bad);
     let tag = |s: &Value| -> Result<Value> {
         match (s.get("begin"), s.get("schema"), s.get("end")) {
             (Some(begin), Some(schema), Some(end)) => Ok(json!({"type": "tag", "begin": begin, "end": end,
                 "content": {"type": "json_schema", "json_schema": schema}})),
-            _ => Err(invalid("structural_tag: each of structures has begin, schema and end")),
+            _ => Err(invalid("structural_tag: each structure must have begin, schema and end")),
         }
     };
     let tags: Result<Vec<_>> = list("structures")?.iter().map(tag).collect();

@@ -29,7 +29,7 @@ pub fn spend(n: usize) -> R<()> {
     let left = FUEL.get();
     if left < n as u64 {
         FUEL.set(0);
-        return Err(Fail::Limit("the template does too much work".to_owned()));
+        return Err(Fail::Limit("the template takes too many steps to render".to_owned()));
     }
     FUEL.set(left - n as u64);
     Ok(())
@@ -39,7 +39,7 @@ pub fn spend(n: usize) -> R<()> {
 pub fn fits(bytes: usize) -> R<()> {
     match i64::try_from(bytes) {
         Ok(n) if LIVE.get().saturating_add(n) <= MOST.get() => Ok(()),
-        _ => Err(Fail::Limit(format!("a text or a list of {bytes} bytes is too large"))),
+        _ => Err(Fail::Limit(format!("a string or a list of {bytes} bytes is too large"))),
     }
 }
 

@@ -104,7 +104,7 @@ impl Eval<'_> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Fail::Limit(format!(
-                "calls within calls: more than {MAX_DEPTH} (a recursion limit)"
+                "calls are nested more than {MAX_DEPTH} levels deep (the recursion limit)"
             )));
         }
         budget::spend(1)
@@ -397,7 +397,7 @@ impl Eval<'_> {
             }
             Expr::Attr(of, name) => get_attr(&self.expr(of, scope)?, name)?,
             Expr::Item(of, key) => self.item(of, key, scope)?,
-            Expr::Slice(_) => return wrong("a slice outside of brackets"),
+            Expr::Slice(_) => return wrong("a slice is allowed only in brackets"),
             Expr::Call(of, args) => self.call_expr(of, args, None, scope)?,
             Expr::Filter(of, name, args) => {
                 let v = self.expr(of, scope)?;
@@ -480,7 +480,8 @@ impl Eval<'_> {
                 *v = part.as_ref().map(|e| self.expr(e, scope)).transpose()?;
             }
             let cut = items::slice(&of, &given)?;
-            return cut.map_or_else(|| wrong(format!("a '{}' has no slices", of.type_name())), Ok);
+            return cut
+                .map_or_else(|| wrong(format!("a value of type '{}' cannot be sliced", of.type_name())), Ok);
         }
         get_item(&of, &self.expr(key, scope)?)
     }

@@ -16,7 +16,7 @@ pub fn read(text: &str) -> R<Value> {
     let v = r.value(0)?;
     r.space();
     if r.at < text.len() {
-        r.fail("something stands behind the end")
+        r.fail("there is more text after the end")
     } else {
         Ok(v)
     }

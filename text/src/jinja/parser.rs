@@ -68,7 +68,7 @@ impl Parser {
         let found = match self.now() {
             Token::Name(n) => format!("'{n}'"),
             Token::Op(o) => format!("'{o}'"),
-            Token::End => "the template's end".to_owned(),
+            Token::End => "the end of the template".to_owned(),
             Token::BlockEnd => "'%}'".to_owned(),
             Token::VariableEnd => "'}}'".to_owned(),
             other => format!("{other:?}"),
@@ -217,14 +217,15 @@ impl Parser {
             "generation" => Stmt::Scope(self.outside_of_loops(|p| p.whole("endgeneration"))?),
             "autoescape" => match self.expression()? {
                 Expr::Const(Const::Bool(false) | Const::None) => Stmt::Scope(self.whole("endautoescape")?),
-                _ => return self.fail("autoescape is not supported: chat templates are not HTML"),
+                _ => return self.fail("autoescape is not supported, because chat templates are not HTML"),
             },
             "block" => {
                 let named = self.word()?;
                 let scoped = self.skip_name("scoped");
                 if self.skip_name("required") {
-                    return self
-                        .fail(format!("Required block '{named}' not found: a chat template is one file"));
+                    return self.fail(format!(
+                        "Required block '{named}' not found; a chat template must be one file"
+                    ));
                 }
                 let (body, _) = self.outside_of_loops(|p| p.block(&["endblock"]))?;
                 self.skip_name(&named);
@@ -238,7 +239,7 @@ impl Parser {
             }
             "break" | "continue" => return self.fail(format!("'{name}' outside of a loop")),
             "include" | "import" | "from" | "extends" => {
-                return self.fail(format!("'{name}' is not supported: a chat template is one file"))
+                return self.fail(format!("'{name}' is not supported, because a chat template is one file"))
             }
             other => return self.fail(format!("Encountered unknown tag '{other}'")),
         };

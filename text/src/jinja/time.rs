@@ -37,12 +37,12 @@ pub fn strftime(format: &str, unix: i64) -> R<String> {
     let n = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         if libc::localtime_r(&unix, &mut tm).is_null() {
-            return wrong("strftime_now: the time is no time of a calendar");
+            return wrong("strftime_now: the time is outside the range of the calendar");
         }
         libc::strftime(out.as_mut_ptr().cast(), out.len(), marked.as_ptr(), &tm)
     };
     match std::str::from_utf8(&out[..n]) {
         Ok(text) if n > 0 => Ok(text[1..].to_owned()),
-        _ => wrong("strftime_now: the format asks for too much"),
+        _ => wrong("strftime_now: the result of the format is too long"),
     }
 }

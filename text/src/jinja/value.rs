@@ -479,6 +479,6 @@ impl Args {
 pub fn not_str<T>(v: &Value) -> R<T> {
     match v {
         Value::Undefined(why) => wrong(why.as_ref()),
-        _ => wrong(format!("'{}' object is no text", v.type_name())),
+        _ => wrong(format!("'{}' object is not a string", v.type_name())),
     }
 }

@@ -228,7 +228,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
                     budget::spend(2 * (k.len() + v.len()))?;
                     out.push(Value::from(format!("{}={}", quoted(&k, true), quoted(&v, true))));
                 }
-                _ => return wrong("urlencode wants pairs"),
+                _ => return wrong("urlencode needs a mapping or pairs"),
             }
         }
         return joined("&", &out);
@@ -247,7 +247,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
             rest = &rest[at + n + end.len()..];
         }
         if rest.contains('<') || text.contains('&') {
-            return wrong("striptags of & and of tags without an end is not supported");
+            return wrong("striptags does not support & or tags without an end");
         }
         plain.push_str(rest);
         return Ok(Value::from(

@@ -41,8 +41,8 @@ fn check_optional(members: &Map<String, Value>) -> Result<()> {
         if run > MAX_OPTIONAL {
             return fail(
                 Code::Limit,
-                format!("a schema of more than {MAX_OPTIONAL} optional properties with no required one between them: \
-                         require some, or put some into an object of their own"),
+                format!("the schema has more than {MAX_OPTIONAL} optional properties without a required one between \
+                         them. Require some of them, or move some into a nested object"),
             );
         }
     }
@@ -74,7 +74,7 @@ fn check_properties(members: &Map<String, Value>, sums: &mut Sums) -> Result<()>
     sums.properties +=
         ["const", "enum"].iter().filter_map(|k| members.get(*k)).map(members_of).sum::<usize>();
     match sums.properties > MAX_PROPERTIES {
-        true => fail(Code::Limit, format!("a schema of more than {MAX_PROPERTIES} properties")),
+        true => fail(Code::Limit, format!("the schema has more than {MAX_PROPERTIES} properties")),
         false => Ok(()),
     }
 }
@@ -87,7 +87,10 @@ fn check_counts(members: &Map<String, Value>, sums: &mut Sums) -> Result<()> {
         match name.as_str() {
             "minItems" | "maxItems" | "minProperties" | "maxProperties" => *items += n.max(0.0),
             "minLength" | "maxLength" if n > MAX_LENGTH => {
-                return fail(Code::Limit, format!("{name} {n} in a schema, at most {MAX_LENGTH} is taken"));
+                return fail(
+                    Code::Limit,
+                    format!("{name} in the schema is {n}; at most {MAX_LENGTH} is allowed"),
+                );
             }
             "multipleOf" => {
                 multiple(&value.to_string())?;
@@ -98,7 +101,8 @@ fn check_counts(members: &Map<String, Value>, sums: &mut Sums) -> Result<()> {
     if *items > MAX_ITEMS {
         return fail(
             Code::Limit,
-            format!("minItems, maxItems, minProperties and maxProperties of a schema add up to {items}, at most {MAX_ITEMS} are taken"),
+            format!("minItems, maxItems, minProperties and maxProperties of the schema add up to {items}; at most \
+                     {MAX_ITEMS} is allowed"),
         );
     }
     Ok(())

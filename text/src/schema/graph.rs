@@ -258,7 +258,7 @@ pub fn keep_finite(root: &mut Value) -> Result<()> {
     };
     if root == &Value::Bool(false) || types.first() == Some(&0) {
         return Err(invalid(
-            "the schema allows no text: a $ref that it needs leads back to itself, or a part that it needs allows none",
+            "the schema allows no text: a required $ref refers to itself, or a required part allows no text",
         ));
     }
     if types.contains(&0) {
@@ -279,8 +279,8 @@ pub fn check_shapes(root: &Value) -> Result<()> {
         };
         if (0..parts.len()).any(clash) {
             return Err(invalid(
-                "patternProperties beside another schema's additionalProperties, joined by allOf, anyOf, oneOf or $ref, \
-                 are not supported: put them into one schema",
+                "patternProperties combined with the additionalProperties of another schema (by allOf, anyOf, oneOf or \
+                 $ref) are not supported. Put both into one schema",
             ));
         }
     }
@@ -360,7 +360,7 @@ pub fn check_patterns(root: &Value) -> Result<()> {
     match known.iter().any(|n| *n > MOST_PATTERNS) {
         true => fail(
             Code::Limit,
-            format!("more than {MOST_PATTERNS} patterns of one text, joined by allOf or $ref"),
+            format!("the schema combines more than {MOST_PATTERNS} patterns for one string by allOf or $ref"),
         ),
         false => Ok(()),
     }

@@ -41,7 +41,8 @@ fn list<'a>(s: &'a Members, key: &str) -> Option<&'a Vec<Value>> {
 fn too_many<T>() -> Result<T> {
     fail(
         Code::Limit,
-        format!("more than {MOST_JOINED} schemas of one value, joined by allOf and $ref: say each once, or join fewer"),
+        format!("allOf and $ref combine more than {MOST_JOINED} schemas for one value. Combine fewer schemas, each \
+                 only once"),
     )
 }
 
@@ -140,7 +141,7 @@ impl<'a> Walk<'a> {
         match self.looks > MOST_LOOKS {
             true => fail(
                 Code::Limit,
-                "schemas that allOf and $ref join have too many members in all: join fewer, or smaller ones",
+                "the schemas that allOf and $ref combine have too many members in total. Combine fewer or smaller schemas",
             ),
             false => Ok(()),
         }
@@ -175,7 +176,8 @@ impl<'a> Walk<'a> {
         if n > 1 && self.ways(said) > MOST_WAYS {
             return fail(
                 Code::Limit,
-                format!("the intersection of {n} patterns of one text, joined by allOf, $ref or format, costs too much: join fewer of them"),
+                format!("the intersection of {n} patterns for one string (by allOf, $ref or format) costs too much. \
+                         Combine fewer patterns"),
             );
         }
         if depth > MOST_DEPTH {

@@ -36,7 +36,11 @@ fn weight(v: &Value) -> usize {
 impl Room {
     fn copy(&self, v: &Value) -> Result<Value> {
         match self.0.get().checked_sub(weight(v)) {
-            None => fail(Code::Limit, "a schema whose patterns or names say too much of too many properties"),
+            None => fail(
+                Code::Limit,
+                "the patterns and names of the schema apply to too many properties. Use fewer \
+                                       patterns or fewer properties",
+            ),
             Some(left) => {
                 self.0.set(left);
                 Ok(v.clone())
@@ -58,7 +62,9 @@ pub fn apply(s: &mut Members, is_old: bool, room: &Room) -> Result<()> {
 }
 
 fn matcher(pattern: &str) -> Result<Regex> {
-    let bad = |e: &dyn std::fmt::Display| invalid(format!("the pattern {pattern} of names: {e}"));
+    let bad = |e: &dyn std::fmt::Display| {
+        invalid(format!("the pattern {pattern} for property names is not supported: {e}"))
+    };
     let mut builder = RegexBuilder::new();
     let rx = llguidance::regex_to_lark(pattern, "dw");
     let rx = builder.mk_regex_for_serach(rx.as_str()).map_err(|e| bad(&e))?;
@@ -72,7 +78,10 @@ fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
     if patterns.len() > MOST_PATTERNS {
         return fail(
             Code::Limit,
-            format!("{} patternProperties, at most {MOST_PATTERNS} are taken", patterns.len()),
+            format!(
+                "the schema has {} patternProperties; at most {MOST_PATTERNS} are allowed",
+                patterns.len()
+            ),
         );
     }
     let names = s.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
@@ -85,8 +94,8 @@ fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
                 // llguidance allows two spellings of such a character in a name that a pattern matches
                 if name.chars().any(|c| c < ' ' || c == '\u{7f}') {
                     return Err(invalid(format!(
-                        "a property's name with a control character, which the pattern {pattern} of patternProperties \
-                         matches too: this is not supported, so name it in one of them alone"
+                        "a property name with a control character also matches the pattern {pattern} of \
+                         patternProperties, which is not supported. Name it in only one of the two"
                     )));
                 }
                 more.push(room.copy(schema)?);

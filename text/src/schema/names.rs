@@ -25,7 +25,7 @@ const ROOMS: [&str; 3] = ["(?s:.*)", "[^\\x00]*", "[^\\x01]*"];
 
 /// Replaces lexeme i by one with another expression.
 pub fn replace(spec: &mut LexerSpec, i: usize, rx: RegexAst) -> Result<()> {
-    let bad = |e: &dyn std::fmt::Display| invalid(format!("a text of the schema: {e}"));
+    let bad = |e: &dyn std::fmt::Display| invalid(format!("a string of the schema is not supported: {e}"));
     let class = spec.current_class;
     let behind = spec.lexemes.split_off(i);
     spec.current_class = behind[0].class();
@@ -39,7 +39,7 @@ pub fn replace(spec: &mut LexerSpec, i: usize, rx: RegexAst) -> Result<()> {
         }
     }
     if made.as_usize() != i {
-        return fail(Code::Internal, "two texts of a schema became one");
+        return fail(Code::Internal, "two strings of the schema became the same");
     }
     spec.lexemes.extend(behind.into_iter().skip(1));
     spec.current_class = class;
@@ -48,7 +48,7 @@ pub fn replace(spec: &mut LexerSpec, i: usize, rx: RegexAst) -> Result<()> {
 
 /// Rewrites the name lexemes of a grammar that has not been compiled yet. Each lexeme keeps its index.
 pub fn in_one_spelling(spec: &mut LexerSpec) -> Result<()> {
-    let bad = |e: &dyn std::fmt::Display| invalid(format!("names of members: {e}"));
+    let bad = |e: &dyn std::fmt::Display| invalid(format!("the names of members are not supported: {e}"));
     let any = spec.regex_builder.mk_regex(ANY_SPELLING).map_err(|e| bad(&e))?;
     for i in 0..spec.lexemes.len() {
         let Some(own) = expression(spec, i) else { continue };

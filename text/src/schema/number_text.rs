@@ -111,8 +111,8 @@ pub fn multiple(text: &str) -> Result<Option<(u32, i64)>> {
         _ => fail(
             Code::Limit,
             format!(
-                "multipleOf {text} in a schema: without its zeros it may be {MOST_MULTIPLE} at most, and have \
-                 {MOST_SCALE} digits behind the point"
+                "multipleOf {text} in the schema is not supported: without its zeros it can be at most \
+                 {MOST_MULTIPLE}, with at most {MOST_SCALE} digits after the decimal point"
             ),
         ),
     }
@@ -265,8 +265,8 @@ impl Span {
             }
             Err(_) => fail(
                 Code::Limit,
-                "bounds and multipleOf of numbers in a schema, of which it costs too much to see whether any number has them: \
-                 leave out the bounds, or some of them",
+                "it costs too much to check whether any number satisfies the bounds and multipleOf of the schema. \
+                 Remove some of the bounds",
             ),
         }
     }

@@ -59,7 +59,8 @@ fn span(s: &Members) -> Result<Option<Span>> {
     for (b, key, negative) in [(&low, "minimum", false), (&high, "maximum", true)] {
         if b.as_ref().is_some_and(|(d, _)| d.is_largest() && d.negative == negative) {
             return Err(invalid(format!(
-                "a {key} in a schema of more than {WRITTEN} digits: no number is written with as many, so ask for one nearer to 0"
+                "{key} in the schema has more than {WRITTEN} digits, but no number is written with so many. Use a \
+                 value nearer to 0"
             )));
         }
     }
@@ -74,7 +75,9 @@ fn span(s: &Members) -> Result<Option<Span>> {
             let Some(text) = text else { return Ok(None) };
             match multiple(&text)? {
                 Some(m) => Some(m),
-                None => return Err(invalid(format!("multipleOf {text} in a schema: it has to be above 0"))),
+                None => {
+                    return Err(invalid(format!("multipleOf {text} in the schema must be greater than 0")))
+                }
             }
         }
     };
@@ -216,7 +219,8 @@ fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str
     let next = if upper { -next } else { next };
     let own = s.get(inclusive).and_then(Value::as_f64);
     let both = own.map_or(next, |o| if upper { o.min(next) } else { o.max(next) });
-    let n = Number::from_f64(both).ok_or_else(|| invalid(format!("{exclusive} in a schema is no number")))?;
+    let n = Number::from_f64(both)
+        .ok_or_else(|| invalid(format!("{exclusive} in the schema must be a number")))?;
     s.shift_remove(exclusive);
     s.insert(inclusive.to_owned(), Value::Number(n));
     Ok(())
@@ -225,10 +229,13 @@ fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str
 fn set_bound(s: &mut Map<String, Value>, key: &str, v: i128, upper: bool) -> Result<()> {
     let is_out = if upper { v < -LARGEST } else { v > LARGEST };
     if is_out {
-        return fail(Code::Invalid, format!("{key} {v} in a schema: bounds lie within 64 bits here"));
+        return fail(
+            Code::Invalid,
+            format!("{key} {v} in the schema is too large: bounds must fit in 64 bits"),
+        );
     }
     let f = double(v.clamp(-LARGEST, LARGEST), upper);
-    let n = Number::from_f64(f).ok_or_else(|| invalid(format!("{key} in a schema is no number")))?;
+    let n = Number::from_f64(f).ok_or_else(|| invalid(format!("{key} in the schema must be a number")))?;
     s.insert(key.to_owned(), Value::Number(n));
     Ok(())
 }

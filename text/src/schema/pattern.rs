@@ -31,7 +31,7 @@ pub fn of_ecma(pattern: &str) -> Result<String> {
             '.' => r.out.push_str(DOT),
             '[' => r.class().ok_or_else(|| {
                 let short: String = pattern.chars().take(80).collect();
-                invalid(format!("the pattern {short} has an empty class, or one without an end"))
+                invalid(format!("the pattern {short} has a character class that is empty or has no end"))
             })?,
             '{' if !r.is_count() => r.out.push_str(r"\{"),
             c => r.out.push(c),

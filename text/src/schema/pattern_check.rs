@@ -90,7 +90,7 @@ pub fn check(pattern: &str) -> Result<()> {
     }
     let short: String = pattern.chars().take(80).collect();
     Err(invalid(format!(
-        "the pattern {short} has a quote, a backslash or a control character in front of more than plain text, \
+        "the pattern {short} has a quote, a backslash or a control character before something other than plain text, \
          which is not supported"
     )))
 }

@@ -68,8 +68,8 @@ impl PatternText {
                 fail(
                     Code::Limit,
                     format!(
-                        "the pattern {shown} beside a minLength or maxLength costs too much to see whether any text has both: leave \
-                         out the length, or repeat less in the pattern"
+                        "it costs too much to check whether any string matches the pattern {shown} and minLength or maxLength. \
+                         Remove the length bound, or repeat less in the pattern"
                     ),
                 )
             }

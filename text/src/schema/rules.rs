@@ -95,7 +95,7 @@ pub fn apply(mut schema: Value, numbers: &Numbers) -> Result<Value> {
 fn survey(schema: &Value, d: &mut Document, depth: usize) -> Result<()> {
     let Value::Object(s) = schema else { return Ok(()) };
     if depth > MAX_DEPTH {
-        return fail(Code::Limit, format!("a schema nested more than {MAX_DEPTH} deep"));
+        return fail(Code::Limit, format!("the schema is nested more than {MAX_DEPTH} levels deep"));
     }
     for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
         if let Some(r) = s.get(key).and_then(Value::as_str) {
@@ -272,11 +272,11 @@ fn constants(s: &Map<String, Value>) -> Result<()> {
         match v {
             Value::String(text) if far(v).is_some() => {
                 let digits: String = text.trim_start_matches(far_mark()).chars().take(40).collect();
-                Err(invalid(format!("{digits} in const or enum of a schema: no double is as large")))
+                Err(invalid(format!("{digits} in const or enum of the schema is too large for a double")))
             }
             Value::Number(n) => match integer_of(n) {
                 Some(i) if i.abs() > LARGEST || double(i, true) as i128 != i => Err(invalid(format!(
-                    "{n} in const or enum of a schema: it has too many digits to be exact"
+                    "{n} in const or enum of the schema has too many digits to be exact"
                 ))),
                 _ => Ok(()),
             },
@@ -301,7 +301,7 @@ fn patterns(s: &mut Map<String, Value>) -> Result<()> {
             map.insert(pattern::of_ecma(&pattern)?, v);
         }
         if map.len() != n {
-            return Err(invalid("two patterns of patternProperties are the same one"));
+            return Err(invalid("patternProperties has the same pattern twice"));
         }
     }
     let Some(format) = s.get("format").and_then(Value::as_str).and_then(pattern::of_format) else {

@@ -84,7 +84,7 @@ impl Numbers {
         if texts.iter().chain([&text]).map(digits).sum::<usize>() > MOST_DIGITS {
             return fail(
                 Code::Limit,
-                format!("bounds of numbers in a schema have more than {MOST_DIGITS} digits together"),
+                format!("the number bounds of the schema have more than {MOST_DIGITS} digits in total"),
             );
         }
         known.insert(text.clone(), texts.len());
@@ -101,7 +101,10 @@ impl Numbers {
         let mut places = HashMap::new();
         for (i, text) in texts.iter().enumerate() {
             let own = RegexAst::Regex(format!("({})", stand_in(i)));
-            let own = spec.regex_builder.mk(&own).map_err(|e| invalid(format!("a text: {e}")))?;
+            let own = spec
+                .regex_builder
+                .mk(&own)
+                .map_err(|e| invalid(format!("a string of the schema is not supported: {e}")))?;
             places.insert(own, text);
         }
         for i in 0..spec.lexemes.len() {

@@ -101,9 +101,10 @@ pub fn plain_words(text: &str) -> Option<String> {
     let shown = shown(from.split("/)").next().unwrap_or_default());
     Some(match is_unknown {
         true => format!(
-            "the pattern {shown} of a text that other patterns or a length bound as well, joined by allOf, anyOf or $ref: it is \
-             too complex to see whether any text has them all, so leave out some of them, or put pattern and length into one schema"
+            "the pattern {shown} and the other patterns or length bounds of the same string (by allOf, anyOf or $ref) \
+             are too complex to check whether any string matches all of them. Remove some of them, or put the pattern and \
+             the length into one schema"
         ),
-        false => format!("no text has the pattern {shown} and all else that the schema says of it"),
+        false => format!("no string matches the pattern {shown} and the other rules of the schema for it"),
     })
 }

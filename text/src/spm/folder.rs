@@ -69,7 +69,10 @@ fn class_of(config: &Value) -> Result<Option<&'static Class>> {
         Some(c) => Ok(Some(c)),
         None => fail(
             Code::Unsupported,
-            format!("tokenizer_config.json: tokenizer_class '{name}' with a tokenizer.model; supported: LlamaTokenizer, GemmaTokenizer"),
+            format!(
+                "tokenizer_config.json: tokenizer_class '{name}' with a tokenizer.model is not supported. \
+                     Supported classes: LlamaTokenizer, GemmaTokenizer"
+            ),
         ),
     }
 }
@@ -221,7 +224,7 @@ fn named_tokens(config: &Value, class: Option<&Class>, proto: &proto::ModelProto
 fn checked_id(v: Option<u64>, text: &str, file: &str) -> Result<u32> {
     match v {
         Some(id) if id < u64::from(MAX_ID) => Ok(id as u32),
-        _ => Err(invalid(format!("{file}: '{text}' has no id below {MAX_ID}"))),
+        _ => Err(invalid(format!("{file}: the token '{text}' must have an id less than {MAX_ID}"))),
     }
 }
 
@@ -229,7 +232,8 @@ fn of_decoder(list: &Map<String, Value>) -> Result<Vec<Added>> {
     let file = "tokenizer_config.json: added_tokens_decoder";
     let mut added = vec![];
     for (id, v) in list {
-        let text = v["content"].as_str().ok_or_else(|| invalid(format!("{file}: {id} has no content")))?;
+        let text =
+            v["content"].as_str().ok_or_else(|| invalid(format!("{file}: the token {id} has no content")))?;
         added.push(Added {
             text: text.to_owned(),
             id: checked_id(id.parse().ok(), text, file)?,

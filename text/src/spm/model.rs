@@ -37,7 +37,7 @@ impl Model {
     pub fn new(m: &ModelProto) -> Result<Model> {
         let (mut pieces, mut reserved, mut unk) = (Vocab::default(), Vocab::default(), None);
         let (mut bytes, mut n_bytes) = (Box::new([u32::MAX; 256]), 0);
-        let twice = |text: &str| invalid(format!("tokenizer.model: '{text}' is defined twice"));
+        let twice = |text: &str| invalid(format!("tokenizer.model defines the piece '{text}' twice"));
         for (id, p) in m.pieces.iter().enumerate() {
             let table = match p.kind {
                 Kind::Normal | Kind::UserDefined | Kind::Unused => &mut pieces,
@@ -50,11 +50,18 @@ impl Model {
             match p.kind {
                 Kind::Unknown if unk.replace(id as u32).is_some() => return Err(twice(p.text)),
                 Kind::Byte if !m.byte_fallback => {
-                    return Err(invalid(format!("tokenizer.model: '{}', but no byte_fallback", p.text)))
+                    return Err(invalid(format!(
+                        "tokenizer.model has the byte piece '{}' although byte_fallback is off",
+                        p.text
+                    )))
                 }
                 Kind::Byte => {
-                    let byte = byte_of_fallback(p.text)
-                        .ok_or_else(|| invalid(format!("tokenizer.model: '{}' is no byte", p.text)))?;
+                    let byte = byte_of_fallback(p.text).ok_or_else(|| {
+                        invalid(format!(
+                            "tokenizer.model: the piece '{}' has the type byte, but is not a byte",
+                            p.text
+                        ))
+                    })?;
                     n_bytes += usize::from(bytes[usize::from(byte)] == u32::MAX);
                     bytes[usize::from(byte)] = id as u32;
                 }
@@ -62,7 +69,9 @@ impl Model {
             }
         }
         if m.byte_fallback && n_bytes != 256 {
-            return Err(invalid(format!("tokenizer.model: byte_fallback, but {n_bytes} bytes")));
+            return Err(invalid(format!(
+                "tokenizer.model: byte_fallback needs 256 byte pieces, but there are {n_bytes}"
+            )));
         }
         let of_kind = |kinds: &[Kind]| {
             let all = m.pieces.iter().enumerate().filter(|(_, p)| kinds.contains(&p.kind));
@@ -74,7 +83,7 @@ impl Model {
             algorithm: m.algorithm,
             scores: m.pieces.iter().map(|p| p.score).collect(),
             kinds: m.pieces.iter().map(|p| p.kind).collect(),
-            unk: unk.ok_or_else(|| invalid("tokenizer.model: no piece of the type unknown"))?,
+            unk: unk.ok_or_else(|| invalid("tokenizer.model has no piece of the type unknown"))?,
             bytes: m.byte_fallback.then_some(bytes),
             user_defined: of_kind(&[Kind::UserDefined]),
             trie: match m.algorithm {

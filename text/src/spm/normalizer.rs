@@ -138,7 +138,7 @@ impl Normalizer {
                 let n = text.len();
                 return fail(
                     Code::Limit,
-                    format!("tokenizer.model: its charsmap makes more than {most} bytes of {n}"),
+                    format!("tokenizer.model: precompiled_charsmap turns {n} bytes into more than {most}"),
                 );
             }
             left = &left[n..];
@@ -151,11 +151,11 @@ impl Normalizer {
 }
 
 fn split_charsmap(blob: &[u8]) -> Result<(Vec<u32>, &str)> {
-    let bad = |what: &str| invalid(format!("tokenizer.model: precompiled_charsmap: {what}"));
-    let (size, rest) = blob.split_first_chunk::<4>().ok_or_else(|| bad("too short"))?;
+    let bad = |what: &str| invalid(format!("tokenizer.model: precompiled_charsmap is damaged: {what}"));
+    let (size, rest) = blob.split_first_chunk::<4>().ok_or_else(|| bad("it is too short"))?;
     let size = u32::from_le_bytes(*size) as usize;
     if size > rest.len() || size % 4 != 0 || size == 0 {
-        return Err(bad("its array goes beyond the end"));
+        return Err(bad("its array ends after the end of the map"));
     }
     let (array, replacements) = rest.split_at(size);
     let units = array.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap_or_default())).collect();

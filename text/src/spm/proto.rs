@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(invalid("tokenizer.model: a number of more than ten bytes"))
+        Err(invalid("tokenizer.model has a number of more than ten bytes"))
     }
 
     fn take(&mut self, n: u64) -> Result<&'a [u8]> {
@@ -98,20 +98,20 @@ impl<'a> Reader<'a> {
                 Field::Bytes(self.take(n)?)
             }
             5 => Field::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().unwrap_or_default())),
-            other => {
-                return Err(invalid(format!("tokenizer.model: wire type {other} (no SentencePiece model?)")))
-            }
+            other => return Err(invalid(format!(
+                "tokenizer.model has the unknown wire type {other}; it is probably not a SentencePiece model"
+            ))),
         };
         Ok(Some((tag >> 3, field)))
     }
 }
 
 fn cut(what: &str) -> crate::base::error::TextError {
-    invalid(format!("tokenizer.model: {what} goes beyond the end"))
+    invalid(format!("tokenizer.model: {what} ends after the end of the file"))
 }
 
 fn other_type(name: &str) -> crate::base::error::TextError {
-    invalid(format!("tokenizer.model: {name} has another wire type"))
+    invalid(format!("tokenizer.model: {name} has a wrong wire type"))
 }
 
 impl<'a> Field<'a> {
@@ -158,7 +158,7 @@ pub fn parse(bytes: &[u8]) -> Result<ModelProto<'_>> {
         match number {
             1 => {
                 if m.pieces.len() >= MAX_ID as usize {
-                    return fail(Code::Limit, format!("tokenizer.model: more than {MAX_ID} pieces"));
+                    return fail(Code::Limit, format!("tokenizer.model has more than {MAX_ID} pieces"));
                 }
                 let piece = read_piece(field.bytes("pieces")?, m.pieces.len())?;
                 m.pieces.push(piece);
@@ -170,7 +170,7 @@ pub fn parse(bytes: &[u8]) -> Result<ModelProto<'_>> {
         }
     }
     if m.pieces.is_empty() {
-        return Err(invalid("tokenizer.model: no pieces"));
+        return Err(invalid("tokenizer.model has no pieces"));
     }
     Ok(m)
 }
@@ -191,7 +191,9 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
                     4 => Kind::UserDefined,
                     5 => Kind::Unused,
                     6 => Kind::Byte,
-                    t => return Err(invalid(format!("tokenizer.model: piece {id} has type {t}"))),
+                    t => {
+                        return Err(invalid(format!("tokenizer.model: piece {id} has the unknown type {t}")))
+                    }
                 }
             }
             _ => {}
@@ -204,7 +206,7 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
         return Err(invalid(format!("tokenizer.model: piece {id} is longer than {MAX_PIECE} bytes")));
     }
     if p.score.is_nan() {
-        return Err(invalid(format!("tokenizer.model: piece {id} has a score that is no number")));
+        return Err(invalid(format!("tokenizer.model: the score of piece {id} is not a number")));
     }
     Ok(p)
 }
@@ -222,13 +224,16 @@ fn read_trainer<'a>(bytes: &'a [u8], m: &mut ModelProto<'a>) -> Result<()> {
                             ["", "", "", "word", "char"].get(other as usize).copied().unwrap_or("unknown");
                         return fail(
                             Code::Unsupported,
-                            format!("tokenizer.model: model_type {other} ({name}); supported: unigram, bpe"),
+                            format!("tokenizer.model: model_type {other} ({name}) is not supported. Supported types: unigram, bpe"),
                         );
                     }
                 }
             }
             24 if field.bool("treat_whitespace_as_suffix")? => {
-                return fail(Code::Unsupported, "tokenizer.model: treat_whitespace_as_suffix");
+                return fail(
+                    Code::Unsupported,
+                    "tokenizer.model: treat_whitespace_as_suffix is not supported",
+                );
             }
             35 => m.byte_fallback = field.bool("byte_fallback")?,
             46 => m.bos = field.text("bos_piece")?,
@@ -258,7 +263,10 @@ fn read_denormalizer(bytes: &[u8]) -> Result<()> {
     let mut r = Reader { left: bytes };
     while let Some((number, field)) = r.next()? {
         if number == 2 && !field.bytes("precompiled_charsmap")?.is_empty() {
-            return fail(Code::Unsupported, "tokenizer.model: denormalizer_spec with a precompiled_charsmap");
+            return fail(
+                Code::Unsupported,
+                "tokenizer.model: denormalizer_spec with a precompiled_charsmap is not supported",
+            );
         }
     }
     Ok(())

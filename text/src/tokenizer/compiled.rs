@@ -83,27 +83,27 @@ impl Compiled {
     }
 
     fn check(backing: Backing, source_hash: Option<u128>) -> Result<Compiled> {
-        let bad = |what: &str| invalid(format!("compiled tokenizer: {what}"));
+        let bad = |what: &str| invalid(format!("the compiled tokenizer cannot be used: {what}"));
         let all = backing.bytes();
         if all.len() < HEADER_WORDS * 8 || all.len() % 8 != 0 {
-            return Err(bad("too short"));
+            return Err(bad("it is too short"));
         }
         let word = |i: usize| u64::from_le_bytes(all[i * 8..i * 8 + 8].try_into().unwrap());
         if word(0) != MAGIC || word(1) != all.len() as u64 {
-            return Err(bad("another format, or cut"));
+            return Err(bad("it has another format or is incomplete"));
         }
         if word(2) != xxh3_64(&all[24..]) {
-            return Err(bad("checksum"));
+            return Err(bad("its checksum is wrong"));
         }
         if source_hash.is_some_and(|h| h as u64 != word(3) || (h >> 64) as u64 != word(4)) {
-            return Err(bad("made from another source"));
+            return Err(bad("it was made from another source"));
         }
         let (n_ids, n_tokens, unk, flags) = (word(5) as u32, word(6) as u32, word(7) as u32, word(8));
         let mut sections = [(0usize, 0usize); N_SECTIONS];
         for (i, s) in sections.iter_mut().enumerate() {
             let (at, len) = (word(WORD_FIXED + 2 * i), word(WORD_FIXED + 2 * i + 1));
             if at % 8 != 0 || at.checked_add(len).is_none_or(|end| end > all.len() as u64) {
-                return Err(bad("a section lies outside"));
+                return Err(bad("a section is outside the file"));
             }
             *s = (at as usize, len as usize);
         }

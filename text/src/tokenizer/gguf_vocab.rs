@@ -22,22 +22,28 @@ struct Tokens<'a> {
 }
 
 pub fn read(meta: &Metadata) -> Result<Source> {
-    let model = meta.text("tokenizer.ggml.model").ok_or_else(|| invalid("GGUF: no tokenizer"))?;
+    let model = meta
+        .text("tokenizer.ggml.model")
+        .ok_or_else(|| invalid("the GGUF file has no tokenizer (tokenizer.ggml.model)"))?;
     let tokens = read_tokens(meta)?;
     match model {
         "llama" | "gemma" => read_spm(meta, tokens),
         "gpt2" => read_byte_level(meta, tokens),
-        other => fail(Code::Unsupported, format!("GGUF: tokenizer.ggml.model '{other}'")),
+        other => fail(
+            Code::Unsupported,
+            format!("tokenizer.ggml.model '{other}' of the GGUF file is not supported"),
+        ),
     }
 }
 
 fn read_tokens<'a>(meta: &Metadata<'a>) -> Result<Tokens<'a>> {
-    let list =
-        meta.array("tokenizer.ggml.tokens").ok_or_else(|| invalid("GGUF: no tokenizer.ggml.tokens"))?;
+    let list = meta
+        .array("tokenizer.ggml.tokens")
+        .ok_or_else(|| invalid("the GGUF file has no tokenizer.ggml.tokens"))?;
     let (mut texts, mut vocab) = (Vec::new(), Vocab::default());
     for (id, bytes) in list.strings()?.enumerate() {
-        let text =
-            std::str::from_utf8(bytes).map_err(|_| invalid(format!("GGUF: token {id} is not UTF-8")))?;
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| invalid(format!("token {id} of the GGUF file is not UTF-8")))?;
         texts.push(text);
         // When two ids have the same text, the first one is the token: a text can only become one of them.
         if !text.is_empty() && vocab.id(text).is_none() {
@@ -45,14 +51,18 @@ fn read_tokens<'a>(meta: &Metadata<'a>) -> Result<Tokens<'a>> {
         }
     }
     if texts.is_empty() {
-        return Err(invalid("GGUF: an empty vocabulary"));
+        return Err(invalid("the vocabulary of the GGUF file is empty"));
     }
     let types = match meta.array("tokenizer.ggml.token_type") {
         Some(a) => a.i64s()?,
         None => vec![1; texts.len()],
     };
     if types.len() != texts.len() {
-        return Err(invalid(format!("GGUF: {} tokens, {} types", texts.len(), types.len())));
+        return Err(invalid(format!(
+            "the GGUF file has {} tokens but {} token types",
+            texts.len(),
+            types.len()
+        )));
     }
     Ok(Tokens { texts, types, vocab })
 }
@@ -100,11 +110,16 @@ fn post_processor(meta: &Metadata, t: &Tokens, bos_default: bool) -> Value {
 }
 
 fn read_spm(meta: &Metadata, t: Tokens) -> Result<Source> {
-    let scores =
-        meta.array("tokenizer.ggml.scores").ok_or_else(|| invalid("GGUF: no tokenizer.ggml.scores"))?;
+    let scores = meta
+        .array("tokenizer.ggml.scores")
+        .ok_or_else(|| invalid("the GGUF file has no tokenizer.ggml.scores"))?;
     let scores = scores.f32s()?;
     if scores.len() != t.texts.len() {
-        return Err(invalid(format!("GGUF: {} tokens, {} scores", t.texts.len(), scores.len())));
+        return Err(invalid(format!(
+            "the GGUF file has {} tokens but {} scores",
+            t.texts.len(),
+            scores.len()
+        )));
     }
     let prefix_space = meta.bool("tokenizer.ggml.add_space_prefix").unwrap_or(true);
     let replace = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
@@ -168,18 +183,26 @@ fn read_byte_level(meta: &Metadata, t: Tokens) -> Result<Source> {
     let pre = meta.text("tokenizer.ggml.pre").unwrap_or("default");
     let pre = pre_tokenizers::by_name(pre).ok_or_else(|| crate::base::error::TextError {
         code: Code::Unsupported,
-        message: format!("GGUF: tokenizer.ggml.pre '{pre}'"),
+        message: format!("tokenizer.ggml.pre '{pre}' of the GGUF file is not supported"),
     })?;
-    let list =
-        meta.array("tokenizer.ggml.merges").ok_or_else(|| invalid("GGUF: no tokenizer.ggml.merges"))?;
+    let list = meta
+        .array("tokenizer.ggml.merges")
+        .ok_or_else(|| invalid("the GGUF file has no tokenizer.ggml.merges"))?;
     let mut merges = Vec::with_capacity(list.len().min(1 << 22) as usize);
     let mut seen: HashMap<(u32, u32), ()> = HashMap::new();
     for bytes in list.strings()? {
-        let line = std::str::from_utf8(bytes).map_err(|_| invalid("GGUF: a merge is not UTF-8"))?;
+        let line =
+            std::str::from_utf8(bytes).map_err(|_| invalid("a merge of the GGUF file is not UTF-8"))?;
         // The space in the middle separates the two parts. Byte-level texts contain no space: they write it as "Ġ".
-        let (l, r) = line.split_once(' ').ok_or_else(|| invalid(format!("GGUF: bad merge '{line}'")))?;
+        let (l, r) = line.split_once(' ').ok_or_else(|| {
+            invalid(format!(
+                "the merge '{line}' of the GGUF file is not valid; it must be two tokens with a space between them"
+            ))
+        })?;
         let id = |s: &str| {
-            t.vocab.id(s).ok_or_else(|| invalid(format!("GGUF: merge of '{s}', which is no token")))
+            t.vocab
+                .id(s)
+                .ok_or_else(|| invalid(format!("a merge of the GGUF file uses '{s}', which is not a token")))
         };
         let (left, right, merged) = (id(l)?, id(r)?, id(&format!("{l}{r}"))?);
         if seen.insert((left, right), ()).is_none() {

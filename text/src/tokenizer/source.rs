@@ -41,7 +41,7 @@ fn special_of_folder(folder: &Path) -> Result<Special> {
 pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
     let file = tokenizer_file(path).ok_or_else(|| TextError {
         code: Code::Unsupported,
-        message: format!("{}: no tokenizer.json, no tokenizer.model", path.display()),
+        message: format!("the folder {} has neither tokenizer.json nor tokenizer.model", path.display()),
     })?;
     let map = map_file(&file)?;
     if is_spm(&file, &map)? {
@@ -78,7 +78,7 @@ fn is_spm(file: &Path, bytes: &[u8]) -> Result<bool> {
     let ends = |e: &str| file.extension().is_some_and(|x| x == e);
     let is = ends("model") || !ends("json") && spm::is_model(bytes);
     match is && bytes.len() as u64 > MAX_SMALL_FILE {
-        true => fail(Code::Limit, format!("{}: larger than {MAX_SMALL_FILE} bytes", file.display())),
+        true => fail(Code::Limit, format!("{} is larger than {MAX_SMALL_FILE} bytes", file.display())),
         false => Ok(is),
     }
 }

@@ -7,7 +7,7 @@ use super::compiled::Compiled;
 use super::fast::Fast;
 use super::pipeline::Pipeline;
 use super::source;
-use crate::base::error::{fail, invalid, Code, Result, TextError};
+use crate::base::error::{fail, invalid, not_valid, Code, Result, TextError};
 use crate::spm::Frame;
 use crate::vocab::pieces::{Pieces, Start};
 use crate::vocab::table::{MAX_ID, NONE};
@@ -81,7 +81,8 @@ impl Tokenizer {
                 Self::assemble(AnyModel::Compiled(Arc::new(c)), &config)?
             }
             source::Model::Crate { model, config } => {
-                let model = serde_json::from_str(&model).map_err(|e| invalid(format!("model: {e}")))?;
+                let model =
+                    serde_json::from_str(&model).map_err(|e| not_valid("the model in tokenizer.json", e))?;
                 Self::assemble(AnyModel::Crate(Box::new(model)), &config)?
             }
             source::Model::Spm { model, config, frame } => {
@@ -131,7 +132,8 @@ impl Tokenizer {
             added_tokens: Vec<AddedToken>,
         }
         let pieces = Pieces::of_config(config)?;
-        let c: Config = serde_json::from_str(config).map_err(|e| invalid(format!("tokenizer: {e}")))?;
+        let c: Config =
+            serde_json::from_str(config).map_err(|e| not_valid("the tokenizer configuration", e))?;
         let compiled = match &model {
             AnyModel::Compiled(c) => Some(c.clone()),
             AnyModel::Crate(_) | AnyModel::Spm(_) => None,

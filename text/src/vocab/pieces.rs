@@ -2,7 +2,7 @@
 //! byte-level alphabets, "▁" for a space, and "<0xNN>". The space that is dropped at the start of a text depends on the
 //! position, so it has its own rule, `Start`.
 
-use crate::base::error::{invalid, Result};
+use crate::base::error::{not_valid, Result};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,7 +64,8 @@ pub fn byte_of_fallback(text: &str) -> Option<u8> {
 
 impl Pieces {
     pub fn of_config(config: &str) -> Result<Pieces> {
-        let v: Value = serde_json::from_str(config).map_err(|e| invalid(format!("config: {e}")))?;
+        let v: Value =
+            serde_json::from_str(config).map_err(|e| not_valid("the tokenizer configuration", e))?;
         Ok(Self::of_decoder(&v["decoder"]))
     }
 

@@ -32,7 +32,7 @@ impl Vocab {
             return Err(invalid(format!("token id {id} is larger than {MAX_ID}")));
         }
         if self.blob.len() + text.len() > u32::MAX as usize {
-            return Err(invalid("the vocabulary's texts are larger than 4 GiB"));
+            return Err(invalid("the token texts of the vocabulary are larger than 4 GiB"));
         }
         if (self.entries.len() + 1) * 2 > self.slots.len() {
             self.grow();

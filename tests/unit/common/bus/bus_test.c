@@ -233,7 +233,7 @@ static void test_wrong_head_key_is_refused(void **state)
     assert_int_equal(keys_generate(&other, NULL), STATUS_OK);
     memcpy(p.head_keys.public_key, other.public_key, 41);
     peer_open(&p, false, bus_endpoint(p.head.bus));
-    expect_refused(&p, "public key of the head");
+    expect_refused(&p, "wrong public key of the head");
     pair_fini(&p);
 }
 
@@ -375,7 +375,7 @@ static void take_another_key(bool from_folder)
     p.peer = (struct side){.loop = p.loop};
     p.head.n_frames = 0;
     peer_open(&p, false, endpoint); /* this peer knows the old key only */
-    expect_refused(&p, "public key of the head");
+    expect_refused(&p, "wrong public key of the head");
     pair_fini(&p);
     snprintf(command, sizeof command, "rm -r %s", dir);
     assert_int_equal(system(command), 0);
@@ -559,7 +559,7 @@ static void test_several_addresses(void **state)
     assert_string_equal(bus_endpoint(p.peer.bus), "tcp://127.0.0.1:1");
     p.peer.stop_on_down = true;
     loop_run(p.loop);
-    assert_non_null(strstr(p.peer.why, "nobody"));
+    assert_non_null(strstr(p.peer.why, "no program answers"));
     p.peer.stop_on_down = false;
     assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
     wait_up(&p);

@@ -123,7 +123,7 @@ static void test_publics(void **state)
     len = snprintf(text, sizeof text, "%s%s%s", one, one, one);
     assert_int_equal(key_pem_publics((struct str){text, (size_t)len}, "k", keys, 2, &n, &err),
                      STATUS_INVALID);
-    assert_non_null(strstr(err.text, "k: more than 2 keys"));
+    assert_non_null(strstr(err.text, "k contains more than 2 keys"));
     for (size_t i = 0; i < c.len - 1; i++)
         assert_int_not_equal(key_pem_publics((struct str){c.ptr, i}, "k", keys, 2, &n, &err),
                              STATUS_OK);
@@ -147,28 +147,29 @@ static void test_others_are_refused_by_name(void **state)
         struct str text;
         const char *says;
     } secrets[] = {
-        {{NULL, 0}, "one whole PEM block"},
-        {{ED_SECRET ED_SECRET, sizeof(ED_SECRET ED_SECRET) - 1}, "one whole PEM block"},
-        {{"x" ED_SECRET, sizeof("x" ED_SECRET) - 1}, "one whole PEM block"},
-        {{ED_PUBLIC, sizeof(ED_PUBLIC) - 1}, "\"PUBLIC KEY\", where a PRIVATE KEY"},
+        {{NULL, 0}, "one complete PEM block"},
+        {{ED_SECRET ED_SECRET, sizeof(ED_SECRET ED_SECRET) - 1}, "one complete PEM block"},
+        {{"x" ED_SECRET, sizeof("x" ED_SECRET) - 1}, "one complete PEM block"},
+        {{ED_PUBLIC, sizeof(ED_PUBLIC) - 1}, "\"PUBLIC KEY\"; it must be a PRIVATE KEY"},
         {STR("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----"),
          "is encrypted"},
         {STR("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "cannot be read"},
-        {STR("-----BEGIN -----\n-----END -----\n"), "one whole PEM block"},
-        {STR("-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PUBLIC KEY-----\n"), "one whole PEM"},
+        {STR("-----BEGIN -----\n-----END -----\n"), "one complete PEM block"},
+        {STR("-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PUBLIC KEY-----\n"), "one complete PEM"},
     };
     static const struct {
         struct str text;
         const char *says;
     } publics[] = {
-        {{ED_SECRET, sizeof(ED_SECRET) - 1}, "\"PRIVATE KEY\", where a CERTIFICATE"},
-        {{ED_PUBLIC "rq:rM>}U", sizeof(ED_PUBLIC "rq:rM>}U") - 1}, "something else"},
-        {STR("# nothing\n"), "has no key"},
+        {{ED_SECRET, sizeof(ED_SECRET) - 1}, "\"PRIVATE KEY\"; it must be a CERTIFICATE"},
+        {{ED_PUBLIC "rq:rM>}U", sizeof(ED_PUBLIC "rq:rM>}U") - 1},
+         "something besides complete PEM blocks"},
+        {STR("# nothing\n"), "contains no key"},
         {STR("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "cannot be read"},
         {STR("-----BEGIN PUBLIC KEY-----\n" /* y = 1, a point of order one: u would be 1 / 0 */
              "MCowBQYDK2VwAyEAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
              "-----END PUBLIC KEY-----\n"),
-         "no point that counts"},
+         "not a valid point"},
     };
     uint8_t key[2][PEM_KEY_BYTES];
     char text[4096];
@@ -185,7 +186,7 @@ static void test_others_are_refused_by_name(void **state)
     for (int i = 0; i < 2; i++) {
         struct str s = rsa_or_ec(i ? "RSA" : "EC", text, sizeof text);
         assert_int_equal(key_pem_secret(s, "k", key[0], &err), STATUS_INVALID);
-        assert_non_null(strstr(err.text, i ? "of RSA, where" : "of EC, where"));
+        assert_non_null(strstr(err.text, i ? "of RSA; it must be" : "of EC; it must be"));
     }
 }
 

@@ -182,7 +182,7 @@ static void test_wrong_files_are_named(void **state)
     assert_int_equal(keys_generate(&k, &err), STATUS_OK);
     put("k/head.key", k.secret_key);
     assert_int_equal(keys_load(folder, ROLE_HEAD, &k, &err), STATUS_INVALID);
-    assert_non_null(strstr(err.text, "does not belong"));
+    assert_non_null(strstr(err.text, "does not match the .pub file"));
     put("file", "x");
     assert_int_equal(keys_make_dir(at("file"), &err), STATUS_IO);
     assert_int_equal(keys_make_dir("", &err), STATUS_INVALID);
@@ -266,7 +266,7 @@ static void test_a_folder_of_pem_keys(void **state)
     assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
     put("k/worker.key", PEM_SECRET);
     assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_INVALID);
-    assert_non_null(strstr(err.text, "does not belong"));
+    assert_non_null(strstr(err.text, "does not match the .pub file"));
     put("k/worker.pub", PEM_OTHER);
     assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID); /* left as they are */
     put("k/worker.pub", PEM_OTHER PEM_PUBLIC); /* the new certificate came before the new key */
@@ -290,7 +290,7 @@ static void test_a_folder_of_pem_keys(void **state)
     assert_int_equal(keys_load_publics(folder, ROLE_WORKER, &publics, &err), STATUS_OK);
     assert_int_equal(publics.n, 2);
     assert_int_equal(keys_rotate(folder, ROLE_WORKER, &err), STATUS_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "worker.key: is PEM"));
+    assert_non_null(strstr(err.text, "worker.key: the authority that issued it"));
     assert_int_equal(keys_retire(folder, ROLE_WORKER, &err), STATUS_UNSUPPORTED);
     /* The other files of the folder are ours. Lines with "@" stay. */
     assert_int_equal(keys_rotate(folder, ROLE_GATEWAY, &err), STATUS_OK);
@@ -314,12 +314,12 @@ static void test_authorized_names_files(void **state)
         /* this is a key, not a file's name */
         {"worker @0000rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y\n", NULL, 1},
         {"worker @one.pub x\n", "the name of a file in the same folder", 1},
-        {"head @one.pub\n", "a line is", 1},
-        {"worker @two.pub\n", "two.pub: there is no such file", 2},
-        {"worker @authorized\n", "authorized: not a key", 2},
+        {"head @one.pub\n", "the line must be", 1},
+        {"worker @two.pub\n", "two.pub does not exist", 2},
+        {"worker @authorized\n", "authorized does not contain a key", 2},
         {"worker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\n"
          "worker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\n",
-         "more than 8 files", 9},
+         "more than 8 other files", 9},
     };
     assert_int_equal(mkdir(at("k"), 0700), 0);
     put("k/one.pub", PEM_PUBLIC);

@@ -300,7 +300,7 @@ static void links_that_end(void **state)
          1,
          1,
          ":1 :2 :3 ",
-         "nobody asked"},
+         "without a request"},
         {"silence", {{"1+PONG\r\n", "9"}}, 2, 1, 1, "lost lost lost ", "in time"},
         {"silence for a greeting", {{"9"}}, 1, 0, 1, "", "in time"},
     };

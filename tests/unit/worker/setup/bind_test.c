@@ -149,8 +149,8 @@ static void test_two_nodes(void **state)
         {"auto", m.last, "", 0, m.last, " bound node=1"},
         {NULL, m.last, "", -1, m.last, " bound node=1"},
         {"1", m.last, "", -1, m.last, "n_cpus=1"},
-        {"1", m.first, "", -1, NULL, "is on node 0, and --numa-node says node 1"},
-        {"9", NULL, "", -1, NULL, "--numa-node 9: there is no such node; there are 0-1"},
+        {"1", m.first, "", -1, NULL, "belongs to NUMA node 0, but --numa-node asks for node 1"},
+        {"9", NULL, "", -1, NULL, "--numa-node 9: this machine has no such NUMA node; it has 0-1"},
         {NULL, "1023", "", -1, NULL, "--cpus 1023"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

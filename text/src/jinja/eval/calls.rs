@@ -35,7 +35,7 @@ impl Eval<'_> {
                                 budget::fits(2 * out.kw.len() * size_of::<(String, Value)>())?;
                                 out.kw.push((k.to_owned(), v.clone()));
                             }
-                            _ => return wrong("keywords must be strings, and each there once"),
+                            _ => return wrong("keywords must be strings, and each can occur only once"),
                         }
                     }
                 }
@@ -155,7 +155,7 @@ impl Eval<'_> {
                 let [a, b, step] = args.bind("range", ["", "", ""], 1)?;
                 let int = |v: Option<Value>, default: i64| -> R<i64> {
                     let Some(v) = v else { return Ok(default) };
-                    i64::try_from(int_arg(&v)?).or_else(|_| wrong("range: a number is too large"))
+                    i64::try_from(int_arg(&v)?).or_else(|_| wrong("a number given to range() is too large"))
                 };
                 let step = int(step, 1)?;
                 let (start, stop) = if n == 1 { (0, int(a, 0)?) } else { (int(a, 0)?, int(b, 0)?) };
@@ -205,10 +205,10 @@ impl Eval<'_> {
                 let [format] = args.bind(name, ["format"], 1)?;
                 match format.as_ref().and_then(Value::as_str) {
                     Some(format) => crate::jinja::time::strftime(format, self.now_unix).map(Value::from),
-                    None => wrong("strftime_now wants a text"),
+                    None => wrong("strftime_now needs a string"),
                 }
             }
-            "lipsum" => wrong("the function 'lipsum' is not supported: a prompt is the same each time"),
+            "lipsum" => wrong("the function 'lipsum' is not supported, because prompts must not vary"),
             _ => wrong(format!("'{name}' is not supported")),
         }
     }

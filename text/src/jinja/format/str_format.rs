@@ -224,7 +224,7 @@ fn formatted(v: &Value, spec: &str) -> R<String> {
 }
 
 fn unknown<T>(f: &Field) -> R<T> {
-    wrong(format!("Unknown format code '{}', or a flag that it does not go with", f.kind.unwrap_or(' ')))
+    wrong(format!("Unknown format code '{}', or a flag that this code does not allow", f.kind.unwrap_or(' ')))
 }
 
 fn formatted_number(v: &Value, f: &Field) -> R<String> {

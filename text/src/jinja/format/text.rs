@@ -42,7 +42,9 @@ fn repr_within(
         return Ok(());
     }
     if open.len() >= MAX_REPR {
-        return Err(Fail::Limit(format!("the text of a value that is nested deeper than {MAX_REPR}")));
+        return Err(Fail::Limit(format!(
+            "a value that is nested deeper than {MAX_REPR} levels cannot be written as text"
+        )));
     }
     open.push(it);
     write(out, open)?;
@@ -156,11 +158,11 @@ fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
         }
         Value::Loop(l) => drop(write!(out, "<LoopContext {}/{}>", l.at.get() + 1, l.items.len())),
         // Python writes the memory address of these values, which is of no use in a text.
-        Value::Iter(_) => return wrong("a generator has no text: put |list or |join behind it"),
-        Value::Method(m) => return wrong(format!("{} is a method: it has no text; call it with ()", m.name)),
+        Value::Iter(_) => return wrong("a generator cannot be written as text; add |list or |join to it"),
+        Value::Method(m) => return wrong(format!("the method {} is not text; call it with ()", m.name)),
         Value::Func("self") => return wrong("self is not supported"),
-        Value::Func(name) => return wrong(format!("{name} is a function: it has no text; call it with ()")),
-        _ => return wrong(format!("a {} has no text", v.type_name())),
+        Value::Func(name) => return wrong(format!("the function {name} is not text; call it with ()")),
+        _ => return wrong(format!("a {} cannot be written as text", v.type_name())),
     }
     Ok(())
 }

@@ -131,10 +131,10 @@ static void test_nodes_that_cannot_be(void **state)
     } cases[] = {
         {{"--tp", "2", "--numa-bind-nodes", "0", "9"},
          "0-63",
-         {"worker 1: --numa-bind-nodes 9", "there are 0-1"}},
+         {"worker 1: --numa-bind-nodes 9", "it has 0-1"}},
         {{"--numa-bind-nodes", "1"}, "0-15", {"worker 0: --numa-bind-nodes 1", "0-15"}},
         {{"--tp", "2", "--numa-bind-nodes", "0,1"}, "0-63", {"1 entry for 2 workers", "blanks"}},
-        {{"--numa-bind-nodes", "0,1"}, "0-63", {"\"0,1\"", "number of a node"}},
+        {{"--numa-bind-nodes", "0,1"}, "0-63", {"\"0,1\"", "number of a NUMA node"}},
         {{"--tp", "2", "--workers", "3", "--numa-bind-nodes", "0", "1"},
          "0-63",
          {"--numa-bind-nodes", "2 entries for 3 workers"}},
@@ -143,7 +143,7 @@ static void test_nodes_that_cannot_be(void **state)
         {{"--numa-bind-cpus", "62-65"}, "0-63", {"CPU 64", "0-63"}},
         {{"--numa-bind-nodes", "1", "--numa-bind-cpus", "0-7"},
          "0-63",
-         {"CPU 0 is on node 0", "--numa-bind-nodes says node 1"}},
+         {"CPU 0 belongs to NUMA node 0", "--numa-bind-nodes asks for node 1"}},
         {{"--tp", "2", "--numa-bind-nodes", "0", "1", "0"}, "0-63", {NULL}},
     };
     struct numa n;

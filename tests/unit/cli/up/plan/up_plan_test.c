@@ -403,7 +403,7 @@ static void test_counts_and_refusals(void **state)
         /* the other ranks may come from another machine */
         {{"--tp", "2", "--workers", "1"}, 1, ""},
         {{"--tp", "2", "--dp", "2", "--workers", "3"}, 0, "too few"},
-        {{"--spec-method", "eagle"}, 0, "\"eagle\": there are ngram"},
+        {{"--spec-method", "eagle"}, 0, "\"eagle\" is not supported; choose ngram"},
         {{"--speculative-config", "{}"}, 1, ""},
         {{"--tp", "1024", "--dp", "2"}, 0, "at most 1024"},
         {{"--port", "65530", "--gateways", "10"}, 0, "65535"},

@@ -369,7 +369,7 @@ static void an_upload_that_crawls_is_ended(void **state)
     f->script = dribble;
     run(f, &limits);
     assert_memory_equal(f->answer, "HTTP/1.1 408", 12);
-    assert_non_null(strstr(f->answer, "slower than"));
+    assert_non_null(strstr(f->answer, "more slowly than"));
     assert_int_equal(f->load.counts.slow_bodies, 1);
     mem_free(f);
 }

@@ -72,7 +72,7 @@ static void test_a_file_cut_short(void **state)
     close(fd);
     int status = run_child(cut_and_touch, path, text, sizeof text);
     unlink(path);
-    snprintf(want, sizeof want, "%s: became shorter", path);
+    snprintf(want, sizeof want, "%s: this file became shorter", path);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
     assert_memory_equal(text, want, strlen(want)); /* no text before it */
     assert_int_equal(text[strlen(text) - 1], '\n');

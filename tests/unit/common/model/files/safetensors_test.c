@@ -110,7 +110,7 @@ static void test_lfs_pointer(void **state)
     struct error err = {0};
     assert_int_equal(safetensors_open_memory(pointer, sizeof pointer - 1, "m", &s, &err),
                      STATUS_INVALID);
-    assert_non_null(strstr(err.text, "m: is a Git LFS pointer"));
+    assert_non_null(strstr(err.text, "m is only a Git LFS pointer"));
 }
 
 /* Every file that is too short or too long is refused. */
@@ -176,10 +176,10 @@ static const struct {
     {"empty_header", "", "does not begin", 0, 8},
     {"blank_first", " {}", "does not begin", 0, 0},
     {"list", "[]", "does not begin", 0, 0},
-    {"not_json", "{'w':", "header, at byte", 0, 0},
-    {"trailing", "{}{}", "header, at byte", 0, 0},
+    {"not_json", "{'w':", "not valid JSON at byte", 0, 0},
+    {"trailing", "{}{}", "not valid JSON at byte", 0, 0},
     {"nul_in_name", "{'w\\u0000x':{'dtype':'F32','shape':[1],'data_offsets':[0,4]}}",
-     "header, at byte", 0, 4},
+     "not valid JSON at byte", 0, 4},
     {"twice",
      "{'w':{'dtype':'U8','shape':[1],'data_offsets':[0,1]},"
      "'w':{'dtype':'U8','shape':[1],'data_offsets':[1,2]}}",
@@ -192,18 +192,18 @@ static const struct {
     {"no_shape", W("'dtype':'F32','data_offsets':[0,4]"), "tensor w: its shape is", 0, 4},
     {"shape_number", W("'dtype':'F32','shape':1,'data_offsets':[0,4]"), "tensor w: its shape is", 0,
      4},
-    {"negative_size", W("'dtype':'F32','shape':[-1],'data_offsets':[0,4]"), "no size", 0, 4},
-    {"both_negative", W("'dtype':'F32','shape':[-1,-1],'data_offsets':[0,4]"), "no size", 0, 4},
-    {"real_size", W("'dtype':'F32','shape':[1.0],'data_offsets':[0,4]"), "no size", 0, 4},
+    {"negative_size", W("'dtype':'F32','shape':[-1],'data_offsets':[0,4]"), "not a size", 0, 4},
+    {"both_negative", W("'dtype':'F32','shape':[-1,-1],'data_offsets':[0,4]"), "not a size", 0, 4},
+    {"real_size", W("'dtype':'F32','shape':[1.0],'data_offsets':[0,4]"), "not a size", 0, 4},
     {"size_too_long", W("'dtype':'F32','shape':[18446744073709551617],'data_offsets':[0,4]"),
      "too big integer", 0, 4},
     {"product_overflows", W("'dtype':'F32','shape':[4294967296,4294967296],'data_offsets':[0,0]"),
-     "larger than any", 0, 0},
+     "too many elements", 0, 0},
     {"bytes_overflow", W("'dtype':'F32','shape':[4611686018427387904],'data_offsets':[0,0]"),
-     "do not take 0 bytes", 0, 0},
+     "do not need 0 bytes", 0, 0},
     {"five_overflow", W("'dtype':'F32','shape':[2,2,1,2147483648,4294967296],'data_offsets':[0,0]"),
-     "larger than any", 0, 0},
-    {"five_size", W("'dtype':'F32','shape':[1,1,1,1,2],'data_offsets':[0,4]"), "do not take 4", 0,
+     "too many elements", 0, 0},
+    {"five_size", W("'dtype':'F32','shape':[1,1,1,1,2],'data_offsets':[0,4]"), "do not need 4", 0,
      4},
     {"no_offsets", W("'dtype':'F32','shape':[1]"), "data_offsets", 0, 4},
     {"one_offset", W("'dtype':'F32','shape':[1],'data_offsets':[0]"), "data_offsets", 0, 4},
@@ -211,31 +211,31 @@ static const struct {
     {"real_offset", W("'dtype':'F32','shape':[1],'data_offsets':[0,4.0]"), "data_offsets", 0, 4},
     {"negative_offset", W("'dtype':'F32','shape':[1],'data_offsets':[-4,0]"), "data_offsets", 0, 4},
     {"backwards", W("'dtype':'F32','shape':[1],'data_offsets':[4,0]"), "data_offsets", 0, 4},
-    {"beyond", W("'dtype':'F32','shape':[2],'data_offsets':[0,8]"), "complete?", 0, 7},
+    {"beyond", W("'dtype':'F32','shape':[2],'data_offsets':[0,8]"), "download is complete", 0, 7},
     {"far_beyond",
      W("'dtype':'F32','shape':[1],'data_offsets':[9223372036854775803,9223372036854775807]"),
-     "complete?", 0, 4},
+     "download is complete", 0, 4},
     {"wrong_size", W("'dtype':'F32','shape':[2],'data_offsets':[0,4]"), "2 elements of F32", 0, 4},
     {"wrong_dtype", W("'dtype':'BF16','shape':[1],'data_offsets':[0,4]"), "1 elements of BF16", 0,
      4},
     {"overlap",
      "{'a':{'dtype':'U8','shape':[4],'data_offsets':[0,4]},"
      "'b':{'dtype':'U8','shape':[4],'data_offsets':[3,7]}}",
-     "tensor b begins at 3, inside", 0, 7},
+     "tensor b begins at byte 3, which is inside", 0, 7},
     {"same_place",
      "{'a':{'dtype':'U8','shape':[4],'data_offsets':[0,4]},"
      "'b':{'dtype':'U8','shape':[4],'data_offsets':[0,4]}}",
-     "tensor b begins at 0, inside", 0, 4},
+     "tensor b begins at byte 0, which is inside", 0, 4},
     {"opaque_overlap",
      "{'a':{'dtype':'U8','shape':[4],'data_offsets':[0,4]},"
      "'b':{'dtype':'F4','shape':[4],'data_offsets':[2,6]}}",
-     "tensor b begins at 2, inside", 0, 6},
+     "tensor b begins at byte 2, which is inside", 0, 6},
     {"hole",
      "{'a':{'dtype':'U8','shape':[4],'data_offsets':[0,4]},"
      "'b':{'dtype':'U8','shape':[4],'data_offsets':[5,9]}}",
-     "leaving a hole", 0, 9},
-    {"hole_first", W("'dtype':'U8','shape':[4],'data_offsets':[1,5]"), "leaving a hole", 0, 5},
-    {"more_data", W("'dtype':'U8','shape':[4],'data_offsets':[0,4]"), "take 4 of them", 0, 5},
+     "leaves a gap", 0, 9},
+    {"hole_first", W("'dtype':'U8','shape':[4],'data_offsets':[1,5]"), "leaves a gap", 0, 5},
+    {"more_data", W("'dtype':'U8','shape':[4],'data_offsets':[0,4]"), "use only 4 of them", 0, 5},
 };
 enum { N_WRONG = sizeof wrong / sizeof *wrong };
 
@@ -290,7 +290,7 @@ static void test_wide(void **state)
     strbuf_init(&b, 0);
     put_safetensors(&b, header, 0, 0);
     assert_int_equal(safetensors_open_memory(b.ptr, b.len, "wide", &s, &err), STATUS_INVALID);
-    assert_string_equal(err.text, "wide: its header has more than 4194304 values");
+    assert_string_equal(err.text, "the header of wide has more than 4194304 values");
     free(header);
     strbuf_fini(&b);
 }

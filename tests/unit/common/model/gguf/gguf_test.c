@@ -390,10 +390,10 @@ static const struct {
     {"unsupported_dtype", unsupported_dtype, STATUS_UNSUPPORTED, "IQ2_XXS"},
     {"unknown_dtype", unknown_dtype, STATUS_UNSUPPORTED, "4000000000"},
     {"safetensors_dtype", safetensors_dtype, STATUS_UNSUPPORTED, "unknown (65)"},
-    {"offset_unaligned", offset_unaligned, STATUS_INVALID, "not aligned"},
-    {"offset_beyond", offset_beyond, STATUS_INVALID, "beyond the file"},
+    {"offset_unaligned", offset_unaligned, STATUS_INVALID, "not a multiple of the alignment"},
+    {"offset_beyond", offset_beyond, STATUS_INVALID, "after the end of the file"},
     {"overlap", overlap, STATUS_INVALID, "the tensors first and inside overlap"},
-    {"data_short", data_short, STATUS_INVALID, "beyond the file"},
+    {"data_short", data_short, STATUS_INVALID, "after the end of the file"},
 };
 enum { N_WRONG = sizeof wrong / sizeof *wrong };
 

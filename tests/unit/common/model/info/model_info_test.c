@@ -229,11 +229,13 @@ static const struct {
      "duplicate"},
     {"no type", "{}", NULL, NULL, STATUS_INVALID, "model_type"},
     {"unknown", "{\"model_type\":\"rwkv7\"}", NULL, NULL, STATUS_UNSUPPORTED,
-     "architecture rwkv7 is not supported; supported: llama, mistral, qwen2, qwen3,"},
+     "architecture rwkv7 is not supported. Supported architectures: llama, mistral, qwen2, qwen3,"},
     {"unknown class", "{\"model_type\":\"foo\",\"architectures\":[\"FooForCausalLM\"]}", NULL, NULL,
-     STATUS_UNSUPPORTED, "architecture FooForCausalLM is not supported; supported: llama,"},
+     STATUS_UNSUPPORTED,
+     "architecture FooForCausalLM is not supported. Supported architectures: llama,"},
     {"another class", "{\"model_type\":\"llama\",\"architectures\":[\"FooForCausalLM\"]}", NULL,
-     NULL, STATUS_UNSUPPORTED, "architecture FooForCausalLM is not supported; supported: llama,"},
+     NULL, STATUS_UNSUPPORTED,
+     "architecture FooForCausalLM is not supported. Supported architectures: llama,"},
     {"a class that writes nothing",
      "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForSequenceClassification\"]}", NULL,
      NULL, STATUS_UNSUPPORTED, "architecture LlamaForSequenceClassification is not supported"},
@@ -347,7 +349,7 @@ static void test_not_found(void **state)
     struct error err = {0};
     assert_int_equal(model_info_open("/no/such/model", NULL, &m, &err), STATUS_NOT_FOUND);
     assert_non_null(strstr(err.text, "/no/such/model"));
-    assert_non_null(strstr(err.text, "--model takes"));
+    assert_non_null(strstr(err.text, "--model must be"));
 }
 
 /* Opening a FIFO would wait for a writer for ever. */

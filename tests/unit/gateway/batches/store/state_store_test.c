@@ -330,19 +330,20 @@ static void test_what_is_no_batch(void **state)
         const char *input, *why;
         uint32_t line;
     } cases[] = {
-        {"", "the file has no lines", 0},
-        {" \n\n", "the file has no lines", 0},
-        {LINE("a") "nonsense\n", "no JSON", 2},
-        {"[]", "a line is a JSON object", 1},
-        {LINE("a") "\n" LINE("a"), "custom_id: another line has the same custom_id", 3},
-        {"{\"custom_id\":7}", "custom_id: a text", 1},
-        {"{\"custom_id\":\"\"}", "custom_id: a text", 1},
-        {"{\"custom_id\":\"a\",\"method\":\"GET\"}", "method:", 1},
-        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/models\"}", "url:", 1},
-        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\"}", "body:", 1},
+        {"", "the file holds no line", 0},
+        {" \n\n", "the file holds no line", 0},
+        {LINE("a") "nonsense\n", "the line is not JSON", 2},
+        {"[]", "the line must be a JSON object", 1},
+        {LINE("a") "\n" LINE("a"), "custom_id: another line has the same", 3},
+        {"{\"custom_id\":7}", "custom_id must be a string", 1},
+        {"{\"custom_id\":\"\"}", "custom_id must be a string", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"GET\"}", "method must be", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/models\"}", "url must be", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\"}", "body must be",
+         1},
         {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\","
          "\"body\":{\"stream\":true}}",
-         "body.stream:", 1},
+         "body.stream cannot be true", 1},
     };
     struct fixture *f = *state;
     struct taken_line l[1];
@@ -385,12 +386,12 @@ static void test_lines_have_the_bounds_of_bodies(void **state)
         const char *why; /* NULL = valid */
     } cases[] = {
         {line_of(begin, "1,", JSON_BODY_MAX_VALUES - 8, "1]}}"), NULL},
-        {line_of(begin, "1,", JSON_BODY_MAX_VALUES + 64, "1]}}"), "it holds more than"},
-        {line_of(begin, "[", JSON_BODY_MAX_DEPTH, ""), "it is nested deeper"},
-        {line_of(begin, "[", JSON_BODY_MAX_DEPTH - 2, ""), "no JSON"},
-        {line_of(begin, "\"\xff\",", 1, "1]}}"), "no JSON: it is not valid UTF-8"},
+        {line_of(begin, "1,", JSON_BODY_MAX_VALUES + 64, "1]}}"), "the line has more than"},
+        {line_of(begin, "[", JSON_BODY_MAX_DEPTH, ""), "the line is nested deeper"},
+        {line_of(begin, "[", JSON_BODY_MAX_DEPTH - 2, ""), "the line is not JSON"},
+        {line_of(begin, "\"\xff\",", 1, "1]}}"), "the line is not JSON: it is not valid UTF-8"},
         {line_of(numbers, "", 0, ""), NULL},
-        {line_of(BODY_LINE("18446744073709551616"), "", 0, ""), "body: an object"},
+        {line_of(BODY_LINE("18446744073709551616"), "", 0, ""), "body must be a JSON object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct batch_input_line l;
