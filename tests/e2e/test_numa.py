@@ -95,7 +95,7 @@ def test_ranks_on_cpus_of_their_own():
 @pytest.mark.parametrize("args,words", [
     (["--numa-bind-nodes", 999], ["worker 0: --numa-bind-nodes 999: this machine has no such NUMA node"]),
     (["--numa-bind-cpus", "0-x"], ["--numa-bind-cpus", '"0-x"', "0-7,16-23"]),
-    (["--numa-bind-cpus", 1023], ["--numa-bind-cpus 1023: CPU 1023"]),
+    (["--numa-bind-cpus", 1023], ["--numa-bind-cpus 1023: this process cannot use CPU 1023"]),
     (["--tp", 2, "--numa-bind-nodes", 0], ["--numa-bind-nodes has 1 entry for 2 workers"]),
 ])
 def test_what_cannot_be_starts_nothing(args, words):
