@@ -1,4 +1,4 @@
-"""Prints "passed failed skipped" of a JUnit file of ctest."""
+"""Prints "passed failed skipped" for a JUnit file of ctest."""
 import sys
 import xml.etree.ElementTree as ET
 

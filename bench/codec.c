@@ -1,8 +1,8 @@
-/* The cost of a step's wire format: medians in µs, per number of sequences, of what the head
- * does (plan encode, result decode, tokens encode) and of what a rank does (plan decode, result
- * encode). cmake --build build/release --target bench_codec && build/release/bench/bench_codec In
- * each step 1/16 of the sequences take a block and, in the second table, 2 % are replaced by a
- * prompt of 1,024 tokens. One gateway. */
+/* The cost of a step's wire format, in µs by number of sequences (medians). For the head: encode
+ * the plan, decode the result, encode the tokens. For a rank: decode the plan, encode the
+ * result. In each step 1/16 of the sequences take a block. In the second table, 2 % of them are
+ * also replaced by a prompt of 1,024 tokens. There is one gateway.
+ *   cmake --build build/release --target bench_codec && build/release/bin/bench_codec */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 
 #include "common/base/str.h"
 
-/* argv[i], a whole number between two bounds; what it is not ends the program with exit status 2.
- */
+/* Parses argv[i] as a whole number from `least` to `most`. Anything else ends the program with
+ * exit status 2. */
 static inline uint32_t count_argument(char **argv, int i, const char *name, uint32_t least,
                                       uint32_t most)
 {

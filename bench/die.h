@@ -1,6 +1,6 @@
 #pragma once
-/* The end of a bench that cannot go on. */
+/* Ends a bench that cannot go on. */
 #include "common/base/str.h"
 
-/* "PROGRAM: …" on stderr, and exit status 1. */
+/* Prints "PROGRAM: …" on stderr and ends with exit status 1. */
 _Noreturn void bench_die(const char *fmt, ...) PRINTF_LIKE(1, 2);

@@ -1,5 +1,5 @@
 #pragma once
-/* A clock of a bench, in seconds. */
+/* Reads a clock in seconds, for benches. */
 #include <time.h>
 
 static inline double bench_seconds(clockid_t clock)

@@ -8,7 +8,8 @@
 #include "common/host/crash.h"
 #include "common/host/first_process.h"
 
-/* Output that a full disk has swallowed is a failure, whatever the command returned. */
+/* Ends the command. Output that could not be written, as on a full disk, is a failure whatever
+ * the command returned. */
 static int end(const char *name, int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,16 +1,16 @@
-# The CUDA toolchain, without CMake's CUDA language: its compiler check links a program, and NVIDIA's
-# PyPI packages (scripts/setup --cuda) have neither lib64 nor an unversioned libcudart.so to link. nvcc
-# compiles, the C compiler links, against the static runtime: programs need the driver alone.
-# The versions are the ones this was built with; older ones are refused here and not by an error later.
+# The CUDA toolchain, without CMake's CUDA language. Its compiler check links a program, and NVIDIA's PyPI packages (scripts/setup --cuda) have
+# neither lib64 nor an unversioned libcudart.so to link. nvcc compiles, and the C compiler links against the static runtime, so programs need only
+# the driver.
+# These are the versions that the code was built with. Older ones are refused here instead of failing later.
 set(COX_CUDA_WANTED 13.0)
 set(COX_CUBLAS_WANTED 13.0)
 set(COX_NCCL_WANTED 2.28)
-get_filename_component(COX_CUDA_SOURCE ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE) # the repository
+get_filename_component(COX_CUDA_SOURCE ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE) # root of the repository
 set(cuda_hint "run scripts/setup --cuda, or name a toolkit with -DCOX_CUDA_ROOT=DIR (DIR/bin/nvcc)")
 
 set(COX_CUDA_ROOT ${COX_CUDA_SOURCE}/.deps/cuda CACHE PATH "CUDA toolkit; else the one in PATH, else /usr/local/cuda")
 find_program(COX_NVCC nvcc HINTS ${COX_CUDA_ROOT}/bin PATHS /usr/local/cuda/bin)
-find_program(COX_NVCC_CXX NAMES g++ c++ DOC "nvcc's host compiler") # GNU's, as in scripts/setup
+find_program(COX_NVCC_CXX NAMES g++ c++ DOC "nvcc's host compiler") # GNU's compiler, as in scripts/setup
 if(NOT COX_NVCC OR NOT COX_NVCC_CXX)
   message(FATAL_ERROR "nvcc (${COX_NVCC}) or g++ (${COX_NVCC_CXX}) not found: ${cuda_hint}")
 endif()
@@ -27,7 +27,7 @@ get_filename_component(cuda_root ${cuda_bin} DIRECTORY)
 set(cuda_machine targets/${CMAKE_SYSTEM_PROCESSOR}-linux)
 set(cuda_libs HINTS ${cuda_root} PATH_SUFFIXES lib lib64 ${cuda_machine}/lib)
 find_library(COX_CUDART libcudart_static.a ${cuda_libs})
-# cuBLAS and NCCL are where the toolkit is, in .deps, on the system, or among Python's packages.
+# cuBLAS and NCCL are next to the toolkit, in .deps, on the system, or among Python's packages.
 find_program(COX_CUDA_PYTHON NAMES python3)
 set(cuda_packages)
 if(COX_CUDA_PYTHON)
@@ -44,7 +44,7 @@ if(NOT COX_CUDART)
   message(FATAL_ERROR "libcudart_static.a not found below ${cuda_root}: ${cuda_hint}")
 endif()
 
-# cox_cuda_header_version(OUT FILE PREFIX): PREFIX_MAJOR.PREFIX_MINOR as FILE defines them; 0 without it.
+# cox_cuda_header_version(OUT FILE PREFIX): sets OUT to PREFIX_MAJOR.PREFIX_MINOR as FILE defines them, or to 0 without FILE.
 function(cox_cuda_header_version out file prefix)
   set(version 0)
   if(EXISTS ${file})
@@ -64,23 +64,22 @@ endif()
 if(NOT COX_NCCL OR COX_NCCL_VERSION VERSION_LESS COX_NCCL_WANTED)
   message(FATAL_ERROR "NCCL \"${COX_NCCL_VERSION}\" (${COX_NCCL}), at least ${COX_NCCL_WANTED} is wanted: ${cuda_hint}")
 endif()
-# Neither is linked: both are loaded (dlopen) when they are first wanted, so that a worker starts on a machine
-# that has none. A build tree's programs find what was found here (RUNPATH); installed ones look where the
-# system looks.
+# Neither library is linked. Both are loaded (dlopen) at their first use, so a worker starts on a machine without them. Programs of a build tree
+# find the libraries found here (RUNPATH); installed programs use the system's search path.
 get_filename_component(cuda_cublas_dir ${COX_CUBLAS} DIRECTORY)
 get_filename_component(cuda_nccl_dir ${COX_NCCL} DIRECTORY)
 list(APPEND CMAKE_BUILD_RPATH ${cuda_cublas_dir} ${cuda_nccl_dir})
 set(COX_CUDA_INCLUDES ${COX_CUBLAS_INCLUDE} ${COX_NCCL_INCLUDE} ${cuda_root}/include ${cuda_root}/${cuda_machine}/include)
 list(REMOVE_DUPLICATES COX_CUDA_INCLUDES)
-set(cuda_isystem ${COX_CUDA_INCLUDES}) # nvcc knows its own
+set(cuda_isystem ${COX_CUDA_INCLUDES}) # nvcc finds its own headers
 list(TRANSFORM cuda_isystem PREPEND -isystem=)
 
-# The devices: sm_80 runs on 8.0 and 8.6, sm_89 on 8.9, sm_90a on 9.0 alone, sm_100 on 10.x. The PTX of the last is
-# compiled by the driver, once, for what comes later (11.x, 12.x). One alone: -DCOX_CUDA_ARCHS=90a -DCOX_CUDA_PTX=.
+# The devices: sm_80 runs on 8.0 and 8.6, sm_89 on 8.9, sm_90a only on 9.0, sm_100 on 10.x. The driver compiles the PTX of the last one, once, for
+# later devices (11.x, 12.x). A single architecture: -DCOX_CUDA_ARCHS=90a -DCOX_CUDA_PTX=.
 set(COX_CUDA_ARCHS 80 89 90a 100 CACHE STRING "compute capabilities to compile for")
 set(COX_CUDA_PTX 100 CACHE STRING "the one whose PTX goes along; empty: none")
 set(COX_NVCC_THREADS 2 CACHE STRING "architectures of one file compiled at once")
-# Contraction is off, so that the kernels' arithmetic is as written (kernels/cuda/norm.cu).
+# Contraction is off, so that the kernels compute exactly as written (kernels/cuda/norm.cu).
 set(COX_NVCC_FLAGS -std=c++17 -O3 -fmad=false -lineinfo --threads ${COX_NVCC_THREADS}
     -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIE)
 foreach(arch ${COX_CUDA_ARCHS})
@@ -93,7 +92,7 @@ if(COX_CUDA_PTX)
   list(APPEND COX_NVCC_FLAGS -gencode arch=compute_${COX_CUDA_PTX},code=compute_${COX_CUDA_PTX})
 endif()
 list(LENGTH COX_CUDA_ARCHS n)
-if(n GREATER 1) # a seventh of the size, for a tenth of the time
+if(n GREATER 1) # a seventh of the size, for 10 % more time
   list(APPEND COX_NVCC_FLAGS --compress-mode size)
 endif()
 list(JOIN COX_CUDA_ARCHS " " cuda_archs)
@@ -102,13 +101,13 @@ if(COX_WERROR)
   list(APPEND COX_NVCC_FLAGS -Werror all-warnings -Xcompiler -Werror)
 endif()
 
-# cox_cuda_library(NAME FILE.cu... OBJECT...): a static library with its runtime, linked by the C compiler.
+# cox_cuda_library(NAME FILE.cu... OBJECT...): makes a static library with its runtime, linked by the C compiler.
 set(COX_CUDA_OBJECTS "" CACHE PATH "folder with the .cu files' objects of another build; empty: they are compiled")
 function(cox_cuda_library name)
   set(objects)
   foreach(source ${ARGN})
     get_filename_component(stem ${source} ABSOLUTE)
-    cmake_path(RELATIVE_PATH stem BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}) # cuda/linear/u4.cu
+    cmake_path(RELATIVE_PATH stem BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}) # such as cuda/linear/u4.cu
     string(REGEX REPLACE "[.]cu$" "" stem "${stem}")
     string(REPLACE "/" "_" stem "${stem}")
     if(NOT source MATCHES "\\.cu$")
@@ -119,7 +118,7 @@ function(cox_cuda_library name)
       get_filename_component(source ${source} ABSOLUTE)
       file(RELATIVE_PATH shown ${COX_CUDA_SOURCE} ${source})
       set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}_${stem}.o)
-      string(REPLACE " " "\\ " target ${object}) # as a depfile writes it
+      string(REPLACE " " "\\ " target ${object}) # spelling of a depfile
       add_custom_command(OUTPUT ${object} VERBATIM
         COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${COX_NVCC} -ccbin ${COX_NVCC_CXX} ${COX_NVCC_FLAGS} -I${COX_CUDA_SOURCE} ${cuda_isystem}
                 -MD -MF ${object}.d -MT ${target} -c ${source} -o ${object}

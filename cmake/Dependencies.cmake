@@ -1,5 +1,5 @@
-# Minimum versions are those the code was written and tested against; older ones are refused here,
-# with the package to install, and not by a compile error later.
+# The minimum versions are those that the code was written and tested with. Older ones are refused here with the name of the package to install,
+# instead of failing later at a compile error.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 function(cox_require name module debian)
@@ -9,8 +9,8 @@ function(cox_require name module debian)
   endif()
 endfunction()
 cox_require(ZMQ "libzmq>=4.3.4" libzmq3-dev)
-# libzmq.pc names folders of headers that zmq.h does not include, one as "-isystem FOLDER", which
-# pkg_check_modules reads in another way the second time: a second configure compiled everything again.
+# libzmq.pc names folders of headers that zmq.h does not include. One of them is written "-isystem FOLDER", and pkg_check_modules reads that
+# differently the second time, so a second configure would compile everything again.
 set_target_properties(PkgConfig::ZMQ PROPERTIES
   INTERFACE_COMPILE_OPTIONS "" INTERFACE_INCLUDE_DIRECTORIES "${ZMQ_INCLUDEDIR}")
 cox_require(UV "libuv>=1.44" libuv1-dev)
@@ -26,14 +26,14 @@ cox_require(CURL "libcurl>=7.88" libcurl4-openssl-dev)
 cox_require(ZSTD "libzstd>=1.4.8" libzstd-dev)
 cox_require(ZLIB "zlib>=1.2.11" zlib1g-dev)
 find_program(PROTOC_C NAMES protoc-c protoc REQUIRED)
-# llhttp: a package on Debian 13; elsewhere Debian and Ubuntu ship its generated C inside node-llhttp,
-# which scripts/setup unpacks under .deps.
+# llhttp is a package on Debian 13. Other Debian and Ubuntu releases ship its generated C inside node-llhttp, which scripts/setup unpacks into
+# .deps.
 set(LLHTTP_DIR ${CMAKE_SOURCE_DIR}/.deps/llhttp CACHE PATH "folder with llhttp.h and llhttp's C")
 if(EXISTS ${LLHTTP_DIR}/llhttp.h)
   add_library(llhttp STATIC ${LLHTTP_DIR}/llhttp.c ${LLHTTP_DIR}/api.c ${LLHTTP_DIR}/http.c)
   target_include_directories(llhttp SYSTEM PUBLIC ${LLHTTP_DIR})
   target_compile_options(llhttp PRIVATE -w)
-  # Strict: names of headers are tokens, and a chunk ends with CRLF. 9.0 and later are always so.
+  # Strict mode: header names must be tokens, and a chunk must end with CRLF. Version 9.0 and later are always strict.
   target_compile_definitions(llhttp PRIVATE LLHTTP_STRICT_MODE=1)
 else()
   pkg_check_modules(LLHTTP IMPORTED_TARGET GLOBAL "libllhttp>=8.1")

@@ -1,6 +1,6 @@
-# cox_embed_files(TARGET NAME ENTRY...): files that travel inside a binary and are served as they are. An ENTRY is
-# "FILE|PATH|TYPE": the file, relative to this folder; the path at which it is served; its media type. TARGET gets a C file
-# that defines `const struct http_file NAME[]` and `const size_t n_NAME` (common/http/handlers/files.h).
+# cox_embed_files(TARGET NAME ENTRY...): embeds files into a binary, which serves them unchanged. An ENTRY is "FILE|PATH|TYPE": the file relative to
+# this folder, the path at which it is served, and its media type. TARGET gets a C file that defines `const struct http_file NAME[]` and `const
+# size_t n_NAME` (common/http/handlers/files.h).
 function(cox_embed_files target name)
   set(bytes_of_all "")
   set(rows "")

@@ -1,5 +1,5 @@
-# cox_folder(NAME [FOLDERS ...] [EXCEPT ...] DEPS ...): the static library of this folder, or of those folders below it that
-# are named: every *.c in them and below, but main.c and what lies in the folders after EXCEPT.
+# cox_folder(NAME [FOLDERS ...] [EXCEPT ...] DEPS ...): makes the static library of this folder, or of the named folders below it. It has every *.c
+# in them and below, except main.c and the folders after EXCEPT.
 function(cox_folder name)
   cmake_parse_arguments(F "" "" "DEPS;FOLDERS;EXCEPT" ${ARGN})
   if(NOT F_FOLDERS)
@@ -22,8 +22,8 @@ function(cox_folder name)
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC ${F_DEPS})
 endfunction()
-# cox_program(NAME LIBS...): main.c of this folder as build/<preset>/bin/NAME; `cmake --install` (deploy/image/rootfs)
-# takes the programs alone, without the build tree's RUNPATH.
+# cox_program(NAME LIBS...): builds main.c of this folder as build/<preset>/bin/NAME. `cmake --install` (deploy/image/rootfs) installs only the
+# programs, without the build tree's RUNPATH.
 function(cox_program name)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/main.c)
     add_executable(${name} ${CMAKE_CURRENT_SOURCE_DIR}/main.c)

@@ -1,4 +1,4 @@
-# Flags for all our C. assert stays on in every build type: it guards against our own bugs.
+# Flags for all C code of the repository. assert stays on in every build type, because it finds bugs of our own.
 add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef
                     -Wdouble-promotion -Wno-unused-parameter -UNDEBUG -fno-omit-frame-pointer)
 if(COX_WERROR)
@@ -6,14 +6,13 @@ if(COX_WERROR)
 endif()
 if(COX_SANITIZE)
   add_compile_options(-fsanitize=${COX_SANITIZE} -fno-sanitize-recover=all)
-  # -O1: half the time of -O0, the same time to build; every frame stays in a report's stack. Which warnings
-  # need flow analysis is the release build's business: instrumented code confuses it. For clang (the fuzzers)
-  # that was not measured.
+  # -O1 halves the run time of -O0 and builds as fast, and reports keep every frame of the stack. Warnings that need flow analysis are left to the
+  # release build, since instrumented code confuses it. None of this was measured for clang (the fuzzers).
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-O1 -fno-optimize-sibling-calls -Wno-maybe-uninitialized)
   endif()
   add_link_options(-fsanitize=${COX_SANITIZE})
-  add_compile_definitions(COX_SANITIZED=1) # ends of processes take a leak check longer
+  add_compile_definitions(COX_SANITIZED=1) # a process that ends takes longer, for its leak check
   string(REPLACE "," ";" COX_SANITIZE_LIST "${COX_SANITIZE}")
 endif()
 if(COX_FUZZ)

@@ -1,5 +1,5 @@
-# Arm64 programs on another machine: a cross compiler, the libraries of Debian's arm64 packages and QEMU, all of them where
-# scripts/setup --arm64 unpacked them. Tests run under QEMU; QEMU_CPU says which processor that is.
+# Builds arm64 programs on another machine, with a cross compiler, Debian's arm64 libraries and QEMU that scripts/setup --arm64 unpacks. Tests run
+# under QEMU; QEMU_CPU selects the emulated processor.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 get_filename_component(arm64 ${CMAKE_CURRENT_LIST_DIR}/../.deps/arm64 ABSOLUTE)

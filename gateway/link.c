@@ -63,8 +63,8 @@ enum status gateway_link_start(struct gateway_link *l, const struct vocabulary *
     struct bus_handlers h = {.ctx = l, .on_frame = on_frame, .on_link = on_connection};
     if (!c->insecure && !c->keys_dir)
         return error_set(err, STATUS_INVALID,
-                         "--keys-dir is missing: the link to the head is encrypted (`cox up` makes "
-                         "keys; --insecure goes without)");
+                         "--keys-dir is missing: the link to the head is encrypted and needs keys. "
+                         "`cox up` creates keys; --insecure turns encryption off.");
     if (!c->insecure) {
         TRY(keys_load(c->keys_dir, ROLE_GATEWAY, &o.keys, err));
         TRY(keys_load_public(c->keys_dir, ROLE_HEAD, head_key, err));
@@ -96,7 +96,7 @@ void gateway_link_turn_end(struct gateway_link *l)
 
 void gateway_link_goodbye(struct gateway_link *l)
 {
-    engine_client_goodbye(&l->engine, "the gateway ends");
+    engine_client_goodbye(&l->engine, "the gateway is shutting down");
     if (l->bus)
         bus_linger(l->bus, GOODBYE_LINGER_MS);
 }

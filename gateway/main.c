@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/config/help.h"
 #include "common/config/hide.h"
 #include "common/config/print.h"
 #include "common/host/crash.h"
@@ -14,6 +15,7 @@
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
+#include "common/options/groups.h"
 #include "gateway/compile/child.h"
 #include "gateway/fields/document.h"
 #include "gateway/gateway.h"
@@ -40,13 +42,14 @@ static const char *environment(const char *name)
     return NULL;
 }
 
-static void print_help(void)
+static int print_help(const char *topic)
 {
-    struct strbuf b;
-    strbuf_init(&b, 0);
-    config_print_help(&b, USAGE, gateway_options, n_gateway_options);
-    fwrite(b.ptr, 1, b.len, stdout);
-    strbuf_fini(&b);
+    const struct help h = {.usage = USAGE,
+                           .specs = gateway_options,
+                           .n_specs = n_gateway_options,
+                           .groups = option_groups,
+                           .topic = topic};
+    return help_print(&h);
 }
 
 /* Prints a text to stdout: the page docs/reference/openai.md, or all routes with the keys they
@@ -81,7 +84,8 @@ static void fit_connections(struct gateway_config *c)
         return;
     log_warn("few_file_descriptors", "limit=%llu max_connections=%llu instead_of=%lld text=%s",
              (unsigned long long)limit, (unsigned long long)most, (long long)c->max_connections,
-             log_quote("raise the limit of open files (ulimit -n, LimitNOFILE)"));
+             log_quote("the limit of open files is too low for max_connections; raise it (ulimit "
+                       "-n, LimitNOFILE)"));
     c->max_connections = (int64_t)most;
 }
 
@@ -129,7 +133,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < res.warnings.n_items; i++)
         log_warn("option", "text=%s", log_quote(res.warnings.items[i]));
     if (res.help) {
-        print_help();
+        rc = print_help(res.help_topic);
     } else if (res.version) {
         puts("cox-gateway " COX_VERSION);
     } else if (res.positional.n_items == 1 && strcmp(res.positional.items[0], "fields") == 0) {
@@ -140,7 +144,8 @@ int main(int argc, char **argv)
         const struct openapi_world w = openapi_world_of(&config);
         print_openapi(&w);
     } else if (res.positional.n_items > 0) {
-        fprintf(stderr, "cox-gateway: what is \"%s\"? Usage: " USAGE "\n", res.positional.items[0]);
+        fprintf(stderr, "cox-gateway: unexpected argument \"%s\". Usage: " USAGE "\n",
+                res.positional.items[0]);
         rc = 2;
     } else {
         config_log(gateway_options, n_gateway_options, &config);

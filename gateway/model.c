@@ -34,11 +34,12 @@ static enum status open_model(struct gateway_model *m, const struct gateway_conf
 {
     char why[TEXT_ERR_MAX] = "";
     if (!c->model)
-        return error_set(err, STATUS_INVALID, "--model is missing: demo, null, or a path");
+        return error_set(err, STATUS_INVALID,
+                         "--model is missing: give demo, null, or the path of a model");
     TRY(model_info_open(c->model, cache_dir, &m->info, err));
     m->has_info = true;
     if (text_tokenizer_open(m->info.tokenizer_path, cache_dir, &m->tokenizer, why) != TEXT_OK)
-        return error_set(err, STATUS_INVALID, "tokenizer of %s: %s", c->model, why);
+        return error_set(err, STATUS_INVALID, "cannot open the tokenizer of %s: %s", c->model, why);
     text_vocabulary(m->tokenizer, &m->vocabulary);
     make_compilers(m, c, cache_dir, registry);
     /* The null model has no files, so it has no template of its own. */
@@ -46,7 +47,8 @@ static enum status open_model(struct gateway_model *m, const struct gateway_conf
         !c->chat_template && m->info.format == MODEL_NULL ? "chatml" : c->chat_template;
     int s = text_template_open(m->info.path, override, m->info.family, &m->chat_template, why);
     if (s != TEXT_OK && (c->chat_template || s != TEXT_UNSUPPORTED))
-        return error_set(err, STATUS_INVALID, "chat template of %s: %s", c->model, why);
+        return error_set(err, STATUS_INVALID, "cannot open the chat template of %s: %s", c->model,
+                         why);
     if (s != TEXT_OK)
         log_info("no_chat_template", "model=%s", log_quote(c->model));
     m->own_name[0] = m->info.name;
@@ -92,8 +94,9 @@ static enum status no_parser(const char *flag, const char *name, void (*names)(s
     struct strbuf b;
     strbuf_init(&b, 0);
     names(&b);
-    enum status s = error_set(err, STATUS_INVALID, "--%s %s: there is none of this name, but %s",
-                              flag, name, strbuf_str(&b).ptr);
+    enum status s =
+        error_set(err, STATUS_INVALID, "--%s %s: there is no parser of this name. Choose one of %s",
+                  flag, name, strbuf_str(&b).ptr);
     strbuf_fini(&b);
     return s;
 }
@@ -106,10 +109,9 @@ static enum status find_parsers(struct gateway_model *m, const struct gateway_co
     if (c->tool_call_parser && !(m->tool_parser = tool_parser_find(c->tool_call_parser)))
         return no_parser("tool-call-parser", c->tool_call_parser, tool_parser_names, err);
     if (c->enable_auto_tool_choice && !m->tool_parser)
-        return error_set(
-            err, STATUS_INVALID,
-            "--enable-auto-tool-choice needs --tool-call-parser: what the model writes "
-            "a call as");
+        return error_set(err, STATUS_INVALID,
+                         "--enable-auto-tool-choice needs --tool-call-parser, which names the form "
+                         "in which the model writes tool calls");
     add_markers(m, m->reasoning_parser);
     add_markers(m, m->tool_parser);
     return STATUS_OK;

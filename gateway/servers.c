@@ -82,9 +82,10 @@ static void warn_if_open(const struct gateway_config *c)
 {
     bool has_keys = c->api_keys.n_items > 0 || c->api_key_file || c->ssl.cert_reqs == 2;
     if (!c->uds && !has_keys && !host_is_loopback(str_from(c->host)))
-        log_warn("open_to_everybody", "host=%s text=%s", log_quote(c->host),
-                 log_quote("whoever reaches this address is served: --api-key-file FILE, or let a "
-                           "proxy ask who comes"));
+        log_warn(
+            "open_to_everybody", "host=%s text=%s", log_quote(c->host),
+            log_quote("everybody who can reach this address can use the model: set --api-key-file "
+                      "FILE, or put a proxy that authenticates clients in front"));
 }
 
 struct http_limits servers_limits(const struct gateway_config *c)

@@ -8,10 +8,12 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
+#include "common/config/help.h"
 #include "common/config/hide.h"
 #include "common/config/print.h"
 #include "common/host/crash.h"
 #include "common/host/first_process.h"
+#include "common/options/groups.h"
 #include "head/head.h"
 #include "head/record/replay_main.h"
 
@@ -69,8 +71,12 @@ static int with_config(const struct head_options *o, const struct config_result 
     struct strbuf b;
     strbuf_init(&b, 0);
     if (res->help) {
-        config_print_help(&b, "cox-head [OPTION...]", head_option_specs, head_n_option_specs);
-        return print(&b);
+        const struct help h = {.usage = "cox-head [OPTION...]",
+                               .specs = head_option_specs,
+                               .n_specs = head_n_option_specs,
+                               .groups = option_groups,
+                               .topic = res->help_topic};
+        return help_print(&h);
     }
     if (res->version) {
         strbuf_printf(&b, "cox-head %s\n", COX_VERSION);

@@ -1,48 +1,50 @@
 #pragma once
-/* Arguments of adapters to the operators of kernels/ops.h: of a device that reads the host's lists,
- * and of one that has tables of its own. */
+/* Arguments of the adapter operators in kernels/ops.h. `lora_params` is for a device that reads
+ * the host's lists (CPU); `adapters_params` is for a device that has tables of its own (GPU). */
 #include "kernels/op_params.h"
 
-/* What adapters add (Hu et al. 2021): out[r] += scale * (b (a x[r])) for the rows r of each one's
- * part of a list; no row is in two. Of a device whose operators read the host's memory: it takes
- * LORA_CHUNK_ROWS through the rooms at a time. */
+/* An adapter adds to a product (Hu et al. 2021): out[r] += scale * (b (a x[r])) for each row r
+ * in its part of the list. No row is in two parts. This form is for a device whose operators
+ * read the host's memory. It processes LORA_CHUNK_ROWS rows at a time in the scratch views
+ * `gathered`, `low` and `high`. */
 #define LORA_CHUNK_ROWS 64u
 struct lora_group {
-    const struct weight *a, *b; /* [rank][inputs], [outputs][rank]: of one shape but for the rank */
+    const struct weight *a, *b; /* [rank][inputs], [outputs][rank]; only the rank may differ */
     float scale;
-    uint32_t first, n_rows; /* of the list */
+    uint32_t first, n_rows; /* part of the list `rows` */
 };
 struct lora_params {
-    struct view x, out, gathered, low, high; /* rooms: of inputs, rank and outputs */
-    bool to_float;                           /* out is, as of linear_part */
+    struct view x, out, gathered, low, high; /* scratch: gathered inputs, [rank], outputs */
+    bool to_float;                           /* `out` holds floats, as in linear_part */
     const uint32_t *rows;
     const struct lora_group *groups;
     uint32_t n_groups;
 };
 
-/* One adapter's part of one matrix; a.n 0: it has none. */
+/* One adapter's matrices for one matrix of the model. a.n is 0 when the adapter has none for it. */
 struct lora_pair {
     struct weight a, b; /* [rank][inputs], [outputs][rank] */
     float scale;
 };
-/* A pass's rows by their adapters: those of adapter i are list[first[i]] .. list[first[i + 1] - 1].
- * The list has n_rows entries, whatever is behind the last of them, each a row of the pass. */
+/* The rows of a pass, ordered by adapter: adapter i has list[first[i]] .. list[first[i + 1] -
+ * 1]. All n_rows entries of the list are rows of the pass, also those after the last adapter's
+ * part. */
 struct adapter_rows {
     const uint32_t *list;  /* [n_rows] */
     const uint32_t *first; /* [n_adapters + 1] */
     uint32_t n_adapters, n_rows;
 };
-/* The same sum as above for matrices that lie side by side over one x: part i adds what entry
- * first + i of each row's adapter is. Which rows have which adapter, and how large its matrices
- * are, is known to the device alone, so that a recorded pass serves any mix of them. */
+/* The sum of `lora_params` for matrices that lie side by side and share one x. Part i adds entry
+ * first + i of each row's adapter. Only the device knows which rows have which adapter and how
+ * large its matrices are, so a recorded pass serves any mix of adapters. */
 struct adapters_params {
     struct view x;
     uint32_t k;           /* inputs */
-    const uint32_t *rows; /* as adapters.upload gave them */
-    const void *table;    /* of adapter 0, as adapters.table made it; the others' behind it, */
-    uint64_t stride;      /* bytes apart */
+    const uint32_t *rows; /* as adapters.upload returned them */
+    const void *table;    /* table of adapter 0, made by adapters.table */
+    uint64_t stride;      /* bytes from one adapter's table to the next */
     uint32_t first, n_parts, most_rank;
-    bool to_float; /* every out is, as of linear_part */
+    bool to_float; /* every `out` holds floats, as in linear_part */
     struct adapters_part {
         struct view out;
         uint32_t n; /* outputs */

@@ -1,6 +1,7 @@
 #pragma once
-/* The places of one layer's keys and values in a block of the KV cache: keys, then values, each
- * [kv head][token][head_dim] numbers or codes and, behind codes, [kv head][part][token] scales. */
+/* The places of one layer's keys and values in a block of the KV cache: keys, then values. Each
+ * is [kv head][token][head_dim] numbers or codes; codes are followed by [kv head][part][token]
+ * scales. */
 #include <stddef.h>
 
 #include "kernels/op_params.h"
@@ -28,14 +29,15 @@ static inline bool kv_is_latent(const struct kv_cache *kv)
 {
     return kv->v == kv->k;
 }
-/* Where a token's first scale ends: the second is that of the rest of a latent. */
+/* Returns the number of elements that a token's first scale covers. A latent has a second scale
+ * for the rest. */
 static inline uint32_t kv_part_end(const struct kv_cache *kv)
 {
     return kv_is_latent(kv) ? kv->v_dim : kv->head_dim;
 }
 
-/* Of one layer's keys in a block; the values of what is no latent take as much again. block_tokens
- * is a multiple of 4: what follows is aligned. */
+/* Returns the bytes of one layer's keys in a block; values take as many, except with a latent,
+ * which has none. block_tokens must be a multiple of 4, so that the data behind is aligned. */
 static inline uint64_t kv_keys_bytes(enum dtype dtype, uint32_t n_kv_heads, uint32_t head_dim,
                                      uint32_t block_tokens, bool latent)
 {
@@ -44,8 +46,8 @@ static inline uint64_t kv_keys_bytes(enum dtype dtype, uint32_t n_kv_heads, uint
     return tokens * (head_dim * kv_elem_bytes(dtype) + scales);
 }
 
-/* Sets k, v and the scales of a layer whose part of block 0 begins at ptr; the other fields are
- * there. */
+/* Sets k, v and the scales of a layer whose part of block 0 begins at ptr. The other fields must
+ * be set already. */
 static inline void kv_layout(struct kv_cache *kv, uint8_t *ptr, bool latent)
 {
     uint64_t keys =
@@ -60,7 +62,7 @@ static inline void kv_layout(struct kv_cache *kv, uint8_t *ptr, bool latent)
     kv->v_scales = latent ? kv->k_scales : (float *)(void *)(ptr + keys + codes);
 }
 
-/* The scales of a KV head in a block, token by token. */
+/* Returns the scales of a KV head in a block, one for each token. */
 static inline float *kv_scales(const struct kv_cache *kv, bool values, size_t block,
                                uint32_t i_kv_head)
 {

@@ -1,10 +1,11 @@
 #pragma once
 #include "kernels/op_params.h"
 
-/* Attention of MLA with the projections of keys and values absorbed, as a program has it operator
- * by operator: Q into the latent's space (keys, of [kv_rank][nope] for each head; rope: the slice
- * of Q that stands as it is), keys and values of all rows into the cache, attention over the
- * latents, results out of their space (values, of [v][kv_rank]). */
+/* MLA's attention with the projections of keys and values absorbed: one operator instead of five
+ * in a program. It projects Q into the latents' space (`keys`, [kv_rank][nope] for each head);
+ * `rope` copies the slice of Q that stays unchanged. It writes the keys and values of all rows
+ * to the cache and computes attention over the latents. Last, it projects the results out of
+ * their space (`values`, [v][kv_rank]). */
 struct latent_params {
     struct heads_params keys;
     struct copy_heads_params rope;

@@ -1,19 +1,20 @@
 #pragma once
-/* The vocabulary of operators: the table that every backend fills (kernels/cpu, kernels/cuda) and
- * that a runner's program is written in. Math only: no files, no sockets, no model names.
+/* The table of operators that every backend fills (kernels/cpu, kernels/cuda), and that a
+ * runner's program is written in. Math only: no files, no sockets, no model names.
  *
- * A row is one token of one sequence. Activations are the backend's element type (CPU: float). All
- * calls come from one thread; a backend may use more inside. On a CPU a call returns when the
- * result is there; on a GPU it is enqueued, and sync tells what failed. Arguments were checked at
- * load time: shapes here are right by construction.
+ * A row is one token of one sequence. Activations have the backend's element type (CPU: float).
+ * All calls come from one thread; a backend may use more threads inside. On a CPU a call returns
+ * when the result is there. On a GPU the call is enqueued, and sync reports failures. Arguments
+ * were checked at load time, so shapes are right by construction.
  *
- * Invariance (docs/develop/protocol.md), of the CPU backend: what a row gets depends on that row,
- * its sequence's KV and the weights alone, never on n_rows, its place, its neighbours or the number
- * of threads, to the bit. Every sum has a fixed order: over K it is sequential; over a head's
- * dimension lane by lane (lane l sums elements l, l+16, ... and the 16 lanes are added as a fixed
- * tree); attention works in splits of ATTENTION_SPLIT positions that begin at its multiples and
- * are merged in order. A GPU's products and attention choose kernels and splits by n_rows and the
- * launch's shape: there the same call gives the same bits, and another batch may give others. */
+ * Invariance of the CPU backend (docs/develop/protocol.md): the bits of a row's result depend on
+ * that row, its sequence's KV and the weights alone. They never depend on n_rows, the row's
+ * place, its neighbours or the number of threads. Every sum has a fixed order. Over K it is
+ * sequential. Over a head's dimension it goes lane by lane (lane l sums elements l, l+16, ...
+ * and the 16 lanes are added as a fixed tree). Attention works in splits of ATTENTION_SPLIT
+ * positions that begin at its multiples and are merged in order. A GPU's products and attention
+ * choose kernels and splits by n_rows and the launch's shape: the same call gives the same bits,
+ * and another batch may give others. */
 #include <stdbool.h>
 
 #include "common/base/status.h"
@@ -25,17 +26,17 @@
 struct device;
 struct ops {
     const char *name;
-    uint32_t activation_bytes; /* of one element */
-    uint32_t logits_rows;      /* that are computed at a time */
-    bool on_host;              /* its memory is the host's: pointers may be followed */
-    bool has_plain_experts;    /* matrices of experts and heads must have no order of inputs */
+    uint32_t activation_bytes; /* bytes of one element */
+    uint32_t logits_rows;      /* rows of logits that are computed at a time */
+    bool on_host;              /* device memory is host memory: pointers may be followed */
+    bool has_plain_experts;    /* matrices of experts and heads must not have an order of inputs */
     void (*close)(struct device *d);
-    /* The ladder of protocol.md, "Links": a group runs the lowest level of its ranks. */
+    /* The levels of protocol.md, "Links": a replica runs the lowest level of its ranks. */
     uint32_t (*isa_level)(const struct device *d);
     MUST_USE enum status (*set_isa_level)(struct device *d, uint32_t level, struct error *err);
     const char *(*isa_name)(const struct device *d);
-    /* STATUS_UNSUPPORTED for shapes that its operators do not take; before anything is loaded.
-     * NULL: all are taken. */
+    /* Returns STATUS_UNSUPPORTED for shapes that the device's operators do not take. It is
+     * called before anything is loaded. NULL means that all shapes are taken. */
     MUST_USE enum status (*check)(const struct device *d, const struct scratch_shape *s,
                                   struct error *err);
     struct memory_ops memory;

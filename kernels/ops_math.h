@@ -1,6 +1,6 @@
 #pragma once
-/* The table of operators of struct ops (kernels/ops.h, which says what all of them keep): what a
- * program is written in. Shapes and math are those of kernels/op_params.h. */
+/* The table of operators of struct ops (kernels/ops.h has their common rules), which programs
+ * are written in. kernels/op_params.h has the shapes and the math. */
 #include "kernels/latent_params.h"
 #include "kernels/op_params.h"
 
@@ -8,27 +8,28 @@ struct device;
 
 struct math_ops {
     void (*embed)(struct device *d, const struct embed_params *p);
-    /* ids[i] = last[slots[i]] but where slots[i] is UINT32_MAX: ids that only the device knows. ids
-     * and slots were uploaded. */
+    /* Sets ids[i] = last[slots[i]], unless slots[i] is UINT32_MAX: for ids that only the device
+     * knows. ids and slots must have been uploaded. */
     void (*take_last)(struct device *d, uint32_t *ids, const uint32_t *slots, const uint32_t *last,
                       uint32_t n_rows);
-    /* out[i] = x[rows[i]], dim elements. On a host out may be x, where rows ascend. */
+    /* Sets out[i] = x[rows[i]], dim elements. On a CPU, out may be x if rows ascend. */
     void (*gather)(struct device *d, struct view out, struct view x, const uint32_t *rows,
                    uint32_t n_rows, uint32_t dim);
-    /* Fused, or NULL: add, then norm of what it gave (norm.x is add.x); ropes of Q and K, then
-     * kv_write of K and V; linear of two parts of one shape, then gated of their outs, of which
-     * only gated.out is written for sure. */
+    /* Fused operators; each may be NULL. add_norm: add, then norm of the result (norm.x is
+     * add.x). rope_kv: ropes of Q and K, then kv_write of K and V. linear_gated: linear of two
+     * parts of one shape, then gated of their results; only gated.out is certainly written. */
     void (*add_norm)(struct device *d, const struct add_params *add, const struct norm_params *p);
     void (*rope_kv)(struct device *d, const struct rope_params *q, const struct rope_params *k,
                     const struct kv_write_params *p);
     void (*linear_gated)(struct device *d, const struct linear_params *p,
                          const struct gated_params *g);
-    /* Head h's part of the row times matrix h; NULL: one linear for each head. */
+    /* Multiplies head h's part of the row by matrix h. NULL: use one linear for each head. */
     void (*heads)(struct device *d, const struct heads_params *p);
     void (*norm)(struct device *d, const struct norm_params *p);
-    /* out[i] = sum of the squares of the first dim elements of row i. */
+    /* Sets out[i] to the sum of the squares of the first dim elements of row i. */
     void (*sum_squares)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float *out);
-    void (*clear)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim); /* zeros */
+    /* writes zeros */
+    void (*clear)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim);
     void (*linear)(struct device *d, const struct linear_params *p);
     void (*rope_table)(struct device *d, const struct rope_table_params *p);
     void (*rope)(struct device *d, const struct rope_params *p);
@@ -39,23 +40,23 @@ struct math_ops {
     void (*route)(struct device *d, const struct route_params *p);
     void (*moe)(struct device *d, const struct moe_params *p);
     void (*copy_heads)(struct device *d, const struct copy_heads_params *p);
-    /* x = x * sigmoid(gate), gate the first element of its row. */
+    /* Computes x = x * sigmoid(gate), where gate is the first element of its row. */
     void (*gate_rows)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                       struct view gate);
-    /* x = cap * tanh(x / cap) */
+    /* Computes x = cap * tanh(x / cap). */
     void (*softcap)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim, float cap);
-    /* out[i] of row i of x[n_rows][dim]. */
+    /* Sets out[i] for row i of x[n_rows][dim]. */
     void (*logits_top)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                        struct logits_top *out);
-    /* The same of x w^T, capped unless softcap is 0, of which nothing else is wanted: there need
-     * not be a place for all of it. p has one part without an out. NULL: by linear, softcap and
-     * logits_top. */
+    /* Does logits_top of x w^T, capped unless softcap is 0, without storing the product. p has
+     * one part without an `out`. NULL: use linear, softcap and logits_top. */
     void (*linear_top)(struct device *d, const struct linear_params *p, float softcap,
                        struct logits_top *out);
-    /* out[i] = sum over j of exp(x[i][j] - shift[i]); in float lanes, the lanes in double. */
+    /* Sets out[i] = sum over j of exp(x[i][j] - shift[i]); the lanes are added in float, then
+     * together in double. */
     void (*sum_exp)(struct device *d, struct view x, uint32_t n_rows, uint32_t dim,
                     const float *shift, double *out);
-    /* The five operators of MLA's attention at once, in whichever form is the cheaper one for each
-     * row; NULL: one by one. */
+    /* Does the five operators of MLA's attention at once, in the cheaper form for each row.
+     * NULL: use them one by one. */
     void (*latent)(struct device *d, const struct latent_params *p);
 };

@@ -6,27 +6,29 @@
 struct device;
 
 enum record_state {
-    RECORD_NONE,   /* enqueue the pass: it is not recorded */
-    RECORD_BEGUN,  /* enqueue it, then `end`: it is recorded, and runs there */
-    RECORD_PLAYED, /* it was enqueued whole, as recorded */
-    /* The device would not record or replay it, and works on: enqueue it, (again) as it is. Passes
-     * of its key are not tried again. */
+    RECORD_NONE,   /* not recorded: enqueue the pass */
+    RECORD_BEGUN,  /* being recorded: enqueue the pass, then call `end`, which runs it */
+    RECORD_PLAYED, /* the recording was enqueued: nothing is left to do */
+    /* The device could not record or replay the pass, but still works: enqueue the pass (again)
+     * as usual. Passes of its key are not tried again. */
     RECORD_REFUSED,
 };
 
 struct recording_ops {
-    /* Passes that differ in nothing but what was uploaded have one key, and the second of them is
-     * recorded. NULL: never. Uploads of the pass come before. of_rows: its operators take what
-     * upload_rows and adapters.upload gave, and not only numbers of this key. *why: of
-     * RECORD_REFUSED. */
+    /* Passes that differ only in their uploads have one key, and the second of them is recorded.
+     * NULL: the device never records. Upload the pass's data before. of_rows means that its
+     * operators use results of upload_rows and adapters.upload, and not only numbers of this
+     * key. *why is set with RECORD_REFUSED. */
     enum record_state (*begin)(struct device *d, uint64_t key, bool of_rows, struct error *why);
-    /* What was begun: PLAYED when it runs now, or the device is lost, which sync tells; REFUSED.
-     * Not whole: given up by the caller, NONE unless the device had refused it before. */
+    /* Ends a recording that was begun. Returns PLAYED when the pass runs now, or when the device
+     * is lost, which sync reports. Returns REFUSED when the device refuses it. is_whole false
+     * means that the caller has given up: the result is NONE, or REFUSED if the device had
+     * refused the recording before. */
     enum record_state (*end)(struct device *d, uint64_t key, bool is_whole, struct error *why);
-    /* Whether what a pass enqueues for such rows, as the host has them, follows from their number
-     * and not from whose they are: others may not be recorded. NULL as begin. */
+    /* Returns whether the launches of a pass of these rows (host data) follow from their number
+     * and not from their sequences; other passes must not be recorded. NULL if begin is NULL. */
     bool (*takes)(const struct device *d, const struct kv_row *rows, uint32_t n_rows);
-    /* Forgets all of them, and one that was begun: what they refer to is not there any more. */
+    /* Drops all recordings, and one in progress: the memory that they refer to is about to go. */
     void (*drop)(struct device *d);
-    uint64_t (*bytes)(const struct device *d); /* of the device, that all of them took */
+    uint64_t (*bytes)(const struct device *d); /* device memory that all recordings take */
 };

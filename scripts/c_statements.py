@@ -1,13 +1,15 @@
-"""C and CUDA as the statements of their top level: what each declares or defines, and the text that may name what others have.
+"""Splits C and CUDA into the statements of their top level: the names that each declares or defines, and the text that may use other
+names.
 
-This is no compiler: it follows braces and #if, looks through extern "C" and namespaces, and spreads out those calls of macros that declare
-or define something or make a name. Not seen is a function whose name a macro makes in a header that several sources compile (ISA_FN).
+This is no compiler. It follows braces and #if, looks through extern "C" and namespaces, and expands macro calls that declare or
+define something or make a name. It does not see a function whose name is made by a macro in a header that several sources compile
+(ISA_FN).
 """
 import re
 from collections import namedtuple
 
-# kind: "declared" (a prototype, extern data), "shared" (defined for other files) or "own" (of this file alone). names: what it declares or
-# defines. text: all of it, without the body of a type.
+# kind: "declared" (a prototype, extern data), "shared" (defined for other files) or "own" (for this file only). names: the names that it declares
+# or defines. text: the whole statement, without the body of a type.
 Statement = namedtuple("Statement", "kind names text")
 Macro = namedtuple("Macro", "name parameters body")
 
@@ -15,10 +17,10 @@ IF, ELSE, ENDIF = MARKS = "\x01\x02\x03"
 TOKEN = re.compile(f"[{{}};{MARKS}]")
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:[^\n\\]|\\.|\\\n)*)", re.M)
 DEFINE = re.compile(r"\s*(\w+)(?:\(([^)]*)\))?(.*)", re.S)
-IN_BRACKETS = r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"  # up to three deep
+IN_BRACKETS = r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"  # nested up to three deep
 CALL = re.compile(r"\b([A-Za-z_]\w*)" + IN_BRACKETS)
 CALL_IN_COLUMN = re.compile("^" + CALL.pattern, re.M)
-SEE_THROUGH = re.compile(r"\b(?:extern|(namespace)(?:\s+(\w+))?)\s*$")  # what stands before the brace of extern "C" or of a namespace
+SEE_THROUGH = re.compile(r"\b(?:extern|(namespace)(?:\s+(\w+))?)\s*$")  # text before the brace of extern "C" or of a namespace
 ATTRIBUTE = re.compile(r"\b(?:__attribute__|__launch_bounds__|__declspec|__align__|alignas|_Alignas)\s*" + IN_BRACKETS)
 TYPE = re.compile(r"\s*(?:(?:static|const|extern)\s+)*(?:struct|union|enum|class)\b[^(=]*$")
 NO_OBJECT = re.compile(r"\s*(?:typedef|using)\b|\s*(?:struct|union|enum|class)\s+\w+\s*$")
@@ -28,12 +30,12 @@ LOCAL = re.compile(r"\b([A-Za-z_]\w*)\s+\**([A-Za-z_]\w*)\s*\(|\bextern\b[^;{}()
 
 
 def local_declarations(text):
-    """The names of functions and of extern data that a text declares anywhere; a few more do no harm."""
+    """Returns the names of functions and extern data that a text declares anywhere. A few wrong names are harmless."""
     return {m[2] or m[3] or m[4] for m in LOCAL.finditer(text) if m[1] not in NO_TYPE}
 
 
 def macros(text):
-    """([Macro], the text with a mark for each #if, #else and #endif and no other directive)."""
+    """Returns ([Macro], text). The text has a mark for each #if, #else and #endif, and no other directive."""
     found = []
 
     def mark(m):
@@ -46,7 +48,7 @@ def macros(text):
 
 
 class Expander:
-    """Spreads the calls of macros out. macros: name -> the Macros of this name; several, where #if chooses between them, all count."""
+    """Expands macro calls. macros: name -> the Macros of this name. When #if chooses between several, all count."""
 
     def __init__(self, macros):
         def named(wanted):
@@ -54,12 +56,12 @@ class Expander:
             return re.compile(rf"\b({'|'.join(names)})\b") if names else None
         self.macros = macros
         self.static = named(lambda m: not m.parameters and re.search(r"\bstatic\b", m.body))
-        # A name that no text shows is pasted together, or handed to a macro that is a parameter.
+        # A name that appears in no text is made with ##, or passed to a macro that is a parameter.
         makers = named(lambda m: "##" in m.body or any(p + "(" in m.body for p in m.parameters))
         self.makers = re.compile(makers.pattern + IN_BRACKETS) if makers else None
 
     def expand(self, call, left=5):
-        """What a match of CALL stands for."""
+        """Returns the expansion of a match of CALL."""
         if call[1] not in self.macros or left == 0:
             return call[0]
         values, texts = [a.strip() for a in re.split(r",(?![^()]*\))", call[2])], []
@@ -70,17 +72,18 @@ class Expander:
         return " ".join(texts)
 
     def top(self, text):
-        """The text with the calls in its first column spread out, which may declare or define something, and words for "static"."""
+        """Returns the text with the calls in its first column expanded, since they may declare or define something, and with words
+        for "static" replaced."""
         text = self.static.sub("static", text) if self.static else text
         return CALL_IN_COLUMN.sub(self.expand, text)
 
     def inside(self, text):
-        """The text with the calls spread out that make names."""
+        """Returns the text with those calls expanded that make names."""
         return self.makers.sub(self.expand, text) if self.makers else text
 
 
 def function_name(head):
-    """The name of the function that a head declares, or None. A macro's call in front of it is passed over."""
+    """Returns the name of the function that a head declares, or None. A macro call in front of it is skipped."""
     at = 0
     while m := re.compile(r"\b([A-Za-z_]\w*)\s*\(\s*([^\s])?").search(head, at):
         if m[2] == "*":  # a pointer to a function, or a function that returns one
@@ -96,7 +99,7 @@ def function_name(head):
 
 
 def data_names(text):
-    """The variables of a declaration such as "int a, *b[3] = x" or "int (*c)(void)"."""
+    """Returns the variables of a declaration such as "int a, *b[3] = x" or "int (*c)(void)"."""
     pointers = re.findall(r"\(\s*\*+\s*(?:const\s+)?([A-Za-z_]\w*)", text.split("=", 1)[0])
     if pointers:
         return pointers
@@ -107,7 +110,7 @@ def data_names(text):
 
 
 def statement(head, body, tail, hidden):
-    """The Statement that is head body tail, or None. hidden: in a namespace without a name."""
+    """Returns the Statement made of head, body and tail, or None. hidden: it is in a namespace without a name."""
     head = ATTRIBUTE.sub(" ", head)
     kind = "own" if hidden or OWN.search(head.split("(", 1)[0].split("=", 1)[0]) else "shared"
     if NO_OBJECT.match(head) and not (body and TYPE.match(head)):
@@ -117,7 +120,7 @@ def statement(head, body, tail, hidden):
         return Statement(kind, names, tail) if names else None
     if name := function_name(head):
         return Statement(kind if body or kind == "own" else "declared", [name], head + body + tail)
-    if not re.match(r"\s*\w+[\s*&]+\(?[\s*]*\w", head):  # a macro's call, an assertion
+    if not re.match(r"\s*\w+[\s*&]+\(?[\s*]*\w", head):  # a macro call, or an assertion
         return Statement("own", [], head + body + tail)
     if re.match(r"\s*extern\b", head) and not body and "=" not in head:
         kind = "declared"
@@ -125,10 +128,10 @@ def statement(head, body, tail, hidden):
 
 
 class Reader:
-    """Cuts a text at the ends of its top level."""
+    """Cuts a text into the statements of its top level."""
 
     def __init__(self, text):
-        self.text, self.found, self.around = text, [], []  # around: of each extern "C" and namespace we are in, whether it hides
+        self.text, self.found, self.around = text, [], []  # around: for each open extern "C" or namespace, whether it hides names
         self.begin(0)
 
     def begin(self, at):
@@ -138,7 +141,7 @@ class Reader:
         return re.sub(f"[{MARKS}]", " ", self.text[self.start:end])
 
     def end(self, at):
-        """The statement ends before at; the next one begins behind it."""
+        """Ends the statement before `at` and begins the next one behind it."""
         body, after = self.open or at, self.closed or at
         head = self.head(body)
         s = head.strip() and statement(head, self.text[body:after], self.text[after:at], any(self.around))
@@ -146,7 +149,7 @@ class Reader:
         self.begin(at + 1)
 
     def opens(self, at):
-        """A brace opens at the top level; False: it is of extern "C" or a namespace."""
+        """Handles an opening brace at the top level. Returns False when it belongs to extern "C" or a namespace."""
         see = SEE_THROUGH.search(self.head(at)) if self.open is None else None
         if see:
             self.around.append(see[1] is not None and see[2] is None)
@@ -156,7 +159,7 @@ class Reader:
         return True
 
     def closes(self, at):
-        """The brace closes that the top level opened. A function ends here; a type and data end at a semicolon."""
+        """Handles the closing brace of the top level. A function ends here; a type and data end at a semicolon."""
         self.closed = self.closed or at + 1
         head = ATTRIBUTE.sub(" ", self.head(self.open))
         if function_name(head) and not TYPE.match(head):
@@ -187,5 +190,5 @@ class Reader:
 
 
 def statements(text):
-    """The Statements of a text that macros() gave."""
+    """Returns the Statements of a text from macros()."""
     return Reader(text).read()

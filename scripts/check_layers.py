@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fails when an include or a name goes against an arrow of the architecture, and when files form a circle.
+"""Fails when an include or a name breaks the table of layers, and when files form a circle.
 
-1. scripts/layers.txt says what each folder may include from and name; the table itself may have no cycle. Each folder with C or
+1. scripts/layers.txt lists the folders that each folder may include from and name; the table itself may have no cycle. Each folder with C or
    CUDA has a row of its own (tests/ and bench/ have one for all below), and no file has a suffix that is not read.
-2. No two files reach each other by includes and names (scripts/rooms.py). scripts/circles.txt lists what is allowed.
-3. A library is wrapped by one folder: its headers are included nowhere else.
+2. No two files reach each other by includes and names (scripts/rooms.py). scripts/circles.txt lists the allowed circles.
+3. Each library is wrapped by one folder: no other folder includes its headers.
 4. CMake links a folder's library only with what the table allows.
 Usage: check_layers.py [--root DIR]
 """
@@ -19,7 +19,7 @@ import rooms_python
 import rooms_rust
 import source_tree
 
-# header pattern → the places that may include it (a folder or a file); tests may include anything.
+# header pattern → the folders or files that may include it; tests may include anything.
 WRAPPED = {
     r"uv\.h|uv/.*": ["common/loop", "common/bus", "common/redis", "common/http/conn", "common/http/server", "common/http/handlers"],
     r"zmq\.h|zmq_utils\.h": ["common/bus", "common/keys"],
@@ -34,12 +34,12 @@ WRAPPED = {
 }
 UNCHECKED = ("tests", "bench")
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?:include|import)\w*[^\n]*", re.M)
-UNREAD = {".hpp", ".hh", ".hxx", ".cc", ".cxx", ".cpp", ".c++", ".C", ".inc", ".inl", ".ipp", ".tpp", ".def"}  # C that is not read
+UNREAD = {".hpp", ".hh", ".hxx", ".cc", ".cxx", ".cpp", ".c++", ".C", ".inc", ".inl", ".ipp", ".tpp", ".def"}  # suffixes of C that this script does not read
 
 
 def read_table(path):
-    """folder -> the folders that it may include from. "x/*" names x and all below it. A row that names no folder outside its own
-    top folder takes those of the top folder's row."""
+    """Returns folder -> the folders that it may include from. "x/*" means x and all folders below it. A row that names no folder
+    outside its own top folder inherits those of the top folder's row."""
     rows = {}
     for n, line in enumerate(path.read_text().splitlines(), 1):
         line = line.split("#", 1)[0].strip()
@@ -66,7 +66,7 @@ def read_table(path):
 
 
 def layer_of(path, rules):
-    """The row that a file or a room falls under: that of the folder nearest to it."""
+    """Returns the row of a file or a room: that of the nearest folder."""
     while path not in rules:
         path, below_another, _ = path.rpartition("/")
         if not below_another:
@@ -114,7 +114,7 @@ def check_file(root, rel, rules):
 
 
 def check_folders(root, rules):
-    """Each folder with C or CUDA has its row, and no C has a suffix that is not read."""
+    """Checks that each folder with C or CUDA has its row, and that no C has a suffix that is not read."""
     bad, folders = [], set()
     for rel in source_tree.files(root, source_tree.C_SUFFIXES | UNREAD):
         if rel.suffix in source_tree.C_SUFFIXES:
@@ -126,8 +126,8 @@ def check_folders(root, rules):
 
 
 def check_calls(found, rules):
-    """Names that the linker would allow and the table does not: they need no include where a lower header declares them. Of a name that
-    several sources define, one that is allowed is enough."""
+    """Finds names that the linker would allow and the table does not. They need no include when a lower header declares them. When
+    several sources define a name, one allowed source is enough."""
     def allowed(frm, to):
         a, b = layer_of(frm, rules), layer_of(to, rules)
         return None in (a, b) or a in UNCHECKED or a == b or b in rules[a] or "*" in rules[a]
@@ -141,7 +141,7 @@ def check_calls(found, rules):
 
 
 def read_circles(path):
-    """The circles that are allowed, each with its reason: "room room …: why" a line."""
+    """Returns the allowed circles with their reasons. Each line is "room room …: why"."""
     allowed = []
     for n, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
         line = line.split("#", 1)[0].strip()
@@ -154,7 +154,8 @@ def read_circles(path):
 
 
 def check_circles(root):
-    """Every circle of C and CUDA, of the Rust crate and of the Python of bench/ and scripts/ is a subset of one that is allowed."""
+    """Checks that every circle of C and CUDA, of the Rust crate and of the Python of bench/ and scripts/ is a subset of an allowed
+    one."""
     found = [rooms_c.c_arrows(rooms_c.read_c(root))]
     found += [rooms_rust.rust_arrows(root, "text/src")] if (root / "text/src").exists() else []
     found += [rooms_python.python_arrows(root, folder) for folder in ("bench", "scripts") if (root / folder).exists()]
@@ -171,7 +172,8 @@ def check_circles(root):
 
 
 def check_cmake(root, rules):
-    """A library links only those of whose folders the table allows one to its own folders. `cox_folder` says which these are."""
+    """Checks that a library links only libraries of folders that the table allows to its own folders. `cox_folder` names a library's
+    folders."""
     bad, libraries = [], {}
     for path in source_tree.files(root, {".txt"}):
         if path.name != "CMakeLists.txt":
@@ -197,8 +199,8 @@ def check_cmake(root, rules):
 
 
 def check_stand_ins(root):
-    """tests/cuda/no_text.c stands for text/ where CUDA tests are built without Rust: it has each function that worker/ calls. Those
-    builds are rare, so that a missing one would be found late."""
+    """Checks that tests/cuda/no_text.c, which replaces text/ where CUDA tests are built without Rust, has each function that worker/
+    calls. Such builds are rare, so a missing function would be noticed late."""
     header, stand_ins = root / "text/text.h", root / "tests/cuda/no_text.c"
     if not header.exists() or not stand_ins.exists():
         return []

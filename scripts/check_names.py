@@ -22,16 +22,16 @@ BARE = re.compile(r"(?<![\w/.*<>{}$-])([a-z]\w*\.(?:c|h|cu|cuh))\b(?![\w/*({])")
 ROOM = re.compile(rf"`((?:head|worker|gateway|cli|common|kernels|proto|text)/[\w/]*\w)/?`")  # a folder, or a room without its suffix
 ANY = re.compile(r"`([a-z][\w/]*)\.\*`")  # `blocks.*`: a source and its header
 PAIR = re.compile(rf"`((?:{TOPS})/[\w/.-]+\.{SUFFIX})`, `([a-z]\w+)`")  # `path/file.c`, `function`
-HISTORY = {"CHANGELOG.md"}  # it names files as they were
+HISTORY = {"CHANGELOG.md"}  # names files that may no longer exist
 PLACEHOLDER = re.compile(r"/(?:[A-Z]+(?=[_.])|test_x\.)")  # "tests/cuda/NAME_test.c"
-# Headers and sources of others, and examples.
+# Foreign headers and sources, and names in examples.
 FOREIGN = set("""uv.h zmq.h yaml.h argp.h nccl.h cmocka.h stdint.h stdio.h stdlib.h string.h jansson.h sodium.h xxhash.h cuda_runtime.h
     time.h bio.c assert.h math.h errno.h nvml.h hiredis.h curl.h hashtable.h expf.c b.c header.h x.c x.h""".split())
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
 def prose(path, text):
-    """What is read of a file: all of a page, and the comments of a source."""
+    """Returns the text to check: all of a page, or the comments of a source."""
     return text if path.suffix == ".md" else "\n".join(m[0] for m in COMMENT.finditer(text))
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fails at the faults of prose that a machine can see. CONTRIBUTING.md, "Style", has the rules that a reader has to judge.
 
-Comments, docstrings and pages: no sentence opens with Of, Who, Whose, Whoever or What (a question may), and none has "that which",
-"whoever" or "the one that". Comments do not open with Which or Where either.
-Sources in C of more than 200 lines open with a comment about purpose, data flow and invariants: two sentences at least.
+Comments, docstrings and pages: no sentence opens with "Of", "Who", "Whose", "Whoever" or "What" (a question may), and none has
+"that which", "whoever" or "the one that". Comments do not open with "Which" or "Where" either.
+A C source of more than 200 lines opens with a comment about purpose, data flow and invariants: two sentences at least.
 Pages: lines of prose have at most 160 columns; tables, code and lines that are one link may be longer, and long
 pieces of code in a line do not count.
 Commits since SINCE: the subject has at most 72 characters and the form "area: change".
@@ -24,7 +24,7 @@ PAGE_SENTENCE = re.compile(r"(?:^|(?<=[a-z0-9`)\"'\]*][.:] ))(?:Of|Who|Whose|Who
 PHRASES = re.compile(r"\b(?:that which|whoever|the one that)\b", re.I)
 LONG_SOURCE, OPENING_CHARACTERS = 200, 160
 COLUMNS, SUBJECT = 160, 72
-SINCE = "2026-11-29T22:10:00+00:00"  # earlier subjects are history
+SINCE = "2026-11-29T23:40:00+00:00"  # earlier subjects are history
 HISTORY = ("CHANGELOG.md", "THIRD_PARTY_NOTICES.md")
 QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"")
 

@@ -1,8 +1,9 @@
-"""The comments of a source as one list: (line, text), whatever the language marks them with.
+"""The comments of a source as one list of (line, text), in every language.
 
-C, CUDA, JavaScript and CSS have /* */ and //, Rust has // as well as /// and //!, Python has # and docstrings, shell, CMake and YAML
-have #. Lines of one comment that follow each other are one text, joined by single spaces; a comment that is a drawing or a list stays one
-text, too. Literals are no comments. A # inside of a here-document of a shell script counts as one: that is rare and does no harm here.
+C, CUDA, JavaScript and CSS have /* */ and //, Rust has // as well as /// and //!, Python has # and docstrings, shell, CMake and
+YAML have #. Adjacent lines of one comment become one text, joined by single spaces; a comment that is a drawing or a list also
+stays one text. Literals are not comments. A # inside of a here-document of a shell script counts as one; that is rare and
+harmless here.
 """
 import ast
 import io
@@ -23,7 +24,7 @@ _HASH = re.compile(r"(?:^|(?<=\s))#(?!!)[^\n]*(?:\n[ \t]*#[^\n]*)*", re.M)
 
 
 def language(path, text=""):
-    """"c", "rust", "python" or "hash"; None for a file without comments that we know of."""
+    """Returns "c", "rust", "python" or "hash"; None for a file of another kind."""
     path = Path(path)
     if path.suffix in SLASHES:
         return "c"
@@ -38,7 +39,7 @@ def language(path, text=""):
 
 
 def _joined(comment):
-    """The words of a comment without what marks it."""
+    """Returns the words of a comment without its marks."""
     comment = re.sub(r"^/\*+!?|\*/$", "", comment)
     lines = (re.sub(r"^\s*(?://[/!]?|\*(?!\w)|#+)?\s?", "", line) for line in comment.split("\n"))
     return " ".join(" ".join(lines).split())
@@ -49,7 +50,7 @@ def _python(text):
         tree = ast.parse(text)
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (SyntaxError, tokenize.TokenError):
-        return  # check_layers names a file that does not parse
+        return  # check_layers.py reports a file that does not parse
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node):
             yield node.body[0].lineno, " ".join(ast.get_docstring(node).split())

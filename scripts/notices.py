@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The table of Rust crates in THIRD_PARTY_NOTICES.md, from text/Cargo.lock.
+"""Writes the table of Rust crates in THIRD_PARTY_NOTICES.md, from text/Cargo.lock.
 
 notices.py           writes it (asks cargo for the licences)
-notices.py --check   fails when a crate of the lock file is missing there (needs no cargo)
+notices.py --check   fails when a crate of the lock file is missing in it (needs no cargo)
 """
 import argparse
 import json

@@ -1,9 +1,9 @@
-"""The rooms of the house, and the arrows between them.
+"""Rooms, and the arrows between them.
 
-A room is one stem: x.c with x.h, x.cu with x.cuh; one module of Rust; one module of Python. A header without a source of
-its stem is a room of its own. An arrow A -> B says that a file of A includes a header of B, or names a function or data that
-B's source defines for others. A circle is a set of rooms of which each reaches each other by arrows. The arrows are read by
-rooms_c.py, rooms_rust.py and rooms_python.py.
+A room is one stem: x.c with x.h, x.cu with x.cuh; one module of Rust; one module of Python. A header without a source of its stem
+is a room of its own. An arrow A -> B means that a file of A includes a header of B, or names a function or data that B's source
+defines for other files. A circle is a set of rooms that all reach each other by arrows. rooms_c.py, rooms_rust.py and
+rooms_python.py read the arrows.
 """
 from collections import defaultdict
 
@@ -13,11 +13,11 @@ def stem(path):
 
 
 class Arrows:
-    """arrows[A][B]: what ties room A to room B, as the texts "includes FILE" and "names NAME"."""
+    """arrows[A][B]: why room A depends on room B, as the texts "includes FILE" and "names NAME"."""
 
     def __init__(self):
         self.arrows = defaultdict(lambda: defaultdict(set))
-        self.instead = {}  # (A, B, "names NAME") -> the other rooms that define it, of which one is meant
+        self.instead = {}  # (A, B, "names NAME") -> other rooms that define the name; only one of them is meant
 
     def add(self, frm, to, why, instead=()):
         if frm != to:
@@ -26,7 +26,7 @@ class Arrows:
                 self.instead[frm, to, why] = instead
 
     def circles(self):
-        """The sets of two and more rooms that reach each other (Tarjan, SIAM J. Comput. 1972), the largest first."""
+        """Returns the sets of two or more rooms that reach each other (Tarjan, SIAM J. Comput. 1972), the largest first."""
         index, low, on, stack, found = {}, {}, set(), [], []
         for start in list(self.arrows):
             if start in index:
@@ -63,7 +63,7 @@ class Arrows:
         return sorted(found, key=lambda c: (-len(c), c))
 
     def ties(self, members):
-        """The arrows inside a circle, as lines "A -> B: includes b.h, names b_do"."""
+        """Returns the arrows inside a circle, as lines "A -> B: includes b.h, names b_do"."""
         inside = set(members)
         return [f"{a} -> {b}: {', '.join(sorted(why))}" for a in members
                 for b, why in sorted(self.arrows[a].items()) if b in inside]

@@ -1,15 +1,13 @@
-"""The arrows of C and CUDA between rooms (rooms.py says what a room is).
+"""The arrows of C and CUDA between rooms (rooms.py defines a room).
 
-A room has an arrow to a room whose header it includes, and to one whose source defines a function or data for others that it names:
-calls, passes on, puts into a table, or writes in a macro or an inline function of its header. A name counts where the compiler takes it
-for the other one's:
-
-- the file declares it, or a header does that the file reads (a header may lean on those that its readers read, too); a call counts anyhow;
+A room has an arrow to a room whose header it includes. It also has one to a room whose source defines a function or data for
+others that it names: in a call, as an argument, in a table, or in a macro or an inline function of its header. A name counts when
+the compiler takes it for the other room's name:
+- the file declares it, or a header does that the file reads (a header may rely on those that its readers read, too); a call always counts;
 - the file and the headers that it reads do not define the name themselves;
 - it is not behind '.' or '->', and no tag; and unless it is called, the statement of the top level has no variable of that name.
-
-Several sources may define one name (a build for each machine, or a stand-in). Then it is that of the source whose stem the declaring
-header has; else of each in the header's folder; else of each that reads the header; else of each.
+Several sources may define one name (a build for each machine, or a replacement). Then the source with the stem of the declaring
+header is meant; else each source in the header's folder; else each one that reads the header; else all of them.
 """
 import re
 from collections import defaultdict
@@ -19,7 +17,7 @@ import source_tree
 from rooms import Arrows, stem
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
-# With the word before a tag, so that it is none of the names that are looked for.
+# Includes the word before a tag, so that tags do not match the names that are looked for.
 NAME = re.compile(r"(?<![\w.])(?<!->)(?:(?:struct|union|enum)\s+)?[A-Za-z_]\w*")
 CALLED = re.compile(r"(?<![\w.])(?<!->)([A-Za-z_]\w*)\s*(?:<<<[^;]*?>>>\s*)?\(")
 QUALIFIER = r"(?:const|restrict|__restrict__|__restrict)"
@@ -38,7 +36,7 @@ class Place:
         self.names = set(NAME.findall(text)) - shadowed
 
     def means(self, name, is_declared):
-        """Whether a name of it is the function or the data of this name, and no variable of its own."""
+        """Returns whether a name in it means the function or data of this name, and not a variable of its own."""
         if self.seen is None:
             local = EXTERN.sub(" ", self.text)
             self.seen = set(CALLED.findall(self.text)), set(VARIABLE.findall(local)), set(POINTER.findall(local))
@@ -47,7 +45,7 @@ class Place:
 
 
 class File:
-    """What one file includes, declares, defines and names."""
+    """The includes, declarations, definitions and names of one file."""
 
     def __init__(self, path, text):
         self.is_source = path.endswith(SOURCES)
@@ -58,14 +56,14 @@ class File:
         self.places = [Place(m.body, set(m.parameters)) for m in self.macros]
 
     def read(self, macros):
-        """Reads the statements, with the macros (name -> Macros) that stand for some."""
+        """Reads the statements. macros: name -> Macros that expand to statements."""
         expander = c_statements.Expander(macros)
         text = expander.top(self.text)
         self.declared |= c_statements.local_declarations(text)
         for s in c_statements.statements(text):
             kind = s.kind
             if kind == "shared" and not self.is_source and not re.search("[{=]", s.text):
-                kind = "declared"  # "function_type a, b;"
+                kind = "declared"  # such as "function_type a, b;"
             {"declared": self.declared, "shared": self.shared, "own": self.own}[kind].update(s.names)
             if kind != "declared" or self.is_source:
                 self.places.append(Place(expander.inside(s.text)))
@@ -73,7 +71,7 @@ class File:
 
 
 def closures(files):
-    """path -> the files that it reads, itself among them."""
+    """Returns path -> the files that it reads, including itself."""
     out = {}
     for path in files:
         seen, todo = {path}, [path]
@@ -86,7 +84,7 @@ def closures(files):
 
 
 def read_files(texts):
-    """(path -> File, path -> the files that it reads)."""
+    """Returns (path -> File, path -> the files that it reads)."""
     files = {path: File(path, text) for path, text in texts.items()}
     reads = closures(files)
     for path, f in files.items():
@@ -98,7 +96,7 @@ def read_files(texts):
 
 
 def homes(sources, headers, reads):
-    """Which of several sources that define a name are meant where the headers declare it."""
+    """Chooses among several sources that define a name: those that the declaring headers mean."""
     stems, folders = {stem(h) for h in headers}, {h.rpartition("/")[0] for h in headers}
     for choice in ([s for s in sources if stem(s) in stems], [s for s in sources if s.rpartition("/")[0] in folders],
                    [s for s in sources if reads[s] & headers]):
@@ -108,7 +106,7 @@ def homes(sources, headers, reads):
 
 
 def tables(files, reads):
-    """(name -> the files that declare it, name -> the sources that define it, path -> the files whose declarations hold in it)."""
+    """Returns (name -> the files that declare it, name -> the sources that define it, path -> the files whose declarations it sees)."""
     declared, defined, sees = defaultdict(set), defaultdict(set), {path: set(seen) for path, seen in reads.items()}
     for path, f in files.items():
         for name in f.declared:
@@ -122,7 +120,7 @@ def tables(files, reads):
 
 
 def c_arrows(texts):
-    """Arrows of C and CUDA. texts: path -> the file's text."""
+    """Returns the arrows of C and CUDA. texts: path -> the file's text."""
     out, (files, reads) = Arrows(), read_files(texts)
     declared, defined, sees = tables(files, reads)
     known = set(defined)
@@ -143,6 +141,6 @@ def c_arrows(texts):
 
 
 def read_c(root):
-    """path -> text of the C and CUDA sources and headers of every folder except tests/."""
+    """Returns path -> text of the C and CUDA sources and headers of every folder except tests/."""
     paths = (p for p in source_tree.files(root, source_tree.C_SUFFIXES) if p.parts[0] != "tests")
     return {p.as_posix(): (root / p).read_text(errors="replace") for p in paths}

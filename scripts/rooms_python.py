@@ -1,4 +1,4 @@
-"""The arrows between modules of Python in one folder tree that import each other."""
+"""The arrows between Python modules of one folder tree that import each other."""
 import ast
 from collections import defaultdict
 
@@ -6,7 +6,8 @@ from rooms import Arrows
 
 
 def imports(tree, package):
-    """(dotted name, line) of all that a module may import: of "from a import b" both a.b and a. package: the folders of the module."""
+    """Yields (dotted name, line) of all that a module may import. "from a import b" gives both a.b and a. package: the module's
+    folders."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -25,8 +26,8 @@ def imports(tree, package):
 
 
 def python_arrows(root, folder):
-    """A name means the module whose path ends with it: the one beside the importer, if it is there, else each. A module of the
-    standard library of the same name is not told apart."""
+    """Returns the arrows. A name means the module whose path ends with it: the one next to the importer if it exists, else each such
+    module. A module of the standard library with the same name is not distinguished."""
     ends, out, modules = defaultdict(list), Arrows(), {}
     for path in sorted((root / folder).rglob("*.py")):
         rel = path.relative_to(root)

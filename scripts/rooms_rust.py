@@ -6,7 +6,7 @@ from rooms import Arrows
 
 
 def rust_modules(root, folder):
-    """module path ("jinja::value") -> file, of the crate whose lib.rs lies in the folder."""
+    """Returns module path ("jinja::value") -> file, for the crate whose lib.rs is in the folder."""
     found = {}
     for path in sorted((root / folder).rglob("*.rs")):
         parts = list(path.relative_to(root / folder).with_suffix("").parts)
@@ -17,7 +17,7 @@ def rust_modules(root, folder):
 
 
 def rust_paths(text):
-    """The paths that a text without comments names from crate, super or self, with braces spread out."""
+    """Yields the paths that a text without comments names from crate, super or self, with braces expanded."""
     for m in re.finditer(r"\b(crate|super|self)((?:::(?:\w+|\{[^;]*?\}(?=\s*[;,])))+)", text):
         steps, rest = [m[1]], m[2][2:]
         if "{" in rest:
@@ -31,10 +31,11 @@ def rust_paths(text):
 
 
 def rust_arrows(root, folder):
-    """Arrows of a Rust crate: a module that names what another one has. What a mod.rs hands on counts as its owner's."""
+    """Returns the arrows of a Rust crate: a module names something of another one. Names that a mod.rs re-exports belong to their
+    owner."""
     modules, out = rust_modules(root, folder), Arrows()
     texts = {m: source_tree.without_comments_rust((root / f).read_text()) for m, f in modules.items()}
-    handed = {}  # module -> name -> the module that has it
+    handed = {}  # module -> name -> the module that owns it
     for module, text in texts.items():
         for alias in re.findall(r"\buse\s+crate\s+as\s+(\w+)\s*;", text):
             texts[module] = text = re.sub(rf"\b{alias}::", "crate::", text)
@@ -63,7 +64,7 @@ def rust_arrows(root, folder):
             to = owner(base, rest)
             if to in modules and modules[to] != modules[module]:
                 out.add(modules[module], modules[to], "::".join(steps))
-        for m in re.finditer(r"\b(?:mod|use)\s+(\w+)\b|\b(\w+)::\w", text):  # a child, by its bare name
+        for m in re.finditer(r"\b(?:mod|use)\s+(\w+)\b|\b(\w+)::\w", text):  # a child module by its bare name
             child = f"{module}::{m[1] or m[2]}" if module else (m[1] or m[2])
             if m[0].startswith("mod") or child not in modules:
                 continue

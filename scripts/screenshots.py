@@ -1,4 +1,4 @@
-"""What scripts/screenshots runs."""
+"""Draws the pictures for scripts/screenshots."""
 import base64
 import struct
 import sys
@@ -25,8 +25,8 @@ def approach(wind, speed):
 Then set the other lines, and let nobody jump."""
 
 
-# 256 colours of a picture, the most frequent one of each of the 256 fullest cells of colour space, and for each pixel the
-# nearest of them. A browser has the decoder that Python lacks.
+# Reduces a picture to 256 colours: the most frequent colour of each of the 256 fullest cells of the colour space, and for each pixel the nearest of
+# them. A browser does it, because Python has no PNG decoder.
 QUANTISE = """
     const [png, done] = arguments, image = new Image();
     image.onload = () => {
@@ -83,7 +83,7 @@ def save(b, folder, name):
 def dashboard(b, folder):
     with Fixture(World(64, 600, node="cox-worker-{}".format, per_node=1)) as f:
         for name, theme, width, height in (("light", "light", 1500, 1900), ("dark", "dark", 1500, 1900), ("phone", "light", 390, 844),
-                                           ("top-light", "light", 1500, 825), ("top-dark", "dark", 1500, 825)):  # README.md, docs/index.md
+                                           ("top-light", "light", 1500, 825), ("top-dark", "dark", 1500, 825)):  # for README.md and docs/index.md
             b.theme(theme)
             b.resize(width, height)
             b.open(f.url)
@@ -116,7 +116,7 @@ def chat(b, folder):
 
 
 def settle(b):
-    """Two frames: what is drawn on canvases and resized is there."""
+    """Waits for two frames, so that canvases are drawn and resized."""
     b.call("POST", "/execute/async", {"script": "const done = arguments[0]; setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done())), 300)",
                                       "args": []})
 

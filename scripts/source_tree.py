@@ -1,4 +1,4 @@
-"""What the checks share: which files are ours, and C without its comments."""
+"""Functions that the checks share: the list of our files, and C without its comments."""
 import functools
 import os
 import re
@@ -6,23 +6,23 @@ from pathlib import Path
 
 SKIPPED = {"build", ".deps", ".venv", ".venv-clients", ".venv-k8s", ".git", "target", "node_modules", "__pycache__", ".cache"}
 C_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
-# A definition in C starts in the first column and has its body behind the parameters.
+# A C definition starts in the first column and has its body behind the parameters.
 DEFINITION = re.compile(r"^(?!else\b|return\b|typedef\b)([A-Za-z_][\w \t*\n]*?[ \t*\n])([A-Za-z_]\w*)\(([^;{}]*)\)\s*\{", re.M)
 
-# A comment or a literal, whichever starts first; newlines inside are kept by blank().
+# A comment or a literal, whichever starts first. blank() keeps the newlines inside.
 _C_NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 _RUST_NOISE = re.compile(
     r'/\*.*?\*/|//[^\n]*|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\[^\n\']*\'|[^\'\\\n]\')', re.S)
 
 
 def blank(match):
-    """Same length and line breaks, no content: offsets stay true."""
+    """Returns blanks of the same length with the same line breaks, so that offsets stay valid."""
     return re.sub(r"[^\n]", " ", match.group(0))
 
 
 @functools.cache
 def without_comments_c(text, strings=False):
-    """The text without its comments, and without its literals unless strings asks for these."""
+    """Returns the text without its comments, and without its literals unless `strings` is set."""
     return _C_NOISE.sub(lambda m: m[0] if strings and m[0][0] in "\"'" else blank(m), text)
 
 
@@ -31,7 +31,7 @@ def without_comments_rust(text):
 
 
 def closing(text, i):
-    """The index of the brace that closes the one at i, or the end of the text."""
+    """Returns the index of the brace that closes the one at i, or the end of the text."""
     depth = 0
     for j in range(i, len(text)):
         depth += (text[j] == "{") - (text[j] == "}")
@@ -41,8 +41,8 @@ def closing(text, i):
 
 
 def files(root, suffixes):
-    """Files below root with one of these suffixes, in a stable order, as paths relative to root. Folders of SKIPPED are not looked into:
-    a build that runs meanwhile makes files and takes them away."""
+    """Returns the files below root with one of these suffixes, in a stable order, as paths relative to root. Folders of SKIPPED are
+    left out, because a build that runs meanwhile creates and removes files there."""
     root, found = Path(root), []
     for folder, below, names in os.walk(root):
         below[:] = [b for b in below if b not in SKIPPED]

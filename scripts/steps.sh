@@ -1,9 +1,9 @@
-# Sourced by the other scripts: steps with elapsed time, a log each, and what to do when one fails.
-# Needs COX_ROOT (the repository). Logs go to build/log/, outside of every commit.
+# Sourced by the other scripts: steps with elapsed time, a log for each step, and advice when one fails. Needs COX_ROOT (the repository). Logs go to
+# build/log/, which is never committed.
 : "${COX_ROOT:?}"
 COX_LOGS="$COX_ROOT/build/log"
 mkdir -p "$COX_LOGS"
-# One clock for a script and those that it calls.
+# A script and the scripts that it calls share one clock.
 export STEPS_STARTED=${STEPS_STARTED:-$EPOCHSECONDS}
 
 elapsed() { printf '%3d:%02d' $(((EPOCHSECONDS - STEPS_STARTED) / 60)) $(((EPOCHSECONDS - STEPS_STARTED) % 60)); }
@@ -14,13 +14,13 @@ die() { # die WHAT [WHAT TO DO]
     exit 1
 }
 
-# step TITLE HINT COMMAND...: quiet while it works (a dot line every 20 s), its log's tail when it fails.
+# step TITLE HINT COMMAND...: runs a command quietly (a line with a dot every 20 s); prints the end of its log when it fails.
 step() {
     local title=$1 hint=$2 log pid tick=0 from=$SECONDS rc=0
     shift 2
     log="$COX_LOGS/$(printf '%s' "$title" | tr -cs 'a-zA-Z0-9' '-' | sed 's/-$//').log"
     say "$title ..."
-    # In a process group of its own, which a Ctrl-C ends with us: left alone, a build would go on beside the next one.
+    # The command has its own process group, which a Ctrl-C also ends. Otherwise a build would go on next to the next one.
     set -m
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!

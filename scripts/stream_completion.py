@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints one streamed completion as its tokens arrive. Standard library only."""
+"""Prints one streamed completion while its tokens arrive. Uses only the standard library."""
 import argparse
 import json
 import os
@@ -11,7 +11,7 @@ import urllib.request
 
 def stream(url, body):
     headers = {"Content-Type": "application/json"}
-    if os.environ.get("COX_API_KEY"):  # the gateway has it too; the first of several does
+    if os.environ.get("COX_API_KEY"):  # the gateway's variable; the first of several keys is used
         headers["Authorization"] = "Bearer " + os.environ["COX_API_KEY"].split(",")[0]
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=120) as response:

@@ -1,21 +1,21 @@
-"""docs/develop/ways.md: whether each of its lists is a way through the code, from top to bottom (check_names.py).
+"""Checks that each list of docs/develop/ways.md is a way through the code, from top to bottom (for check_names.py).
 
 An entry is `path/file.c:function` and a sentence. The function of each entry names that of the next one (it calls, assigns
 or passes it), or the next entry ends with a hop, which is one of these in brackets:
-  from `f`, from `f` under `g`    f names the function, g names f; the last one is reached: it is an earlier entry, or an
-                                  earlier entry or its sentence names it. Words may stand before: (then, from `f`).
-  through `x->m`                  the entry before uses a member m, and somewhere the function is put into a member m;
+  from `f`, from `f` under `g`    f names the function, and g names f. The last one must be reached: it is an earlier entry, or an
+                                  earlier entry or its sentence names it. Words may come first: (then, from `f`).
+  through `x->m`                  the entry before uses a member m, and some file assigns the function to a member m;
   through `x->m`, in `path`       or a table of that file has it among its values;
   through `x->m`, in `path:f`     or f has a statement with both.
   over the link                   the entry before sends, and another program has the function as an `on_frame`.
-No file stands twice in a list, but in entries that follow each other. A sentence names only functions that its entry names.
+A file appears once in a list, or in entries that follow each other. A sentence names only functions that its entry names.
 """
 import re
 
 import source_tree
 
 PAGE = "docs/develop/ways.md"
-ENTRY = re.compile(r"^[ \t]*(\d+)\.[ \t]+(.*(?:\n[ \t]+(?!\d+\.)\S.*)*)", re.M)  # of a list, with the lines that go on
+ENTRY = re.compile(r"^[ \t]*(\d+)\.[ \t]+(.*(?:\n[ \t]+(?!\d+\.)\S.*)*)", re.M)  # entry of a list, with its continued lines
 BULLET = re.compile(r"^[ \t]*[-*+][ \t]+(.*)", re.M)
 WAY = re.compile(r"`([^`:\s]+):(\w+)`\s+(\S.*)", re.S)  # `path/file.c:function` and a sentence
 MENTION = re.compile(r"`([^`:\s]+/[^`:\s]+):(\w+)`")
@@ -40,7 +40,7 @@ class Code:
         return self.texts[file]
 
     def definitions(self, file):
-        """function: [(where its body begins, whether it is of this file alone)]."""
+        """Returns function -> [(where its body begins, whether it is private to this file)]."""
         if file not in self.found:
             text, found = self.text(file), {}
             for m in (re.finditer(r"\bfn\s+(\w+)", text) if file.endswith(".rs") else source_tree.DEFINITION.finditer(text)):
@@ -51,12 +51,12 @@ class Code:
         return self.found[file]
 
     def body(self, file, function):
-        """The text between the braces of a function; of several definitions all of them."""
+        """Returns the text between the braces of a function; with several definitions, of all of them."""
         text = self.text(file)
         return "\n".join(text[i:source_tree.closing(text, i)] for i, _ in self.definitions(file).get(function, ()))
 
     def outside(self, file):
-        """What stands in no function's body."""
+        """Returns the text outside of all function bodies."""
         text = self.text(file)
         for i in (i for rows in self.definitions(file).values() for i, _ in rows):
             end = source_tree.closing(text, i)
@@ -64,32 +64,35 @@ class Code:
         return text
 
     def sees(self, file, what):
-        """Whether a name in the file can mean the function: neither is that of another file alone, nor has this file one of its own."""
+        """Returns whether a name in the file can mean the function: it is not private to another file, and this file does not define
+        the name itself."""
         where, function = what
         return file == where or (function not in self.definitions(file) and
                                  not any(own for _, own in self.definitions(where).get(function, ())))
 
     def names(self, by, what):
-        """Whether the function `by` names the function `what`; each is (file, function). A member of the same name is none."""
+        """Returns whether the function `by` names the function `what`; each is (file, function). A member of the same name does not
+        count."""
         return self.sees(by[0], what) and re.search(rf"(?<![\w.])(?<!->){what[1]}\b", self.body(*by)) is not None
 
     def uses(self, by, member):
         return re.search(rf"(?:->|\.){member}\b", self.body(*by)) is not None
 
     def puts(self, what, member):
-        """Whether some file puts the function into a member of that name."""
+        """Returns whether some file assigns the function to a member of that name."""
         put = re.compile(rf"(?:->|\.){member}\s*=\s*&?{what[1]}\b")
         files = [p.as_posix() for p in source_tree.files(self.root, SOURCES) if p.parts[0] not in ("tests", "bench")]
         return any(put.search(self.text(f)) and self.sees(f, what) for f in files)
 
 
 def mentions(entry):
-    """The functions that the sentence of an entry names with their files, outside its hop."""
+    """Returns the functions that the sentence of an entry names with their files, outside of its hop."""
     return [m.groups() for m in MENTION.finditer(HOP.sub("", entry[2]))]
 
 
 def mentioned(entries, i, code):
-    """[(function, whether it is so)] of the sentence of entry i: what the entry asks, or of the first entry also what calls it."""
+    """Returns [(function, whether it is true)] of the sentence of entry i. A named function must be called by the entry; for the
+    first entry, a caller is also allowed."""
     asked, out = [entries[i][:2]], []
     for what in mentions(entries[i]):
         fine = what in asked or any(code.names(by, what) for by in asked) or (i == 0 and code.names(what, entries[0][:2]))
@@ -99,7 +102,8 @@ def mentioned(entries, i, code):
 
 
 def from_holds(chain, entries, i, code):
-    """Whether each function of the chain names the one before it, the first one that of entry i; and the last one is reached."""
+    """Returns whether each function of the chain names the one before it (the first one names that of entry i), and the last one is
+    reached."""
     what = entries[i][:2]
     for word in re.findall(r"`([^`]+)`", chain):
         file, colon, function = word.rpartition(":")
@@ -126,7 +130,7 @@ def through_holds(hop, entries, i, code):
 
 
 def program(entries):
-    """The program that the last of the entries belongs to; files of none are those of the one before."""
+    """Returns the program of the last of the entries. Files of no program belong to that of the entry before."""
     return next((top for top in (e[0].split("/")[0] for e in reversed(entries)) if top in PROGRAMS), None)
 
 
@@ -137,7 +141,7 @@ def link_holds(entries, i, code):
 
 
 def hop_fault(hop, entries, i, code):
-    """What is wrong with a hop to entry i, or None."""
+    """Returns the fault of a hop to entry i, or None."""
     function, here = entries[i][1], program(entries[i:i + 1])
     if hop == LINK:
         return None if link_holds(entries, i, code) else f"{function} is not reached over the link"

@@ -103,7 +103,7 @@ endif()
 # Tests of the docs site (scripts/docs), and of the flags on pages against this build's programs. Tests of the site share one build of it.
 if(NOT COX_SANITIZE AND NOT COX_CUDA)
   set(docs_site_more search accessibility)
-  foreach(n site flags howto)
+  foreach(n site flags howto man)
     list(TRANSFORM docs_${n}_more REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/docs/test_\\1.py")
     add_test(NAME docs_${n} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run_python -m pytest -q -rs -p no:cacheprovider
                                     ${CMAKE_CURRENT_SOURCE_DIR}/docs/test_${n}.py ${docs_${n}_more})

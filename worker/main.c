@@ -10,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/config/help.h"
 #include "common/config/hide.h"
 #include "common/config/print.h"
 #include "common/host/crash.h"
@@ -20,6 +21,7 @@
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
+#include "common/options/groups.h"
 #include "worker/drain.h"
 #include "worker/executor/device/cuda.h"
 #include "worker/executor/device/open.h"
@@ -210,13 +212,14 @@ static int run(struct process *p)
     return fail(s, &err);
 }
 
-static void print_help(void)
+static int print_help(const char *topic)
 {
-    struct strbuf b;
-    strbuf_init(&b, 0);
-    config_print_help(&b, USAGE, worker_option_specs, worker_n_option_specs);
-    fwrite(b.ptr, 1, b.len, stdout);
-    strbuf_fini(&b);
+    const struct help h = {.usage = USAGE,
+                           .specs = worker_option_specs,
+                           .n_specs = worker_n_option_specs,
+                           .groups = option_groups,
+                           .topic = topic};
+    return help_print(&h);
 }
 
 int main(int argc, char **argv)
@@ -234,7 +237,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "cox-worker: %s\n", err.text);
         code = 2;
     } else if (res.help) {
-        print_help();
+        code = print_help(res.help_topic);
     } else if (res.version) {
         printf("cox-worker %s\n", COX_VERSION);
     } else if (res.positional.n_items > 0) {

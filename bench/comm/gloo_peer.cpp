@@ -22,9 +22,9 @@
 const bool gloo_peer_built = true;
 
 struct gloo_peer {
-    std::shared_ptr<gloo::Context> context, sync; /* sync: its pairs poll in the caller's thread */
+    std::shared_ptr<gloo::Context> context, sync; /* pairs of `sync` poll in the caller's thread */
     std::vector<float> scratch;
-    /* The older algorithms are objects for one buffer. */
+    /* gloo's older algorithms are objects, each for one buffer. */
     std::map<std::tuple<int, void *, size_t>, std::unique_ptr<gloo::Algorithm>> made;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-/* Gloo's collectives over TCP on loopback, for comparison: gloo_peer.cpp where libgloo-dev is
- * installed, gloo_absent.c elsewhere. One thread per rank; gloo has its own beside it. What fails
- * says so on stderr. */
+/* Gloo's collectives over TCP on loopback, for comparison. gloo_peer.cpp implements them where
+ * libgloo-dev is installed, gloo_absent.c elsewhere. Each rank uses one thread; gloo adds its
+ * own. Failures are reported on stderr. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,27 +10,27 @@
 extern "C" {
 #endif
 
-/* Whether there is anything behind this; open fails otherwise. */
+/* False when gloo is absent; gloo_peer_open then fails. */
 extern const bool gloo_peer_built;
 
 enum gloo_way {
-    GLOO_RING,    /* gloo::allreduce, its ring */
-    GLOO_BCUBE,   /* gloo::allreduce, its cube */
-    GLOO_ORDERED, /* gloo::allgather, then added here in the order of ranks */
-    GLOO_SYNC,    /* halving-doubling, one-to-all: sockets polled by the caller without sleeping */
+    GLOO_RING,    /* gloo::allreduce with its ring algorithm */
+    GLOO_BCUBE,   /* gloo::allreduce with its cube algorithm */
+    GLOO_ORDERED, /* gloo::allgather, then a local sum in the order of ranks */
+    GLOO_SYNC,    /* halving-doubling, one-to-all: the caller polls the sockets without sleeping */
     GLOO_WAY_COUNT
 };
 
 struct gloo_peer;
-/* Ranks find each other through files in folder. NULL: failed. */
+/* Opens one rank. Ranks find each other through files in `folder`. Returns NULL on failure. */
 struct gloo_peer *gloo_peer_open(const char *folder, uint32_t rank, uint32_t n_ranks);
 void gloo_peer_close(struct gloo_peer *p);
 
-/* Buffers have to stay where they are until close. */
+/* Buffers must stay at their addresses until close. */
 bool gloo_peer_all_reduce(struct gloo_peer *p, enum gloo_way way, float *x, size_t n);
-/* own[n] of every rank to out[n_ranks][n] of root. */
+/* Collects own[n] of every rank in the root's out[n_ranks][n]. */
 bool gloo_peer_gather(struct gloo_peer *p, uint32_t root, float *own, float *out, size_t n);
-/* way: GLOO_RING for gloo::broadcast, or GLOO_SYNC. */
+/* way: GLOO_RING for gloo::broadcast, or GLOO_SYNC for one-to-all. */
 bool gloo_peer_broadcast(struct gloo_peer *p, enum gloo_way way, uint32_t root, float *x, size_t n);
 
 #ifdef __cplusplus

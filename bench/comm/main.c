@@ -1,14 +1,15 @@
-/* The time of a collective between processes of this machine: ours through shared memory and over
- * TCP on loopback, gloo's (where libgloo-dev is installed) over TCP on loopback, and, as what one
- * can get at all, one memcpy of the same bytes by every process.
+/* The time of a collective between processes of this machine. Compared are our collectives
+ * through shared memory and over TCP on loopback, gloo's over TCP on loopback (where libgloo-dev
+ * is installed), and, as a lower bound, one memcpy of the same bytes in every process.
  *
  *   bench_comm [ranks [rounds]]      default: 2 ranks, 9 rounds
  *   bench_comm rings [rounds]        links through rings of several sizes, for LINK_SHM_RING_BYTES
  *
- * Everything is measured in turns in every round by the same processes. A sample is the time from
- * the arrival of the last rank to the end of the last one; the root changes from one to the next.
- * What a row says: the median over the rounds of the rounds' medians (the least … the most of
- * them), in microseconds. "late": ranks arrive up to 300 us apart, as they do when they compute. */
+ * The parent forks one process for each rank and prints the table. In every round, the same
+ * processes run all ways in turn. A sample is the time from the arrival of the last rank to the
+ * end of the last one; the root changes with each sample. A row has the median over the rounds
+ * of each round's median (and their minimum and maximum), in microseconds. "late": ranks arrive
+ * up to 300 us apart, as they do when they compute. */
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -51,7 +52,7 @@ static const struct bench_case {
 };
 enum { N_CASES = sizeof cases / sizeof *cases, MAX_FLOATS = 512 * 640 };
 
-/* The memory that the processes share, beside the links that are measured. */
+/* The memory that the processes share, apart from the measured links. */
 struct shared {
     uint32_t n_ranks;
     char folder[64];
@@ -67,9 +68,9 @@ struct shared {
 struct rank {
     struct shared *shared;
     uint32_t rank;
-    struct comm *comms[2]; /* by SHM, TCP */
+    struct comm *comms[2]; /* [SHM] and [TCP] */
     struct gloo_peer *gloo;
-    float *x, *all; /* [MAX_FLOATS], [n_ranks][MAX_FLOATS] */
+    float *x, *all; /* x: [MAX_FLOATS]; all: [n_ranks][MAX_FLOATS] */
     struct rng rng;
 };
 
@@ -81,7 +82,7 @@ static void give_up(const char *fmt, ...)
     vfprintf(stderr, fmt, args);
     va_end(args);
     fputc('\n', stderr);
-    _exit(1); /* the parent ends the others */
+    _exit(1); /* the parent ends the other ranks */
 }
 
 static void meet(struct shared *s)
@@ -141,7 +142,7 @@ static bool ours(struct rank *b, struct comm *c, const struct bench_case *what, 
     return true;
 }
 
-/* false: there is no such way for it. */
+/* Returns false when this way does not support the collective. */
 static bool collective(struct rank *b, int way, const struct bench_case *what, uint32_t root)
 {
     if (way <= TCP)
@@ -161,7 +162,7 @@ static bool collective(struct rank *b, int way, const struct bench_case *what, u
     return true;
 }
 
-/* Once with numbers, before zeros are moved for the clock. */
+/* Checks the results once with numbers; the timed runs then use zeros. */
 static void check(struct rank *b, int way, const struct bench_case *what)
 {
     uint32_t n_ranks = b->shared->n_ranks, root = n_ranks - 1;
@@ -183,7 +184,7 @@ static void check(struct rank *b, int way, const struct bench_case *what)
 static double sample_us(const struct shared *s, int way, uint32_t i)
 {
     uint64_t arrive = 0, leave = 0;
-    uint32_t n = way == MEMCPY ? 1 : s->n_ranks; /* copying, nobody waits for anybody */
+    uint32_t n = way == MEMCPY ? 1 : s->n_ranks; /* a copy waits for no other rank */
     for (uint32_t r = 0; r < n; r++) {
         arrive = s->times[r][i].arrive_ns > arrive ? s->times[r][i].arrive_ns : arrive;
         leave = s->times[r][i].leave_ns > leave ? s->times[r][i].leave_ns : leave;
@@ -219,8 +220,8 @@ static void measure(struct rank *b, uint32_t i_case, int way, uint32_t i_round)
     s->us[i_case][way][i_round] = bench_median(us, n);
 }
 
-/* Each on a core of its own, as long as there are enough: two spinning on one core measure the
- * scheduler. Gloo's threads are there already and go where they like. */
+/* Pins each rank to a core of its own when there are enough cores. Two ranks that spin on one
+ * core would measure the OS scheduler. Gloo's threads already run and are not pinned. */
 static void pin(const struct rank *b)
 {
     cpu_set_t mine, set;
@@ -282,7 +283,7 @@ static void report(struct shared *s, uint32_t n_rounds)
     printf("\n");
 }
 
-/* One process each; when one fails, the others are ended. */
+/* Runs one process for each rank. When one fails, the others are ended. */
 static bool run_ranks(struct shared *s, uint32_t n_rounds)
 {
     pid_t pids[MAX_RANKS];

@@ -1,9 +1,9 @@
 #pragma once
-/* `bench_comm rings`: the rings of shared memory between two processes alone. */
+/* `bench_comm rings`: measures shared-memory rings between two processes. */
 #include <stdbool.h>
 #include <stdint.h>
 
-/* bench_comm rings. false: failed, and said why. */
+/* Runs bench_comm rings. Returns false after an error, which has been printed. */
 bool bench_rings(uint32_t n_rounds);
-/* A folder of plain files. */
+/* Removes a folder that has only plain files. */
 void bench_remove_folder(const char *path);

@@ -1,11 +1,11 @@
-/* The bytes of the KV cache that a decode step's attention reads per second, in each dtype: one new
- * row of a few sequences, each over its whole context, all of which come from memory. Bytes are
- * those of the cache as it stores them, so the last column says what a dtype is worth: tokens of
- * context per microsecond.
+/* Measures the bytes of KV cache per second that a decode step's attention reads, in each dtype.
+ * The step has one new row for each of a few sequences, and each row reads its whole context
+ * from memory. Bytes are counted as the cache stores them. The last column, tokens of context
+ * per microsecond, therefore compares the dtypes.
  *
- *   bench_attention [isa [rounds]]      default: the best, 5
+ *   bench_attention [isa [rounds]]      default: the best ISA, 5 rounds
  *
- * Medians over rounds that go through the dtypes in turn; of CPU time, on one thread. */
+ * Runs on one thread. Rounds go through the dtypes in turn; figures are medians of CPU time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,8 @@ enum { MAX_ROUNDS = 15, BLOCK = 16, CONTEXT = 4096, N_SEQUENCES = 8 };
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_I8};
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
 
-/* Heads of KV, query heads for each, and their size; v_dim: of a latent. */
+/* KV heads, query heads for each of them, and the head size; v_dim: value size of a latent, else
+ * 0. */
 static const struct shape {
     const char *name;
     uint32_t n_kv_heads, group, head_dim, v_dim;

@@ -1,16 +1,17 @@
-/* Attention of whole passes through the device, as a worker's step calls it, next to what one can
- * get at all, measured in the same rounds.
+/* Measures the attention of whole passes through the CPU device, as a worker's step calls it.
+ * The same rounds measure the machine's limits for comparison.
  *
  *   bench_attention_pass prompt [isa [threads [rounds [shape]]]]
  *       512 rows of a prompt behind 0, 4k and 32k positions: GFLOP/s of the products of queries,
  *       keys and values, and their share of fused multiply-adds on registers
  *   bench_attention_pass decode [isa [threads [rounds [shape]]]]
  *       one row behind 32k positions, layer by layer: GB/s of the cache's own bytes, and their
- *       share of reading a large buffer once; and how long the same takes when all of a layer's
- *       blocks are the first few, which stay in a second-level cache: attention's own work
+ *       share of reading a large buffer once; and the time when all blocks of a layer are the
+ *       first few, which stay in a second-level cache: the computation alone
  *
- * Default: the best ISA, one thread, 3 rounds, all shapes; medians; of CPU time for one thread, of
- * wall time for more. A block has all layers of its tokens, as a worker's cache has. */
+ * Default: the best ISA, one thread, 3 rounds, all shapes. Figures are medians of CPU time for
+ * one thread, of wall time for more. A block has all layers of its tokens, as in a worker's
+ * cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ struct bench {
     struct device *device;
     enum cpu_isa isa;
     uint32_t n_threads, n_rounds, shape_begin, shape_end;
-    uint8_t *memory; /* READ_BYTES, or a cache */
+    uint8_t *memory; /* READ_BYTES bytes, or a KV cache */
     double ceiling[MAX_ROUNDS];
 };
 
@@ -81,7 +82,8 @@ static uint8_t *map(uint64_t n_bytes)
     return p;
 }
 
-/* n_rows rows behind before positions of one sequence, in each layer of its cache. */
+/* A pass of n_rows rows of one sequence, at positions from `before` on, in each layer of the
+ * cache. */
 struct pass {
     const struct shape *s;
     enum dtype dtype;
@@ -172,7 +174,7 @@ static void prompts(struct bench *b)
                                  .n_layers = 1};
                 double seconds[MAX_ROUNDS];
                 if (dtypes[k] != DTYPE_F16 && c != 1)
-                    continue; /* once is enough */
+                    continue; /* measured once is enough */
                 pass_init(&x, b);
                 pass_run(&x, b);
                 for (uint32_t r = 0; r < b->n_rounds; r++) {

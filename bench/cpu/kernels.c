@@ -1,14 +1,14 @@
 /* The rate of the matrix product on this machine: GB/s of packed weights and GFLOP/s for the
- * shapes of a small model, next to what one can get at all, measured in the same rounds: reading a
- * large buffer once, and fused multiply-adds on registers. Matrices of one row's products come from
- * memory, not from a cache: as many copies as fill WORKING_SET are gone through in turn.
+ * shapes of a small model. The same rounds measure the machine's limits: reading a large buffer
+ * once, and fused multiply-adds on registers. Products with one row read their matrices from
+ * memory, not from a cache: they go in turn through as many copies as fill WORKING_SET.
  *
- *   bench_kernels [isa [dtype [rounds]]]      e.g. avx2 Q8_0 5; default: the best, all, 3
- *   bench_kernels avx512-vnni-codes Q4_0      by dot products of codes (kernels/cpu/dot/sets.h)
- *   bench_kernels avx512-bf16                 by those of bfloat16 (kernels/cpu/linear/rounded.h)
+ *   bench_kernels [isa [dtype [rounds]]]    e.g. avx2 Q8_0 5; default: the best, all, 3
+ *   bench_kernels avx512-vnni-codes Q4_0    with dot products of codes (kernels/cpu/dot/sets.h)
+ *   bench_kernels avx512-bf16               with those of bfloat16 (kernels/cpu/linear/rounded.h)
  *
- * Numbers are medians over the rounds; of CPU time for one thread, of wall time for two. On a
- * machine that others use too, compare within a run. */
+ * Numbers are medians over the rounds, of CPU time for one thread and of wall time for two. On a
+ * machine with other users, compare only figures of one run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +40,9 @@ static const uint64_t WORKING_SET = 192ull << 20;
 typedef void linear_fn(const struct linear_task *t);
 struct isa {
     const char *name;
-    enum cpu_isa level; /* of the ceilings */
+    enum cpu_isa level; /* instruction set of the ceilings */
     linear_fn *linear;
-    const struct dot_kernels *dots; /* NULL, as the next one: of floats */
+    const struct dot_kernels *dots; /* NULL: products of floats, not of codes */
     const struct rounded_kernels *rounded;
 };
 #define ISA(upper, lower) {#lower, CPU_ISA_##upper, linear_##lower, NULL, NULL},
@@ -64,7 +64,7 @@ static const struct isa isas[] = {
 struct bench_case {
     enum dtype dtype;
     uint32_t n, k, n_rows, n_threads;
-    double seconds[MAX_ROUNDS]; /* of one product */
+    double seconds[MAX_ROUNDS]; /* time of one product in each round */
 };
 struct bench {
     const struct isa *isa;
@@ -72,13 +72,14 @@ struct bench {
     uint8_t *memory; /* WORKING_SET bytes of weights, in large pages */
     float *x, *out, *scratch[MAX_THREADS];
     struct dot_rows coded; /* room for MAX_ROWS rows of MAX_K */
-    float *rounded;        /* the same */
+    float *rounded;        /* room for MAX_ROWS rows of MAX_K */
     struct bench_case cases[MAX_CASES];
     uint32_t n_cases, n_rounds;
     double read_gb[MAX_THREADS][MAX_ROUNDS], fma_gflop[MAX_THREADS][MAX_ROUNDS];
 };
 
-/* One thread: its own CPU time, so that being off the core for a neighbour does not count. */
+/* Reads the clock: CPU time for one thread, so that time off the core does not count, and wall
+ * time for more. */
 static double now_s(uint32_t n_threads)
 {
     return bench_seconds(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
@@ -234,7 +235,7 @@ static void add_cases(struct bench *b, const char *only_dtype)
                 continue;
             for (uint32_t l = 0; l < sizeof rows / sizeof *rows; l++) {
                 if (shapes[j].n > 10000 && rows[l] > 16)
-                    continue; /* the head sees 16 rows at most */
+                    continue; /* the model's head gets 16 rows at most */
                 for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++)
                     b->cases[b->n_cases++] = (struct bench_case){
                         dtypes[i], shapes[j].n, shapes[j].k, rows[l], n_threads, {0}};
@@ -264,7 +265,7 @@ static void report(const struct bench *b)
     }
 }
 
-/* Packing: one thread, each format, from memory to memory. */
+/* Measures packing: one thread, each format, from memory to memory. */
 static void report_packing(const struct bench *b, const char *only_dtype)
 {
     for (uint32_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {

@@ -1,20 +1,20 @@
-/* One rank of the CPU device, told what to run line by line, for bench/cpu-peers: plans go straight
- * to the executor, so that what is measured is what llama_decode is measured by. Wall-clock time,
- * greedy, the KV cache's dtype as the model has it by default. Prompts of streams are not timed.
- * Usage: bench_cpu_model [MODEL THREADS [auto|scalar|avx2|avx512|neon [LONGEST]]]; LONGEST tokens
- * of a sequence are possible, 2048 by default; then, a line each:
- *   info                             what it is that runs
+/* Runs one rank of the CPU device for bench/cpu-peers, by commands on stdin. Plans go directly
+ * to the executor, so the measured work is that of llama_decode. Times are wall-clock times;
+ * sampling is greedy; the KV cache has the model's default dtype. Prompts of streams are not
+ * timed. Each command is answered by a line of JSON.
+ * Usage: bench_cpu_model [MODEL THREADS [auto|scalar|avx2|avx512|neon [LONGEST]]]
+ * LONGEST is the maximum length of a sequence in tokens (default 2048). Commands, one a line:
+ *   info                             describe the device and the model
  *   read THREADS                     bytes/s of reading memory on huge pages
- *   prompt TOKENS                    seconds of one prompt, its last position sampled
+ *   prompt TOKENS                    seconds of one prompt; its last position is sampled
  *   decode STREAMS STEPS PROMPT      seconds of STEPS steps of a token for each stream
  *   greedy TOKENS ID...              the tokens sampled after these
- * For long contexts (bench/long-context), whose prompts would take minutes:
- *   fill POSITION                    made-up keys and values in front of it, no prompt is computed
- *   chunk TOKENS POSITION            seconds of so many of a prompt's from there on, in one pass
- *   decode-at STEPS POSITION         seconds of STEPS steps of a stream from there on
- *   linears ROWS [KEPT]              seconds and FLOPs of all matrices' products, KEPT at the end
- *   attention ROWS POSITION LAYERS   the same of attention alone, in that many layers
- * Each is answered by a line of JSON. */
+ * For long contexts (bench/long-context), where computing the prompt would take minutes:
+ *   fill POSITION                    made-up keys and values before POSITION; no prompt is computed
+ *   chunk TOKENS POSITION            seconds of one pass over TOKENS prompt tokens from POSITION on
+ *   decode-at STEPS POSITION         seconds of STEPS steps of a stream from POSITION on
+ *   linears ROWS [KEPT]              seconds and FLOPs of all matrix products, KEPT rows at the end
+ *   attention ROWS POSITION LAYERS   seconds and FLOPs of attention alone, in LAYERS layers */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static struct stream streams[MAX_STREAMS];
 static struct executor *executor;
 static struct arena arena;
 static uint64_t step_of_epoch;
-static uint32_t max_ids = DEFAULT_IDS; /* of a sequence */
+static uint32_t max_ids = DEFAULT_IDS; /* maximum tokens of a sequence */
 
 static void die(const char *what, const char *text)
 {
@@ -75,7 +75,8 @@ static struct executor *open_model(const char *model, uint32_t threads, const ch
     struct executor *e;
     struct error err = {0};
     model_cache_dir(NULL, getenv("HOME"), cache, sizeof cache);
-    static const char *const names[] = {"scalar", "avx2", "avx512", "neon"}; /* as --cpu-isa's */
+    /* values of --cpu-isa */
+    static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
         if (strcmp(isa, names[i]) == 0)
             o.cpu_isa = i + 1;
@@ -107,7 +108,7 @@ static void join(struct executor *e)
         die("join", err.text);
 }
 
-/* A step of every stream: its prompt, or the token that it sampled last. */
+/* Runs a step of all streams, each with its prompt or with the token that it sampled last. */
 static void run_step(uint32_t n)
 {
     struct plan_admit admits[MAX_STREAMS];
@@ -150,7 +151,7 @@ static void run_step(uint32_t n)
     }
 }
 
-/* Streams of n_prompt ids each; room for n_more. */
+/* Starts n streams with n_prompt ids each and room for n_more. */
 static void enter(uint32_t n, uint32_t n_prompt, uint32_t n_more)
 {
     uint32_t n_blocks = (n_prompt + n_more + BLOCK) / BLOCK;
@@ -164,7 +165,7 @@ static void enter(uint32_t n, uint32_t n_prompt, uint32_t n_more)
     for (uint32_t i = 0; i < n; i++) {
         struct stream *s = &streams[i];
         *s = (struct stream){.n_prompt = n_prompt, .n_ids = n_prompt, .n_blocks = n_blocks};
-        for (uint32_t k = 0; k < n_prompt; k++) /* the same as the peer's: cpu_peers.py, ids */
+        for (uint32_t k = 0; k < n_prompt; k++) /* same ids as cpu_llama.py and cpu_vllm.py */
             s->ids[k] = (uint32_t)((k * 7919ull + i * 104729ull + 13) % n_vocab);
         for (uint32_t b = 0; b < n_blocks; b++)
             s->blocks[b] = i * n_blocks + b;
@@ -195,7 +196,7 @@ static void decode(uint32_t n_streams, uint32_t n_steps, uint32_t n_prompt)
 {
     enter(n_streams, n_prompt, n_steps + 2);
     run_step(n_streams);
-    run_step(n_streams); /* the first of its kind pays for what grows */
+    run_step(n_streams); /* the first step of its kind grows buffers */
     double begin = bench_seconds(CLOCK_MONOTONIC);
     for (uint32_t i = 0; i < n_steps; i++)
         run_step(n_streams);
@@ -234,7 +235,7 @@ static void fill(uint32_t position)
     printf("{\"filled\": %u}\n", position);
 }
 
-/* A stream whose first tokens are in the KV cache, however they came there. */
+/* Starts a stream whose first tokens are already in the KV cache, computed or made up. */
 static void enter_at(uint32_t position, uint32_t n, uint32_t n_more)
 {
     enter(1, position + n, n_more);
@@ -324,7 +325,7 @@ static const lanes *memory_to_read(void)
     if (memory == MAP_FAILED)
         die("mmap", "no memory");
     (void)madvise(memory, READ_BYTES, MADV_HUGEPAGE);
-    memset(memory, 1, READ_BYTES); /* pages that nobody has written are one page of zeros */
+    memset(memory, 1, READ_BYTES); /* unwritten pages would all be one page of zeros */
     return (const lanes *)memory;
 }
 

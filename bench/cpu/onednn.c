@@ -1,9 +1,11 @@
-/* oneDNN's matrix product on one thread, of the shapes and in the lines of bench_kernels
- * (bench/cpu/kernels.c), so that bench/onednn can hold the two against each other: weights in the
- * layout that the library asks for, so many copies of them that they come from memory; bfloat16's
- * input is floats that are converted within the measured time, as ours is. Then whether a row's
- * bits depend on how many rows there are, and on which of them it is. onednn BF16|F32       built
- * by bench/onednn against the library that it has fetched; never a part of the project */
+/* Measures oneDNN's matrix product on one thread, with the shapes and output lines of
+ * bench_kernels (bench/cpu/kernels.c). bench/onednn compares the two. Weights have the layout
+ * that the library asks for, with so many copies that they come from memory. bfloat16 input is
+ * converted from floats within the measured time, as ours is. A second part tests whether a
+ * row's bits depend on the number of rows and on its position among them.
+ *   onednn BF16|F32
+ * bench/onednn builds this program against the library that it has fetched; it is no part of the
+ * project. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +80,8 @@ static float *floats_of(dnnl_memory_t m)
     return data;
 }
 
-/* [rows][k] times [k][n] of numbers that a row's position alone decides: `first` is the row that
- * comes first. */
+/* Opens a product of [rows][k] and [k][n]. A row's numbers depend on its position alone; `first`
+ * is the position of the first row. */
 static struct product product_open(dnnl_data_type_t type, long n, long k, long rows, long first,
                                    int max_copies)
 {
@@ -103,7 +105,7 @@ static struct product product_open(dnnl_data_type_t type, long n, long k, long r
     float *values = floats_of(p.x_float);
     for (long i = 0; i < rows * k; i++)
         values[i] = (float)((i / k + first) % 7 + i % k % 17) * 0.11f - 1.0f;
-    /* torch's and GGUF's weights are [n][k]: what this library calls "ba" */
+    /* torch and GGUF store weights as [n][k], which oneDNN calls "ba" */
     dnnl_memory_desc_t file = plain(k, n, dnnl_f32, dnnl_ba);
     dnnl_memory_t from = memory_of(p.engine, file);
     values = floats_of(from);
@@ -157,7 +159,7 @@ static void measure(const char *name, dnnl_data_type_t type, long n, long k, lon
     struct product p = product_open(type, n, k, rows, 0, MAX_COPIES);
     double flop = 2.0 * (double)n * (double)k * (double)rows;
     int times = flop * p.n_copies < 2e10 ? p.n_copies : (int)(2e10 / flop) + 1;
-    product_run(&p, 0); /* what it makes at the first use */
+    product_run(&p, 0); /* allocates what the library makes at its first use */
     double start = cpu_s();
     for (int i = 0; i < times; i++)
         product_run(&p, i % p.n_copies);
@@ -166,7 +168,8 @@ static void measure(const char *name, dnnl_data_type_t type, long n, long k, lon
     product_close(&p);
 }
 
-/* Row 5 of so many rows, and alone: how many of its sums differ in any bit. */
+/* Compares row 5 among `rows` rows with the same row alone: the number of sums that differ in
+ * any bit. */
 static void look_at_bits(dnnl_data_type_t type, long n, long k, long rows)
 {
     enum { ROW = 5 };

@@ -1,6 +1,7 @@
-/* bench/stalls preloads this into a gateway: how long each turn of its loop is, from the end of one
- * wait for events to the begin of the next, in the thread's own time and by the clock. The file
- * that COX_TURNS names holds the longest of both since the script last wrote zeros there. */
+/* bench/stalls preloads this library into a gateway. It measures each turn of the event loop,
+ * from the end of one wait for events to the beginning of the next, in the thread's CPU time and
+ * by the clock. The file that COX_TURNS names holds the longest turn of each since the script
+ * last wrote zeros there, and the sum of CPU times. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +20,8 @@ struct longest {
 typedef int wait_fn(int, struct epoll_event *, int, int, const sigset_t *);
 
 static wait_fn *real;
-static volatile struct longest *longest; /* NULL: not the program that is looked at */
-static double own, wall;                 /* when the turn began; 0: none has */
+static volatile struct longest *longest; /* NULL in programs other than the gateway */
+static double own, wall;                 /* times at the beginning of the turn; 0 = no turn yet */
 
 static double ms_of(clockid_t id)
 {
@@ -53,7 +54,8 @@ static void end_turn(void)
 
 int epoll_pwait(int epfd, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
 {
-    const int is_loop = longest && syscall(SYS_gettid) == getpid(); /* ZeroMQ waits in its own */
+    /* ZeroMQ waits in threads of its own */
+    const int is_loop = longest && syscall(SYS_gettid) == getpid();
     if (is_loop && own > 0)
         end_turn();
     int rc = real(epfd, events, n, timeout, mask);

@@ -1,6 +1,8 @@
-/* One connection: a request, its answer as chunks of SSE events, the next request. Lean, since it
- * runs on the cores that are measured: one recv for what is there, nothing copied unless a chunk is
- * cut, the text looked for where the event before had it. */
+/* One connection: a request, its answer as chunks of SSE events, and the next request. main.c's
+ * loop calls it when a socket is readable. It is lean, because it runs on the cores that are
+ * measured: one recv takes all bytes that are there, bytes are copied only when a chunk is cut,
+ * and the text is looked for at its offset in the previous event. Every wrong byte ends the
+ * program. */
 #include "bench/gateway_load/stream.h"
 
 #include <arpa/inet.h>
@@ -26,7 +28,7 @@ static const char *find(const char *at, const char *end, const char *what)
     return memmem(at, (size_t)(end - at), what, strlen(what));
 }
 
-/* A prompt of its own for each answer: no two have the same tokens. */
+/* Writes a different prompt for each answer, so that no two answers have the same tokens. */
 static int write_prompt(struct load_stream *s, uint32_t i, char *out, size_t size)
 {
     uint64_t number = (uint64_t)i << 32 | s->n_answers;
@@ -60,7 +62,8 @@ static void ask(struct load *l, uint32_t i)
     if (l->recording && l->o.step_log)
         s->answer = (struct load_answer){.text = mem_array(l->o.n_tokens, 1),
                                          .time_ns = mem_array(l->o.n_tokens, 8)};
-    bool may_be_closed = l->o.any && s->n_answers > s->n_answers_before; /* reading tells */
+    /* a read will tell whether the peer closed the connection */
+    bool may_be_closed = l->o.any && s->n_answers > s->n_answers_before;
     if (send(s->fd, all, (size_t)n, MSG_NOSIGNAL) != n && !may_be_closed)
         bench_die("stream %u: send: %s", i, strerror(errno));
 }
@@ -84,8 +87,8 @@ void load_stream_open(struct load *l, uint32_t i)
 
 /* ---- events ---- */
 
-/* Up to the quote: the tokens of the event, a letter each. More than one where the head had the
- * next before it came to send the first. */
+/* Takes the tokens of an event up to the closing quote, one letter each. There are several when
+ * the head had the next token before it could send the first. */
 static void on_letters(struct load *l, uint32_t i, const char *at, const char *end)
 {
     struct load_stream *s = &l->streams[i];
@@ -104,7 +107,7 @@ static void on_letters(struct load *l, uint32_t i, const char *at, const char *e
     }
 }
 
-/* Takes the text between "data: " and the end of the line. */
+/* Takes the JSON between "data: " and the end of the line. */
 static void on_event(struct load *l, uint32_t i, const char *at, const char *end)
 {
     struct load_stream *s = &l->streams[i];
@@ -122,7 +125,7 @@ static void on_event(struct load *l, uint32_t i, const char *at, const char *end
     }
     text += n;
     if (*text == '"')
-        return; /* the end of a model's answer, or half a character */
+        return; /* the end of a real model's answer, or half a character */
     if (!l->o.any)
         on_letters(l, i, text, end);
     if (s->n_text++ == 0 && s->n_answers == 0)
@@ -167,7 +170,7 @@ static void on_answer_end(struct load *l, uint32_t i)
     ask(l, i);
 }
 
-/* NULL: it is not whole. */
+/* Returns NULL while the HTTP head is incomplete. */
 static const char *skip_head(struct load *l, uint32_t i, const char *at, const char *end)
 {
     const char *body = find(at, end, "\r\n\r\n");
@@ -184,7 +187,7 @@ static const char *skip_head(struct load *l, uint32_t i, const char *at, const c
     return body + 4;
 }
 
-/* Returns the beginning of the next chunk; NULL: this one is not whole. */
+/* Returns the beginning of the next chunk, or NULL while this one is incomplete. */
 static const char *take_chunk(struct load *l, uint32_t i, const char *at, const char *end)
 {
     size_t n = 0;
@@ -216,8 +219,8 @@ static void keep_rest(struct load_stream *s, const char *at, const char *end)
     memcpy(s->rest, at, s->n_rest);
 }
 
-/* A peer may have only so many requests on a connection: the one that was asked there is asked
- * again on a new one. */
+/* Opens a new connection and repeats the request. A peer may limit the number of requests on a
+ * connection. */
 static bool open_again(struct load *l, uint32_t i)
 {
     struct load_stream *s = &l->streams[i];

@@ -1,7 +1,8 @@
-/* When each token reached the head: its step log has the results as they came, with the time at
- * which the head took each from its socket (CLOCK_MONOTONIC, as the client's). Slots of the log and
- * answers of the client are matched by their tokens: prompts differ, so no two are the same, and
- * tokens that a gateway lost or changed would match nothing. */
+/* Computes the latency of each token from the head to the client. The head's step log has the
+ * results with the time at which the head read each from its socket (CLOCK_MONOTONIC, like the
+ * client's times). Slots of the log and answers of the client are matched by their tokens:
+ * prompts differ, so no two answers are the same. Tokens that a gateway lost or changed would
+ * match nothing and end the program. */
 #include "bench/gateway_load/trace.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ struct sequence {
 
 struct trace {
     uint32_t n_tokens;
-    uint32_t of_slot[SLOTS_MAX]; /* index + 1 of the sequence that has it */
+    uint32_t of_slot[SLOTS_MAX]; /* index + 1 of the sequence in this slot; 0 = none */
     struct sequence *items;
     uint32_t n, cap;
 };

@@ -1,14 +1,15 @@
-/* Attention of kernels/cuda beside a copy and a product of cuBLAS on the same device in the same
- * run (ceilings.h), judged by the bars of bars.h. Blocks lie in random order and together
- * exceed every cache. Rounds of the three are interleaved: median, least and most.
+/* Measures the attention of kernels/cuda beside a copy and a product of cuBLAS on the same
+ * device in the same run (ceilings.h). The bars are in bars.h. Blocks lie in random order and
+ * together exceed every cache. Rounds of the three are interleaved; the table has median, least
+ * and most.
  *
- * decode: bytes of keys and values that have to be read (of each sequence its whole context, once;
- * scales of coarse dtypes too; Q, results and block tables are left out), as a part of what a copy
- * moves. Judged: 32 sequences of 8k in bfloat16.
+ * decode: the bytes of keys and values that must be read, as a fraction of the bytes that a copy
+ * moves. Each sequence's whole context counts once, with the scales of coarse dtypes; Q, results
+ * and block tables do not count. Judged: 32 sequences of 8k in bfloat16.
  *
- * prefill: the operations of its two products, 2 x heads x (key + value dimensions) for each pair
- * of positions that see each other, as a part of cuBLAS's. Of a latent those of the absorbed form,
- * which is what the kernel is asked for.
+ * prefill: the operations of its two products, as a fraction of cuBLAS's. They are 2 x heads x
+ * (key + value dimensions) for each pair of positions that see each other. For a latent they are
+ * those of the absorbed form, which the kernel computes.
  *
  * Usage: cuda_attention_bench [--seconds N]. Exit status: bars.h. */
 #include <stdio.h>
@@ -23,16 +24,17 @@
 
 #define N_ROUNDS     9
 #define MAX_CALLS    200u
-#define ROUND_BYTES  (4ull << 30) /* a round has so many calls that it moves this, */
-#define ROUND_OPS    1e13         /* computes this, or has MAX_CALLS */
+#define ROUND_BYTES  (4ull << 30) /* a round makes enough calls to move ROUND_BYTES */
+#define ROUND_OPS    1e13         /* or to compute ROUND_OPS, but at most MAX_CALLS */
 #define SCRATCH      (1ull << 30)
 #define BLOCK_TOKENS 16u
 
 struct shape {
     const char *name;
-    uint32_t n_heads, group, head_dim, v_dim; /* v_dim: of a latent */
+    uint32_t n_heads, group, head_dim, v_dim; /* v_dim: value size of a latent, else 0 */
     enum dtype dtype;
-    uint32_t n_sequences, context, n_rows; /* n_rows: of each sequence, its last positions */
+    /* n_rows: rows of each sequence, at its last positions */
+    uint32_t n_sequences, context, n_rows;
     bool is_judged;
 };
 static const struct shape shapes[] = {
@@ -55,7 +57,7 @@ struct bench {
     void *scratch;
 };
 
-/* A shape's memory on the device. */
+/* The device memory of one shape. */
 struct load {
     const struct shape *s;
     struct kv_cache kv;
@@ -89,7 +91,7 @@ static uint64_t next_random(void)
     return random;
 }
 
-/* Every sequence has n_table blocks of its own, from all over the cache. */
+/* Gives every sequence n_table blocks of its own, from all over the cache. */
 static void rows_make(const struct bench *b, struct load *l, uint32_t n_blocks, uint32_t n_table)
 {
     const struct shape *s = l->s;
@@ -156,7 +158,7 @@ static void load_close(const struct bench *b, const struct load *l)
         gpu_release(b->c.device, all[i]);
 }
 
-/* Seconds of one call, the mean over n. */
+/* Returns the seconds of one call, the mean over n. */
 static double seconds_of(const struct bench *b, uint32_t n, const struct load *l)
 {
     struct error err = {0};
@@ -168,7 +170,8 @@ static double seconds_of(const struct bench *b, uint32_t n, const struct load *l
     return (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S / n;
 }
 
-/* Keys and values that a call has to read, and the operations of its products. */
+/* Computes the bytes of keys and values that a call must read, and the operations of its
+ * products. */
 static void work_of(const struct shape *s, double *n_bytes, double *n_ops)
 {
     const uint32_t n_kv = s->n_heads / s->group, v_dim = s->v_dim ? s->v_dim : s->head_dim;

@@ -35,7 +35,7 @@ static const char *verdict(const struct bars *b, const struct bars_row *r)
     return holds(r) ? "held" : "**below**";
 }
 
-/* "0.91 of a copy's rate"; "at least 0.85". */
+/* Writes, for example, "0.91 of a copy's rate" and "at least 0.85". */
 static void texts(const struct bars_row *r, char figure[96], char bar[32])
 {
     int digits = r->value >= 100 ? 0 : r->value >= 10 ? 1 : 2;

@@ -121,7 +121,7 @@ double ceilings_kernel_seconds(struct ceilings *c, uint32_t n)
     return end(c, begin_ns, n);
 }
 
-/* x and w lie one behind the other in `from`. */
+/* x and w lie one after the other in `from`. */
 double ceilings_gemm_seconds(struct ceilings *c, uint32_t n)
 {
     struct error err = {0};

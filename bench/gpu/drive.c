@@ -1,3 +1,10 @@
+/* Drives an executor on GPU 0 for the GPU benches. Their main files open it (drive_open), send
+ * steps (drive_prefill, drive_decode) and read seconds or counts. Each step becomes a plan that
+ * goes directly to the executor; finish_one keeps the sampled tokens in `last`.
+ *
+ * At most EXECUTOR_MAX_IN_FLIGHT plans are in flight, and the arrays of a plan are not reused
+ * before it has finished. drive_passes and drive_experts bypass the executor and call the runner;
+ * no step may be in flight then. One thread. An error ends the program (must). */
 #include "bench/gpu/drive.h"
 
 #include <math.h>
@@ -36,7 +43,7 @@ void drive_finish(struct drive *d)
         finish_one(d);
 }
 
-/* The place for the next plan: the plan that it replaces has been finished. */
+/* Returns the index for the next plan's arrays. The plan that used them before has finished. */
 static uint32_t next_place(struct drive *d)
 {
     while (d->n_in_flight == EXECUTOR_MAX_IN_FLIGHT)
@@ -44,7 +51,7 @@ static uint32_t next_place(struct drive *d)
     return (uint32_t)(d->i_step % EXECUTOR_MAX_IN_FLIGHT);
 }
 
-/* runs and admits of the plan are those of place `at`. */
+/* Starts a plan with the runs and admits at index `at`. */
 static void begin(struct drive *d, uint32_t at, uint32_t n_runs, uint32_t n_admits)
 {
     struct error err = {0};
@@ -58,7 +65,7 @@ static void begin(struct drive *d, uint32_t at, uint32_t n_runs, uint32_t n_admi
     d->n_in_flight++;
 }
 
-/* A sequence of n_ids with blocks of its own. */
+/* A sequence of n_ids prompt ids with blocks of its own. */
 static struct plan_admit admit(struct drive *d, uint32_t slot, uint32_t n_ids, uint32_t n_more)
 {
     uint32_t n = (n_ids + n_more + DRIVE_BLOCK - 1) / DRIVE_BLOCK;
@@ -183,7 +190,7 @@ double drive_passes(struct drive *d, uint32_t batch, uint32_t first, uint32_t n)
     return seconds;
 }
 
-/* ---- which experts ---- */
+/* ---- number of experts ---- */
 
 static struct {
     void (*route)(struct device *d, const struct route_params *p);
@@ -240,7 +247,7 @@ double drive_experts(struct drive *d, uint32_t batch, uint32_t position)
 
 /* ---- the model ---- */
 
-/* Prompts of a model that takes less than n_tokens at once are several. */
+/* Splits n_tokens into several prompts when the model takes fewer at once. */
 static void find_lengths(struct drive *d, const char *cache_dir)
 {
     struct error err = {0};
@@ -252,7 +259,8 @@ static void find_lengths(struct drive *d, const char *cache_dir)
         must(error_set(&err, STATUS_INVALID, "%u + %u tokens, it was made for %u", s->context,
                        s->n_more, most),
              &err, s->model);
-    d->n_prompts = (uint32_t)ceil(s->n_tokens * 0.99 / (most - 1)); /* 2 of 4,095 for 8,192 */
+    /* for example 2 prompts of 4,095 for 8,192 */
+    d->n_prompts = (uint32_t)ceil(s->n_tokens * 0.99 / (most - 1));
     d->prompt_len = s->n_tokens / d->n_prompts;
     d->prompt_len = d->prompt_len < most ? d->prompt_len : most - 1;
     uint32_t longest =

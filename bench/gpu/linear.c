@@ -1,10 +1,12 @@
-/* Products of true models' shapes: GB/s of weights, activations and results beside a copy's on the
- * same device in the same run, and of many rows TFLOP/s beside a square product's by cuBLAS
- * (ceilings.h). Bytes: weights as they lie on the device, with their scales and what tiles are
- * filled up with; rows in and out. Weights rotate through more memory than any cache holds. Median
- * of the rounds, least and most. Calls follow each other as in a decode step, launches included.
- * Told, not judged: the bars are whole models' (model.c). cuda_linear_bench [rows...]
- * [--seconds N]   1 8 64 8192 when none are named Exit status: bars.h. */
+/* Measures matrix products with the shapes of real models: GB/s of weights, activations and
+ * results beside a copy on the same device in the same run. For many rows it measures TFLOP/s
+ * beside a square product of cuBLAS (ceilings.h). Bytes count weights as they lie on the device,
+ * with their scales and the padding of tiles, and rows in and out. Weights rotate through more
+ * memory than any cache holds. The table has the rounds' median, least and most. Calls follow
+ * each other as in a decode step, with their launches. Figures are reported, not judged: the
+ * bars are those of whole models (model.c).
+ *   cuda_linear_bench [rows...] [--seconds N]      default rows: 1 8 64 8192
+ * Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +15,18 @@
 #include "common/base/clock.h"
 
 #define N_ROUNDS      7
-#define POOL_BYTES    (3ull << 30) /* of weights; the largest matrix has 1.1 GB */
-#define ROUND_NS      20000000ull  /* a round takes about so long, */
-#define MAX_ROUND_OPS 2000u        /* or makes so many calls */
+#define POOL_BYTES    (3ull << 30) /* memory for weights; the largest matrix has 1.1 GB */
+#define ROUND_NS      20000000ull  /* target time of a round */
+#define MAX_ROUND_OPS 2000u        /* most calls in a round */
 #define SCRATCH_BYTES (GPU_BLAS_WORKSPACE + (64ull << 20))
 #define MAX_ROWS      8192u
-#define MAX_WIDTH     28672u /* outputs of a call, but for heads */
+#define MAX_WIDTH     28672u /* outputs of a call, except for heads */
 
 struct shape {
     const char *name;
     uint32_t k, n[LINEAR_MAX_PARTS];
-    bool head;     /* of decode rows alone, to float */
-    bool is_shown; /* in the table at the end */
+    bool head;     /* a model's head: decode rows only, results as float */
+    bool is_shown; /* true: listed in the table at the end */
 };
 static const struct shape shapes[] = {
     {"Llama-3.1-8B q k v", 4096, {4096, 1024, 1024}, false, false},
@@ -59,10 +61,10 @@ struct bench {
     uint32_t n_cut;
 };
 
-/* One call of what is measured. */
+/* One call that is measured. */
 struct job {
     struct gpu_products p;
-    uint64_t n_bytes; /* of weights */
+    uint64_t n_bytes; /* bytes of the weights */
     bool many;
 };
 
@@ -78,7 +80,7 @@ static void enqueue(const struct bench *b, const struct job *j, uint64_t offset)
          &err, "product");
 }
 
-/* Seconds of one call, the mean of n of them. */
+/* Returns the seconds of one call, the mean of n calls. */
 static double seconds_of(const struct bench *b, const struct job *j, uint32_t n)
 {
     struct error err = {0};
@@ -93,7 +95,7 @@ static double seconds_of(const struct bench *b, const struct job *j, uint32_t n)
     return (double)(clock_mono_ns() - begin_ns) / 1e9 / n;
 }
 
-/* Sorted, of N_ROUNDS. */
+/* Measures N_ROUNDS rounds; seconds are sorted. */
 static void measure(const struct bench *b, const struct job *j, double *seconds)
 {
     double once = seconds_of(b, j, 2);
@@ -116,7 +118,7 @@ static struct job job_of(const struct bench *b, const struct shape *s, size_t fo
         struct gpu_product *part = &j.p.parts[i];
         if (!gpu_matrix_of(formats[format].dtype, s->n[i], s->k, formats[format].group,
                            b->weights + j.n_bytes, &part->w)) {
-            j.p.n_parts = 0; /* k is no whole number of its blocks */
+            j.p.n_parts = 0; /* k is not a multiple of the format's block */
             return j;
         }
         part->out = (struct view){b->out + at, s->n[i]};
@@ -134,7 +136,7 @@ static void run_shape(struct bench *b, const struct shape *s, size_t format, uin
     struct job j = job_of(b, s, format, n_rows);
     if (j.p.n_parts == 0 || (s->head && n_rows > 256))
         return;
-    if (bars_seconds_left(&b->bars) < 1) { /* one line for all of them */
+    if (bars_seconds_left(&b->bars) < 1) { /* one line for all shapes that are cut */
         b->n_cut++;
         return;
     }

@@ -1,29 +1,31 @@
-/* Models of true shapes on a GPU, with dummy weights: what a step takes beside what the device can
- * do in the same run (ceilings.h), judged by the bars of bars.h. What must be read and
- * computed: work.h. Plans go straight to the executor, two under way, as a head sends them
- * (drive.h).
+/* Measures models with real shapes and dummy weights on a GPU: the time of a step beside the
+ * device's limits in the same run (ceilings.h). The bars are in bars.h. work.h counts the bytes
+ * and operations that a step needs. Plans go directly to the executor, two in flight, as a head
+ * sends them (drive.h).
  *
- * decode: the bytes that a step must read (weights once; of a mixture the experts that its rows
- * really chose, counted in a pass before and one behind the rounds; keys and values of every
- * context) by its time, as a part of the copy's rate.
+ * decode: the bytes that a step must read, divided by its time, as a fraction of the copy's
+ * rate. Weights count once, and the keys and values of every context. For a mixture, the experts
+ * that the rows really chose count, measured in a pass before and one after the rounds.
  *
- * Times of a step and of a prompt are told as well: tests/cuda/first-run/predict.py has a
+ * prefill: the operations of a prompt, divided by its time, as a fraction of cuBLASLt's rate. A
+ * model that takes fewer tokens at once gets several prompts side by side.
+ *
+ * passes: forward and logits of the same rows, enqueued alone, in the same rounds at the same
+ * positions. The rest of a step's time is outside of these kernels: sampling, results and the
+ * host. The figure is the median of the rounds' differences.
+ *
+ * kernels a step: nodes of the recorded passes and samples that a step replays, from the last
+ * round.
+ *
+ * The times of a step and of a prompt are printed as well; tests/cuda/first-run/predict.py has a
  * prediction for each.
  *
- * prefill: the operations of a prompt by its time, as a part of cuBLASLt's rate. A model that takes
- * fewer tokens at once gets several prompts, side by side.
- *
- * passes: the same rows' forward and logits enqueued alone, in the same rounds at the same
- * positions. What a step takes beside them is what is outside of these kernels: sampling, results
- * and the host. Median of the rounds' differences.
- *
- * kernels a step: nodes of the passes and samples that a step replays, of the last round.
- *
  * Usage: cuda_model_bench [FOLDER...] [--tokens 8192] [--context 1024] [--batches 1,64]
- * [--steps 64] [--seconds N]. Without a FOLDER: the shapes of the table below. Figures of other
- * folders, lengths and batches are told and not judged. With --seconds, what would take longer is
- * cut; so are models that do not fit. COX_KV_LAYOUT=layer in the environment lays the KV cache out
- * by layers (worker/kv/store.h), for figures beside those of blocks. Exit status: bars.h. */
+ * [--steps 64] [--seconds N]
+ * Without a FOLDER, the shapes of the table below are measured. Figures of other folders,
+ * lengths and batches are not judged. With --seconds, parts that would take longer are cut, and
+ * so are models that do not fit. COX_KV_LAYOUT=layer in the environment lays the KV cache out by
+ * layers (worker/kv/store.h), to compare it with blocks. Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,9 +38,10 @@
 #include "kernels/cuda/cuda.h"
 
 enum { N_ROUNDS = 5, WARM_STEPS = 8, MAX_MODELS = 8, MAX_BATCHES = 8 };
-enum { BAR_TOKENS = 8192, BAR_BATCH = 64 }; /* what the bars are said of */
+enum { BAR_TOKENS = 8192, BAR_BATCH = 64 }; /* the lengths that the bars apply to */
 
-/* Seconds from nothing to the first figure, with room: what has to be left when a model begins. */
+/* Seconds from the start to a model's first figure, with a margin. A model begins only when this
+ * much is left. */
 #define OPEN_SECONDS 12.0
 
 static const struct shape {
@@ -49,13 +52,14 @@ static const struct shape {
     {"bench/models/llama31_8b_awq", true},
     {"bench/models/deepseek_coder_v2_lite_awq", true},
     {"bench/models/phi3_mini_4k", true},
-    {"bench/models/deepseek_coder_v2_lite", true}, /* 31 GB: last, as it takes longest to open */
-    {"bench/models/gemma3_270m", false}, /* the demo model's: its bar is bench/cuda_serving's */
+    /* 31 GB: last, because it takes longest to open */
+    {"bench/models/deepseek_coder_v2_lite", true},
+    {"bench/models/gemma3_270m", false}, /* the demo model's shape; bench/cuda_serving judges it */
 };
 
 struct bench {
     struct bars bars;
-    struct ceilings ceilings; /* closed before models are opened: their memory is the device's */
+    struct ceilings ceilings; /* closed before a model is opened, which needs the memory */
     struct drive drive;
     struct work work;
     const char *models[MAX_MODELS], *name;
@@ -69,7 +73,7 @@ static double seconds_since(uint64_t begin_ns)
     return (double)(clock_mono_ns() - begin_ns) / (double)NS_PER_S;
 }
 
-/* "llama31_8b, decode at batch 64"; valid until the next call. */
+/* Returns a title such as "llama31_8b, decode at batch 64"; valid until the next call. */
 static const char *what_of(const struct bench *b, const char *before, uint32_t n, const char *after)
 {
     static char text[BARS_WHAT];
@@ -111,9 +115,10 @@ static void measure_prefill(struct bench *b)
 /* The figures of one model at one batch. */
 struct decode {
     uint32_t batch, position, n_rounds;
-    double steps[N_ROUNDS], beside[N_ROUNDS]; /* seconds of a step; without its pass */
-    double rates[N_ROUNDS];                   /* bytes that had to be read by the second */
-    double n_kernels;                         /* of a step, in what was recorded of it */
+    /* seconds of a step; of its part outside the passes */
+    double steps[N_ROUNDS], beside[N_ROUNDS];
+    double rates[N_ROUNDS]; /* needed bytes per second */
+    double n_kernels;       /* recorded kernels in a step */
     double n_experts;
 };
 
@@ -130,7 +135,8 @@ static void run_rounds(struct bench *b, struct decode *d)
         drive_finish(&b->drive);
         d->n_kernels = (double)(cuda_device_nodes(b->drive.engine->device) - nodes) / b->n_steps;
         double step = seconds_since(begin_ns) / b->n_steps;
-        double middle = first + (b->n_steps - 1) / 2.0 + 1; /* positions that a row sees */
+        /* mean number of positions that a row sees */
+        double middle = first + (b->n_steps - 1) / 2.0 + 1;
         d->steps[d->n_rounds] = step;
         d->beside[d->n_rounds] = step - drive_passes(&b->drive, d->batch, first, b->n_steps);
         d->rates[d->n_rounds++] = (work_step_weights(&b->work, d->batch, d->n_experts) +
@@ -177,7 +183,7 @@ static void measure_decode(struct bench *b, uint32_t batch)
         drive_decode(&b->drive, batch, d.position++);
     drive_finish(&b->drive);
     double before = drive_experts(&b->drive, batch, d.position);
-    d.n_experts = before; /* until all rounds are over */
+    d.n_experts = before; /* replaced by a mean after all rounds */
     run_rounds(b, &d);
     double after = drive_experts(&b->drive, batch, d.position);
     d.n_experts = (before + after) / 2;

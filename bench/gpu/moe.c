@@ -1,11 +1,13 @@
-/* The mixture of DeepSeek-Coder-V2-Lite (64 experts of 2048 x 1408, 6 of them chosen): all of
- * cuda_moe, from the choice to the sum. GB/s of the weights that must be read (the experts that the
- * rows of a call chose, each once, as they lie on the device), of activations and results, beside a
- * copy's on the same device in the same run; of many rows TFLOP/s (6 x rows x chosen x 2048 x 1408)
- * beside a square product's by cuBLAS (ceilings.h). Choices are drawn at random and calls take
- * 32 sets of them in turn, so that no cache holds the experts of one row. Median of the rounds,
- * least and most. Told, not judged: the bars are whole models' (model.c). cuda_moe_bench
- * [rows...] [--seconds N]   1 8 64 512 8192 when none are named Exit status: bars.h. */
+/* Measures the mixture of DeepSeek-Coder-V2-Lite (64 experts of 2048 x 1408, 6 of them chosen):
+ * all of cuda_moe, from the choice to the sum. GB/s count activations, results and the weights
+ * that must be read: the experts that the rows of a call chose, each once, as they lie on the
+ * device. A copy on the same device in the same run stands beside them. For many rows it
+ * measures TFLOP/s (6 x rows x chosen x 2048 x 1408) beside a square product of cuBLAS
+ * (ceilings.h). Choices are random, and calls use 32 sets of them in turn, so that no cache
+ * holds the experts of one row. The table has the rounds' median, least and most. Figures are
+ * reported, not judged: the bars are those of whole models (model.c).
+ *   cuda_moe_bench [rows...] [--seconds N]      default rows: 1 8 64 512 8192
+ * Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +19,9 @@
 #include "kernels/cuda/moe/abi.h"
 
 #define N_ROUNDS      7
-#define ROUND_NS      20000000ull /* a round takes about so long, */
-#define MAX_ROUND_OPS 2000u       /* or makes so many calls */
-#define N_CHOICES     32u         /* sets of choices that calls take in turn */
+#define ROUND_NS      20000000ull /* target time of a round */
+#define MAX_ROUND_OPS 2000u       /* most calls in a round */
+#define N_CHOICES     32u         /* sets of choices that calls use in turn */
 #define MAX_ROWS      8192u
 
 enum { N_EXPERTS = 64, N_CHOSEN = 6, DIM = 2048, WIDTH = 1408 };
@@ -73,7 +75,7 @@ static void enqueue(const struct job *j, uint32_t i)
          "mixture");
 }
 
-/* Seconds of one call, the mean of n of them. */
+/* Returns the seconds of one call, the mean of n calls. */
 static double seconds_of(const struct job *j, uint32_t n)
 {
     struct error err = {0};
@@ -85,7 +87,7 @@ static double seconds_of(const struct job *j, uint32_t n)
     return (double)(clock_mono_ns() - begin_ns) / 1e9 / n;
 }
 
-/* Sorted, of N_ROUNDS. */
+/* Measures N_ROUNDS rounds; seconds are sorted. */
 static void measure(const struct job *j, double *seconds)
 {
     const double once = seconds_of(j, 2);
@@ -95,7 +97,7 @@ static void measure(const struct job *j, double *seconds)
     (void)ceilings_median(seconds, N_ROUNDS);
 }
 
-/* One format's experts. */
+/* The experts of one weight format. */
 struct experts {
     struct weight w[N_EXPERTS][3];
     struct moe_expert experts[N_EXPERTS];
@@ -135,7 +137,7 @@ static void experts_make(const struct bench *b, size_t format, struct experts *x
     mem_free(table);
 }
 
-/* N_CHOICES sets of choices; gives the mean number of experts that one has. */
+/* Makes N_CHOICES sets of choices; returns the mean number of different experts in a set. */
 static double choices_make(const struct bench *b, uint32_t n_rows, uint32_t **ids)
 {
     struct rng rng = {n_rows};
@@ -189,7 +191,7 @@ static void run_rows(struct bench *b, const struct experts *x, size_t format, ui
            seconds[N_ROUNDS - 1] * 1e6, bytes / middle / 1e9, bytes / middle / b->c.copy_rate,
            flops / middle / 1e12, flops / middle / b->c.gemm_rate);
     snprintf(what, sizeof what, "mixture, %s, rows %u", formats[format].name, n_rows);
-    bool is_read = n_rows <= 64; /* more are computed rather than read */
+    bool is_read = n_rows <= 64; /* more rows are bound by computing, not by reading */
     bars_figure(&b->bars, what, is_read ? "of a copy's rate" : "of cuBLAS's rate",
                 is_read ? bytes / middle / b->c.copy_rate : flops / middle / b->c.gemm_rate,
                 BAR_NONE, 0);

@@ -1,10 +1,11 @@
-/* The bytes that the norms of kernels/cuda move per second, beside a copy on the same device in the
- * same run: the driver's of as many bytes, in interleaved rounds; the copy of 1 GiB is told too
- * (ceilings.h). Bytes are those that must move: x read and out written (norm), x and y read, x
- * and out written (add_norm), source read and copy written. Inputs rotate through more memory than
- * any cache holds. Rounds are interleaved: median, least and most. Small shapes are what a decode
- * step pays per call, the launch included. Told, not judged: the bars are whole models'
- * (model.c). Usage: cuda_norm_bench [--seconds N]. Exit status: bars.h. */
+/* Measures the bytes that the norms of kernels/cuda move per second, beside the driver's copy of
+ * as many bytes on the same device, in interleaved rounds. The copy of 1 GiB is printed too
+ * (ceilings.h). Counted are the bytes that must move: x read and out written (norm), x and y
+ * read, x and out written (add_norm), source read and copy written. Inputs rotate through more
+ * memory than any cache holds. The table has median, least and most. Small shapes show the cost
+ * of a call in a decode step, with its launch. Figures are reported, not judged: the bars are
+ * those of whole models (model.c).
+ * Usage: cuda_norm_bench [--seconds N]. Exit status: bars.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +15,9 @@
 #include "kernels/cuda/rows/abi.h"
 
 #define N_ROUNDS      9
-#define POOL_BYTES    (1ull << 30) /* of each of x, y, out: many times the largest L2 */
-#define ROUND_BYTES   (4ull << 30) /* at least this is moved in a round, */
-#define MAX_ROUND_OPS 2000u        /* or this many calls are made */
+#define POOL_BYTES    (1ull << 30) /* bytes of each of x, y and out: many times the largest L2 */
+#define ROUND_BYTES   (4ull << 30) /* bytes that a round moves at least */
+#define MAX_ROUND_OPS 2000u        /* most calls in a round */
 
 enum what { WHAT_COPY, WHAT_NORM, WHAT_ADD_NORM, WHAT_COUNT };
 static const char *const what_names[] = {"copy", "norm", "add_norm"};
@@ -54,7 +55,7 @@ static enum status enqueue(const struct bench *b, enum what what, uint32_t n_row
     return error_set(err, STATUS_INTERNAL, "no such operation: %d", (int)what);
 }
 
-/* Seconds of one call, the mean over a round. */
+/* Returns the seconds of one call, the mean over a round. */
 static double round_seconds(const struct bench *b, enum what what, uint32_t n_rows, uint32_t dim)
 {
     struct error err = {0};
@@ -79,7 +80,7 @@ static void run_shape(struct bench *b, uint32_t n_rows, uint32_t dim)
     if (!bars_has_time(&b->bars, text, 1, false))
         return;
     for (int w = 0; w < WHAT_COUNT; w++)
-        (void)round_seconds(b, (enum what)w, n_rows, dim); /* warm */
+        (void)round_seconds(b, (enum what)w, n_rows, dim); /* warms up */
     for (int r = 0; r < N_ROUNDS; r++)
         for (int w = 0; w < WHAT_COUNT; w++)
             seconds[w][r] = round_seconds(b, (enum what)w, n_rows, dim);
@@ -112,7 +113,7 @@ int main(int argc, char **argv)
     char **pools[] = {&b.x, &b.y, &b.out};
     for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++)
         *pools[i] = ceilings_room(&b.c, POOL_BYTES);
-    b.w = (float *)(void *)b.y; /* any numbers; bfloat16 pairs read as floats of ordinary size */
+    b.w = (float *)(void *)b.y; /* arbitrary numbers; pairs of bfloat16 read as ordinary floats */
     printf("\n| rows x dim | what | us a call | GB/s: median (least ... most) | of the copy |\n");
     printf("|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)

@@ -1,10 +1,11 @@
-/* Small sums between GPUs: one kernel over peer memory (kernels/cuda/comm/oneshot.cu) beside NCCL's
- * all-reduce, for 2, 4 and 8 ranks, a process and a device each. What is timed is a decode step's
- * way: a recorded pass of sums, one behind the other, replayed; the host's calls are not in it. A
- * round is many replays; median, least and most of rank 0's rounds. Both calls go through the same
- * object, opened with and without them (docs/develop/comm.md). The last line is the
- * table's figure. Exit status 77 with fewer than two devices.
- * cuda_oneshot_bench [--small] [LIBRARY]; --small: does it run at all? */
+/* Measures small sums between GPUs: one kernel over peer memory (kernels/cuda/comm/oneshot.cu)
+ * beside NCCL's all-reduce, for 2, 4 and 8 ranks, with a process and a device each. The timed
+ * work is that of a decode step: a recorded pass of sums, one after the other, replayed, without
+ * the host's calls. A round has many replays; the table has median, least and most of rank 0's
+ * rounds. Both use the same communicator object, opened with and without the kernel
+ * (docs/develop/comm.md). The last line is the figure for the table. Exit status 77 with fewer
+ * than two devices.
+ *   cuda_oneshot_bench [--small] [LIBRARY]      --small: only check that it runs */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +18,15 @@
 
 enum { MAX_ROUNDS = 9, SHOWN = 2 };
 
-static const uint32_t sizes[] = {4096, 8192, 16384, 65536, 131072, 262144, 524288}; /* bytes */
+/* sizes in bytes */
+static const uint32_t sizes[] = {4096, 8192, 16384, 65536, 131072, 262144, 524288};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
-/* Between the program and rank 0. */
+/* Memory shared between the program and rank 0. */
 struct found {
-    uint64_t bound; /* bytes that go over peer memory */
+    uint64_t bound; /* largest sum in bytes that uses peer memory */
     char why[160];
-    double us[N_SIZES][MAX_ROUNDS]; /* of one sum, in order */
+    double us[N_SIZES][MAX_ROUNDS]; /* microseconds of one sum in each round, sorted */
 };
 static struct found *found;
 static uint32_t n_sums = 64, n_replays = 20, n_rounds = MAX_ROUNDS;
@@ -38,7 +40,7 @@ static bool enqueue_sums(struct rank *r, void *x, uint32_t n_bytes)
 
 static bool time_replays(struct rank *r, struct gpu_graph *graph, double *us)
 {
-    for (uint32_t round = 0; round < n_rounds + 1; round++) { /* the first one warms up */
+    for (uint32_t round = 0; round < n_rounds + 1; round++) { /* the first round warms up */
         uint64_t began = clock_mono_ns();
         for (uint32_t i = 0; i < n_replays; i++)
             RANK_TRY(r, gpu_graph_launch(r->stream, graph, why));
@@ -53,7 +55,7 @@ static bool time_replays(struct rank *r, struct gpu_graph *graph, double *us)
 static bool measure_size(struct rank *r, void *x, uint32_t n_bytes, double *us)
 {
     struct gpu_graph *graph;
-    if (!enqueue_sums(r, x, n_bytes)) /* a first call connects */
+    if (!enqueue_sums(r, x, n_bytes)) /* the first call connects */
         return false;
     RANK_TRY(r, r->comm->ops->wait(r->comm, NULL, NULL, why));
     RANK_TRY(r, gpu_graph_begin(r->stream, why));
@@ -123,7 +125,7 @@ int main(int argc, char **argv)
     bool ok = true;
     uint32_t n_devices = comm_devices();
     if (n_devices < 2) {
-        /* tests/cuda/run-all goes by these words: with one device this is no failure */
+        /* tests/cuda/run-all recognises these words: one device is no failure */
         printf("SKIPPED: needs 2 devices, here %s %u\n", n_devices == 1 ? "is" : "are", n_devices);
         return 77;
     }

@@ -1,19 +1,20 @@
-/* How long a GPU's worker takes from nothing to its first token with a checkpoint that is in the
- * page cache, beside what the link to the device carries in the same run (ceilings.h), judged
- * by the bars of bars.h. The checkpoint has the names and shapes of a Llama's and no numbers:
- * a file with a header and a hole, read once before the clock begins, so that its pages are there;
- * that they are is looked at (mincore).
+/* Measures how long a GPU worker takes from its start to its first token, with a checkpoint in
+ * the page cache, beside the rate of the link to the device in the same run (ceilings.h). The
+ * bars are in bars.h. The checkpoint has the names and shapes of a Llama model and no numbers: a
+ * file with a header and a hole. It is read once before the clock starts, and mincore checks
+ * that its pages are in memory.
  *
- * ready: from a process that has not touched the driver to the first token that a prompt of one
- * token gives. Each round is a process of its own, as every start of a worker is. Median of the
- * rounds.
+ * ready: from a process that has not touched the driver to the first token for a prompt of one
+ * token. Each round is a process of its own, as a worker's start is. The figure is the median of
+ * the rounds.
  *
- * link: bytes of the weights on the device by the seconds that reading them took (loading alone:
- * files, tables and memory come before), as a part of a pinned copy's rate. Median of the rounds.
+ * link: bytes of the weights on the device, divided by the seconds of reading them, as a
+ * fraction of a pinned copy's rate. Only loading counts: files, tables and memory come before.
+ * The figure is the median of the rounds.
  *
- * Usage: cuda_ready_bench [SHAPE_FOLDER [FOLDER]] [--seconds N]: of bench/models/llama31_8b,
- * written to build/gpu-ready (16 GB of page cache, nothing on the disk), which is judged. Exit
- * status: bars.h. */
+ * Usage: cuda_ready_bench [SHAPE_FOLDER [FOLDER]] [--seconds N]
+ * Default: bench/models/llama31_8b, written to build/gpu-ready (16 GB of page cache, nothing on
+ * the disk). Only this shape is judged. Exit status: bars.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static void die(const char *what, const char *path)
 
 struct header {
     struct strbuf text;
-    uint64_t end; /* of the tensors so far */
+    uint64_t end; /* offset behind the tensors so far */
 };
 
 static void add_tensor(struct header *h, const char *name, uint32_t n, uint32_t k)
@@ -69,8 +70,8 @@ static void add_norm(struct header *h, const struct op *o)
     add_tensor(h, name, o->norm.dim, 0);
 }
 
-/* Adds the tensors that the shape's program loads. Only a Llama's tensors are matrices of one
- * operator each. */
+/* Adds the tensors that the shape's program loads. Requires a Llama shape, where each tensor is
+ * one operator's matrix. */
 static void add_program(struct header *h, const struct program *p)
 {
     char name[TENSOR_NAME_MAX];
@@ -112,7 +113,8 @@ static void copy_file(const char *from, const char *to)
     fclose(out);
 }
 
-/* Every page of it once. Returns the part of them that is there afterwards. */
+/* Reads every page of the file once. Returns the fraction of its pages that is in memory
+ * afterwards. */
 static double warm(const char *path)
 {
     struct stat st;
@@ -137,7 +139,7 @@ static double warm(const char *path)
     return (double)n_there / (double)n;
 }
 
-/* Returns the length of sequences to serve. */
+/* Writes the checkpoint; returns the length of sequences to serve. */
 static uint32_t make_checkpoint(const char *shape, const char *folder, const char *cache)
 {
     double there;
@@ -173,7 +175,7 @@ static uint32_t make_checkpoint(const char *shape, const char *folder, const cha
 
 /* ---- measuring ---- */
 
-/* A prompt of one token and what comes behind it. */
+/* Runs a prompt of one token until its first token. */
 static void first_token(struct executor *e)
 {
     struct error err = {0};
@@ -211,9 +213,9 @@ static void first_token(struct executor *e)
     arena_fini(&arena);
 }
 
-/* The figures of one round, in memory that its process shares with ours. */
+/* The figures of one round, in memory that its process shares with this one. */
 struct round {
-    double open, ready, load, weights, link; /* seconds, bytes, bytes a second */
+    double open, ready, load, weights, link; /* seconds; bytes (weights); bytes per second (link) */
     bool is_emulated;
 };
 struct job {
@@ -264,8 +266,8 @@ static void measure_round(const struct job *j)
     x->ops->close(x);
 }
 
-/* In a process of its own: the driver is not touched in ours, so that every round begins without
- * it. Ends the program when that one did not end well. */
+/* Runs fn in a process of its own. This process never touches the driver, so every round begins
+ * without it. Ends the program when the child did not end well. */
 static void run_alone(void (*fn)(const struct job *), const struct job *j)
 {
     int status = 0;

@@ -1,57 +1,62 @@
 #pragma once
-/* The work of a model's step, in bytes and operations, from its program's shapes alone (one rank):
- * what the figures of bench/gpu/model.c are parts of. No device.
+/* The work of a model's step, in bytes and operations, from its program's shapes alone (one
+ * rank). The figures of bench/gpu/model.c are fractions of it. Needs no device.
  *
  * Bytes of a decode step = weights + KV cache.
- *   weights: every matrix once, in the bytes that its publisher gave it (work_weight_bytes), not in
- *     those of our layout; but
- *     - of the embedding one row for each row of the batch; a head that is tied to it is read
- * whole, once,
- *     - of a mixture's layer the experts that its rows chose, each once: counted by the caller,
- *       since it depends on the numbers.
- *     Norms, biases, angles: below 0.1 %, left out. So are activations, logits, and the KV written.
+ *   weights: every matrix once, in its published bytes (work_weight_bytes), not in those of our
+ *     layout, except that
+ *     - the embedding counts one row for each row of the batch; a head that is tied to it is read
+ *       whole, once,
+ *     - a mixture's layer counts the experts that its rows chose, each once; the caller counts
+ *       them, because they depend on the numbers.
+ *     Norms, biases and angles are below 0.1 % and do not count. Neither do activations, logits
+ *     and the KV cache that is written.
  *   KV cache: for each layer min(context, its window) tokens of each sequence, with the scales of
  *     coarse dtypes. A latent (MLA) is one vector for all heads.
  *
  * Operations of a prompt of n tokens (2 for a product and its sum):
- *   2 x outputs x inputs of every matrix for each token; of a mixture n_chosen experts for each,
- *     shared experts and routers too; the embedding none; the head for the one row that samples.
+ *   2 x outputs x inputs of every matrix for each token. A mixture counts n_chosen experts for
+ *     each token, and shared experts and routers too. The embedding counts nothing; the head counts
+ *     once, for the one row that samples.
  *   attention: 2 x query heads x (key + value dimensions) for each pair of positions that see each
  *     other: position i sees min(i + 1, window). For MLA this is the model's own form (keys of nope
- *     + rope, values of v dimensions), which is fewer than what the absorbed form computes (rank +
- *     rope, rank): the figure is a part of what the model needs, not of what is done. */
+ *     + rope, values of v dimensions). The absorbed form computes more (rank + rope, rank). The
+ *     figure relates to the operations that the model needs, not to those that are done. */
 #include "worker/model/program.h"
 
 struct work {
-    double dense_bytes;         /* of weights that every step reads */
-    double embedding_row_bytes; /* for each row */
-    double expert_bytes;        /* of one expert of one layer, all three matrices */
-    uint32_t n_mixtures;        /* layers that have one */
-    double token_ops;           /* of the products, without the head's */
-    double head_ops;            /* for each row that samples */
-    double pair_ops;            /* of attention, for a pair of positions of one layer */
+    double dense_bytes;         /* weights that every step reads */
+    double embedding_row_bytes; /* for each row of the batch */
+    double expert_bytes;        /* one expert of one layer, all three matrices */
+    uint32_t n_mixtures;        /* layers with a mixture */
+    double token_ops;           /* matrix products of one token, without the head */
+    double head_ops;            /* head, for each row that samples */
+    double pair_ops;            /* attention, for a pair of positions in one layer */
     uint32_t n_kv_groups;
     struct work_layers {
         uint32_t n_layers, window; /* window 0: all positions */
-        double token_bytes;        /* of one position, in all of these layers */
+        double token_bytes;        /* KV bytes of one position in all of these layers */
     } layers[PROGRAM_MAX_KV_GROUPS];
 };
 
-/* Bytes of an n x k matrix as it is published: of BF16, F16 and F32, which are all kept as
- * bfloat16, two a weight; of codes of 2, 3, 4 or 8 bits so many, and for each group (0: a row) a
- * scale of two bytes and a zero of the codes' bits; of FP8 one; of GGML's formats and MXFP4 their
- * blocks. */
+/* Returns the bytes of an n x k matrix as published. BF16, F16 and F32 count two bytes a weight,
+ * because all are kept as bfloat16. Codes of 2, 3, 4 or 8 bits count their bits, and for each
+ * group (0 = a row) a scale of two bytes and a zero of the code's bits. FP8 counts one byte.
+ * GGML's formats and MXFP4 count their blocks. */
 double work_weight_bytes(enum dtype dtype, double n, double k, uint32_t group);
 
-/* Counts a program with dummy weights on one rank. Errors are source_find's. */
+/* Counts a program with dummy weights on one rank. Errors come from source_find. */
 MUST_USE enum status work_of(const struct program *p, enum dtype kv_dtype, struct work *out,
                              struct error *err);
 
-/* Bytes of weights that a step of n_rows reads; n_experts: those that are read, in all layers. */
+/* Returns the bytes of weights that a step of n_rows reads. n_experts: experts that are read,
+ * over all layers. */
 double work_step_weights(const struct work *w, double n_rows, double n_experts);
-/* Bytes of KV cache that one sequence's row reads, which sees `context` positions, its own too. */
+/* Returns the bytes of KV cache that one row reads, which sees `context` positions, with its
+ * own. */
 double work_kv_bytes(const struct work *w, double context);
-/* A prompt of n tokens from its beginning, one row of which samples. */
+/* Returns the operations of a prompt of n tokens, one row of which samples. */
 double work_prompt_ops(const struct work *w, uint32_t n);
-/* Experts of one layer that so many rows choose, if each chose n_chosen of n at random. */
+/* Returns the expected number of different experts in one layer when n_rows rows each choose
+ * n_chosen of n at random. */
 double work_random_experts(uint32_t n, uint32_t n_chosen, uint32_t n_rows);

@@ -1,6 +1,7 @@
-/* Gateways. Each keeps its share of the streams running: one that ends is submitted anew at once.
- * A prompt begins with one of a few prefixes, which every replica has soon; the rest is its own.
- * All tokens of a stream come once and in order, or the program ends. */
+/* Gateways. Each keeps its share of the streams running: a stream that ends is submitted anew at
+ * once. A prompt begins with one of a few shared prefixes, which every replica soon has in its
+ * prefix cache; the rest is its own. All tokens of a stream must come once and in order;
+ * otherwise the program ends. */
 #include "bench/large_cluster/gateways.h"
 
 #include <string.h>
@@ -47,7 +48,7 @@ static void submit(struct scale *s, uint32_t i_stream, bool is_first)
     struct scale_gateways *g = s->gateways;
     struct stream *x = &g->streams[i_stream];
     uint32_t n_cached = s->o.cached_tokens, n = s->o.prompt_tokens;
-    /* The first answers end at any of their tokens, so that ends come evenly from the start. */
+    /* The first answers end at a random token, so that ends are spread evenly from the start. */
     uint32_t least = is_first ? 1 : s->o.least_tokens;
     *x = (struct stream){.generation = x->generation + 1,
                          .n_wanted =

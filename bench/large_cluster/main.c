@@ -1,12 +1,12 @@
-/* scale_peers: all workers and gateways of a large cluster, for bench/scale, which starts it, tells
- * it what to do by lines on its stdin and reads its lines.
+/* scale_peers: all workers and gateways of a large cluster, for bench/scale. The script starts
+ * it, sends commands as lines on its stdin, and reads the lines that it prints.
  *
  *   scale_peers --endpoint tcp://HOST:PORT [--keys-dir DIR] [--groups 125] [--tp 8] [--seqs 32]
  *               [--gateways 2] [--step-us 25000] [--prompt-token-us 10]
  *               [--prompt 1024] [--cached 512] [--least 128] [--most 512]
- *   load   submit what is to be kept running        count   print the counts as JSON
+ *   load   submit the streams to be kept running    count   print the counts as JSON
  *
- * "ready" is printed when every replica serves; the end of stdin ends it. */
+ * "ready" is printed when every replica serves. The end of stdin ends the program. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -97,7 +97,7 @@ static void drain(struct scale *s)
     }
 }
 
-/* Peers come as fast as they are let in, so many at a time. */
+/* Connects more peers, a limited number at a time, as fast as the head accepts them. */
 static void connect_more(struct scale *s)
 {
     for (; s->n_connected < s->n_peers && s->n_connected - s->n_welcomed < CONNECTING_MAX;
@@ -119,7 +119,8 @@ static void connect_more(struct scale *s)
 
 /* ---- time ---- */
 
-/* Heartbeats of all peers, spread evenly over their interval; when the next one is due. */
+/* Sends the heartbeats that are due, spread evenly over their interval. Returns the time of the
+ * next one. */
 static uint64_t beat(struct scale *s, uint64_t begin_ns)
 {
     static uint64_t n_done;
@@ -152,7 +153,7 @@ static void print_counts(const struct scale *s)
     fflush(stdout);
 }
 
-/* False: the end. */
+/* Returns false at the end of stdin. */
 static bool on_stdin(struct scale *s)
 {
     char line[64];

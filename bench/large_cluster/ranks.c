@@ -1,6 +1,6 @@
-/* Ranks. A replica executes on its first rank: a step lasts as long as the options say, its tokens
- * are random. The others count the plans they get; every rank's steps are contiguous, or the
- * program ends. */
+/* Ranks. A replica executes on its first rank: a step lasts as long as the options say, and its
+ * tokens are random. The other ranks count the plans that they get. The steps of every rank must
+ * be contiguous; otherwise the program ends. */
 #include "bench/large_cluster/ranks.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ enum {
     BLOCK_TOKENS = 16,
     MODEL_LEN = 16384,
     VOCABULARY = 128256,
-    SEQS_MAX = 1024, /* of a plan */
-    CACHE_FACTOR = 2 /* blocks for so many times what runs: the rest holds prefixes */
+    SEQS_MAX = 1024, /* most sequences in a plan */
+    CACHE_FACTOR = 2 /* the cache has this many times the blocks in use; the rest holds prefixes */
 };
 
 struct rank {
@@ -34,14 +34,14 @@ struct step {
 struct execution {
     struct step steps[DEPTH];
     uint32_t n, first;
-    uint64_t ends_ns;  /* of steps[first] */
-    uint64_t ended_ns; /* of the one before, as it should have been; 0: none */
-    uint64_t wait_ns;  /* of steps[first], for its plan */
+    uint64_t ends_ns;  /* end of steps[first] */
+    uint64_t ended_ns; /* planned end of the step before; 0 = none */
+    uint64_t wait_ns;  /* time that steps[first] waited for its plan */
 };
 
 struct scale_ranks {
     struct rank *ranks;           /* [n_workers] */
-    struct execution *executions; /* [n_workers]: of those in position 0 */
+    struct execution *executions; /* [n_workers]; used for ranks in position 0 */
     struct kv_group kv;
     struct result_item items[SEQS_MAX];
     uint32_t sampled[SEQS_MAX];
@@ -67,7 +67,7 @@ void scale_ranks_close(struct scale *s)
 
 void scale_ranks_hello(struct scale *s, uint32_t i_worker, struct msg_hello *h)
 {
-    static char host[32], address[32]; /* until the message is encoded */
+    static char host[32], address[32]; /* valid until the message is encoded */
     snprintf(host, sizeof host, "host-%u", i_worker / s->o.tp);
     snprintf(address, sizeof address, "10.%u.%u.1:7200", i_worker / s->o.tp, i_worker % s->o.tp);
     h->node = str_from(host);

@@ -1,6 +1,6 @@
-/* The connections. One ROUTER that connects once for each peer: each connection has its own
- * handshake, keys and name at the head, exactly as a DEALER in a process of its own, but there is
- * one descriptor to wait for instead of a thousand. */
+/* The connections. One ROUTER socket connects once for each peer. Each connection has its own
+ * handshake, keys and name at the head, exactly like a DEALER in a process of its own, but there
+ * is only one descriptor to wait for. */
 #include "bench/large_cluster/wire.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum { IO_THREADS = 2, HWM = 4096, ID_BYTES = 16 };
 
 struct scale_wire {
     void *context, *socket;
-    enum peer_role role; /* whose keys the socket has */
+    enum peer_role role; /* role that the socket's keys belong to */
     zmq_msg_t received;
 };
 
@@ -69,7 +69,7 @@ void scale_wire_connect(struct scale_wire *w, const struct scale_options *o, uin
 {
     char id[ID_BYTES];
     size_t n = id_of(i_peer, id);
-    if (o->keys_dir && role != w->role) /* the connections after this take them */
+    if (o->keys_dir && role != w->role) /* later connections use these keys */
         set_keys(w->socket, o->keys_dir, role);
     w->role = role;
     must(zmq_setsockopt(w->socket, ZMQ_CONNECT_ROUTING_ID, id, n) == 0, "a name");

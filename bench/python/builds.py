@@ -1,4 +1,4 @@
-"""Two builds in turns, round by round: bench/builds."""
+"""Implements bench/builds: compares two builds in turns, round by round."""
 import json
 import os
 import re
@@ -17,7 +17,7 @@ GATEWAY = {"rate, events/s": r"^rate: (\d+)", "CPU, us per event": r", all ([\d.
 
 
 def scheduler(tree, _):
-    """Microseconds of a step, by the number of sequences."""
+    """Returns microseconds of a step, by the number of sequences."""
     said = subprocess.run([tree / "build/release/bin/scheduler_bench", "--steps", "320", "--seed", "1", *COUNTS], capture_output=True,
                           text=True, check=True).stdout
     rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -32,8 +32,8 @@ def gateway(tree, options):
 
 
 def model(tree, options):
-    """Tokens a second of one rank."""
-    lines = ("prompt 512", "decode 1 128 64", "decode 8 128 64") * 3  # other machines' work comes and goes within a round
+    """Returns the tokens per second of one rank."""
+    lines = ("prompt 512", "decode 1 128 64", "decode 8 128 64") * 3  # repeated, because other load on the machine comes and goes within a round
     with subprocess.Popen([tree / "build/release/bin/bench_cpu_model", str(options.model), str(options.threads), "auto"], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as p:
         said = p.communicate("\n".join(lines) + "\n")[0]

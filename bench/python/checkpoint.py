@@ -1,5 +1,5 @@
-"""A checkpoint of a Llama's shape with random bfloat16 weights, for benchmarks of loading: what is in it
-is of no use to anybody else. --codes: its layers' matrices as AutoAWQ or GPTQ write codes of four bits."""
+"""Writes a checkpoint of a Llama model's shape with random bfloat16 weights, for benchmarks of loading. The model is of no other
+use. With --codes, the matrices of its layers are 4-bit codes as AutoAWQ or GPTQ write them."""
 import argparse
 import json
 import shutil
@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 GROUP = 128  # inputs that share a scale
-POOL = 8 << 20  # random numbers; every tensor begins at another place of them
+POOL = 8 << 20  # count of random numbers; every tensor begins at another offset in them
 
 
 def shapes(c):
-    """{name: shape} as transformers names and orders them."""
+    """Returns {name: shape} with transformers' names and order."""
     d, kv = c["hidden_size"], c["hidden_size"] // c["num_attention_heads"] * c["num_key_value_heads"]
     found = {"model.embed_tokens.weight": (c["vocab_size"], d)}
     for i in range(c["num_hidden_layers"]):
@@ -27,7 +27,7 @@ def shapes(c):
 
 
 def tensors(c, codes):
-    """(name, dtype, shape) of what is in the file."""
+    """Yields (name, dtype, shape) of each tensor in the file."""
     for name, shape in shapes(c).items():
         if codes is None or len(shape) == 1 or not name.startswith("model.layers."):
             yield name, "BF16", shape
@@ -52,7 +52,7 @@ def write_tensor(f, pool, shape, seed):
 
 
 def write(shape, tokenizer, folder, codes=None):
-    """folder: made anew from shape's config.json, with the files of a tokenizer. Returns bytes of weights."""
+    """Writes `folder` anew from the config.json of `shape` and the files of a tokenizer. Returns the bytes of weights."""
     config = json.loads((shape / "config.json").read_text())
     assert config["model_type"] == "llama" and config["torch_dtype"] == "bfloat16"
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def write(shape, tokenizer, folder, codes=None):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     rng = np.random.default_rng(1)
-    pool = rng.integers(0, 1 << 16, POOL, np.uint16) & 0x807f | 0x3c00  # 2^-7, either sign
+    pool = rng.integers(0, 1 << 16, POOL, np.uint16) & 0x807f | 0x3c00  # numbers of about 2^-7, of either sign
     with open(folder / "model.safetensors", "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for i, t in enumerate(header.values()):

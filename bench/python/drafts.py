@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What different ways of drafting from the text itself are worth: tokens a step, and drafts run for each token.
+"""Compares rules for drafting from the text itself: tokens a step, and draft tokens run for each token.
 
   python3 bench/python/drafts.py [--tokens 4]
 
-No model: "what the model says" is a text that is there, and words and signs of this repository's own files are the
-tokens. Three kinds: a file written again with a few changes, another file of the same folder, the second half of a
-page. `first` and `latest` say which of several places is copied from; `half`: as many drafts as half of the ids that
-the places have in common. vLLM's rule (when it is told nothing) is 5 to 5, first, all.
+There is no model: an existing text stands for the model's output, and the words and signs of this repository's own files are the
+tokens. There are three kinds of text: a file written again with a few changes, another file of the same folder, and the second
+half of a page. `first` and `latest` choose which of several matches is copied from. `half` drafts half as many tokens as the ids
+that the matches have in common. vLLM's rule by default is 5 to 5, first, all.
 """
 import glob
 import random

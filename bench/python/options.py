@@ -1,5 +1,5 @@
-"""What the scripts of this folder may be told: counts and names, each with its bounds, looked at before anything is built
-or loaded. What is wrong ends a script with exit status 2 and one line of what it is and where to read on."""
+"""Command-line options of the scripts of this folder: counts and names, each with its bounds, checked before anything is built or
+loaded. An error ends the script with exit status 2 and one line that names the error and --help."""
 import argparse
 import itertools
 import math
@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 MANY = 1_000_000
-THREADS = 64  # at most: what bench_cpu_model reads memory with
+THREADS = 64  # most threads with which bench_cpu_model reads memory
 
 
 class Parser(argparse.ArgumentParser):
@@ -19,14 +19,14 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, *args, **kwargs):
         found = super().parse_args(*args, **kwargs)
-        lock = os.environ.get("COX_MACHINE_LOCK")  # serving.quiet
+        lock = os.environ.get("COX_MACHINE_LOCK")  # used by serving.quiet
         if lock and not (os.path.isfile(lock) and os.access(lock, os.R_OK)):
             self.error(f"COX_MACHINE_LOCK names {lock!r}, which is no file that can be read: make it (touch) or unset the variable")
         return found
 
 
 def option_parser(program):
-    """Of bench/PROGRAM, whose --help begins with the comment at its top."""
+    """Returns the parser of bench/PROGRAM. Its --help begins with the comment at the top of that script."""
     lines = (Path(__file__).parent.parent / program).read_text().splitlines()[1:]
     about = "\n".join(line[2:] for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
     return Parser(f"bench/{program}", about)
@@ -35,7 +35,7 @@ def option_parser(program):
 # ---- types for add_argument ----
 
 def count(least=1, most=MANY):
-    """A whole number."""
+    """Parses a whole number."""
     def parse(text):
         n = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
         if not least <= n <= most:
@@ -45,13 +45,13 @@ def count(least=1, most=MANY):
 
 
 def counts(least=1, most=MANY):
-    """Whole numbers with commas between them: in their order, each once."""
+    """Parses whole numbers separated by commas. The result is sorted, without duplicates."""
     one = count(least, most)
     return lambda text: sorted({one(part) for part in text.split(",")})
 
 
 def counts_among(known):
-    """Such of which only some are known."""
+    """Parses whole numbers separated by commas, of which only some are allowed."""
     def parse(text):
         found = counts(0)(text)
         if unknown := set(found) - set(known):
@@ -61,7 +61,7 @@ def counts_among(known):
 
 
 def amount(above=0, most=MANY):
-    """A number of seconds, or another that need not be whole."""
+    """Parses a number that need not be whole, such as seconds."""
     def parse(text):
         try:
             value = float(text)
@@ -74,7 +74,7 @@ def amount(above=0, most=MANY):
 
 
 def names(known):
-    """Of what is known by name, with commas between them, each once."""
+    """Parses known names separated by commas, without duplicates."""
     def parse(text):
         found = list(dict.fromkeys(text.split(",")))
         if unknown := [name for name in found if name not in known]:

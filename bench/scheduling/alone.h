@@ -3,5 +3,5 @@
 #include "bench/scheduling/rig.h"
 #include "bench/scheduling/trace.h"
 
-/* scheduler.h and the codec, called as dispatch.c and gateways.c call them. */
+/* Returns a rig that calls scheduler.h and the codec as dispatch.c and gateways.c do. */
 struct rig rig_alone(struct trace *t, bench_mallocs *n_mallocs);

@@ -1,25 +1,26 @@
 #pragma once
-/* The thing that is put under the trace, and what one step of it cost. */
+/* The part of the head that runs under the trace, and the cost of one of its steps. */
 #include <stdint.h>
 
 #include "proto/messages.h"
 
 enum phase { SCHEDULE, PLAN, RESULT, APPLY, TOKENS, N_PHASES };
 
-/* One step: a plan made and the result of the plan before it applied. */
+/* One step: a plan is made, and the result of the plan before it is applied. */
 struct step_cost {
-    uint64_t ns[N_PHASES]; /* of a turn: all in SCHEDULE */
+    uint64_t ns[N_PHASES]; /* phases of a step; a whole turn counts in SCHEDULE */
     unsigned long n_mallocs;
-    uint32_t n_sampled; /* sequences that sampled a token, by the plan */
+    uint32_t n_sampled; /* sequences that sampled a token in the plan */
 };
 
 struct rig {
     void *state;
-    void (*submit)(void *state, const struct msg_submit *m); /* the arrival, as the head has it */
+    /* takes an arriving request as the head does */
+    void (*submit)(void *state, const struct msg_submit *m);
     void (*cancel)(void *state, struct request_id id);
     void (*step)(void *state, struct step_cost *out);
     void (*free)(void *state);
 };
 
-/* Calls of malloc so far; a program that does not count them gives 0. */
+/* Returns the calls of malloc so far; 0 in a program that does not count them. */
 typedef unsigned long bench_mallocs(void);

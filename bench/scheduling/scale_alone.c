@@ -1,7 +1,8 @@
-/* The schedulers of a large cluster by themselves: GROUPS of them with SEQS sequences each, in
- * turns, so that each finds the caches full of the others, as in a head. A step: plan made and
- * encoded, result decoded and applied, the gateways' tokens encoded (alone.c; the trace
- * is bench/scheduler's: contexts of 1k to 8k, 2 % end in each step).
+/* Measures the schedulers of a large cluster alone: GROUPS of them with SEQS sequences each, in
+ * turns, so that each finds the caches full of the others' data, as in a head. In a step the
+ * plan is made and encoded, the result decoded and applied, and the gateways' tokens encoded
+ * (alone.c). The trace is bench/scheduler's: contexts of 1k to 8k, and 2 % of the sequences end
+ * in each step.
  *
  *   scale_alone [GROUPS [SEQS [STEPS]]]      prints µs a step and a token */
 #include <stdio.h>
@@ -15,7 +16,7 @@ enum { WARM_STEPS = 64 };
 
 static unsigned long no_mallocs(void)
 {
-    return 0; /* bench/scheduler counts them */
+    return 0; /* bench/scheduler counts mallocs */
 }
 
 struct one {

@@ -1,17 +1,16 @@
-/* Microseconds of the head per step of N running sequences: scheduler and block table, the plan
- * encoded, the result decoded and applied (stop checks), the gateways' tokens encoded. The trace is
- * trace.c's. Time goes on in windows: sequences end for some steps that are not counted
- * and WINDOW_STEPS that are, then newcomers, being short, are taken out and their slots get prompts
- * of the spread again, outside of the clock; so contexts stay between 1k and 8k. Arrivals (a
- * request made, hashed, queued) are outside of a step, as they are for vLLM, and measured by
- * themselves.
+/* Measures the head's microseconds per step of N running sequences: scheduler and block table,
+ * the plan encoded, the result decoded and applied (stop checks), the gateways' tokens encoded.
+ * The trace is trace.c's. The run is divided into windows. In a window, sequences end during
+ * some uncounted steps and WINDOW_STEPS counted ones. Then, outside of the measured time, the
+ * newcomers, which are short, are removed, and their slots get prompts of the original spread
+ * again. Contexts thus stay between 1k and 8k. Arrivals (a request made, hashed, queued) are not
+ * part of a step, as in vLLM's measurement, and are measured apart.
  *
- *   scheduler_bench [--turn [--step-log FILE]] [--steps N] [--seed N] COUNT...   a line of JSON
- * each
+ *   scheduler_bench [--turn [--step-log FILE]] [--steps N] [--seed N] COUNT...   JSON lines
  *
- * --turn: the whole head core with frames in memory instead: on_frame(result) and turn; with a step
- * log, of which a thread writes FILE.
- * Exit status 1: a step called malloc (without --turn: those are head core's to answer for). */
+ * --turn: the whole head core instead, with frames in memory: on_frame(result) and turn; with a
+ * step log, a thread writes FILE.
+ * Exit status 1: a step called malloc (only without --turn: the head core may call malloc). */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +37,7 @@ struct run {
     struct rig rig;
     struct step_cost *costs; /* [n_steps] */
     uint32_t n_steps, n_done;
-    uint64_t *arrivals; /* ns of the newest ones, [ARRIVALS] */
+    uint64_t *arrivals; /* [ARRIVALS] ns of the latest arrivals, a ring */
     uint64_t n_arrivals;
 };
 enum { ARRIVALS = 1 << 16 };
@@ -60,7 +59,7 @@ static void one_step(struct run *r, struct step_cost *out)
         arrive(r, r->t.ended[--r->t.n_ended], true);
 }
 
-/* Until every sequence decodes. */
+/* Runs steps until every sequence decodes. */
 static void settle(struct run *r)
 {
     struct step_cost c = {0};
@@ -101,7 +100,7 @@ static void window(struct run *r, bool counts)
 
 /* ---- figures ---- */
 
-/* Sorts. */
+/* Sorts ns and returns a percentile in microseconds. */
 static double us_at(uint64_t *ns, uint64_t n, double share)
 {
     if (n == 0)
@@ -120,7 +119,7 @@ static void print_phases(const struct run *r, uint64_t *ns)
     }
 }
 
-/* False: a step called malloc. */
+/* Returns false when a step called malloc. */
 static bool print_figures(struct run *r)
 {
     const struct trace *t = &r->t;

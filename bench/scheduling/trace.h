@@ -1,5 +1,5 @@
 #pragma once
-/* The trace of scheduler_bench: which request arrives, and which ends. */
+/* The trace of scheduler_bench: which request arrives, and which one ends. */
 #include "common/base/random.h"
 #include "proto/messages.h"
 
@@ -10,7 +10,7 @@ enum {
     DEPTH = 2,
 };
 
-/* A running sequence's place. Whoever ends is replaced by a newcomer in the same slot. */
+/* The slot of a running sequence. A newcomer replaces a sequence that ends in the same slot. */
 struct slot {
     uint64_t generation;
     bool is_newcomer;
@@ -18,26 +18,26 @@ struct slot {
 
 struct trace {
     struct rng rng;
-    uint32_t n; /* slots */
+    uint32_t n; /* number of slots */
     struct slot *slots;
-    uint32_t *ended; /* slots whose request has ended since it was last emptied */
+    uint32_t *ended; /* slots whose request has ended and has not been replaced yet */
     uint32_t n_ended;
-    bool ends; /* sequences end */
+    bool ends; /* true: sequences end in the next steps */
     double owed_ends;
     uint32_t *prefixes, *ids;
-    bool *slot_ended; /* the end of who has the slot was drawn already */
+    bool *slot_ended; /* the end of the slot's request is decided already */
     struct result_item *items;
     uint32_t *sampled;
     float *gaps;
-    bool counts; /* the plans of these steps are counted: */
+    bool counts; /* true: the plans of the next steps count in these: */
     uint64_t n_plans, n_runs, n_blocks, n_admits, n_hit_tokens, n_ends;
 };
 
 void trace_init(struct trace *t, uint32_t n, uint64_t seed);
 void trace_fini(struct trace *t);
-/* The request that takes the slot now; its spans are valid until the next call. */
+/* Fills *out with the next request of the slot; its spans are valid until the next call. */
 void trace_submit(struct trace *t, uint32_t i_slot, bool newcomer, struct msg_submit *out);
-/* Fills out with the answer of a rank; valid until the next call. */
+/* Fills *out with a rank's answer to the plan; valid until the next call. */
 void trace_answer(struct trace *t, const struct msg_plan *p, struct msg_result *out);
-uint32_t trace_n_blocks(uint32_t n);      /* of the pool */
-uint32_t trace_budget_tokens(uint32_t n); /* of a step */
+uint32_t trace_n_blocks(uint32_t n);      /* blocks of the pool */
+uint32_t trace_budget_tokens(uint32_t n); /* token budget of a step */

@@ -1,7 +1,7 @@
-/* The whole head core, as cox-head drives it for a replica of one rank: a result's frame comes, the
- * turn after it makes the next plan and tells the gateway. Rank and gateway are here: their frames
- * stay in memory, and the clock stands still, so no heartbeat is due. What is sent is copied once,
- * as ZeroMQ does. */
+/* Runs the whole head core under the trace, as cox-head drives it for a replica of one rank: a
+ * result's frame comes, and the turn after it makes the next plan and tells the gateway. The
+ * rank and the gateway are simulated here: their frames stay in memory, and the clock stands
+ * still, so no heartbeat is due. Sent frames are copied once, as ZeroMQ does. */
 #include "bench/scheduling/turn.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { RANK = 1, GATEWAY = 2, BOX_FRAMES = 256, MAX_RESULTS = DEPTH };
 #define NOW_NS       (100 * NS_PER_S)
-#define WINDOW_BYTES (1ull << 40) /* no Credit is ever waited for */
+#define WINDOW_BYTES (1ull << 40) /* so large that no Credit is ever waited for */
 
 struct turn {
     struct trace *t;
@@ -24,7 +24,7 @@ struct turn {
     struct step_log_file *step_log_file;
     struct step_log *step_log;
     struct link links[3];
-    struct strbuf box[BOX_FRAMES]; /* what the head has sent, oldest first */
+    struct strbuf box[BOX_FRAMES]; /* frames that the head has sent, oldest first */
     uint8_t to[BOX_FRAMES];
     uint32_t n_box;
     struct strbuf frame, results[MAX_RESULTS];
@@ -124,7 +124,7 @@ static void on_frame(struct turn *x, uint8_t who, struct str frame)
     }
 }
 
-/* Answers beget frames: until there are none. */
+/* Handles frames until none are left; an answer may cause further frames. */
 static void empty_box(struct turn *x)
 {
     for (uint32_t i = 0; i < x->n_box; i++)
@@ -158,7 +158,7 @@ static void step(void *state, struct step_cost *out)
 {
     struct turn *x = state;
     *out = (struct step_cost){0};
-    empty_box(x); /* arrivals may have got a plan made, when nothing else ran */
+    empty_box(x); /* the arrivals may have caused a plan when nothing else ran */
     if (x->n_answered == x->n_planned)
         bench_die("no plan after step %llu", (unsigned long long)x->n_planned);
     const struct strbuf *result = &x->results[++x->n_answered % MAX_RESULTS];

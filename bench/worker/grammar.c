@@ -1,7 +1,7 @@
-/* The cost of a mask, as the worker makes it: grammars_mask before each token of documents that
- * their schemas allow, tokens of the model's own tokenizer. A sequence is new in each round: its
- * lexer has no states yet. Processor time of this thread alone, the median of rounds; the bound is
- * on all tokens of all schemas together.
+/* Measures the cost of a mask as the worker makes it: grammars_mask before each token of
+ * documents that their schemas allow, with the model's own tokenizer. A sequence is new in each
+ * round, so its lexer has no states yet. Times are processor time of this thread, medians of
+ * rounds. The bound applies to all tokens of all schemas together.
  * Usage: bench_grammar TOKENIZER [ROUNDS]; exit status 1: above the bound. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,7 @@ struct document {
     double us[MAX_ROUNDS], worst_us;
 };
 
-/* Every token that comes must be one the mask allows. */
+/* Runs a document; the mask must allow every token of it. */
 static double run_round(struct grammars *g, const struct workload *w, struct document *d,
                         uint32_t *words, uint64_t serial)
 {
@@ -165,7 +165,7 @@ static double measure(struct grammars *g, struct document *docs, uint32_t vocab_
     double all[MAX_ROUNDS] = {0};
     uint64_t serial = 0;
     uint32_t n_ids = 0;
-    for (size_t i = 0; i < N_WORKLOADS; i++) { /* compiled here */
+    for (size_t i = 0; i < N_WORKLOADS; i++) { /* the grammars are compiled here */
         run_round(g, &workloads[i], &docs[i], words, ++serial);
         docs[i].worst_us = 0;
         n_ids += docs[i].n;

@@ -1,10 +1,10 @@
-/* KV blocks from one process to another, as between two replicas: what a transfer takes from the
- * order to both answers, through shared memory and over TCP on loopback.
+/* Measures a transfer of KV blocks from one process to another, as between two replicas: the
+ * time from the order to both answers, through shared memory and over TCP on loopback.
  *
  *   bench_kv_transfer [rounds [MiB]]      default: 9 rounds of 128 MiB, for each size of a block
  *
- * Blocks lie scattered on either side, the caches are four times as large as what moves. A row says
- * the median of the rounds (the least … the most), in GB/s of what was moved. */
+ * Blocks are scattered on either side, and the caches are four times as large as the moved data.
+ * A row has the median of the rounds (and minimum and maximum), in GB/s of moved data. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static const struct {
              {"288 KiB: 0.6 billion parameters", 288 << 10},
              {"2 MiB: 8 billion", 2 << 20}};
 
-/* Between the two processes. */
+/* State shared by the two processes. */
 struct shared {
     char addresses[2][COMM_ADDRESS_MAX];
     uint8_t id[COMM_ID_BYTES];
@@ -40,7 +40,7 @@ struct side {
     struct loop *loop;
     struct kv_transfer *t;
     enum status status;
-    int to, from; /* a byte each way: go on */
+    int to, from; /* pipes; each process sends a byte and waits for the other's */
 };
 
 static void fail(const char *what)
@@ -103,7 +103,7 @@ static void run_case(struct side *s, struct shared *sh, int i, size_t k, uint32_
     const struct kv_view view = {
         .n_groups = 1,
         .groups = {{.pieces = {{cache, block}}, .n_pieces = 1, .n_blocks = SPREAD * n}}};
-    for (uint32_t r = 0; r < n_rounds + 1; r++) { /* the first one makes pages */
+    for (uint32_t r = 0; r < n_rounds + 1; r++) { /* the first round touches new pages */
         uint64_t ns = move(s, sh, i, ++id, &view, (struct u32_span){ids, n});
         if (r > 0)
             rates[r - 1] = (double)(n * block) / (double)ns;

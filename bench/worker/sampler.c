@@ -1,6 +1,7 @@
-/* The cost of a sampled token beyond its logits: sampler_choose on one row of a vocabulary, this
- * thread's time, the median of rounds, each with another seed. The logits are made up: a bell of
- * standard deviation 3, and above it three that stand out, which is what a sure model's look like.
+/* Measures the cost of a sampled token beyond its logits: sampler_choose on one row of a
+ * vocabulary, in this thread's time, the median of rounds with different seeds. The logits are
+ * made up: a bell curve of standard deviation 3 and three logits that stand out above it, as
+ * with a model that is sure.
  * Usage: bench_sampler [VOCABULARY [ROUNDS]] */
 #include <math.h>
 #include <time.h>
@@ -32,7 +33,7 @@ static float *logits_new(uint32_t n, struct sampler_row *row)
 {
     float *logits = mem_array(n, sizeof *logits);
     struct rng rng = {5};
-    for (uint32_t i = 0; i < n; i++) { /* twelve uniform ones are nearly normal */
+    for (uint32_t i = 0; i < n; i++) { /* the sum of twelve uniform numbers is nearly normal */
         double sum = 0;
         for (int k = 0; k < 12; k++)
             sum += (double)(rng_next(&rng) >> 40) * 0x1p-24;

@@ -1,10 +1,11 @@
-/* Tokens a second of one rank with and without draft tokens, by streams and draft tokens: plans go
- * straight to the executor, one step at a time, so that nothing but the device is measured; one
- * kernel thread and its CPU time, so that it may be a busy machine. Two kinds of prompt: a file to
- * be written again, whose text is a good draft, and prose, where n-grams are mostly wrong. With
- * DRAFT that model drafts: the same as MODEL is always right, and shows what its passes cost; what
- * there is to gain only a much smaller one of MODEL's vocabulary can say. Usage, from the source
- * folder: bench_speculation [MODEL [ROUNDS [DRAFT]]] */
+/* Measures tokens a second of one rank with and without draft tokens, by streams and draft
+ * tokens. Plans go directly to the executor, one step at a time, so that only the device is
+ * measured: one kernel thread and its CPU time, which also works on a busy machine. There are
+ * two kinds of prompt: a file to be written again, whose text is a good draft, and prose, where
+ * n-grams are mostly wrong. With DRAFT that model drafts. The same model as MODEL is always
+ * right and shows the cost of its passes; a gain needs a much smaller one with MODEL's
+ * vocabulary.
+ * Usage, from the source folder: bench_speculation [MODEL [ROUNDS [DRAFT]]] */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,7 +155,7 @@ static bool done(uint32_t n)
     return true;
 }
 
-/* From the prompt's last id on: what lies before it stays in the blocks. */
+/* Restarts the streams at the prompt's last id; the ids before it stay in the blocks. */
 static void enter(uint32_t n, bool computed)
 {
     struct error err = {0};

@@ -1,11 +1,11 @@
-/* One stage of two threads against two stages of one thread each (and two ranks): a prompt in
- * chunks, and streams that decode, plans going straight to the executors as fast as these take
- * them, as a head with any number of steps in flight would send them. Wall-clock time and CPU time
- * of the process, rounds interleaved, medians: what a stage waits is in the first alone, what small
- * passes cost in both. With "dummy" weights are random, and MODEL is a folder with a config.json.
- * With ROW_US every row sleeps so long in each layer: with a small model nothing else counts, so
- * that it may be a busy machine; the first line is then one thread's, and two stages can be twice
- * as fast.
+/* Compares one stage of two threads with two stages of one thread each (and with two ranks), for
+ * a prompt in chunks and for streams that decode. Plans go directly to the executors as fast as
+ * these accept them, as from a head with any number of steps in flight. Both wall-clock time and
+ * CPU time of the process are measured; rounds are interleaved, figures are medians. Waiting of
+ * a stage is only in the first, the cost of small passes in both. With "dummy" the weights are
+ * random, and MODEL is a folder with a config.json. With ROW_US every row sleeps that long in
+ * each layer: with a small model nothing else counts, so the machine may be busy. The first line
+ * then has one thread's time, and two stages can be twice as fast.
  * Usage: bench_stages [MODEL [ROUNDS [weights|dummy [ROW_US]]]] */
 #include <pthread.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static const struct way {
     const char *name;
-    uint32_t i_shape, pass_rows; /* 0: as many as the engine takes */
+    uint32_t i_shape, pass_rows; /* 0 = as many as the engine takes */
 } ways[] = {
     {"one rank, two threads", 0, 0},
     {"two ranks", 1, 0},
@@ -53,7 +53,7 @@ static const struct way {
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* n_streams 0: the prompt. */
+/* Streams of each kind of work; 0 = the prompt. */
 static const uint32_t works[] = {0, 1, 8, 32, 64};
 enum { N_WORKS = sizeof works / sizeof *works };
 
@@ -68,7 +68,8 @@ struct plans {
 
 struct rank {
     struct executor *executor;
-    const struct executor_comm *comm; /* NULL: the plans */
+    /* the thread joins this communicator; NULL = it runs `plans` */
+    const struct executor_comm *comm;
     const struct plans *plans;
     struct arena arena;
     pthread_t thread;
@@ -144,7 +145,7 @@ static double run_group(struct group *g)
     return seconds_of(CLOCK_MONOTONIC) - begin;
 }
 
-/* ---- groups ---- */
+/* ---- ranks ---- */
 
 static void open_group(struct group *g, const struct shape *shape,
                        const struct worker_options *like)
@@ -235,7 +236,7 @@ static struct plan_run run_of_stream(const struct plans *p, uint32_t i, uint32_t
                              .n_tokens = step == 0 ? N_SHORT : 1};
 }
 
-/* One prompt, of which nothing is sampled; or streams that sample. */
+/* Makes the plans of one prompt, which samples nothing, or of streams that sample. */
 static void make_plans(struct plans *p, uint32_t n_streams, const struct sequences_limits *l)
 {
     uint32_t n_ids = n_streams ? N_SHORT : N_PROMPT, n_runs = n_streams ? n_streams : 1;
@@ -262,7 +263,7 @@ static void make_plans(struct plans *p, uint32_t n_streams, const struct sequenc
 
 static double seconds[N_WAYS][MAX_ROUNDS], cpu[N_WAYS][MAX_ROUNDS];
 
-/* All ways of one kind of work, in turns; the first round is not counted. */
+/* Measures all layouts with one kind of work, in turns; the first round is not counted. */
 static void measure(struct group *groups, struct plans *plans, uint32_t rounds)
 {
     for (uint32_t round = 0; round < rounds + 1; round++)

@@ -9,7 +9,6 @@
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/config/hide.h"
-#include "common/config/print.h"
 
 extern char **environ;
 
@@ -65,12 +64,12 @@ bool command_parse(const struct command_line *line, int argc, char **argv, void 
         return false;
     }
     if (res->help) {
-        struct strbuf b;
-        strbuf_init(&b, 0);
-        config_print_help(&b, command_usage(argv[0], line->usage, usage), line->specs,
-                          line->n_specs);
-        fwrite(b.ptr, 1, b.len, stdout);
-        strbuf_fini(&b);
+        const struct help h = {.usage = command_usage(argv[0], line->usage, usage),
+                               .specs = line->specs,
+                               .n_specs = line->n_specs,
+                               .groups = line->groups,
+                               .topic = res->help_topic};
+        *exit_code = help_print(&h);
         return false;
     }
     if (res->positional.n_items > line->max_positional) {

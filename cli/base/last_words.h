@@ -1,10 +1,12 @@
 #pragma once
-/* A child's last words: the sentence in a "start_failed" line of its log, so that a person reads it
- * once and plain, however many children say it. Pure. */
+/* Finds the error sentence in the last log line of a child that could not start. A person then
+ * reads the error once and in plain words, even when several children report it. Pure. */
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is this the line in which a program says why it cannot start? */
+/* Returns true when the line is a "start_failed" event, in which a program says why it cannot
+ * start. */
 bool last_words_is_failure(const char *line);
-/* The sentence of such a line (logfmt or JSON), else the line as it is; cut to size. */
+/* Copies the error sentence of such a line (logfmt or JSON), or the whole line when it has no
+ * such sentence. The text is cut to `size` bytes. */
 void last_words_sentence(const char *line, char *out, size_t size);

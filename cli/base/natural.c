@@ -7,8 +7,8 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* *a and *b are behind the digits afterwards. A number of more digits, without leading zeros, is
- * the larger one, however long both are. */
+/* Compares two runs of digits as numbers of any length. *a and *b are moved behind their digits.
+ * Leading zeros are skipped, so the number with more digits is the larger one. */
 static int compare_numbers(const char **a, const char **b)
 {
     while (**a == '0' && is_digit((*a)[1]))
@@ -39,5 +39,5 @@ int natural_compare(const char *a, const char *b)
     }
     if (*x != *y)
         return *x ? 1 : -1;
-    return strcmp(a, b); /* "01" and "1": some order, always the same */
+    return strcmp(a, b); /* "01" and "1" are equal as numbers; strcmp gives them a fixed order */
 }

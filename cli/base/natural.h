@@ -1,6 +1,6 @@
 #pragma once
-/* The order in which people count: digits inside of names are numbers, so that worker-2 comes
- * before worker-10. Pure. */
+/* Natural order of strings: digits inside of a name count as a number, so worker-2 comes before
+ * worker-10. Pure. */
 
-/* As strcmp. */
+/* Returns a value below, equal to or above 0, as strcmp does. */
 int natural_compare(const char *a, const char *b);

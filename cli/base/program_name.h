@@ -1,6 +1,6 @@
 #pragma once
-/* The name that this program was called by: `cox`, or `vllm` through a link of that name. It is set
- * at most once, by the main thread, before a command runs. */
+/* The name that this program was called by: `cox`, or `vllm` through a link of that name. The
+ * main thread sets it at most once, before a command runs. */
 #include <stdbool.h>
 
 void program_name_set_vllm(void);

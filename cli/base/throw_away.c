@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OWNER "owner" /* the file that is locked; the folder is, by whoever makes keys in it */
+#define OWNER "owner" /* the locked file; a writer of keys locks the folder itself */
 
 enum { YOUNG_S = 60, MAX_DEPTH = 4 };
 
@@ -20,8 +20,8 @@ static const char *const files[] = {"head.key",   "head.pub",   "gateway.key",  
                                     "worker.key", "worker.pub", "operator.key", "operator.pub",
                                     "authorized", "gateway",    "control",      OWNER};
 
-/* The folders of a model in memory (cli/pull/stream.c): links, lists of ranges, and folders of
- * these. */
+/* Removes the folders that `cli/pull/stream.c` makes for a model in memory: links, lists of
+ * ranges, and folders of these. */
 static void remove_links(int dir_fd, int depth)
 {
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -52,7 +52,8 @@ static bool remove_files(int dir_fd, int parent_fd, const char *name)
 {
     remove_links(dir_fd, MAX_DEPTH);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        char half[64]; /* of a process that was killed while it wrote the file */
+        /* temporary name; left by a process that was killed while it wrote the file */
+        char half[64];
         snprintf(half, sizeof half, "%s.new", files[i]);
         (void)unlinkat(dir_fd, half, 0);
         (void)unlinkat(dir_fd, files[i], 0);
@@ -60,7 +61,8 @@ static bool remove_files(int dir_fd, int parent_fd, const char *name)
     return unlinkat(parent_fd, name, AT_REMOVEDIR) == 0;
 }
 
-/* Also when there is no such file: its owner did not get so far. */
+/* Returns true when no process holds the lock, or when there is no lock file: its owner was
+ * killed before it made one. */
 static bool is_dead(int dir_fd)
 {
     int fd = openat(dir_fd, OWNER, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -70,7 +72,8 @@ static bool is_dead(int dir_fd)
     return dead;
 }
 
-/* Ours, private, no link, unlocked. A young one may be about to be locked: it is left alone. */
+/* Removes one folder when it belongs to this user, is private, is not a link and is not locked.
+ * A folder younger than YOUNG_S stays: its owner may be about to lock it. */
 static void sweep_one(int parent_fd, const char *name)
 {
     struct stat st;
@@ -83,7 +86,8 @@ static void sweep_one(int parent_fd, const char *name)
     close(fd);
 }
 
-/* "cox-keys-PID-XXXXXX"; the number is for people, the lock says whether its owner lives. */
+/* Matches "cox-keys-PID-XXXXXX". The process number is for people; the lock says whether the
+ * owner lives. */
 static bool is_throw_away(const char *name)
 {
     int pid = 0;

@@ -14,7 +14,11 @@
 #include "common/base/mem.h"
 #include "common/http/client/client.h"
 
-enum { LOOK_MS = 20, HEALTH_TIMEOUT_MS = 500, OWN_ARGS = 5 /* cox up MODEL … --uds PATH */ };
+enum {
+    LOOK_MS = 20,
+    HEALTH_TIMEOUT_MS = 500,
+    OWN_ARGS = 5 /* words of "cox up MODEL … --uds PATH" */
+};
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -35,13 +39,14 @@ static enum status make_socket_dir(struct batch_cluster *c, struct error *err)
     return STATUS_OK;
 }
 
-/* In the child. */
+/* Runs in the child after the fork. */
 static _Noreturn void become_up(char *const *argv, pid_t parent)
 {
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)sigaction(SIGINT, &usual, NULL);
     (void)sigaction(SIGTERM, &usual, NULL);
-    (void)unsetenv("COX_CONFIG"); /* it holds the options of our own command */
+    /* COX_CONFIG holds the options of this command, not those of `cox up` */
+    (void)unsetenv("COX_CONFIG");
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent)
         (void)execv("/proc/self/exe", argv);
     _exit(127);
@@ -94,7 +99,7 @@ enum status batch_cluster_start(struct batch_cluster *c, const char *command, co
             return error_set(err, STATUS_INVALID,
                              "%s: this cluster serves nobody else, on a socket of its own",
                              args[i]);
-    (void)unsetenv("COX_CONFIG"); /* it has been read, and is not of cox up */
+    (void)unsetenv("COX_CONFIG"); /* COX_CONFIG has been read; it holds no options of `cox up` */
     enum status s = model_fetch_for_up(command, model, args, n_args, err);
     c->has_not_come = s != STATUS_OK;
     TRY(s);
@@ -118,7 +123,7 @@ enum status batch_cluster_start(struct batch_cluster *c, const char *command, co
 void batch_cluster_end(struct batch_cluster *c)
 {
     if (c->pid > 0) {
-        (void)kill(c->pid, SIGTERM); /* it bounds its own end */
+        (void)kill(c->pid, SIGTERM); /* `cox up` limits the time of its own shutdown */
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             continue;
     }

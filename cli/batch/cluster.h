@@ -1,7 +1,7 @@
 #pragma once
-/* The cluster of one `cox run-batch MODEL` or `cox bench throughput`: a `cox up` below this
- * process, whose gateway listens on a socket in a folder of its own, and which ends with this
- * process however that ends. */
+/* The cluster of one `cox run-batch MODEL` or `cox bench throughput`: a `cox up` as a child of
+ * this process. Its gateway listens on a socket in a folder of its own. The child ends when this
+ * process ends, even when this process is killed. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -10,15 +10,18 @@
 #include "common/base/status.h"
 
 struct batch_cluster {
-    pid_t pid;         /* 0: not started */
-    bool has_not_come; /* the fetch of the model failed: pull_exit_code says how it ends */
+    pid_t pid;         /* 0 = not started */
+    bool has_not_come; /* the model could not be fetched; `pull_exit_code` gives the exit code */
     struct throw_away dir;
-    char uds[108]; /* the gateway's, in it */
+    char uds[108]; /* path of the gateway's socket in `dir` */
 };
 
-/* command: "run-batch", which fetches the model where it is missing. args: [n_args] options of cox
- * up. Returns when requests are served, or when the child has ended
- * (STATUS_INVALID: its log says why), or STATUS_CLOSED: interrupted. In each case end it. */
+/* Starts the cluster and returns when it serves requests. `command` is the name for messages,
+ * such as "run-batch". A missing model is fetched first. `args` [n_args] are options of `cox
+ * up`.
+ * STATUS_INVALID: the child has ended; its log says why.
+ * STATUS_CLOSED: interrupted.
+ * The caller calls `batch_cluster_end` in every case. */
 MUST_USE enum status batch_cluster_start(struct batch_cluster *c, const char *command,
                                          const char *model, const char *const *args, size_t n_args,
                                          struct error *err);

@@ -1,5 +1,5 @@
-/* vLLM's commands take the options of the engine beside their own. Here the engine is a `cox up`
- * that reads them, so that they go behind the --, where the command hands words on. */
+/* vLLM's commands accept engine options beside their own. The engine here is a `cox up`, so
+ * these options are moved behind `--`; the command passes everything behind it to `cox up`. */
 #include "cli/batch/engine_words.h"
 
 #include <string.h>

@@ -44,13 +44,13 @@ static bool known_url(const char *url)
     return false;
 }
 
-/* vLLM's run-batch also scores, reranks and hears. */
+/* vLLM's run-batch also accepts scoring, reranking and audio. */
 static bool is_of_vllm(const char *url)
 {
     return strstr(url, "score") || strstr(url, "rerank") || strstr(url, "/audio/");
 }
 
-/* Whether the line can be sent; else why says what is wrong with it. */
+/* Returns true when the line can be sent. Otherwise `why` says what is wrong with it. */
 static bool read_line(struct str text, struct batch_input_line *l, char why[300])
 {
     char wrong[200];
@@ -134,7 +134,8 @@ void batch_file_close(struct batch_file *f)
     *f = (struct batch_file){0};
 }
 
-/* The first line with the custom_id that has no answer yet, or else the last one with it. */
+/* Returns the first line with this custom_id that has no answer yet. When all have one, returns
+ * the last of them. */
 static struct batch_file_line *find(const struct batch_file *f, const char *id)
 {
     struct batch_file_line *found = NULL;
@@ -155,7 +156,7 @@ static struct batch_file_line *find(const struct batch_file *f, const char *id)
     return found;
 }
 
-/* The next line without a custom_id: their answers are told apart by their order alone. */
+/* Returns the next line without a custom_id. Answers to such lines are matched by order alone. */
 static struct batch_file_line *next_without_id(const struct batch_file *f, uint32_t *i)
 {
     while (*i < f->n_lines && f->owned_lines[*i].owned_id)

@@ -1,3 +1,11 @@
+/* Sends the lines of a batch file to a gateway and writes the answers in the input's order.
+ * `batch_run` starts one thread per parallel request. Each thread takes the next line, sends it
+ * with retries, and stores the answer in `held`; `write_ready` writes the answers whose turn it
+ * is.
+ * Invariants: `lock` guards everything below it in `struct run`. At most `window` lines lie
+ * between the next line to send and the next one to write, so memory is bounded. An answer is
+ * written as one whole line. SIGINT ends the run after the answers that are there are written; a
+ * second one ends the process. */
 #include "cli/batch/run.h"
 
 #include <errno.h>
@@ -18,14 +26,14 @@
 
 enum {
     ANSWER_LIMIT = 256 << 20,
-    AHEAD = 4, /* answers that wait for an earlier line's, per line that is open */
+    AHEAD = 4, /* answers that may wait for an earlier line, per parallel request */
     BACKOFF_MS = 250,
     BACKOFF_MAX_MS = 8000,
     LOOK_MS = 200,
     STACK_BYTES = 512 << 10
 };
 
-/* An answer that is there before an earlier line's. */
+/* An answer that waits for the answers of earlier lines. */
 struct held {
     struct strbuf line;
     bool ready;
@@ -37,11 +45,11 @@ struct run {
     const struct batch_file *f;
     int out_fd;
     uint64_t id_base;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t moved;
-    uint32_t i_begin, i_write; /* the next line to send, the next one to write */
+    uint32_t i_begin, i_write; /* next line to send, next line to write */
     uint32_t window, n_threads;
-    struct held *held; /* [window], of line i at i % window */
+    struct held *held; /* [window]; line i is at i % window */
     bool stopping;
     enum status status;
     struct error why;
@@ -54,7 +62,7 @@ static void on_interrupt(int signum)
 {
     (void)signum;
     if (++n_interrupts > 1)
-        _exit(EXIT_FAILED); /* written lines are whole, or --resume cuts the last one off */
+        _exit(EXIT_FAILED); /* a written line is whole, or --resume cuts off the partial last one */
 }
 
 /* ---- one answer ---- */
@@ -64,7 +72,7 @@ static json_t *parsed(struct str body)
     return json_loadb(body.ptr ? body.ptr : "", body.len, JSON_ALLOW_NUL | JSON_DECODE_ANY, NULL);
 }
 
-/* A line is one line: outside of its texts a line end of JSON is a space. */
+/* Appends the body on one line: a line end between JSON tokens becomes a space. */
 static void append_flat(struct strbuf *out, struct str body)
 {
     size_t from = out->len;
@@ -119,7 +127,8 @@ static void nap(struct run *r, uint32_t ms)
         (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
 }
 
-/* Whether a later try may help: nobody there, too many requests, nobody behind the gateway. */
+/* Returns true when a later try may succeed: no gateway answers, too many requests, or no head
+ * behind the gateway. */
 static bool may_change(enum status s, int code)
 {
     return s == STATUS_OK ? code == 429 || code == 502 || code == 503 : s == STATUS_IO;
@@ -149,7 +158,7 @@ static enum status call(struct run *r, const struct batch_input_line *l, int *co
     }
 }
 
-/* A line that cannot be sent: its answer is made here, as a gateway's is. */
+/* Writes the error answer of a line that cannot be sent, in the gateway's form. */
 static void refuse(const struct run *r, uint32_t i, struct strbuf *out)
 {
     const struct batch_file_line *line = &r->f->owned_lines[i];
@@ -174,7 +183,7 @@ static enum status answer(struct run *r, uint32_t i, struct strbuf *out, int *co
         *code = 400;
         return STATUS_OK;
     }
-    if (!batch_input_read(line->text, "", &l, why)) /* the file has changed below us */
+    if (!batch_input_read(line->text, "", &l, why)) /* the file has changed since it was checked */
         return error_set(err, STATUS_INVALID, "line %u: %s", line->number, why);
     strbuf_init(&body, ANSWER_LIMIT);
     enum status s = call(r, &l, code, &body, err);
@@ -187,9 +196,9 @@ static enum status answer(struct run *r, uint32_t i, struct strbuf *out, int *co
     return s;
 }
 
-/* ---- all of them ---- */
+/* ---- all lines ---- */
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void stop(struct run *r, enum status s, const struct error *why)
 {
     if (!r->stopping && s != STATUS_OK) {
@@ -239,7 +248,7 @@ static void write_ready(struct run *r)
     (void)pthread_cond_broadcast(&r->moved);
 }
 
-/* Under the lock; the next line to send, n_lines: none. */
+/* Returns the next line to send; n_lines = no line is left. The caller holds the lock. */
 static uint32_t next_line(struct run *r)
 {
     for (;;) {
@@ -292,7 +301,7 @@ static void tell(const struct run *r, uint64_t *told_ns, bool terminal)
             terminal ? "" : "\n");
 }
 
-/* Until every thread has ended. */
+/* Shows the progress until every thread has ended. */
 static void watch(struct run *r)
 {
     bool terminal = isatty(STDERR_FILENO), said = false;
@@ -365,7 +374,7 @@ enum status batch_run(const struct run_batch_options *o, const char *base,
     for (uint32_t i = 0; i < n_started; i++)
         (void)pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < r.window;
-         i++) /* behind a line that had no answer: paid for all the same */
+         i++) /* answers behind a line that got none; the work for them is done, so they are kept */
         if (r.held[(r.i_write + i) % r.window].ready)
             write_one(&r, &r.held[(r.i_write + i) % r.window]);
     *totals = r.totals;

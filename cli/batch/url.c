@@ -17,9 +17,9 @@
 #define FETCH_MAX_BYTES (8ull << 30)
 
 struct sink {
-    int fd; /* -1: what comes is of no use */
+    int fd; /* -1 = the data is thrown away */
     uint64_t n;
-    int error; /* errno; EFBIG: more than is taken */
+    int error; /* errno; EFBIG = larger than the limit */
 };
 
 bool batch_url_is(const char *path)
@@ -50,7 +50,7 @@ static bool on_data(void *ctx, struct str piece)
     return s->error == 0;
 }
 
-/* One call of the URL; what: "-i" or "-o", for errors. */
+/* Makes one HTTP call to the URL. `what` is "-i" or "-o", for error texts. */
 static enum status call(const char *method, const char *url, struct str body, struct sink *sink,
                         const char *what, struct error *err)
 {

@@ -1,3 +1,9 @@
+/* Makes the prompts of a benchmark: random ones, or from a file (ShareGPT, a poem, JSON lines).
+ * `bench_dataset_load` reads the whole file, finds its kind, and adds prompts until there are
+ * n_prompts. Token counts come from `struct bench_tokens`. `bench_dataset_check` tests the file
+ * before a server is started.
+ * Invariants: the seed alone decides every random choice. A file may hold anything: its size is
+ * bounded, and an error names the line or entry. The caller owns the prompts. One thread. */
 #include "cli/bench/dataset.h"
 
 #include <errno.h>
@@ -11,7 +17,7 @@
 #include "cli/bench/progress.h"
 #include "common/base/mem.h"
 
-enum { /* what vLLM leaves out of ShareGPT: too short to say anything, too long for a small model */
+enum { /* vLLM's limits for ShareGPT: shorter and longer conversations are skipped */
        SHAREGPT_MIN_TOKENS = 4,
        SHAREGPT_MAX_PROMPT = 1024,
        SHAREGPT_MAX_TOTAL = 2048,
@@ -19,18 +25,18 @@ enum { /* what vLLM leaves out of ShareGPT: too short to say anything, too long 
        N_POEM_TRIES = 1000
 };
 
-static const size_t MAX_FILE_BYTES = (size_t)1 << 32; /* ShareGPT's is 0.7 GB */
+static const size_t MAX_FILE_BYTES = (size_t)1 << 32; /* 4 GiB; ShareGPT's file has 0.7 GB */
 
 static const char poem_task[] = "Pick as many lines as you can from these poem lines:\n";
 
-/* ---- what all of them do ---- */
+/* ---- shared by all kinds ---- */
 
 struct load {
     const struct bench_dataset_options *o;
     const struct bench_tokens *tokens;
     struct bench_prompts *out;
     struct rng rng;
-    struct str text; /* the file */
+    struct str text; /* content of the file */
     struct bench_progress progress;
 };
 
@@ -55,7 +61,7 @@ static int64_t either(int64_t general, int64_t own)
 
 struct piece {
     struct str text;
-    uint32_t number; /* line of the file, or place in its array, from 1 */
+    uint32_t number; /* line of the file, or index in its array, from 1 */
 };
 
 struct pieces {
@@ -82,7 +88,7 @@ static void shuffle(struct load *l, struct pieces *p)
     }
 }
 
-/* Lines that hold more than blanks. */
+/* Splits the text into lines. Blank lines are left out. */
 static struct pieces split_lines(struct str text)
 {
     struct pieces p = {0};
@@ -147,7 +153,7 @@ static size_t skip_blanks(struct str s, size_t at)
     return at;
 }
 
-/* The end of the object that begins at `at`, or 0. */
+/* Returns the end of the object that begins at `at`; 0 = it has no end. */
 static size_t object_end(struct str s, size_t at)
 {
     bool in_text = false;
@@ -188,12 +194,13 @@ bool bench_json_next(struct str text, size_t *at, struct str *object, bool *wron
     return true;
 }
 
-/* One conversation: its first text is the prompt, the length of the second one that of the answer.
- * *taken: it is of a size that counts. */
+/* Adds one conversation. Its first text is the prompt; the length of the second one is the
+ * output length. *taken says whether its size is within the limits. */
 static enum status add_conversation(struct load *l, const struct piece *p, bool *taken,
                                     struct error *err)
 {
-    json_t *j = json_loadb(p->text.ptr, p->text.len, 0, NULL); /* a text with \u0000 is left out */
+    /* NULL for a text with \u0000, which is skipped */
+    json_t *j = json_loadb(p->text.ptr, p->text.len, 0, NULL);
     const json_t *list = json_object_get(j, "conversations");
     const json_t *ask = json_object_get(json_array_get(list, 0), "value");
     const json_t *answer = json_object_get(json_array_get(list, 1), "value");
@@ -247,7 +254,7 @@ static enum status load_sharegpt(struct load *l, struct error *err)
 
 struct poem {
     struct pieces lines;
-    size_t n_lines, n_prefix; /* of a prompt */
+    size_t n_lines, n_prefix; /* lines of one prompt; lines of the shared prefix */
 };
 
 static void write_poem(struct load *l, const struct poem *p, struct strbuf *b)
@@ -261,7 +268,7 @@ static void write_poem(struct load *l, const struct poem *p, struct strbuf *b)
     }
 }
 
-/* How many lines make how many tokens, by the mean line. */
+/* Computes how many lines make n_in tokens, from the mean length of a line. */
 static enum status plan_poem(struct load *l, struct poem *p, int64_t n_in, struct error *err)
 {
     uint32_t n_task = 0, n_poem = 0;
@@ -292,7 +299,7 @@ static enum status load_sonnet(struct load *l, struct error *err)
     for (int i_try = 0; s == STATUS_OK && !is_full(l); i_try++) {
         write_poem(l, &p, &b);
         s = bench_tokens_count(l->tokens, strbuf_str(&b), &n, err);
-        if (s == STATUS_OK && n > n_in && i_try >= N_POEM_TRIES) { /* fewer lines, then */
+        if (s == STATUS_OK && n > n_in && i_try >= N_POEM_TRIES) { /* retry with one line less */
             if (p.n_lines == 1)
                 s = error_set(err, STATUS_INVALID, "%s: one line of it has more than %lld tokens",
                               l->o->path, (long long)n_in);
@@ -309,7 +316,7 @@ static enum status load_sonnet(struct load *l, struct error *err)
     return s;
 }
 
-/* ---- lines of one's own ---- */
+/* ---- JSON lines (custom) ---- */
 
 static enum status add_line(struct load *l, const struct piece *p, struct error *err)
 {
@@ -370,7 +377,7 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
     return STATUS_OK;
 }
 
-/* How much of size is there; -1 with errno when it cannot be read. */
+/* Reads up to `size` bytes. Returns how many were read, or -1 with errno. */
 static ssize_t read_all(int fd, char *to, size_t size)
 {
     size_t n = 0;
@@ -385,11 +392,13 @@ static ssize_t read_all(int fd, char *to, size_t size)
     return (ssize_t)n;
 }
 
-/* Read, not mapped: a file that is cut short meanwhile would end us with SIGBUS. */
+/* Reads the file instead of mapping it: a mapped file that is cut short meanwhile would end the
+ * process with SIGBUS. */
 static enum status read_file(const char *path, struct str *owned, struct error *err)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is no file */
+    /* does not block on a FIFO, which is no dataset */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
         int why = errno;
         if (fd >= 0)
@@ -416,7 +425,7 @@ static enum status read_file(const char *path, struct str *owned, struct error *
                      n < 0 ? strerror(why) : "no file, or an empty one");
 }
 
-/* A short file's prompts again, from the first. */
+/* Repeats the prompts of a short file from the first one on, until there are enough. */
 static void oversample(struct load *l)
 {
     for (uint32_t n = l->out->n, i = 0; n > 0 && !l->o->no_oversample && !is_full(l); i++) {
@@ -425,7 +434,8 @@ static void oversample(struct load *l)
     }
 }
 
-/* Its text (none of a random one), for mem_free, and what kind it is. */
+/* Reads the file and finds its kind. The caller frees *text with `mem_free`; it is empty for
+ * random prompts. */
 static enum status open_dataset(const struct bench_dataset_options *o, struct str *text, int *kind,
                                 struct error *err)
 {

@@ -1,3 +1,10 @@
+/* The server of `cox bench throughput` and `cox bench latency`: a private cluster, or a running
+ * server.
+ * `bench_offline_command` parses the options and calls `bench_offline_run`. That starts the
+ * cluster through cli/batch/cluster.h (or connects to --base-url), calls `prepare` for the
+ * prompts, calls `measure`, and ends the cluster.
+ * Invariants: the cluster ends in every case, also after an error or a signal. Its ports were free
+ * a moment before; `cox up` checks them again. One thread. */
 #include "cli/bench/engine.h"
 
 #include <netinet/in.h>
@@ -19,8 +26,8 @@ enum {
     PORT_TRIES = 200,
     OWN_WORDS = 10,
     MAX_WORKERS = 4096,
-    UP_WORDS_MAX = 256, /* behind -- */
-    READY_S = 60        /* --base-url's server may still be starting */
+    UP_WORDS_MAX = 256, /* words behind `--` */
+    READY_S = 60        /* seconds; the server at --base-url may still be starting */
 };
 
 const char *const bench_engine_names[BENCH_ENGINE_FLAGS] = {
@@ -53,7 +60,7 @@ static bool is_free(int port)
     return is;
 }
 
-/* The first of n ports side by side that nobody has now; `cox up` looks again. */
+/* Returns the first of n adjacent ports that are free now. `cox up` checks them again. */
 static int free_ports(int n)
 {
     for (int i = 0; i < PORT_TRIES; i++) {
@@ -67,7 +74,7 @@ static int free_ports(int n)
     return 0;
 }
 
-/* TP x PP x DP; what is no number cox up will say. */
+/* Returns TP x PP x DP. A value that is not a number is left for `cox up` to report. */
 static int n_workers(const struct bench_engine_options *o)
 {
     long n = 1;
@@ -114,7 +121,7 @@ static enum status start(struct batch_cluster *c, struct bench_engine_options *o
     return c->has_not_come ? bench_fetch_status(s, err) : s;
 }
 
-/* Exit code 2 where the name, or the token, has to be another one. */
+/* Makes the error one of usage (exit code 2) when the model's name or the token must change. */
 enum status bench_fetch_status(enum status s, struct error *err)
 {
     return s != STATUS_OK && pull_exit_code(s) == EXIT_USAGE ? (err->status = STATUS_INVALID) : s;
@@ -146,10 +153,11 @@ enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_opti
     if (o->access.gateway.api_key && setenv("COX_API_KEY", o->access.gateway.api_key, 1) != 0)
         return error_set(err, STATUS_LIMIT, "the environment takes no --api-key");
     TRY(start(c, o, extra, words, err));
-    bench_catch_signals(); /* the cluster's start had them */
+    bench_catch_signals(); /* the start of the cluster had set handlers of its own */
     o->access.gateway.uds = c->uds;
     o->access.gateway.url = "http://localhost";
-    o->access.model = NULL; /* a path or a reference: its name is what the server says */
+    /* `model` may be a path or a reference; the server reports the served name */
+    o->access.model = NULL;
     return STATUS_OK;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-/* The server of `cox bench throughput` and `latency`: a private cluster of --model, started as `cox
- * up` does and ended with the benchmark, on a socket and on ports that nobody has; or, with
- * --base-url, one that runs. */
+/* The server of `cox bench throughput` and `cox bench latency`. Without --base-url it is a
+ * private cluster of --model, started as by `cox up` on a socket and on free ports, and ended
+ * after the benchmark. With --base-url it is a running server. */
 #include "cli/base/command_line.h"
 #include "cli/batch/cluster.h"
 #include "cli/bench/prepare.h"
@@ -11,17 +11,22 @@ enum { BENCH_ENGINE_FLAGS = 14 };
 struct bench_engine_options {
     struct bench_access access;
     const char
-        *flags[BENCH_ENGINE_FLAGS]; /* bench_engine_names' values, for cox up; NULL: not given */
+        /* values of bench_engine_names for `cox up`; NULL = not given */
+        *flags[BENCH_ENGINE_FLAGS];
 };
 
 extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
 
-#define BENCH_ENGINE_FLAG(S, i, nm, al) BENCH_TEXT(S, engine.flags[i], nm, al, "as of cox up")
-/* S has a bench_engine_options called engine. The order is bench_engine_names'. */
+#define BENCH_ENGINE_FLAG(S, i, nm, al)                                                            \
+    BENCH_TEXT(S, engine.flags[i], nm, al,                                                         \
+               "Option of the cluster that the benchmark starts; see `cox up --help=all`.")
+/* Rows for a struct S with a bench_engine_options called `engine`, in the order of
+ * bench_engine_names. */
 #define BENCH_ENGINE_ROWS(S)                                                                       \
-    BENCH_TEXT(S, engine.access.model, "model", NULL,                                              \
-               "a cluster is started for it, as by cox up, and ended after the benchmark; with "   \
-               "--base-url its name there. Behind -- are further options of cox up"),              \
+    BENCH_TEXT(                                                                                    \
+        S, engine.access.model, "model", NULL,                                                     \
+        "Model to start a cluster for, as with `cox up`; it ends after the benchmark. With "       \
+        "--base-url, the name of the model there. Options of `cox up` may follow after --."),      \
         BENCH_ENGINE_FLAG(S, 0, "tensor-parallel-size", "tp"),                                     \
         BENCH_ENGINE_FLAG(S, 1, "pipeline-parallel-size", "pp"),                                   \
         BENCH_ENGINE_FLAG(S, 2, "data-parallel-size", "dp"),                                       \
@@ -34,45 +39,50 @@ extern const char *const bench_engine_names[BENCH_ENGINE_FLAGS];
         BENCH_ENGINE_FLAG(S, 10, "quantization", NULL),                                            \
         BENCH_ENGINE_FLAG(S, 11, "load-format", NULL), BENCH_ENGINE_FLAG(S, 12, "threads", NULL),  \
         BENCH_ENGINE_FLAG(S, 13, "speculative-config", NULL)
-/* Flags of vLLM's offline scripts that mean nothing here. */
+/* Flags of vLLM's offline scripts that have no effect here. */
 #define BENCH_OFFLINE_IGNORED                                                                      \
-    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "no code of a model is run"),                  \
-        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "there is one"),                                  \
-        OPT_IGNORED("enforce-eager", TAKES_NOTHING, "behind --, where it means something"),        \
-        OPT_IGNORED("disable-detokenize", TAKES_NOTHING, "answers are read as text"),              \
-        OPT_IGNORED("async-engine", TAKES_NOTHING, "there is one engine"),                         \
-        OPT_IGNORED("disable-frontend-multiprocessing", TAKES_NOTHING, "there is one engine"),     \
-        OPT_IGNORED("hf-max-batch-size", TAKES_ONE, "there is no such backend"),                   \
+    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),                 \
+        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "There is only one mode."),                       \
+        OPT_IGNORED("enforce-eager", TAKES_NOTHING,                                                \
+                    "Give it after --, as an option of `cox up`."),                                \
+        OPT_IGNORED("disable-detokenize", TAKES_NOTHING, "Answers are always read as text."),      \
+        OPT_IGNORED("async-engine", TAKES_NOTHING, "There is only one engine."),                   \
+        OPT_IGNORED("disable-frontend-multiprocessing", TAKES_NOTHING,                             \
+                    "There is only one engine."),                                                  \
+        OPT_IGNORED("hf-max-batch-size", TAKES_ONE, "This backend does not exist here."),          \
         OPT_REFUSED("use-beam-search", TAKES_NOTHING, NULL,                                        \
-                    "leave it out: there is no beam search"),                                      \
-        OPT_REFUSED("profile", TAKES_NOTHING, NULL, "leave it out: there is no profiler to start")
+                    "Leave it out: beam search is not supported."),                                \
+        OPT_REFUSED("profile", TAKES_NOTHING, NULL,                                                \
+                    "Leave it out: there is no profiler to start.")
 
-/* words: what stands behind --; extra: further options, before them, NULL at the end. Signals end
- * what waits. In each case end it. */
+/* Starts the cluster, or connects to --base-url. `words` are the words behind `--`. `extra` are
+ * further options in front of them, with NULL at the end. A signal ends the waiting. The caller
+ * ends the cluster in every case. */
 MUST_USE enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_options *o,
                                         const char *const *extra, const struct option_list *words,
                                         struct error *err);
 
-/* The part that throughput and latency share: the cluster is started or the server found, prompts
- * are made and measured, the cluster is ended. */
+/* The steps that throughput and latency share: start the cluster or find the server, make the
+ * prompts, measure, end the cluster. */
 struct bench_offline {
     const char *owner;        /* "bench latency" */
-    const char *const *extra; /* as above */
+    const char *const *extra; /* further options of `cox up`, NULL at the end */
     bool is_chat;
-    int64_t n; /* answers per prompt, drawn, none of them short */
+    int64_t n; /* answers per prompt, sampled, each of full length */
     double temperature;
-    void *options; /* theirs, which the two get */
+    void *options; /* options struct of the command, passed to `prepare` and `measure` */
     enum status (*prepare)(const void *options, const struct bench_target *target,
                            struct bench_prompts *out, struct error *err);
     enum status (*measure)(const void *options, const struct bench_target *target,
                            const struct bench_prompts *prompts, struct error *err);
 };
-/* The status of a fetch of the model, for bench_fail. */
+/* Converts the status of a failed model fetch for `bench_fail`. */
 enum status bench_fetch_status(enum status s, struct error *err);
 MUST_USE enum status bench_offline_run(const struct bench_offline *b,
                                        struct bench_engine_options *engine,
                                        const struct option_list *words, struct error *err);
-/* Parses into options, runs; the exit code. line's bound of positional words is set here. */
+/* Parses the words into `options` and calls `run`. Returns the exit code. It sets the limit of
+ * positional words in `line` itself. */
 int bench_offline_command(int argc, char **argv, struct command_line line, void *options,
                           enum status (*run)(void *options, const struct option_list *words,
                                              struct error *err));

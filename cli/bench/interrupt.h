@@ -1,6 +1,8 @@
 #pragma once
-/* Ctrl-C and SIGTERM: the first ends what runs in good order, a second one at once. */
+/* SIGINT (Ctrl-C) and SIGTERM: the first one ends the benchmark in good order, a second one ends
+ * the process at once. */
 #include <stdbool.h>
 
-void bench_catch_signals(void); /* from now on; again after somebody else had them */
+/* installs the handlers; called again after other code replaced them */
+void bench_catch_signals(void);
 bool bench_is_interrupted(void);

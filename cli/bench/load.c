@@ -1,3 +1,11 @@
+/* Sends the load of a benchmark and measures every answer.
+ * `bench_load_run` starts each request at its time in `arrivals_s` while fewer than
+ * `max_concurrency` are open. Answers come as events of a stream (cli/client/sse_reader.h);
+ * `stamp` takes the time of each piece. `judge` decides at the end whether the answer counts as
+ * failed.
+ * Invariants: one thread. `struct asked` lives from `begin` to `on_end`, and each request writes
+ * only its own `struct bench_result`. An interrupt closes all open requests, and `on_end` is
+ * called for each of them. */
 #include "cli/bench/load.h"
 
 #include <stdio.h>
@@ -13,13 +21,14 @@
 #include "common/http/client/streams.h"
 
 enum {
-    SILENCE_MS = 6 * 3600 * 1000, /* as vLLM's: a queue may be long */
+    /* ms, 6 hours as in vLLM: a request may wait long in the server's queue */
+    SILENCE_MS = 6 * 3600 * 1000,
     TURN_MS = 100,
     PROBE_PAUSE_MS = 500,
     RAW_LIMIT = 64 << 10
 };
 
-#define NEVER_NS (1ull << 62) /* of a rate that is next to none */
+#define NEVER_NS (1ull << 62) /* delay of a request whose rate is close to 0 */
 
 struct run {
     const struct bench_load *l;
@@ -29,19 +38,19 @@ struct run {
     uint32_t n_begun, n_open, n_done;
 };
 
-/* One request while it is open. */
+/* One open request. */
 struct asked {
     struct run *run;
     struct bench_result *result;
     char *owned_body;
     struct sse_reader sse;
-    struct strbuf raw; /* of an answer that is no stream */
+    struct strbuf raw; /* body of an answer that is not a stream */
     uint64_t now_ns, last_ns;
     uint32_t n_pieces;
     bool is_stream, is_done, broken;
-    char error[400]; /* of an event; "" */
+    char error[400]; /* error text of an event; "" = none */
     const char **owned_headers;
-    char id_header[256]; /* the last of them */
+    char id_header[256]; /* X-Request-Id, the last of `owned_headers` */
 };
 
 /* ---- one answer ---- */
@@ -55,8 +64,8 @@ static void add_gap(struct bench_result *r, uint64_t ns)
     r->gaps_ns[r->n_gaps++] = ns;
 }
 
-/* A piece that is stamped: the first one of chat that has a role alone is none, and the one that
- * only says why it ends moves the end and is no token. */
+/* Takes the time of a piece. Chat's first piece with only a role is ignored. A piece with only a
+ * finish reason moves the end time but counts as no token. */
 static void stamp(struct asked *a, const json_t *choice)
 {
     const json_t *delta = json_object_get(choice, "delta");
@@ -120,7 +129,7 @@ static bool on_bytes(void *ctx, struct str piece)
     return !a->broken;
 }
 
-/* Why an answer counts as failed; "" when it does not. */
+/* Writes why an answer counts as failed; "" = it succeeded. */
 static void judge(const struct asked *a, enum status s, int code, const struct error *err,
                   char *out, size_t size)
 {
@@ -166,9 +175,9 @@ static void on_end(void *ctx, enum status s, int code, const struct error *err)
     mem_free(a);
 }
 
-/* ---- all of them ---- */
+/* ---- all requests ---- */
 
-/* The target's headers and the id of this request. */
+/* Sets the target's headers and the id of request i. */
 static void set_headers(struct asked *a, uint32_t i, struct http_call *c)
 {
     const struct bench_target *t = a->run->l->target;
@@ -209,7 +218,7 @@ static void begin(struct run *r, const struct bench_prompt *p, struct bench_resu
         on_end(a, s, 0, &err);
 }
 
-/* Nanoseconds until the next request is due; 0: now. */
+/* Returns the nanoseconds until the next request is due; 0 = now. */
 static uint64_t until_next(const struct run *r)
 {
     if (!r->l->arrivals_s)
@@ -263,13 +272,13 @@ enum status bench_load_run(const struct bench_load *l, struct bench_result *resu
     r.begin_ns = clock_mono_ns();
     drive(&r, results);
     *duration_s = (double)(clock_mono_ns() - r.begin_ns) / 1e9;
-    http_streams_free(r.streams); /* what is open is called back as interrupted */
+    http_streams_free(r.streams); /* calls `on_end` as interrupted for every open request */
     return bench_is_interrupted() ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
 }
 
-/* ---- the first one ---- */
+/* ---- the probe ---- */
 
-/* Nobody there yet, or one that says that it is not ready. */
+/* Returns true when a later try may succeed: no server listens yet, or the server is not ready. */
 static bool may_pass(const char *error)
 {
     return strstr(error, "cannot connect") || strstr(error, " answered 5") ||

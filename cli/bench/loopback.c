@@ -11,7 +11,8 @@
 
 #include "common/base/str.h"
 
-/* Host and port of "scheme://[user@]host[:port][/path]"; false: there is none. */
+/* Splits "scheme://[user@]host[:port][/path]" into host and port. Returns false when the URL has
+ * no host. */
 static bool split(const char *url, char host[256], char port[8])
 {
     const char *at = strstr(url, "://");
@@ -52,7 +53,7 @@ static bool refuses(const struct addrinfo *a)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return errno == EAFNOSUPPORT; /* nobody can be there */
+        return errno == EAFNOSUPPORT; /* no server can listen there */
     int rc = connect(fd, a->ai_addr, a->ai_addrlen);
     bool is = rc != 0 && (errno == ECONNREFUSED || errno == EADDRNOTAVAIL);
     (void)close(fd);

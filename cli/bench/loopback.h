@@ -1,7 +1,8 @@
 #pragma once
-/* Whether a server of this machine is not there: a port of loopback that refuses connections will
- * not open while somebody waits for it, unless they start the server in the meantime. */
+/* Tells whether a server on this machine is missing. When a loopback port refuses connections,
+ * waiting does not help unless a person starts the server meanwhile. */
 #include <stdbool.h>
 
-/* url: its host is looked up. True: all its addresses are loopback's, and each refuses. */
+/* Looks up the URL's host. Returns true when all its addresses are loopback addresses and each
+ * refuses a connection. */
 bool bench_is_closed_here(const char *url);

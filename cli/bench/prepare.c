@@ -17,7 +17,8 @@ int bench_fail(const char *owner, enum status s, const struct error *err)
     return s == STATUS_INVALID || s == STATUS_UNSUPPORTED ? EXIT_USAGE : EXIT_FAILED;
 }
 
-/* Until somebody answers, whatever it is below 500: other servers have no /health. */
+/* Waits until the server answers with any status below 500, because other servers have no
+ * /health. */
 static enum status wait_for_server(const struct bench_target *t, double ready_s, struct error *err)
 {
     bool waits_here = ready_s >= 0, said = false;
@@ -61,7 +62,7 @@ enum status bench_connect(struct bench_target *target, const struct bench_access
         g.url = url;
     }
     TRY(bench_target_open(target, &g, endpoint, is_chat, err));
-    target->gateway.url = NULL; /* base has it */
+    target->gateway.url = NULL; /* `base` has the URL */
     target->owner = owner;
     TRY(wait_for_server(target, ready_s, err));
     return bench_target_find_model(target, a->served_model_name ? a->served_model_name : a->model,

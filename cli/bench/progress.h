@@ -1,12 +1,12 @@
 #pragma once
-/* How far a load is, on stderr, where that is a terminal: a bar, requests per second, what failed.
- */
+/* The progress of a load on stderr when that is a terminal: a bar, requests per second, and the
+ * number of failures. */
 #include <stdbool.h>
 #include <stdint.h>
 
 struct bench_progress {
     bool is_shown, is_drawn;
-    const char *what; /* "requests" */
+    const char *what; /* noun of the counted things: "requests" */
     uint32_t done, failed, total;
     uint64_t begin_ns, said_ns;
 };

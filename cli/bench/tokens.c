@@ -1,3 +1,9 @@
+/* Converts text to token ids and back, so that prompts get the requested lengths.
+ * `bench_tokens_open` chooses one of three ways: a tokenizer file, the server's /tokenize and
+ * /detokenize, or one token per word with a warning. dataset.c counts its prompts and makes random
+ * text through the functions here.
+ * Invariants: Random ids come from `pool`, the ids of common words. Each call checks for an
+ * interrupt. The caller owns ids and texts. One thread. */
 #include "cli/bench/tokens.h"
 
 #include <stdio.h>
@@ -14,7 +20,7 @@ struct bench_tokens {
     enum bench_tokens_kind kind;
     const struct bench_target *target;
     struct text_tokenizer *file;
-    struct bench_ids pool; /* of common words: what random prompts are drawn from */
+    struct bench_ids pool; /* ids of common words; random prompts take their ids from here */
 };
 
 static const char words[] =
@@ -47,7 +53,7 @@ static struct str next_word(struct str *rest)
     return w;
 }
 
-/* The id of a word of ours; 0 for others. */
+/* Returns the id of a word in `words`; 0 for any other word. */
 static uint32_t word_id(struct str word)
 {
     struct str rest = STR(words);
@@ -78,9 +84,9 @@ static void decode_words(const struct bench_ids *ids, struct strbuf *out)
     }
 }
 
-/* ---- the server's ---- */
+/* ---- the server's tokenizer ---- */
 
-/* An answer of /tokenize or /detokenize; what is not 200 is an error. */
+/* Calls /tokenize or /detokenize. Any status except 200 is an error. */
 static enum status ask(const struct bench_tokens *t, const char *path, json_t *owned_body,
                        json_t **answer, struct error *err)
 {
@@ -139,7 +145,7 @@ static enum status decode_there(const struct bench_tokens *t, const struct bench
                             t->target->base);
 }
 
-/* ---- a file's ---- */
+/* ---- a tokenizer file ---- */
 
 static enum status encode_here(const struct bench_tokens *t, struct str text, struct bench_ids *out,
                                struct error *err)
@@ -147,7 +153,7 @@ static enum status encode_here(const struct bench_tokens *t, struct str text, st
     char why[TEXT_ERR_MAX];
     uint32_t *ids = NULL;
     size_t n = 0;
-    const char *at = text.ptr ? text.ptr : ""; /* of nothing, too: text.h takes no NULL */
+    const char *at = text.ptr ? text.ptr : ""; /* text.h takes no NULL, so an empty text gets "" */
     if (text_encode(t->file, at, text.len, false, MAX_IDS, &ids, &n, why) != TEXT_OK)
         return error_set(err, STATUS_INVALID, "--tokenizer: %.400s", why);
     out->ids = mem_array(n + 1, sizeof *ids);
@@ -170,13 +176,13 @@ static enum status decode_here(const struct bench_tokens *t, const struct bench_
     return STATUS_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- all ways ---- */
 
 enum status bench_tokens_encode(const struct bench_tokens *t, struct str text,
                                 struct bench_ids *out, struct error *err)
 {
     *out = (struct bench_ids){0};
-    if (bench_is_interrupted()) /* many prompts take long, and a server may */
+    if (bench_is_interrupted()) /* many prompts, or a slow server, take long */
         return error_set(err, STATUS_CLOSED, "interrupted");
     switch (t->kind) {
     case BENCH_TOKENS_FILE:
@@ -250,7 +256,8 @@ enum status bench_tokens_draw(const struct bench_tokens *t, struct rng *r,
     return s;
 }
 
-/* Has the server both calls? Errors but "it does not know that" are the caller's. */
+/* Finds out whether the server has both calls. An answer that it does not know them is no error;
+ * the caller gets other errors. */
 static enum status try_server(struct bench_tokens *t, struct error *err)
 {
     struct strbuf text;

@@ -1,3 +1,9 @@
+/* Lists the models of a cache folder for `cox models` and `cox rm`.
+ * `cache_list` walks the folders below models/pulled and the demo model. For each one it reads the
+ * manifest, or the mark of a fetch in progress, and counts files and bytes.
+ * Invariants: the folder's content is hostile. Names are only opened relative to the folder, links
+ * in a fetch's parts are not followed, and depth and the number of models are bounded. Names are
+ * printed through `cache_printable`. The caller frees the list with `cache_list_fini`. */
 #include "cli/cache/list.h"
 
 #include <dirent.h>
@@ -60,7 +66,8 @@ char *cache_printable(const char *s)
     return out;
 }
 
-/* "org/name", "org/name@v1", "hf:org/name/file.gguf", "s3://…". */
+/* Returns the reference as a user types it: "org/name", "org/name@v1", "hf:org/name/file.gguf",
+ * "s3://…". */
 static char *typed(const struct model_ref *r)
 {
     bool is_main = r->kind == MODEL_REF_HUB && strcmp(r->revision, "main") == 0;
@@ -89,7 +96,7 @@ static void set_reference(struct cached_model *m, const char *reference)
     model_ref_fini(&r);
 }
 
-/* ---- what lies in a folder ---- */
+/* ---- contents of a folder ---- */
 
 static const char *format_of(const struct pulled *p)
 {
@@ -105,7 +112,8 @@ static const char *format_of(const struct pulled *p)
     return "";
 }
 
-/* Many file systems write the time of a read once a day, and some never. */
+/* Takes the file's access time as the last use when it is newer. Many file systems update it
+ * once a day at most, and some never. */
 static void look_at_use(struct cached_model *m, const char *path)
 {
     struct stat st;
@@ -143,7 +151,7 @@ static void look_at_model(struct cached_model *m, const char *folder)
     pulled_fini(&p);
 }
 
-/* Bytes on the disk of what has come; links are not followed. */
+/* Counts the files and their bytes on the disk. Links are not followed. */
 static void count_files(int fd, int depth, struct cached_model *m)
 {
     DIR *d = fdopendir(fd);
@@ -169,7 +177,8 @@ static void count_files(int fd, int depth, struct cached_model *m)
     closedir(d);
 }
 
-/* Has this machine, since its last start, written that record (cli/pull/files/lock.c)? */
+/* Returns true when this machine wrote the lock's record since its last boot
+ * (cli/pull/files/lock.c). */
 static bool is_of_this_boot(int fd)
 {
     char record[256], own[40] = "-", boot[40];
@@ -183,8 +192,8 @@ static bool is_of_this_boot(int fd)
     return is;
 }
 
-/* A fetch of this machine holds a flock on the file; one of another machine writes into the file
- * every two seconds. */
+/* Returns true while a process fetches the model. A fetch on this machine holds a flock on the
+ * lock file; a fetch on another machine writes into the file every two seconds. */
 static bool is_fetched_now(int pulled_fd, const char *base)
 {
     struct stat st;
@@ -228,7 +237,8 @@ static struct cached_model *add(struct cached_models *l, const char *entry)
     return m;
 }
 
-/* Bytes of a folder's name in front of what says that it is no published one. */
+/* Returns the length of the folder's name without the suffix (.part-…, .old-…) of an unpublished
+ * folder. */
 static size_t base_length(const char *entry)
 {
     const char *part = strstr(entry, ".part-"), *old = strstr(entry, ".old-");
@@ -291,7 +301,7 @@ static void add_demo(const char *cache_dir, struct cached_models *l)
             if (fd >= 0)
                 count_files(fd, MAX_DEPTH, m);
         }
-        if (m->n_files == 0) /* locks alone */
+        if (m->n_files == 0) /* the folder holds only lock files */
             fini(&l->items[--l->n_items]);
     }
     mem_free(path);

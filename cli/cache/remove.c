@@ -1,3 +1,10 @@
+/* Removes one model from the cache folder, for `cox rm`.
+ * `cache_remove` finds the model in a list of `cache_list`, refuses when a process uses it
+ * (use.h), takes the lock of fetches (cli/pull/files/lock.h), and removes all entries of the
+ * model.
+ * Invariants: a name is compared with the list and never becomes a path by itself. Everything is
+ * opened relative to an open folder, and no link is followed. A published folder is renamed first,
+ * so that nobody sees half a model. Blocking; the caller's thread. */
 #include "cli/cache/remove.h"
 
 #include <dirent.h>
@@ -17,9 +24,10 @@
 
 enum { MAX_DEPTH = 16, LOOKS = 4, NAMES_BYTES = 600 };
 
-/* ---- which entries ---- */
+/* ---- choice of the entries ---- */
 
-/* The base of a reference's folder, for mem_free; NULL: name is no reference. */
+/* Returns the name of the reference's folder; the caller frees it with `mem_free`. Returns NULL
+ * when `name` is no reference. */
 static char *base_of(const char *name)
 {
     struct model_ref r;
@@ -78,8 +86,8 @@ static enum status io_error(const char *name, struct error *err)
 static enum status remove_entry(int at, const char *name, int depth, struct cache_removed *out,
                                 struct error *err);
 
-/* A folder that may not be read is opened up first, by its handle: its name may be another's by
- * then. -1: errno says why. */
+/* Opens a folder of the model. A folder without read permission is made readable first, through
+ * its handle, because its name may belong to another file by then. Returns -1 with errno. */
 static int open_folder(int at, const char *name)
 {
     char path[64];
@@ -123,7 +131,7 @@ static enum status remove_folder(int at, const char *name, int depth, struct cac
     return s;
 }
 
-/* A link goes, and not what it leads to. */
+/* Removes a file, a folder, or a link itself but not its target. */
 static enum status remove_entry(int at, const char *name, int depth, struct cache_removed *out,
                                 struct error *err)
 {
@@ -141,7 +149,7 @@ static enum status remove_entry(int at, const char *name, int depth, struct cach
     return STATUS_OK;
 }
 
-/* CACHE/models, or what is below it; no component but the cache folder itself may be a link. */
+/* Opens CACHE/models or a folder below it. Only the cache folder itself may be a link. */
 static int open_below(const char *cache_dir, const char *below, struct error *err)
 {
     int cache = open(cache_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -161,8 +169,9 @@ static int open_below(const char *cache_dir, const char *below, struct error *er
     return fd;
 }
 
-/* All entries of base. What is published goes out of sight first, in one step: who looks meanwhile
- * finds no model, and not half of one. A name with .old- is taken away by the next pull, too. */
+/* Removes all entries of `base`. A published folder is renamed first, so that other processes
+ * see no model instead of half of one. The next pull also removes folders with .old- in their
+ * name. */
 static enum status remove_pulled(const char *cache_dir, const char *base,
                                  const struct cached_models *there, struct cache_removed *out,
                                  struct error *err)
@@ -194,11 +203,11 @@ static enum status remove_demo(const char *cache_dir, struct cache_removed *out,
     return s == STATUS_OK ? s : error_prefix(err, s, "%s/models", cache_dir);
 }
 
-/* ---- the lock of who fetches ---- */
+/* ---- the lock against fetches ---- */
 
 static int n_looks;
 
-/* A lock that a killed process has left is taken away within a look or two. */
+/* The lock of a killed process is taken over within one or two looks, so LOOKS are enough. */
 static bool has_looked_enough(void)
 {
     return ++n_looks > LOOKS;

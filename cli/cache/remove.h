@@ -1,18 +1,19 @@
 #pragma once
-/* Takes a model out of the cache folder: all that lies there of it, parts of broken-off fetches
- * too. Nothing outside of the folder is touched: a name is compared with the entries that are there
- * and never becomes a path, and symbolic links are removed and not followed. */
+/* Removes a model from the cache folder, with the parts of interrupted fetches. Nothing outside
+ * of the folder is touched: a name is compared with the existing entries and never becomes a
+ * path. Symbolic links are removed and not followed. */
 #include <stdint.h>
 
 #include "cli/cache/list.h"
 
 struct cache_removed {
-    uint64_t n_bytes;        /* freed on the disk */
-    uint64_t n_shared_bytes; /* with huggingface_hub's cache, which still has them */
+    uint64_t n_bytes;        /* bytes freed on the disk */
+    uint64_t n_shared_bytes; /* bytes that huggingface_hub's cache still holds */
 };
 
-/* name: a reference, or the name of a folder that `cox models` shows. NOT_FOUND: there is none.
- * EXISTS: a process of this machine uses it, or somebody fetches it; the text says who. */
+/* `name` is a reference, or a folder's name as `cox models` shows it. NOT_FOUND: there is no
+ * such model. EXISTS: a process of this machine uses the model, or a process fetches it; the
+ * text names it. */
 MUST_USE enum status cache_remove(const char *cache_dir, const char *name,
                                   const struct cached_models *there, struct cache_removed *out,
                                   struct error *err);

@@ -17,7 +17,7 @@
 
 enum { WORDS_MAX_BYTES = 1 << 18, MAPS_MAX_BYTES = 32 << 20 };
 
-/* A file of /proc, ended by a zero. */
+/* Reads a file of /proc and appends a zero byte. */
 static bool read_proc(const char *pid, const char *name, size_t limit, struct strbuf *out)
 {
     char path[PATH_MAX], block[16384];
@@ -39,7 +39,7 @@ static const char *next_word(const struct strbuf *b, const char *at)
     return at < b->ptr + b->len ? at : NULL;
 }
 
-/* The value of NAME=… among the words of an environment; NULL: there is none. */
+/* Returns the value of NAME=… in a process's environment. Returns NULL when it is not set. */
 static const char *variable(const struct strbuf *b, const char *name)
 {
     size_t n = strlen(name);
@@ -58,7 +58,7 @@ static bool is_same_folder(const char *a, const char *b)
     return is;
 }
 
-/* The cache that a program of that command line looks into. */
+/* Returns true when a program with this command line uses the cache folder `cache_dir`. */
 static bool has_cache(const char *pid, const struct strbuf *words, const char *cache_dir)
 {
     struct strbuf env;
@@ -80,7 +80,8 @@ static bool has_cache(const char *pid, const struct strbuf *words, const char *c
     return is;
 }
 
-/* "org/tiny" and "hf:org/tiny@main" are one. */
+/* Returns true when the word names the reference in any spelling: "org/tiny" is
+ * "hf:org/tiny@main". */
 static bool is_named(const char *word, const char *reference)
 {
     struct model_ref r;
@@ -95,8 +96,8 @@ static bool is_named(const char *word, const char *reference)
     return is;
 }
 
-/* A word of the process's command line that is the model's folder, or a path below it, as
- * `cox up $(cox pull MODEL)` names it. */
+/* Returns true when the word is the path of the model's folder, or a path below it, as in `cox
+ * up $(cox pull MODEL)`. */
 static bool is_path_of(const char *pid, const char *word, const char *real_folder)
 {
     char path[PATH_MAX];

@@ -4,8 +4,9 @@
 
 #include "common/base/status.h"
 
-/* A file that is there is written over only when it is a conversation, too. */
+/* Saves the conversation. An existing file is overwritten only when it also holds a
+ * conversation. */
 MUST_USE enum status chat_file_save(const char *path, const char *model, const json_t *messages,
                                     struct error *err);
-/* *messages is a new array. */
+/* Loads a conversation. *messages is a new array that the caller owns. */
 MUST_USE enum status chat_file_load(const char *path, json_t **messages, struct error *err);

@@ -1,3 +1,10 @@
+/* A line editor without a terminal: keys change a text, and the text is drawn as terminal bytes.
+ * line_input.c passes each byte of the terminal to `line_edit_feed` and writes to the terminal
+ * what `line_edit_draw` appends. Control bytes go to `feed_control`, escape sequences to
+ * `feed_sequence`, pasted text to `feed_pasted`.
+ * Invariants: the text is at most LINE_MAX_BYTES long. The cursor `at` never stands inside of a
+ * UTF-8 character. A sequence in `keys` is bounded, also when it is unknown. Pasted text is never
+ * taken for keys. Pure. */
 #include "cli/chat/line_edit.h"
 
 #include <stdio.h>
@@ -9,7 +16,7 @@
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   "\033[201~"
 
-/* ---- the past ---- */
+/* ---- history ---- */
 
 void line_history_add(struct line_history *h, struct str text)
 {
@@ -90,7 +97,7 @@ static void cut(struct line_edit *e, size_t begin, size_t end, bool keep)
     e->at = begin;
 }
 
-/* Bytes in the middle of a character. */
+/* Returns true when byte i is inside of a character, not its first byte. */
 static bool is_inside(const struct line_edit *e, size_t i)
 {
     return i < e->text.len && ((unsigned char)bytes(e)[i] & 0xC0) == 0x80;
@@ -171,7 +178,8 @@ static void go_past(struct line_edit *e, bool back)
     replace(e, e->i_past == n ? strbuf_str(&e->draft).ptr : e->history->items[e->i_past]);
 }
 
-/* Within the text where it has such a line, else into the history. */
+/* Moves the cursor one line up or down. At the first or last line of the text it moves through
+ * the history. */
 static void go_line(struct line_edit *e, bool up)
 {
     size_t begin = line_begin(e, e->at), column = e->at - begin, end = line_end(e, e->at);
@@ -271,7 +279,8 @@ static void press(struct line_edit *e, enum key key)
     }
 }
 
-/* Has a sequence ended? Of CSI (ESC [) with a byte from @ on, of SS3 (ESC O) with the next one. */
+/* Returns true when an escape sequence is complete. A CSI sequence (ESC [) ends with a byte from
+ * @ to ~. An SS3 sequence (ESC O) has one more byte. */
 static bool is_whole(const char *keys, size_t n)
 {
     if (n < 2)
@@ -283,7 +292,8 @@ static bool is_whole(const char *keys, size_t n)
 
 static enum line_event feed_sequence(struct line_edit *e, char byte)
 {
-    e->n_keys -= e->n_keys == sizeof e->keys; /* none that anybody knows: its end is waited for */
+    /* an unknown long sequence: its last byte is overwritten until its end comes */
+    e->n_keys -= e->n_keys == sizeof e->keys;
     e->keys[e->n_keys++] = byte;
     if (!is_whole(e->keys, e->n_keys))
         return LINE_MORE;
@@ -297,7 +307,8 @@ static enum line_event feed_sequence(struct line_edit *e, char byte)
     return LINE_MORE;
 }
 
-/* All but the sequence that ends it is text; a terminal sends CR for the ends of lines. */
+/* Takes a byte of pasted text. Everything is text except the sequence that ends the paste. A
+ * terminal sends CR at the end of a line. */
 static void feed_pasted(struct line_edit *e, char byte)
 {
     static const char end[] = PASTE_END;
@@ -311,7 +322,7 @@ static void feed_pasted(struct line_edit *e, char byte)
     }
     size_t n = e->n_keys;
     e->n_keys = 0;
-    for (size_t i = 0; i < n; i++) /* it was none; its ESC is not text either */
+    for (size_t i = 0; i < n; i++) /* not the end sequence: its bytes are text, except for ESC */
         if (e->keys[i] != '\033')
             insert(e, &e->keys[i], 1);
     if (byte == '\033')
@@ -375,7 +386,7 @@ static enum line_event feed_control(struct line_edit *e, char byte)
     case 25:
         insert(e, strbuf_str(&e->killed).ptr, e->killed.len);
         break;
-    default: /* a tab is one blank: where it leads to is a matter of the terminal */
+    default: /* a tab becomes one blank, since its width depends on the terminal */
         if (byte == '\t')
             insert(e, " ", 1);
     }
@@ -395,9 +406,10 @@ enum line_event line_edit_feed(struct line_edit *e, char byte)
     return LINE_MORE;
 }
 
-/* ---- how it looks ---- */
+/* ---- drawing ---- */
 
-/* Columns of the character at s[0..n), and its bytes; what is no character is one "?". */
+/* Returns the columns of the character at s[0..n) and sets *n_bytes to its length. An invalid
+ * byte counts as one "?". */
 static size_t width_at(const char *s, size_t n, size_t *n_bytes)
 {
     unsigned char c = (unsigned char)s[0];
@@ -417,7 +429,8 @@ struct pen {
     size_t row, column, columns;
 };
 
-/* A terminal waits in its last column: the next character goes on in the next row. */
+/* Draws one character. A terminal keeps its cursor in the last column; the next character moves
+ * to the next row. */
 static void draw_char(struct pen *p, const char *s, size_t n, size_t width, struct strbuf *out)
 {
     if (p->column + width > p->columns) {
@@ -466,7 +479,7 @@ void line_edit_draw(struct line_edit *e, const char *prompt, size_t columns, boo
         e->row = 0;
         return;
     }
-    if (cursor.column == p.columns) { /* behind the last column: on the next row */
+    if (cursor.column == p.columns) { /* behind the last column, so on the next row */
         cursor.row++;
         cursor.column = 0;
         if (cursor.row > p.row) {

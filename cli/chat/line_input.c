@@ -1,3 +1,9 @@
+/* Reads texts from a person at a terminal, or lines from a pipe, and keeps the history in a file.
+ * `cox chat` calls `line_input_read`. On a terminal it switches to raw mode, passes bytes to
+ * line_edit.h and draws its output; then it restores the terminal.
+ * Invariants: the terminal's mode is restored before `line_input_read` returns. The history's file
+ * can be read by its owner only and is bounded. One thread; `struct line_input` owns text and
+ * history. */
 #include "cli/chat/line_input.h"
 
 #include <errno.h>
@@ -13,8 +19,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/base/terminal_width.h"
 #include "common/base/mem.h"
+#include "common/host/terminal_width.h"
 
 enum { HISTORY_MAX_BYTES = 8 << 20 };
 
@@ -37,7 +43,8 @@ static char *history_path(const char *choice, const char *state_home, const char
     return n > 0 && n < PATH_MAX ? mem_strdup(path) : NULL;
 }
 
-/* Lines that are none are passed over: the file is anybody's to edit. */
+/* Loads the history. Lines that are not JSON strings are skipped, since people may edit the
+ * file. */
 static void load_history(struct line_input *in)
 {
     struct stat st;
@@ -63,7 +70,8 @@ static void append_item(FILE *f, const char *item)
     strbuf_fini(&b);
 }
 
-/* Keeps the newest lines of a file that has grown too long: a new file, then one rename. */
+/* Shortens a file that has grown too long: the newest lines go to a new file, which is then
+ * renamed. */
 static void trim_history(const struct line_input *in)
 {
     struct stat st;
@@ -110,7 +118,7 @@ void line_input_open(struct line_input *in, const char *choice, const char *stat
     line_edit_init(&in->edit, &in->history);
     if (!in->is_terminal)
         return;
-    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* of wcwidth; texts are UTF-8 whatever the locale is */
+    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* for wcwidth; texts are UTF-8 in every locale */
     in->history_path = history_path(choice, state_home, home);
     if (in->history_path)
         load_history(in);
@@ -146,7 +154,8 @@ static bool has_more(void)
     return poll(&p, 1, 0) == 1;
 }
 
-/* Drawn when nothing more has come: what is pasted is drawn once. */
+/* Edits until a text is complete. It draws only when no more input waits, so a pasted text is
+ * drawn once. */
 static enum line_event edit(struct line_input *in, const char *prompt)
 {
     enum line_event event = LINE_MORE;
@@ -177,7 +186,7 @@ static enum line_got read_terminal(struct line_input *in, const char *prompt, st
     raw.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | ISIG);
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
-    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw); /* what is typed ahead is kept */
+    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw); /* TCSADRAIN keeps input that is typed ahead */
     fputs("\033[?2004h", stderr);
     enum line_event event = edit(in, prompt);
     fputs("\033[?2004l", stderr);

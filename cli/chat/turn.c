@@ -1,3 +1,9 @@
+/* One streamed answer of a gateway, for `cox chat` and `cox complete`.
+ * `chat_turn_find` asks /v1/models for a model. `chat_turn_run` sends the messages or the prompt,
+ * reads the stream through sse_reader.h, prints text as it arrives, and collects it in `answer`.
+ * Invariants: one thread. SIGINT sets a flag that ends the transfer; the text so far stays valid.
+ * A body that is no stream goes to `raw`, which has a limit. `struct chat_turn` owns its buffers
+ * until `chat_turn_fini`. */
 #include "cli/chat/turn.h"
 
 #include <signal.h>
@@ -29,7 +35,7 @@ bool chat_turn_is_interrupted(void)
     return interrupted;
 }
 
-/* ---- what comes ---- */
+/* ---- the answer ---- */
 
 static void end_reasoning(struct chat_turn *t)
 {
@@ -128,7 +134,7 @@ void chat_turn_fini(struct chat_turn *t)
     strbuf_fini(&t->answer);
 }
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
 static json_t *make_body(const struct chat_turn *t, const json_t *messages, const char *prompt)
 {
@@ -152,7 +158,7 @@ static json_t *make_body(const struct chat_turn *t, const json_t *messages, cons
     return body;
 }
 
-/* Our gateway's words, and those of vLLM. */
+/* Matches the error text of Coxswain's gateway and of vLLM. */
 static bool says_no_template(const char *message)
 {
     return strstr(message, "no chat template") || strstr(message, "must provide a chat template");
@@ -173,7 +179,7 @@ static void begin(struct chat_turn *t)
 {
     strbuf_reset(&t->answer);
     strbuf_reset(&t->raw);
-    strbuf_reset(&t->sse.line); /* of an error's body, or a stream that was cut */
+    strbuf_reset(&t->sse.line); /* may hold part of an error's body, or of a stream that was cut */
     t->is_stream = t->failed = t->in_reasoning = t->is_base_model = false;
     t->finish_reason[0] = '\0';
     t->n_tokens = t->n_prompt = -1;
@@ -224,16 +230,16 @@ void chat_turn_describe(const struct chat_turn *t, char *out, size_t size)
         snprintf(out, size, "the first token after %.2f s", first);
 }
 
-/* ---- who is asked ---- */
+/* ---- the gateway and its model ---- */
 
-/* The i-th model of an answer of /v1/models; NULL behind the last. */
+/* Returns the name of the i-th model in an answer of /v1/models; NULL behind the last. */
 static const char *model_at(const json_t *answer, size_t i)
 {
     const json_t *data = json_object_get(answer, "data");
     return json_string_value(json_object_get(json_array_get(data, i), "id"));
 }
 
-/* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
+/* Reads the gateway's URL. A slash or /v1 at its end is removed, since people paste base URLs. */
 static enum status read_url(struct chat_turn *t, struct error *err)
 {
     const char *url = t->o->gateway.url;
@@ -248,7 +254,7 @@ static enum status read_url(struct chat_turn *t, struct error *err)
     return STATUS_OK;
 }
 
-/* The answer of /v1/models, which names at least one model. */
+/* Asks /v1/models. The answer names at least one model. */
 static enum status ask_models(struct chat_turn *t, json_t **owned, struct error *err)
 {
     char url[1024];
@@ -296,7 +302,7 @@ enum status chat_turn_check_model(struct chat_turn *t, const char *model, struct
     TRY(ask_models(t, &models, err));
     for (size_t i = 0, n = 0; !is_there && (id = model_at(models, i)); i++) {
         is_there = strcmp(id, model) == 0;
-        if (n < sizeof names) /* what does not fit is cut */
+        if (n < sizeof names) /* more names than fit are cut */
             n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", id);
     }
     json_decref(models);

@@ -1,3 +1,10 @@
+/* Calls of the head's admin API, and the way from a standby to the serving head.
+ * `admin_call` sends one request with the key and parses the JSON answer; `judge` turns an HTTP
+ * status into an error. `admin_follow` asks a standby for the lease's address and checks that head
+ * before commands use it.
+ * Invariants: a key goes only to an address of the form HOST:PORT. Text from a server is cut, and
+ * its control characters are replaced before it reaches a terminal. The caller owns the answer.
+ * Blocking; one thread. */
 #include "cli/client/admin.h"
 
 #include <errno.h>
@@ -10,7 +17,7 @@
 
 enum { CALL_TIMEOUT_MS = 5000, ANSWER_LIMIT = 64 << 20, KEY_BYTES = 512, INSTANCE_DIGITS = 16 };
 
-/* The first key of the file that can be sent: comments and hashes of keys cannot. */
+/* Reads the first line of the file that is a key. Comments and hashes of keys are skipped. */
 static enum status read_key(const char *path, char *out, size_t size, struct error *err)
 {
     FILE *f = fopen(path, "re");
@@ -34,7 +41,7 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
     return STATUS_OK;
 }
 
-/* The error for a key that was refused, which says what to do by where the key came from. */
+/* Makes the error for a refused key. Its advice depends on where the key came from. */
 static enum status refuse(const struct admin_access *o, const char *url, struct error *err)
 {
     static const char gateway[] =
@@ -72,8 +79,9 @@ static enum status status_of(int code)
     }
 }
 
-/* The answer's own words first: they say what to do. It goes to a terminal, and it may have names
- * of whoever joined. */
+/* Turns an HTTP status into an error. The answer's own text comes first, because it says what to
+ * do. Its control characters are replaced: it may contain names that other processes chose, and
+ * goes to a terminal. */
 static enum status judge(const struct admin_access *o, int code, const char *url, json_t *answer,
                          struct error *err)
 {
@@ -145,8 +153,8 @@ static const json_t *lease_of(const json_t *status)
     return json_object_get(status, "lease");
 }
 
-/* The lease names the head that serves, and that head says that it is this one: at that address may
- * be another's, where it is one of a machine of its own. */
+/* Returns true when the head `other` serves and holds the lease that the standby names. The
+ * address alone is no proof: another machine's head may listen there. */
 static bool is_the_holder(const json_t *waiting, const json_t *other)
 {
     const char *role = json_string_value(json_object_get(other, "role"));
@@ -156,7 +164,7 @@ static bool is_the_holder(const json_t *waiting, const json_t *other)
            strncmp(a, b, INSTANCE_DIGITS) == 0;
 }
 
-/* HOST:PORT and no more: it becomes part of a URL that the key goes to. */
+/* Returns true for a plain HOST:PORT. The text becomes part of the URL that the key is sent to. */
 static bool is_authority(const char *text, size_t size)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]");

@@ -1,33 +1,34 @@
 #pragma once
-/* The address of a gateway and what it asks of its clients: options of every command that is one.
- */
+/* Address and credentials of a gateway: the options of every command that is its client. */
 #include "common/config/config.h"
 #include "common/http/client/client.h"
 
 struct gateway_access {
     const char *url, *api_key;
-    const char *cacert, *cert, *key, *uds; /* NULL: none */
-    bool insecure;                         /* any certificate is taken: the user says so */
+    const char *cacert, *cert, *key, *uds; /* NULL = not given */
+    bool insecure;                         /* the user accepts any certificate */
 };
 
-/* The rows of a table whose struct S has a gateway_access called gateway. */
+/* Option rows for a struct S with a gateway_access called `gateway`. */
 #define GATEWAY_ACCESS_ROWS(S)                                                                     \
-    OPT_STRING(S, gateway.url, "url", "http://127.0.0.1:8000", "a gateway"),                       \
-        OPT_STRING(S, gateway.cacert, "cacert", NULL, "https: the gateway's authority (PEM)"),     \
+    OPT_STRING(S, gateway.url, "url", "http://127.0.0.1:8000", "Address of a gateway."),           \
+        OPT_STRING(S, gateway.cacert, "cacert", NULL,                                              \
+                   "Certificate authority of the gateway (PEM), for https."),                      \
         OPT_STRING(S, gateway.cert, "cert", NULL,                                                  \
-                   "https: a certificate for a gateway that wants one (PEM)"),                     \
-        OPT_STRING(S, gateway.key, "key", NULL, "its private key (PEM); default: in --cert"),      \
+                   "Client certificate for a gateway that requires one (PEM), for https."),        \
+        OPT_STRING(S, gateway.key, "key", NULL,                                                    \
+                   "Private key of --cert (PEM). Default: in --cert."),                            \
         OPT_STRING(S, gateway.uds, "uds", NULL,                                                    \
-                   "the gateway's Unix socket; of --url the scheme counts alone"),                 \
+                   "Unix socket of the gateway. Only the scheme of --url counts then."),           \
     {                                                                                              \
         .name = "api-key", .type = OPTION_STRING, .offset = offsetof(struct S, gateway.api_key),   \
         .env = "VLLM_API_KEY,OPENAI_API_KEY",                                                      \
         .help = "API key of the gateway. Better set COX_API_KEY, VLLM_API_KEY or OPENAI_API_KEY: " \
-                "a command line is visible to others",                                             \
+                "a command line is visible to others.",                                            \
         .secret = true                                                                             \
     }
 
-/* A call of url below a.url; everything is borrowed. */
+/* Returns a call of `url` with these credentials. All strings are borrowed. */
 static inline struct http_call gateway_access_call(const struct gateway_access *a, const char *url)
 {
     return (struct http_call){.url = url,

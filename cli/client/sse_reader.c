@@ -13,7 +13,8 @@ void sse_reader_fini(struct sse_reader *r)
     strbuf_fini(&r->line);
 }
 
-/* One event a line is what OpenAI servers send; a data field over several lines is not. */
+/* Handles a complete line. OpenAI's servers send one event per line; a data field over several
+ * lines is not supported. */
 static void end_line(struct sse_reader *r)
 {
     struct str line = strbuf_str(&r->line);

@@ -1,6 +1,10 @@
-/* `cox chat`: a conversation with a model at a gateway, the answers streamed. On a terminal with an
- * editor, a history and commands; from a pipe a line is a message. With --completion every message
- * is a prompt of its own, continued as text. */
+/* `cox chat`: a conversation with a model at a gateway, with streamed answers. A terminal has an
+ * editor, a history and commands; from a pipe, each line is a message. With --completion each
+ * message is a prompt of its own and is continued as text.
+ * `converse` reads a message through cli/chat/line_input.h, runs a command or sends the
+ * conversation through cli/chat/turn.h, and appends the answer to `messages`.
+ * Invariants: a question whose answer failed is removed from `messages`, so roles alternate.
+ * Ctrl-C ends an answer, not the program. One thread; `struct chat` owns everything. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +25,7 @@ const struct option_spec chat_specs[] = {
      .aliases = "model-name",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, model),
-     .help = "Name of the model (default: the first model that the gateway serves)."},
+     .help = "Name of the model. Default: the first model that the gateway serves."},
     {.name = "system",
      .aliases = "system-prompt",
      .type = OPTION_STRING,
@@ -31,15 +35,20 @@ const struct option_spec chat_specs[] = {
      .aliases = "q",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, quick),
-     .help = "Send this one message, print the answer and end."},
-    OPT_BOOL(S, completion, "completion", NULL, "continue text (a base model), no chat template"),
-    OPT_INT(S, max_tokens, "max-tokens", 0, 1 << 24, "0", "0: the gateway's default"),
-    OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1", "-1: the gateway's default"),
-    OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1", "-1: the gateway's default"),
-    OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1", "-1: a new one each time"),
+     .help = "Send this one message, print the answer and exit."},
+    OPT_BOOL(S, completion, "completion", NULL,
+             "Continue text with a base model, without a chat template."),
+    OPT_INT(S, max_tokens, "max-tokens", 0, 1 << 24, "0",
+            "Maximum number of tokens in an answer. 0 = the gateway's default."),
+    OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1",
+              "Sampling temperature. -1 = the gateway's default."),
+    OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1",
+              "Probability mass of the tokens to sample from. -1 = the gateway's default."),
+    OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1",
+            "Seed of the sampling. -1 = a new one each time."),
     OPT_STRING(S, history, "history", "auto",
-               "file of what was typed on a terminal; off: none; auto: coxswain/chat_history in "
-               "XDG_STATE_HOME or ~/.local/state"),
+               "File of the lines typed on a terminal; off = none; auto = coxswain/chat_history in "
+               "XDG_STATE_HOME or ~/.local/state."),
 };
 #undef S
 const size_t chat_n_specs = sizeof chat_specs / sizeof chat_specs[0];
@@ -52,7 +61,7 @@ struct chat {
     struct line_input in;
     json_t *messages;
     bool is_colored, ok;
-    bool is_base_model; /* texts are continued since the model was found to have no template */
+    bool is_base_model; /* texts are continued because the model has no chat template */
     struct strbuf message;
 };
 
@@ -68,7 +77,7 @@ static const char help_text[] =
     "what is\n"
     "pasted is one text. A message that begins with / is typed with //. Ctrl-C stops an answer.\n";
 
-/* Prints a line beside the conversation: dim, and on a terminal only. */
+/* Prints a dim line that is not part of the conversation, on a terminal only. */
 static void note(const struct chat *c, const char *text)
 {
     if (c->in.is_terminal && text[0])
@@ -108,7 +117,7 @@ static void set_system(struct chat *c, const char *text)
 
 static bool answer(struct chat *c, const char *prompt);
 
-/* The model turned out to have no chat template: its texts are continued from now on. */
+/* Switches to continued text when the model turned out to have no chat template. */
 static bool continue_text(struct chat *c)
 {
     const json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
@@ -125,7 +134,8 @@ static bool continue_text(struct chat *c)
     return ok;
 }
 
-/* prompt NULL: the messages as they stand. An answer that failed takes its question along. */
+/* Asks for an answer. With `prompt` NULL the conversation is sent. When the answer fails, its
+ * question is removed. */
 static bool answer(struct chat *c, const char *prompt)
 {
     char text[160];
@@ -189,7 +199,7 @@ static void do_model(struct chat *c, const char *text)
     } else if (text[0]) {
         snprintf(c->turn.model, sizeof c->turn.model, "%s", text);
         c->o.completion = c->o.completion && !c->is_base_model;
-        c->is_base_model = false; /* the new one may have a template */
+        c->is_base_model = false; /* the new model may have a template */
     }
     note(c, c->turn.model);
 }
@@ -234,7 +244,7 @@ static const struct {
                      {"model", do_model},   {"save", do_save},   {"load", do_load},
                      {"help", do_help}};
 
-/* False: it was /quit. */
+/* Runs a command. Returns false for /quit and /exit. */
 static bool command(struct chat *c, const char *line)
 {
     size_t n = strcspn(line, " \t\n");
@@ -254,7 +264,7 @@ static bool command(struct chat *c, const char *line)
 
 /* ---- messages ---- */
 
-/* After """: lines until the next """. */
+/* Reads a message that begins with """: all lines up to the next """. */
 static enum line_got read_block(struct chat *c, struct str line)
 {
     const char *end;
@@ -264,7 +274,7 @@ static enum line_got read_block(struct chat *c, struct str line)
         if (got == LINE_GOT_ABORT)
             return got;
         if (got == LINE_GOT_END)
-            return LINE_GOT_TEXT; /* what was written so far */
+            return LINE_GOT_TEXT; /* the text so far is the message */
         if (memchr(line.ptr, '\0', line.len))
             line.len = strlen(line.ptr);
         strbuf_append_c(&c->message, "\n");
@@ -292,7 +302,7 @@ static enum line_got read_message(struct chat *c)
     return got;
 }
 
-/* False: the end. */
+/* Handles one message. Returns false at the end of the input. */
 static bool take_message(struct chat *c)
 {
     enum line_got got = read_message(c);

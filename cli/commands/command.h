@@ -1,25 +1,35 @@
 #pragma once
-/* The subcommands of `cox`: one row each, one function each. A command gets argv with its own name
- * at argv[0] and returns the process's exit code (enum exit_code). cli/table.c has the rows. */
+/* The commands of `cox`: one row and one function each. A command gets argv with its own name at
+ * argv[0] and returns the process's exit code (enum exit_code). cli/table.c has the rows. */
 #include <stddef.h>
 
 #include "common/config/config.h"
+#include "common/config/help.h"
 
 struct command_table;
 
 struct command {
-    const char *name; /* "bench serve": a second word chooses among those of the first */
-    const char *arguments, *help; /* help NULL: not listed */
+    const char *name; /* "bench serve": the second word names a subcommand of the first */
+    const char *arguments, *help; /* help NULL = not listed */
     int (*run)(int argc, char **argv);
-    const struct option_spec *specs; /* for completion and docs/reference/flags.md; may be NULL */
+    /* for completion and docs/reference/flags.md; NULL = no options */
+    const struct option_spec *specs;
     const size_t *n_specs;
-    /* instead of run: what finds other commands, in the table that has this row */
+    const struct option_group *groups; /* groups of --help, for a long table; or NULL */
+    /* used instead of `run` by commands that need the table with this row */
     int (*run_among)(const struct command_table *t, int argc, char **argv);
+};
+
+/* Commands that `cox help` lists below one title. */
+struct command_section {
+    const char *title; /* NULL ends the list */
+    const char *names; /* blank separated, in their order */
 };
 
 struct command_table {
     const struct command *rows;
     size_t n;
+    const struct command_section *sections;
 };
 
 int cmd_up(int argc, char **argv);
@@ -55,7 +65,7 @@ int cmd_completion(const struct command_table *t, int argc, char **argv);
 int cmd_help(const struct command_table *t, int argc, char **argv);
 int cmd_flags(const struct command_table *t, int argc, char **argv);
 
-int cmd_run(const struct command_table *t, int argc, char **argv); /* -f FILE, or which of them */
+int cmd_run(const struct command_table *t, int argc, char **argv); /* -f FILE, or a subcommand */
 int cmd_run_create(int argc, char **argv);
 int cmd_run_list(int argc, char **argv);
 int cmd_run_show(int argc, char **argv);
@@ -63,7 +73,7 @@ int cmd_run_logs(int argc, char **argv);
 int cmd_run_terminate(int argc, char **argv);
 int cmd_run_delete(int argc, char **argv);
 int cmd_run_render(int argc, char **argv);
-int cmd_bench(const struct command_table *t, int argc, char **argv); /* which of them */
+int cmd_bench(const struct command_table *t, int argc, char **argv); /* runs a subcommand */
 int cmd_bench_serve(int argc, char **argv);
 int cmd_bench_throughput(int argc, char **argv);
 int cmd_bench_latency(int argc, char **argv);

@@ -1,4 +1,5 @@
-/* `cox complete`: a text, or what comes on stdin, continued by a model at a gateway; for pipes. */
+/* `cox complete`: a model at a gateway continues a text from the command line or from stdin; for
+ * pipes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,18 +32,22 @@ const struct option_spec complete_specs[] = {
      .aliases = "model-name",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, model),
-     .help = "Name of the model (default: the first model that the gateway serves)."},
-    OPT_INT(S, max_tokens, "max-tokens", 0, 1 << 24, "0", "0: the gateway's default"),
-    OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1", "-1: the gateway's default"),
-    OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1", "-1: the gateway's default"),
-    OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1", "-1: a new one each time"),
+     .help = "Name of the model. Default: the first model that the gateway serves."},
+    OPT_INT(S, max_tokens, "max-tokens", 0, 1 << 24, "0",
+            "Maximum number of tokens in an answer. 0 = the gateway's default."),
+    OPT_FLOAT(S, temperature, "temperature", -1, 10, "-1",
+              "Sampling temperature. -1 = the gateway's default."),
+    OPT_FLOAT(S, top_p, "top-p", -1, 1, "-1",
+              "Probability mass of the tokens to sample from. -1 = the gateway's default."),
+    OPT_INT(S, seed, "seed", -1, 9007199254740992.0, "-1",
+            "Seed of the sampling. -1 = a new one each time."),
     OPT_BOOL(S, json, "json", NULL,
-             "one line of JSON at the end: text, finish_reason, usage, seconds"),
+             "Print one line of JSON at the end: text, finish_reason, usage, seconds."),
 };
 #undef S
 const size_t complete_n_specs = sizeof complete_specs / sizeof complete_specs[0];
 
-/* Without the newline that echo puts behind it. */
+/* Reads stdin to its end, without the last newline that echo appends. */
 static enum status read_stdin(struct strbuf *out, struct error *err)
 {
     char block[4096];

@@ -1,3 +1,9 @@
+/* Writes shell completion for bash, zsh and fish from the commands' option tables.
+ * `cox completion SHELL` calls `completion_write`, which walks the table of commands and appends
+ * one script to a buffer; `cmd_completion` prints it.
+ * Invariants: the tables are the only source, so a script knows every listed option and its
+ * aliases. Help texts are quoted for the shell. Only options with a help text are listed. Pure,
+ * except for `cmd_completion`. */
 #include "cli/commands/completion.h"
 
 #include <stdio.h>
@@ -7,38 +13,39 @@
 #include "cli/commands/command.h"
 #include "cli/commands/list.h"
 
-/* Descriptions go into single quotes. */
+/* Appends a description inside of single quotes. */
 static void append_quoted(struct strbuf *b, const char *s)
 {
     for (; *s; s++) {
         if (*s == '\'')
             strbuf_append_c(b, "'\\''");
-        else if (*s != ':' && *s != '[' && *s != ']') /* zsh's own separators */
+        else if (*s != ':' && *s != '[' && *s != ']') /* separators of zsh are left out */
             strbuf_append(b, s, 1);
     }
 }
 
-/* Ours, with a line in --help; vLLM's flags that we lack have a table of their own. */
+/* Returns true for an option of Coxswain with a line in --help. Unsupported flags of vLLM have
+ * no help text. */
 static bool is_listed(const struct option_spec *s)
 {
     return s->help != NULL;
 }
 
-/* "serve" of "bench serve"; NULL of a command with one word. */
+/* Returns "serve" for "bench serve"; NULL for a command of one word. */
 static const char *second_word(const struct command *c)
 {
     const char *space = strchr(c->name, ' ');
     return space ? space + 1 : NULL;
 }
 
-/* The first word of "bench serve"? */
+/* Returns true when c is the first word of `of`, as "bench" is of "bench serve". */
 static bool is_parent(const struct command *c, const struct command *of)
 {
     size_t n = strlen(c->name);
     return strncmp(of->name, c->name, n) == 0 && of->name[n] == ' ';
 }
 
-/* " serve throughput", the second words behind a first one; "" without any */
+/* Appends the second words of a command, " serve throughput", or nothing. */
 static void append_seconds(const struct command_table *t, struct strbuf *b, const struct command *c)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -61,14 +68,14 @@ struct spelling {
     bool negated;
 };
 
-/* The options that every command has besides its table. */
+/* Options of every command that are in no table. */
 static const struct option_spec built_in[] = {
     {.name = "config", .type = OPTION_STRING, .help = "YAML file with options"},
     {.name = "help", .type = OPTION_BOOL, .help = "show the options"},
 };
 enum { N_BUILT_IN = sizeof built_in / sizeof built_in[0] };
 
-/* The i-th spelling of a command's options; false when there are no more. */
+/* Finds the i-th spelling of a command's options. Returns false when there are no more. */
 static bool spelling_at(const struct command *c, size_t i, struct spelling *out)
 {
     for (size_t k = 0; k < *c->n_specs + N_BUILT_IN; k++) {
@@ -103,7 +110,7 @@ static bool takes_number(const struct option_spec *s)
     return s->type == OPTION_INT || s->type == OPTION_FLOAT;
 }
 
-/* "auto cpu cuda" */
+/* Appends the choices "auto|cpu|cuda" as words: "auto cpu cuda". */
 static void append_words(struct strbuf *b, const char *choices)
 {
     for (const char *c = choices; *c; c++)
@@ -124,7 +131,7 @@ static void write_bash_command(const struct command_table *t, struct strbuf *b,
             append_words(b, x.s->choices);
             strbuf_append_c(b, "' ;;\n");
         } else {
-            strbuf_append_c(b, "return ;;\n"); /* files, by -o default */
+            strbuf_append_c(b, "return ;;\n"); /* -o default completes file names */
         }
     }
     strbuf_append_c(b, "            *) words='");
@@ -223,7 +230,7 @@ static void write_zsh(const struct command_table *t, struct strbuf *b)
     strbuf_append_c(b,
                     "    completion) _values shell bash zsh fish ;;\n    *) _files ;;\n    esac\n"
                     "}\n"
-                    /* loaded from $fpath it is called, sourced it registers itself */
+                    /* from $fpath zsh calls the function; when sourced, the script registers it */
                     "if [[ $funcstack[1] == _cox ]]; then\n    _cox \"$@\"\nelse\n"
                     "    compdef _cox cox\nfi\n");
 }
@@ -291,7 +298,7 @@ int cmd_completion(const struct command_table *t, int argc, char **argv)
     struct strbuf b;
     int code = EXIT_USAGE;
     strbuf_init(&b, 0);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+    if (argc == 2 && strncmp(argv[1], "--help", 6) == 0) {
         strbuf_append_c(&b, "usage: cox completion bash|zsh|fish\n");
         code = command_print(&b);
     } else if (argc == 2 && completion_write(t, argv[1], &b)) {

@@ -1,5 +1,5 @@
-/* The table of commands as a list: a command by its name, the nearest name, `cox help` and `cox
- * version`. */
+/* Searches the table of commands: a command by its name, the nearest name, and the texts of `cox
+ * help` and `cox version`. */
 #include "cli/commands/list.h"
 
 #include <stdio.h>
@@ -47,6 +47,20 @@ int cmd_version(int argc, char **argv)
     return EXIT_FINE;
 }
 
+static void print_section(const struct command_table *t, const struct command_section *s)
+{
+    char name[32];
+    printf("\n%s:\n", s->title);
+    for (const char *at = s->names; *at; at += strspn(at, " ")) {
+        size_t n = strcspn(at, " ");
+        str_copy(name, sizeof name, (struct str){at, n});
+        const struct command *c = command_find(t, name);
+        if (c)
+            printf("  %-11s %s\n", c->name, c->help);
+        at += n;
+    }
+}
+
 int cmd_help(const struct command_table *t, int argc, char **argv)
 {
     if (argc > 1) {
@@ -59,11 +73,10 @@ int cmd_help(const struct command_table *t, int argc, char **argv)
         snprintf(name, sizeof name, "%s", c->name);
         return command_run(t, c, 2, (char *[]){name, help, NULL});
     }
-    printf("cox: LLM inference on a cluster\n\nusage: cox COMMAND [OPTION...]\n\n");
-    for (size_t i = 0; i < t->n; i++)
-        if (t->rows[i].help && !strchr(t->rows[i].name, ' '))
-            printf("  %-11s %s\n", t->rows[i].name, t->rows[i].help);
-    printf("\n`cox COMMAND --help` lists a command's options. Exit codes: 0 fine, 1 failed, "
-           "2 wrong usage or configuration.\n");
+    printf("cox: LLM inference on a cluster\n\nusage: cox COMMAND [OPTION...]\n");
+    for (const struct command_section *s = t->sections; s->title; s++)
+        print_section(t, s);
+    printf("\n`cox COMMAND --help` shows the options of a command.\n"
+           "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.\n");
     return EXIT_FINE;
 }

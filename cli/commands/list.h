@@ -1,8 +1,8 @@
 #pragma once
-/* Finds a command in the table, by its name, and runs it. */
+/* Finds a command in the table by its name, and runs it. */
 #include "cli/commands/command.h"
 
 const struct command *command_find(const struct command_table *t, const char *name);
-/* The listed command that is nearest to a name that does not exist, or NULL when none is near. */
+/* Returns the listed command whose name is nearest to an unknown name; NULL when none is near. */
 const struct command *command_nearest(const struct command_table *t, const char *name);
 int command_run(const struct command_table *t, const struct command *c, int argc, char **argv);

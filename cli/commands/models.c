@@ -1,4 +1,9 @@
-/* `cox models`, `cox rm`: what lies in the cache, and taking it out. */
+/* `cox models` and `cox rm`: list the models in the cache and remove them.
+ * cli/cache/list.h reads the cache and cli/cache/remove.h removes a model. This file chooses the
+ * columns that fit the terminal, and prints a table or JSON.
+ * Invariants: names from the cache folder are printed only in their printable form. `cox rm`
+ * tries every named model, and its exit code is 1 when one of them was not removed. One thread;
+ * the list is freed before the command ends. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,18 +12,18 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/terminal_width.h"
 #include "cli/cache/list.h"
 #include "cli/cache/remove.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tables.h"
 #include "cli/pull/files/progress.h"
 #include "common/base/mem.h"
+#include "common/host/terminal_width.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
 #include "common/options/rows.h"
 
-struct models_options { /* cox models, cox rm */
+struct models_options {
     const char *cache_dir;
     bool json;
 };
@@ -32,13 +37,15 @@ const size_t models_n_specs = sizeof models_specs / sizeof models_specs[0];
 
 enum { RM_MODELS_MAX = 1000 };
 const struct option_spec rm_specs[] = {
-    {.name = "model", .type = OPTION_ARGUMENT, .help = "The same as a bare MODEL."},
+    {.name = "model",
+     .type = OPTION_ARGUMENT,
+     .help = "Model to remove, the same as a bare MODEL."},
     ROW_CACHE_DIR(S),
 };
 const size_t rm_n_specs = sizeof rm_specs / sizeof rm_specs[0];
 #undef S
 
-/* The cache that the options name; the name of the command is for the error. */
+/* Finds the cache folder that the options name. `command` is the name for the error. */
 static bool find_cache(const struct models_options *o, const char *command, char out[4096])
 {
     model_cache_dir(o->cache_dir, getenv("HOME"), out, 4096);
@@ -104,7 +111,7 @@ static int print_json(const char *cache_dir, const struct cached_models *l)
     return EXIT_FINE;
 }
 
-/* "main (c0ffee000000)" */
+/* Formats the revision and commit: "main (c0ffee000000)". */
 static const char *revision_text(const struct cached_model *m, char out[260])
 {
     const char *revision = strcmp(m->revision, m->commit) == 0 ? "" : m->revision;
@@ -124,7 +131,7 @@ enum { GAP = 2, NAME_MIN = 8, NAME_WANTED = 24 };
 static const char *const titles[N_COLUMNS] = {"NAME",    "SIZE",      "FORMAT", "REVISION",
                                               "FETCHED", "LAST USED", "STATE"};
 
-/* The text of a cell, for mem_free. */
+/* Returns the text of a cell; the caller frees it with `mem_free`. */
 static char *cell(const struct cached_model *m, int column)
 {
     char text[260];
@@ -153,7 +160,8 @@ static size_t table_width(const size_t widths[N_COLUMNS])
     return all - GAP;
 }
 
-/* Widths of the columns; 0: it has no room. A name is cut when nothing else can be left out. */
+/* Chooses the column widths; 0 = the column is left out. A name is cut when no more columns can
+ * be left out. */
 static void choose_widths(const struct cached_models *l, size_t widths[N_COLUMNS])
 {
     static const int left_out[] = {COL_USED, COL_REVISION, COL_FORMAT, COL_FETCHED, COL_SIZE};
@@ -178,7 +186,7 @@ static void choose_widths(const struct cached_models *l, size_t widths[N_COLUMNS
     widths[COL_NAME] = name < widths[COL_NAME] ? name : widths[COL_NAME];
 }
 
-/* The last column has no blanks behind it. */
+/* Prints one cell. The last column gets no blanks at its end. */
 static void print_cell(int column, const char *text, size_t width)
 {
     struct strbuf b;
@@ -286,7 +294,7 @@ int cmd_rm(int argc, char **argv)
                                       .specs = rm_specs,
                                       .n_specs = rm_n_specs,
                                       .max_positional = RM_MODELS_MAX};
-    (void)unsetenv("COX_MODEL"); /* a running cluster's, and none that is to be removed */
+    (void)unsetenv("COX_MODEL"); /* COX_MODEL names a running cluster's model, not one to remove */
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         if (res.positional.n_items == 0) {
             fprintf(stderr, "cox rm: which model? usage: %s; `cox models` shows them\n",

@@ -1,5 +1,5 @@
-/* `cox head`, `cox worker`, `cox gateway`, `cox replay`, `cox plan`: become the program that lies
- * next to this one. */
+/* `cox head`, `worker`, `gateway`, `replay` and `plan`: replace this process by the program in
+ * the same folder. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ int cmd_head(int argc, char **argv)
     return become("cox-head", argv);
 }
 
-/* A mode of a program that is no command line of its own. */
+/* Runs a mode of a program, such as `replay` of cox-head. */
 static int become_mode(const char *file, char *mode, int argc, char **argv)
 {
     char program[] = "cox";
@@ -53,14 +53,15 @@ static int become_mode(const char *file, char *mode, int argc, char **argv)
     return code;
 }
 
-/* The scheduler is in cox-head: it replays, too. */
+/* `cox replay` runs in cox-head, which has the scheduler. */
 int cmd_replay(int argc, char **argv)
 {
     char mode[] = "replay";
     return become_mode("cox-head", mode, argc, argv);
 }
 
-/* And what a rank takes is measured by cox-worker, here and for GPUs elsewhere. */
+/* `cox plan` runs in cox-worker, which computes the memory that a rank needs, also for GPUs of
+ * other machines. */
 static int become_plan(int argc, char **argv)
 {
     char mode[] = "plan";

@@ -1,5 +1,10 @@
-/* `cox run-batch`: a file of requests to a running cluster, or to one of its own for MODEL, a file
- * of answers back, as vLLM's run-batch. */
+/* `cox run-batch`: sends a file of requests to a running cluster, or to its own cluster for
+ * MODEL, and writes a file of answers, like vLLM's run-batch.
+ * `run` starts the cluster if needed (cli/batch/cluster.h), opens input and output
+ * (cli/batch/file.h, url.h), sends the lines (cli/batch/run.h), and uploads the output when it
+ * is a URL.
+ * Invariants: with --resume the whole lines of an earlier run are kept and only the missing ones
+ * are sent. An output whose upload failed stays on the disk. The cluster is ended in every case. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -30,31 +35,32 @@ enum { UP_WORDS_MAX = 256 };
     }
 const struct option_spec run_batch_specs[] = {
     FILE_ROW(input, "input-file", "i",
-             "File of requests, or an http(s) URL that is fetched: lines of {\"custom_id\", "
-             "\"method\": \"POST\", \"url\", \"body\"}, as of OpenAI's batches."),
+             "File of requests, or an http(s) URL to download it from. Each line is "
+             "{\"custom_id\", \"method\": \"POST\", \"url\", \"body\"}, as in OpenAI's batches."),
     FILE_ROW(output, "output-file", "o",
-             "File of answers, or an http(s) URL that it is sent to with PUT: a line of JSON per "
-             "line of the input, in its order."),
-    OPT_STRING(S, output_tmp_dir, "output-tmp-dir", NULL,
-               "Folder that keeps the answers until they are sent to a URL (default: TMPDIR, or "
-               "/tmp)."),
+             "File of answers, or an http(s) URL to send it to with PUT. It has one line of JSON "
+             "per input line, in the same order."),
+    OPT_STRING(
+        S, output_tmp_dir, "output-tmp-dir", NULL,
+        "Folder that keeps the answers until they are sent to a URL. Default: TMPDIR, or /tmp."),
     {.name = "model",
      .type = OPTION_ARGUMENT,
-     .help = "The same as a bare MODEL: a cluster is started for the file, as by cox up, and ended "
-             "after it. It takes the options of cox up, too."},
-    OPT_INT(S, concurrency, "concurrency", 1, 1024, "32", "lines that are open at once"),
-    OPT_INT(S, timeout_s, "timeout", 1, 86400, "3600", "seconds for one answer"),
-    OPT_INT(
-        S, retry_s, "retry-timeout", 0, 86400, "300",
-        "seconds to go on asking while nobody answers, or with 429, 502, 503; then the run ends"),
+     .help = "Model to start a cluster for, as with `cox up`, the same as a bare MODEL. The "
+             "cluster ends after the file. The options of `cox up` are accepted too."},
+    OPT_INT(S, concurrency, "concurrency", 1, 1024, "32",
+            "Number of lines in progress at the same time."),
+    OPT_INT(S, timeout_s, "timeout", 1, 86400, "3600", "Seconds to wait for one answer."),
+    OPT_INT(S, retry_s, "retry-timeout", 0, 86400, "300",
+            "Seconds to keep trying while the gateway does not answer or answers 429, 502 or 503. "
+            "Then the command ends."),
     OPT_BOOL(S, resume, "resume", NULL,
-             "go on with an output that is there: what it answers is not asked again"),
+             "Continue an existing output file. Lines that it answers are not sent again."),
     OPT_BOOL(S, fail_on_error, "fail-on-error", NULL,
-             "End with exit code 1 when a line was answered with an error."),
+             "End with exit code 1 if any line got an error."),
     GATEWAY_ACCESS_ROWS(S),
     OPT_IGNORED("enable-metrics", TAKES_NOTHING,
-                "the cluster's own /metrics has them while it runs"),
-    OPT_IGNORED("max-log-len", TAKES_ONE, "prompts are not logged"),
+                "The cluster's own /metrics has them while it runs."),
+    OPT_IGNORED("max-log-len", TAKES_ONE, "Prompts are not logged."),
 };
 #undef S
 const size_t run_batch_n_specs = sizeof run_batch_specs / sizeof run_batch_specs[0];
@@ -79,8 +85,8 @@ static enum status check_paths(const struct run_batch_options *o, struct error *
     return STATUS_OK;
 }
 
-/* A last line without its end was being written when its run died: it is cut off, and asked again.
- */
+/* Takes the answers of an earlier run. An incomplete last line was being written when that run
+ * died; it is cut off and its request is sent again. */
 static enum status take_over(struct batch_file *f, int fd, size_t len, const char *path,
                              struct error *err)
 {
@@ -108,7 +114,7 @@ static enum status open_output(const struct run_batch_options *o, struct batch_f
                          o->output, strerror(errno));
     if (stat(o->input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
         return error_set(err, STATUS_INVALID, "%s is the input, too", o->output);
-    if (!S_ISREG(out.st_mode)) /* /dev/stdout, a pipe */
+    if (!S_ISREG(out.st_mode)) /* such as /dev/stdout or a pipe */
         return o->resume ? error_set(err, STATUS_INVALID, "--resume: %s is not a file", o->output)
                          : STATUS_OK;
     if (o->resume)
@@ -119,7 +125,7 @@ static enum status open_output(const struct run_batch_options *o, struct batch_f
     return STATUS_OK;
 }
 
-/* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
+/* Reads the gateway's URL. A slash or /v1 at its end is removed, since people paste base URLs. */
 static enum status read_base(const char *url, char *out, size_t size, struct error *err)
 {
     size_t n = strlen(url);
@@ -133,7 +139,7 @@ static enum status read_base(const char *url, char *out, size_t size, struct err
     return STATUS_OK;
 }
 
-/* With a MODEL: a cluster for this run, in place of the one at --url. */
+/* Starts the cluster for MODEL, which replaces the gateway at --url. */
 static enum status start_cluster(struct run_batch_options *o, const struct option_list *words,
                                  struct batch_cluster *c, char *base, size_t size,
                                  struct error *err)
@@ -163,9 +169,10 @@ struct batch {
     struct batch_cluster cluster;
     struct batch_file f;
     struct batch_totals totals;
-    char base[900], input[32]; /* input: of one that was fetched */
-    int fetched_fd, out_fd;    /* -1: none */
-    const char *output_url;    /* NULL: none; o->output is a file meanwhile, named here */
+    char base[900], input[32]; /* input: path of a fetched input file */
+    int fetched_fd, out_fd;    /* -1 = not open */
+    /* NULL = the output is a file; else `kept` is its local file until the upload */
+    const char *output_url;
     char kept[PATH_MAX];
 };
 
@@ -205,7 +212,7 @@ static enum status ask_all(struct batch *b, const struct option_list *words, str
     return s;
 }
 
-/* A file whose upload failed is kept: its answers were paid for. */
+/* Uploads the output. When the upload fails, the file is kept, because the answers took work. */
 static enum status send_output(struct batch *b, enum status s, struct error *err)
 {
     if (!b->kept[0])
@@ -252,7 +259,7 @@ int cmd_run_batch(int argc, char **argv)
                                       .max_positional = UP_WORDS_MAX,
                                       .specs = run_batch_specs,
                                       .n_specs = run_batch_n_specs};
-    (void)unsetenv("COX_MODEL"); /* a running cluster's, and none that is to be started */
+    (void)unsetenv("COX_MODEL"); /* COX_MODEL names a running cluster's model, not one to start */
     char **words = engine_words_move(run_batch_specs, run_batch_n_specs, argc, argv, &argc);
     if (command_parse(&line, argc, words, &o, &res, &code))
         code = run(&o, &res.positional);

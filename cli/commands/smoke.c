@@ -1,6 +1,9 @@
-/* `cox smoke`: does a gateway answer, from outside, as a client sees it? Health, the list of
- * models, a completion and a stream, each tried again until it answers or the time is over; a line
- * for each. What a wait cannot mend (a wrong key, a model that there is not) is not waited for. */
+/* `cox smoke`: checks from outside that a gateway answers as a client needs it.
+ * The checks are health, the list of models, a completion and a stream. Each is repeated until
+ * it passes or the time is over, and prints one line.
+ * Invariants: a failure that waiting cannot repair (a wrong key, an unknown model) ends the
+ * command at once. All checks share one deadline. The first check that fails ends the command.
+ * One thread. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +28,9 @@ enum { PAUSE_MS = 500, CALL_MAX_MS = 120000, BODY_LIMIT = 4 << 20, N_TOKENS = 4 
 #define S smoke_options
 const struct option_spec smoke_specs[] = {
     GATEWAY_ACCESS_ROWS(S),
-    OPT_STRING(S, model, "model", NULL, "which to ask; default: the first that the gateway has"),
-    OPT_INT(S, timeout_s, "timeout", 1, 86400, "300", "seconds for all of it"),
+    OPT_STRING(S, model, "model", NULL,
+               "Name of the model to ask. Default: the first one of the gateway."),
+    OPT_INT(S, timeout_s, "timeout", 1, 86400, "300", "Seconds for the whole test."),
 };
 #undef S
 const size_t smoke_n_specs = sizeof smoke_specs / sizeof smoke_specs[0];
@@ -35,15 +39,15 @@ struct smoke {
     struct smoke_options o;
     char url[900], model[512];
     uint64_t deadline_ns;
-    struct strbuf answer; /* of the last call, when it was no stream */
-    /* of a stream */
+    struct strbuf answer; /* body of the last call that was not a stream */
+    /* state of a streamed answer */
     struct sse_reader sse;
     uint32_t n_pieces;
     bool is_done, has_finish;
-    char detail[256]; /* of a check that passed: for its line */
+    char detail[256]; /* detail for the line of a check that passed */
 };
 
-/* STATUS_AGAIN: it may come; any other failure: it will not. */
+/* Returns STATUS_AGAIN when a later try may pass. Any other failure is final. */
 typedef enum status check_fn(struct smoke *k, struct error *err);
 
 static uint32_t call_ms(const struct smoke *k)
@@ -57,7 +61,7 @@ static bool on_bytes(void *ctx, struct str piece)
 {
     struct smoke *k = ctx;
     if (k->n_pieces == 0 && !k->is_done)
-        strbuf_append_str(&k->answer, piece); /* an error is no stream */
+        strbuf_append_str(&k->answer, piece); /* an error's body is no stream */
     return sse_reader_feed(&k->sse, piece);
 }
 
@@ -75,7 +79,7 @@ static void on_data(void *ctx, struct str data)
     json_decref(j);
 }
 
-/* 5xx, 408 and 429 pass; whatever else is not 200 stays. */
+/* Judges an HTTP status. 5xx, 408 and 429 may pass later; any other status except 200 is final. */
 static enum status judge(const struct smoke *k, const char *path, int code, struct error *err)
 {
     if (code == 200)
@@ -131,7 +135,7 @@ static enum status check_models(struct smoke *k, struct error *err)
     enum status s = STATUS_OK;
     if (found)
         snprintf(k->model, sizeof k->model, "%s", found);
-    else if (want) /* an adapter may still be loaded */
+    else if (want) /* an adapter may still be loading */
         s = error_set(err, STATUS_AGAIN, "/v1/models has no \"%s\" among its %zu", want, n);
     else
         s = error_set(err, STATUS_PROTOCOL, "/v1/models names no model");
@@ -175,7 +179,8 @@ static enum status stream(struct smoke *k, const char *path, json_t *body, int *
     return s;
 }
 
-/* A chat where the model has a template for one, which is what most clients ask for. */
+/* Checks a stream: a chat when the model has a chat template, as most clients use it, or else a
+ * completion. */
 static enum status check_stream(struct smoke *k, struct error *err)
 {
     int code;
@@ -207,7 +212,7 @@ static enum status check(struct smoke *k, const char *name, check_fn *fn)
     return s;
 }
 
-/* Taken as people paste it: with a slash at the end, or with the /v1 of a base_url. */
+/* Reads the gateway's URL. A slash or /v1 at its end is removed, since people paste base URLs. */
 static bool read_url(struct smoke *k)
 {
     size_t n = strlen(k->o.gateway.url);
@@ -234,7 +239,7 @@ static int run(struct smoke *k)
     k->deadline_ns = clock_mono_ns() + (uint64_t)k->o.timeout_s * NS_PER_S;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         if (check(k, checks[i].name, checks[i].fn) != STATUS_OK)
-            return EXIT_FAILED; /* what is behind it needs it */
+            return EXIT_FAILED; /* the later checks depend on this one */
     return EXIT_FINE;
 }
 

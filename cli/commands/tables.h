@@ -1,8 +1,9 @@
 #pragma once
-/* The option tables of the commands. Each table stands in the file of its command, with the struct
- * that it fills; those of `cox up` and `cox pull` are in cli/up/plan/options.h and
+/* The option tables of the commands. Each table is in the file of its command, next to the
+ * struct that it fills. The tables of `cox up` and `cox pull` are in cli/up/plan/options.h and
  * cli/pull/options.h. */
 #include "common/config/config.h"
+#include "common/config/help.h"
 
 extern const struct option_spec status_specs[], drain_specs[], events_specs[], lora_specs[];
 extern const struct option_spec undrain_specs[], debug_specs[], top_specs[];
@@ -35,3 +36,4 @@ extern const struct option_spec bench_serve_specs[], bench_throughput_specs[];
 extern const struct option_spec bench_latency_specs[], bench_startup_specs[];
 extern const size_t bench_serve_n_specs, bench_throughput_n_specs, bench_latency_n_specs;
 extern const size_t bench_startup_n_specs;
+extern const struct option_group bench_option_groups[];

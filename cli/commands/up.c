@@ -1,4 +1,4 @@
-/* `cox up MODEL`, `cox serve MODEL`: a whole cluster on this machine (cli/up/). */
+/* `cox up MODEL` and `cox serve MODEL`: start a whole cluster on this machine (cli/up/). */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/options/groups.h"
 
 int cmd_up(int argc, char **argv)
 {
@@ -24,6 +25,7 @@ int cmd_up(int argc, char **argv)
                                       .specs = vllm_up_specs(up_specs, up_n_specs),
                                       .n_specs = up_n_specs,
                                       .max_positional = 1,
+                                      .groups = option_groups,
                                       .log_format = &o->log_format};
     struct up_start start = {.command = argv[0], .options = o, .begin_ns = clock_mono_ns()};
     bool by_sagemaker = up_sagemaker_is_wanted(&line, argc, argv);

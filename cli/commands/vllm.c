@@ -1,5 +1,6 @@
-/* `vllm serve|bench|chat|complete|run-batch`: the words behind the name are handed to the command
- * of cox that does the same. Flags are in the commands' own tables, so that cox knows them too. */
+/* `vllm serve|bench|chat|complete|run-batch`: passes the words behind the name to the command of
+ * `cox` that does the same. The flags are in the commands' own tables, so `cox` accepts them
+ * too. */
 #include "cli/commands/vllm.h"
 
 #include <stdio.h>
@@ -63,8 +64,8 @@ static bool has_option(int argc, char **argv, const char *name)
     return false;
 }
 
-/* `vllm complete` asks for one text after the other, as `cox chat --completion` does; with --quick
- * it continues one and ends, as `cox complete` does. */
+/* `vllm complete` asks for one text after another, like `cox chat --completion`. With --quick it
+ * continues one text and ends, like `cox complete`. */
 static int complete(int argc, char **argv)
 {
     static char completion[] = "--completion";
@@ -81,13 +82,17 @@ static int complete(int argc, char **argv)
     return code;
 }
 
-/* vLLM lists the options of a group by --help=GROUP; here all are listed. */
+/* Turns vLLM's --help=ModelConfig, --help=listgroup and --help=page into --help=all. Other words
+ * name groups or options of `cox`. */
 static void forget_help_groups(int argc, char **argv)
 {
-    static char help[] = "--help";
-    for (int i = 1; i < argc; i++)
-        if (strncmp(argv[i], "--help=", 7) == 0)
-            argv[i] = help;
+    static char all[] = "--help=all";
+    for (int i = 1; i < argc; i++) {
+        const char *word = strncmp(argv[i], "--help=", 7) == 0 ? argv[i] + 7 : "";
+        bool is_group = word[0] >= 'A' && word[0] <= 'Z';
+        if (is_group || strcmp(word, "listgroup") == 0 || strcmp(word, "page") == 0)
+            argv[i] = all;
+    }
 }
 
 int vllm_main(const struct command_table *t, int argc, char **argv)

@@ -1,7 +1,11 @@
-/* `cox workers --ranks N`: N ranks of one pod or machine whose other parts run elsewhere, for GPUs
- * that reach each other only inside of one container. Each is a cox-worker with the options given
- * here; ordinals, ports and GPUs count up. One that dies is started again, SIGTERM drains all, and
- * /readyz of this process is that of all of them. */
+/* `cox workers --ranks N`: N ranks of one pod or machine, for GPUs that reach each other only
+ * inside of one container. The head and the gateway run elsewhere.
+ * `build` makes one cox-worker command line per rank from the given options; ordinals, ports and
+ * GPUs count up. The supervisor (cli/up/supervisor.h) starts the ranks, restarts one that dies,
+ * and drains all of them at SIGTERM.
+ * Invariants: the loop thread owns everything. The thread `look` asks each rank's /readyz and
+ * shares only atomics. /readyz of this process is true when all ranks are ready. A join token is
+ * passed in the environment, never on a command line. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,21 +28,23 @@
 #include "common/http/handlers/admin.h"
 #include "common/http/handlers/host_rule.h"
 #include "common/http/server/answer.h"
+#include "common/options/groups.h"
 #include "common/options/worker.h"
 
 enum { RANKS_MAX = 64, OWN_PORT = 7001, LOOK_US = 200000, LOOK_MS = 500, END_S = 3 };
 
 struct workers_options {
-    struct worker_options worker; /* the first: its table's offsets are these */
+    struct worker_options worker; /* must be first: the worker's option table uses its offsets */
     int64_t ranks;
 };
 
 #define S workers_options
 const struct option_spec workers_specs[] = {
-    OPT_INT(S, ranks, "ranks", 1, RANKS_MAX, "1",
-            "ranks to start; all other options are cox worker's, for each of them: --ordinal K "
-            "is the pod's, whose ranks are K x N and on; /livez and /readyz of all are at "
-            "--http-port (7001), those of the ranks at the next ports"),
+    OPT_INT(
+        S, ranks, "ranks", 1, RANKS_MAX, "1",
+        "Number of ranks to start. All other options are those of `cox worker` and apply to each "
+        "rank. --ordinal K is the pod's number; its ranks are K x N and following. /livez and "
+        "/readyz of all ranks are at --http-port (7001), those of one rank at the next ports."),
 };
 #undef S
 const size_t workers_n_specs = sizeof workers_specs / sizeof workers_specs[0];
@@ -56,12 +62,12 @@ struct workers {
     _Atomic bool stop_looking, all_ready, ends;
     char program[4096];
     int64_t http_port;
-    uint32_t n_cpus; /* for all */
+    uint32_t n_cpus; /* CPUs for all ranks together */
     struct numa numa;
     cpu_set_t allowed;
 };
 
-/* ---- what is started ---- */
+/* ---- command lines of the ranks ---- */
 
 static const char *text_of(struct workers *k, int64_t n)
 {
@@ -81,8 +87,8 @@ static bool finds_node(const struct worker_options *w)
     return w->numa_node && strcmp(w->numa_node, "auto") == 0;
 }
 
-/* How many CPUs there are for all ranks: with --numa-node N and --cpus those alone. What the
- * kernel does not say is the ranks' matter. */
+/* Counts the CPUs for all ranks: with --numa-node N or --cpus only those. When the kernel's data
+ * cannot be read, each rank checks for itself. */
 static enum status find_cpus(struct workers *k, struct error *err)
 {
     const struct worker_options *w = &k->o.worker;
@@ -100,7 +106,8 @@ static enum status find_cpus(struct workers *k, struct error *err)
     return STATUS_OK;
 }
 
-/* Resolves --numa-node auto: ranks are on the nodes in order; a GPU has a node of its own. */
+/* Resolves --numa-node auto: the ranks are spread over the nodes in order. A rank with a GPU
+ * finds its own node. */
 static void add_node(struct workers *k, struct up_child *c, int64_t i)
 {
     const struct worker_options *w = &k->o.worker;
@@ -111,7 +118,8 @@ static void add_node(struct workers *k, struct up_child *c, int64_t i)
         add(c, "--numa-node", text_of(k, b.node));
 }
 
-/* Writes the given words without --ranks, then the options that count up: the last one counts. */
+/* Copies the given words without --ranks and --join, then appends the options that count up.
+ * When an option is given twice, the last one counts. */
 static void build_rank(struct workers *k, struct up_child *c, int64_t i, int argc, char **argv)
 {
     const struct worker_options *w = &k->o.worker;
@@ -122,9 +130,10 @@ static void build_rank(struct workers *k, struct up_child *c, int64_t i, int arg
     *c = (struct up_child){.role = UP_WORKER, .name = name};
     c->argv[c->n_args++] = k->program;
     for (int a = 1; a < argc; a++) {
-        bool is_join = strcmp(argv[a], "--join") == 0; /* of the environment: see build */
+        /* the token is passed in the environment (`build`) */
+        bool is_join = strcmp(argv[a], "--join") == 0;
         if (is_join || strcmp(argv[a], "--ranks") == 0)
-            a++; /* and its value */
+            a++; /* skips the option's value */
         else if (strncmp(argv[a], "--ranks=", 8) != 0 && strncmp(argv[a], "--join=", 7) != 0)
             c->argv[c->n_args++] = argv[a];
     }
@@ -138,7 +147,7 @@ static void build_rank(struct workers *k, struct up_child *c, int64_t i, int arg
     if (w->gpu >= 0)
         add(c, "--gpu", text_of(k, w->gpu + i));
     add_node(k, c, i);
-    if (w->threads == 0) /* ranks of one pod share its CPUs */
+    if (w->threads == 0) /* the ranks of one pod share its CPUs */
         add(c, "--threads", text_of(k, share < 1 ? 1 : share));
     c->argv[c->n_args] = NULL;
 }
@@ -161,7 +170,8 @@ static enum status build(struct workers *k, int argc, char **argv, struct error 
     if ((uint32_t)argc + 16 > UP_ARGV_MAX)
         return error_set(err, STATUS_LIMIT, "more than %u arguments", UP_ARGV_MAX - 16);
     TRY(find_cpus(k, err));
-    if (w->join && setenv("COX_JOIN", w->join, 1) != 0) /* `ps` shows a child's command line */
+    /* in the environment, because `ps` shows a child's command line */
+    if (w->join && setenv("COX_JOIN", w->join, 1) != 0)
         return error_set(err, STATUS_LIMIT, "the environment takes no --join");
     k->plan.n_children = k->plan.n_workers = (uint32_t)k->o.ranks;
     k->plan.children = mem_array(k->plan.n_children, sizeof *k->plan.children);
@@ -170,7 +180,7 @@ static enum status build(struct workers *k, int argc, char **argv, struct error 
     return STATUS_OK;
 }
 
-/* ---- whether all are ready ---- */
+/* ---- readiness of all ranks ---- */
 
 static bool is_rank_ready(struct workers *k, const char *url)
 {
@@ -240,7 +250,7 @@ static enum status listen_here(struct workers *k, struct error *err)
     return http_server_start(k->loop, &o, &h, &k->http, err);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static void on_signal(void *ctx, int signum)
 {
@@ -253,7 +263,7 @@ static void on_signal(void *ctx, int signum)
 static enum status run(struct workers *k, struct error *err)
 {
     TRY(loop_new(&k->loop, err));
-    TRY(loop_on_signal(k->loop, SIGTERM, on_signal, k)); /* heard when the loop runs */
+    TRY(loop_on_signal(k->loop, SIGTERM, on_signal, k)); /* handled as soon as the loop runs */
     TRY(loop_on_signal(k->loop, SIGINT, on_signal, k));
     TRY(listen_here(k, err));
     const struct supervisor_options so = {
@@ -313,7 +323,8 @@ int cmd_workers(int argc, char **argv)
     memcpy(specs + 1, worker_option_specs, n * sizeof *specs);
     const struct command_line line = {.usage = "cox workers --ranks N [OPTION of cox worker...]",
                                       .specs = specs,
-                                      .n_specs = n + 1};
+                                      .n_specs = n + 1,
+                                      .groups = option_groups};
     arena_init(&k->arena, 0);
     char **copies = command_copy_words(&k->arena, argc, argv);
     if (command_parse(&line, argc, argv, &k->o, &res, &code))

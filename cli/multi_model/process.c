@@ -1,3 +1,10 @@
+/* The processes of loaded models: each model is a `cox serve` of its own.
+ * serve.c calls `model_process_start` and `model_process_stop`. A model gets its folder, GPUs and
+ * ports from the table (table.h); its command line and environment are made here. `on_line`
+ * notices when it serves, `on_exit_of` when it has ended.
+ * Invariants: a `struct process` owns its strings and lives until its model is removed. A client
+ * that waits is answered exactly once, or forgotten when it leaves. A model's folder is below
+ * `root`, also after links are resolved. Loop thread only. */
 #include "cli/multi_model/process.h"
 
 #include <errno.h>
@@ -20,7 +27,7 @@ struct process {
     struct loaded_model *m;
     struct loop_child *child;
     struct http_request *loader, *unloader;
-    struct arena texts; /* of argv and env */
+    struct arena texts; /* owns the strings of argv and env */
     const char *argv[ARGV_MAX];
     const char **env;
     bool asked_to_stop;
@@ -60,7 +67,7 @@ uint32_t model_processes(const struct model_host *h)
     return h->n_alive;
 }
 
-/* ---- what it is started with ---- */
+/* ---- command line and environment ---- */
 
 static const char *copy(struct process *p, struct str s)
 {
@@ -85,7 +92,7 @@ static const char *number(struct process *p, uint32_t v)
     return copy(p, str_from(text));
 }
 
-/* Ours come last and win: where it listens is not for the options to say. */
+/* Makes the command line. The addresses come last, so that no given option can change them. */
 static enum status make_argv(struct process *p, struct error *err)
 {
     const struct model_host *h = p->host;
@@ -97,7 +104,8 @@ static enum status make_argv(struct process *p, struct error *err)
     for (uint32_t i = 0; i < h->n_argv; i++)
         p->argv[n++] = h->argv[i];
     add(p, &n, "--host", "127.0.0.1");
-    add(p, &n, "--allowed-hosts", "*"); /* the process in front has its callers' Host and Origin */
+    /* the front process passes on its callers' Host and Origin */
+    add(p, &n, "--allowed-hosts", "*");
     add(p, &n, "--port", number(p, port));
     add(p, &n, "--head-port", number(p, port + 1));
     add(p, &n, "--admin-port", number(p, port + 2));
@@ -112,7 +120,7 @@ static bool is_named(const char *variable, const char *name)
     return strncmp(variable, name, n) == 0 && variable[n] == '=';
 }
 
-/* Whether a variable is set for one model anew, in place of this process's. */
+/* Returns true for a variable that is set anew for each model. */
 static bool is_replaced(const struct process *p, const char *variable)
 {
     static const char *const names[] = {
@@ -169,9 +177,9 @@ static void make_env(struct process *p)
     p->env[n] = NULL;
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
-/* cox up says so once, in a line of its own, as text or as an event. */
+/* Returns true for the line in which `cox up` says that it serves, as text or as an event. */
 static bool is_ready_line(const char *line)
 {
     bool ours = strncmp(line, "cox ", 4) == 0 || strstr(line, "\"event\":\"note\"");
@@ -206,7 +214,7 @@ static void on_exit_of(void *ctx, struct loop_child *child, int64_t status, int 
              term_signal);
     struct http_request *loader = p->loader, *unloader = p->unloader;
     p->loader = p->unloader = NULL;
-    if (!p->asked_to_stop && was_ready) { /* who asks is told, until it is deleted */
+    if (!p->asked_to_stop && was_ready) { /* it stays in the table as FAILED until it is deleted */
         m->state = MODEL_FAILED;
         m->gpus = 0;
         h->on_ended(h->ctx, m, loader, unloader, p->last_words);
@@ -230,7 +238,8 @@ static enum status start(struct process *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Without GPUs the model lies in the host's memory: 1.2 times its files, as DJL estimates. */
+/* Checks the host's memory. Without GPUs a model needs 1.2 times the size of its files, DJL's
+ * estimate. */
 static enum status check_memory(const struct model_host *h, const struct sagemaker_output *o,
                                 const char *folder, struct error *err)
 {
@@ -246,7 +255,8 @@ static enum status check_memory(const struct model_host *h, const struct sagemak
                      (unsigned long long)free_mb);
 }
 
-/* The folder itself, not what a link in it makes of it. */
+/* Finds the real folder of the url and checks that it is below the root, also after links are
+ * resolved. */
 static enum status find_folder(const struct model_host *h, const char *url, char out[PATH_MAX],
                                struct error *err)
 {
@@ -260,7 +270,7 @@ static enum status find_folder(const struct model_host *h, const char *url, char
     return STATUS_OK;
 }
 
-/* Its settings, as its own process will read them. */
+/* Reads the model's settings as its own process will read them. */
 static enum status look_at_settings(const struct model_host *h, const char *folder,
                                     struct sagemaker_output *out, struct arena *texts,
                                     struct error *err)
@@ -279,7 +289,8 @@ enum status model_process_start(struct model_host *h, struct str name, const cha
     char folder[PATH_MAX];
     struct sagemaker_output settings;
     struct loaded_model *m;
-    if (model_table_find(h->table, name)) /* whatever its folder is now */
+    /* a known name is refused before its folder is looked at */
+    if (model_table_find(h->table, name))
         return error_set(err, STATUS_EXISTS, "The model is already registered.");
     TRY(find_folder(h, url, folder, err));
     struct process *p = mem_zalloc(sizeof *p);
@@ -311,7 +322,7 @@ bool model_process_stop(struct model_host *h, struct loaded_model *m, struct htt
     struct process *p = m->user;
     if (p->asked_to_stop)
         return false;
-    if (!p->child) { /* it has failed */
+    if (!p->child) { /* the process has failed */
         model_table_remove(m);
         h->on_ended(h->ctx, m, NULL, unloader, "");
         free_process(p);

@@ -1,3 +1,10 @@
+/* `cox serve` for SageMaker's multi-model containers: one address in front of many models.
+ * `on_request` checks the API key, then handles management requests (load, unload, list, ping) or
+ * relays an inference to the model's own gateway (common's HTTP relay). process.h starts and ends
+ * the models' processes; table.h knows them.
+ * Invariants: one loop and one thread own everything. A request is answered once, or ended by
+ * `on_abort`. With API keys, only a known key learns which models exist; managing models needs the
+ * admin key. docs/reference/sagemaker.md has the API. */
 #include "cli/multi_model/serve.h"
 
 #include <jansson.h>
@@ -20,18 +27,19 @@
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
 #include "common/keys/api_keys.h"
+#include "common/options/groups.h"
 
 enum { BODY_MAX = 16 << 10, LIST_MAX = 100, KEYS_LOOK_MS = 500 };
 
 struct models {
-    struct up_options o; /* checked here, used by the models' own processes */
+    struct up_options o; /* checked here; used by the models' processes */
     struct loop *loop;
     struct model_table table;
     struct model_host host;
     struct http_server *server;
     struct admin_keys admin_keys;
-    struct api_keys keys;         /* users' */
-    struct loop_timer *keys_look; /* NULL: they have no file */
+    struct api_keys keys;         /* API keys of users */
+    struct loop_timer *keys_look; /* NULL = the keys have no file */
     bool stopping;
 };
 
@@ -109,7 +117,8 @@ static void on_ready(void *ctx, struct loaded_model *m, struct http_request *loa
         answer_done(loader, m, "registered.");
 }
 
-/* Its process has ended: m is gone, or FAILED when nobody has asked for that. */
+/* Handles the end of a model's process. m has been removed, or is FAILED when nobody asked for
+ * the end. */
 static void on_ended(void *ctx, struct loaded_model *m, struct http_request *loader,
                      struct http_request *unloader, const char *last_words)
 {
@@ -203,9 +212,10 @@ static void get_ping(struct models *s, struct http_request *r)
     answer(r, fine && !s->stopping ? 200 : 500, &b);
 }
 
-/* ---- asking a model ---- */
+/* ---- requests to a model ---- */
 
-/* Named by the path, the header, as a file of an archive too, or not at all where there is one. */
+/* Finds the requested model: by the path, by a header, or by an archive's file name. Without a
+ * name it is the only loaded model. */
 static struct loaded_model *asked_model(struct models *s, struct http_request *r, struct str name)
 {
     struct str end = STR(".tar.gz");
@@ -244,7 +254,7 @@ static void relay(struct models *s, struct http_request *r, struct str name, str
 
 /* ---- routes ---- */
 
-/* "/models/NAME/invoke" into NAME and what follows. */
+/* Splits "/models/NAME/invoke" into NAME and the rest. */
 static bool split_path(struct str path, const char *prefix, struct str *name, struct str *rest)
 {
     size_t n = strlen(prefix);
@@ -257,7 +267,8 @@ static bool split_path(struct str path, const char *prefix, struct str *name, st
     return name->len > 0;
 }
 
-/* SDKs find an error's name in the header, then in the body; ours has both forms. */
+/* Answers 401. SDKs look for an error's name in the header, then in the body, so the answer has
+ * both. */
 static void answer_key_wanted(struct http_request *r)
 {
     const struct http_header_kv headers[] = {{"WWW-Authenticate", "Bearer"},
@@ -278,8 +289,9 @@ static void answer_key_wanted(struct http_request *r)
     strbuf_fini(&b);
 }
 
-/* Denied by default: where there are keys, a stranger cannot tell what there is, neither models nor
- * paths. Which key may do what is decided behind this, by may_manage or the model's gateway. */
+/* Returns true when the request may go on. When there are keys, a stranger is refused everywhere
+ * and cannot find out which models or paths exist. may_manage and the model's gateway decide
+ * later what a key may do. */
 static bool may_ask(struct models *s, struct http_request *r)
 {
     if (s->keys.n == 0 ||
@@ -290,8 +302,8 @@ static bool may_ask(struct models *s, struct http_request *r)
     return false;
 }
 
-/* Whether a request may change models and see them. On SageMaker the platform asks, without any
- * key. */
+/* Returns true when the request may list and change models. On SageMaker the platform sends such
+ * requests without a key. */
 static bool may_manage(struct models *s, struct http_request *r)
 {
     if (!admin_keys_admit(&s->admin_keys, http_header(r, "Authorization")))
@@ -439,10 +451,11 @@ int models_serve(int argc, char **argv)
     const struct command_line line = {.usage = "cox serve [OPTION...]",
                                       .specs = up_specs,
                                       .n_specs = up_n_specs,
+                                      .groups = option_groups,
                                       .log_format = &s->o.log_format};
     struct arena words;
     arena_init(&words, 0);
-    char **copies = command_copy_words(&words, argc, argv); /* of each model's cox up */
+    char **copies = command_copy_words(&words, argc, argv); /* for each model's `cox up` */
     if (command_parse(&line, argc, argv, &s->o, &res, &code)) {
         log_init("cox", (enum log_level)s->o.log_level, (enum log_format)s->o.log_format);
         enum status st = start(s, argc, copies, &err);

@@ -1,3 +1,9 @@
+/* The table of loaded models: names, states, GPUs and ports.
+ * process.c adds and removes rows; serve.c finds models by name and prints lists. A row's slot
+ * gives its ports.
+ * Invariants: a slot is used by one model at a time, so port ranges never overlap; the same holds
+ * for the bits of `gpus`. Names and URLs are checked before a row is made. Pure: it starts
+ * nothing, and it has no state but `struct model_table`. */
 #include "cli/multi_model/table.h"
 
 #include <stdio.h>
@@ -152,7 +158,7 @@ bool model_url_is_below(const char *url, const char *root)
            url[n + 1];
 }
 
-/* ---- what is said ---- */
+/* ---- answers ---- */
 
 static const char *state_name(const struct loaded_model *m)
 {

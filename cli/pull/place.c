@@ -31,7 +31,7 @@ enum status pull_make_folders(const char *cache_dir, const char *below, struct e
         *c = '\0';
         if (mkdir(path, 0777) != 0 && errno != EEXIST) {
             int saved = errno;
-            struct stat st; /* a folder above ours need not let us write */
+            struct stat st; /* an existing folder above need not be writable */
             if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
                 s = error_set(err, STATUS_IO,
                               "%s: %s: the model is not in the cache, and this cache cannot be "
@@ -66,8 +66,8 @@ enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error 
         folder, wanted, left, is_free);
 }
 
-/* A folder that is read-only, or may not be looked into, would keep its files: opened on the way.
- */
+/* Removes a tree. A folder without read or write permission would keep its files, so its
+ * permissions are changed first. */
 void pull_remove_tree(const char *path)
 {
     char *copy = mem_strdup(path), *const roots[] = {copy, NULL};

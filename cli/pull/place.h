@@ -1,11 +1,11 @@
 #pragma once
-/* The folders of the cache that a model is fetched into: made, measured, removed. */
+/* Folders of the cache that a model is fetched into: made, measured, removed. */
 #include <stdint.h>
 
 #include "common/base/status.h"
 
-/* CACHE/below, and the folders above it. */
+/* Makes CACHE/below and the folders above it. */
 MUST_USE enum status pull_make_folders(const char *cache_dir, const char *below, struct error *err);
 MUST_USE enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error *err);
 void pull_remove_tree(const char *path);
-char *pull_join(const char *a, const char *b, const char *c); /* for mem_free */
+char *pull_join(const char *a, const char *b, const char *c); /* freed with `mem_free` */

@@ -19,15 +19,15 @@
 
 extern char **environ;
 
-enum { RETRIES = 2 }; /* somebody waits for it, and little is asked for */
+enum { RETRIES = 2 }; /* few, because a user waits and little is fetched */
 
 static void say(const char *text)
 {
     fprintf(stderr, "cox plan: %s\n", text);
 }
 
-/* The model that is named, and where the cache is; what is wrong with the options cox-worker says.
- * For mem_free; NULL: none. */
+/* Returns the named model, and the cache folder. Wrong options are left to cox-worker's own
+ * parser. The caller frees the strings with `mem_free`; NULL = no model is named. */
 static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_named,
                       bool *is_offline)
 {
@@ -46,8 +46,8 @@ static char *model_of(int argc, char **argv, char **owned_cache_dir, bool *is_na
     return out;
 }
 
-/* Until it has ended; a signal of ours is its signal, too. 2: it was killed, and 1 says that the
- * model does not fit. */
+/* Runs the plan in a child and waits for it; a signal is passed on. Returns 2 when the child was
+ * killed, because 1 means that the model does not fit. */
 static int run(int argc, char **argv, int (*become)(int argc, char **argv))
 {
     int status = 0;
@@ -64,7 +64,7 @@ static int run(int argc, char **argv, int (*become)(int argc, char **argv))
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_USAGE;
 }
 
-/* Is that word the model, and not what it is to be shown as? */
+/* Returns true when word i is the model, and not the value of --served-model-name. */
 static bool is_model(char **argv, int i, const char *model)
 {
     return i > 0 && strcmp(argv[i], model) == 0 && strcmp(argv[i - 1], "--served-model-name") != 0;
@@ -84,7 +84,7 @@ static int plan(int argc, char **argv, const char *model, const struct pull_stre
     return code;
 }
 
-/* Never 1, which says that it does not fit. */
+/* Prints the error. The exit code is never 1, because 1 means that the model does not fit. */
 static int fail(const struct error *err)
 {
     fprintf(stderr,
@@ -114,7 +114,7 @@ int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv))
         o.retries = RETRIES;
     if (s != STATUS_OK) {
         code = fail(&err);
-    } else if (model && is_offline) { /* huggingface_hub's cache may have it */
+    } else if (model && is_offline) { /* huggingface_hub's cache may have the model */
         const struct pull_ensure e = {"plan", cache_dir, true};
         code = pull_ensure(&e, model, &was_fetched, &err) == STATUS_OK ? -1 : EXIT_USAGE;
         if (code == EXIT_USAGE)

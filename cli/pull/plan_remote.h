@@ -1,8 +1,8 @@
 #pragma once
-/* `cox plan hf:ORG/NAME` of a model that is not in the cache: config.json, or what a GGUF begins
- * with, is fetched into memory and planned from; no weights. cox-worker counts, as a child, so that
- * this process has the files while it does. */
+/* `cox plan hf:ORG/NAME` for a model that is not in the cache. config.json, or the first bytes
+ * of a GGUF, are fetched into memory; no weights. cox-worker plans in a child process, while
+ * this process holds the files. */
 
-/* Returns the exit code of the plan, or of a fetch that failed; -1: nothing is to be fetched, and
- * cox-worker is to be become with argv as it is. */
+/* Returns the exit code of the plan, or of a failed fetch. Returns -1 when nothing has to be
+ * fetched; the caller then becomes cox-worker with argv unchanged. */
 int plan_remote(int argc, char **argv, int (*become)(int argc, char **argv));

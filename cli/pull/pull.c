@@ -1,6 +1,10 @@
-/* The order of things: the manifest is looked at without a lock; then the lock, the listing, the
- * files into a folder beside (named by what the listing says, so that parts of another state of the
- * model are never gone on with), the manifest into it, one rename. */
+/* `cox pull`: fetches one model into the cache.
+ * First the manifest is read without a lock. When the model is missing, the code takes the lock,
+ * lists the files at the server, fetches them into a staging folder next to the model, writes
+ * the manifest, and renames the folder.
+ * Invariants: the staging folder's name contains the list's identity, so parts of another
+ * version are never continued. Nothing is written after the lock was lost. A published folder is
+ * complete, because it appears by one rename. `struct pull` owns all its strings and lists. */
 #include "cli/pull/pull.h"
 
 #include <dirent.h>
@@ -49,7 +53,8 @@ struct pull {
 
 /* ---- folders ---- */
 
-/* Parts of other states of this model, and what a publishing that was killed has moved away. */
+/* Removes parts of other versions of this model, and folders that a killed process had moved
+ * away. */
 static void remove_leftovers(const struct pull *p)
 {
     char *parent = mem_strndup(p->folder, (size_t)(strrchr(p->folder, '/') - p->folder));
@@ -69,7 +74,7 @@ static void remove_leftovers(const struct pull *p)
     mem_free(parent);
 }
 
-/* ---- where from ---- */
+/* ---- sources ---- */
 
 static enum status hub_source(struct pull *p, struct error *err)
 {
@@ -178,7 +183,8 @@ static enum status make_list(struct pull *p, struct error *err)
 
 /* ---- fetching ---- */
 
-/* Is what lies there a model that runs here? Of a folder config.json and tokenizer are enough. */
+/* Checks that the files are a model that can run here. For a folder, config.json and the
+ * tokenizer are enough. */
 static enum status check_model(const struct pull *p, struct error *err)
 {
     struct model_info info;
@@ -191,8 +197,7 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                                struct error *err)
 {
     const struct pull_list *l = &p->list;
-    uint32_t n_small =
-        0; /* what says whether it is a model that runs here; of a GGUF nothing does */
+    uint32_t n_small = 0; /* files that show whether the model can run here; a GGUF has none */
     while (n_small < l->n_files && !pull_is_weights(l->files[n_small].name))
         n_small++;
     char(*sha256)[65] = mem_array(l->n_files, sizeof *sha256);
@@ -218,7 +223,7 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
                : STATUS_OK;
 }
 
-/* Files that huggingface_hub has fetched already are not fetched again. */
+/* Takes files that huggingface_hub's cache already has instead of fetching them. */
 static enum status take_files(const struct pull *p, struct error *err)
 {
     uint32_t n_taken = 0;
@@ -245,7 +250,8 @@ static enum status take_files(const struct pull *p, struct error *err)
     return STATUS_OK;
 }
 
-/* The model is whole here: what does not fit there is no error. */
+/* Gives the files to huggingface_hub's cache. A failure is only a warning, because the model is
+ * complete here. */
 static void give_files(const struct pull *p)
 {
     struct error err;
@@ -259,12 +265,13 @@ static void give_files(const struct pull *p)
     p->o->say(text);
 }
 
-/* OK: whole (and right, when that is asked for). */
+/* Returns STATUS_OK when the model is complete (and its hashes are right, with --verify). */
 static enum status look(const struct pull *p, struct error *err);
 
-/* Two renames where a damaged model stood: who looks in between finds none, and pulls or waits. A
- * whole one that has come meanwhile (a file system that told of it late, a lock that was lost) is
- * left: its files may be in use, and on NFS would go from under who reads them. */
+/* Publishes the model. Over a damaged model this takes two renames; a process that looks in
+ * between finds no model, and pulls or waits.
+ * A complete model that has appeared meanwhile (late news of a file system, or a lost lock)
+ * stays: its files may be in use, and on NFS they would vanish under their readers. */
 static enum status publish(const struct pull *p, struct error *err)
 {
     struct error why;
@@ -325,7 +332,7 @@ static enum status fetch(struct pull *p, struct pull_result *out, struct error *
     return s;
 }
 
-/* ---- what is there ---- */
+/* ---- the model in the cache ---- */
 
 static enum status verify(const struct pull *p, const struct pulled *there, struct error *err)
 {
@@ -356,7 +363,7 @@ static bool is_done(void *ctx)
     return look(ctx, &err) == STATUS_OK;
 }
 
-/* Without a network a hub's model may be had from huggingface_hub's cache. */
+/* Finds the model without a network: a hub's model may be in huggingface_hub's cache. */
 static enum status look_offline(struct pull *p, struct error *err)
 {
     struct error why = {0};
@@ -398,7 +405,7 @@ static enum status pull_remote(struct pull *p, struct pull_result *out, struct e
     out->was_there = s == STATUS_OK;
     if (s == STATUS_OK || s == STATUS_CLOSED)
         return s;
-    if (p->o->check) /* a damaged one is none */
+    if (p->o->check) /* a damaged model counts as missing */
         return s == STATUS_INVALID ? (err->status = STATUS_NOT_FOUND) : s;
     if (s != STATUS_NOT_FOUND)
         p->o->say(err->text);

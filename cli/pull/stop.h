@@ -1,8 +1,8 @@
 #pragma once
-/* SIGINT, SIGTERM and SIGHUP while something is fetched: it ends in good order, and what is here is
- * kept or taken away by who fetches. */
+/* SIGINT, SIGTERM and SIGHUP during a fetch: the fetch ends in good order. The fetching code
+ * keeps or removes the parts that are here. */
 #include <stdbool.h>
 
-void pull_stop_on_signals(void); /* from now on, until somebody else takes them */
-void pull_stop_end(void);        /* gives them back to whoever had them before */
-bool pull_is_stopped(void);      /* one of them came; for pull_options.is_stopped */
+void pull_stop_on_signals(void); /* installs the handlers */
+void pull_stop_end(void);        /* restores the earlier handlers */
+bool pull_is_stopped(void);      /* true = a signal came; for pull_options.is_stopped */

@@ -1,5 +1,5 @@
-/* A memfd and no file in /dev/shm: that is 64 MiB in most containers, and what is left in it by a
- * process that was killed stays until somebody looks. */
+/* A model in memory uses a memfd and no file in /dev/shm. /dev/shm has 64 MiB in most
+ * containers, and the files of a killed process would stay in it. */
 #include "cli/pull/stream.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "common/host/host.h"
 #include "common/model/info/pulled.h"
 
-enum { ROOM_LEFT = 256 << 20 }; /* for the processes that serve it, at least */
+enum { ROOM_LEFT = 256 << 20 }; /* bytes left at least for the serving processes */
 
 bool pull_stream_wanted(const struct pull_options *o, const char *model)
 {
@@ -77,7 +77,7 @@ static enum status prepare(void *ctx, const struct pull_list *l, struct error *e
     return STATUS_OK;
 }
 
-/* Nobody changes them from here on, we neither. */
+/* Seals the files: from here on no process can change them. */
 static enum status seal(const struct pull_stream *s, struct error *err)
 {
     for (uint32_t i = 0; i < s->n_fds; i++)

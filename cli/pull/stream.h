@@ -1,31 +1,33 @@
 #pragma once
-/* A model elsewhere, straight into memory: `cox up s3://… --load-format stream`. Each file is a
- * memfd of this process, and a folder of links to them (/proc/PID/fd/N) is what the children open
- * as a model; so they all map the same pages, once on a host. The memory is nobody's when this
- * process and its children have ended, however they have; the folder holds no bytes, and the next
- * one removes it (throw_away.h). */
+/* Fetches a remote model straight into memory: `cox up s3://… --load-format stream`.
+ * Each file is a memfd of this process. The children open a folder of links to them
+ * (/proc/PID/fd/N) as the model, so all map the same pages, once per host. The memory is freed
+ * when this process and its children have ended in any way. The folder holds no bytes, and the
+ * next run removes it (throw_away.h). */
 #include "cli/base/throw_away.h"
 #include "cli/pull/pull.h"
 
 struct pull_stream {
-    struct throw_away folder; /* path: the model */
-    char *name;               /* served as; for a reference what model_ref says */
+    struct throw_away folder; /* its path is the model's path */
+    char *name;               /* served name; for a reference the text of model_ref */
     int *fds;
     uint32_t n_fds;
     uint64_t n_bytes;
     double seconds;
     bool only_heads;
 };
-/* Is it a reference that is not in the cache? Else it is served from where it lies. */
+/* Returns true for a reference that is not in the cache. Other models are served from their
+ * place. */
 bool pull_stream_wanted(const struct pull_options *o, const char *model);
-/* *out is for pull_stream_close in any case. tmp_dir: of the folder. LIMIT: there is no room. */
+/* Fetches the model. The caller closes *out with pull_stream_close in every case. The folder is
+ * made in tmp_dir. STATUS_LIMIT: there is not enough memory. */
 MUST_USE enum status pull_stream_open(const struct pull_options *o, const char *model,
                                       const char *tmp_dir, struct pull_stream *out,
                                       struct error *err);
-/* Fetches only what it is planned from (files/head.h). */
+/* Fetches only the parts that a plan needs (files/head.h). */
 MUST_USE enum status pull_stream_open_heads(const struct pull_options *o, const char *model,
                                             const char *tmp_dir, struct pull_stream *out,
                                             struct error *err);
-/* For a program that this process becomes: it has the files, and the folder's lock. */
+/* Keeps the files and the folder's lock open for the program that this process becomes. */
 MUST_USE enum status pull_stream_keep(const struct pull_stream *s, struct error *err);
 void pull_stream_close(struct pull_stream *s);

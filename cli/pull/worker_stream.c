@@ -10,7 +10,8 @@
 #include "cli/pull/stream.h"
 #include "common/base/mem.h"
 
-/* The last value of a flag, "--flag V" or "--flag=V"; *i: of the argument that holds it. */
+/* Returns the last value of a flag, "--flag V" or "--flag=V". *i is the index of the argument
+ * that has it. */
 static const char *value_of(int argc, char **argv, const char *flag, int *i)
 {
     const char *out = NULL;
@@ -31,7 +32,7 @@ static const char *value_of(int argc, char **argv, const char *flag, int *i)
 
 static bool is_stopped(void)
 {
-    return false; /* a signal ends us, and with us what is in memory */
+    return false; /* a signal ends the process and frees its memory */
 }
 
 static void say(const char *text)

@@ -1,7 +1,7 @@
 #pragma once
-/* `cox worker --model s3://… --load-format stream`: the model is fetched into memory by this
- * process, which then becomes cox-worker and keeps the files open; so they end with it. */
+/* `cox worker --model s3://… --load-format stream`: this process fetches the model into memory,
+ * then becomes cox-worker and keeps the files open. The memory is freed when it ends. */
 
-/* *args: what cox-worker gets, argv itself when there is nothing to fetch; kept until the exec. An
- * exit code: EXIT_FINE to go on. */
+/* *args is the argv for cox-worker, or argv itself when nothing is fetched; it stays valid until
+ * the exec. Returns an exit code; EXIT_FINE = go on. */
 int worker_stream(int argc, char **argv, char ***args);

@@ -1,3 +1,9 @@
+/* Starts and ends the processes below a run's keeper.
+ * `run_spawn` forks one child in a session of its own, with its output in the keeper's pipe.
+ * `run_children_kill` and `run_leftovers_kill` read /proc and send a signal.
+ * Invariants: the keeper is a subreaper, so processes that lose their parent become its children
+ * and are found. Trees below the keepers of other runs are never signalled. The lists are freed
+ * before a function returns. Single thread. */
 #include "cli/run/children.h"
 
 #include <ctype.h>
@@ -35,7 +41,8 @@ static _Noreturn void become(const struct run_spawn *o, int fail_fd, pid_t paren
     if (ok)
         (void)execvpe(o->argv[0], (char *const *)o->argv, o->env);
     int e = errno;
-    if (write(fail_fd, &e, sizeof e) < 0) { /* exit code 127 says it then */
+    /* without the pipe, exit code 127 reports the failure */
+    if (write(fail_fd, &e, sizeof e) < 0) {
     }
     _exit(127);
 }
@@ -63,7 +70,7 @@ enum status run_spawn(const struct run_spawn *o, pid_t *out, struct error *err)
     return STATUS_OK;
 }
 
-/* ---- who is below ---- */
+/* ---- processes below the keeper ---- */
 
 struct relation {
     pid_t pid, parent;
@@ -109,7 +116,7 @@ static struct relation *read_all(size_t *n)
     return all;
 }
 
-/* Keepers of runs, this process aside. */
+/* Returns the process numbers of other runs' keepers. */
 static pid_t *other_keepers(const struct run_store *s, size_t *n)
 {
     struct run_record *all;
@@ -134,7 +141,8 @@ static bool contains(const pid_t *all, size_t n, pid_t pid)
     return false;
 }
 
-/* Until nobody more is found: a tree, whatever the order of its pids. */
+/* Marks all processes below this one. The list is in no order, so it is read again until no more
+ * are found. */
 static void mark_below(struct relation *all, size_t n, const pid_t *keepers, size_t n_keepers)
 {
     bool more = true;
@@ -166,7 +174,7 @@ size_t run_children_kill(const struct run_store *s, int signum)
     return n_killed;
 }
 
-/* ---- of a run without a keeper ---- */
+/* ---- processes of a run without a keeper ---- */
 
 static bool has_id(pid_t pid, const char *id, char *buf)
 {

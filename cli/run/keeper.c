@@ -1,3 +1,10 @@
+/* The keeper of a run: one process that runs all steps and writes the run's log and state.
+ * `run_start_keeper` forks it in the background; `run_keep` is it in this process (`cox run -f`).
+ * `run_all` imports, links volumes, pulls the model, runs the commands, then `cox up`; `finish`
+ * ends all processes, exports, and writes the last state.
+ * Invariants: only the keeper writes state.json and the log. Signals come through a signalfd;
+ * SIGPIPE is ignored. Every process of the run has ended before the last state is written. One
+ * thread. */
 #include "cli/run/keeper.h"
 
 #include <errno.h>
@@ -104,7 +111,7 @@ static enum status open_all(struct run_keeper *k, struct error *err)
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &set, &k->signals_before);
-    (void)signal(SIGPIPE, SIG_IGN); /* a terminal that has gone ends no run */
+    (void)signal(SIGPIPE, SIG_IGN); /* a terminal that is gone must not end the run */
     k->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (k->signal_fd < 0 || pipe2(fds, O_CLOEXEC) != 0)
         return error_set(err, STATUS_LIMIT, "no more files: %s", strerror(errno));
@@ -126,7 +133,7 @@ static void close_all(struct run_keeper *k)
     if (k->signal_fd >= 0)
         close(k->signal_fd);
     (void)sigprocmask(SIG_SETMASK, &k->signals_before,
-                      NULL); /* what is left to say may be killed */
+                      NULL); /* from here on a signal may end the process */
     json_decref(k->state);
     arena_fini(&k->arena);
 }
@@ -137,7 +144,7 @@ static enum run_status finish(struct run_keeper *k, enum status s, struct error 
     bool was_ended = s == STATUS_CLOSED;
     run_step_end_all(k);
     if (s == STATUS_OK || was_ended) {
-        k->is_ending = k->is_killing; /* a second signal still stops it */
+        k->is_ending = k->is_killing; /* lets a second signal stop the exports */
         enum status e = run_export_all(k, &export_err);
         if (e != STATUS_OK && !was_ended) {
             s = e;
@@ -158,7 +165,7 @@ static enum run_status finish(struct run_keeper *k, enum status s, struct error 
     return status;
 }
 
-/* The keeper is one process at a time: the struct is large, and nobody else's. */
+/* Runs the keeper. The struct is on the heap because it is large. */
 static enum status keep(struct run_start *r, int ready_fd, enum run_status *ended,
                         struct error *err)
 {
@@ -174,7 +181,8 @@ static enum status keep(struct run_start *r, int ready_fd, enum run_status *ende
     enum status s = open_all(k, err);
     if (s == STATUS_OK) {
         say_state(k, RUN_PENDING, NULL);
-        if (ready_fd >= 0 && write(ready_fd, "1", 1) < 0) { /* nobody waits any more */
+        /* the starter no longer waits; that is no error */
+        if (ready_fd >= 0 && write(ready_fd, "1", 1) < 0) {
         }
         if (ready_fd >= 0)
             close(ready_fd);
@@ -192,7 +200,7 @@ enum status run_keep(struct run_start *r, enum run_status *ended, struct error *
     return keep(r, -1, ended, err);
 }
 
-/* A session of its own, and no file of whoever started it. */
+/* Detaches the keeper: a session of its own, and none of the starter's open files. */
 static void leave(int ready_fd)
 {
     (void)setsid();

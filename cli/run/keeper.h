@@ -1,10 +1,10 @@
 #pragma once
-/* The keeper: the one process of a run that starts all others, writes its log and its state, and
- * ends it. In the background it is a process of its own session; with `cox run -f` it is the
- * command. */
+/* The keeper of a run: the one process that starts all other processes, writes the run's log and
+ * state, and ends the run. In the background it has a session of its own; with `cox run -f` it
+ * is the command itself. */
 #include "cli/run/start.h"
 
-/* In the background: returns when the keeper has said so in state.json. */
+/* Starts the keeper in the background. Returns when state.json names the keeper. */
 MUST_USE enum status run_start_keeper(struct run_start *r, struct error *err);
-/* In this process, until the run has ended; *ended is how. */
+/* Runs the keeper in this process until the run has ended. *ended is the final status. */
 MUST_USE enum status run_keep(struct run_start *r, enum run_status *ended, struct error *err);

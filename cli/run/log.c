@@ -1,3 +1,9 @@
+/* The log of a run: a file of bounded size, and an optional echo to a terminal or pipe.
+ * step.c passes the output of processes to `run_log_write`; keeper.c adds lines with
+ * `run_log_say`. `put` rotates the file and holds bytes that the echo does not take yet.
+ * Invariants: only the keeper writes. Nothing here blocks on the echo; `held` has at most
+ * RUN_LOG_HELD_BYTES. A full disk or a closed echo loses lines but never ends the run. One thread.
+ */
 #include "cli/run/log.h"
 
 #include <errno.h>
@@ -13,7 +19,8 @@
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 
-/* Bytes that are written at once; to an echo: as many as a pipe takes whole or not at all. */
+/* Bytes per write to the file, and to the echo. A pipe takes ECHO_PIECE bytes completely or not
+ * at all. */
 enum { PIECE_MAX = 16384, ECHO_PIECE = 4096 };
 
 static enum status open_file(struct run_log *l, struct error *err)
@@ -23,8 +30,9 @@ static enum status open_file(struct run_log *l, struct error *err)
     return l->fd >= 0 ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", l->path, strerror(errno));
 }
 
-/* Without waiting, and without O_NONBLOCK on a description that others have too: a pipe or terminal
- * is opened once more. One that may not be (another user's terminal) is written to in pieces. */
+/* Opens the echo so that writes do not block. O_NONBLOCK on a shared file description would
+ * affect other processes, so a pipe or terminal is opened again. When that fails (another user's
+ * terminal), writes are made in small pieces. */
 static int open_echo(int fd)
 {
     struct stat st;
@@ -47,7 +55,7 @@ enum status run_log_open(struct run_log *l, const char *folder, int echo_fd, str
     return open_file(l, err);
 }
 
-/* The one before goes. A disk that is full loses lines and no run. */
+/* Rotates the log; the older log.1 is lost. A full disk loses lines, but the run goes on. */
 static void turn_over(struct run_log *l)
 {
     char before[sizeof l->path + 2];
@@ -88,7 +96,7 @@ bool run_log_is_held(const struct run_log *l)
     return l->n_held > 0;
 }
 
-/* An echo that has gone ends no run. */
+/* Writes held bytes to the echo. An echo that was closed does not end the run. */
 void run_log_echo(struct run_log *l)
 {
     size_t at = 0;
@@ -134,7 +142,8 @@ static void keep_last(struct run_log *l, const char *bytes, size_t n)
     l->last[l->n_last] = '\0';
 }
 
-/* One that could not be made anew, for the disk was full, is tried again once a second. */
+/* Returns true when the file is open. A file that could not be made on a full disk is tried
+ * again once a second. */
 static bool is_open(struct run_log *l)
 {
     struct error err;
@@ -154,7 +163,8 @@ static void put_in_file(struct run_log *l, const char *bytes, size_t n)
     l->in_line = bytes[n - 1] != '\n';
 }
 
-/* At the end of a line, so that none is in two files; of a line without end in its middle. */
+/* Writes bytes to echo and file. The file is rotated at the end of a line, so that no line is in
+ * two files; a line without an end is split. */
 static void put(struct run_log *l, const char *bytes, size_t n)
 {
     if (n == 0)
@@ -205,5 +215,5 @@ void run_log_close(struct run_log *l)
     l->held = NULL;
     l->n_held = 0;
     l->fd = l->echo_fd = -1;
-    l->path[0] = '\0'; /* nothing opens it again */
+    l->path[0] = '\0'; /* so that is_open() does not open the file again */
 }

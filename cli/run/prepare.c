@@ -40,7 +40,8 @@ static json_t *ports_json(const struct run_file *f)
     return all;
 }
 
-/* The environment for `show`: names without values, since a name does not say what is secret. */
+/* Returns the environment for `cox run show`: names without values, because a name does not tell
+ * whether its value is secret. */
 static json_t *env_json(const struct run_file *f)
 {
     json_t *all = json_object();
@@ -85,7 +86,7 @@ enum status run_prepare(struct run_start *r, struct error *err)
     if (s == STATUS_OK)
         s = state ? run_store_write_state(r->folder, state, false, err)
                   : error_set(err, STATUS_INVALID, "%s: its texts are no UTF-8", r->path);
-    if (s != STATUS_OK) /* nobody would find it */
+    if (s != STATUS_OK) /* without a state the folder would never be listed */
         pull_remove_tree(r->folder);
     strbuf_fini(&options);
     json_decref(state);

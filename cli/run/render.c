@@ -1,3 +1,10 @@
+/* Turns a run file into Kubernetes objects (render.h names them).
+ * `run_render` walks the file: volumes and imports, the model's pull, config and commands, then
+ * the workload and its service. Each `add_…` function appends to the JSON arrays of `struct
+ * renderer`.
+ * Invariants: a part that a pod cannot have is a problem with its line, never a wrong object.
+ * Names are made valid and unique by `make_name`. Pods fit Pod Security's "restricted". JSON in
+ * `struct renderer` is owned by it until it goes into an object. Pure. */
 #include "cli/run/render.h"
 
 #include <stdio.h>
@@ -19,16 +26,16 @@ struct renderer {
     const struct run_render *r;
     const struct run_file *f;
     struct run_problems *p;
-    struct run_reader texts; /* of run_print */
+    struct run_reader texts; /* reader that run_print needs */
     char name[NAME_BYTES];
     json_t *objects, *volumes, *mounts, *inits, *env, *secrets;
-    const char *model; /* as `cox up` has it there; NULL: commands */
-    bool pulls;        /* into the cache, before */
+    const char *model; /* model for `cox up` in the pod; NULL = commands only */
+    bool pulls;        /* an init container fetches the model into the cache */
 };
 
-/* ---- small parts ---- */
+/* ---- helpers ---- */
 
-/* A name of Kubernetes' from one of people's. */
+/* Makes a valid Kubernetes name from a person's name. */
 static void make_name(const char *name, char out[NAME_BYTES])
 {
     size_t n = 0;
@@ -45,7 +52,7 @@ static void make_name(const char *name, char out[NAME_BYTES])
     out[n] = '\0';
     if (strcmp(out, name) == 0)
         return;
-    uint32_t hash = 2166136261u; /* FNV-1a: two names that look alike here are two */
+    uint32_t hash = 2166136261u; /* FNV-1a; keeps names apart that become equal */
     for (const char *c = name; *c; c++)
         hash = (hash ^ (unsigned char)*c) * 16777619u;
     n = n < NAME_BYTES - 1 - HASH_BYTES ? n : NAME_BYTES - 1 - HASH_BYTES;
@@ -132,7 +139,7 @@ static void add_empty(struct renderer *k, const char *name, const char *path)
     add_volume(k, name, json_pack("{s:{}}", "emptyDir"), path, false);
 }
 
-/* $(X) is Kubernetes' in a value: $$ is a dollar. */
+/* Escapes a value: Kubernetes expands $(X), and $$ stands for a dollar. */
 static const char *escaped(struct renderer *k, const char *s)
 {
     struct strbuf b;
@@ -144,7 +151,7 @@ static const char *escaped(struct renderer *k, const char *s)
     return out;
 }
 
-/* 'x' for a shell */
+/* Appends s in single quotes for a shell. */
 static void append_quoted(struct strbuf *b, const char *s)
 {
     strbuf_append_c(b, "'");
@@ -194,13 +201,13 @@ static void add_env(struct renderer *k)
     if (run_file_hf_home(k->f))
         json_array_append_new(
             k->env, json_pack("{s:s, s:s}", "name", "HF_HOME", "value", run_file_hf_home(k->f)));
-    if (!has_home) /* the only folder that may be written to, whatever the image says */
+    if (!has_home) /* the only writable folder, whatever the image sets */
         json_array_append_new(k->env, json_pack("{s:s, s:s}", "name", "HOME", "value", "/tmp"));
 }
 
 /* ---- imports and volumes ---- */
 
-/* The volume that is mounted there: the file's own, else ours. */
+/* Returns the volume that is mounted at `path`: one of the file, or else `ours`. */
 static const char *volume_at(struct renderer *k, const char *path, const char *ours)
 {
     for (size_t i = 0; i < k->f->imports.n; i++)
@@ -212,7 +219,8 @@ static const char *volume_at(struct renderer *k, const char *path, const char *o
     return ours;
 }
 
-/* As an init container, by the image's git; what cox run does here, in a shell there. */
+/* Adds an init container that imports with the image's git and a shell. It does what `cox run`
+ * does on a machine. */
 static void import_git(struct renderer *k, const struct run_import *im, const char *volume)
 {
     const char *with = k->r->git_image ? k->r->git_image : k->f->image.s;
@@ -240,7 +248,8 @@ static void import_git(struct renderer *k, const struct run_import *im, const ch
     static const char *const own[][2] = {{"HOME", "/tmp"},
                                          {"GIT_TERMINAL_PROMPT", "0"},
                                          {"GIT_ALLOW_PROTOCOL", "https:ssh"},
-                                         /* a volume's folder is root's, and of the pod's group */
+                                         /* a volume's folder belongs to root and to the pod's
+                                          * group */
                                          {"GIT_CONFIG_COUNT", "1"},
                                          {"GIT_CONFIG_KEY_0", "safe.directory"},
                                          {"GIT_CONFIG_VALUE_0", "*"}};
@@ -258,7 +267,7 @@ static void import_git(struct renderer *k, const struct run_import *im, const ch
     strbuf_fini(&b);
 }
 
-/* A claim of the artifact's name; what nothing exports is only read. */
+/* Mounts the claim with the artifact's name. It is read-only unless the artifact is exported. */
 static void mount_artifact(struct renderer *k, const struct run_import *im, const char *volume,
                            bool is_read_only)
 {
@@ -276,7 +285,7 @@ static void add_exports(struct renderer *k)
         const struct run_import *ex = &k->f->exports.items[i];
         bool is_artifact = ex->kind == RUN_IMPORT_ARTIFACT;
         if (is_artifact && run_file_keeps(k->f, ex))
-            continue; /* by its import */
+            continue; /* its import mounts it */
         if (is_artifact && !run_file_brings(k->f, ex->path) && !is_mounted(k, ex->path))
             mount_artifact(k, ex, run_print(&k->texts, "export-%zu", i), false);
         else
@@ -292,7 +301,7 @@ static void add_imports(struct renderer *k)
         const char *volume = run_print(&k->texts, "import-%zu", i);
         bool is_model = im->kind == RUN_IMPORT_MODEL;
         if (is_model && k->f->model.s && strcmp(k->f->model.s, im->path) == 0) {
-            k->model = im->what; /* `cox up` finds it in the cache by its own name */
+            k->model = im->what; /* `cox up` finds it in the cache by its name */
             continue;
         }
         if (im->kind == RUN_IMPORT_ARTIFACT) {
@@ -341,7 +350,7 @@ static void add_volumes(struct renderer *k)
     }
 }
 
-/* A folder that nothing brings is there, and may be written to. */
+/* Adds an empty, writable volume for each workdir that no import or volume has. */
 static void add_workdirs(struct renderer *k)
 {
     for (size_t i = 0; i < k->f->commands.n; i++) {
@@ -377,7 +386,7 @@ static void add_pull(struct renderer *k)
     const char *cache = k->f->up.cache_dir;
     if (!cache)
         cache = CACHE_PATH;
-    if (!run_file_brings(k->f, cache) && !is_mounted(k, cache)) /* or it is a workdir */
+    if (!run_file_brings(k->f, cache) && !is_mounted(k, cache)) /* false when it is a workdir */
         add_empty(k, "cache", cache);
     json_array_append_new(k->inits,
                           json_pack("{s:s, s:s, s:[s,s,s,s,s], s:O, s:O, s:o}", "name", "pull",
@@ -386,7 +395,7 @@ static void add_pull(struct renderer *k)
                                     "securityContext", container_security()));
 }
 
-/* up.yaml of the pod: what the file says, and what only a pod needs. */
+/* Returns up.yaml for the pod: the file's options, and those that only a pod needs. */
 static const char *pod_options(struct renderer *k)
 {
     struct strbuf b;
@@ -440,7 +449,7 @@ static void add_config(struct renderer *k)
                true);
 }
 
-/* With a model they run before it, in an init container. */
+/* Adds the commands as an init container when the pod also serves a model. */
 static void add_commands_before(struct renderer *k)
 {
     if (!k->model || k->f->commands.n == 0)
@@ -625,7 +634,7 @@ void run_render(const struct run_render *r, json_t **owned_objects, struct run_p
     add_imports(&k);
     add_volumes(&k);
     add_workdirs(&k);
-    add_pull(&k); /* from here on the mounts are those of every container */
+    add_pull(&k); /* later containers all have these mounts */
     add_config(&k);
     add_commands_before(&k);
     if (json_object_size(k.secrets) > 0)

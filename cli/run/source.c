@@ -1,4 +1,4 @@
-/* A run file for a command: read, checked, its problems on stderr. */
+/* Opens a run file for a command: reads and checks it, and prints its problems to stderr. */
 #include "cli/run/source.h"
 
 #include <stdio.h>
@@ -19,7 +19,8 @@ int run_fail(const char *command, enum status s, const struct error *err)
                                                                              : EXIT_FAILED;
 }
 
-/* A model that is not on this machine now; another one may have it, or a command make it. */
+/* Adds a note for a model that is not on this machine now. Another machine may have it, or a
+ * command may make it. */
 static void note_model(const struct run_file *f, struct run_problems *p)
 {
     static const char *const known[] = {"demo", "null"};

@@ -1,18 +1,19 @@
 #pragma once
-/* A run file (docs/reference/runs.md) as the commands of `cox run` open it, and how they say what
- * is wrong.
- */
+/* Opens a run file (docs/reference/runs.md) for the commands of `cox run`, and prints its
+ * problems. */
 #include "cli/run/file/file.h"
 
-/* A file that has been read and is right; texts on its own arena. */
+/* A run file that was read without problems. Its strings are on `arena`. */
 struct run_source {
     struct strbuf text;
     struct arena arena;
     struct run_file file;
 };
-/* Problems and notes are on stderr, a line each; then STATUS_INVALID without a text. */
+/* Opens the file. Problems and notes go to stderr, one per line. With problems it returns
+ * STATUS_INVALID without an error text. */
 MUST_USE enum status run_source_open(struct run_source *s, const char *path, bool with_notes,
                                      struct error *err);
-void run_source_close(struct run_source *s); /* zeroed is fine */
-/* One line on stderr, when there is one; gives the exit code. command: "run create". */
+void run_source_close(struct run_source *s); /* accepts a zeroed struct */
+/* Prints the error as one line to stderr, if it has a text. Returns the exit code. `command` is
+ * the name, such as "run create". */
 int run_fail(const char *command, enum status s, const struct error *err);

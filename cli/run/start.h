@@ -1,5 +1,5 @@
 #pragma once
-/* A run that is about to be started, or is running. */
+/* A run that is about to start, or that runs. */
 #include <jansson.h>
 
 #include "cli/run/source.h"
@@ -7,9 +7,9 @@
 
 struct run_start {
     const struct run_source *source;
-    const char *path; /* of the file, for people */
+    const char *path; /* path of the run file, for messages */
     const struct run_store *store;
-    json_t *taken; /* what env took of the starter's environment: name → value; borrowed */
+    json_t *taken; /* values for `env` from the starter's environment, by name; borrowed */
     bool in_foreground;
     char id[RUN_ID_DIGITS + 1], folder[RUN_PATH_BYTES];
 };

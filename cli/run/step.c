@@ -13,7 +13,8 @@
 
 enum { END_S = 30, LAST_WORDS_S = 1, LOOK_MS = 200, LOOK_ENDING_MS = 20, READS_MAX = 64 };
 
-/* As a program that is written to waits for a pager, so do the run's: until it is to end. */
+/* Returns true while the echo has not taken its bytes. The run's processes then wait, as a
+ * program waits for a pager, unless the run is ending. */
 static bool is_held(const struct run_keeper *k)
 {
     return run_log_is_held(&k->log) && !k->is_ending;
@@ -56,7 +57,8 @@ static void on_end_signal(struct run_keeper *k)
     if (!again)
         run_log_say(&k->log, "ending");
     if (!again && k->child > 0 && !k->child_ended)
-        (void)kill(-k->child, SIGTERM); /* of `cox up` it is itself alone: it ends its own */
+        /* `cox up` leads a group of its own and ends its children itself */
+        (void)kill(-k->child, SIGTERM);
 }
 
 static void look(struct run_keeper *k, int timeout_ms)

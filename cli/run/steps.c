@@ -1,3 +1,9 @@
+/* The steps of a keeper: imports, model, volumes, exports and the environment.
+ * keeper.c calls the functions in order. Each runs child processes through `run_step` (step.h), or
+ * makes folders and links below the run's root.
+ * Invariants: a place is created below `k->root` by `run_place`. An imported repository runs no
+ * code: no hooks, and only known transports. Kept folders lie below RUNS/volumes. `env` is built
+ * once and lives on the keeper's arena. The keeper's thread only. */
 #include "cli/run/steps.h"
 
 #include <ctype.h>
@@ -54,7 +60,8 @@ enum status run_place(struct run_keeper *k, const char *path, bool with_itself,
 static enum status import_git(struct run_keeper *k, const struct run_import *im, const char *to,
                               struct error *err)
 {
-    /* A repository brings files only: no hook of its own runs, no transport that is a program. */
+    /* A repository only brings files: none of its hooks runs, and no transport that is a
+     * program. */
     const char *const init[] = {"git", "init", "-q", "--", to, NULL};
     const char *const fetch[] = {
         "git", "-c",     "protocol.ext.allow=never", "fetch", "-q", "--depth", "1", "--no-tags",
@@ -66,7 +73,7 @@ static enum status import_git(struct run_keeper *k, const struct run_import *im,
     return run_step(k, "git checkout", checkout, to, -1, err);
 }
 
-/* The first line of what `cox pull` prints: where the model is. */
+/* Reads the first line of the output of `cox pull`, which is the model's path. */
 static enum status read_pulled(int fd, char *out, size_t size, struct error *err)
 {
     ssize_t n = pread(fd, out, size - 1, 0);
@@ -94,7 +101,7 @@ static enum status import_model(struct run_keeper *k, const struct run_import *i
     return s;
 }
 
-/* RUNS/volumes/artifact/ORG/PROJECT/NAME */
+/* Writes RUNS/volumes/artifact/ORG/PROJECT/NAME to `out`. */
 static enum status artifact_folder(struct run_keeper *k, const char *name, char out[RUN_PATH_BYTES],
                                    struct error *err)
 {
@@ -104,7 +111,8 @@ static enum status artifact_folder(struct run_keeper *k, const char *name, char 
                : error_set(err, STATUS_INVALID, "%s: the path is too long", name);
 }
 
-/* The volume itself where the run exports it to the same place, else a copy. */
+/* Imports an artifact: a link to its volume when the run exports it at the same place, otherwise
+ * a copy. */
 static enum status import_artifact(struct run_keeper *k, const struct run_import *im,
                                    const char *to, struct error *err)
 {
@@ -154,8 +162,8 @@ enum status run_import_all(struct run_keeper *k, struct error *err)
     return STATUS_OK;
 }
 
-/* Pulls the model that `cox up` will look for in the cache; one that is there already is left
- * alone. */
+/* Pulls the model that `cox up` will look for in the cache. A model that is there already is not
+ * fetched. */
 enum status run_pull_model(struct run_keeper *k, struct error *err)
 {
     struct model_ref ref;
@@ -165,7 +173,8 @@ enum status run_pull_model(struct run_keeper *k, struct error *err)
     const char *const offline[] = {
         k->program, "pull", k->file->model.s, "--offline", cache ? "--cache-dir" : NULL,
         cache,      NULL};
-    if (!k->file->model.s || k->file->up.revision) /* cox up knows which, and fetches it */
+    /* a revision is known only to `cox up`, which fetches the model itself */
+    if (!k->file->model.s || k->file->up.revision)
         return STATUS_OK;
     TRY(model_ref_parse(k->file->model.s, &ref, err));
     bool wants = run_file_pulls(k->file, &ref);
@@ -174,14 +183,14 @@ enum status run_pull_model(struct run_keeper *k, struct error *err)
                  : STATUS_OK;
 }
 
-/* The content of the place into FOLDER, which is made. */
+/* Copies the content of each exported place into its folder, which is made. */
 enum status run_export_all(struct run_keeper *k, struct error *err)
 {
     for (size_t i = 0; i < k->file->exports.n; i++) {
         const struct run_import *ex = &k->file->exports.items[i];
         char from[RUN_PATH_BYTES], inside[RUN_PATH_BYTES + 2], folder[RUN_PATH_BYTES];
         if (run_file_keeps(k->file, ex))
-            continue; /* the place is the volume */
+            continue; /* the place is a link to the volume */
         if (ex->kind == RUN_IMPORT_ARTIFACT)
             TRY(artifact_folder(k, ex->what, folder, err));
         else
@@ -205,7 +214,8 @@ enum status run_export_all(struct run_keeper *k, struct error *err)
 
 /* ---- volumes ---- */
 
-/* RUNS/volumes/…: what stays. A volume of a size belongs to the run's name, a claim to all. */
+/* Makes the folder of a volume below RUNS/volumes, which outlives the run. A volume with a size
+ * belongs to the run's name; a claim is shared by all runs. */
 static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
                                char out[RUN_PATH_BYTES], struct error *err)
 {
@@ -218,7 +228,7 @@ static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
     size_t tail = strlen(k->start->store->dir) + strlen("/volumes/") + strlen("run/");
     for (size_t i = 0; !is_claim && k->file->name.s[i]; i++)
         if (out[tail + i] == '/' || (i == 0 && out[tail] == '.'))
-            out[tail + i] = '_'; /* a name is one folder's, and none of a dot */
+            out[tail + i] = '_'; /* the name becomes one folder, and never "." or ".." */
     return make_folders(out, k->start->store->dir, true, err);
 }
 
@@ -246,7 +256,8 @@ enum status run_link_volumes(struct run_keeper *k, struct error *err)
 
 /* ---- environment ---- */
 
-/* COX_MAX_MODEL_LEN of "max-model-len". */
+/* Returns true when the entry is the variable of an option, such as COX_MAX_MODEL_LEN for
+ * "max-model-len". */
 static bool is_of_option(const char *entry, const char *name)
 {
     if (strncmp(entry, "COX_", 4) != 0)
@@ -257,7 +268,7 @@ static bool is_of_option(const char *entry, const char *name)
     return *entry == '=';
 }
 
-/* Whether the file sets this variable: then the starter's value does not count. */
+/* Returns true when the run file sets this variable, so that the starter's value is dropped. */
 static bool is_overruled(const struct run_keeper *k, const char *entry)
 {
     static const char *const own[] = {"config", "model", "run-id", "run-root", "runs-dir", "runs"};
@@ -284,12 +295,13 @@ static void add(struct run_keeper *k, size_t *n, const char *name, const char *v
     size_t size = strlen(name) + strlen(value) + 2;
     char *entry = arena_try_alloc(&k->arena, size);
     if (!entry)
-        entry = mem_array(SIZE_MAX, 2); /* out of memory: ends as mem_alloc does */
+        entry = mem_array(SIZE_MAX, 2); /* out of memory: ends the program, as mem_alloc does */
     snprintf(entry, size, "%s=%s", name, value);
     k->env[(*n)++] = entry;
 }
 
-/* Lists the variables that are this run's, and not those of a run that is started from here. */
+/* Sets COX_RUN_ENV to the names of this run's variables. A run that is started from here does
+ * not inherit them. */
 static void add_names(struct run_keeper *k, size_t *n)
 {
     struct strbuf names;
@@ -322,7 +334,7 @@ void run_build_env(struct run_keeper *k)
         snprintf(place, sizeof place, "%s%s", k->root, run_file_hf_home(k->file));
         add(k, &n, "HF_HOME", place);
     }
-    /* git asks nobody at a terminal, and speaks what a run file may name */
+    /* git never prompts, and only uses transports that a run file may name */
     add(k, &n, "GIT_TERMINAL_PROMPT", "0");
     add(k, &n, "GIT_ALLOW_PROTOCOL", "https:ssh:file");
     for (size_t i = 0; i < k->file->env.n; i++) {

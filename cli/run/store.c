@@ -1,3 +1,9 @@
+/* The folders of runs on the disk (store.h has their layout): find, read, write and list them.
+ * Commands list and read records; a run's keeper writes its state with `run_store_write_state`.
+ * Invariants: a file is written under a temporary name and renamed, so readers see whole files.
+ * Room for the next state is reserved, so a full disk does not lose a run's end. A keeper is alive
+ * only when process number, start time and boot id all match. Records own their JSON until
+ * run_record_fini. */
 #include "cli/run/store.h"
 
 #include <ctype.h>
@@ -44,11 +50,11 @@ bool run_process_read(pid_t pid, struct run_process *out)
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     if (!read_line(path, line, sizeof line))
         return false;
-    char *at = strrchr(line, ')'); /* the name may hold anything */
+    char *at = strrchr(line, ')'); /* the name may contain any byte, also ')' */
     if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
         return false;
     at += 2;
-    for (int field = 3; field < 22 && at; field++) { /* proc(5): starttime is the 22nd */
+    for (int field = 3; field < 22 && at; field++) { /* proc(5): field 22 is starttime */
         at = strchr(at, ' ');
         at = at ? at + 1 : NULL;
     }
@@ -69,7 +75,7 @@ bool run_process_lives(const struct run_process *p)
 
 /* ---- folders ---- */
 
-/* And the folders above it. */
+/* Makes the folder and the folders above it. */
 static enum status make_folders(char *path, struct error *err)
 {
     for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
@@ -198,7 +204,7 @@ enum status run_store_write(const char *folder, const char *name, struct str tex
     return error_set(err, STATUS_IO, "%s: %s", path, strerror(e));
 }
 
-/* A file with room for the next state, made while there is some. */
+/* Makes a file with room for the next state while the disk has room. */
 static void reserve(const char *fresh, size_t n)
 {
     int fd = open(fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -219,12 +225,14 @@ enum status run_store_write_state(const char *folder, const json_t *state, bool 
     enum status s = two_names(folder, "state.json", path, fresh, err);
     int e = 0;
     if (s == STATUS_OK) {
-        e = write_file(fresh, O_CREAT, str_from(text)); /* onto what is reserved, if it is */
+        /* uses the reserved file, if there is one */
+        e = write_file(fresh, O_CREAT, str_from(text));
         if (e == 0 && rename(fresh, path) != 0)
             e = errno;
         if (e != 0)
             (void)unlink(fresh);
-        if (e != 0 && is_last) /* its own blocks are left; a reader in between sees no state */
+        /* its own blocks are still there; a reader in between sees no state */
+        if (e != 0 && is_last)
             e = write_file(path, 0, str_from(text));
         if (e == 0 && !is_last)
             reserve(fresh, strlen(text) + RESERVE_BYTES);
@@ -327,7 +335,7 @@ enum status run_store_list(const struct run_store *s, struct run_record **owned_
     for (const struct dirent *e; (e = readdir(d)) && *n < RUNS_MAX;) {
         struct run_record r;
         if (!run_store_read(s, e->d_name, &r))
-            continue; /* another thing, or one that is just being made */
+            continue; /* no run, or a run that is just being made */
         if (*n == cap) {
             cap = cap ? cap * 2 : 16;
             *owned_records = mem_realloc(*owned_records, cap * sizeof **owned_records);
@@ -347,7 +355,7 @@ void run_records_free(struct run_record *owned_records, size_t n)
     mem_free(owned_records);
 }
 
-/* ---- by name ---- */
+/* ---- search by ID or name ---- */
 
 static enum status too_many(const struct run_record *all, const bool *fits, size_t n,
                             const char *who, struct error *err)
@@ -363,7 +371,7 @@ static enum status too_many(const struct run_record *all, const bool *fits, size
     return s;
 }
 
-/* A digit of an ID typed by mistake is no run. */
+/* Refuses too few digits of an ID: a typing error must not choose a run. */
 static enum status check_prefix(const char *who, struct error *err)
 {
     size_t n = strlen(who);

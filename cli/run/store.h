@@ -1,8 +1,9 @@
 #pragma once
-/* The folders of runs: RUNS/ID/ with run.yaml (its copy), state.json, env.json (what was taken of
- * the starter's environment), up.yaml, log, root/. state.json is written whole and renamed, by the
- * run's keeper alone; everybody else reads. A keeper is known by its pid and by when that process
- * began: a pid alone may be another one's by now. */
+/* The folders of runs: RUNS/ID/ with run.yaml (a copy of the run file), state.json, env.json
+ * (values from the starter's environment), up.yaml, log and root/.
+ * Only the run's keeper writes state.json, under a temporary name that is then renamed; all
+ * others read. A keeper is identified by its process number and start time, because the number
+ * alone may belong to another process by now. */
 #include <jansson.h>
 #include <sys/types.h>
 
@@ -22,54 +23,56 @@ enum run_status {
 const char *run_status_name(enum run_status s);
 
 struct run_process {
-    pid_t pid;      /* 0: none */
-    uint64_t began; /* clock ticks since the machine's start */
-    char boot[40];  /* which start of the machine */
+    pid_t pid;      /* 0 = none */
+    uint64_t began; /* start time in clock ticks since the machine's boot */
+    char boot[40];  /* boot id of the machine */
 };
-/* False: there is no such process. */
+/* Returns false when there is no such process. */
 bool run_process_read(pid_t pid, struct run_process *out);
-json_t *run_process_json(const struct run_process *p); /* as state.json has it; a new reference */
+/* in the form of state.json; a new reference */
+json_t *run_process_json(const struct run_process *p);
 bool run_process_lives(const struct run_process *p);
 
 struct run_store {
-    char dir[RUN_PATH_BYTES - 64]; /* RUNS, absolute */
+    char dir[RUN_PATH_BYTES - 64]; /* path of RUNS, absolute */
 };
 
-/* dir: --runs-dir, or NULL. Makes the folder, 0700, where there is none. */
+/* `dir` is --runs-dir, or NULL for the default. A missing folder is made with mode 0700. */
 MUST_USE enum status run_store_open(struct run_store *s, const char *dir, struct error *err);
-/* A new ID and its folder; path gets RUNS/ID. */
+/* Makes a new ID and its folder. `path` gets RUNS/ID. */
 MUST_USE enum status run_store_new(const struct run_store *s, char id[RUN_ID_DIGITS + 1],
                                    char path[RUN_PATH_BYTES], struct error *err);
-/* "RUNS/ID" or "RUNS/ID/name". */
+/* Writes "RUNS/ID", or "RUNS/ID/name", to `path`. */
 void run_store_path(const struct run_store *s, const char *id, const char *name,
                     char path[RUN_PATH_BYTES]);
-/* A file of a run, written whole and renamed, 0600. */
+/* Writes a file of a run with mode 0600, under a temporary name that is then renamed. */
 MUST_USE enum status run_store_write(const char *folder, const char *name, struct str text,
                                      struct error *err);
 MUST_USE enum status run_store_write_json(const char *folder, const char *name, const json_t *j,
                                           struct error *err);
-/* state.json, with room reserved for the next one: a disk that fills up keeps the run's end. The
- * last one is written in place when it must be. */
+/* Writes state.json and reserves room for the next one, so that a disk that fills up does not
+ * lose the run's end. The last state is written in place when there is no other way. */
 MUST_USE enum status run_store_write_state(const char *folder, const json_t *state, bool is_last,
                                            struct error *err);
-/* NULL: it is not there, or no JSON object. For json_decref. */
+/* Returns a new reference. Returns NULL when the file is missing or is no JSON object. */
 json_t *run_store_read_json(const char *folder, const char *name);
 
 struct run_record {
     char id[RUN_ID_DIGITS + 1];
-    enum run_status status; /* as it is: one whose keeper was killed is RUN_FAILED */
+    enum run_status status; /* actual status; RUN_FAILED when the keeper was killed */
     bool is_live, was_killed;
     struct run_process keeper;
     json_t *state; /* owned */
 };
 bool run_store_read(const struct run_store *s, const char *id, struct run_record *out);
 void run_record_fini(struct run_record *r);
-/* The oldest first; *owned_records is for run_records_free. */
+/* Lists the runs, oldest first. The caller frees *owned_records with run_records_free. */
 MUST_USE enum status run_store_list(const struct run_store *s, struct run_record **owned_records,
                                     size_t *n, struct error *err);
 void run_records_free(struct run_record *owned_records, size_t n);
-/* By its ID, the first digits of one, or a name; of runs of one name that one that lives.
- * STATUS_NOT_FOUND, STATUS_INVALID: several, which the text names. */
+/* Finds a run by its ID, the first digits of an ID, or its name. Among runs of one name, the
+ * only live one is chosen. STATUS_NOT_FOUND: there is none. STATUS_INVALID: several match; the
+ * text names them. */
 MUST_USE enum status run_store_find(const struct run_store *s, const char *who,
                                     struct run_record *out, struct error *err);
-const char *run_record_text(const struct run_record *r, const char *key); /* "" without it */
+const char *run_record_text(const struct run_record *r, const char *key); /* "" = missing */

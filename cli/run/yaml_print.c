@@ -12,7 +12,8 @@ static void indent(int depth, struct strbuf *out)
         strbuf_append_c(out, " ");
 }
 
-/* Nothing that a literal block would change: it ends in one newline, and begins without a blank. */
+/* Returns true for a text that a literal block keeps unchanged: it ends in exactly one newline
+ * and does not begin with a blank. */
 static bool is_block(const char *s)
 {
     size_t n = strlen(s);
@@ -37,7 +38,7 @@ static void print_block(const char *s, int depth, struct strbuf *out)
     }
 }
 
-/* A key that no reader takes for another thing than a text. */
+/* Returns true for a key that every YAML reader takes for a text. */
 static bool is_plain(const char *s)
 {
     static const char *const words[] = {"true", "false", "null", "yes", "no",
@@ -87,7 +88,7 @@ static void print(const json_t *j, int depth, bool in_list, struct strbuf *out)
     {
         if (!in_list)
             indent(depth, out);
-        in_list = false; /* the first key stands behind the dash */
+        in_list = false; /* the first key is on the line of the dash */
         if (is_plain(key))
             strbuf_append_c(out, key);
         else

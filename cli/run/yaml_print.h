@@ -1,6 +1,6 @@
 #pragma once
-/* JSON as YAML that people read: blocks, and quoted texts; one of several lines is a literal block.
- */
+/* Prints JSON as YAML for people: block style, quoted texts, and literal blocks for texts of
+ * several lines. */
 #include <jansson.h>
 
 #include "common/base/str.h"

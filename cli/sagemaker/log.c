@@ -1,11 +1,12 @@
-/* The lines with which DJL Serving begins, as its users search for them. */
+/* The first lines of DJL Serving's log, in the form that its users search for. */
 #include "cli/sagemaker/log.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-/* Those that say how it was set up; VLLM_ and the rest of the environment are nobody's business. */
+/* Returns true for variables that configure the server. VLLM_ variables and the rest of the
+ * environment are not printed. */
 static bool is_shown(const char *variable)
 {
     static const char *const begins[] = {"SERVING",
@@ -24,7 +25,7 @@ static bool is_shown(const char *variable)
     return end && found && found < end;
 }
 
-/* HF_TOKEN, and whatever else ends so; ..._TOKENS is a number. */
+/* Returns true for HF_TOKEN and other names with such an ending; ..._TOKENS is a number. */
 static bool is_secret(struct str name)
 {
     static const char *const ends[] = {"TOKEN", "SECRET", "PASSWORD", "KEY"};
@@ -44,11 +45,12 @@ static void append_variable(struct strbuf *out, const char *variable)
     strbuf_append_str(out, name);
     strbuf_append_c(out, ": ");
     for (const char *c = is_secret(name) ? "***" : end + 1; *c; c++)
-        strbuf_append(out, iscntrl((unsigned char)*c) ? "?" : c, 1); /* one line each */
+        /* each variable stays on one line */
+        strbuf_append(out, iscntrl((unsigned char)*c) ? "?" : c, 1);
     strbuf_append_c(out, "\n");
 }
 
-/* Appends the options of the environment, under the names that the file gives them. */
+/* Appends the options from the environment, with the names that they have in serving.properties. */
 static void append_option_variables(const struct sagemaker_input *in, struct strbuf *out)
 {
     static const char prefix[] = "OPTION_";
@@ -68,20 +70,20 @@ static void append_option_variables(const struct sagemaker_input *in, struct str
     }
 }
 
-/* Appends the options of the file last, because they win. */
+/* Appends the options of serving.properties last, because they win. */
 static void append_options(const struct sagemaker_input *in, struct strbuf *out)
 {
     struct str rest = in->properties;
     while (rest.len > 0) {
         const char *end = memchr(rest.ptr, '\n', rest.len);
         struct str line = {rest.ptr, end ? (size_t)(end - rest.ptr) : rest.len};
-        const char *equals = memchr(line.ptr, '=', line.len);
-        if (line.len > 0 && *line.ptr != '#' && *line.ptr != '!') {
-            struct str name = {line.ptr, equals ? (size_t)(equals - line.ptr) : line.len};
+        struct str name, value;
+        if (sagemaker_split_property(line, &name, &value)) {
+            struct str shown = is_secret(name) ? name : str_trim(line, " \t");
             strbuf_append_c(out, "    ");
-            for (size_t i = 0; i < (is_secret(name) ? name.len : line.len); i++)
-                if (!iscntrl((unsigned char)line.ptr[i]))
-                    strbuf_append(out, line.ptr + i, 1);
+            for (size_t i = 0; i < shown.len; i++)
+                if (!iscntrl((unsigned char)shown.ptr[i]))
+                    strbuf_append(out, shown.ptr + i, 1);
             strbuf_append_c(out, is_secret(name) ? "=***\n" : "\n");
         }
         size_t n = line.len + (end != NULL);

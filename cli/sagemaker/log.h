@@ -1,21 +1,22 @@
 #pragma once
-/* The lines of a SageMaker container's log, as DJL writes them: the settings at the start, and a
- * model's way until it is served. Pure. */
+/* The lines of a SageMaker container's log, as DJL writes them: the settings at the start, and
+ * the model while it is loaded and served. Pure. */
 #include "cli/sagemaker/settings.h"
 
-/* The settings as DJL logs them at its start, secrets masked: those of the
- * server, and, behind its line about the model's kind, those of the model. o: of sagemaker_read. */
+/* Append the settings as DJL logs them at its start, with secrets masked: those of the server,
+ * and, behind its line about the model's kind, those of the model. `o` comes from
+ * sagemaker_read. */
 void sagemaker_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
                         struct strbuf *out);
 void sagemaker_model_settings(const struct sagemaker_input *in, const struct sagemaker_output *o,
                               struct strbuf *out);
-/* The model in the lines that DJL writes when it is about to be loaded, and when it is served. */
+/* The model for the lines that DJL writes when it begins to load a model, and when the model is
+ * served. */
 struct sagemaker_model {
-    const char *name, *family,
-        *rolling_batch; /* family: as its config.json says; NULL: not known */
+    const char *name, *family, *rolling_batch; /* family: from config.json; NULL = unknown */
     const char *host;
     uint32_t port, tp, dp, n_gpus;
-    const char *settings; /* of sagemaker_model_settings; NULL: none */
+    const char *settings; /* text of sagemaker_model_settings; NULL = none */
 };
 void sagemaker_loading(const struct sagemaker_model *m, struct strbuf *out);
 void sagemaker_ready(const struct sagemaker_model *m, struct strbuf *out);

@@ -1,3 +1,10 @@
+/* Turns the settings of DJL Serving's LMI containers into arguments of `cox up`.
+ * `sagemaker_read` gets the environment and the text of serving.properties. Each `read_…` function
+ * looks up its settings, checks them, and appends arguments or warnings to `struct
+ * sagemaker_output`.
+ * Invariants: the file wins over the environment, and OPTION_ variables over plain names. Two
+ * names of one setting with different values are an error. The numbers of arguments and warnings
+ * are bounded. Pure: no file is read; strings live on the arena. */
 #include "cli/sagemaker/settings.h"
 
 #include <ctype.h>
@@ -54,9 +61,9 @@ static void warn(struct reader *r, const char *what)
         r->out->warnings[r->out->n_warnings++] = what;
 }
 
-/* ---- where settings are ---- */
+/* ---- lookup ---- */
 
-/* An empty variable is none. */
+/* Returns the value of a variable. An empty one counts as not set. */
 static const char *variable(char *const *environ_, const char *name)
 {
     size_t n = strlen(name);
@@ -71,8 +78,7 @@ static const char *variable_of(const struct reader *r, const char *name)
     return variable(r->in->environ_, name);
 }
 
-/* A line of Java's properties: KEY = VALUE or KEY: VALUE. False: a comment, or nothing. */
-static bool split_line(struct str line, struct str *key, struct str *value)
+bool sagemaker_split_property(struct str line, struct str *key, struct str *value)
 {
     size_t i = 0;
     line = str_trim(line, " \t\n\v\f\r");
@@ -87,7 +93,7 @@ static bool split_line(struct str line, struct str *key, struct str *value)
     return true;
 }
 
-/* The last line with the key counts. */
+/* Returns the value of a key in the file. The last line with the key counts. */
 static const char *property(struct reader *r, const char *name)
 {
     struct str rest = r->in->properties, key, value;
@@ -95,7 +101,8 @@ static const char *property(struct reader *r, const char *name)
     while (rest.len > 0) {
         const char *end = memchr(rest.ptr, '\n', rest.len);
         size_t n = end ? (size_t)(end - rest.ptr) : rest.len;
-        if (split_line((struct str){rest.ptr, n}, &key, &value) && str_eq_c(key, name))
+        if (sagemaker_split_property((struct str){rest.ptr, n}, &key, &value) &&
+            str_eq_c(key, name))
             found = value.len ? text(r, STR_FMT, STR_ARG(value)) : NULL;
         n += end != NULL;
         rest = (struct str){rest.ptr + n, rest.len - n};
@@ -103,7 +110,7 @@ static const char *property(struct reader *r, const char *name)
     return found;
 }
 
-/* prefix + name in capitals, or as it is written. */
+/* Returns the variable called `prefix` + `name`, with the name as written or in capitals. */
 static const char *prefixed(const struct reader *r, const char *prefix, const char *name)
 {
     char full[128];
@@ -117,7 +124,8 @@ static const char *prefixed(const struct reader *r, const char *prefix, const ch
     return variable_of(r, full);
 }
 
-/* The file wins over the environment, OPTION_ over the plain name `alias` (or NULL). */
+/* Returns an option. The file wins over the environment, and OPTION_ over the plain name `alias`
+ * (or NULL). */
 static const char *option(struct reader *r, const char *name, const char *alias)
 {
     char full[128];
@@ -128,14 +136,14 @@ static const char *option(struct reader *r, const char *name, const char *alias)
     return v || !alias ? v : variable_of(r, alias);
 }
 
-/* An option of the server, not of the model: without "option.". */
+/* Returns an option of the server, which has no "option." in front. */
 static const char *server_option(struct reader *r, const char *name)
 {
     const char *v = property(r, name);
     return v ? v : prefixed(r, "SERVING_", name);
 }
 
-/* A DJL name and vLLM's for the same thing may not say different things. */
+/* Reads a setting that has DJL's and vLLM's name. Different values are an error. */
 static enum status twin(struct reader *r, const char *name, const char *vllm, const char *alias,
                         const char **out)
 {
@@ -152,7 +160,7 @@ static bool is_true(const char *v)
     return v && strcasecmp(v, "true") == 0;
 }
 
-/* ---- what they mean ---- */
+/* ---- meaning ---- */
 
 static bool has_static_batches(struct reader *r)
 {
@@ -161,7 +169,7 @@ static bool has_static_batches(struct reader *r)
     return batch && str_to_u64(str_from(batch), &n) == STATUS_OK && n > 1;
 }
 
-/* *form: of --invocations. A batch_size above 1 turns rolling batches off. */
+/* Chooses the value of --invocations. A batch_size above 1 turns rolling batches off. */
 static enum status read_rolling_batch(struct reader *r, const char **form)
 {
     static const char *const rolling[] = {"vllm", "lmi-dist", "scheduler", "trtllm"};
@@ -199,8 +207,8 @@ static enum status read_count(struct reader *r, const char *name, const char *v,
     return STATUS_OK;
 }
 
-/* max: all GPUs. A number: as many copies of the model as there are GPUs for. Without any GPU the
- * CPU computes, and shares as it is told. */
+/* Reads the degrees of parallelism. "max" means all GPUs. A number means as many copies of the
+ * model as the GPUs allow. Without GPUs, the CPU computes with the given number of ranks. */
 static enum status read_parallel(struct reader *r)
 {
     const char *tp_text, *pp_text, *fallback = variable_of(r, "TENSOR_PARALLEL_DEGREE");
@@ -248,7 +256,8 @@ static enum status read_dtype(struct reader *r)
                      "dtype=%s: one of fp32, float32, fp16, float16, bf16, bfloat16, auto", v);
 }
 
-/* The mounted model is "model", one of the hub its id with _ for what is no letter or digit. */
+/* Reads the model and its name. A mounted model is called "model". A hub's model has its id,
+ * with _ for every character that is no letter or digit. */
 static enum status read_model(struct reader *r)
 {
     const char *store = sagemaker_model_store(r->in->environ_);
@@ -271,8 +280,8 @@ static enum status read_model(struct reader *r)
     return STATUS_OK;
 }
 
-/* A variable of vLLM's that DJL's users set beside its own: the last that counts. chosen: what the
- * others say; NULL: nothing. */
+/* Returns vLLM's variable, which DJL's users set next to DJL's own, or else `chosen` (NULL = not
+ * set). */
 static const char *or_vllms(struct reader *r, const char *name, const char *chosen)
 {
     const char *v = variable_of(r, name);
@@ -325,7 +334,7 @@ static void read_chat(struct reader *r)
         arg(r, "--enable-auto-tool-choice");
 }
 
-/* SAGEMAKER_ variables overwrite the file and the rest of the environment. */
+/* Reads the timeouts. SAGEMAKER_ variables win over the file and the other variables. */
 static void read_timeouts(struct reader *r)
 {
     const char *loading = variable_of(r, "SAGEMAKER_STARTUP_TIMEOUT");
@@ -336,7 +345,7 @@ static void read_timeouts(struct reader *r)
     flag(r, "--chunk-timeout", chunk ? chunk : "120");
 }
 
-/* Bytes of a body: in bytes, or in DJL's older way in MB. */
+/* Reads the largest size of a body, in bytes, or in MB in DJL's older form. */
 static enum status read_max_body(struct reader *r)
 {
     uint64_t mb;
@@ -347,7 +356,7 @@ static enum status read_max_body(struct reader *r)
             return error_set(r->err, STATUS_INVALID,
                              "SAGEMAKER_MAX_PAYLOAD_IN_MB=%s: a number from 0 to 1024 is wanted",
                              mb_text);
-        if (mb > 0) /* 0: batch transform sets no bound, so that the server's own one holds */
+        if (mb > 0) /* 0: batch transform sets no limit, so the server's default holds */
             bytes = text(r, "%llu", (unsigned long long)mb << 20);
     }
     if (!bytes)
@@ -356,7 +365,7 @@ static enum status read_max_body(struct reader *r)
     return STATUS_OK;
 }
 
-/* SageMaker tells a container of batch transform how its job sends records. */
+/* Reads how a batch transform job sends its records; SageMaker tells its containers. */
 static void read_batch_strategy(struct reader *r)
 {
     const char *v = variable_of(r, "SAGEMAKER_BATCH_STRATEGY");
@@ -419,8 +428,8 @@ enum status sagemaker_read(const struct sagemaker_input *in, struct arena *arena
     arg(&r, "--sagemaker");
     flag(&r, "--host", "0.0.0.0");
     flag(&r, "--port", port ? port : "8080");
-    flag(&r, "--shutdown-timeout", "20"); /* SIGKILL follows SIGTERM after 30 s */
-    flag(&r, "--stats-format", "vllm0");  /* the line that DJL's users search for */
+    flag(&r, "--shutdown-timeout", "20"); /* s; SageMaker sends SIGKILL 30 s after SIGTERM */
+    flag(&r, "--stats-format", "vllm0");  /* form that DJL's users search for */
     TRY(read_engine(&r));
     read_chat(&r);
     read_timeouts(&r);

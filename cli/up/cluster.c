@@ -1,7 +1,11 @@
-/* The processes of `cox up` run under the supervisor, on the loop of this thread. A small thread
- * (probe.h) asks the first gateway for its health and tells the loop when it serves. A terminal
- * shows the short form of the log (screen.h); the control socket (local/control.h) serves `cox
- * logs`, `cox scale` and `cox stop`. */
+/* Runs a whole cluster as children of `cox up`, from the options until its end.
+ * `up_cluster_run` names the cluster and may move it to the background (local/detach.h). It
+ * fetches the model, plans the processes, and starts the supervisor on this thread's loop. A
+ * probe thread (probe.h) tells the loop when requests are served; screen.h shows the start;
+ * local/control.h serves `cox logs`, `cox scale` and `cox stop`.
+ * Invariants: everything in `struct up` belongs to the loop's thread. Signals are handled by the
+ * loop before private keys are written, so that the keys are always removed. `finish` is called
+ * in every case. */
 #include "cli/up/cluster.h"
 
 #include <signal.h>
@@ -31,7 +35,8 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-enum { LAST_WORDS_MS = 9000 }; /* more than a gateway gives its clients to read them */
+/* longer than a gateway gives its clients to read the last message */
+enum { LAST_WORDS_MS = 9000 };
 enum { LOG_NAME_BYTES = 14 };
 
 struct up {
@@ -40,21 +45,21 @@ struct up {
     struct up_machine machine;
     struct arena arena;
     struct up_plan plan;
-    const char *sagemaker_settings; /* of the model, for the log; NULL: none */
+    const char *sagemaker_settings; /* the model's settings, for the log; NULL = none */
     struct loop *loop;
     struct supervisor *supervisor;
-    struct up_control *control; /* NULL: none; cox logs and cox scale find nothing */
-    const char *name;           /* as it was called: up or serve */
+    struct up_control *control; /* NULL = no socket, so `cox logs` and `cox scale` do not find it */
+    const char *name;           /* command's name: up or serve */
     uint64_t begin_ns;
     struct up_probe *probe;
-    struct up_screen *screen; /* NULL: the whole log is on stderr and nothing else */
+    struct up_screen *screen; /* NULL = stderr has the whole log */
     struct up_screen_options screen_options;
     struct up_detach detach;
     char cluster_name[UP_NAME_BYTES];
-    bool is_only; /* no other cluster ran here when it was started */
+    bool is_only; /* no other cluster ran here at the start */
     bool is_ready, is_late, is_stopping;
     char url[300];
-    const char *admin; /* HOST:PORT; on the arena */
+    const char *admin; /* HOST:PORT, on the arena */
 };
 
 /* ---- readiness ---- */
@@ -69,8 +74,8 @@ static void say_of_model(const struct up *u,
     up_sagemaker_say(u->o, &m, say);
 }
 
-/* Replicas that can be whole at once, with no more than --dp where it was given beside --workers.
- */
+/* Returns the number of complete replicas that can serve at once. With --dp next to --workers it
+ * is at most --dp. */
 static uint32_t n_replicas(const struct up *u)
 {
     uint32_t replica_ranks = (uint32_t)(u->o->tp * u->o->pp), n = u->plan.n_workers / replica_ranks;
@@ -107,7 +112,7 @@ static void say_ready(struct up *u, const json_t *status)
         up_screen_print(u->screen, text.ptr);
         strbuf_reset(&text);
     }
-    if (u->detach.fd >= 0) { /* the log has all from here on, and nobody else reads */
+    if (u->detach.fd >= 0) { /* from here on the log has everything, and the typed command ends */
         up_screen_free(u->screen);
         u->screen = NULL;
     }
@@ -159,7 +164,8 @@ static void on_signal(void *ctx, int signum)
     stop(ctx);
 }
 
-/* `cox stop` never ends open requests at once, however often it is typed. */
+/* Ends the cluster for `cox stop`, which never cuts off open requests, even when it is called
+ * twice. */
 static void stop_in_order(void *ctx)
 {
     if (!((struct up *)ctx)->is_stopping)
@@ -173,19 +179,20 @@ static enum status prepare(struct up *u, struct error *err)
     const char *tmp_dir = getenv("TMPDIR");
     tmp_dir = tmp_dir && tmp_dir[0] ? tmp_dir : "/tmp";
     TRY(up_model_open(&u->model, u->o, u->name, tmp_dir, &u->arena, err));
-    if (u->model.fetched_ns > 0) /* the times that are said and bounded begin behind it */
+    if (u->model.fetched_ns > 0) /* start times and limits do not include the fetch */
         u->begin_ns = u->model.fetched_ns;
     TRY(up_machine_export_secrets(u->o, err));
-    (void)unsetenv("COX_CONFIG"); /* it holds this command's options, which the children lack */
-    (void)unsetenv("COX_MODEL");  /* the head would take it for a name */
+    /* COX_CONFIG holds options of this command, which the children do not know */
+    (void)unsetenv("COX_CONFIG");
+    (void)unsetenv("COX_MODEL"); /* the head would use it as a name */
     TRY(up_machine_find_programs(&u->machine, err));
-    /* Before the keys are written: a Ctrl-C from here on waits for the loop, which ends at once and
-     * removes them, instead of killing us and leaving private keys behind. */
+    /* Before the keys are written: from here on a Ctrl-C waits for the loop, which ends at once
+     * and removes the keys. Otherwise it would end this process and leave private keys behind. */
     TRY(loop_new(&u->loop, err));
     TRY(loop_on_signal(u->loop, SIGINT, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGTERM, on_signal, u));
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
-    if (pull_is_stopped()) { /* after the last byte had come: nobody has looked since */
+    if (pull_is_stopped()) { /* the signal came after the fetch's last check */
         u->model.has_not_come = true;
         return error_set(err, STATUS_CLOSED, "stopped");
     }
@@ -234,7 +241,8 @@ static enum status add_worker(struct up *u, uint32_t i, struct error *err)
     return supervisor_add(u->supervisor, c, err);
 }
 
-/* Worker i runs when i is below n: the last ones go, and come back. */
+/* Changes the number of workers: worker i runs when i < n. The last ones are stopped first and
+ * started last. */
 static enum status scale(void *ctx, uint32_t n, struct error *err)
 {
     struct up *u = ctx;
@@ -250,7 +258,7 @@ static enum status scale(void *ctx, uint32_t n, struct error *err)
     }
 }
 
-/* Not being able to is no reason not to serve. */
+/* Starts the control socket. Without it the cluster serves all the same, with a warning. */
 static void start_control(struct up *u)
 {
     struct error err = {0};
@@ -291,7 +299,8 @@ static void start_control(struct up *u)
 
 /* ---- the run ---- */
 
-/* The gateways end by themselves when the time is over, and tell their clients first. */
+/* Returns the time for the gateways to drain. They end by themselves when the timeout is over,
+ * and tell their clients first. */
 static uint32_t drain_ms(double shutdown_timeout_s)
 {
     return shutdown_timeout_s > 0 ? (uint32_t)(shutdown_timeout_s * 1000) + LAST_WORDS_MS : 0;
@@ -309,7 +318,7 @@ static enum status run(struct up *u, struct error *err)
                                           .quiet = u->screen && u->detach.fd < 0,
                                           .on_line = on_line,
                                           .ctx = u};
-    start_control(u); /* what it warns of is seen where a background start was typed */
+    start_control(u); /* before the log begins, so that its warning reaches the terminal */
     up_detach_begin_log(&u->detach);
     enum status s = supervisor_start(&so, &u->supervisor, err);
     if (s != STATUS_OK)
@@ -355,17 +364,17 @@ static void finish(struct up *u)
     arena_fini(&u->arena);
 }
 
-/* Says it; the exit code. */
+/* Prints the error and returns the exit code. */
 static int fail(const struct up *u, enum status s, const struct error *err)
 {
-    bool is_log = u->detach.fd >= 0 && u->detach.log_fd < 0; /* what stderr is */
+    bool is_log = u->detach.fd >= 0 && u->detach.log_fd < 0; /* stderr is the log */
     if (u->screen && (is_log || u->detach.fd < 0)) {
         char text[sizeof err->text + 32];
         snprintf(text, sizeof text, "cox %s: %s\n", u->name, err->text);
         up_screen_print(u->screen, text);
     }
     if (u->screen && u->detach.fd < 0)
-        (void)0; /* that was standard error */
+        (void)0; /* already printed: the screen is stderr */
     else if (log_is_json())
         log_error("failed", "text=%s", log_quote(err->text));
     else
@@ -375,7 +384,8 @@ static int fail(const struct up *u, enum status s, const struct error *err)
     return s == STATUS_IO || s == STATUS_TIMEOUT ? EXIT_FAILED : EXIT_USAGE;
 }
 
-/* On a terminal, or for the command that waits for a cluster in the background. */
+/* Opens the short form of the log, on a terminal, or for the command that waits for a cluster in
+ * the background. */
 static void open_screen(struct up *u)
 {
     bool is_short = u->detach.fd >= 0 || (isatty(STDERR_FILENO) == 1 && !u->o->verbose &&
@@ -384,12 +394,14 @@ static void open_screen(struct up *u)
         return;
     if (u->detach.fd >= 0)
         u->screen_options.fd = u->detach.fd;
-    else if (u->o->log_level < LOG_WARN) /* what matters of our own events the supervisor shows */
+    /* the supervisor shows the important events of this process */
+    else if (u->o->log_level < LOG_WARN)
         log_init("cox", LOG_WARN, (enum log_format)u->o->log_format);
     u->screen = up_screen_new(&u->screen_options);
 }
 
-/* *code: of the command, when the cluster is another process. */
+/* Begins the start. *code is the exit code of the typed command, when the cluster is another
+ * process. */
 static enum status begin(struct up *u, enum up_side *side, int *code, struct error *err)
 {
     bool color = u->o->color == 1 || (u->o->color == 0 && isatty(STDERR_FILENO) == 1);
@@ -400,7 +412,8 @@ static enum status begin(struct up *u, enum up_side *side, int *code, struct err
                        u->cluster_name, &u->is_only, err));
     u->screen_options = up_screen_of_stderr(color);
     if (u->o->detach) {
-        u->screen_options.columns = up_screen_width(&u->screen_options); /* a pipe has none */
+        /* read now, since the pipe has no width */
+        u->screen_options.columns = up_screen_width(&u->screen_options);
         TRY(up_detach(u->name, u->cluster_name, &u->detach, side, code, err));
     }
     if (*side == UP_SIDE_CLUSTER)

@@ -35,7 +35,7 @@ static enum status make_keys(struct up_machine *m, const struct up_options *o, c
                              struct error *err)
 {
     if (o->keys_dir) {
-        struct error no_folder = {0}; /* it can do without: the control socket does */
+        struct error no_folder = {0}; /* not fatal: only the control socket needs the folder */
         if (throw_away_make(&m->throw_away, tmp_dir, "up", &no_folder) != STATUS_OK)
             throw_away_remove(&m->throw_away);
         snprintf(m->keys_dir, sizeof m->keys_dir, "%s", o->keys_dir);
@@ -46,7 +46,7 @@ static enum status make_keys(struct up_machine *m, const struct up_options *o, c
     return keys_make_dir(m->keys_dir, err);
 }
 
-/* Reads the NUMA nodes; the workers report what is not known here. */
+/* Reads the NUMA nodes. When that fails here, the workers report it. */
 static void find_nodes(struct up_machine *m, const struct up_options *o, const char *command)
 {
     struct error err;
@@ -60,7 +60,8 @@ enum status up_machine_prepare(struct up_machine *m, const struct up_options *o,
                                const char *command, const char *tmp_dir, struct error *err)
 {
     TRY(make_keys(m, o, tmp_dir, err));
-    const char *thrown = strrchr(m->throw_away.path, '/'); /* a folder of a random name */
+    /* the folder's name is random, so it can name the cluster */
+    const char *thrown = strrchr(m->throw_away.path, '/');
     m->place = (struct up_place){.bin_dir = m->bin_dir,
                                  .keys_dir = m->keys_dir,
                                  .own_name = thrown && !o->keys_dir ? thrown + 1 : NULL,

@@ -16,8 +16,8 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* A model that is not there, none at all, or one that is not supported is said at once and once,
- * before any process says it; what its tensors are is the workers' business. */
+/* Checks the model once before any process starts: missing, or not supported. Otherwise every
+ * worker would report it. The tensors are left to the workers. */
 static enum status check_model(const struct up_options *o, const char *model, const char **family,
                                struct error *err)
 {
@@ -30,7 +30,7 @@ static enum status check_model(const struct up_options *o, const char *model, co
     if (model_info_open(model, cache_dir, &info, err) != STATUS_OK)
         return err->status == STATUS_IO ? (err->status = STATUS_INVALID) : err->status;
     enum status s = STATUS_OK;
-    struct model_config *config = mem_alloc(sizeof *config); /* tens of KiB */
+    struct model_config *config = mem_alloc(sizeof *config); /* on the heap: it has tens of KiB */
     if (info.format != MODEL_NULL && o->device != UP_DEVICE_NULL)
         s = model_config_read(&info, config, err);
     *family = s == STATUS_OK && info.format != MODEL_NULL && o->device != UP_DEVICE_NULL
@@ -41,9 +41,9 @@ static enum status check_model(const struct up_options *o, const char *model, co
     return s;
 }
 
-/* ---- a model that is not there yet ---- */
+/* ---- a model that is not in the cache ---- */
 
-/* The children find it in the cache. */
+/* Fetches the model into the cache, where the children find it. */
 static enum status fetch_model(struct up_model *m, const struct up_options *o, const char *command,
                                struct error *err)
 {
@@ -55,14 +55,15 @@ static enum status fetch_model(struct up_model *m, const struct up_options *o, c
     return s;
 }
 
-/* ---- a model that comes straight into memory ---- */
+/* ---- a model that is fetched straight into memory ---- */
 
 static void say_of_stream(const char *text)
 {
     log_info("model_stream", "text=%s", log_quote(text));
 }
 
-/* m->name becomes the folder. Before the loop is there: a signal is looked for by who fetches. */
+/* Fetches the model into memory; m->name becomes its folder. The loop does not exist yet, so the
+ * fetch itself checks for signals. */
 static enum status stream_model(struct up_model *m, struct up_options *up, const char *tmp_dir,
                                 struct error *err)
 {

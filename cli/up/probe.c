@@ -19,19 +19,20 @@ struct up_probe {
     struct loop_wakeup *changed;
     pthread_t thread;
     _Atomic bool stops, serves, is_late;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* guards the fields below */
     char progress[200];
     json_t *status;
 };
 
-/* Does a gateway listen that lets in no one without a certificate? */
+/* Returns true when a gateway listens that requires a client certificate. */
 static bool listens(const struct up_probe *p)
 {
     char url[URL_BYTES];
     struct strbuf none;
     struct error err;
     int code;
-    snprintf(url, sizeof url, "http%s", p->o.url + strlen("https")); /* no handshake: TCP alone */
+    /* http without a request: it only connects by TCP */
+    snprintf(url, sizeof url, "http%s", p->o.url + strlen("https"));
     strbuf_init(&none, 0);
     const struct http_call call = {
         .url = url, .timeout_ms = HEALTH_TIMEOUT_MS, .uds = p->o.uds, .connect_only = true};
@@ -124,7 +125,7 @@ void up_probe_look(struct up_probe *p, struct up_probe_state *out)
 {
     *out = (struct up_probe_state){.serves = atomic_load(&p->serves),
                                    .is_late = atomic_load(&p->is_late)};
-    if (out->serves) /* the thread has ended: its status changes no more */
+    if (out->serves) /* the thread has ended, so its status no longer changes */
         out->status = p->status;
     pthread_mutex_lock(&p->mutex);
     snprintf(out->progress, sizeof out->progress, "%s", p->progress);

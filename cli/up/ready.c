@@ -1,3 +1,9 @@
+/* The texts of a start of `cox up`: a line of progress, and a summary when the cluster serves.
+ * cluster.c calls `up_ready_plain` for the log and `up_ready_frame` for a terminal; probe.c
+ * calls `up_ready_progress`.
+ * Invariants: the head's status is JSON of another process, so its names are cut and control
+ * characters are replaced. The frame is never wider than the given columns; long values are
+ * broken at blanks. Pure; the caller owns the buffers. */
 #include "cli/up/ready.h"
 
 #include <stdio.h>
@@ -10,7 +16,7 @@ enum { LABEL_WIDTH = 10, VALUE_BYTES = 600, ROWS_MAX = 16, COLUMNS_MIN = 40, COL
 
 /* ---- the commands ---- */
 
-/* The part of a curl line that is in front of the path: options and the URL. */
+/* Appends the begin of a curl command: options, then the URL up to its path. */
 static void curl_begin(const struct up_ready *r, struct strbuf *out)
 {
     strbuf_printf(out, "%s%s", r->wants_ca ? "--cacert YOUR-CA.pem " : "",
@@ -74,7 +80,7 @@ static void add(struct rows *rows, const char *label, const char *fmt, ...)
             *c = '?';
 }
 
-/* "4 x NVIDIA H200", or two kinds with a comma. */
+/* Formats the devices: "4 x NVIDIA H200"; several kinds are separated by commas. */
 static void device_text(const json_t *status, char *out, size_t size)
 {
     const json_t *workers = json_object_get(status, "workers"), *w;
@@ -92,7 +98,7 @@ static void device_text(const json_t *status, char *out, size_t size)
             continue;
         n = k == n ? n + 1 : n;
         names[k] = name;
-        /* ranks on CPUs share the one that the machine has */
+        /* all ranks on CPUs share the machine's CPU, so it counts once */
         n_of[k] = strcmp(device, "cuda") == 0 ? n_of[k] + 1 : 1;
     }
     for (k = 0; k < n && used < size; k++) {
@@ -167,7 +173,8 @@ static size_t width_of(const char *text)
     return n;
 }
 
-/* The bytes of at most `columns` characters of text, at a blank where one is in its second half. */
+/* Returns how many bytes of `text` fit into `columns` characters. It breaks at a blank when one
+ * is in the second half. */
 static size_t piece_of(const char *text, size_t columns)
 {
     size_t i = 0, blank = 0, width = 0;

@@ -1,20 +1,23 @@
 #pragma once
-/* When a child that died is started again. Pure: the supervisor asks, tests own the clock. */
+/* Decides when a child that died is started again. Pure: the supervisor passes the times. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #define RESTART_BACKOFF_MIN_MS 100u
 #define RESTART_BACKOFF_MAX_MS 5000u
-#define RESTART_GOOD_LIFE_MS   10000u /* after this long the back-off starts over */
-#define RESTART_START_MS       60000u /* longer no start takes that ends without a word */
-#define RESTART_CONFIG_EXIT    2      /* exit code of a configuration error */
-#define RESTART_CONFIG_MAX     3      /* this many, in a row, or the very first: give up */
+/* ms; a child that lived longer starts with the shortest wait again */
+#define RESTART_GOOD_LIFE_MS 10000u
+/* ms; a start that fails without a message ends before this */
+#define RESTART_START_MS    60000u
+#define RESTART_CONFIG_EXIT 2 /* exit code of a configuration error */
+/* failures in a row to give up; a failed first start gives up at once */
+#define RESTART_CONFIG_MAX 3
 
 struct restart_policy {
-    uint32_t next_ms;           /* 0: never died */
+    uint32_t next_ms;           /* next wait in ms; 0 = never died */
     uint32_t n_config_failures; /* in a row */
     bool has_died;
-    bool has_run; /* had a good life once: never given up */
+    bool has_run; /* it ran well once, so the policy never gives up */
 };
 
 struct restart_verdict {
@@ -22,7 +25,7 @@ struct restart_verdict {
     uint32_t wait_ms;
 };
 
-/* said_so: its last words were that it cannot start, so that its exit code is no accident however
- * long that took (a large model is read for minutes before it does not fit). */
+/* `said_so`: its last line said that it cannot start, so a configuration exit code counts after
+ * any time. (A large model is read for minutes before it turns out not to fit.) */
 struct restart_verdict restart_policy_on_exit(struct restart_policy *p, uint64_t life_ms,
                                               int exit_code, int term_signal, bool said_so);

@@ -1,6 +1,10 @@
-/* SageMaker's settings become arguments (cli/sagemaker/settings.c reads them), and the log gets the
- * line with which vLLM says how its engine was configured, where DJL's users look for it. Every
- * value of it is one that applies here; what vLLM's line has beyond these is of its own engine. */
+/* `cox serve` in a SageMaker container: settings become arguments, and the log gets DJL's lines.
+ * cli/commands/up.c calls `up_sagemaker_argv`, which reads the settings with
+ * cli/sagemaker/settings.h. cluster.c calls `up_sagemaker_say` when the model is loading and
+ * when it serves.
+ * Invariants: the line in vLLM's words about the engine has only values that apply here. A
+ * printed text stays on one line. A wrong command line is left to the usual parser. Arguments
+ * and strings live on the caller's arena. */
 #include "cli/up/sagemaker.h"
 
 #include <ctype.h>
@@ -29,7 +33,7 @@ static struct str unquoted(struct str s)
     return is_quoted ? (struct str){s.ptr + 1, s.len - 2} : s;
 }
 
-/* The value of an option as its table writes it: "auto", "float16". */
+/* Returns the value of an option in the spelling of its table: "auto", "float16". */
 static struct str option_text(const struct strbuf *yaml, const char *name)
 {
     size_t n = strlen(name);
@@ -50,7 +54,7 @@ static const char *python_bool(bool on)
     return on ? "True" : "False";
 }
 
-/* As --device auto chooses. */
+/* Returns the device that --device auto would choose. */
 static const char *device_name(const struct up_options *o, const char *model)
 {
     if (o->device == UP_DEVICE_AUTO && strcmp(model, "null") == 0)
@@ -60,7 +64,7 @@ static const char *device_name(const struct up_options *o, const char *model)
     return o->device == UP_DEVICE_CUDA ? "cuda" : o->device == UP_DEVICE_CPU ? "cpu" : "null";
 }
 
-/* --max-model-len, or the model's own; 0: it cannot be told. */
+/* Returns --max-model-len, or the model's own length; 0 = unknown. */
 static uint32_t max_seq_len(const struct up_options *o, const char *model)
 {
     char cache_dir[PATH_BYTES];
@@ -80,8 +84,8 @@ static uint32_t max_seq_len(const struct up_options *o, const char *model)
     return n;
 }
 
-/* Appends one line, "… Initializing an LLM engine (v…) with config: …". model: as it was given;
- * name: as it is served. Reads the model's files for its length. */
+/* Appends the line "… Initializing an LLM engine (v…) with config: …". `model` is MODEL as
+ * given, `name` the served name. It reads the model's files to find its length. */
 static void append_engine(const struct up_options *o, const char *model, const char *name,
                           struct strbuf *out)
 {
@@ -114,11 +118,11 @@ static void append_engine(const struct up_options *o, const char *model, const c
                   STR_ARG(load_format), (long long)o->tp, (long long)o->pp, (long long)o->dp,
                   python_bool(o->enforce_eager), STR_ARG(kv_cache_dtype), device_name(o, model),
                   name, python_bool(o->enable_prefix_caching), (long long)o->max_num_seqs);
-    if (o->quantization != NO_QUANTIZATION) /* else the weights' own, which their files say */
+    if (o->quantization != NO_QUANTIZATION) /* otherwise the weights' files define it */
         strbuf_printf(out, ", quantization=" STR_FMT, STR_ARG(quantization));
     for (size_t i = from; i < out->len; i++)
         if (iscntrl((unsigned char)out->ptr[i]))
-            out->ptr[i] = '?'; /* one line, whatever the texts hold */
+            out->ptr[i] = '?'; /* keeps the text on one line */
     strbuf_append_c(out, "\n");
     strbuf_fini(&yaml);
 }
@@ -147,7 +151,8 @@ void up_sagemaker_say(const struct up_options *o, const struct up_sagemaker_mode
     strbuf_fini(&b);
 }
 
-/* A command line that is wrong is left to the parser that says so. */
+/* Returns true when the command line is right and names no model. A wrong one is left to the
+ * usual parser. */
 static bool lacks_model(const struct command_line *line, int argc, char **argv)
 {
     struct up_options *o = mem_zalloc(sizeof *o);

@@ -1,5 +1,9 @@
-/* One line of progress stays below all others: whatever is written first wipes it, and the next
- * change draws it again. Each write is one write(2) of whole lines. */
+/* The short form of the log for a terminal: one line of progress below all other lines.
+ * cluster.c passes each line of a process to `up_screen_line` and the start's progress to
+ * `up_screen_progress`.
+ * Invariants: any other text first erases the line of progress, and the next change draws it
+ * again. Each write is one write(2) of whole lines. The line of progress is never wider than the
+ * screen. Control characters of processes are replaced. Loop thread only. */
 #include "cli/up/screen.h"
 
 #include <errno.h>
@@ -10,11 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/base/terminal_width.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/str.h"
+#include "common/host/terminal_width.h"
 
 enum {
     START_S = 10,
@@ -29,7 +33,7 @@ struct up_screen {
     struct up_screen_options o;
     char progress[512];
     bool is_drawn;
-    uint64_t said_ns; /* progress as a line of its own */
+    uint64_t said_ns; /* time of the last progress that was printed as a line */
     uint64_t begin_ns;
 };
 
@@ -38,7 +42,7 @@ static void write_all(int fd, const char *bytes, size_t n)
     for (size_t done = 0; done < n;) {
         ssize_t w = write(fd, bytes + done, n - done);
         if (w < 0 && errno != EINTR)
-            return; /* nobody reads it any more: the cluster goes on */
+            return; /* the reader is gone; the cluster goes on */
         done += w > 0 ? (size_t)w : 0;
     }
 }
@@ -81,7 +85,7 @@ bool up_screen_is_utf8(const struct up_screen *s)
     return s->o.utf8;
 }
 
-/* Cut to the width: a line that wraps could not be drawn over. */
+/* Returns how many bytes fit into the width. A wrapped line could not be drawn over. */
 static size_t bytes_of(const char *text, unsigned columns)
 {
     size_t i = 0;
@@ -128,7 +132,7 @@ void up_screen_progress(struct up_screen *s, const char *text)
     strbuf_fini(&b);
 }
 
-/* The level of a line of JSON, which is shown as it is. */
+/* Returns the level of a JSON line, which is shown unchanged. */
 static int level_of_json(const char *line, size_t n)
 {
     static const char *const levels[] = {"\"level\":\"debug\"", "\"level\":\"info\"",
@@ -155,7 +159,7 @@ int up_screen_level(const char *line, size_t n, size_t *text)
             continue;
         for (at += len; at < end && *at == ' '; at++)
             ;
-        while (at < end && *at != ' ') /* the process, whose name is in front */
+        while (at < end && *at != ' ') /* skips the process's name, which is printed in front */
             at++;
         *text = (size_t)(at - line) + (at < end);
         return i;
@@ -163,7 +167,7 @@ int up_screen_level(const char *line, size_t n, size_t *text)
     return -1;
 }
 
-/* Bytes of a process go to a terminal: control characters of theirs do not. */
+/* Appends a process's text for a terminal, with control characters replaced. */
 static void append_visible(struct strbuf *b, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -172,8 +176,8 @@ static void append_visible(struct strbuf *b, const char *text, size_t n)
     }
 }
 
-/* All processes start at once: whoever is ready before the head listens says that nobody does. The
- * progress says so too when it lasts. */
+/* Returns true for "head_unreachable" in the first seconds. All processes start at once, so one
+ * that is ready before the head warns of it. When it lasts, the progress shows it too. */
 static bool is_of_a_start(const struct up_screen *s, const char *event, size_t n)
 {
     static const char name[] = "head_unreachable ";

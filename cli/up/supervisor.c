@@ -1,3 +1,10 @@
+/* Starts, restarts and ends the children of `cox up` and `cox workers`.
+ * `supervisor_start` spawns all children of a plan through the loop. `on_line` prints their
+ * output; `on_exit_of` asks restart_policy.h what to do; `supervisor_stop` ends the roles in
+ * `stop_order`.
+ * Invariants: a `struct child` keeps its address, since callbacks hold it. A child is restarted
+ * only while it is wanted: not when it leaves, and not when its role has been told to end. The
+ * loop stops when the last child has ended after a stop. Loop thread only. */
 #include "cli/up/supervisor.h"
 
 #include <assert.h>
@@ -15,7 +22,7 @@
 #include "common/loop/child.h"
 
 #ifdef COX_SANITIZED
-enum { STOP_KILL_MS = 8000 }; /* a leak check is let finish */
+enum { STOP_KILL_MS = 8000 }; /* longer, so that a leak check can finish */
 #else
 enum { STOP_KILL_MS = 5000 };
 #endif
@@ -25,35 +32,36 @@ struct child {
     struct supervisor *s;
     const struct up_child *plan;
     uint32_t i;
-    struct loop_child *process; /* NULL: not running */
+    struct loop_child *process; /* NULL = not running */
     struct loop_timer *restart;
     struct restart_policy policy;
     uint64_t started_ns;
     bool started_before;
-    char last_words[LAST_WORDS_MAX]; /* its last line on stderr */
-    bool held;                       /* not written yet: that it could not start */
-    bool leaving;                    /* scaled away: it is not started again */
-    bool added;                      /* scaled up: that it cannot start is no reason to end */
+    char last_words[LAST_WORDS_MAX]; /* last line on stderr */
+    bool held;                       /* its line about a failed start is not printed yet */
+    bool leaving;                    /* scaled away, so it is not restarted */
+    bool added;                      /* scaled up, so its failed start does not end the cluster */
 };
 
 struct supervisor {
     struct supervisor_options o;
-    struct child **children; /* they stay where they are: callbacks hold them */
+    struct child **children; /* each keeps its address, since callbacks hold it */
     uint32_t n_children, n_alive;
-    /* draining: the drain_role ends its work; nobody else stops yet, and who dies comes back */
-    bool stopping, draining, is_killing; /* is_killing: SIGKILL has gone to all */
+    /* draining: drain_role finishes its work; the other roles go on and are still restarted */
+    bool stopping, draining, is_killing; /* is_killing: SIGKILL was sent to all */
     struct loop_timer *stop_timer;
-    uint32_t stop_stage, stopped_ms; /* into stop_order; since stop_all */
+    uint32_t stop_stage, stopped_ms; /* index into stop_order; ms since stop_all */
     char failure[LAST_WORDS_MAX + 64];
-    char sentence[LAST_WORDS_MAX]; /* of the failure */
+    char sentence[LAST_WORDS_MAX]; /* the failure's error sentence */
 };
 
-/* Each role talks to the one behind it until its own end: in this order nobody misses a peer. */
+/* Order of the shutdown. Each role uses the next one until its own end, so in this order no
+ * process loses a peer that it needs. */
 static const enum up_role stop_order[] = {UP_GATEWAY, UP_WORKER, UP_HEAD};
 enum { N_STAGES = sizeof stop_order / sizeof stop_order[0] };
 
-/* In a JSON log every line is an event: those of the children as they are, anything else in one of
- * ours. */
+/* Writes a line to a JSON log. A child's event is written unchanged; any other line becomes the
+ * text of an event. */
 static void write_json_line(const char *name, const char *line, size_t n)
 {
     char text[JSON_TEXT_MAX];
@@ -65,7 +73,7 @@ static void write_json_line(const char *name, const char *line, size_t n)
     log_warn("output", "name=%s text=%s", name, log_quote(text));
 }
 
-/* One write(2) a line, so that lines of children and ours do not mix. */
+/* Writes each line with one write(2), so that lines of several processes do not mix. */
 static void write_line(const struct supervisor *s, const char *name, unsigned color,
                        const char *line, size_t n, bool is_stderr)
 {
@@ -91,7 +99,7 @@ static void write_line(const struct supervisor *s, const char *name, unsigned co
     for (size_t done = 0; done < used;) {
         ssize_t w = write(STDERR_FILENO, buf + done, used - done);
         if (w < 0 && errno != EINTR)
-            return; /* nobody reads the log any more: the cluster goes on */
+            return; /* the log's reader is gone; the cluster goes on */
         done += w > 0 ? (size_t)w : 0;
     }
 }
@@ -112,7 +120,7 @@ void supervisor_say(const struct supervisor *s, const char *fmt, ...)
     }
 }
 
-/* Hands a line of our own events to the caller that keeps the log's lines. */
+/* Passes an event of this process to the caller's `on_line`. */
 static void keep(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void keep(const struct supervisor *s, const char *fmt, ...)
 {
@@ -131,7 +139,7 @@ static void say_ended(const struct supervisor *s, const char *name, int pid, int
 {
     const char *how = term_signal ? "signal" : "status";
     int code = term_signal ? term_signal : status;
-    if (!s->o.quiet) /* status 0: it ended in order, as somebody told it to */
+    if (!s->o.quiet) /* status 0: it was told to end */
         log_event(code == 0 ? LOG_INFO : LOG_WARN, "process_ended", "name=%s pid=%d %s=%d", name,
                   pid, how, code);
     keep(s, "process_ended name=%s pid=%d %s=%d", name, pid, how, code);
@@ -139,7 +147,7 @@ static void say_ended(const struct supervisor *s, const char *name, int pid, int
 
 /* ---- the pid file ---- */
 
-/* Whole or not at all: readers poll it. */
+/* Writes the pid file under a temporary name and renames it, because readers poll it. */
 static void write_pids(const struct supervisor *s)
 {
     if (!s->o.pids_file)
@@ -172,7 +180,8 @@ static void on_line(void *ctx, struct loop_child *process, const char *line, siz
         write_line(c->s, c->plan->name, c->i + 1, line, n, is_stderr);
 }
 
-/* A line that several children write alike, and that the end repeats, is shown once. */
+/* Prints the held line about a failed start. A line that several children write, and that the
+ * end repeats, is printed once. */
 static void write_held(struct child *c)
 {
     char sentence[LAST_WORDS_MAX];
@@ -218,7 +227,7 @@ static void on_restart(void *ctx)
     c->restart = NULL;
     if (start(c, &err) != STATUS_OK) {
         supervisor_say(c->s, "%s: %s", c->plan->name, err.text);
-        schedule_restart(c, 0, 0, -1, 0); /* there was no process */
+        schedule_restart(c, 0, 0, -1, 0); /* no process was started */
     }
     write_pids(c->s);
 }
@@ -240,7 +249,7 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
         last_words_sentence(c->last_words[0] ? c->last_words : "configuration error", s->sentence,
                             sizeof s->sentence);
         snprintf(s->failure, sizeof s->failure, "%s cannot start: %s", c->plan->name, s->sentence);
-        if (s->draining) /* what is open cannot end without it */
+        if (s->draining) /* open requests cannot end without this child */
             stop_all(s);
         else
             supervisor_stop(s);
@@ -279,7 +288,7 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     loop_child_free(process);
     c->process = NULL;
     s->n_alive--;
-    /* open requests want head and workers until they end */
+    /* while draining, open requests still need head and workers */
     bool is_wanted = !s->stopping || (s->draining && c->plan->role != s->o.drain_role);
     if (!is_wanted) {
         write_held(c);
@@ -299,7 +308,7 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
     write_pids(s);
 }
 
-/* ---- more workers, and fewer ---- */
+/* ---- more or fewer workers ---- */
 
 static struct child *add_child(struct supervisor *s, const struct up_child *plan)
 {
@@ -356,17 +365,17 @@ void supervisor_leave(struct supervisor *s, const char *name, bool leaves)
         c->leaving = leaves;
         c->added = c->added || !leaves;
         if (leaves && c->process)
-            loop_child_kill(c->process, SIGTERM); /* it gives its work away first */
+            loop_child_kill(c->process, SIGTERM); /* the worker drains first */
         loop_timer_stop(c->restart);
         c->restart = NULL;
         if (!leaves && !c->process &&
-            start(c, &err) != STATUS_OK) /* else it comes when it has ended */
+            start(c, &err) != STATUS_OK) /* otherwise it is restarted when its process has ended */
             schedule_restart(c, 0, 0, -1, 0);
         write_pids(s);
     }
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static void signal_all(struct supervisor *s, int signum)
 {
@@ -375,7 +384,7 @@ static void signal_all(struct supervisor *s, int signum)
             loop_child_kill(s->children[i]->process, signum);
 }
 
-/* Tells the next role of stop_order to end, once all processes of the roles before have ended. */
+/* Tells the next role of stop_order to end, once all processes of the earlier roles have ended. */
 static void go_on_stopping(struct supervisor *s)
 {
     uint32_t was = s->stop_stage;
@@ -387,8 +396,8 @@ static void go_on_stopping(struct supervisor *s)
     finish_if_last(s);
 }
 
-/* A role that takes its time is told again, which means "at once", and the next one its first time.
- */
+/* Goes on with the shutdown. A role that has not ended is told again, which means "at once", and
+ * the next role is told for the first time. */
 static void on_stop_timer(void *ctx)
 {
     struct supervisor *s = ctx;
@@ -398,7 +407,7 @@ static void on_stop_timer(void *ctx)
     }
     s->stopped_ms += STOP_AGAIN_MS;
     if (s->stopped_ms >= STOP_KILL_MS) {
-        signal_all(s, SIGKILL); /* `say_ended` names who had not ended by itself */
+        signal_all(s, SIGKILL); /* `say_ended` names the killed processes */
     } else if (s->stop_stage < N_STAGES) {
         (void)signal_role(s, stop_order[s->stop_stage], SIGTERM);
         if (++s->stop_stage < N_STAGES)
@@ -458,7 +467,7 @@ enum status supervisor_start(const struct supervisor_options *o, struct supervis
         (void)add_child(s, &o->plan->children[i]);
     for (uint32_t i = 0; i < s->n_children && st == STATUS_OK; i++)
         st = start(s->children[i], err);
-    *out = s; /* also on failure: what runs already has to be ended */
+    *out = s; /* also after a failure: started children must be ended */
     if (st == STATUS_OK)
         write_pids(s);
     return st;

@@ -9,13 +9,14 @@
 #define YELLOW "\033[33m"
 #define END    "\033[0m"
 
-/* A line that begins so, and has so somewhere, is painted so; the first that fits. */
+/* A line that begins with `begin` and contains `has` gets `color`. The first rule that matches
+ * counts. */
 static const struct {
     const char *begin, *has, *color;
 } rules[] = {
     {"=====", "NOT HEALTHY", RED},
     {"=====", ": healthy", GREEN},
-    {"=====", "", YELLOW}, /* resting, a standby */
+    {"=====", "", YELLOW}, /* resting, or a standby */
     {"WARNING:", "", YELLOW},
     {"Node status", "", BOLD},
     {"Active:", "", BOLD},
@@ -33,7 +34,8 @@ static const struct {
     {"", " draining ", YELLOW},
     {"", " forming ", YELLOW},
     {"", " loading ", YELLOW},
-    {"", " waiting  ", YELLOW}, /* a replica's state; not the count of `1 waiting` */
+    /* state of a replica; two blanks, so that the count "1 waiting" does not match */
+    {"", " waiting  ", YELLOW},
 };
 
 bool status_paint_wanted(int fd, const char *no_color, const char *term)

@@ -1,7 +1,8 @@
 #pragma once
-/* Colours for the text of `cox status`, by its lines: the text itself is the same without them. */
+/* Colours the text of `cox status` line by line. The text without colours stays the same. */
 #include "common/base/str.h"
 
-/* Whether a terminal wants colours: it is one, and neither NO_COLOR nor TERM=dumb is said. */
+/* Returns true when colours are wanted: fd is a terminal, NO_COLOR is not set, and TERM is not
+ * dumb. */
 bool status_paint_wanted(int fd, const char *no_color, const char *term);
 void status_paint(struct str plain, struct strbuf *out);

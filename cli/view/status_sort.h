@@ -1,7 +1,6 @@
 #pragma once
-/* Puts the tables of an answer of GET /api/status into an order that people find things in: nodes
- * by name, replicas by id, workers by node and ordinal, gateways by node; digits count as numbers.
- */
+/* Sorts the tables of an answer of GET /api/status for people: nodes by name, replicas by id,
+ * workers by node and ordinal, gateways by node. Digits in names count as numbers. */
 #include <jansson.h>
 #include <stdbool.h>
 
@@ -15,6 +14,6 @@ enum status_order {
     STATUS_ORDER_COUNT
 };
 
-/* Sorts the workers: the slowest, busiest or fullest come first, equal ones by name. */
+/* Sorts the workers: the slowest, busiest or fullest come first; equal ones are sorted by name. */
 void status_sort(json_t *status, enum status_order workers_by, bool reversed);
 const char *status_order_name(enum status_order by);

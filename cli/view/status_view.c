@@ -1,3 +1,9 @@
+/* Formats the answer of GET /api/status as the text of `cox status`.
+ * `cox status` and `cox top` call `status_view_render` or `status_view_render_standby` with parsed
+ * JSON; each `render_…` function appends one table.
+ * Invariants: the JSON is not trusted. A missing field, or one of another type, is shown as "-"
+ * (cli/view/answer.h), and control characters as "?". Nothing is kept between calls; the caller
+ * owns JSON and buffer. Pure. */
 #include "cli/view/status_view.h"
 
 #include <stdint.h>
@@ -11,7 +17,7 @@
 
 enum { RECENT_FAILURES_SHOWN = 5, VERSIONS_SHOWN = 8 };
 
-/* Unix time in seconds as UTC; "-" for what is none. */
+/* Formats a Unix time in seconds as UTC; "-" for an invalid time. */
 static void time_text(double unix_s, char *out, size_t size)
 {
     struct tm tm;
@@ -40,7 +46,8 @@ static void render_head(const json_t *s, struct strbuf *b)
                   up % 60, json_is_true(json_object_get(s, "draining")) ? "   DRAINING" : "");
 }
 
-/* In a roll-out: "versions 0.1.0 (head), 0.0.9 (3 workers)"; nothing where all are the head's. */
+/* Lists the versions during a rollout: "versions 0.1.0 (head), 0.0.9 (3 workers)". Appends
+ * nothing when all processes have the head's version. */
 static void render_versions(const json_t *s, struct strbuf *b)
 {
     const char *others[VERSIONS_SHOWN], *of_head = answer_text(s, "version");
@@ -102,7 +109,9 @@ static void render_nodes(const json_t *s, struct strbuf *b)
     if (n_pending == 0)
         strbuf_append_c(b, "  (no pending workers)\n");
     strbuf_append_c(b, "Recent failures:\n");
-    size_t n = json_array_size(failures); /* newest first */
+    /* Appends how many workers are in no replica: spares of a serving cluster, or workers that
+     * wait until a first replica is complete. */
+    size_t n = json_array_size(failures);
     for (i = 0; i < n && i < RECENT_FAILURES_SHOWN; i++) {
         char when[32];
         o = json_array_get(failures, i);
@@ -114,7 +123,8 @@ static void render_nodes(const json_t *s, struct strbuf *b)
         strbuf_append_c(b, "  (no failures)\n");
 }
 
-/* The workers that are in no replica: a spare of one that serves, or the beginning of the first. */
+/* Counts the workers that are in no replica: spares of a serving replica, or workers of a first
+ * replica that is not complete. */
 static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct strbuf *b)
 {
     double ranks = answer_number(s, "tp") * answer_number(s, "pp");
@@ -130,21 +140,22 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
         strbuf_printf(b, "%zu %s to be put into a group of %lld\n", n_free, verb, world);
 }
 
-/* The sums over the workers of one machine: their threads' CPUs and their containers' memory, but
- * no more than the machine has. */
+/* Sums over the workers of one machine: CPUs of their threads and memory of their containers.
+ * Both are limited to what the machine has. */
 struct host_sums {
     const char *key;
     double threads, cpus, memory, machine_memory, resident;
 };
 
-/* By the machine's id; of an older worker, which has said none, by its node. */
+/* Returns the machine's id. An older worker sends none; then it is the node's name. */
 static const char *host_key(const json_t *worker)
 {
     const char *id = json_string_value(json_object_get(json_object_get(worker, "host"), "id"));
     return id ? id : answer_text(worker, "node");
 }
 
-/* Is worker i the first of its node? Memory is a node's, and theirs together. */
+/* Returns true when worker i is the first one of its node. Workers of a node share its memory,
+ * so it counts once. */
 static bool is_first_there(const json_t *workers, size_t i)
 {
     const char *node = answer_text(json_array_get(workers, i), "node");
@@ -159,7 +170,7 @@ static double at_most(double x, double most)
     return most > 0 && x > most ? most : x;
 }
 
-/* hosts: room for as many as there are workers. Returns how many there are. */
+/* Sums per machine. `hosts` has room for one entry per worker. Returns the number of machines. */
 static size_t sum_hosts(const json_t *workers, struct host_sums *hosts)
 {
     const json_t *o;
@@ -181,8 +192,9 @@ static size_t sum_hosts(const json_t *workers, struct host_sums *hosts)
     return n;
 }
 
-/* Ray's lines, used/total: CPUs, of those that the ranks' threads may take; memory, of their nodes;
- * GPUs, and theirs. A page that several processes map counts for each of them, up to all memory. */
+/* Appends Ray's lines, used/total: CPUs that the ranks' threads may use, GPUs, memory of their
+ * nodes, and GPU memory. A page that several processes map counts for each process, up to the
+ * whole memory. */
 static void render_resources(const json_t *workers, struct strbuf *b)
 {
     const json_t *o;
@@ -237,7 +249,7 @@ static void render_usage(const json_t *s, struct strbuf *b)
                   answer_integer(requests, "cancelled"), answer_integer(requests, "preemptions"));
 }
 
-/* The description of a device; for a CPU its name and the machine's memory. */
+/* Describes the device of a worker. A CPU has its name and the machine's memory. */
 static void render_device(const json_t *worker, struct strbuf *b)
 {
     const json_t *g = json_object_get(worker, "gpu");
@@ -259,7 +271,7 @@ static void render_device(const json_t *worker, struct strbuf *b)
                   answer_number(g, "power_watts"), answer_text(worker, "device_name"));
 }
 
-/* The null model has no device to show. */
+/* Lists the devices. The null model has none. */
 static void render_devices(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
@@ -279,7 +291,7 @@ static void render_devices(const json_t *s, struct strbuf *b)
     }
 }
 
-/* "-": it has none. */
+/* Formats a number; "-" = the member is missing. */
 static void number_or_none(const json_t *o, const char *key, char *out, size_t size)
 {
     bool has = json_is_number(json_object_get(o, key));
@@ -331,7 +343,7 @@ static void render_replicas(const json_t *s, struct strbuf *b)
         answer_integer(o, "open_requests"), answer_integer(o, "last_seen_ms"));
 }
 
-/* "ADDRESS" of "INSTANCE ADDRESS"; NULL: nobody has the lease. */
+/* Returns ADDRESS of a lease holder "INSTANCE ADDRESS"; NULL = no head holds the lease. */
 static const char *holder_of(const json_t *s)
 {
     const char *holder = json_string_value(json_object_get(json_object_get(s, "lease"), "holder"));
@@ -370,7 +382,8 @@ void status_view_render_standby(const json_t *s, struct strbuf *b)
     answer_hide_controls(b, from);
 }
 
-/* A standby knows nothing of the cluster: its tables would look like a loss. */
+/* Renders a standby. It knows nothing about the cluster, and empty tables would look like a
+ * loss. */
 static void render_waiting(const json_t *s, struct strbuf *b)
 {
     long long up = answer_integer(s, "uptime_s");

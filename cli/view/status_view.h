@@ -1,16 +1,16 @@
 #pragma once
 /* The text of `cox status` from the answer of GET /api/status, in Ray's order: nodes, usage,
- * demands, then replicas, workers, gateways, throughput, warnings. Tolerant: a field that is
- * missing or of another type is shown as "-", control characters as "?". */
+ * demands, then replicas, workers, gateways, throughput, warnings.
+ * A field that is missing or of another type is shown as "-", a control character as "?". */
 #include <jansson.h>
 
 #include "common/base/str.h"
 
 void status_view_render(const json_t *status, struct strbuf *out);
 bool status_view_is_healthy(const json_t *status);
-/* The head that answered waits for the lease, and shows no cluster. */
+/* Returns true when the head waits for the lease. Its answer describes no cluster. */
 bool status_view_is_standby(const json_t *status);
-/* One sentence: that it waits, and for whom. */
+/* Appends one sentence that says that the head waits, and which head serves. */
 void status_view_render_standby(const json_t *status, struct strbuf *out);
-/* Healthy, or a standby that could take over from a head that it knows. */
+/* Returns true for a healthy head, and for a standby that could take over from a known head. */
 bool status_view_is_fine(const json_t *status);

@@ -1,3 +1,9 @@
+/* Draws the screen of `cox top` from answers of GET /api/status.
+ * `cox top` adds each answer with `top_history_add` and calls `top_view_render`. The parts append
+ * lines to a `struct screen`; `window` cuts the rows that fit the terminal.
+ * Invariants: the JSON is not trusted (cli/view/answer.h). A line has at most `columns`
+ * characters, and line ends and control characters within it are replaced. The history holds
+ * TOP_SAMPLES values. Pure; the caller owns all buffers. */
 #include "cli/view/top_view.h"
 
 #include <stdio.h>
@@ -9,9 +15,9 @@
 enum {
     COLUMNS_MIN = 40,
     COLUMNS_MAX = 400,
-    NARROW = 86,        /* fewer columns have no room for all of a table's */
-    NARROW_TOKENS = 78, /* and these none for the counts in one line */
-    TABLE_ROWS_MIN = 6, /* of the tables, or the lines above them scroll as well */
+    NARROW = 86,        /* columns; below this a table drops some of its columns */
+    NARROW_TOKENS = 78, /* columns; below this the counts take two lines */
+    TABLE_ROWS_MIN = 6, /* rows of the tables; with fewer, the lines above them scroll too */
     BAR_OF_REPLICA = 24,
     NARROW_BAR = 10,
     LINE_BYTES = 4 * COLUMNS_MAX,
@@ -24,7 +30,8 @@ struct screen {
     bool utf8;
 };
 
-/* Cut at a character; continuation bytes have no width, all others are taken for one column. */
+/* Adds a line, cut at a character. A continuation byte has no width; every other byte counts as
+ * one column. */
 static void add_line(struct screen *s, const char *text)
 {
     if (s->rows > 0 && s->n + 1 >= s->rows) /* the last row stays free */
@@ -52,7 +59,7 @@ static double share(double used, double total)
     return x > 1 ? 1 : x > 0 ? x : 0;
 }
 
-/* "[####----]": a block for each part of it. */
+/* Draws a bar "[####----]" of `width` blocks, filled up to x (0 to 1). */
 static void bar(const struct screen *s, double x, unsigned width, char *out, size_t size)
 {
     unsigned full = (unsigned)(x * width + 0.5);
@@ -63,7 +70,7 @@ static void bar(const struct screen *s, double x, unsigned width, char *out, siz
     }
 }
 
-/* The newest on the right. */
+/* Draws the curve with the newest value on the right. */
 static void curve(const struct screen *s, const struct top_history *h, unsigned width, char *out,
                   size_t size)
 {
@@ -186,7 +193,7 @@ static void add_replicas(struct screen *s, const json_t *status)
     json_array_foreach(json_object_get(status, "groups"), i, o) add_replica(s, o);
 }
 
-/* In few columns by its ordinal, as `cox drain` takes it too. */
+/* Formats a worker's name. A narrow screen shows its ordinal, which `cox drain` accepts too. */
 static void worker_name(const struct screen *s, const json_t *o, char *out, size_t size)
 {
     if (s->columns < NARROW && json_is_number(json_object_get(o, "ordinal")))
@@ -262,8 +269,8 @@ static struct screen screen_of(const struct top_shape *shape, struct strbuf *out
     return s;
 }
 
-/* The bytes of text's next line: up to a line's end, or to the last blank that there is room for.
- */
+/* Returns the length of the first line of `text`: up to a line end, or to the last blank that
+ * fits. */
 static size_t line_bytes(const char *text, unsigned columns)
 {
     size_t i = 0, blank = 0;
@@ -293,7 +300,7 @@ void top_view_render_text(const char *text, const struct top_shape *shape, struc
 
 /* ---- the window ---- */
 
-/* The bytes of the first n lines. */
+/* Returns the length in bytes of the first n lines. */
 static size_t bytes_of_lines(const struct strbuf *b, unsigned n)
 {
     size_t i = 0;
@@ -319,11 +326,11 @@ unsigned top_view_page(const struct top_shape *shape)
     return shape->rows > 2 * TABLE_ROWS_MIN ? shape->rows / 2 : TABLE_ROWS_MIN;
 }
 
-/* all: every line, of which the first n_fixed stay. */
+/* Copies the visible rows. `all` has every line; its first n_fixed lines do not scroll. */
 static unsigned window(const struct strbuf *all, unsigned n, unsigned n_fixed,
                        const struct top_shape *shape, struct screen *s)
 {
-    unsigned room = shape->rows > 1 ? shape->rows - 1 : 1; /* without the keys */
+    unsigned room = shape->rows > 1 ? shape->rows - 1 : 1; /* rows without the line of keys */
     if (n_fixed + TABLE_ROWS_MIN > room)
         n_fixed = room > 1;
     unsigned n_rest = n - n_fixed, n_shown = room - n_fixed;

@@ -1,7 +1,7 @@
 #pragma once
-/* The screen of `cox top` from answers of GET /api/status: tokens/s with their last minutes,
- * requests, KV bars of the cluster and of each replica, then workers. Tolerant as the view of `cox
- * status`. */
+/* The screen of `cox top` from answers of GET /api/status: tokens/s with a curve of the last
+ * minutes, requests, KV bars of the cluster and of each replica, then workers. Missing fields
+ * are tolerated as in `cox status`. */
 #include <jansson.h>
 
 #include "cli/view/status_sort.h"
@@ -9,26 +9,28 @@
 
 enum { TOP_SAMPLES = 120 };
 
-struct top_history { /* tokens generated per second, oldest first */
+struct top_history { /* generated tokens per second, oldest first */
     double rates[TOP_SAMPLES];
     unsigned n;
 };
 
-/* utf8: bars and the curve in blocks, else in ASCII. */
+/* Size and form of the screen. With `utf8`, bars and the curve use block characters, otherwise
+ * ASCII. */
 struct top_shape {
-    unsigned columns, rows; /* rows 0: all of it, however long, without the line of keys */
+    unsigned columns, rows; /* rows 0: all lines, without the line of keys */
     bool utf8;
-    unsigned scroll;      /* lines of the tables that are above the window */
-    enum status_order by; /* the order that the workers are in, to be said */
+    unsigned scroll;      /* rows of the tables that are scrolled out above */
+    enum status_order by; /* order of the workers, for the header */
     bool reversed;
 };
 
 void top_history_add(struct top_history *h, const json_t *status);
-/* Lines of at most columns characters. On rows the first ones stay, the tables scroll below them,
- * and the last one says the keys. Returns the largest scroll that shows anything new. */
+/* Renders lines of at most `columns` characters. With `rows`, the first lines stay, the tables
+ * scroll below them, and the last line shows the keys. Returns the largest useful `scroll`. */
 unsigned top_view_render(const json_t *status, const struct top_history *h,
                          const struct top_shape *shape, struct strbuf *out);
-/* Lines that a key of paging moves by in such a window. */
+/* Returns the number of lines that a page key scrolls. */
 unsigned top_view_page(const struct top_shape *shape);
-/* A sentence in place of it, in lines of at most columns characters, broken at blanks. */
+/* Renders a sentence instead of the screen, in lines of at most `columns` characters, broken at
+ * blanks. */
 void top_view_render_text(const char *text, const struct top_shape *shape, struct strbuf *out);

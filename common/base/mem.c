@@ -20,7 +20,7 @@ void mem_give_back_large(void)
 static void *checked(void *p, size_t size)
 {
     if (!p && size) {
-        fprintf(stderr, "out of memory: %zu bytes\n", size);
+        fprintf(stderr, "out of memory: the process could not get %zu more bytes\n", size);
         abort();
     }
     return p;

@@ -39,17 +39,17 @@ static const char *check(const json_t *o, const char *url)
     const json_t *id = json_object_get(o, "custom_id"), *method = json_object_get(o, "method");
     const json_t *to = json_object_get(o, "url"), *body = json_object_get(o, "body");
     if (!json_is_object(o))
-        return "a line is a JSON object";
+        return "the line must be a JSON object";
     if (!is_good_id(id))
-        return "custom_id: a text of 1 to 512 bytes is wanted, without NUL";
+        return "custom_id must be a string of 1 to 512 bytes without NUL";
     if (!json_is_string(method) || strcmp(json_string_value(method), "POST") != 0)
-        return "method: \"POST\" is the only one";
+        return "method must be \"POST\"";
     if (!json_is_string(to) || (url[0] && strcmp(json_string_value(to), url) != 0))
-        return "url: it is not the batch's endpoint";
+        return "url must be the endpoint of the batch";
     if (!json_text_is_object(body))
-        return "body: an object is wanted";
+        return "body must be a JSON object";
     if (json_is_true(json_object_get(body, "stream")))
-        return "body.stream: a line of a batch is answered whole";
+        return "body.stream cannot be true: a batch does not stream its answers";
     return NULL;
 }
 
@@ -57,19 +57,21 @@ static void refuse(const struct json_refusal *r, char why[200])
 {
     switch (r->fault) {
     case JSON_TOO_DEEP:
-        snprintf(why, 200, "it is nested deeper than %u levels", JSON_BODY_MAX_DEPTH + MORE_DEPTH);
+        snprintf(why, 200, "the line is nested deeper than %u levels",
+                 JSON_BODY_MAX_DEPTH + MORE_DEPTH);
         break;
     case JSON_TOO_MANY:
         snprintf(why, 200,
-                 "it holds more than %u values, each key counted as one and a number beyond 64 "
-                 "bits as three: make several lines of it",
+                 "the line has more than %u values (a key counts as one, a number of more than 64 "
+                 "bits as three). Split it into several lines",
                  JSON_BODY_MAX_VALUES + MORE_VALUES);
         break;
     case JSON_NOT_UTF8:
-        snprintf(why, 200, "no JSON: it is not valid UTF-8 at byte %zu", r->at);
+        snprintf(why, 200, "the line is not JSON: it is not valid UTF-8 at byte %zu", r->at);
         break;
     case JSON_NO_JSON:
-        snprintf(why, 200, "no JSON: %.120s at column %d", r->json.text, r->json.column);
+        snprintf(why, 200, "the line is not JSON: %.120s at column %d", r->json.text,
+                 r->json.column);
         break;
     }
 }

@@ -204,10 +204,13 @@ static void on_monitor_event(struct bus *b, uint16_t event)
 {
     static const char up[] = "connected";
     static const char lost[] = "the connection was lost";
-    static const char nobody[] = "nobody answers at this address, or its name is not known here";
-    static const char refused[] = "the head refused our key: it is not in its authorized file";
-    static const char not_ours[] = "the other side ended the handshake: a wrong public key of the "
-                                   "head, a key it does not know, or no coxswain head";
+    static const char nobody[] =
+        "no program answers at this address, or its host name cannot be resolved here";
+    static const char refused[] = "the head refused the key of this process, because the head's "
+                                  "file authorized does not list it";
+    static const char not_ours[] =
+        "the other side ended the handshake: this process has a wrong public key of the head, the "
+        "head does not know the key of this process, or the address is not a Coxswain head";
     switch (event) {
     case ZMQ_EVENT_CONNECTED:
         b->connected = true;
@@ -270,12 +273,13 @@ static enum status monitor_open(struct bus *b, void *watched, struct error *err)
     snprintf(name, sizeof name, "inproc://coxswain.monitor.%u", b->n_monitors++);
     void *socket = zmq_socket(b->context, ZMQ_PAIR);
     if (!socket)
-        return error_set(err, STATUS_IO, "bus: %s", zmq_strerror(zmq_errno()));
+        return error_set(err, STATUS_IO, "cannot create a ZeroMQ socket: %s",
+                         zmq_strerror(zmq_errno()));
     zmq_setsockopt(socket, ZMQ_LINGER, &zero, sizeof zero);
     if (zmq_socket_monitor(watched, name, ZMQ_EVENT_ALL) < 0 || zmq_connect(socket, name) < 0) {
         int e = zmq_errno();
         zmq_close(socket);
-        return error_set(err, STATUS_IO, "bus: monitor: %s", zmq_strerror(e));
+        return error_set(err, STATUS_IO, "cannot watch a ZeroMQ socket: %s", zmq_strerror(e));
     }
     return bus_port_open(b->loop, b, socket, take_event, &b->monitor, err);
 }
@@ -354,9 +358,10 @@ static enum status attach(struct bus *b, void *s, struct error *err)
         int e = zmq_errno();
         const char *colon = strrchr(b->endpoint, ':');
         if (e == EADDRINUSE)
-            return error_set(err, STATUS_EXISTS,
-                             "port %s is in use (%s): end the other process or choose another port",
-                             colon ? colon + 1 : "?", b->endpoint);
+            return error_set(
+                err, STATUS_EXISTS,
+                "port %s is in use (%s). Stop the other process or choose another port",
+                colon ? colon + 1 : "?", b->endpoint);
         return error_set(err, STATUS_INVALID, "cannot listen on %s: %s", b->endpoint,
                          zmq_strerror(e));
     }
@@ -378,7 +383,7 @@ static void read_keys_again(struct bus *b)
         keys_load_publics(b->keys_dir, ROLE_HEAD, &server, &err) != STATUS_OK) {
         if (strcmp(b->keys_error, err.text) != 0)
             log_error("keys_not_read", "error=%s now=%s", log_quote(err.text),
-                      log_quote("the keys that it has stay in use"));
+                      log_quote("the keys that were read before stay in use"));
         snprintf(b->keys_error, sizeof b->keys_error, "%s", err.text);
     } else {
         bool is_same = strcmp(ours.public_key, b->keys.public_key) == 0 &&
@@ -400,10 +405,11 @@ static enum status open_socket(struct bus *b, struct error *err)
 {
     void *s = zmq_socket(b->context, b->is_router ? ZMQ_ROUTER : ZMQ_DEALER);
     if (!s)
-        return error_set(err, STATUS_IO, "bus: %s", zmq_strerror(zmq_errno()));
+        return error_set(err, STATUS_IO, "cannot create a ZeroMQ socket: %s",
+                         zmq_strerror(zmq_errno()));
     enum status st = STATUS_OK;
     if (!set_common(b, s) || !(b->is_router ? set_router(b, s) : set_dealer(b, s)))
-        st = error_set(err, STATUS_INVALID, "bus: an option or key was refused: %s",
+        st = error_set(err, STATUS_INVALID, "ZeroMQ refused an option or a key of the socket: %s",
                        zmq_strerror(zmq_errno()));
     b->connected = b->shaken = b->link_up = false;
     b->link_why = NULL;
@@ -427,12 +433,13 @@ static enum status check_endpoint(const struct bus_options *o, const char *endpo
     if (strlen(endpoint) >= sizeof((struct bus *)0)->endpoint || host.len == 0 ||
         !port_is_good(endpoint, is_router))
         return error_set(err, STATUS_INVALID,
-                         "\"%.100s\" is no address: tcp://HOST:PORT is wanted, PORT up to 65535",
+                         "\"%.100s\" is not a valid address; it must have the form "
+                         "tcp://HOST:PORT, with a port of at most 65535",
                          endpoint);
     if (o->insecure && !o->allow_remote_insecure && !host_is_loopback(host))
         return error_set(err, STATUS_DENIED,
-                         "%s: no unencrypted link beyond this machine; use keys, or bind a "
-                         "loopback address",
+                         "cannot use %s without encryption, because other machines can reach it. "
+                         "Use keys (--keys-dir) or a loopback address",
                          endpoint);
     return STATUS_OK;
 }
@@ -464,7 +471,8 @@ static enum status read_addresses(struct bus *b, const struct bus_options *o, st
         if (n < 0 || (size_t)n >= sizeof b->addresses[0] ||
             (end && b->n_addresses + 1 == BUS_ADDRESSES_MAX))
             return error_set(err, STATUS_INVALID,
-                             "\"%.100s\": at most %d addresses of less than %zu characters",
+                             "\"%.100s\" has too many or too long addresses; at most %d addresses "
+                             "of less than %zu characters each are allowed",
                              o->endpoint, BUS_ADDRESSES_MAX, sizeof b->addresses[0]);
         TRY(check_endpoint(o, out, b->is_router, err));
         at = end ? end + 1 : NULL;
@@ -478,8 +486,9 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
                             struct error *err)
 {
     if (!o->insecure && (is_router ? !o->authorized : !o->server_public_key))
-        return error_set(err, STATUS_INVALID, "%s: %s", o->endpoint,
-                         is_router ? "no authorized keys" : "no public key of the head");
+        return error_set(err, STATUS_INVALID, "cannot use %s with encryption: %s", o->endpoint,
+                         is_router ? "there is no list of authorized keys"
+                                   : "the public key of the head is missing");
     struct bus *b = mem_zalloc(sizeof *b);
     b->loop = l;
     b->h = *h;
@@ -505,7 +514,8 @@ static enum status open_bus(struct loop *l, const struct bus_options *o,
     }
     b->context = zmq_ctx_new();
     if (!b->context)
-        s = error_set(err, STATUS_IO, "bus: no zmq context: %s", zmq_strerror(zmq_errno()));
+        s = error_set(err, STATUS_IO, "cannot create a ZeroMQ context: %s",
+                      zmq_strerror(zmq_errno()));
     if (s == STATUS_OK && is_router && !o->insecure)
         /* must run before the socket is bound */
         s = zap_start(b->context, o->authorized, &b->zap, err);
@@ -542,7 +552,7 @@ static void close_ports(struct bus *b)
 enum status bus_reconnect(struct bus *b, struct error *err)
 {
     if (b->is_router)
-        return error_set(err, STATUS_INVALID, "a bound bus does not connect");
+        return error_set(err, STATUS_INVALID, "a socket that listens cannot connect again");
     close_ports(b);
     bool same = b->try_others && b->i_server > 0; /* same address, with the head's other key */
     loop_timer_stop(b->try_others);

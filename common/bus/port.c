@@ -79,7 +79,7 @@ enum status bus_port_open(struct loop *l, struct bus *b, void *owned_socket, bus
     if (rc) {
         zmq_close(owned_socket);
         mem_free(p);
-        return error_set(err, STATUS_IO, "bus: cannot watch a socket: %s", uv_strerror(rc));
+        return error_set(err, STATUS_IO, "cannot watch a ZeroMQ socket: %s", uv_strerror(rc));
     }
     uv_idle_init(uv, &p->idle);
     p->open_handles = 2;

@@ -115,7 +115,7 @@ static void log_refused(struct zap *z, const struct zap_request *r, const char *
              STR_ARG(r->n_parts > ZAP_ADDRESS ? part(r, ZAP_ADDRESS) : STR("?")));
     log_warn("peer_refused", "address=%s public_key=%s refused_total=%llu reason=%s",
              log_quote(address), log_quote(key), (unsigned long long)z->n_refused,
-             log_quote("the key is not in the authorized file"));
+             log_quote("the file authorized does not list this key"));
 }
 
 static void answer(struct zap *z, const struct zap_request *r)
@@ -200,7 +200,8 @@ enum status zap_start(void *context, const struct authorized *authorized, struct
             zmq_close(sockets[i]);
     pthread_mutex_destroy(&z->lock);
     mem_free(z);
-    return error_set(err, STATUS_IO, "cannot start the handler that checks keys (ZAP): %s",
+    return error_set(err, STATUS_IO,
+                     "cannot start the thread that checks keys of connections (ZAP): %s",
                      zmq_strerror(rc));
 }
 

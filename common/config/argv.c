@@ -116,6 +116,7 @@ static enum status scan_built_in(struct config_parser *p, struct argv_scan *a,
         return STATUS_OK;
     }
     p->res->help |= str_eq_c(t->name, "help") || str_eq_c(t->name, "h");
+    p->res->help_topic = p->res->help && t->equals ? t->equals + 1 : NULL;
     p->res->version |= str_eq_c(t->name, "version");
     if (p->res->help || p->res->version)
         return STATUS_OK;

@@ -56,7 +56,7 @@ static struct str env_value(const struct option_spec *s, const char *value)
 static enum status holds_nothing(struct config_parser *p, const char *where)
 {
     return error_set(p->err, STATUS_INVALID,
-                     "%s is set, and holds nothing: unset it, or give it a value", where);
+                     "%s is set but has no value. Unset it or give it a value", where);
 }
 
 /* Tells whether COX_<OPTION> is set. If it is, the values of a standard variable are not added
@@ -100,7 +100,7 @@ void config_warn_of_foreign_keys(struct config_parser *p, char *const *environ_)
     for (size_t i = 0; i < p->n_specs; i++)
         if (is_keys(&p->specs[i]) && p->specs[i].env && p->set_by[i] == CONFIG_FROM_ENV &&
             !env_has_own(environ_, &p->specs[i]))
-            config_warn(p, "%s of the environment is taken as --%s", p->specs[i].env,
+            config_warn(p, "the environment variable %s is used as --%s", p->specs[i].env,
                         p->specs[i].name);
 }
 
@@ -127,7 +127,7 @@ enum status config_apply_environment(struct config_parser *p, char *const *envir
             struct str near = config_nearest_name(p->specs, p->n_specs, str_from(name), &distance);
             from.as = (struct str){0};
             if (near.len >= 6 && distance > 0 && distance <= 2)
-                config_warn(p, "%s is no option and is ignored; did you mean %s?",
+                config_warn(p, "%s is not an option and is ignored; did you mean %s?",
                             config_origin_text(p, name, from), config_spelled(p, near, from));
         }
     }

@@ -104,5 +104,6 @@ struct config_result {
     struct option_list positional; /* arguments that are not options, in order */
     struct option_list warnings;   /* one text each, such as an ignored vLLM flag */
     bool help, version;            /* --help or --version was given: print it and end with 0 */
+    const char *help_topic;        /* TOPIC in --help=TOPIC; or NULL. Points into argv */
     void *owned;                   /* memory of all strings; config_fini frees it */
 };

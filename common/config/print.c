@@ -1,86 +1,10 @@
 #include "common/config/print.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/config/hide.h"
 #include "common/config/lookup.h"
-
-enum { HELP_COLUMN = 34 };
-
-static const char *value_word(const struct option_spec *s)
-{
-    switch (s->type) {
-    case OPTION_INT:
-    case OPTION_FLOAT:
-        return " N";
-    case OPTION_STRING:
-    case OPTION_ARGUMENT:
-        return " TEXT";
-    case OPTION_LIST:
-        return " TEXT...";
-    case OPTION_ENUM:
-    case OPTION_BOOL:
-    case OPTION_IGNORED:
-    case OPTION_REFUSED:
-    case OPTION_TYPE_COUNT:
-        break;
-    }
-    return "";
-}
-
-static void print_option(struct strbuf *b, const struct option_spec *s)
-{
-    size_t start = b->len;
-    strbuf_printf(b, "  --%s%s", s->name, value_word(s));
-    if (s->type == OPTION_ENUM)
-        strbuf_printf(b, " %s", s->choices);
-    size_t width = b->len - start;
-    if (width >= HELP_COLUMN)
-        strbuf_printf(b, "\n%*s", HELP_COLUMN, "");
-    else
-        strbuf_printf(b, "%*s", (int)(HELP_COLUMN - width), "");
-    strbuf_append_c(b, s->help);
-    bool range = (s->type == OPTION_INT || s->type == OPTION_FLOAT) && s->min < s->max;
-    const char *sep = " (";
-    if (s->def && *s->def && !s->secret) {
-        strbuf_printf(b, "%sdefault %s", sep, s->def);
-        sep = ", ";
-    }
-    if (range) {
-        strbuf_printf(b, "%s%.16g to %.16g", sep, s->min, s->max);
-        sep = ", ";
-    }
-    if (s->aliases) {
-        strbuf_printf(b, "%salso --", sep);
-        for (const char *a = s->aliases; *a; a++)
-            strbuf_append_c(b, *a == ',' ? ", --" : (char[]){*a, '\0'});
-        sep = ", ";
-    }
-    strbuf_append_c(b, *sep == ',' ? ")\n" : "\n");
-}
-
-void config_print_help(struct strbuf *b, const char *usage, const struct option_spec *specs,
-                       size_t n_specs)
-{
-    static const struct option_spec built_in[] = {
-        {.name = "config",
-         .type = OPTION_STRING,
-         .help = "YAML file with options, underscored: max_num_seqs: 64"},
-        {.name = "help", .type = OPTION_BOOL, .help = "show this text"},
-        {.name = "version", .type = OPTION_BOOL, .help = "show the version"},
-    };
-    strbuf_printf(b, "Usage: %s\n\n", usage);
-    for (size_t i = 0; i < n_specs; i++)
-        if (specs[i].help && !config_is_foreign(&specs[i]))
-            print_option(b, &specs[i]);
-    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++)
-        print_option(b, &built_in[i]);
-    strbuf_append_c(b,
-                    "\nEvery option can also be set as COX_<OPTION> in the environment and in the "
-                    "file;\nthe command line wins, then the environment, then the file.\n");
-}
 
 static void append_text(struct strbuf *b, const struct option_spec *s, const char *text)
 {

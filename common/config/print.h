@@ -1,11 +1,8 @@
 #pragma once
-/* Prints the option table for people (--help) and the values in force for the log. */
+/* Prints the values in force, for people and for the log. */
 #include "common/base/str.h"
 #include "common/config/option.h"
 
-/* `usage` is the first line ("cox-head [OPTION...]"). */
-void config_print_help(struct strbuf *b, const char *usage, const struct option_spec *specs,
-                       size_t n_specs);
 /* Prints every value in force as YAML, one a line, with secrets masked. */
 void config_print_yaml(struct strbuf *b, const struct option_spec *specs, size_t n_specs,
                        const void *config);

@@ -93,7 +93,7 @@ enum status config_unknown(struct config_parser *p, struct str name, struct conf
     if (near.len && distance <= 2 + near.len / 6)
         return error_set(p->err, STATUS_INVALID, "%s: unknown option; did you mean %s?", where,
                          config_spelled(p, near, from));
-    return error_set(p->err, STATUS_INVALID, "%s: unknown option; --help lists them all", where);
+    return error_set(p->err, STATUS_INVALID, "%s: unknown option; --help lists all options", where);
 }
 
 /* ---- values ---- */
@@ -190,7 +190,7 @@ static const char *allowed_text(const struct option_spec *s, char *buf, size_t s
     else if (s->type == OPTION_ENUM)
         snprintf(buf, size, "one of %s", s->choices);
     else if (s->type == OPTION_LIST)
-        snprintf(buf, size, "at most %d items", CONFIG_ITEMS_MAX);
+        snprintf(buf, size, "a list of at most %d items", CONFIG_ITEMS_MAX);
     else if (s->min < s->max)
         snprintf(buf, size, "%s from %.16g to %.16g",
                  s->type == OPTION_INT ? "a whole number" : "a number", s->min, s->max);
@@ -220,14 +220,14 @@ static enum status set_foreign(struct config_parser *p, size_t i_spec, struct st
     p->set_by[i_spec] = from.source;
     if (s->type == OPTION_IGNORED) {
         if (!again)
-            config_warn(p, "%s has no meaning here and is ignored%s%s", where,
-                        s->instead ? ": " : "", s->instead ? s->instead : "");
+            config_warn(p, "%s has no effect here and is ignored%s%s", where,
+                        s->instead ? ". " : "", s->instead ? s->instead : "");
         return STATUS_OK;
     }
     if (!is_harmless(s, value))
-        return error_set(p->err, STATUS_INVALID, "%s is not supported: %s", where, s->instead);
+        return error_set(p->err, STATUS_INVALID, "%s is not supported. %s", where, s->instead);
     if (!again)
-        config_warn(p, "%s asks for what is done here anyway and is ignored", where);
+        config_warn(p, "%s asks for the behaviour that is built in and is ignored", where);
     return STATUS_OK;
 }
 
@@ -249,8 +249,9 @@ enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
     if (config_is_foreign(s))
         return set_foreign(p, i_spec, value, from);
     if (value.len > CONFIG_VALUE_MAX || memchr(value.ptr, '\0', value.len))
-        return error_set(p->err, STATUS_INVALID, "%s: too long, or holds a NUL byte",
-                         config_origin_text(p, s->name, from));
+        return error_set(p->err, STATUS_INVALID,
+                         "%s: the value is longer than %d bytes or contains a NUL byte",
+                         config_origin_text(p, s->name, from), CONFIG_VALUE_MAX);
     if (s->type == OPTION_ARGUMENT)
         set_argument(p, value);
     if (s->type == OPTION_LIST && from.source > p->set_by[i_spec])
@@ -263,7 +264,7 @@ enum status config_set(struct config_parser *p, size_t i_spec, struct str value,
                          config_origin_text(p, s->name, from),
                          s->secret ? 3 : (int)(value.len > 100 ? 100 : value.len),
                          s->secret ? "***" : value.ptr, allowed_text(s, allowed, sizeof allowed),
-                         s->instead ? ": " : "", s->instead ? s->instead : "",
+                         s->instead ? ". " : "", s->instead ? s->instead : "",
                          service_link ? " (set enableServiceLinks: false in the pod)" : "");
     }
     p->set_by[i_spec] = from.source;

@@ -28,7 +28,7 @@ static enum status next(struct yaml_reader *r)
     if (yaml_parser_parse(&r->yaml, &r->event))
         return STATUS_OK;
     memset(&r->event, 0, sizeof r->event);
-    return error_set(r->p->err, STATUS_INVALID, "%s:%zu: not YAML: %s", r->path,
+    return error_set(r->p->err, STATUS_INVALID, "%s:%zu: the file is not valid YAML: %s", r->path,
                      r->yaml.problem_mark.line + 1, r->yaml.problem ? r->yaml.problem : "?");
 }
 
@@ -119,9 +119,9 @@ static enum status append_json(struct yaml_reader *r, struct strbuf *b, size_t d
         return STATUS_OK;
     }
     if (!list && r->event.type != YAML_MAPPING_START_EVENT)
-        return complain(r, "a value is wanted here");
+        return complain(r, "expected a value here");
     if (depth == JSON_DEPTH_MAX)
-        return complain(r, "nested too deep");
+        return complain(r, "this value is nested too deeply; use fewer levels");
     yaml_event_type_t end = list ? YAML_SEQUENCE_END_EVENT : YAML_MAPPING_END_EVENT;
     strbuf_append_c(b, list ? "[" : "{");
     for (size_t n = 0;; n++) {
@@ -131,7 +131,7 @@ static enum status append_json(struct yaml_reader *r, struct strbuf *b, size_t d
         strbuf_append_c(b, n ? "," : "");
         if (!list) {
             if (r->event.type != YAML_SCALAR_EVENT)
-                return complain(r, "a member's name is wanted here");
+                return complain(r, "expected the name of a key here");
             strbuf_append_json(b, scalar(r));
             strbuf_append_c(b, ":");
             TRY(next(r));
@@ -148,8 +148,8 @@ static enum status read_json(struct yaml_reader *r, size_t i_spec, struct config
     strbuf_init(&b, CONFIG_VALUE_MAX);
     enum status s = append_json(r, &b, 0);
     if (s == STATUS_OK && b.failed)
-        s = error_set(r->p->err, STATUS_LIMIT, "%s: too long",
-                      config_origin_text(r->p, r->p->specs[i_spec].name, from));
+        s = error_set(r->p->err, STATUS_LIMIT, "%s: the value is longer than %d bytes",
+                      config_origin_text(r->p, r->p->specs[i_spec].name, from), CONFIG_VALUE_MAX);
     if (s == STATUS_OK)
         s = config_set(r->p, i_spec, strbuf_str(&b), from);
     strbuf_fini(&b);
@@ -162,7 +162,7 @@ static enum status read_negated(struct yaml_reader *r, size_t i_spec, struct con
     bool off = false;
     TRY(next(r));
     if (r->event.type != YAML_SCALAR_EVENT || (!is_null(r) && !config_parse_bool(scalar(r), &off)))
-        return complain(r, "true or false is wanted here");
+        return complain(r, "expected true or false here");
     return off ? config_set(r->p, i_spec, STR("false"), from) : STATUS_OK;
 }
 
@@ -179,13 +179,13 @@ static enum status read_value(struct yaml_reader *r, size_t i_spec, struct confi
     if (r->p->specs[i_spec].json && r->event.type == YAML_MAPPING_START_EVENT)
         return read_json(r, i_spec, from);
     if (r->event.type != YAML_SEQUENCE_START_EVENT || !wants_list)
-        return complain(r, wants_list                 ? "a list of plain values is wanted here"
-                           : r->p->specs[i_spec].json ? "a mapping or a plain value is wanted here"
-                                                      : "a plain value is wanted here");
+        return complain(r, wants_list                 ? "expected a list of plain values here"
+                           : r->p->specs[i_spec].json ? "expected a mapping or a plain value here"
+                                                      : "expected a plain value here");
     enum status s;
     while ((s = next(r)) == STATUS_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
         if (r->event.type != YAML_SCALAR_EVENT)
-            return complain(r, "a list may hold plain values only");
+            return complain(r, "a list can contain only plain values");
         from.line = r->event.start_mark.line + 1;
         TRY(config_set(r->p, i_spec, scalar(r), from));
     }
@@ -198,7 +198,7 @@ static enum status read_mapping(struct yaml_reader *r, bool *seen)
     enum status s;
     while ((s = next(r)) == STATUS_OK && r->event.type != YAML_MAPPING_END_EVENT) {
         if (r->event.type != YAML_SCALAR_EVENT)
-            return complain(r, "an option's name is wanted here");
+            return complain(r, "expected the name of an option here");
         struct config_origin from = {
             .source = CONFIG_FROM_FILE, .file = r->path, .line = r->event.start_mark.line + 1};
         size_t i = config_find(p->specs, p->n_specs, scalar(r));
@@ -208,7 +208,8 @@ static enum status read_mapping(struct yaml_reader *r, bool *seen)
         if (i == p->n_specs)
             return config_unknown(p, scalar(r), from);
         if (seen[i])
-            return error_set(p->err, STATUS_INVALID, "%s: given twice in this file",
+            return error_set(p->err, STATUS_INVALID,
+                             "%s: this file sets the option twice; remove one of the two",
                              config_origin_text(p, p->specs[i].name, from));
         seen[i] = true;
         TRY(negated ? read_negated(r, i, from) : read_value(r, i, from));
@@ -226,14 +227,14 @@ static enum status read_document(struct yaml_reader *r, bool *seen)
     if (r->event.type == YAML_SCALAR_EVENT && is_null(r))
         TRY(next(r));
     else if (r->event.type != YAML_MAPPING_START_EVENT)
-        return complain(r, "the file must be a mapping: option_name: value");
+        return complain(r, "the file must consist of lines option_name: value");
     else {
         TRY(read_mapping(r, seen));
         TRY(next(r));
     }
     TRY(next(r)); /* past the end of the document */
     if (r->event.type != YAML_STREAM_END_EVENT)
-        return complain(r, "one document only");
+        return complain(r, "the file has more than one YAML document; keep only one");
     return STATUS_OK;
 }
 
@@ -243,16 +244,16 @@ static enum status read_whole(struct config_parser *p, const char *path, struct 
     FILE *f = fopen(path, "rbe");
     if (!f)
         return error_set(p->err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO,
-                         "configuration file %s: %s", path, strerror(errno));
+                         "cannot open the configuration file %s: %s", path, strerror(errno));
     for (size_t n; (n = fread(chunk, 1, sizeof chunk, f)) > 0;)
         if (!strbuf_append(text, chunk, n))
             break;
     bool bad = ferror(f) != 0;
     fclose(f);
     if (text->failed)
-        return error_set(p->err, STATUS_LIMIT, "configuration file %s: larger than %d bytes", path,
-                         CONFIG_FILE_MAX);
-    return bad ? error_set(p->err, STATUS_IO, "configuration file %s: cannot be read", path)
+        return error_set(p->err, STATUS_LIMIT, "the configuration file %s is larger than %d bytes",
+                         path, CONFIG_FILE_MAX);
+    return bad ? error_set(p->err, STATUS_IO, "cannot read the configuration file %s", path)
                : STATUS_OK;
 }
 
@@ -263,7 +264,7 @@ enum status config_read_file(struct config_parser *p, const char *path)
     enum status s = read_whole(p, path, &text);
     struct yaml_reader r = {.p = p, .path = path};
     if (s == STATUS_OK && !yaml_parser_initialize(&r.yaml))
-        s = error_set(p->err, STATUS_NO_MEMORY, "no memory for the YAML reader");
+        s = error_set(p->err, STATUS_NO_MEMORY, "not enough memory for the YAML parser");
     if (s == STATUS_OK) {
         bool *seen = mem_array(p->n_specs, sizeof *seen);
         struct str bytes = strbuf_str(&text);

@@ -29,7 +29,7 @@ static enum status next(struct reader *r)
         return STATUS_OK;
     memset(&r->event, 0, sizeof r->event);
     *r->at = mark_of(r->yaml.problem_mark);
-    return error_set(r->err, STATUS_INVALID, "not YAML: %s%s%s",
+    return error_set(r->err, STATUS_INVALID, "the file is not valid YAML: %s%s%s",
                      r->yaml.problem ? r->yaml.problem : "?", r->yaml.context ? " " : "",
                      r->yaml.context ? r->yaml.context : "");
 }
@@ -44,7 +44,7 @@ static enum status new_node(struct reader *r, enum yaml_kind kind, struct yaml_n
 {
     struct yaml_node *n = arena_try_array(r->arena, 1, sizeof *n);
     if (!n || r->n_nodes++ == YAML_TREE_NODES_MAX)
-        return complain(r, "too many values in one file");
+        return complain(r, "the file has too many values; split it into several files");
     n->kind = kind;
     n->at = mark_of(r->event.start_mark);
     *out = n;
@@ -56,12 +56,12 @@ static enum status read_text(struct reader *r, struct yaml_node **out)
     const char *value = (const char *)r->event.data.scalar.value;
     size_t len = r->event.data.scalar.length;
     if (r->event.data.scalar.anchor || r->event.data.scalar.tag)
-        return complain(r, "anchors (&x) and tags (!x) are not taken: write the value alone");
+        return complain(r, "anchors (&x) and tags (!x) are not supported; write only the value");
     if (memchr(value, '\0', len))
-        return complain(r, "a NUL character");
+        return complain(r, "the text contains a NUL character; remove it");
     char *copy = arena_try_alloc(r->arena, len + 1);
     if (!copy)
-        return complain(r, "too long");
+        return complain(r, "the text is too long; shorten it");
     memcpy(copy, value, len + 1);
     TRY(new_node(r, YAML_KIND_TEXT, out));
     (*out)->text = copy;
@@ -74,11 +74,11 @@ static enum status read_node(struct reader *r, uint32_t depth, struct yaml_node 
 static enum status read_key(struct reader *r, const struct yaml_node *map, struct yaml_node **key)
 {
     if (r->event.type != YAML_SCALAR_EVENT)
-        return complain(r, "a key is wanted here, a plain text");
+        return complain(r, "expected a key here, as plain text");
     for (const struct yaml_node *c = map->first; c; c = c->next)
         if (strcmp(c->key->text, (const char *)r->event.data.scalar.value) == 0) {
             *r->at = mark_of(r->event.start_mark);
-            return error_set(r->err, STATUS_INVALID, "\"%.60s\": given in line %u already",
+            return error_set(r->err, STATUS_INVALID, "\"%.60s\" is already set in line %u",
                              c->key->text, c->key->at.line);
         }
     TRY(read_text(r, key));
@@ -112,14 +112,14 @@ static enum status read_node(struct reader *r, uint32_t depth, struct yaml_node 
     if (r->event.type == YAML_SCALAR_EVENT)
         return read_text(r, out);
     if (r->event.type == YAML_ALIAS_EVENT)
-        return complain(r, "aliases (*x) are not taken: write the value out");
+        return complain(r, "aliases (*x) are not supported; write the value itself");
     if (!is_map && r->event.type != YAML_SEQUENCE_START_EVENT)
-        return complain(r, "a value is wanted here");
+        return complain(r, "expected a value here");
     if (is_map ? r->event.data.mapping_start.anchor || r->event.data.mapping_start.tag
                : r->event.data.sequence_start.anchor || r->event.data.sequence_start.tag)
-        return complain(r, "anchors (&x) and tags (!x) are not taken: write the value alone");
+        return complain(r, "anchors (&x) and tags (!x) are not supported; write only the value");
     if (depth == YAML_TREE_DEPTH_MAX)
-        return complain(r, "nested too deep");
+        return complain(r, "this value is nested too deeply; use fewer levels");
     TRY(new_node(r, is_map ? YAML_KIND_MAP : YAML_KIND_LIST, out));
     return read_children(r, *out, depth);
 }
@@ -135,7 +135,7 @@ static enum status read_document(struct reader *r, struct yaml_node **root)
     TRY(next(r)); /* past the end of the document */
     TRY(next(r));
     if (r->event.type != YAML_STREAM_END_EVENT)
-        return complain(r, "one document only");
+        return complain(r, "the file has more than one YAML document; keep only one");
     return STATUS_OK;
 }
 
@@ -146,7 +146,7 @@ enum status yaml_tree_parse(struct str text, struct arena *arena, struct yaml_no
     *root = NULL;
     *at = (struct yaml_mark){1, 1};
     if (!yaml_parser_initialize(&r.yaml))
-        return error_set(err, STATUS_NO_MEMORY, "no memory for the YAML reader");
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the YAML parser");
     yaml_parser_set_input_string(&r.yaml, (const unsigned char *)text.ptr, text.len);
     enum status s = read_document(&r, root);
     yaml_event_delete(&r.event);

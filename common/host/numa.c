@@ -50,10 +50,10 @@ enum status numa_list_parse(struct str text, uint32_t limit, cpu_set_t *out, str
             last = take_number(&at, end, limit);
         }
         if (first < 0 || last < first || (at < end && *at != ','))
-            return error_set(err, STATUS_INVALID,
-                             "\"%.*s\": want numbers from 0 to %u and ranges of them, as in "
-                             "0-7,16-23",
-                             (int)(s.len < 80 ? s.len : 80), s.ptr, limit - 1);
+            return error_set(
+                err, STATUS_INVALID,
+                "\"%.*s\" is not a list of numbers from 0 to %u and ranges, such as 0-7,16-23",
+                (int)(s.len < 80 ? s.len : 80), s.ptr, limit - 1);
         for (int64_t i = first; i <= last; i++)
             CPU_SET((size_t)i, out);
         if (at == end)
@@ -96,13 +96,14 @@ static enum status read_list(const char *root, const char *path, uint32_t limit,
     snprintf(full, sizeof full, "%s%s", root, path);
     FILE *f = fopen(full, "re");
     if (!f)
-        return error_set(err, STATUS_NOT_FOUND, "%s: %m", full);
+        return error_set(err, STATUS_NOT_FOUND, "cannot open %s: %m", full);
     size_t n = fread(text, 1, sizeof text - 1, f);
     bool whole = !ferror(f) && n < sizeof text - 1;
     fclose(f);
     text[n] = '\0';
     if (!whole || memchr(text, '\0', n))
-        return error_set(err, STATUS_INVALID, "%s: no list of at most %d bytes", full, LIST_BYTES);
+        return error_set(err, STATUS_INVALID, "cannot read %s as a list of at most %d bytes", full,
+                         LIST_BYTES);
     enum status s = numa_list_parse((struct str){text, n}, limit, out, err);
     return s == STATUS_OK ? s : error_prefix(err, s, "%s", full);
 }
@@ -117,8 +118,8 @@ static enum status read_node(const char *root, uint32_t id, struct numa *n, stru
         if (!CPU_ISSET(i, &cpus))
             continue;
         if (n->node_of[i] >= 0)
-            return error_set(err, STATUS_INVALID, "%s%s: CPU %u is node %d's, too", root, path, i,
-                             n->node_of[i]);
+            return error_set(err, STATUS_INVALID, "%s%s: CPU %u also belongs to NUMA node %d", root,
+                             path, i, n->node_of[i]);
         n->node_of[i] = (int16_t)id;
     }
     n->ids[n->n_nodes++] = (uint16_t)id;
@@ -168,7 +169,7 @@ enum status numa_read(const char *root, struct numa *out, struct error *err)
         }
     }
     if (out->n_nodes == 0)
-        return error_set(err, STATUS_INVALID, "%s" SYSTEM "/node/online: names no node", root);
+        return error_set(err, STATUS_INVALID, "%s" SYSTEM "/node/online lists no NUMA node", root);
     read_cores(root, out);
     return STATUS_OK;
 }
@@ -241,7 +242,7 @@ uint32_t numa_order(const struct numa *n, const cpu_set_t *set, uint16_t out[CPU
 static enum status know_no_nodes(struct error *err)
 {
     return error_set(err, STATUS_NOT_FOUND,
-                     "this machine's kernel says nothing of NUMA nodes (" SYSTEM "/node)");
+                     "this machine's kernel reports no NUMA nodes (" SYSTEM "/node)");
 }
 
 enum status numa_bind_any(const struct numa *n, const cpu_set_t *allowed, uint32_t i,
@@ -271,7 +272,7 @@ static enum status find_node(const struct numa *n, const struct numa_words *w, u
     const char *at = s.ptr;
     int64_t node = take_number(&at, s.ptr + s.len, INT32_MAX);
     if (node < 0 || at != s.ptr + s.len)
-        return error_set(err, STATUS_INVALID, "%s \"%.80s\": want the number of a node",
+        return error_set(err, STATUS_INVALID, "%s \"%.80s\" is not the number of a NUMA node",
                          w->node_flag, w->node);
     if (n->n_nodes == 0)
         return know_no_nodes(err);
@@ -281,9 +282,9 @@ static enum status find_node(const struct numa *n, const struct numa_words *w, u
     for (uint32_t i = 0; i < n->n_nodes; i++)
         CPU_SET(n->ids[i], &ids);
     if (node >= NUMA_MAX_NODES || !CPU_ISSET((size_t)node, &ids))
-        return error_set(err, STATUS_INVALID, "%s %lld: there is no such node; there %s %s",
-                         w->node_flag, (long long)node, n->n_nodes > 1 ? "are" : "is",
-                         numa_list_print(&ids, list, sizeof list));
+        return error_set(err, STATUS_INVALID,
+                         "%s %lld: this machine has no such NUMA node; it has %s", w->node_flag,
+                         (long long)node, numa_list_print(&ids, list, sizeof list));
     *out = (uint32_t)node;
     return STATUS_OK;
 }
@@ -301,14 +302,16 @@ static enum status take_node(const struct numa *n, const cpu_set_t *allowed,
         if (n->node_of[i] == (int32_t)node)
             CPU_SET(i, &own);
     if (CPU_COUNT(&own) == 0)
-        return error_set(err, STATUS_INVALID, "%s %u: this node has memory and no CPUs",
+        return error_set(err, STATUS_INVALID,
+                         "%s %u: this NUMA node has memory but no CPUs. Choose another node",
                          w->node_flag, node);
     out->node = (int32_t)node;
     CPU_AND(&out->cpus, &own, allowed);
     if (CPU_COUNT(&out->cpus) == 0)
         return error_set(err, STATUS_INVALID,
-                         "%s %u: this node has CPUs %s, and this process may use %s", w->node_flag,
-                         node, numa_list_print(&own, has, sizeof has),
+                         "%s %u: this process may use none of the CPUs of this NUMA node. The node "
+                         "has CPUs %s, the process may use %s",
+                         w->node_flag, node, numa_list_print(&own, has, sizeof has),
                          numa_list_print(allowed, may, sizeof may));
     return STATUS_OK;
 }
@@ -322,18 +325,18 @@ static enum status take_cpus(const struct numa *n, const cpu_set_t *allowed,
     if (s != STATUS_OK)
         return error_prefix(err, s, "%s", w->cpus_flag);
     if (CPU_COUNT(&out->cpus) == 0)
-        return error_set(err, STATUS_INVALID, "%s \"\": names no CPU", w->cpus_flag);
+        return error_set(err, STATUS_INVALID, "%s \"\": the list contains no CPU", w->cpus_flag);
     for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++) {
         if (!CPU_ISSET(i, &out->cpus))
             continue;
         if (!CPU_ISSET(i, allowed))
             return error_set(err, STATUS_INVALID,
-                             "%s %.80s: CPU %u is none of those that this process may use, %s",
+                             "%s %.80s: this process cannot use CPU %u; it may use %s",
                              w->cpus_flag, w->cpus, i, numa_list_print(allowed, may, sizeof may));
         if (out->node >= 0 && n->node_of[i] != out->node)
             return error_set(err, STATUS_INVALID,
-                             "%s %.80s: CPU %u is on node %d, and %s says node %d", w->cpus_flag,
-                             w->cpus, i, n->node_of[i], w->node_flag, out->node);
+                             "%s %.80s: CPU %u belongs to NUMA node %d, but %s asks for node %d",
+                             w->cpus_flag, w->cpus, i, n->node_of[i], w->node_flag, out->node);
     }
     if (out->node < 0)
         out->node = numa_node_of(n, &out->cpus);

@@ -53,20 +53,24 @@ enum status own_address_for(const char *to, char out[OWN_ADDRESS_MAX], struct er
     const char *port;
     out[0] = '\0';
     if (!split(to, name, &port))
-        return error_set(err, STATUS_INVALID, "\"%s\": want HOST:PORT", to);
+        return error_set(err, STATUS_INVALID, "\"%s\" is not an address of the form HOST:PORT", to);
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     int rc = getaddrinfo(name, port, &hints, &list);
     if (rc == EAI_SERVICE || (rc == EAI_NONAME && strspn(port, "0123456789") != strlen(port)))
-        return error_set(err, STATUS_INVALID, "\"%s\": want HOST:PORT, the port a number", to);
+        return error_set(
+            err, STATUS_INVALID,
+            "\"%s\" is not an address of the form HOST:PORT: the port must be a number", to);
     if (rc != 0)
-        return error_set(err, STATUS_IO, "cannot resolve %s: %s", name, gai_strerror(rc));
+        return error_set(err, STATUS_IO, "cannot resolve the host name %s: %s", name,
+                         gai_strerror(rc));
     int e = EADDRNOTAVAIL;
     for (const struct addrinfo *a = list; a && e != 0; a = a->ai_next)
         e = ask(a, out);
     freeaddrinfo(list);
     if (e != 0)
-        return error_set(err, STATUS_IO, "no way to %s: %s", to, strerror(e));
+        return error_set(err, STATUS_IO, "this machine has no network route to %s: %s", to,
+                         strerror(e));
     return STATUS_OK;
 }

@@ -56,25 +56,26 @@ static enum status add_line(struct admin_keys *k, const char *line, struct error
     if (is_comment(word))
         return STATUS_OK;
     if (word.len < ADMIN_KEY_LEAST)
-        return error_set(err, STATUS_INVALID, "an admin key has at least %d characters",
+        return error_set(err, STATUS_INVALID, "an admin key must have at least %d characters",
                          ADMIN_KEY_LEAST);
     if (!is_comment(name) && (name.len >= ADMIN_KEY_NAME_BYTES || !is_comment(more)))
-        return error_set(err, STATUS_INVALID,
-                         "a line is KEY [NAME], and NAME is one word of at most %d characters",
-                         ADMIN_KEY_NAME_BYTES - 1);
+        return error_set(
+            err, STATUS_INVALID,
+            "the line must be KEY [NAME], where NAME is one word of at most %d characters",
+            ADMIN_KEY_NAME_BYTES - 1);
     if (!is_comment(name) && !is_plain(name))
         return error_set(err, STATUS_INVALID,
-                         "the key's NAME has a control character or is not UTF-8");
+                         "the NAME of the key contains a control character or is not UTF-8");
     if (k->n == ADMIN_KEYS_MAX)
-        return error_set(err, STATUS_LIMIT, "there are more than %d admin keys", ADMIN_KEYS_MAX);
+        return error_set(err, STATUS_LIMIT, "the file has more than %d admin keys", ADMIN_KEYS_MAX);
     if (!k->all)
         k->all = mem_array(ADMIN_KEYS_MAX, sizeof *k->all);
     struct admin_key *key = &k->all[k->n];
     if (!key_digest(word, key->digest))
-        return error_set(err, STATUS_INVALID, "sha256: wants 64 hexadecimal digits");
+        return error_set(err, STATUS_INVALID, "sha256: must be followed by 64 hexadecimal digits");
     if (is_known(k, key->digest))
         return error_set(err, STATUS_INVALID,
-                         "an earlier line has the same key: give each person a key of their own");
+                         "an earlier line has the same key. Give each person a different key");
     name_key(k, key, name);
     k->n++;
     return STATUS_OK;
@@ -94,9 +95,9 @@ static enum status read_lines(FILE *f, struct admin_keys *out, struct error *err
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
-        s = error_set(err, STATUS_INVALID, "it cannot be read");
+        s = error_set(err, STATUS_INVALID, "the file cannot be read");
     if (s == STATUS_OK && out->n == 0)
-        s = error_set(err, STATUS_INVALID, "it holds no key");
+        s = error_set(err, STATUS_INVALID, "the file contains no key");
     return s;
 }
 
@@ -105,7 +106,8 @@ enum status admin_keys_read(const char *path, struct admin_keys *out, struct err
     *out = (struct admin_keys){0};
     FILE *f = fopen(path, "re");
     if (!f)
-        return error_set(err, STATUS_INVALID, "--admin-key-file %s: %s", path, strerror(errno));
+        return error_set(err, STATUS_INVALID, "cannot open --admin-key-file %s: %s", path,
+                         strerror(errno));
     enum status s = read_lines(f, out, err);
     fclose(f);
     if (s == STATUS_OK)

@@ -63,10 +63,11 @@ static enum status add(struct api_keys *k, struct str key, struct error *err)
 {
     uint8_t digest[KEY_DIGEST_BYTES];
     if (k->n >= MAX_KEYS)
-        return error_set(err, STATUS_INVALID, "more than %d API keys", MAX_KEYS);
+        return error_set(err, STATUS_INVALID, "there are more than %d API keys", MAX_KEYS);
     if (key.len == 0 || !key_digest(key, digest))
         return error_set(err, STATUS_INVALID,
-                         key.len ? "sha256: wants 64 hexadecimal digits" : "a key is empty");
+                         key.len ? "sha256: must be followed by 64 hexadecimal digits"
+                                 : "the key is empty");
     if ((k->n & (k->n - 1)) == 0)
         k->digests = mem_realloc(k->digests, (k->n ? (size_t)k->n * 2 : 1) * sizeof *k->digests);
     memcpy(k->digests[k->n++], digest, sizeof digest);
@@ -86,7 +87,8 @@ static enum status add_file(struct api_keys *k, struct error *err)
         const char *at = line;
         struct str key = key_next_word(&at);
         if (strlen(line) + 1 >= sizeof line)
-            s = error_set(err, STATUS_INVALID, "it is too long");
+            s = error_set(err, STATUS_INVALID, "the line is longer than %d bytes",
+                          KEY_LINE_BYTES - 2);
         else if (key.len > 0 && key.ptr[0] != '#')
             s = add(k, key, err);
         if (s != STATUS_OK)
@@ -94,7 +96,7 @@ static enum status add_file(struct api_keys *k, struct error *err)
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
-        s = error_set(err, STATUS_IO, "cannot be read");
+        s = error_set(err, STATUS_IO, "the file cannot be read");
     (void)fclose(f);
     return s;
 }
@@ -111,7 +113,7 @@ enum status api_keys_init(struct api_keys *k, const struct option_list *flags, c
             s = error_prefix(err, s, "--api-key");
     uint32_t n_flags = k->n;
     if (s == STATUS_OK && file && (s = add_file(k, err)) == STATUS_OK && k->n == n_flags)
-        s = error_set(err, STATUS_INVALID, "it holds no key");
+        s = error_set(err, STATUS_INVALID, "the file contains no key");
     if (s != STATUS_OK && file && n_flags == flags->n_items)
         s = error_prefix(err, s, "API key file %s", file);
     if (s != STATUS_OK)

@@ -21,7 +21,8 @@ static enum status add_entry(struct authorized *out, enum peer_role role, const 
                              const char *path, struct error *err)
 {
     if (out->n_entries == AUTHORIZED_MAX_ENTRIES)
-        return error_set(err, STATUS_LIMIT, "%s: more than %d keys", path, AUTHORIZED_MAX_ENTRIES);
+        return error_set(err, STATUS_LIMIT, "%s has more than %d keys", path,
+                         AUTHORIZED_MAX_ENTRIES);
     if ((out->n_entries & (out->n_entries - 1)) == 0)
         out->entries = mem_realloc(out->entries, (out->n_entries ? out->n_entries * 2 : 1) *
                                                      sizeof *out->entries);
@@ -52,11 +53,12 @@ static enum status add_file(struct authorized *out, enum peer_role role, struct 
     const char *slash = strrchr(path, '/');
     if (!file_name_is_plain(name))
         return error_set(err, STATUS_INVALID,
-                         "\"@\" wants the name of a file in the same folder: at most %u letters, "
-                         "digits, \".\", \"-\" and \"_\"",
+                         "\"@\" must be followed by the name of a file in the same folder: at most "
+                         "%u letters, digits, \".\", \"-\" and \"_\"",
                          AUTHORIZED_NAME_BYTES - 1);
     if (out->n_files == AUTHORIZED_FILES_MAX)
-        return error_set(err, STATUS_LIMIT, "more than %u files", AUTHORIZED_FILES_MAX - 1);
+        return error_set(err, STATUS_LIMIT, "the file names more than %u other files with \"@\"",
+                         AUTHORIZED_FILES_MAX - 1);
     if (snprintf(file, sizeof file, "%.*s" STR_FMT, slash ? (int)(slash + 1 - path) : 0, path,
                  STR_ARG(name)) >= KEY_PATH_BYTES)
         return error_set(err, STATUS_INVALID, "the path of the key folder is too long");
@@ -66,7 +68,7 @@ static enum status add_file(struct authorized *out, enum peer_role role, struct 
     f->stamp = KEY_FILE_GONE;
     enum status s = key_text_read_keys(file, k.keys, PUBLIC_KEYS_MAX, &k.n, NULL, &f->stamp, err);
     if (s == STATUS_NOT_FOUND) /* not STATUS_NOT_FOUND: `authorized` itself exists */
-        s = error_set(err, STATUS_INVALID, "%s: there is no such file", file);
+        s = error_set(err, STATUS_INVALID, "the file %s does not exist", file);
     for (uint32_t i = 0; s == STATUS_OK && i < k.n; i++)
         s = add_entry(out, role, k.keys[i], path, err);
     return s;
@@ -87,8 +89,8 @@ enum status authorized_parse_line(struct str line, struct authorized *out, const
     struct str key = str_trim((struct str){line.ptr + n, line.len - n}, KEY_BLANKS);
     if (role == ROLE_NONE || role == ROLE_HEAD)
         return error_set(err, STATUS_INVALID,
-                         "%s:%zu: a line is \"gateway|worker|operator PUBLIC-KEY\", or @FILE for "
-                         "the key",
+                         "%s:%zu: the line must be \"gateway|worker|operator PUBLIC-KEY\", with "
+                         "@FILE possible as the key",
                          path, i_line);
     bool is_key = key_text_decode(key, raw); /* a key may also begin with "@" */
     if (!is_key && key.len && key.ptr[0] == '@') {
@@ -96,8 +98,8 @@ enum status authorized_parse_line(struct str line, struct authorized *out, const
         return s == STATUS_OK ? s : error_prefix(err, s, "%s:%zu", path, i_line);
     }
     if (!is_key)
-        return error_set(err, STATUS_INVALID, "%s:%zu: not a public key of 40 Z85 characters", path,
-                         i_line);
+        return error_set(err, STATUS_INVALID,
+                         "%s:%zu: the key must be a public key of 40 Z85 characters", path, i_line);
     return add_entry(out, role, key.ptr, path, err);
 }
 

@@ -60,19 +60,17 @@ enum status join_token_check_head(const char *head, struct error *err)
     for (const char *p = head; *p; p++)
         n += *p == ',';
     if (scheme)
-        return error_set(
-            err, STATUS_INVALID,
-            "a join token needs HOST:PORT of the head without a scheme, as in \"%.200s\", "
-            "not \"%.200s\"",
-            scheme + 3, head);
+        return error_set(err, STATUS_INVALID,
+                         "a join token needs the head as HOST:PORT without a scheme, such as "
+                         "\"%.200s\", not \"%.200s\"",
+                         scheme + 3, head);
     if (n > JOIN_TOKEN_MAX_HEADS)
         return error_set(err, STATUS_INVALID,
-                         "a join token takes %u addresses of heads, not %u: of the one that serves "
-                         "and those that wait",
+                         "a join token can contain at most %u addresses of heads, but %u are given",
                          JOIN_TOKEN_MAX_HEADS, n);
     if (!head_is_valid(str_from(head)))
         return error_set(err, STATUS_INVALID,
-                         "a join token needs HOST:PORT of the head, not \"%.200s\" (of several "
+                         "a join token needs the head as HOST:PORT, not \"%.200s\" (for several "
                          "heads HOST:PORT,HOST:PORT, less than 256 characters)",
                          head);
     return STATUS_OK;
@@ -81,7 +79,8 @@ enum status join_token_check_head(const char *head, struct error *err)
 static enum status token_has_no_key(uint8_t raw[TOKEN_MAX_BYTES], struct error *err)
 {
     sodium_memzero(raw, TOKEN_MAX_BYTES);
-    return error_set(err, STATUS_INVALID, "a join token needs keys of 40 Z85 characters");
+    return error_set(err, STATUS_INVALID,
+                     "cannot make a join token: each key must have 40 Z85 characters");
 }
 
 /* Bytes of a token: head's public key, worker's public key, worker's secret key, HOST:PORT,
@@ -111,7 +110,7 @@ enum status join_token_encode(const struct join_token *t, char *out, size_t out_
     n += TOKEN_SUM_BYTES;
     enum status s = STATUS_OK;
     if (out_size < prefix + sodium_base64_ENCODED_LEN(n, sodium_base64_VARIANT_URLSAFE_NO_PADDING))
-        s = error_set(err, STATUS_LIMIT, "no room for a join token in %zu bytes", out_size);
+        s = error_set(err, STATUS_LIMIT, "the join token does not fit in %zu bytes", out_size);
     else {
         memcpy(out, token_prefix, prefix);
         sodium_bin2base64(out + prefix, out_size - prefix, raw, n,
@@ -179,6 +178,6 @@ enum status join_token_decode(const char *text, struct join_token *out, struct e
         return STATUS_OK;
     *out = (struct join_token){0};
     return error_set(err, STATUS_INVALID,
-                     "not a join token, or damaged on the way: copy the whole line that `cox "
+                     "this is not a join token, or it is damaged. Copy the whole line that `cox "
                      "join-token` prints (it starts with cox1.)");
 }

@@ -18,7 +18,8 @@ enum status keys_generate(struct curve_keys *out, struct error *err)
 {
     if (zmq_curve_keypair(out->public_key, out->secret_key) == 0)
         return STATUS_OK;
-    return error_set(err, STATUS_UNSUPPORTED, "libzmq was built without CURVE: %s",
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "cannot make keys, because libzmq was built without CURVE: %s",
                      zmq_strerror(errno));
 }
 
@@ -31,8 +32,10 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
     TRY(key_text_path(path, dir, peer_role_name(role), ".key", err));
     enum status s = key_text_read_secret(path, out->secret_key, NULL, err);
     if (s == STATUS_NOT_FOUND)
-        return error_set(
-            err, s, "%s: no such file; `cox keys --keys-dir %s` makes a cluster's keys", path, dir);
+        return error_set(err, s,
+                         "the key file %s does not exist. Run `cox keys --keys-dir %s` to make the "
+                         "keys of a cluster",
+                         path, dir);
     TRY(s);
     /* A Kubernetes Secret is readable through its group; other users must have no access. */
     if (stat(path, &st) == 0 && (st.st_mode & 0007))
@@ -46,8 +49,10 @@ enum status keys_load(const char *dir, enum peer_role role, struct curve_keys *o
     for (uint32_t i = 0; s == STATUS_OK && i < publics.n; i++)
         is_there |= strcmp(publics.keys[i], out->public_key) == 0;
     if (s == STATUS_OK && !is_there)
-        s = error_set(err, STATUS_INVALID,
-                      "%s: does not belong to the .pub file beside it; remove the wrong one", path);
+        s = error_set(
+            err, STATUS_INVALID,
+            "the secret key %s does not match the .pub file beside it. Remove the wrong file",
+            path);
     return s;
 }
 

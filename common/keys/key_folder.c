@@ -29,8 +29,8 @@ static enum status make_folder(const char *dir, struct error *err)
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         return STATUS_OK;
     return error_set(err, STATUS_IO,
-                     "key folder %s: %s: name one that can be made here (--keys-dir)", dir,
-                     strerror(errno));
+                     "cannot create the key folder %s: %s. Choose another folder with --keys-dir",
+                     dir, strerror(errno));
 }
 
 static enum status make_pair(const char *dir, enum peer_role role, struct error *err)

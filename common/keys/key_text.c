@@ -51,10 +51,10 @@ enum status key_text_read(const char *path, struct strbuf *out, struct key_file_
                          errno == ENOENT   ? STATUS_NOT_FOUND
                          : errno == EACCES ? STATUS_DENIED
                                            : STATUS_IO,
-                         "%s: %s", path, strerror(errno));
+                         "cannot open %s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(fd);
-        return error_set(err, STATUS_INVALID, "%s: not a regular file", path);
+        return error_set(err, STATUS_INVALID, "%s is not a regular file", path);
     }
     if (stamp)
         *stamp = key_file_stamp_of(&st);
@@ -64,8 +64,8 @@ enum status key_text_read(const char *path, struct strbuf *out, struct key_file_
     close(fd);
     sodium_memzero(chunk, sizeof chunk);
     if (out->failed)
-        return error_set(err, STATUS_LIMIT, "%s: too large for a file of keys", path);
-    return n < 0 ? error_set(err, STATUS_IO, "%s: %s", path, strerror(e)) : STATUS_OK;
+        return error_set(err, STATUS_LIMIT, "%s is too large for a key file", path);
+    return n < 0 ? error_set(err, STATUS_IO, "cannot read %s: %s", path, strerror(e)) : STATUS_OK;
 }
 
 /* Reads up to `max` lines with one key each; the first key is the newest. */
@@ -90,9 +90,9 @@ static enum status parse_keys(struct str text, const char *path, char (*out)[KEY
     if (ok)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
-                     "%s: not a key: 40 characters of Z85 are wanted%s, or PEM of an Ed25519 or "
-                     "X25519 key",
-                     path, max > 1 ? ", or two lines of them" : "");
+                     "%s does not contain a key. It must contain 40 Z85 characters%s, or the PEM "
+                     "of an Ed25519 or X25519 key",
+                     path, max > 1 ? " (or two such lines)" : "");
 }
 
 /* Reads PEM: the secret of a .key file (max 1), or the public keys of a .pub file. */
@@ -124,11 +124,10 @@ enum status key_text_read_keys(const char *path, char (*out)[KEY_CHARS + 1], uin
     if (is_pem)
         *is_pem = pem;
     if (s == STATUS_NOT_FOUND)
-        s = error_set(
-            err, s,
-            "%s: there is no such key; `cox keys --keys-dir DIR` makes them, once for all "
-            "machines of a cluster",
-            path);
+        s = error_set(err, s,
+                      "the key file %s does not exist. Run `cox keys --keys-dir DIR` once to make "
+                      "the keys for all machines of a cluster",
+                      path);
     if (s == STATUS_OK)
         s = (pem ? parse_pem : parse_keys)(strbuf_str(&text), path, out, max, n, err);
     if (text.ptr)
@@ -158,12 +157,12 @@ enum status key_text_write(const char *path, struct str text, mode_t mode, struc
     unlink(temporary); /* left by a killed run; the folder is locked */
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0)
-        return error_set(err, STATUS_IO, "%s: %s", temporary, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot create %s: %s", temporary, strerror(errno));
     bool ok = write(fd, text.ptr, text.len) == (ssize_t)text.len && fsync(fd) == 0;
     ok = close(fd) == 0 && ok && rename(temporary, path) == 0;
     if (ok)
         return STATUS_OK;
-    enum status s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    enum status s = error_set(err, STATUS_IO, "cannot write %s: %s", path, strerror(errno));
     (void)unlink(temporary); /* it may contain half a key */
     return s;
 }
@@ -186,5 +185,5 @@ enum status key_text_lock_folder(const char *dir, int *fd, struct error *err)
     int e = errno;
     if (*fd >= 0)
         close(*fd);
-    return error_set(err, STATUS_IO, "key folder %s: %s", dir, strerror(e));
+    return error_set(err, STATUS_IO, "cannot lock the key folder %s: %s", dir, strerror(e));
 }

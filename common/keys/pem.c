@@ -1,5 +1,7 @@
-/* Reads keys from PEM. This file finds the blocks itself, so that text between them is not
- * silently ignored, and hands each block alone to OpenSSL. */
+/* Reads keys from PEM. A caller passes the text of a file: this file finds the blocks itself, so
+ * that text between them is not silently ignored, and hands each block alone to OpenSSL. The
+ * result is CURVE keys of 32 bytes in the caller's memory.
+ * Invariants: nothing here asks for a password, and secret bytes leave only through `out`. */
 #include "common/keys/pem.h"
 
 #include <openssl/err.h>
@@ -83,8 +85,9 @@ static int no_password(char *to, int size, int writing, void *ctx)
 static enum status of_other_kind(const EVP_PKEY *key, const char *path, struct error *err)
 {
     const char *name = EVP_PKEY_get0_type_name(key);
-    return error_set(err, STATUS_INVALID, "%s: a key of %s, where Ed25519 or X25519 is wanted",
-                     path, name ? name : "an unknown kind");
+    return error_set(err, STATUS_INVALID,
+                     "%s contains a key of %s; it must be an Ed25519 or X25519 key", path,
+                     name ? name : "an unknown type");
 }
 
 static enum status secret_of(EVP_PKEY *key, const char *path, uint8_t out[PEM_KEY_BYTES],
@@ -106,7 +109,7 @@ static enum status secret_of(EVP_PKEY *key, const char *path, uint8_t out[PEM_KE
         memcpy(out, raw, sizeof raw);
     sodium_memzero(raw, sizeof raw);
     sodium_memzero(hash, sizeof hash);
-    return ok ? STATUS_OK : error_set(err, STATUS_INVALID, "%s: has no private key in it", path);
+    return ok ? STATUS_OK : error_set(err, STATUS_INVALID, "%s contains no private key", path);
 }
 
 static enum status public_of(EVP_PKEY *key, const char *path, uint8_t out[PEM_KEY_BYTES],
@@ -118,17 +121,19 @@ static enum status public_of(EVP_PKEY *key, const char *path, uint8_t out[PEM_KE
     if (!is_ed && !EVP_PKEY_is_a(key, "X25519"))
         return of_other_kind(key, path, err);
     if (EVP_PKEY_get_raw_public_key(key, raw, &n) != 1 || n != sizeof raw)
-        return error_set(err, STATUS_INVALID, "%s: has no public key in it", path);
+        return error_set(err, STATUS_INVALID, "%s contains no public key", path);
     if (!is_ed)
         memcpy(out, raw, sizeof raw);
     else if (crypto_sign_ed25519_pk_to_curve25519(out, raw) != 0)
-        return error_set(err, STATUS_INVALID, "%s: its Ed25519 key is no point that counts", path);
+        return error_set(err, STATUS_INVALID,
+                         "the Ed25519 key in %s is not a valid point of the curve", path);
     return STATUS_OK;
 }
 
 static enum status not_read(const struct block *b, const char *path, struct error *err)
 {
-    return error_set(err, STATUS_INVALID, "%s: its %s cannot be read: it is damaged, or cut", path,
+    return error_set(err, STATUS_INVALID,
+                     "%s: the %s cannot be read, because it is damaged or incomplete", path,
                      b->label);
 }
 
@@ -138,13 +143,16 @@ enum status key_pem_secret(struct str text, const char *path, uint8_t out[PEM_KE
     struct block b;
     struct str rest = skip_between(text);
     if (!take_block(&rest, &b) || skip_between(rest).len)
-        return error_set(err, STATUS_INVALID, "%s: not one whole PEM block and nothing else", path);
+        return error_set(err, STATUS_INVALID,
+                         "%s must contain exactly one complete PEM block and nothing else", path);
     if (strcmp(b.label, "ENCRYPTED PRIVATE KEY") == 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: is encrypted, and nobody is there to say the password", path);
+                         "the key in %s is encrypted, and no one can enter its password. Use a key "
+                         "without a password",
+                         path);
     if (strcmp(b.label, "PRIVATE KEY") != 0)
-        return error_set(err, STATUS_INVALID, "%s: holds \"%s\", where a PRIVATE KEY is wanted",
-                         path, b.label);
+        return error_set(err, STATUS_INVALID,
+                         "%s contains a PEM block \"%s\"; it must be a PRIVATE KEY", path, b.label);
     BIO *in = BIO_new_mem_buf(b.text.ptr, (int)b.text.len);
     EVP_PKEY *key = in ? PEM_read_bio_PrivateKey(in, NULL, no_password, NULL) : NULL;
     enum status s = key ? secret_of(key, path, out, err) : not_read(&b, path, err);
@@ -160,8 +168,8 @@ static enum status read_public(const struct block *b, const char *path, uint8_t 
     bool is_certificate = strcmp(b->label, "CERTIFICATE") == 0;
     if (!is_certificate && strcmp(b->label, "PUBLIC KEY") != 0)
         return error_set(err, STATUS_INVALID,
-                         "%s: holds \"%s\", where a CERTIFICATE or PUBLIC KEY is wanted", path,
-                         b->label);
+                         "%s contains a PEM block \"%s\"; it must be a CERTIFICATE or a PUBLIC KEY",
+                         path, b->label);
     BIO *in = BIO_new_mem_buf(b->text.ptr, (int)b->text.len);
     X509 *certificate =
         in && is_certificate ? PEM_read_bio_X509(in, NULL, no_password, NULL) : NULL;
@@ -186,11 +194,11 @@ enum status key_pem_publics(struct str text, const char *path, uint8_t (*out)[PE
     for (*n = 0; rest.len; rest = skip_between(rest)) {
         if (!take_block(&rest, &b))
             return error_set(err, STATUS_INVALID,
-                             "%s: beside whole PEM blocks there is something else", path);
+                             "%s contains something besides complete PEM blocks; remove it", path);
         if (*n == max)
-            return error_set(err, STATUS_INVALID, "%s: more than %u keys", path, max);
+            return error_set(err, STATUS_INVALID, "%s contains more than %u keys", path, max);
         TRY(read_public(&b, path, out[*n], err));
         ++*n;
     }
-    return *n ? STATUS_OK : error_set(err, STATUS_INVALID, "%s: has no key", path);
+    return *n ? STATUS_OK : error_set(err, STATUS_INVALID, "%s contains no key", path);
 }

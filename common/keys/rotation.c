@@ -58,9 +58,9 @@ static enum status refuse_pem(const char *dir, enum peer_role role, struct error
     sodium_memzero(key, sizeof key);
     if (s == STATUS_OK && is_pem)
         s = error_set(err, STATUS_UNSUPPORTED,
-                      "%s: is PEM, and changed by who made it: a new key and certificate, with the "
-                      "old certificate as the second one of the .pub file until all have the new "
-                      "one",
+                      "cannot rotate the PEM key %s: the authority that issued it must do that. "
+                      "Install its new key and certificate, and keep the old certificate as the "
+                      "second one of the .pub file until every process has the new one",
                       path);
     return s;
 }
@@ -76,8 +76,8 @@ static enum status rotate_locked(const char *dir, enum peer_role role, struct er
     TRY(keys_load_publics(dir, role, &old, err));
     if (old.n > 1)
         return error_set(err, STATUS_EXISTS,
-                         "%s/%s.pub has two keys: the change before this one is not at its end; "
-                         "`cox keys --keys-dir %s --retire %s` ends it",
+                         "%s/%s.pub has two keys: a key rotation is already in progress. Finish it "
+                         "with `cox keys --keys-dir %s --retire %s` first",
                          dir, peer_role_name(role), dir, peer_role_name(role));
     TRY(keys_generate(&next, err));
     /* The key is authorized before any program can have it. The public file is written before
@@ -109,13 +109,13 @@ static enum status retire_locked(const char *dir, enum peer_role role, struct er
     TRY(keys_load_publics(dir, role, &publics, err));
     if (publics.n < 2)
         return error_set(err, STATUS_NOT_FOUND,
-                         "%s/%s.pub has one key: there is none to retire; `--rotate %s` makes a "
-                         "new one first",
+                         "%s/%s.pub has only one key, so no key can be retired. Make a new key "
+                         "with `--rotate %s` first",
                          dir, peer_role_name(role), peer_role_name(role));
     if (strcmp(publics.keys[0], now.public_key) != 0)
         return error_set(err, STATUS_INVALID,
-                         "%s/%s.key is still the old key: the rotation was cut off; `cox keys "
-                         "--keys-dir %s` puts the .pub file right, then rotate again",
+                         "%s/%s.key is still the old key: the rotation was interrupted. Run `cox "
+                         "keys --keys-dir %s` to repair the .pub file, then rotate again",
                          dir, peer_role_name(role), dir);
     if (role != ROLE_HEAD)
         TRY(edit_authorized(dir, role, publics.keys[1], false, err));

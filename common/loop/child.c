@@ -267,7 +267,8 @@ enum status loop_child_spawn(struct loop *l, const struct loop_child_options *o,
     int fail[2], outs[2] = {-1, -1}, errs[2] = {-1, -1}, exec_errno = 0, me = getpid();
     struct children *all = children_of(l);
     if (!all)
-        return error_set(err, STATUS_IO, "cannot watch for SIGCHLD");
+        return error_set(err, STATUS_IO,
+                         "cannot start child processes: installing the handler of SIGCHLD failed");
     bool ok = open_pipe(fail);
     if (ok && !o->inherit_stdio)
         ok = open_pipe(outs) && open_pipe(errs);

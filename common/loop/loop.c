@@ -100,7 +100,7 @@ enum status loop_new(struct loop **out, struct error *err)
     int rc = uv_loop_init(&l->uv);
     if (rc) {
         mem_free(l);
-        return error_set(err, STATUS_IO, "event loop: %s", uv_strerror(rc));
+        return error_set(err, STATUS_IO, "cannot create an event loop: %s", uv_strerror(rc));
     }
     /* libuv writes to sockets with write(2): a closed peer must be an error and not end the
      * process. */

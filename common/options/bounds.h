@@ -11,21 +11,23 @@ struct bounds_options {
 };
 
 #define ROWS_BOUNDS(S)                                                                             \
-    OPT_INT(S, bounds.max_body_bytes_total, "max-body-bytes-total", 1 << 20, 1ll << 40, "256Mi",   \
-            "bytes of request bodies over 64 KiB, and of JSON that their requests keep, that are " \
-            "held at once, with shares for tenants, or for clients' addresses where there are no " \
-            "keys; as many again of smaller bodies; further ones get 503; at least twice "         \
-            "--max-body-bytes"),                                                                   \
+    OPT_INT(                                                                                       \
+        S, bounds.max_body_bytes_total, "max-body-bytes-total", 1 << 20, 1ll << 40, "256Mi",       \
+        "Maximum bytes of all request bodies over 64 KiB, and of the JSON kept for their "         \
+        "requests, shared fairly among tenants or client addresses. Smaller bodies have as many "  \
+        "bytes of their own. Further bodies get status 503. At least twice --max-body-bytes."),    \
         OPT_INT(S, bounds.max_answer_bytes_total, "max-answer-bytes-total", 1 << 20, 1ll << 40,    \
                 "256Mi",                                                                           \
-                "bytes of answers that wait for their readers at once, with the same shares; "     \
-                "further ones get 503, streams wait"),                                             \
+                "Maximum bytes of all answers that wait for slow readers, shared as in "           \
+                "--max-body-bytes-total. Further answers get status 503; streams wait."),          \
         OPT_INT(S, bounds.min_transfer_rate, "min-transfer-rate", 0, 1 << 30, "1024",              \
-                "bytes a second, on average over --transfer-timeout, below which a request body "  \
-                "or an answer that waits for its reader is given up; 0: none"),                    \
+                "Minimum bytes per second of a request body, or of an answer that waits for its "  \
+                "reader, averaged over --transfer-timeout. Slower connections are closed. 0 = no " \
+                "minimum."),                                                                       \
         OPT_FLOAT(S, bounds.transfer_timeout_s, "transfer-timeout", 0.1, 86400, "30",              \
-                  "seconds without a byte after which a request body, or an answer that waits "    \
-                  "for its reader, is given up; there is no limit while it moves"),                \
+                  "Seconds without a byte after which a request body, or an answer that waits "    \
+                  "for its reader, is given up. There is no limit while bytes flow."),             \
         OPT_WORDS(S, bounds.allowed_hosts, "allowed-hosts", WORDS_ARE_VALUES,                      \
-                  "names in Host headers that are served on loopback without keys, beside "        \
-                  "localhost and loopback addresses, *: all; for a proxy on the same machine")
+                  "Names in the Host header that a gateway on loopback without keys accepts, "     \
+                  "besides localhost and loopback addresses. * = all names. Use it for a proxy "   \
+                  "on the same machine.")

@@ -11,18 +11,21 @@ struct front_options {
 
 #define ROWS_FRONT(S)                                                                              \
     OPT_WORDS(S, front.allowed_origins, "allowed-origins", WORDS_ARE_VALUES,                       \
-              "CORS: origins whose pages may call, *: all, also as a JSON list; default: none"),   \
+              "CORS: origins whose pages may call the API, also as a JSON list. * = all. "         \
+              "Default: none."),                                                                   \
         OPT_WORDS(S, front.allowed_methods, "allowed-methods", WORDS_ARE_VALUES,                   \
-                  "CORS: methods that they may use; default: all"),                                \
+                  "CORS: HTTP methods that pages of --allowed-origins may use. Default: all."),    \
         OPT_WORDS(S, front.allowed_headers, "allowed-headers", WORDS_ARE_VALUES,                   \
-                  "CORS: headers that they may send; default: all"),                               \
+                  "CORS: headers that pages of --allowed-origins may send. Default: all."),        \
         OPT_BOOL(S, front.allow_credentials, "allow-credentials", NULL,                            \
-                 "CORS: with cookies and the browser's own passwords"),                            \
-        OPT_BOOL(S, front.request_id_headers, "enable-request-id-headers", NULL,                   \
-                 "answers have an X-Request-Id: the request's, or a new one"),                     \
+                 "CORS: allow cookies and the browser's own credentials."),                        \
+        OPT_BOOL(                                                                                  \
+            S, front.request_id_headers, "enable-request-id-headers", NULL,                        \
+            "Send an X-Request-Id header with each answer: the request's own, or a new one."),     \
         OPT_STRING(S, front.root_path, "root-path", NULL,                                          \
-                   "what a proxy in front puts before every path; paths without it work too"),     \
+                   "Path prefix that a proxy in front adds to every URL. Paths without the "       \
+                   "prefix work too."),                                                            \
         OPT_STRING(S, front.access_log, "access-log", NULL,                                        \
-                   "file to which a line of JSON is added for every request; -: stdout"),          \
+                   "File that gets one line of JSON per request. - = stdout."),                    \
         OPT_BOOL(S, front.no_chat_page, "no-chat-page", NULL,                                      \
-                 "Do not serve the chat page at GET / (a playground for people with a browser).")
+                 "Do not serve the chat page at GET /.")

@@ -3,61 +3,69 @@
 #include <string.h>
 
 #include "common/options/capacity.h"
-#include "common/options/peer_timeout.h"
+#include "common/options/lora_module.h"
 #include "common/options/rows.h"
 
 #define S head_options
 
 const struct option_spec head_option_specs[] = {
-    OPT_STRING(S, host, "host", "127.0.0.1", "address workers and gateways connect to"),
-    OPT_INT(S, port, "port", 0, 65535, "7000", "its port; 0: any free one"),
+    OPT_STRING(S, host, "host", "127.0.0.1",
+               "Address that the head listens on for workers and gateways."),
+    OPT_INT(S, port, "port", 0, 65535, "7000",
+            "Port that the head listens on for workers and gateways. 0 = any free port."),
     OPT_STRING(S, admin_host, "admin-host", "127.0.0.1",
-               "address of the dashboard, the admin API and /metrics"),
-    OPT_INT(S, admin_port, "admin-port", 0, 65535, "8265", "its port; 0: any free one"),
-    OPT_STRING(
-        S, admin_key_file, "admin-key-file", NULL,
-        "File with the keys of the admin API, a line each: KEY [NAME]; events say the name. It is "
-        "needed when --admin-host can be reached by others."),
+               "Address of the dashboard, the admin API and /metrics."),
+    OPT_INT(S, admin_port, "admin-port", 0, 65535, "8265",
+            "Port of the dashboard, the admin API and /metrics. 0 = any free port."),
+    OPT_STRING(S, admin_key_file, "admin-key-file", NULL,
+               "File with the keys of the admin API, one line each: KEY [NAME]. Events show the "
+               "name. Required when other machines can reach --admin-host."),
     OPT_STRING(S, runs, "runs", NULL,
-               "path of the program cox: the dashboard has a page of the runs that `cox run` keeps "
-               "here"),
-    OPT_BOOL(S, metrics_public, "metrics-public", NULL, "/metrics without the admin key"),
-    OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with head.key and authorized"),
-    OPT_BOOL(S, insecure, "insecure", NULL, "no encryption, no keys: loopback only"),
+               "Path of the program cox. With it, the dashboard has a page of the runs that `cox "
+               "run` keeps on this machine."),
+    OPT_BOOL(S, metrics_public, "metrics-public", NULL, "Serve /metrics without the admin key."),
+    OPT_STRING(S, keys_dir, "keys-dir", NULL, "Folder with head.key and authorized."),
+    OPT_BOOL(S, insecure, "insecure", NULL,
+             "Use no encryption and no keys. Allowed on loopback only."),
     OPT_BOOL(S, allow_remote_insecure, "allow-remote-insecure", NULL,
-             "--insecure on an address that others reach"),
+             "Allow --insecure on an address that other machines can reach."),
     {.name = "redis",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, redis),
-     .help = "a Redis that says which of several heads serves; the URL as of cox gateway (with a "
-             "password better: COX_REDIS); without one, or empty: this one alone",
+     .help =
+         "Redis that decides which of several heads serves, with the same URL as for cox gateway. "
+         "For a URL with a password, better set COX_REDIS. Empty = this head serves alone.",
      .secret = true},
     OPT_STRING(S, cluster_name, "cluster-name", "default",
-               "which cluster of those that share a Redis: heads of one name are one that serves "
-               "and those that wait"),
+               "Name of this cluster among those that share a Redis. One of the heads with the "
+               "same name serves; the others stand by."),
     ROW_LEASE_TTL(S),
     OPT_STRING(S, advertise_host, "advertise-host", NULL,
-               "by which others find this head when it serves, as the lease says it: a name or an "
-               "address; default: --host, or this host's name where that is every address"),
-    OPT_STRING(S, model, "model", NULL, "served name shown to humans; default: the workers'"),
+               "Name or address by which others reach this head while it serves; it is stored in "
+               "the lease. Default: --host, or this host's name if --host is every address."),
+    OPT_STRING(S, model, "model", NULL,
+               "Name of the model that people see. Default: the workers' name."),
     OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
-              "names by which gateways serve the model: no adapter can have one"),
-    ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
-    ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
+              "Names by which gateways serve the model. No adapter can have one of them."),
+    ROW_SIZE(S, tp, "tp", "tensor-parallel-size",
+             "Tensor parallel size: the number of ranks that share every layer."),
+    ROW_SIZE(S, pp, "pp", "pipeline-parallel-size",
+             "Pipeline parallel size: the number of stages that the layers are divided into."),
     ROW_ELASTIC_TP(S),
     ROW_ELASTIC_TP_WAIT(S),
     OPT_INT(S, max_replicas, "max-groups", 0, 256, "0",
-            "Number of groups that serve side by side at most; further workers are spares (0 = as "
-            "many as there are workers for)."),
+            "Maximum number of replicas that serve side by side. Further workers are spares. 0 = "
+            "as many replicas as the workers allow."),
     ROW_PEER_TIMEOUT(S),
-    OPT_INT(S, max_num_seqs, "max-num-seqs", 1, 65536, "256", "sequence budget of one step"),
+    OPT_INT(S, max_num_seqs, "max-num-seqs", 1, 65536, "256",
+            "Maximum number of sequences in one step."),
     OPT_INT(S, max_num_batched_tokens, "max-num-batched-tokens", 1, 1 << 20, "8192",
-            "token budget of one step"),
-    OPT_INT(
-        S, max_waiting, "max-waiting", 1, 1 << 20, "4096",
-        "requests that may wait; more are answered 429, but those of a tenant that has few there"),
+            "Maximum number of tokens in one step."),
+    OPT_INT(S, max_waiting, "max-waiting", 1, 1 << 20, "4096",
+            "Maximum number of waiting requests. Further ones get status 429, except those of a "
+            "tenant that has few waiting."),
     OPT_INT(S, max_waiting_per_key, "max-waiting-per-key", 0, 1 << 20, "0",
-            "the same for each API key; 0: one key may fill the queue"),
+            "Maximum number of waiting requests of one API key. 0 = no limit per key."),
     ROW_MAX_REQUEST_BYTES(S),
     ROW_LONG_PREFILL(S),
     ROW_PARTIAL_PREFILLS(S),
@@ -68,17 +76,20 @@ const struct option_spec head_option_specs[] = {
     ROW_STATS_INTERVAL(S),
     ROW_STATS_FORMAT(S),
     OPT_INT(S, scale_min, "scale-min", 0, 1 << 16, "1",
-            "GET /scale: no fewer workers than this, whole groups; 0: none when idle"),
-    OPT_INT(S, scale_max, "scale-max", 0, 1 << 16, "0", "GET /scale: no more workers; 0: no bound"),
+            "GET /scale: minimum number of workers, in whole replicas. 0 = none while idle."),
+    OPT_INT(S, scale_max, "scale-max", 0, 1 << 16, "0",
+            "GET /scale: maximum number of workers, in whole replicas. 0 = no limit."),
     OPT_INT(S, scale_ttft_ms, "scale-ttft-ms", 0, 3600000, "0",
-            "GET /scale: a first token is to come within; 0: no such target"),
-    OPT_INT(S, scale_calm_s, "scale-calm-s", 1, 86400, "60",
-            "GET /scale: fewer are wanted once they have been enough for so long"),
+            "GET /scale: target time to the first token in milliseconds. 0 = no target."),
+    OPT_INT(
+        S, scale_calm_s, "scale-calm-s", 1, 86400, "60",
+        "GET /scale: seconds that fewer workers must have been enough before fewer are wanted."),
     OPT_INT(S, scale_idle_s, "scale-idle-s", 1, 604800, "300",
-            "with --scale-min 0: none are wanted once nothing has been asked for so long"),
+            "GET /scale: seconds without a request after which no workers are wanted. Used with "
+            "--scale-min 0."),
     OPT_INT(S, scale_start_s, "scale-start-s", 1, 86400, "120",
-            "with --scale-min 0: what starting the first workers may take; Retry-After says what "
-            "is left of it"),
+            "GET /scale: seconds that the start of the first workers may take. Retry-After is the "
+            "rest of it. Used with --scale-min 0."),
     ROW_ENABLE_LORA(S),
     ROW_MAX_LORAS(S),
     ROW_LORA_MODULES(S, WORDS_ARE_VALUES),

@@ -22,11 +22,11 @@ enum { N_INT_KEYS = sizeof int_keys / sizeof int_keys[0] };
 
 static enum status unknown_key(const char *key, struct error *err)
 {
-    return error_set(err, STATUS_INVALID,
-                     "--speculative-config: unknown key \"%.40s\"; there are method, model, "
-                     "num_speculative_tokens, prompt_lookup_max, prompt_lookup_min, "
-                     "disable_by_batch_size",
-                     key);
+    return error_set(
+        err, STATUS_INVALID,
+        "--speculative-config: unknown key \"%.40s\"; the known keys are method, model, "
+        "num_speculative_tokens, prompt_lookup_max, prompt_lookup_min and disable_by_batch_size",
+        key);
 }
 
 /* Reads one key. A value that a flag gave stays. */
@@ -36,7 +36,7 @@ static enum status read_key(struct speculation_options *o, const char *key, cons
     if (strcmp(key, "method") == 0 || strcmp(key, "model") == 0) {
         const char **out = key[1] == 'e' ? &o->method : &o->model;
         if (!json_is_string(value) && !json_is_null(value))
-            return error_set(err, STATUS_INVALID, "--speculative-config: %s is no text", key);
+            return error_set(err, STATUS_INVALID, "--speculative-config: %s must be a string", key);
         if (!*out)
             *out = json_string_value(value);
         return STATUS_OK;
@@ -50,7 +50,7 @@ static enum status read_key(struct speculation_options *o, const char *key, cons
         if (!json_is_integer(value) || json_integer_value(value) < 1 ||
             json_integer_value(value) > int_keys[i].max)
             return error_set(err, STATUS_INVALID,
-                             "--speculative-config: %s is no whole number from 1 to %lld", key,
+                             "--speculative-config: %s must be a whole number from 1 to %lld", key,
                              (long long)int_keys[i].max);
         if (*out == 0)
             *out = json_integer_value(value);
@@ -65,8 +65,8 @@ static enum status read_keys(struct speculation_options *o, json_t *json, struct
     json_t *value;
     if (!json_is_object(json))
         return error_set(err, STATUS_INVALID,
-                         "--speculative-config: want a JSON object, like {\"method\":\"ngram\","
-                         "\"num_speculative_tokens\":4}");
+                         "--speculative-config must be a JSON object, such as "
+                         "{\"method\":\"ngram\",\"num_speculative_tokens\":4}");
     json_object_foreach(json, key, value) TRY(read_key(o, key, value, err));
     return STATUS_OK;
 }
@@ -85,17 +85,17 @@ static enum status decide_method(const struct speculation_options *o, struct spe
     if (means_ngram(o->method) || (!o->method && !model))
         return STATUS_OK;
     if (o->method && strcmp(o->method, "draft_model") != 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "speculative method \"%.60s\": there are ngram and draft_model",
-                         o->method);
-    if (!model || !model[0])
         return error_set(
-            err, STATUS_INVALID,
-            "speculation: method draft_model needs a model: --spec-model, or \"model\" "
-            "in --speculative-config");
+            err, STATUS_UNSUPPORTED,
+            "the speculative method \"%.60s\" is not supported; choose ngram or draft_model",
+            o->method);
+    if (!model || !model[0])
+        return error_set(err, STATUS_INVALID,
+                         "the speculative method draft_model needs a model. Give it with "
+                         "--spec-model or \"model\" in --speculative-config");
     if (strlen(model) >= sizeof out->model)
         return error_set(err, STATUS_INVALID,
-                         "speculation: a draft model of %zu bytes of name, at most %zu are taken",
+                         "the name of the draft model has %zu bytes; at most %zu are allowed",
                          strlen(model), sizeof out->model - 1);
     out->method = SPECULATION_DRAFT_MODEL;
     strcpy(out->model, model);
@@ -114,9 +114,10 @@ static enum status decide_lookup(const struct speculation_options *o, struct spe
         out->lookup_min =
             out->lookup_max < DEFAULT_LOOKUP_MIN ? out->lookup_max : DEFAULT_LOOKUP_MIN;
     if (out->lookup_min > out->lookup_max)
-        return error_set(err, STATUS_INVALID,
-                         "speculation: prompt_lookup_min %u is above prompt_lookup_max %u",
-                         out->lookup_min, out->lookup_max);
+        return error_set(
+            err, STATUS_INVALID,
+            "speculation: prompt_lookup_min (%u) must not be greater than prompt_lookup_max (%u)",
+            out->lookup_min, out->lookup_max);
     return STATUS_OK;
 }
 
@@ -140,7 +141,7 @@ enum status speculation_read(const struct speculation_options *given, struct spe
     json_error_t e;
     json_t *json = o.config ? json_loads(o.config, JSON_REJECT_DUPLICATES, &e) : NULL;
     if (o.config && !json)
-        return error_set(err, STATUS_INVALID, "--speculative-config: no JSON: %s", e.text);
+        return error_set(err, STATUS_INVALID, "--speculative-config is not valid JSON: %s", e.text);
     enum status s = json ? read_keys(&o, json, err) : STATUS_OK;
     if (s == STATUS_OK)
         s = decide(&o, out, err);

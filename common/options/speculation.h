@@ -21,42 +21,46 @@ struct speculation_options {
      .aliases = "sc",                                                                              \
      .type = OPTION_STRING,                                                                        \
      .offset = offsetof(struct S, speculation.config),                                             \
-     .help = "draft tokens ahead: {\"method\":\"ngram\",\"num_speculative_tokens\":4}, as vLLM "   \
-             "takes it",                                                                           \
+     .help = "Speculative decoding, as vLLM's JSON: "                                              \
+             "{\"method\":\"ngram\",\"num_speculative_tokens\":4}.",                               \
      .json = true},                                                                                \
         {.name = "spec-method",                                                                    \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, speculation.method),                                         \
-         .help = "of speculation: ngram, what followed the same words before, or draft_model"},    \
+         .help = "Method of speculative decoding. ngram = propose the tokens that followed the "   \
+                 "same words before; draft_model = use --spec-model."},                            \
         {.name = "spec-model",                                                                     \
          .aliases = "speculative-model",                                                           \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, speculation.model),                                          \
-         .help = "a small model of the same vocabulary, which drafts: as --model takes it"},       \
+         .help = "Small model with the same vocabulary that proposes draft tokens. Takes the "     \
+                 "same values as --model."},                                                       \
         {.name = "num-speculative-tokens",                                                         \
          .aliases = "spec-tokens",                                                                 \
          .type = OPTION_INT,                                                                       \
          .offset = offsetof(struct S, speculation.n_tokens),                                       \
          .max = SPECULATION_MAX_TOKENS,                                                            \
          .def = "0",                                                                               \
-         .help = "tokens drafted per sequence and step; 0: none, or what --speculative-config "    \
-                 "says"},                                                                          \
+         .help = "Number of draft tokens per sequence and step. 0 = none, or the number in "       \
+                 "--speculative-config."},                                                         \
         {.name = "ngram-prompt-lookup-max",                                                        \
          .type = OPTION_INT,                                                                       \
          .offset = offsetof(struct S, speculation.lookup_max),                                     \
          .max = SPECULATION_MAX_LOOKUP,                                                            \
          .def = "0",                                                                               \
-         .help = "ngram: longest run of tokens looked for; 0: 16"},                                \
+         .help = "Longest run of tokens that the ngram method searches for. 0 = 16."},             \
         {.name = "ngram-prompt-lookup-min",                                                        \
          .type = OPTION_INT,                                                                       \
          .offset = offsetof(struct S, speculation.lookup_min),                                     \
          .max = SPECULATION_MAX_LOOKUP,                                                            \
          .def = "0",                                                                               \
-         .help = "ngram: shortest one; 0: 2, or the longest if that is less"},                     \
+         .help = "Shortest run of tokens that the ngram method searches for. 0 = 2, or the "       \
+                 "longest run if that is shorter."},                                               \
     {                                                                                              \
         .name = "speculative-disable-by-batch-size", .type = OPTION_INT,                           \
         .offset = offsetof(struct S, speculation.disable_by_batch_size), .max = 65536, .def = "0", \
-        .help = "no draft tokens in steps of more sequences; 0: as the device gains by it"         \
+        .help = "Propose no draft tokens in steps with more sequences than this. 0 = decided by "  \
+                "the device."                                                                      \
     }
 
 enum speculation_method { SPECULATION_NGRAM, SPECULATION_DRAFT_MODEL };

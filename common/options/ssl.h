@@ -11,21 +11,22 @@ struct ssl_options {
 
 #define ROWS_SSL(S)                                                                                \
     OPT_STRING(S, ssl.certfile, "ssl-certfile", NULL,                                              \
-               "certificate and the chain behind it (PEM): HTTPS in place of HTTP, also at the "   \
-               "admin address"),                                                                   \
+               "Certificate with its chain (PEM). It turns on HTTPS, also at the admin address."), \
         OPT_STRING(S, ssl.keyfile, "ssl-keyfile", NULL,                                            \
-                   "its private key (PEM); default: in --ssl-certfile"),                           \
+                   "Private key of --ssl-certfile (PEM). Default: in --ssl-certfile."),            \
         {.name = "ssl-keyfile-password",                                                           \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, ssl.keyfile_password),                                       \
-         .help = "of the private key (better: COX_SSL_KEYFILE_PASSWORD)",                          \
+         .help = "Password of the private key. Better set COX_SSL_KEYFILE_PASSWORD: a command "    \
+                 "line is visible to others.",                                                     \
          .secret = true},                                                                          \
         OPT_STRING(S, ssl.ca_certs, "ssl-ca-certs", NULL,                                          \
-                   "authorities whose certificates of clients are good (PEM)"),                    \
+                   "Certificate authorities that client certificates must come from (PEM)."),      \
         OPT_INT(S, ssl.cert_reqs, "ssl-cert-reqs", 0, 2, "0",                                      \
-                "certificates of clients: 0: not asked for; 1: looked at if there is one; 2: "     \
-                "must be"),                                                                        \
-        OPT_STRING(S, ssl.ciphers, "ssl-ciphers", NULL,                                            \
-                   "of TLS 1.2, in OpenSSL's words; default: those with forward secrecy"),         \
+                "Check of client certificates. 0 = none is requested; 1 = checked if there is "    \
+                "one; 2 = required."),                                                             \
+        OPT_STRING(                                                                                \
+            S, ssl.ciphers, "ssl-ciphers", NULL,                                                   \
+            "Ciphers of TLS 1.2, in OpenSSL's format. Default: those with forward secrecy."),      \
         OPT_BOOL(S, ssl.refresh, "enable-ssl-refresh", "true",                                     \
-                 "read these files again when they change")
+                 "Read the certificate and key files again when they change.")

@@ -5,20 +5,19 @@
 #include "common/config/config.h"
 
 #define ROWS_STRUCTURED(S)                                                                         \
-    OPT_STRING(                                                                                    \
-        S, structured_outputs_config, "structured-outputs-config", NULL,                           \
-        "JSON, as vLLM's: disable_any_whitespace (as the flag of that name); its other keys "      \
-        "change nothing here, constrained output has one backend, llguidance"),                    \
+    OPT_STRING(S, structured_outputs_config, "structured-outputs-config", NULL,                    \
+               "Settings of structured output, as vLLM's JSON. Only disable_any_whitespace has "   \
+               "an effect; the backend is always llguidance."),                                    \
         {.name = "disable-any-whitespace",                                                         \
          .aliases = "structured-outputs-config.disable-any-whitespace,"                            \
                     "guided-decoding-disable-any-whitespace",                                      \
          .type = OPTION_BOOL,                                                                      \
          .offset = offsetof(struct S, disable_any_whitespace),                                     \
-         .help = "JSON that follows a request's schema, json_object and forced calls of tools "    \
-                 "have no white space between tokens, unless a schema's x-guidance asks for it"},  \
+         .help = "Generate JSON without white space between tokens, for JSON schemas, "            \
+                 "json_object and forced tool calls. A schema's x-guidance can override this."},   \
         OPT_INT(S, grammar_processes, "grammar-processes", 0, 32, "2",                             \
-                "processes that compile grammars and requests' own chat templates at a time; 0: "  \
-                "in the gateway itself, for debugging"),                                           \
+                "Number of processes that compile grammars and the chat templates of requests. 0 " \
+                "= compile in the gateway itself, for debugging."),                                \
         OPT_INT(S, grammar_memory, "grammar-memory", 64 << 20, INT64_C(64) << 30, "640Mi",         \
-                "memory that one of them may take beyond what it begins with, a backstop: what "   \
-                "a grammar may cost is counted and the same everywhere; more is a 503")
+                "Bytes of memory that one grammar process may use beyond its size at the start. "  \
+                "A grammar that needs more gets status 503.")

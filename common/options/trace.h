@@ -14,14 +14,14 @@ struct trace_options {
      .type = OPTION_STRING,                                                                        \
      .offset = offsetof(struct S, trace.endpoint),                                                 \
      .env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT",                      \
-     .help = "a span of every request goes to this collector, by OTLP/HTTP: http://HOST:4318; "    \
-             "default: none"},                                                                     \
+     .help = "OpenTelemetry collector that gets a span of each request by OTLP/HTTP, for example " \
+             "http://HOST:4318. Default: none."},                                                  \
         {.name = "otlp-service-name",                                                              \
          .type = OPTION_STRING,                                                                    \
          .offset = offsetof(struct S, trace.service_name),                                         \
          .def = "coxswain",                                                                        \
          .env = "OTEL_SERVICE_NAME",                                                               \
-         .help = "service.name of those spans"},                                                   \
+         .help = "Value of service.name in the spans."},                                           \
         OPT_FLOAT(S, trace.sampling, "otlp-sampling", 0, 1, "1",                                   \
-                  "share of requests that get a span when they come without a traceparent; with "  \
-                  "one its flag decides")
+                  "Fraction of requests that get a span if they have no traceparent header. With " \
+                  "the header, its flag decides.")

@@ -1,5 +1,6 @@
 #include "common/options/worker.h"
 
+#include "common/options/lora_module.h"
 #include "common/options/model.h"
 #include "common/options/rows.h"
 
@@ -7,111 +8,122 @@
 
 const struct option_spec worker_option_specs[] = {
     OPT_STRING(S, model, "model", "null", MODEL_HELP),
-    OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
-              "the first one is the name shown in status; default: the model's own"),
+    OPT_WORDS(
+        S, served_model_names, "served-model-name", WORDS_ARE_VALUES,
+        "Name of the model in the status; the first value counts. Default: the model's own name."),
     ROW_CACHE_DIR(S),
     ROW_OFFLINE(S, offline),
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
-             "what computes; auto: a GPU where there is one, else the CPU; null answers by a rule, "
-             "without a model"),
-    OPT_INT(
-        S, gpu, "gpu", -1, 1023, "-1",
-        "which GPU of this machine, or of CUDA_VISIBLE_DEVICES; -1: ordinal modulo their number"),
+             "Device that computes. auto = a GPU if there is one, else the CPU; null = no "
+             "computation, answers follow a rule."),
+    OPT_INT(S, gpu, "gpu", -1, 1023, "-1",
+            "Number of the GPU on this machine, or within CUDA_VISIBLE_DEVICES. -1 = the ordinal "
+            "modulo the number of GPUs."),
     OPT_FLOAT(S, gpu_memory_utilization, "gpu-memory-utilization", 0.01, 1, "0.92",
-              "part " GPU_MEMORY_HELP),
+              GPU_MEMORY_HELP("the worker")),
     OPT_BOOL(S, enforce_eager, "enforce-eager", NULL, ENFORCE_EAGER_HELP),
     OPT_BOOL(S, no_early_launch, "no-early-launch", NULL, NO_EARLY_LAUNCH_HELP),
     OPT_BOOL(S, no_one_shot, "no-one-shot", NULL, NO_ONE_SHOT_HELP),
     OPT_STRING(S, head, "head", "127.0.0.1:7000",
-               "the head's HOST:PORT; of several heads all, A:7000,B:7000"),
-    OPT_STRING(S, keys_dir, "keys-dir", NULL, "folder with worker.key and head.pub"),
+               "HOST:PORT of the head. For several heads give all: A:7000,B:7000."),
+    OPT_STRING(S, keys_dir, "keys-dir", NULL, "Folder with worker.key and head.pub."),
     {.name = "join",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, join),
-     .help = "token of `cox join-token`, or @FILE that holds it: the head's address and keys",
+     .help = "Token from `cox join-token`, or @FILE with the token. It has the head's address and "
+             "the keys.",
      .secret = true},
-    OPT_BOOL(S, insecure, "insecure", NULL, "no encryption, no keys: loopback only"),
+    OPT_BOOL(S, insecure, "insecure", NULL,
+             "Use no encryption and no keys. Allowed on loopback only."),
     OPT_BOOL(S, allow_remote_insecure, "allow-remote-insecure", NULL,
-             "--insecure to a head on another machine"),
+             "Allow --insecure with a head on another machine."),
     OPT_INT(S, ordinal, "ordinal", -1, 1 << 20, "-1",
-            "hint: group = ordinal / TP, rank = ordinal mod TP; -1: none"),
-    ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "tensor parallel size this rank is started for"),
+            "Hint for the place of this worker: replica = ordinal / TP, rank = ordinal modulo TP. "
+            "-1 = none."),
+    ROW_SIZE(S, tp, "tp", "tensor-parallel-size",
+             "Tensor parallel size that this rank is started for."),
     ROW_SIZE(S, pp, "pp", "pipeline-parallel-size",
-             "pipeline parallel size this rank is started for"),
+             "Pipeline parallel size that this rank is started for."),
     ROW_ELASTIC_TP(S),
     ROW_ZONE(S),
     OPT_STRING(S, comm_host, "comm-host", NULL,
-               "address other ranks reach this one at; default: the one that this host's way to "
-               "the head leaves from"),
+               "Address at which other ranks reach this one. Default: the address from which this "
+               "host reaches the head."),
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
-            "port other ranks reach this one at, one for each worker of a host; 0: any"),
-    OPT_INT(S, kv_port, "kv-port", -1, 65535, "0",
-            "port other groups' ranks come to for KV blocks, one for each worker of a host; 0: "
-            "any; -1: none, requests that move are computed again"),
+            "Port at which other ranks reach this one. Each worker of a host needs its own. 0 = "
+            "any free port."),
+    OPT_INT(
+        S, kv_port, "kv-port", -1, 65535, "0",
+        "Port at which ranks of other replicas connect for KV blocks. Each worker of a host needs "
+        "its own. 0 = any free port; -1 = no KV transfer, moved requests are computed again."),
     OPT_ENUM(S, role, "role", "both|prefill|decode", "both",
-             "what its group is for: prompts and first tokens, what follows, or both; a wish that "
-             "gives way where one kind is missing"),
+             "Work of this worker's replica. prefill = prompts and first tokens; decode = the "
+             "tokens after that; both = all. If one kind is missing, the other does its work."),
     ROW_NCCL_LIBRARY(S),
     ROW_STEP_TIMEOUT(S),
     OPT_BOOL(S, enable_expert_parallel, "enable-expert-parallel", NULL,
-             "ranks have whole experts of a mixture, not a part of each"),
+             "Give each rank whole experts of a mixture-of-experts model instead of a part of each "
+             "expert."),
     ROW_ENABLE_LORA(S),
     ROW_MAX_LORAS(S),
     ROWS_LORA_ROOM(S),
     OPT_BOOL(S, no_shared_memory, "no-shared-memory", NULL,
-             "sockets between ranks of one host too, instead of shared memory"),
-    OPT_INT(S, block_size, "block-size", 16, 1024, "16", "tokens of a KV block, a multiple of 16"),
+             "Connect ranks of one host by sockets instead of shared memory."),
+    OPT_INT(S, block_size, "block-size", 16, 1024, "16",
+            "Tokens in one KV block; a multiple of 16."),
     OPT_INT(S, num_gpu_blocks_override, "num-gpu-blocks-override", 0, 1 << 30, "0",
-            "KV blocks; 0: from the memory"),
+            "Number of KV blocks. 0 = computed from the memory."),
     OPT_INT(S, kv_cache_memory_bytes, "kv-cache-memory-bytes", 0, (double)(1ull << 50), "0",
-            "memory for the KV cache; 0: the device's default"),
+            "Bytes of memory for the KV cache. 0 = the device's default."),
     OPT_INT(S, grammar_room, "grammar-room", 0, (double)(1ull << 40), "0",
-            "host memory that grammars, and the matchers of answers with one, may take on the "
-            "sampling rank; 0: a quarter of what is free, 64Mi to 1Gi"),
+            "Host memory in bytes for grammars and their matchers on the sampling rank. 0 = a "
+            "quarter of the free memory, at least 64Mi and at most 1Gi."),
     OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto", KV_CACHE_DTYPE_HELP),
     ROW_LOAD_FORMAT(S),
     ROW_QUANTIZATION(S, quantization),
     ROW_DTYPE(S),
     OPT_INT(S, threads, "threads", 0, WORKER_MAX_THREADS, "0",
-            "threads of the host that compute, or pack weights for a GPU; 0: the CPUs this process "
-            "may use"),
+            "Number of host threads that compute, or that pack weights for a GPU. 0 = the CPUs "
+            "that this process may use."),
     OPT_STRING(S, numa_node, "numa-node", NULL,
-               "NUMA node to keep to with threads and memory; auto: the GPU's, without one ordinal "
-               "modulo their number"),
+               "NUMA node to bind threads and memory to. auto = the GPU's node; without a GPU the "
+               "ordinal modulo the number of nodes."),
     OPT_STRING(S, cpus, "cpus", NULL,
-               "CPUs to keep to, as in 0-7,16-23; with memory of their node, if they are of one"),
+               "CPUs to run on, for example 0-7,16-23. Memory comes from their node if they are "
+               "all on one."),
     ROW_CPU_ISA(S),
     OPT_INT(S, max_model_len, "max-model-len", 0, 1 << 30, "0",
-            "longest sequence; 0: the model's own"),
+            "Maximum length of a sequence in tokens. 0 = the model's own."),
     OPT_INT(S, vocab_size, "vocab-size", 0, 1 << 24, "0",
-            "null device: vocabulary to answer from; 0: the model's"),
+            "Vocabulary size of the null device. 0 = the model's."),
     ROWS_SPECULATION(S),
-    OPT_STRING(S, http_host, "http-host", "127.0.0.1", "address of /livez, /readyz, /metrics"),
-    OPT_INT(S, http_port, "http-port", -1, 65535, "-1", "its port; -1: 7001 + ordinal; 0: any"),
-    OPT_BOOL(S, metrics_public, "metrics-public", NULL, "/metrics without the admin key"),
+    OPT_STRING(S, http_host, "http-host", "127.0.0.1", "Address of /livez, /readyz and /metrics."),
+    OPT_INT(S, http_port, "http-port", -1, 65535, "-1",
+            "Port of /livez, /readyz and /metrics. -1 = 7001 + the ordinal; 0 = any free port."),
+    OPT_BOOL(S, metrics_public, "metrics-public", NULL, "Serve /metrics without the admin key."),
     OPT_STRING(S, admin_key_file, "admin-key-file", NULL,
-               "File with the keys for /metrics, a line each: KEY [NAME]."),
+               "File with the keys for /metrics, one line each: KEY [NAME]."),
     OPT_INT(S, drain_timeout_s, "drain-timeout", 0, 3600, "30",
-            "seconds SIGTERM may take to hand the work over"),
+            "Seconds after SIGTERM in which the worker hands over its requests."),
     ROW_LOG_LEVEL(S),
     ROW_LOG_FORMAT(S),
     OPT_INT(S, null_step_us, "null-step-us", 0, 60000000, "1000",
-            "null device: time of a step, microseconds"),
+            "Microseconds that the null device takes for a step."),
     OPT_INT(S, null_token_us, "null-token-us", 0, 60000000, "0",
-            "null device: time of each token run"),
+            "Microseconds that the null device takes for each token."),
     OPT_INT(S, null_fail_join, "null-fail-join", 0, 1 << 20, "0",
-            "test: the first N joins of a communicator fail"),
+            "Test: number of joins of a communicator that fail at first."),
     OPT_INT(S, null_load_ms, "null-load-ms", 0, 1 << 30, "0",
-            "test: every join loads a shard for so long, interrupted by nothing"),
+            "Test: milliseconds that each join takes to load its shard, without an interruption."),
     OPT_INT(S, null_stall_after_step, "null-stall-after-step", 0, 1 << 30, "0",
-            "test: after N steps the next one hangs, once"),
+            "Test: number of steps after which one step hangs, once."),
     OPT_INT(S, null_die_at_id, "null-die-at-id", 0, 1 << 30, "0",
-            "test: a request with this token id kills the worker; 0: none does"),
+            "Test: token id in a request that kills the worker. 0 = none."),
     OPT_INT(S, null_draft_percent, "null-draft-percent", 0, 100, "0",
-            "test: so many of the null device's draft tokens are right; 0: they are n-grams' too"),
+            "Test: percentage of the null device's draft tokens that are right. 0 = use n-grams."),
     OPT_INT(S, null_elastic_blocks, "null-elastic-blocks", 0, 1 << 30, "0",
-            "test: KV blocks that the null device offers for a smaller TP; 0: as many as for its "
-            "own"),
+            "Test: number of KV blocks that the null device offers for a smaller TP. 0 = as many "
+            "as for its own."),
 };
 #undef S
 

@@ -232,7 +232,7 @@ static void arm_for_oldest(struct redis *r)
 static void take_reply(struct redis *r, const struct redis_reply *reply)
 {
     if (r->n_calls == 0) {
-        drop(r, "an answer that nobody asked for");
+        drop(r, "Redis sent an answer without a request");
         return;
     }
     struct redis_pending c = r->calls[r->i_first];
@@ -266,7 +266,8 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
     while (talks(r) && (step = redis_parser_next(r->parser, &reply)) == REDIS_REPLY)
         take_reply(r, reply);
     if (talks(r) && step == REDIS_BROKEN)
-        drop(r, "an answer that is not Redis's protocol, or too large");
+        drop(r,
+             "the server sent an answer that is too large or does not follow the Redis protocol");
     if (talks(r))
         arm_for_oldest(r);
 }
@@ -289,7 +290,7 @@ static void on_greeted(void *ctx, const struct redis_reply *reply)
         return;
     if (reply->kind != REDIS_TEXT) {
         struct str text = without_args(reply->text);
-        snprintf(why, sizeof why, "it does not let us in: " STR_FMT, STR_ARG(text));
+        snprintf(why, sizeof why, "Redis refused the login: " STR_FMT, STR_ARG(text));
         drop(r, why);
         return;
     }
@@ -318,7 +319,7 @@ static void greet(struct redis *r)
     if (s == STATUS_OK)
         s = send_call(r, ping, 1, on_greeted, r);
     if (s != STATUS_OK)
-        drop(r, "writing the greeting");
+        drop(r, "the first request to Redis could not be sent");
 }
 
 static void on_connected(uv_connect_t *req, int rc)
@@ -376,7 +377,7 @@ static void on_resolved(uv_getaddrinfo_t *req, int rc, struct addrinfo *list)
 {
     struct redis *r = req->data;
     if (r->state == LINK_RESOLVING && rc != 0 && !r->ending)
-        drop_uv(r, "looking up its host", rc);
+        drop_uv(r, "the host name of Redis could not be resolved", rc);
     else if (r->state == LINK_RESOLVING && !r->ending)
         connect_to(r, next_address(r, list));
     if (list)
@@ -402,7 +403,7 @@ static void begin(struct redis *r)
     if (rc == 0)
         r->n_open++;
     else
-        drop_uv(r, "looking up its host", rc);
+        drop_uv(r, "the host name of Redis could not be resolved", rc);
 }
 
 static void on_timer(uv_timer_t *t)
@@ -413,7 +414,8 @@ static void on_timer(uv_timer_t *t)
     else if (r->state == LINK_RESOLVING)
         arm(r, timeout_ns(r) / NS_PER_MS); /* the resolver has its own deadline */
     else
-        drop(r, talks(r) ? "no answer in time" : "no connection in time");
+        drop(r, talks(r) ? "Redis did not answer in time"
+                         : "the connection to Redis was not made in time");
 }
 
 enum status redis_open(struct loop *l, const struct redis_options *o, struct redis **out,
@@ -448,7 +450,7 @@ void redis_close(struct redis *r)
     if (r->state == LINK_RESOLVING)
         (void)uv_cancel((uv_req_t *)&r->lookup);
     else
-        drop(r, "we end it");
+        drop(r, "this process closed the connection");
     while (r->state == LINK_RESOLVING) /* a lookup that has begun cannot be cancelled */
         uv_run(r->uv, UV_RUN_ONCE);
     r->state = LINK_CLOSING;

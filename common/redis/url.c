@@ -6,7 +6,8 @@
 #include "common/base/mem.h"
 
 #define WANT                                                                                       \
-    "want redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or unix://[[USER]:PASSWORD@]/PATH[?db=DB]"
+    "the URL must have the form redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or "                    \
+    "unix://[[USER]:PASSWORD@]/PATH[?db=DB]"
 
 enum { PORT = 6379, DB_MAX = 1 << 20, SOCKET_PATH_MAX = 107 };
 
@@ -118,18 +119,20 @@ enum status redis_url_parse(const char *url, struct redis_url *out, struct error
     bool is_unix = str_starts(s, STR("unix://")), is_tcp = str_starts(s, STR("redis://"));
     if (str_starts(s, STR("rediss://")))
         return error_set(err, STATUS_INVALID,
-                         "a Redis URL: rediss:// (TLS) is not supported: use a tunnel on this "
-                         "machine, or unix://");
+                         "a Redis URL with rediss:// (TLS) is not supported. Use a TLS tunnel on "
+                         "this machine, or unix://");
     if (!is_unix && !is_tcp)
-        return error_set(err, STATUS_INVALID, "a Redis URL: " WANT);
+        return error_set(err, STATUS_INVALID, "the Redis URL has a wrong scheme: " WANT);
     size_t n = is_unix ? sizeof "unix://" - 1 : sizeof "redis://" - 1;
     s = (struct str){s.ptr + n, s.len - n};
     if (cut_last(s, '@', &user, &rest)) {
         if (!parse_user(user, out))
-            return error_set(err, STATUS_INVALID, "a Redis URL, in front of @: " WANT);
+            return error_set(err, STATUS_INVALID,
+                             "the Redis URL has a wrong user or password before @: " WANT);
         s = rest;
     }
     if (!(is_unix ? parse_unix(s, out) : parse_host(s, out)))
-        return error_set(err, STATUS_INVALID, "a Redis URL, host, port, path or db: " WANT);
+        return error_set(err, STATUS_INVALID,
+                         "the Redis URL has a wrong host, port, path or db: " WANT);
     return STATUS_OK;
 }

@@ -57,7 +57,7 @@ static enum status openssl_error(const char *what, const char *path, struct erro
     const char *reason =
         ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
     enum status s = error_set(err, STATUS_INVALID, "%s %s: %s", what, path,
-                              reason ? reason : "OpenSSL does not say why");
+                              reason ? reason : "OpenSSL gives no reason");
     ERR_clear_error();
     return s;
 }
@@ -87,7 +87,8 @@ static enum status set_clients(SSL_CTX *c, const struct tls_options *o, struct e
         return STATUS_OK;
     if (!o->ca_certs)
         return error_set(err, STATUS_INVALID,
-                         "clients' certificates are wanted: --ssl-ca-certs has to say whose");
+                         "--ssl-cert-reqs asks for client certificates, but no authority is given. "
+                         "Add --ssl-ca-certs FILE");
     STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(o->ca_certs);
     if (!names || SSL_CTX_load_verify_locations(c, o->ca_certs, NULL) != 1) {
         sk_X509_NAME_pop_free(names, X509_NAME_free);

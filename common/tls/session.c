@@ -110,7 +110,7 @@ static void fail(struct tls_session *t)
     t->failed = true;
     t->not_tls = ERR_GET_LIB(e) == ERR_LIB_SSL && ERR_GET_REASON(e) == SSL_R_HTTP_REQUEST;
     const char *reason = ERR_reason_error_string(e);
-    snprintf(t->why, sizeof t->why, "%s", reason ? reason : "the peer broke off");
+    snprintf(t->why, sizeof t->why, "%s", reason ? reason : "the peer closed the connection");
     ERR_clear_error();
 }
 
@@ -134,7 +134,8 @@ void tls_feed(struct tls_session *t, struct str bytes)
 {
     if (!t->failed && hello_is_too_long(t, bytes)) {
         t->failed = true;
-        snprintf(t->why, sizeof t->why, "a first message of more than %d bytes", HELLO_MAX);
+        snprintf(t->why, sizeof t->why, "the first message of the peer is longer than %d bytes",
+                 HELLO_MAX);
     }
     t->in = t->failed ? STR("") : bytes;
 }

@@ -15,7 +15,9 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-#define WANT "want \"KEY [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] [models=A,B]\""
+#define WANT                                                                                       \
+    "the line must have the form \"KEY [tenant] [rate=R] [tokens=N] [streams=N] [priority=N] "     \
+    "[models=A,B]\""
 
 enum { MAX_KEYS = 100000, DIGEST_BYTES = KEY_DIGEST_BYTES };
 
@@ -64,8 +66,10 @@ static enum status add_key(struct auth *a, struct str key, struct str tenant,
     bool fine = key_digest(key, e.digest);
     if (a->n_entries >= MAX_KEYS || !fine) {
         key_limits_fini(limits);
-        return fine ? error_set(err, STATUS_INVALID, "more than %d API keys", MAX_KEYS)
-                    : error_set(err, STATUS_INVALID, "sha256: wants 64 hexadecimal digits");
+        return fine ? error_set(err, STATUS_INVALID, "too many API keys: at most %d are allowed",
+                                MAX_KEYS)
+                    : error_set(err, STATUS_INVALID,
+                                "a key in the form sha256:DIGEST must have 64 hexadecimal digits");
     }
     e.key = mem_zalloc(sizeof *e.key);
     e.key->n_refs = 1;
@@ -96,7 +100,8 @@ static enum status sort_keys(struct auth *a, struct error *err)
         qsort(a->entries, a->n_entries, sizeof *a->entries, by_digest);
     for (uint32_t i = 1; i < a->n_entries; i++)
         if (by_digest(&a->entries[i - 1], &a->entries[i]) == 0)
-            return error_set(err, STATUS_INVALID, "the same API key is given twice");
+            return error_set(err, STATUS_INVALID,
+                             "the same API key is given twice; remove one of the two");
     return STATUS_OK;
 }
 
@@ -129,17 +134,20 @@ static enum status add_file(struct auth *a, const char *path, struct error *err)
     FILE *f = fopen(path, "re");
     if (!f)
         return error_set(err, errno == EACCES ? STATUS_DENIED : STATUS_NOT_FOUND,
-                         "API key file %s: %s", path, strerror(errno));
+                         "cannot open API key file %s: %s", path, strerror(errno));
     key_file_opened(&a->watch, fileno(f));
     for (int n = 1; s == STATUS_OK && fgets(line, sizeof line, f); n++) {
-        s = strlen(line) + 1 < sizeof line ? add_line(a, line, err)
-                                           : error_set(err, STATUS_INVALID, "it is too long");
+        s = strlen(line) + 1 < sizeof line
+                ? add_line(a, line, err)
+                : error_set(err, STATUS_INVALID,
+                            "the line is too long: it may have at most %d bytes",
+                            KEY_LINE_BYTES - 3);
         if (s != STATUS_OK)
             s = error_prefix(err, s, "line %d", n);
     }
     sodium_memzero(line, sizeof line);
     if (s == STATUS_OK && ferror(f))
-        s = error_set(err, STATUS_INVALID, "cannot be read");
+        s = error_set(err, STATUS_INVALID, "the file could not be read to its end");
     fclose(f);
     return s == STATUS_OK ? s : error_prefix(err, s, "API key file %s", path);
 }
@@ -154,11 +162,12 @@ static enum status add_flag(struct auth *a, struct str key, struct error *err)
         if ((unsigned char)key.ptr[i] <= ' ' || key.ptr[i] == 0x7F)
             return error_set(err, STATUS_INVALID,
                              "--api-key (COX_API_KEY): byte %zu of a key is a blank or a control "
-                             "character, which no request could send: take it out",
+                             "character, which no request can send. Remove it from the key.",
                              i + 1);
     if (key.len > 1 && strchr("\"'", key.ptr[0]) && key.ptr[key.len - 1] == key.ptr[0])
-        log_warn("api_key_quoted", "text=\"a key begins and ends with a quote: requests must send "
-                                   "both\"");
+        log_warn("api_key_quoted",
+                 "text=\"an API key begins and ends with a quotation mark, and requests must send "
+                 "both marks; remove them if they are not part of the key\"");
     return add_key(a, key, STR(""), &none, err);
 }
 
@@ -175,7 +184,8 @@ enum status auth_init(struct auth *a, const struct option_list *keys, const char
     if (s == STATUS_OK && file)
         s = add_file(a, file, err);
     if (s == STATUS_OK && file && a->n_entries == n_flags)
-        s = error_set(err, STATUS_INVALID, "API key file %s holds no key", file);
+        s = error_set(err, STATUS_INVALID,
+                      "API key file %s contains no keys; add at least one line with a key", file);
     if (s == STATUS_OK && (s = sort_keys(a, err)) != STATUS_OK && file)
         s = error_prefix(err, s, "API key file %s", file);
     if (s != STATUS_OK)

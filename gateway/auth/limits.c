@@ -132,13 +132,14 @@ static double wait_s(struct api_key *k, enum quota q, uint64_t now_ns)
                         : (1 - k->buckets[q].level) / t.per_s;
 }
 
-static bool refuse(struct api_error *e, double seconds, const char *what, double bound)
+static bool refuse(struct api_error *e, double seconds, double bound, const char *of_what)
 {
     double s = ceil(seconds);
     e->code = "rate_limit_exceeded";
     e->retry_after_s = s < 1 ? 1 : s > RETRY_MAX_S ? RETRY_MAX_S : (uint32_t)s;
-    return api_error_set(e, 429, NULL, "This API key may %s%g: try again in %u s.", what, bound,
-                         e->retry_after_s);
+    return api_error_set(e, 429, NULL,
+                         "This API key has reached its limit of %g %s. Try again in %u s.", bound,
+                         of_what, e->retry_after_s);
 }
 
 bool limits_admit(struct api_key *k, uint64_t now_ns, struct api_error *e)
@@ -147,14 +148,13 @@ bool limits_admit(struct api_key *k, uint64_t now_ns, struct api_error *e)
     if (!k)
         return true;
     if (l->max_open && k->n_open >= l->max_open)
-        return refuse(e, 1, "have so many requests open at once: ", l->max_open);
+        return refuse(e, 1, l->max_open, "open requests");
     if (l->tokens_per_min > 0 && room(k, QUOTA_TOKENS, now_ns) < fmin(1, l->tokens_per_min))
-        return refuse(e, wait_s(k, QUOTA_TOKENS, now_ns),
-                      "use so many tokens a minute: ", l->tokens_per_min);
+        return refuse(e, wait_s(k, QUOTA_TOKENS, now_ns), l->tokens_per_min, "tokens per minute");
     if (l->requests_per_s > 0) {
         if (room(k, QUOTA_REQUESTS, now_ns) < 1)
-            return refuse(e, wait_s(k, QUOTA_REQUESTS, now_ns),
-                          "make so many requests a second: ", l->requests_per_s);
+            return refuse(e, wait_s(k, QUOTA_REQUESTS, now_ns), l->requests_per_s,
+                          "requests per second");
         spend(k, QUOTA_REQUESTS, 1, now_ns);
     }
     return true;

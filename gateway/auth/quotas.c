@@ -75,7 +75,8 @@ static void complain(struct quotas *q, const struct redis_reply *reply)
     char text[128];
     snprintf(text, sizeof text, STR_FMT, STR_ARG(reply->text));
     if (!q->told)
-        log_warn("quotas_answer", "what=\"an answer that makes no sense\" error=%s",
+        log_warn("quotas_answer",
+                 "what=\"Redis sent an answer that the gateway does not understand\" error=%s",
                  log_quote(text));
     q->told = true;
 }

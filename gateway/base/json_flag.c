@@ -11,8 +11,8 @@ enum status json_flag_read(const char *flag, const char *json, json_flag_member 
         return STATUS_OK;
     json_t *config = json_loads(json, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(config))
-        s = error_set(err, STATUS_INVALID, "%s: %s; want a JSON object, like {\"key\": value}",
-                      flag, config ? "it is no object" : why.text);
+        s = error_set(err, STATUS_INVALID, "%s must be a JSON object, such as {\"key\": value}: %s",
+                      flag, config ? "the value is JSON, but not an object" : why.text);
     json_object_foreach(config, key, value)
     {
         if (s == STATUS_OK && !json_is_null(value))

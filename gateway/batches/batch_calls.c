@@ -87,13 +87,13 @@ static void write_batch(struct strbuf *out, const struct stored_batch *b)
 
 static bool refuse(struct state_call *c, const char *param, const char *text)
 {
-    return api_error_set(&c->error, 400, param, "%s: %s", param, text);
+    return api_error_set(&c->error, 400, param, "%s %s", param, text);
 }
 
 static bool read_metadata(struct state_call *c, json_t *m, struct stored_batch *b)
 {
-    static const char limits[] = "an object of at most 16 texts is wanted, names of 64 bytes and "
-                                 "values of 512";
+    static const char limits[] = "must be an object of at most 16 strings, with names of up to 64 "
+                                 "bytes and values of up to 512 bytes.";
     const char *name;
     json_t *value;
     if (!m || json_is_null(m))
@@ -138,15 +138,16 @@ static bool read_create(struct state_call *c, json_t *o, struct stored_batch *b)
     json_object_foreach(o, name, value)
     {
         if (!is_known(name))
-            return api_error_set(&c->error, 400, NULL, "%.60s: a batch has no such field.", name);
+            return api_error_set(&c->error, 400, NULL,
+                                 "A batch has no field `%.60s`: leave it out.", name);
     }
     if (!file || strlen(file) >= sizeof b->input_file)
-        return refuse(c, "input_file_id", "the id of an uploaded file is wanted.");
+        return refuse(c, "input_file_id", "must be the id of an uploaded file.");
     if (!endpoint || !batch_dialect(str_from(endpoint)))
         return refuse(c, "endpoint",
-                      "/v1/chat/completions, /v1/completions or /v1/embeddings is wanted.");
+                      "must be /v1/chat/completions, /v1/completions or /v1/embeddings.");
     if (!window || strcmp(window, "24h") != 0)
-        return refuse(c, "completion_window", "\"24h\" is the only one.");
+        return refuse(c, "completion_window", "must be \"24h\".");
     snprintf(b->input_file, sizeof b->input_file, "%s", file);
     snprintf(b->endpoint, sizeof b->endpoint, "%s", endpoint);
     return read_metadata(c, json_object_get(o, "metadata"), b);
@@ -164,8 +165,11 @@ void batch_call_create(struct state_call *c)
     c->again = s == STATUS_AGAIN;
     if (s == STATUS_OK)
         write_batch(&c->answer, &b);
+    else if (ok && s == STATUS_NOT_FOUND)
+        api_error_set(&c->error, 404, "id", "No such File object: %s (input_file_id)",
+                      b.input_file);
     else if (ok && !c->again)
-        state_call_fail(c, "File object: input_file_id", s, &err);
+        state_call_fail(c, "File object", s, &err);
     c->has_lines = s == STATUS_OK;
     stored_batch_fini(&b);
 }
@@ -196,7 +200,8 @@ void batch_call_cancel(struct state_call *c)
     }
     c->ended_batch = 0;
     if (s == STATUS_INVALID)
-        api_error_set(&c->error, 409, NULL, "The batch has ended already.");
+        api_error_set(&c->error, 409, NULL,
+                      "The batch cannot be cancelled, because it has already ended.");
     else
         state_call_fail(c, "batch", s, &err);
 }

@@ -17,21 +17,19 @@ void state_call_fail(struct state_call *c, const char *what, enum status s, cons
                       (int)(c->id.len < 100 ? c->id.len : 100), c->id.ptr);
     else if (s == STATUS_LIMIT)
         api_error_set(&c->error, 507, NULL,
-                      "The store of files is full: delete some that are not needed.");
+                      "The file store is full. Delete files that you do not need.");
     else if (s == STATUS_DENIED)
         api_error_set(&c->error, 507, NULL,
-                      "This API key may have no more of the store of files, whose rest is kept for "
-                      "others: delete files that are not needed.");
+                      "The files of this API key already use its share of the file store; the rest "
+                      "is reserved for other keys. Delete files that you do not need.");
     else if (s == STATUS_NO_MEMORY)
-        api_error_set(
-            &c->error, 507, NULL,
-            "The disk of the store of files is full: delete files that are not needed, or "
-            "try again when it has room.");
+        api_error_set(&c->error, 507, NULL,
+                      "The disk of the file store is full. Delete files that you do not need, or "
+                      "try again later.");
     else if (s == STATUS_CLOSED || s == STATUS_IO) /* the log has the reason already */
-        api_error_set(
-            &c->error, 503, NULL,
-            "The store of files is not available: the gateway's log says why. It is tried "
-            "again by itself.");
+        api_error_set(&c->error, 503, NULL,
+                      "The file store is not available; the gateway's log gives the reason. The "
+                      "gateway keeps trying to open it: try again later.");
     else
         api_error_set(&c->error, 500, NULL, "%s", err->text);
 }
@@ -49,7 +47,8 @@ static bool query_value(struct state_call *c, const char *name, struct str *out)
         bool is_it =
             len >= n && memcmp(query.ptr, name, n) == 0 && (len == n || query.ptr[n] == '=');
         if (is_it && (out->len > 0 || len <= n + 1))
-            return api_error_set(&c->error, 400, name, "%s: one value is wanted.", name);
+            return api_error_set(&c->error, 400, name,
+                                 "%s must be given only once, and with a value.", name);
         if (is_it)
             *out = (struct str){query.ptr + n + 1, len - n - 1};
         len += end != NULL;
@@ -66,9 +65,9 @@ bool state_call_query(struct state_call *c, struct state_query *q)
         !query_value(c, "after", &after) || !query_value(c, "purpose", &purpose))
         return false;
     if (limit.len > 0 && (str_to_u64(limit, &n) != STATUS_OK || n < 1 || n > DEFAULT_LIMIT))
-        return api_error_set(&c->error, 400, "limit", "limit: 1 to %d is wanted.", DEFAULT_LIMIT);
+        return api_error_set(&c->error, 400, "limit", "limit must be in [1, %d].", DEFAULT_LIMIT);
     if (order.len > 0 && !str_eq_c(order, "asc") && !str_eq_c(order, "desc"))
-        return api_error_set(&c->error, 400, "order", "order: \"asc\" or \"desc\" is wanted.");
+        return api_error_set(&c->error, 400, "order", "order must be \"asc\" or \"desc\".");
     *q = (struct state_query){.tenant = c->tenant,
                               .after = after,
                               .purpose = purpose,
@@ -108,11 +107,14 @@ void state_answer_busy(struct state_calls *all, struct http_request *r, uint64_t
 {
     struct api_error e = {0};
     if (encode_pool_n_jobs_of(all->thread, tenant) >= STATE_MAX_TENANT_CALLS)
-        api_error_set(&e, 503, NULL,
-                      "%d of your calls of files and batches wait already: try again later.",
-                      STATE_MAX_TENANT_CALLS);
+        api_error_set(
+            &e, 503, NULL,
+            "%d of your calls of /v1/files and /v1/batches are already waiting. Try again later.",
+            STATE_MAX_TENANT_CALLS);
     else
-        api_error_set(&e, 503, NULL, "The server is busy with files: try again later.");
+        api_error_set(
+            &e, 503, NULL,
+            "The server is busy with calls of /v1/files and /v1/batches. Try again later.");
     metric_add(all->refused, 1);
     state_answer(r, &e);
 }

@@ -42,7 +42,10 @@ static void job_run(struct encode_job *j)
     mem_free(c->owned_body);
     c->owned_body = NULL;
     if (!c->error.http_status && c->answer.failed)
-        api_error_set(&c->error, 500, NULL, "The answer is larger than what fits into one.");
+        api_error_set(
+            &c->error, 500, NULL,
+            "The answer is too large: it has more than %d MiB. Ask for fewer items with `limit`.",
+            ANSWER_MAX >> 20);
 }
 
 /* ---- the store's health ---- */
@@ -124,7 +127,7 @@ static void job_done(struct encode_job *j)
     bool has_lines = c->has_lines;
     int64_t ended_batch = c->ended_batch;
     if (c->r && !c->ran)
-        api_error_set(&c->error, 503, NULL, "The server is shutting down.");
+        api_error_set(&c->error, 503, NULL, "The server is shutting down. Try again later.");
     if (c->r && c->error.http_status)
         state_answer(c->r, &c->error);
     else if (c->r)
@@ -230,8 +233,8 @@ void state_calls_on_request(struct state_calls *all, struct http_request *r, uin
     struct api_error e = {0};
     if (!all->store) {
         api_error_set(&e, 404, NULL,
-                      "This gateway keeps no files and batches: it was started without "
-                      "--state-dir.");
+                      "This gateway does not serve /v1/files and /v1/batches: it was started "
+                      "without --state-dir.");
         state_answer(r, &e);
     } else if (str_starts(path, files)) {
         file_request(all, r, tenant, behind(path, files));

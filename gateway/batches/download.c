@@ -51,7 +51,8 @@ static void read_slice(struct encode_job *j)
     d->slice = mem_try_alloc(d->n_slice + 1);
     d->status = d->slice ? state_read_file(store, d->tenant, str_from(d->id), d->offset, d->slice,
                                            d->n_slice, &d->error)
-                         : error_set(&d->error, STATUS_LIMIT, "there is no memory for a slice");
+                         : error_set(&d->error, STATUS_LIMIT,
+                                     "the gateway has no memory for the next part of the file");
 }
 
 static void submit(struct state_download *d)
@@ -82,7 +83,10 @@ static void fail(struct state_download *d)
     } else if (d->status == STATUS_NOT_FOUND) {
         state_answer_error(d->r, 404, "id", "No such File object: ", d->id);
     } else if (d->status == STATUS_CLOSED || d->status == STATUS_IO) {
-        state_answer_error(d->r, 503, NULL, "The store of files is not available now.", "");
+        state_answer_error(
+            d->r, 503, NULL,
+            "The file store is not available; the gateway's log gives the reason. Try again later.",
+            "");
     } else {
         state_answer_error(d->r, 500, NULL, d->error.text, "");
     }

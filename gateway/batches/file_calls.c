@@ -43,14 +43,16 @@ static bool read_form(struct state_call *c, struct stored_file *f, struct str *c
         } else if (str_eq_c(fields[i].name, "expires_after") ||
                    str_starts(fields[i].name, STR("expires_after["))) {
             return api_error_set(&c->error, 400, "expires_after",
-                                 "expires_after: files stay until they are deleted.");
+                                 "expires_after is not supported by this server: files stay until "
+                                 "you delete them. Leave it out.");
         }
     }
     if (!f->purpose[0])
-        return api_error_set(&c->error, 400, "purpose", "purpose: \"batch\" is the only one.");
-    return has_file || api_error_set(&c->error, 400, "file",
-                                     "file: it is missing, or its name is longer than %d bytes.",
-                                     STATE_NAME_BYTES - 1);
+        return api_error_set(&c->error, 400, "purpose", "purpose must be \"batch\".");
+    return has_file ||
+           api_error_set(&c->error, 400, "file",
+                         "The form has no file, or the name of its file is longer than %d bytes.",
+                         STATE_NAME_BYTES - 1);
 }
 
 void file_call_upload(struct state_call *c)

@@ -68,7 +68,7 @@ bool multipart_read(struct str content_type, struct str body,
     char delimiter[DELIMITER_MAX + 1]; /* CRLF, two dashes and the boundary */
     struct str boundary = parameter(content_type, "boundary");
     *n = 0;
-    *why = "Content-Type: multipart/form-data with a boundary is wanted.";
+    *why = "The Content-Type must be multipart/form-data with a boundary.";
     if (content_type.len < sizeof type - 1 ||
         strncasecmp(content_type.ptr, type, sizeof type - 1) != 0 || boundary.len == 0 ||
         boundary.len > BOUNDARY_MAX)
@@ -76,7 +76,8 @@ bool multipart_read(struct str content_type, struct str body,
     size_t len = 4 + boundary.len;
     memcpy(delimiter, "\r\n--", 4);
     memcpy(delimiter + 4, boundary.ptr, boundary.len);
-    *why = "The body is not the multipart/form-data that its boundary says.";
+    *why =
+        "The body is not valid multipart/form-data with the boundary that its Content-Type names.";
     if (body.len < len - 2 || memcmp(body.ptr, delimiter + 2, len - 2) != 0)
         return false;
     struct str rest = from(body, len - 2);
@@ -89,7 +90,7 @@ bool multipart_read(struct str content_type, struct str body,
         if (!end)
             return false;
         if (*n == MULTIPART_MAX_FIELDS) {
-            *why = "The form has too many fields.";
+            *why = "The form has too many fields. Send only the fields purpose and file.";
             return false;
         }
         f.content = (struct str){rest.ptr, (size_t)(end - rest.ptr)};

@@ -20,7 +20,7 @@ async function failureOf(r, hasKey) {
   let text = typeof said === "string" && said ? said : `The gateway answered with HTTP status ${r.status}.`;
   if (r.status === 401)
     text = hasKey ? "The gateway does not accept this API key. Correct it under Settings, then try again."
-      : "This gateway wants an API key. Type it under Settings, then try again.";
+      : "This gateway requires an API key. Type it under Settings, then try again.";
   return new Failure(text, { status: r.status, retryAfter });
 }
 

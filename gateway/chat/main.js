@@ -69,7 +69,7 @@ async function loadModels() {
   clearTimeout(reload);
   try {
     const list = await models(key);
-    notice(list.length ? "" : "This key may use no model of this gateway. Type another key under Settings.");
+    notice(list.length ? "" : "This API key may not use any model of this gateway. Type another key under Settings.");
     showModels(list);
     keyIsTaken();
     if (!abort) state("ready", "ok");

@@ -79,7 +79,7 @@ static void render(const struct compile_frame *job, struct strbuf *out,
                                     &len, why);
     text_template_free(t);
     if (code == TEXT_OK && len > COMPILE_MAX_RENDERED) {
-        snprintf(why, TEXT_ERR_MAX, "a text of %zu bytes is too large", len);
+        snprintf(why, TEXT_ERR_MAX, "the rendered text is too large: it has %zu bytes", len);
         code = TEXT_LIMIT;
     }
     if (code == TEXT_OK)
@@ -247,14 +247,15 @@ static void say(int fd, const struct compile_frame *f)
 static void say_end(int fd, int how, const struct rusage *used)
 {
     const uint32_t cpu_us = microseconds(used);
-    const struct compile_frame
-        limit = {.what = COMPILE_VERDICT,
-                 .code = TEXT_LIMIT,
-                 .cpu_us = cpu_us,
-                 .text = STR("more memory or work than any grammar is given. Ask for less at once, "
-                             "or join fewer patterns")},
-        died = {
-            .what = COMPILE_DIED, .code = WIFSIGNALED(how) ? WTERMSIG(how) : 0, .cpu_us = cpu_us};
+    const struct compile_frame limit = {.what = COMPILE_VERDICT,
+                                        .code = TEXT_LIMIT,
+                                        .cpu_us = cpu_us,
+                                        .text =
+                                            STR("it needs more memory or work than one grammar may "
+                                                "use. Make it smaller, or combine fewer patterns")},
+                               died = {.what = COMPILE_DIED,
+                                       .code = WIFSIGNALED(how) ? WTERMSIG(how) : 0,
+                                       .cpu_us = cpu_us};
     if (WIFEXITED(how) && WEXITSTATUS(how) == COMPILE_EXIT_LIMIT)
         say(fd, &limit);
     else if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)

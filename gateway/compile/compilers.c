@@ -61,12 +61,12 @@ const char *compile_outcome_words(enum compile_outcome o)
 {
     static const char *const words[COMPILE_OUTCOME_COUNT] = {
         [COMPILE_DONE] = "it was compiled",
-        [COMPILE_OVER_MEMORY] = "its process was ended at its limit of memory",
-        [COMPILE_OVER_TIME] = "its process was ended at its limit of time",
-        [COMPILE_CRASHED] = "the compiler has crashed",
-        [COMPILE_LOST] = "its process ended without an answer",
-        [COMPILE_UNAVAILABLE] = "no process for it could be started",
-        [COMPILE_CANCELLED] = "nobody waits for it any more",
+        [COMPILE_OVER_MEMORY] = "the compile process reached its memory limit and was ended",
+        [COMPILE_OVER_TIME] = "the compile process reached its time limit and was ended",
+        [COMPILE_CRASHED] = "the compiler crashed",
+        [COMPILE_LOST] = "the compile process ended without an answer",
+        [COMPILE_UNAVAILABLE] = "no compile process could be started",
+        [COMPILE_CANCELLED] = "the client no longer waits for it",
     };
     return words[o];
 }

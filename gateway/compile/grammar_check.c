@@ -142,8 +142,7 @@ static void say_limit(char why[TEXT_ERR_MAX])
 {
     char words[TEXT_ERR_MAX];
     snprintf(words, sizeof words, "%s", why);
-    snprintf(why, TEXT_ERR_MAX, "it costs more to compile than a grammar may: %.*s",
-             TEXT_ERR_MAX - 64, words);
+    snprintf(why, TEXT_ERR_MAX, "it is too expensive to compile: %.*s", TEXT_ERR_MAX - 64, words);
 }
 
 int grammar_compiles(struct grammar_check *c, struct grammar_asker *a, enum grammar_kind kind,
@@ -158,7 +157,8 @@ int grammar_compiles(struct grammar_check *c, struct grammar_asker *a, enum gram
     if (a->place != PREPARE_COMPILING)
         return PREPARE_WANTS_COMPILING;
     if (a->n_compiles_left == 0) {
-        snprintf(why, TEXT_ERR_MAX, "too many grammars of one request were compiled");
+        snprintf(why, TEXT_ERR_MAX,
+                 "the server has already compiled as many grammars as one request may have");
         return 503;
     }
     a->n_compiles_left--;
@@ -186,8 +186,8 @@ bool grammar_check(struct grammar_check *c, struct grammar_asker *a, enum gramma
         e->code = API_COMPILE_LIMIT;
     if (status == 503)
         return api_error_set(e, status, field,
-                             "%s was not compiled: %s. Try again later, or simplify it.", field,
-                             why);
-    return api_error_set(e, status, field, "%s is no grammar that an answer can follow: %s", field,
-                         why);
+                             "%s could not be compiled: %s. Try again later, or simplify it.",
+                             field, why);
+    return api_error_set(e, status, field, "%s cannot be used as a grammar for the answer: %s",
+                         field, why);
 }

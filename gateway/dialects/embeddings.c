@@ -16,14 +16,15 @@ static bool read_input(const struct prepare_model *m, json_t *owned_body, struct
     if (!params_init(p, API_EMBEDDINGS, owned_body, &m->policy, &out->error))
         return false;
     if (m->pooling == POOLING_NONE)
-        return api_error_set(&out->error, 400, "model",
-                             "This model's files ask for a pooling that is none of last and mean: "
-                             "it gives no embeddings here.");
+        return api_error_set(
+            &out->error, 400, "model",
+            "This server cannot make embeddings with this model: the model's pooling is neither "
+            "\"last token\" nor \"mean\", the only kinds that this server supports.");
     if (m->n_dimensions && p->dimensions > m->n_dimensions)
         return api_error_set(&out->error, 400, "dimensions",
-                             "dimensions must be in [1, %u], as many as this model's vectors have, "
-                             "got %u.",
-                             m->n_dimensions, p->dimensions);
+                             "dimensions must be in [1, %u], because this model's vectors have %u "
+                             "dimensions, got %u.",
+                             m->n_dimensions, m->n_dimensions, p->dimensions);
     p->sampling.pooling = m->pooling;
     p->sampling.pooling_normalise = p->use_activation;
     return openai_prompts_read(p->prompt, "input", m->policy.vocab_size, &out->prompts,

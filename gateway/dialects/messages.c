@@ -39,8 +39,8 @@ static bool refuse_block(const struct turn *t, const json_t *block)
                              "messages[%zu].content: each block must be an object with a type.",
                              t->i);
     return api_error_set(t->e, 400, "messages",
-                         "messages[%zu].content holds a block of type \"%.40s\", which is not "
-                         "taken here: this model takes text.",
+                         "messages[%zu].content has a block of type \"%.40s\", which is not "
+                         "supported: this model accepts text only.",
                          t->i, type);
 }
 
@@ -48,7 +48,8 @@ static bool add_text(struct turn *t, const json_t *text)
 {
     if (!json_is_string(text))
         return api_error_set(t->e, 400, "messages",
-                             "messages[%zu].content: a text block must have a text.", t->i);
+                             "messages[%zu].content: a text block must have a text (a string).",
+                             t->i);
     strbuf_append_c(&t->text, t->has_text ? "\n" : "");
     strbuf_append_str(&t->text, params_json_str(text));
     t->has_text = true;
@@ -113,11 +114,10 @@ static bool change_tools(struct turn *t, const json_t *block, bool is_removal)
     const json_t *tool = json_object_get(block, "tool");
     const char *type = type_of(tool);
     if (!type || strcmp(type, "tool_definition") == 0)
-        return api_error_set(
-            t->e, 400, "messages",
-            "messages[%zu].content: a %s must refer to a tool of tools: this server "
-            "reads definitions there alone.",
-            t->i, type_of(block));
+        return api_error_set(t->e, 400, "messages",
+                             "messages[%zu].content: a %s must refer to a tool in the field tools: "
+                             "this server reads tool definitions only there.",
+                             t->i, type_of(block));
     if (strcmp(type, "tool_reference") != 0)
         return true; /* tools of an MCP server are left out */
     const struct str name = tool_set_name(t->p, json_object_get(tool, "name"), NULL);
@@ -175,8 +175,9 @@ static bool add_result(struct turn *t, const json_t *block)
 {
     json_t *id = json_object_get(block, "tool_use_id");
     if (!json_is_string(id))
-        return api_error_set(t->e, 400, "messages",
-                             "messages[%zu].content: a tool_result must have a tool_use_id.", t->i);
+        return api_error_set(
+            t->e, 400, "messages",
+            "messages[%zu].content: a tool_result must have a tool_use_id (a string).", t->i);
     flush_text(t, "user");
     json_t *text = plain_text(t, json_object_get(block, "content"), false);
     if (!text)
@@ -210,8 +211,8 @@ static bool add_call(struct turn *t, json_t *calls, const json_t *block)
            *input = json_object_get(block, "input");
     if (!json_is_string(id) || !json_is_string(name) || !json_text_is_object(input))
         return api_error_set(t->e, 400, "messages",
-                             "messages[%zu].content: a tool_use must have an id, a name and an "
-                             "input, an object.",
+                             "messages[%zu].content: a tool_use must have an id and a name "
+                             "(strings) and an input (an object).",
                              t->i);
     json_array_append_new(calls, json_pack("{s:O,s:s,s:{s:O,s:O}}", "id", id, "type", "function",
                                            "function", "name", name, "arguments", input));
@@ -354,7 +355,8 @@ static bool read_system(struct turn *t, const json_t *system)
         text = plain_text(t, system, true);
     if (!text) {
         t->e->http_status = 0; /* replaces the error, which names messages */
-        return api_error_set(t->e, 400, "system", "system must be a string or blocks of text.");
+        return api_error_set(t->e, 400, "system",
+                             "system must be a string or a list of text blocks.");
     }
     /* every block was for billing, so there is no text */
     if (json_is_array(system) && json_string_length(text) == 0) {

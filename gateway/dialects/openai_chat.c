@@ -69,17 +69,19 @@ static const json_t *part_text(const json_t *part, size_t i_message, struct api_
     bool is_refusal = strcmp(name, "refusal") == 0; /* a refusal of an earlier answer is text too */
     const json_t *text = json_object_get(part, is_refusal ? "refusal" : "text");
     if (!is_refusal && !str_is_one_of(str_from(name), texts)) {
-        api_error_set(e, 400, "messages",
-                      "messages[%zu].content holds a part of type \"%.40s\": %s.", i_message, name,
-                      str_is_one_of(str_from(name), media)
-                          ? "this model takes text only"
-                          : "this server reads text, refusal, thinking and reasoning; say it as "
-                            "text, or leave the part out");
+        api_error_set(
+            e, 400, "messages",
+            "messages[%zu].content has a part of type \"%.40s\", which is not supported: %s.",
+            i_message, name,
+            str_is_one_of(str_from(name), media)
+                ? "this model accepts text only"
+                : "this server reads parts of type text, refusal, thinking and reasoning. Send it "
+                  "as text, or leave the part out");
         return NULL;
     }
     if (!json_is_string(text)) {
-        api_error_set(e, 400, "messages", "messages[%zu].content: a text part must have a text.",
-                      i_message);
+        api_error_set(e, 400, "messages",
+                      "messages[%zu].content: a text part must have a text (a string).", i_message);
         return NULL;
     }
     return text;
@@ -175,14 +177,14 @@ static bool call_function(json_t *call, size_t i_message, size_t i_call, struct 
         json_object_del(call, "custom");
         return is_none ||
                api_error_set(e, 400, "messages",
-                             "messages[%zu].tool_calls[%zu] has a member custom and is not of type "
-                             "\"custom\": say the type, or leave custom out.",
+                             "messages[%zu].tool_calls[%zu] has a member custom, but its type is "
+                             "not \"custom\". Set the type, or leave custom out.",
                              i_message, i_call);
     }
     if (!json_is_string(name) || !json_is_string(input))
         return api_error_set(e, 400, "messages",
-                             "messages[%zu].tool_calls[%zu] is of type \"custom\": it must have a "
-                             "member custom with a name and an input, strings.",
+                             "messages[%zu].tool_calls[%zu] is of type \"custom\", so it must have "
+                             "a member custom with a name and an input, both strings.",
                              i_message, i_call);
     json_t *whole = json_pack("{s:O}", "input", input);
     char *text = json_dumps(whole, JSON_COMPACT);
@@ -304,8 +306,8 @@ static void mark_final(json_t *message, struct api_error *e)
     json_t *content = json_object_get(message, "content");
     if (!json_is_string(content)) {
         api_error_set(e, 400, "continue_final_message",
-                      "continue_final_message is set, but the last message has no content to go on "
-                      "with: give it a text.");
+                      "continue_final_message is set, but the last message has no text to "
+                      "continue. Give its content a text.");
         return;
     }
     struct strbuf b;
@@ -344,7 +346,8 @@ static bool make_context(const struct params *p, const struct text_tokenizer *to
         strbuf_append_c(out, text);
         free(text);
     } else {
-        api_error_set(e, 400, "messages", "messages cannot be passed to the chat template.");
+        api_error_set(e, 400, "messages",
+                      "messages cannot be written as JSON for the chat template.");
     }
     json_decref(context);
     return e->http_status == 0 && !out->failed;
@@ -424,10 +427,11 @@ static int render_elsewhere(const struct prepare_model *m, struct str source, st
         e->code = API_COMPILE_LIMIT;
     if (r.outcome != COMPILE_DONE)
         api_error_set(e, 503, "chat_template",
-                      "chat_template was not rendered: %s. Try again later, or simplify it.",
+                      "chat_template could not be rendered: %s. Try again later, or simplify it.",
                       compile_outcome_words(r.outcome));
     else if (r.unread)
-        api_error_set(e, 400, "chat_template", "chat_template cannot be read: %s", text.ptr);
+        api_error_set(e, 400, "chat_template", "chat_template is not a valid template: %s",
+                      text.ptr);
     else if (r.status == TEXT_OK)
         strbuf_append_str(out, text);
     else
@@ -453,7 +457,8 @@ static int render_context(const struct prepare_model *m, const struct chosen *c,
     if (s == TEXT_OK)
         strbuf_append(out, rendered, len);
     else if (s == TEXT_LIMIT && on_loop)
-        api_error_set(e, PREPARE_WANTS_POOL, NULL, "the template takes long");
+        api_error_set(e, PREPARE_WANTS_POOL, NULL,
+                      "rendering the chat template takes too long on the event loop");
     text_free(rendered);
     return s;
 }
@@ -527,7 +532,8 @@ static bool choose_own(struct str wanted, const struct prepare_model *m, struct 
     if (m->chat_template)
         s = text_template_pick(m->chat_template, wanted.ptr, wanted.len, own, why);
     if (s == TEXT_UNSUPPORTED && m->place != PREPARE_COMPILING)
-        return api_error_set(e, PREPARE_WANTS_COMPILING, NULL, "the request has a template");
+        return api_error_set(e, PREPARE_WANTS_COMPILING, NULL,
+                             "the request has its own chat template");
     *out = (struct chosen){.source = wanted};
     if (s == TEXT_UNSUPPORTED && m->compilers)
         return true;
@@ -535,7 +541,7 @@ static bool choose_own(struct str wanted, const struct prepare_model *m, struct 
         s = text_template_new(wanted.ptr, wanted.len, own, why);
     out->open = *own;
     return s == TEXT_OK ||
-           api_error_set(e, 400, "chat_template", "chat_template cannot be read: %s", why);
+           api_error_set(e, 400, "chat_template", "chat_template is not a valid template: %s", why);
 }
 
 bool openai_chat_prompt(const struct params *p, const struct prepare_model *m,

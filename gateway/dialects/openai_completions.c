@@ -17,7 +17,8 @@ bool openai_ids_read(const json_t *list, const char *field, uint32_t vocab, stru
     size_t n = json_array_size(list);
     out->ids = mem_try_array(n, sizeof *out->ids);
     if (!out->ids)
-        return api_error_set(e, 413, field, "%s is too long.", field);
+        return api_error_set(
+            e, 413, field, "%s is too long: the server has no memory for %zu token ids.", field, n);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (!json_is_integer(v))

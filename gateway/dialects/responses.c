@@ -44,8 +44,9 @@ static const json_t *part_text(struct reader *r, const json_t *part)
         if (!is(type, types[k]))
             continue;
         if (!json_is_string(text))
-            api_error_set(r->e, 400, "input", "input[%zu]: a part of type \"%s\" must have a text.",
-                          r->i, type);
+            api_error_set(r->e, 400, "input",
+                          "input[%zu]: a part of type \"%s\" must have a text (a string).", r->i,
+                          type);
         return json_is_string(text) ? text : NULL;
     }
     if (!*type)
@@ -53,7 +54,8 @@ static const json_t *part_text(struct reader *r, const json_t *part)
                       r->i);
     else
         api_error_set(r->e, 400, "input",
-                      "input[%zu] holds a part of type \"%.40s\": this model takes text only.",
+                      "input[%zu] has a part of type \"%.40s\", which is not supported: this model "
+                      "accepts text only.",
                       r->i, type);
     return NULL;
 }
@@ -172,10 +174,10 @@ static bool read_call(struct reader *r, const json_t *item)
            *arguments = json_object_get(item, "arguments"),
            *space = json_object_get(item, "namespace");
     if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments))
-        return api_error_set(r->e, 400, "input",
-                             "input[%zu]: a function_call must have a call_id, a name and "
-                             "arguments, a string.",
-                             r->i);
+        return api_error_set(
+            r->e, 400, "input",
+            "input[%zu]: a function_call must have a call_id, a name and arguments, all strings.",
+            r->i);
     json_t *flat = json_string_length(space) > 0
                        ? json_sprintf("%s__%s", json_string_value(space), json_string_value(name))
                        : json_incref(name);
@@ -189,10 +191,10 @@ static bool read_custom_call(struct reader *r, const json_t *item)
     json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");
     json_t *input = json_object_get(item, "input");
     if (!json_is_string(id) || !json_is_string(name) || !json_is_string(input))
-        return api_error_set(r->e, 400, "input",
-                             "input[%zu]: a custom_tool_call must have a call_id, a name and an "
-                             "input, strings.",
-                             r->i);
+        return api_error_set(
+            r->e, 400, "input",
+            "input[%zu]: a custom_tool_call must have a call_id, a name and an input, all strings.",
+            r->i);
     json_t *whole = json_pack("{s:O}", "input", input);
     char *text = json_dumps(whole, JSON_COMPACT);
     add_call(r, id, json_incref(name), json_string(text ? text : "{}"));
@@ -210,9 +212,10 @@ static bool read_client_call(struct reader *r, const json_t *item, const char *t
     if (!action)
         action = json_object_get(item, "operation");
     if (!json_is_string(id) || !json_text_is_object(action))
-        return api_error_set(r->e, 400, "input",
-                             "input[%zu]: a %s must have a call_id and an action, an object.", r->i,
-                             type);
+        return api_error_set(
+            r->e, 400, "input",
+            "input[%zu]: a %s must have a call_id (a string) and an action (an object).", r->i,
+            type);
     char *text = json_text_dump(action, JSON_COMPACT);
     add_call(r, id, json_stringn(type, strlen(type) - strlen("_call")),
              json_string(text ? text : "{}"));
@@ -248,7 +251,8 @@ static bool read_output(struct reader *r, const json_t *item)
         id = json_object_get(item, "id");
     if (!json_is_string(id))
         return api_error_set(r->e, 400, "input",
-                             "input[%zu]: the output of a call must have a call_id.", r->i);
+                             "input[%zu]: the output of a call must have a call_id (a string).",
+                             r->i);
     const json_t *output = json_object_get(item, "output");
     json_t *text = output_text(r, json_is_null(output) ? NULL : output, item);
     if (text)
@@ -293,8 +297,8 @@ static bool read_update(struct reader *r, const json_t *item)
     const json_t *text = json_object_get(item, "text");
     if (text && !json_is_null(text))
         return api_error_set(r->e, 400, "input",
-                             "input[%zu]: a configuration_update of text is not read by this "
-                             "server: say text in the request.",
+                             "input[%zu]: this server does not read text in a "
+                             "configuration_update. Put text into the request itself.",
                              r->i);
     if (json_is_string(effort))
         r->p->reasoning_effort = params_json_str(effort);
@@ -338,27 +342,29 @@ static bool refuse_item(const struct reader *r, const char *type)
     static const struct {
         const char *type, *why;
     } known[] = {
-        {"item_reference",
-         "nothing is kept here, send the item itself. Set store to false in the client (in the AI "
-         "SDK providerOptions.openai.store), so that it does"},
-        {"compaction", "what another server has made short cannot be read here, send the items"},
-        {"compaction_trigger", "this server makes nothing short, send what the model is to read"},
-        {"tool_search_output", "its tools are not read there, say them in tools"},
-        {"additional_tools", "its tools are not read there, say them in tools"},
-        {"file_search_call", "its results are not read there, say them in a message"},
-        {"computer_call", "this model takes text only"},
-        {"computer_call_output", "this model takes text only"},
-        {"program", "no code is run here"},
-        {"program_output", "no code is run here"},
+        {"item_reference", "it keeps no items. Send the item itself. In the client, set store to "
+                           "false (AI SDK: providerOptions.openai.store), so that it sends items"},
+        {"compaction", "it cannot read what another server has compacted. Send the original items"},
+        {"compaction_trigger", "it compacts nothing. Send everything that the model must read"},
+        {"tool_search_output", "put its tools into the field tools"},
+        {"additional_tools", "put its tools into the field tools"},
+        {"file_search_call", "put its results into a message"},
+        {"computer_call", "this model accepts text only"},
+        {"computer_call_output", "this model accepts text only"},
+        {"program", "it runs no code"},
+        {"program_output", "it runs no code"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (is(type, known[i].type))
-            return api_error_set(r->e, 400, "input", "input[%zu] is of type \"%s\": %s.", r->i,
-                                 type, known[i].why);
-    return api_error_set(r->e, 400, "input",
-                         "input[%zu] is of type \"%.40s\": messages, reasoning, calls of functions "
-                         "and custom tools and their outputs are taken.",
-                         r->i, type);
+            return api_error_set(
+                r->e, 400, "input",
+                "input[%zu] is of type \"%s\", which this server does not support: %s.", r->i, type,
+                known[i].why);
+    return api_error_set(
+        r->e, 400, "input",
+        "input[%zu] is of type \"%.40s\", which this server does not support. It accepts messages, "
+        "reasoning, calls of functions and custom tools, and their outputs.",
+        r->i, type);
 }
 
 static bool read_call_item(struct reader *r, const json_t *item, const char *type, bool *done)
@@ -433,12 +439,13 @@ bool responses_for_template(struct params *p, struct api_error *e)
         ok = api_error_set(e, 400, "input", "input must be a string or a list of items.");
     else if (json_array_size(p->prompt) == 0)
         ok = api_error_set(e, 400, "input",
-                           "input is an empty list: give it at least one message, or a string.");
+                           "input is an empty list. Send at least one message, or a string.");
     for (; ok && r.i < json_array_size(p->prompt); r.i++)
         ok = read_item(&r, json_array_get(p->prompt, r.i));
     end_system(&r);
     if (ok && json_array_size(r.out) == 0)
-        ok = api_error_set(e, 400, "input", "input says nothing that a model could read.");
+        ok = api_error_set(e, 400, "input",
+                           "input has nothing that the model can read. Send at least one message.");
     /* The body owns all that `params` borrows. The client's own items stay, because answers
      * repeat them. */
     json_object_set_new(p->body, "messages for the template", r.out);

@@ -96,7 +96,7 @@ static void append_fate(struct strbuf *out, const struct field *f)
         strbuf_printf(out, "refused: %s", f->why);
         break;
     default:
-        strbuf_append_c(out, f->why ? "taken: " : "taken");
+        strbuf_append_c(out, f->why ? "used: " : "used");
         strbuf_append_c(out, f->why ? f->why : "");
     }
 }
@@ -108,7 +108,7 @@ void fields_document(struct strbuf *out)
     strbuf_append_c(out, HEAD "| field |");
     for (size_t k = 0; k < n; k++)
         strbuf_printf(out, " %s |", columns[k].name);
-    strbuf_append_c(out, " holds | what becomes of it | since |\n|---|---|---|---|");
+    strbuf_append_c(out, " holds | effect | since |\n|---|---|---|---|");
     for (size_t k = 0; k < n; k++)
         strbuf_append_c(out, "---|");
     strbuf_append_c(out, "\n");

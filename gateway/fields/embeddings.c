@@ -17,11 +17,11 @@ static const struct field rows[] = {
      .why = "a string, strings, ids, or lists of ids; up to 1024"},
     ROW_CUSTOM(encoding_format, EMBEDDINGS, "float, or base64 of little-endian float32"),
     {ROW("dimensions", FIELD_U32, EMBEDDINGS), .offset = AT(dimensions), .min = 1, .max = 1 << 20,
-     .why = "so many of the first, of length 1 again; up to what the model has"},
+     .why = "the vector's first numbers, scaled to length 1; at most as many as the model has"},
     {ROW("use_activation", FIELD_BOOL, EMBEDDINGS), .offset = AT(use_activation),
      .why = "false: vectors are not scaled to length 1"},
-    ROW_ONLY("embed_dtype", EMBEDDINGS, "\"float32\"", "there is one"),
-    ROW_ONLY("endianness", EMBEDDINGS, "\"native\"|\"little\"", "there is one"),
+    ROW_ONLY("embed_dtype", EMBEDDINGS, "\"float32\"", "there is only one type"),
+    ROW_ONLY("endianness", EMBEDDINGS, "\"native\"|\"little\"", "there is only one byte order"),
 };
 
 FIELD_TABLE(embeddings);

@@ -39,7 +39,8 @@ void field_tell_ignored(uint32_t *n_ignored, const char *name)
     if (n < FIELD_MOST_TOLD)
         log_warn("field_ignored", "name=%s", log_quote(name));
     else if (n == FIELD_MOST_TOLD)
-        log_warn("field_ignored", "name=%s more=\"the request has others, which are not listed\"",
+        log_warn("field_ignored",
+                 "name=%s more=\"the request has more unknown fields, which are not logged\"",
                  log_quote(name));
 }
 

@@ -145,16 +145,19 @@ static bool check_prefix(const struct place *at, const json_t *v)
     if (!json_is_true(prefix))
         return refuse(at, "prefix", "must be a boolean");
     return (at->is_last && role && strcmp(role, "assistant") == 0) ||
-           refuse(at, "prefix", "may be true in a last message of the assistant's alone");
+           refuse(at, "prefix",
+                  "may be true only in the last message, and only if its role is assistant");
 }
 
 /* Checks a chat message. Templates read some of these members. */
 static bool check_chat_message(const struct place *at, const json_t *v)
 {
-    return is_off(at, v, "function_call", "is not read by this server: say it in tool_calls") &&
-           is_off(at, v, "audio", "is not read by this server: this model takes text only") &&
+    return is_off(at, v, "function_call", "is not supported by this server: use tool_calls") &&
+           is_off(at, v, "audio",
+                  "is not supported by this server: this model accepts text only") &&
            is_off(at, v, "documents",
-                  "is not read by this server: say documents in the body, or in content") &&
+                  "is not supported by this server: use the field documents of the request, or the "
+                  "content of a message") &&
            is_text(at, v, "name") && is_text(at, v, "tool_call_id") && check_prefix(at, v) &&
            is_known(at, v,
                     " role content name tool_calls tool_call_id refusal annotations parsed weight "
@@ -218,7 +221,7 @@ static bool check_callers(const struct place *at, const json_t *v)
     return !callers || field_is_empty(callers) ||
            (json_array_size(callers) == 1 && one && strcmp(one, "direct") == 0) ||
            refuse(at, "allowed_callers",
-                  "must be [\"direct\"] on this server, or be left out: no code is run");
+                  "must be [\"direct\"] on this server, or be left out: this server runs no code");
 }
 
 /* Checks a tool. defer_loading has no effect, because the model gets all tools at once. Servers'

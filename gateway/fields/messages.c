@@ -28,11 +28,10 @@ static bool read_typed_tool(struct params *p, const json_t *tool, const char *ty
     json_t *function = tool_kind_function(type);
     snprintf(where, sizeof where, "tools[%zu]", i);
     if (!function)
-        return tool_set_pass_over(
-            p, where, type, name,
-            "Say a tool as {\"name\": …, \"input_schema\": …}, without a type "
-            "or of type \"custom\".",
-            c->e);
+        return tool_set_pass_over(p, where, type, name,
+                                  "Describe a tool as {\"name\": …, \"input_schema\": …}, without "
+                                  "a type or with the type \"custom\".",
+                                  c->e);
     if (json_string_length(name) == 0)
         name = json_object_get(function, "name");
     tool_set_add_function(p, name, json_object_get(function, "description"),
@@ -93,8 +92,9 @@ static bool parse_tool_choice(struct params *p, const json_t *v, const struct fi
                       (strcmp(type, "tool") == 0 && json_string_length(name) > 0)))
         p->tool_choice = TOOL_CHOICE_REQUIRED;
     else if (!type || strcmp(type, "auto") != 0)
-        return api_error_set(c->e, 400, c->name,
-                             "tool_choice must be of type auto, any, none, or tool with a name.");
+        return api_error_set(
+            c->e, 400, c->name,
+            "tool_choice must have the type auto, any or none, or the type tool and a name.");
     if (type && strcmp(type, "tool") == 0 && !field_force_tool(p, name, NULL, c))
         return false;
     if (one && !json_is_null(one) &&
@@ -145,8 +145,8 @@ static bool parse_thread(struct params *p, const json_t *v, const struct field_c
         return field_known_members(c, c->name, v, (const char *[]){"type", NULL});
     c->e->code = API_THREAD_NOT_FOUND;
     return api_error_set(c->e, 400, c->name,
-                         "thread must be of type create on this server, or be left out: nothing "
-                         "is kept, send all messages.");
+                         "thread must be of type create on this server, or be left out: this "
+                         "server keeps no conversations. Send all messages.");
 }
 
 /* Reads `output_config`. It comes before thinking, so that turning thinking off overrides an
@@ -190,34 +190,38 @@ static const struct field rows[] = {
     {ROW("system", FIELD_JSON, ANTHROPIC), .offset = AT(system), .want = JSON_NULL,
      .why = "a text, or blocks of text"},
     {ROW("tools", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tools,
-     .why = "Anthropic's form: name, description, input_schema; those that a server runs are left "
-            "out"},
-    ROW_CUSTOM(mcp_servers, ANTHROPIC, "left out, as tools that a server runs are"),
+     .why = "Anthropic's form: name, description, input_schema; tools of a provider's server are "
+            "left out"},
+    ROW_CUSTOM(mcp_servers, ANTHROPIC, "left out, like all tools of a provider's server"),
     {ROW("tool_choice", FIELD_CUSTOM, ANTHROPIC), .parse = parse_tool_choice,
      .why = "any, tool, none; auto with --enable-auto-tool-choice; disable_parallel_tool_use"},
     ROW_CUSTOM(output_config, ANTHROPIC,
-               "effort: what the template makes of it; format: json_schema"),
-    ROW_CUSTOM(thinking, ANTHROPIC | CHAT,
-               "disabled turns thinking off; else as the model does it, budget_tokens is not kept"),
-    ROW_CUSTOM(thread, ANTHROPIC, "of type create; nothing is kept all the same"),
-    ROW_HARMLESS("cache_control", ANTHROPIC, "prefixes are found without it"),
-    ROW_HARMLESS("diagnostics", ANTHROPIC, "there are none"),
-    ROW_HARMLESS("user_profile_id", ANTHROPIC, "noted by nobody"),
-    ROW_HARMLESS("workspace_id", ANTHROPIC, "noted by nobody"),
-    ROW_ONLY("speed", ANTHROPIC, "\"standard\"", "there is one"),
-    ROW_REFUSE("inference_geo", ANTHROPIC, "is not supported by this server: it is where it is"),
+               "effort: passed to the chat template; format: json_schema"),
+    ROW_CUSTOM(
+        thinking, ANTHROPIC | CHAT,
+        "disabled turns thinking off; otherwise the model decides; budget_tokens is ignored"),
+    ROW_CUSTOM(thread, ANTHROPIC, "of type create; the server keeps no conversations"),
+    ROW_HARMLESS("cache_control", ANTHROPIC, "the prefix cache does not need it"),
+    ROW_HARMLESS("diagnostics", ANTHROPIC, "the server sends none"),
+    ROW_HARMLESS("user_profile_id", ANTHROPIC, "the server does not use it"),
+    ROW_HARMLESS("workspace_id", ANTHROPIC, "the server does not use it"),
+    ROW_ONLY("speed", ANTHROPIC, "\"standard\"", "there is only one speed"),
+    ROW_REFUSE("inference_geo", ANTHROPIC,
+               "is not supported by this server: it cannot choose a region"),
     ROW_REFUSE("compaction", ANTHROPIC,
-               "is not supported by this server: send what the model is to read"),
-    ROW_REFUSE("fallbacks", ANTHROPIC, "is not supported by this server: there is one model"),
+               "is not supported by this server: send all messages that the model must read"),
+    ROW_REFUSE("fallbacks", ANTHROPIC, "is not supported by this server: it has only one model"),
     ROW_REFUSE("fallback_credit_token", ANTHROPIC,
-               "is not supported by this server: there is one model"),
-    ROW_HARMLESS("billing_policy", ANTHROPIC, "nothing is billed"),
+               "is not supported by this server: it has only one model"),
+    ROW_HARMLESS("billing_policy", ANTHROPIC, "the server bills nothing"),
     ROW_REFUSE("output_format", ANTHROPIC, "is not supported by this server: use output_config"),
-    ROW_REFUSE("container", ANTHROPIC, "is not supported by this server: no code is run"),
-    ROW_HARMLESS("betas", ANTHROPIC, "they are a header's, and not looked at there"),
-    ROW_HARMLESS("anthropic_beta", ANTHROPIC, "Bedrock's word for betas"),
-    ROW_HARMLESS("anthropic_version", ANTHROPIC, "Bedrock's and Vertex's; there is one"),
-    ROW_HARMLESS("context_management", ANTHROPIC, "the model reads what is sent"),
+    ROW_REFUSE("container", ANTHROPIC, "is not supported by this server: it runs no code"),
+    ROW_HARMLESS("betas", ANTHROPIC,
+                 "clients send betas in a header, which the server does not read"),
+    ROW_HARMLESS("anthropic_beta", ANTHROPIC, "Bedrock's name for betas"),
+    ROW_HARMLESS("anthropic_version", ANTHROPIC,
+                 "Bedrock and Vertex send it; the server has only one version"),
+    ROW_HARMLESS("context_management", ANTHROPIC, "the model reads all messages as sent"),
 };
 
 FIELD_TABLE(messages);

@@ -23,9 +23,10 @@ static bool parse_request_id(struct params *p, const json_t *v, const struct fie
         ok = (s.ptr[i] >= '0' && s.ptr[i] <= '9') || (s.ptr[i] >= 'a' && s.ptr[i] <= 'z') ||
              (s.ptr[i] >= 'A' && s.ptr[i] <= 'Z') || (s.ptr[i] && strchr("-_.:", s.ptr[i]));
     if (!ok)
-        return api_error_set(c->e, 400, c->name,
-                             "%s must have 1 to %u letters, digits, and - _ . : between them.",
-                             c->name, PARAMS_MAX_REQUEST_ID);
+        return api_error_set(
+            c->e, 400, c->name,
+            "%s must have 1 to %u characters, each a letter, a digit or one of - _ . :", c->name,
+            PARAMS_MAX_REQUEST_ID);
     p->request_id = s;
     return true;
 }
@@ -34,7 +35,7 @@ static bool parse_chat_template(struct params *p, const json_t *v, const struct 
 {
     if (!c->policy->trust_chat_template)
         return api_error_set(c->e, 400, c->name,
-                             "%s is not taken from requests: this server was started without "
+                             "%s is not accepted in requests: this server was started without "
                              "--trust-request-chat-template.",
                              c->name);
     if (!json_is_string(v))
@@ -67,7 +68,7 @@ static bool parse_chat_template_kwargs(struct params *p, const json_t *v,
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const json_t *given = json_object_get(v, fields[i]);
         if (given && !json_is_null(given))
-            return api_error_set(c->e, 400, c->name, "%s may not hold %s.", c->name, fields[i]);
+            return api_error_set(c->e, 400, c->name, "%s must not contain %s.", c->name, fields[i]);
     }
     p->template_kwargs = (json_t *)v;
     return true;
@@ -100,7 +101,7 @@ static const struct field rows[] = {
     ROW_CUSTOM(chat_template, CHAT | RESPONSES | TOKENIZE, "with --trust-request-chat-template"),
     ROW_CUSTOM(chat_template_kwargs, CHAT | RESPONSES | ANTHROPIC | TOKENIZE,
                "an object of the template's variables"),
-    ROW_CUSTOM(reasoning_effort, CHAT, "what the template makes of it; none turns thinking off"),
+    ROW_CUSTOM(reasoning_effort, CHAT, "passed to the chat template; none turns thinking off"),
     ROW_BOOL(add_generation_prompt, CHAT | TOKENIZE),
     ROW_BOOL(continue_final_message, CHAT | TOKENIZE),
     ROW_BOOL(add_special_tokens, BOTH | EMBEDDINGS | TOKENIZE),
@@ -111,7 +112,7 @@ static const struct field rows[] = {
     {ROW("timeout", FIELD_FLOAT, GENERATES | EMBEDDINGS), .offset = AT(timeout_s),
      .max = PARAMS_MAX_TIMEOUT_S, .above_min = true, .why = "seconds"},
     ROW_CUSTOM(request_id, GENERATES | EMBEDDINGS,
-               "the answer's id, behind cmpl-, chatcmpl- or resp_"),
+               "the answer's id, after cmpl-, chatcmpl- or resp_"),
 };
 
 FIELD_TABLE(prompt);

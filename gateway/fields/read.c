@@ -80,6 +80,18 @@ static bool is_one_of(const json_t *v, const char *only)
     return found;
 }
 
+static bool refuse_other(const struct field *f, struct api_error *e)
+{
+    struct strbuf choices;
+    strbuf_init(&choices, 0);
+    for (const char *at = f->only; *at; at++)
+        strbuf_append_c(&choices, *at == '|' ? " or " : (char[]){*at, '\0'});
+    api_error_set(e, 400, f->name, "%s must be %s on this server, or be left out: %s.", f->name,
+                  strbuf_str(&choices).ptr, f->why);
+    strbuf_fini(&choices);
+    return false;
+}
+
 static bool parse_field(struct params *p, const struct field *f, json_t *v,
                         const struct params_policy *policy, struct api_error *e)
 {
@@ -118,9 +130,7 @@ static bool parse_field(struct params *p, const struct field *f, json_t *v,
     case FIELD_HARMLESS:
         return true;
     case FIELD_ONLY:
-        return is_one_of(v, f->only) ||
-               api_error_set(e, 400, f->name, "%s must be %s on this server, or be left out: %s.",
-                             f->name, f->only, f->why);
+        return is_one_of(v, f->only) || refuse_other(f, e);
     case FIELD_REFUSE:
         return field_is_empty(v) || api_error_set(e, 400, f->name, "%s %s.", f->name, f->why);
     }
@@ -163,8 +173,8 @@ static bool check_logprobs(const json_t *body, enum api_kind kind,
         if (json_is_number(v) && is_known(names[i], kind) && (n < 0 || n > policy->max_logprobs))
             return api_error_set(e, 400, names[i], "%s must be in [0, %u], got %.10g%s.", names[i],
                                  policy->max_logprobs, n,
-                                 n == -1 ? ": the whole vocabulary is not given"
-                                 : n > 0 ? " (--max-logprobs)"
+                                 n == -1 ? ": this server does not return the whole vocabulary"
+                                 : n > 0 ? ": the gateway's limit is --max-logprobs"
                                          : "");
     }
     return true;
@@ -178,7 +188,7 @@ static bool check_present(const struct params *p, struct api_error *e)
     if (p->kind == API_MESSAGES && !p->max_tokens)
         return api_error_set(e, 400, "max_tokens", "max_tokens is required.");
     if (p->kind == API_TOKENIZE && (p->prompt != NULL) == (p->messages != NULL))
-        return api_error_set(e, 400, "prompt", "Either prompt or messages is required.");
+        return api_error_set(e, 400, "prompt", "Exactly one of prompt and messages is required.");
     if (p->kind & (API_EMBEDDINGS | API_RESPONSES) && !p->prompt)
         return api_error_set(e, 400, "input", "input is required.");
     if (p->kind == API_DETOKENIZE && !p->prompt)
@@ -196,12 +206,14 @@ static bool refuse_no_tools(const struct params *p, struct api_error *e)
     tool_set_left_out(p, &left);
     const struct str types = strbuf_str(&left);
     if (types.len == 0)
-        api_error_set(e, 400, "tool_choice", "tool_choice asks for a call: there are no tools.");
+        api_error_set(e, 400, "tool_choice",
+                      "tool_choice asks for a tool call, but the request has no tools. Add a tool, "
+                      "or leave tool_choice out.");
     else
         api_error_set(e, 400, "tool_choice",
-                      "tool_choice asks for a call: there are no tools but those that are left out "
-                      "(%.*s), which a provider's server would run or whose schema this one does "
-                      "not know. Add a function, or leave tool_choice out.",
+                      "tool_choice asks for a tool call, but this server leaves out all tools of "
+                      "the request (%.*s): a provider's server would run them, or this server does "
+                      "not know their schema. Add a function, or leave tool_choice out.",
                       (int)(types.len < 128 ? types.len : 128), types.ptr);
     strbuf_fini(&left);
     return false;

@@ -35,8 +35,8 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     snprintf(where, sizeof where, "tools[%zu]", i);
     if (!is_function && !is_custom && !is_space)
         return tool_set_pass_over(p, where, type, name,
-                                  "Say a tool as {\"type\": \"function\", \"name\": …}, or as one "
-                                  "of type \"custom\" or \"namespace\".",
+                                  "Describe a tool as {\"type\": \"function\", \"name\": …}, or "
+                                  "use the type \"custom\" or \"namespace\".",
                                   c->e);
     if (json_string_length(name) == 0)
         return api_error_set(c->e, 400, c->name, "tools[%zu] must have a name.", i);
@@ -182,9 +182,8 @@ static bool parse_include(struct params *p, const json_t *v, const struct field_
             p->want_logprobs = true;
         else if (strcmp(s, "reasoning.encrypted_content") != 0 && !is_of_hosted_tools(s))
             return api_error_set(c->e, 400, c->name,
-                                 "include: \"%.60s\" is not given by this server: only "
-                                 "message.output_text.logprobs and reasoning.encrypted_content "
-                                 "may be asked for.",
+                                 "include: this server cannot return \"%.60s\". It supports only "
+                                 "message.output_text.logprobs and reasoning.encrypted_content.",
                                  s);
     }
     return true;
@@ -203,46 +202,47 @@ static bool parse_stream_options(struct params *p, const json_t *v, const struct
     return true;
 }
 
-#define NOTHING_KEPT "is not supported by this server: nothing is kept, send all of input"
+#define NOTHING_KEPT                                                                               \
+    "is not supported by this server: it keeps no conversations. Send the whole conversation as "  \
+    "input"
 
 static const struct field rows[] = {
     {ROW("input", FIELD_JSON, RESPONSES), .offset = AT(prompt), .want = JSON_NULL,
      .why = "a text, or items: messages, function calls and their outputs, reasoning"},
     {ROW("instructions", FIELD_JSON, RESPONSES), .offset = AT(system), .want = JSON_STRING,
-     .why = "a system message in front"},
+     .why = "a system message at the beginning"},
     {ROW("tools", FIELD_CUSTOM, RESPONSES), .parse = parse_tools,
-     .why =
-         "functions, custom tools and namespaces of functions; those that a server runs are left "
-         "out"},
+     .why = "functions, custom tools and namespaces of functions; tools of a provider's server are "
+            "left out"},
     {ROW("tool_choice", FIELD_CUSTOM, RESPONSES), .parse = parse_tool_choice,
      .why = "none, required, a function or a custom tool, allowed_tools; auto with "
             "--enable-auto-tool-choice"},
-    ROW_CUSTOM(text, RESPONSES,
-               "format: text, json_object, json_schema; verbosity: noted, not kept"),
+    ROW_CUSTOM(text, RESPONSES, "format: text, json_object, json_schema; verbosity: ignored"),
     ROW_CUSTOM(
         reasoning, RESPONSES | CHAT,
-        "effort: what the template makes of it, none turns thinking off; summary: none is "
-        "made, what is thought is given; of chat enabled, exclude and max_tokens (not kept), too"),
+        "effort: passed to the chat template, none turns thinking off; summary: ignored, answers "
+        "have the reasoning itself; in chat also enabled, exclude and max_tokens (ignored)"),
     ROW_CUSTOM(include, RESPONSES,
-               "message.output_text.logprobs; reasoning.encrypted_content: it is given in the "
-               "open"),
+               "message.output_text.logprobs; reasoning.encrypted_content: answers have the "
+               "reasoning unencrypted"),
     {ROW("stream_options", FIELD_CUSTOM, RESPONSES), .parse = parse_stream_options,
-     .why = "include_obfuscation: padding against an ear on the line, TLS's concern"},
+     .why = "include_obfuscation: ignored, because TLS protects the stream"},
     {ROW("store", FIELD_HARMLESS, RESPONSES),
-     .why = "nothing is kept; answers say false, as vLLM's"},
-    ROW_HARMLESS("max_tool_calls", RESPONSES, "it bounds tools that servers run: there are none"),
-    ROW_HARMLESS("prompt_cache_options", CHAT | RESPONSES, "prefixes are found without it"),
-    ROW_ONLY("background", RESPONSES, "false", NOTHING_KEPT),
+     .why = "the server stores no answers; answers say false, as in vLLM"},
+    ROW_HARMLESS("max_tool_calls", RESPONSES,
+                 "it limits tools that a server runs, and this server runs none"),
+    ROW_HARMLESS("prompt_cache_options", CHAT | RESPONSES, "the prefix cache does not need it"),
+    ROW_ONLY("background", RESPONSES, "false", "the server keeps no answers to fetch later"),
     ROW_CUSTOM(truncation, RESPONSES,
-               "disabled: what does not fit is a 400; auto: its beginning is cut off"),
+               "disabled: a prompt that is too long is a 400; auto: its beginning is cut off"),
     ROW_REFUSE("background_options", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("previous_response_id", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("conversation", RESPONSES, NOTHING_KEPT),
-    ROW_REFUSE("prompt", RESPONSES, "is not supported by this server: no templates are kept"),
-    ROW_HARMLESS("context_management", RESPONSES, "the model reads what is sent"),
-    ROW_HARMLESS("client_metadata", RESPONSES | CHAT, "noted by nobody"),
+    ROW_REFUSE("prompt", RESPONSES, "is not supported by this server: it stores no prompts"),
+    ROW_HARMLESS("context_management", RESPONSES, "the model reads all messages as sent"),
+    ROW_HARMLESS("client_metadata", RESPONSES | CHAT, "the server does not use it"),
     ROW_REFUSE("moderation", CHAT | RESPONSES, "is not supported by this server"),
-    ROW_REFUSE("image", RESPONSES, "is not supported by this server: answers are text"),
+    ROW_REFUSE("image", RESPONSES, "is not supported by this server: answers are text only"),
     ROW_REFUSE("access_programs", RESPONSES, "is not supported by this server"),
     ROW_REFUSE("previous_input_messages", RESPONSES, NOTHING_KEPT),
     ROW_REFUSE("enable_response_messages", RESPONSES, "is not supported by this server"),

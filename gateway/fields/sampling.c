@@ -35,7 +35,8 @@ static bool parse_id_list(struct params *p, const char *name, const json_t *v, u
                              PARAMS_MAX_STOP_IDS, n);
     uint32_t *ids = arena_try_array(&p->arena, n ? n : 1, sizeof *ids);
     if (!ids)
-        return api_error_set(e, 400, name, "%s is too long.", name);
+        return api_error_set(e, 400, name, "%s is too long: the server has no memory for %zu ids.",
+                             name, n);
     for (size_t i = 0; i < n; i++)
         if (!parse_token_id(json_array_get(v, i), name, vocab, &ids[i], e))
             return false;
@@ -68,7 +69,7 @@ static bool add_stop(struct params *p, const char *name, const json_t *v, struct
         return field_wrong_type(e, name, "a string or a list of strings", v);
     struct str s = params_json_str(v);
     if (s.len == 0)
-        return api_error_set(e, 400, name, "%s must not hold an empty string.", name);
+        return api_error_set(e, 400, name, "%s must not contain an empty string.", name);
     if (s.len > STOP_MAX_BYTES)
         return api_error_set(e, 400, name, "%s: a stop string may have at most %u bytes, got %zu.",
                              name, STOP_MAX_BYTES, s.len);
@@ -115,10 +116,10 @@ static bool refuse_bias_keys(const json_t *v, const char *name, uint32_t vocab, 
         else if (n > 0 && list[at - 1] != '.')
             at += (size_t)snprintf(list + at, sizeof list - at, ", ...");
     }
-    return api_error_set(e, 400, name,
-                         "%s: %zu keys are no token ids of the vocabulary (0 to %u, its size is "
-                         "%u): %s.",
-                         name, n, vocab ? vocab - 1 : UINT32_MAX - 1, vocab, list);
+    return api_error_set(
+        e, 400, name,
+        "%s: %zu keys are not token ids of the vocabulary (0 to %u, its size is %u): %s.", name, n,
+        vocab ? vocab - 1 : UINT32_MAX - 1, vocab, list);
 }
 
 static bool parse_logit_bias(struct params *p, const json_t *v, const struct field_context *c)
@@ -126,7 +127,7 @@ static bool parse_logit_bias(struct params *p, const json_t *v, const struct fie
     const char *name = c->name;
     struct api_error *e = c->e;
     if (!json_text_is_object(v))
-        return field_wrong_type(e, name, "an object of token id: bias", v);
+        return field_wrong_type(e, name, "an object that maps token ids to biases", v);
     size_t n = json_object_size(v);
     uint32_t vocab = c->policy->vocab_size;
     struct logit_bias *bias =
@@ -142,7 +143,7 @@ static bool parse_logit_bias(struct params *p, const json_t *v, const struct fie
         if (!is_token_id(key, vocab, &id))
             return refuse_bias_keys(v, name, vocab, e);
         if (!json_is_number(value))
-            return field_wrong_type(e, name, "an object of token id: number", value);
+            return field_wrong_type(e, name, "an object that maps token ids to numbers", value);
         double b = json_number_value(value);
         bias[p->sampling.n_logit_bias++] = (struct logit_bias){.token = (uint32_t)id,
                                                                .bias = (float)(b < -100  ? -100
@@ -169,8 +170,8 @@ static bool parse_bad_words(struct params *p, const json_t *v, const struct fiel
             strlen(json_string_value(word)) != json_string_length(word) ||
             json_string_length(word) > STOP_MAX_BYTES)
             return api_error_set(c->e, 400, c->name,
-                                 "%s: a string must have 1 to %u bytes, and none of 0.", c->name,
-                                 STOP_MAX_BYTES);
+                                 "%s: each string must have 1 to %u bytes, and no NUL byte.",
+                                 c->name, STOP_MAX_BYTES);
     }
     p->bad_words = (json_t *)v;
     return true;

@@ -65,8 +65,8 @@ static bool read_tool(struct params *p, json_t *tool, size_t i, const struct fie
     snprintf(where, sizeof where, "tools[%zu]", i);
     if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0)
         return tool_set_pass_over(p, where, type, json_object_get(inner, "name"),
-                                  "Say a tool as {\"type\": \"function\", \"function\": "
-                                  "{\"name\": …}}, or as one of type \"custom\".",
+                                  "Describe a tool as {\"type\": \"function\", \"function\": "
+                                  "{\"name\": …}}, or use the type \"custom\".",
                                   c->e);
     if (json_string_length(json_object_get(inner, "name")) == 0)
         return api_error_set(c->e, 400, c->name, "tools[%zu].%s must have a name.", i, type);
@@ -95,8 +95,8 @@ bool field_tools(struct params *p, const json_t *v, const struct field_context *
     const size_t n = count_tools(v);
     if (n > TOOL_SET_MAX)
         return api_error_set(c->e, 400, c->name,
-                             "tools holds %zu tools, with those in namespaces: at most %u are "
-                             "taken. Leave out what this request does not need.",
+                             "tools has %zu tools, including those in namespaces, but at most %u "
+                             "are allowed. Leave out tools that this request does not need.",
                              n, TOOL_SET_MAX);
     tool_set_begin(p);
     for (size_t i = 0; i < json_array_size(v); i++)
@@ -120,9 +120,10 @@ static bool choose_word(struct params *p, const char *word, const struct field_c
     else if (word && strcmp(word, "required") == 0)
         p->tool_choice = TOOL_CHOICE_REQUIRED;
     else
-        return api_error_set(c->e, 400, c->name,
-                             "tool_choice must be \"none\", \"auto\", \"required\", a function or "
-                             "a custom tool by its name, or allowed_tools.");
+        return api_error_set(
+            c->e, 400, c->name,
+            "tool_choice must be \"none\", \"auto\" or \"required\", or an object that names a "
+            "function or a custom tool, or is of type allowed_tools.");
     return true;
 }
 
@@ -135,16 +136,18 @@ bool field_force_tool(struct params *p, const json_t *name, const json_t *space,
     if (p->tool_name.len > 0 || (!p->tools && !left)) /* a request without tools is refused later */
         return true;
     if (left && tool_kind_of(left) == TOOL_KIND_CLIENT)
-        return api_error_set(c->e, 400, c->name,
-                             "tool_choice: the tool \"%.64s\" is of type \"%.40s\", whose schema "
-                             "this server does not know: say it as a function with a schema.",
-                             json_string_value(name), left);
+        return api_error_set(
+            c->e, 400, c->name,
+            "tool_choice: the tool \"%.64s\" is of type \"%.40s\", whose schema this server does "
+            "not know. Describe the tool as a function with a schema.",
+            json_string_value(name), left);
     if (left)
         return api_error_set(c->e, 400, c->name,
                              "tool_choice: the tool \"%.64s\" is of type \"%.40s\", which this "
-                             "server does not run: only tools of the client's can be called.",
+                             "server does not run. Choose a tool that the client runs.",
                              json_string_value(name), left);
-    return api_error_set(c->e, 400, c->name, "tool_choice: there is no tool \"%.64s\".",
+    return api_error_set(c->e, 400, c->name,
+                         "tool_choice names the tool \"%.64s\", which is not in tools.",
                          json_string_value(name));
 }
 
@@ -154,11 +157,10 @@ static bool choose_tool(struct params *p, const json_t *of, const char *type,
 {
     const json_t *name = json_object_get(of, "name");
     if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0)
-        return api_error_set(
-            c->e, 400, c->name,
-            "tool_choice asks for a tool of type \"%.40s\": this server runs no "
-            "tools, only functions and custom tools of the client's can be called.",
-            type);
+        return api_error_set(c->e, 400, c->name,
+                             "tool_choice asks for a tool of type \"%.40s\", but this server runs "
+                             "no tools. Choose a function or a custom tool, which the client runs.",
+                             type);
     if (json_string_length(name) == 0)
         return api_error_set(c->e, 400, c->name, "tool_choice of type \"%s\" must have a name.",
                              type);
@@ -213,7 +215,7 @@ static const struct field rows[] = {
     ROW_GUIDED("guided_choice", "choice"),
     ROW_GUIDED("guided_grammar", "grammar"),
     ROW_CUSTOM(tools, CHAT | TOKENIZE,
-               "functions and custom tools; those that a server runs are left out"),
+               "functions and custom tools; tools of a provider's server are left out"),
     ROW_CUSTOM(tool_choice, CHAT,
                "none, required, a function or a custom tool, allowed_tools; auto with "
                "--enable-auto-tool-choice"),

@@ -15,9 +15,8 @@
 
 enum { DECODER_LOOK_BACK = 32 };
 #define NOTHING_LEFT                                                                               \
-    "No token is left that could come next: allowed_token_ids, bad_words and min_tokens, "         \
-    "together "                                                                                    \
-    "with what the answer has to be, rule all of them out. Allow more."
+    "No token is allowed next: allowed_token_ids, bad_words, min_tokens and the grammar of the "   \
+    "answer together exclude all tokens. Allow more tokens."
 #define NO_LOGPROB (-9999.0f) /* vLLM's value for a missing one: JSON has no -inf */
 
 void generation_init(struct generation *g, const struct generation_rules *r, const uint32_t *prompt,
@@ -129,7 +128,7 @@ static enum generation_event end_by_head(struct generation *g, const struct toke
     if (t->finish == FINISH_TIMEOUT)
         return fail(g, 504, GENERATION_LATE);
     if (t->finish == FINISH_CANCELLED)
-        return fail(g, 503, "The request was cancelled by the cluster.");
+        return fail(g, 503, "The cluster cancelled the request. Try again later.");
     snprintf(text, sizeof text, STR_FMT, (int)(t->text.len < 255 ? t->text.len : 255), t->text.ptr);
     g->error.retry_after_s = t->retry_after_s;
     if (t->status == STATUS_INVALID)
@@ -140,7 +139,9 @@ static enum generation_event end_by_head(struct generation *g, const struct toke
         return fail(g, 429, text[0] ? text : "The server is overloaded: try again later.");
     }
     return fail(g, t->status == STATUS_TIMEOUT || t->status == STATUS_CLOSED ? 503 : 500,
-                text[0] ? text : "The request failed in the cluster.");
+                text[0] ? text
+                        : "The request failed in the cluster; the logs of the head and the workers "
+                          "give the reason.");
 }
 
 static bool is_marker(const struct generation_rules *r, uint32_t id)
@@ -168,7 +169,7 @@ static enum generation_event push_token(struct generation *g, const struct gener
     if (hidden)
         return GENERATION_NOTHING;
     if (!g->decoder || text_decoder_push(g->decoder, id, &delta, &len, why) != TEXT_OK)
-        return fail(g, 500, why[0] ? why : "a token could not be decoded");
+        return fail(g, 500, why[0] ? why : "A token of the answer could not be decoded.");
     if (push_text(g, r, (struct str){delta, len}))
         return GENERATION_STOPPED;
     if (!is_marker(r, id))
@@ -209,7 +210,9 @@ static enum generation_event take_prompt_logprobs(struct generation *g, const st
         stream_again(&g->stream);
         return GENERATION_RESUBMIT;
     case PROMPT_LOGPROBS_NO_MEMORY:
-        return fail(g, 500, "no memory for the log-probabilities of the prompt");
+        return fail(
+            g, 500,
+            "The server has no memory for the prompt's log-probabilities. Ask for fewer of them.");
     default:
         return GENERATION_NOTHING;
     }
@@ -220,8 +223,8 @@ static enum generation_event end_well(struct generation *g, const struct generat
 {
     if (!prompt_logprobs_complete(&g->prompt_logprobs))
         return fail(g, 503,
-                    "The prompt's log-probabilities are missing: the cluster has workers of an "
-                    "older version.");
+                    "The prompt's log-probabilities are missing, because the cluster has workers "
+                    "of an older version. Upgrade all workers.");
     if (r->prompt_only) {
         g->finish = FINISH_LENGTH;
         g->stop_id = UINT32_MAX;
@@ -260,7 +263,8 @@ enum generation_event generation_on_tokens(struct generation *g, const struct ge
     if (v == STREAM_RESUBMIT)
         return GENERATION_RESUBMIT;
     if (v == STREAM_BROKEN)
-        return fail(g, 500, "the cluster ended the request before what it has sent already");
+        return fail(g, 500,
+                    "The cluster ended the request with fewer tokens than it had already sent.");
     if (t->n_cached > g->n_cached)
         g->n_cached = t->n_cached;
     for (uint32_t i = skip; i < t->ids.n && !r->prompt_only; i++) {

@@ -10,7 +10,7 @@
 #include "gateway/generation/stream_state.h"
 #include "text/text.h"
 
-#define GENERATION_LATE         "The request's timeout passed before it was finished."
+#define GENERATION_LATE         "The request was not finished before its timeout."
 #define GENERATION_MAX_LOGPROBS 65u /* entries per position: the chosen token and the top 64 */
 
 struct generation_rules { /* shared by the choices of a request; borrowed */

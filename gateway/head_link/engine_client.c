@@ -135,7 +135,8 @@ static void refused(struct engine_client *c, const struct msg_refused *m)
     memcpy(c->why_refused, why, n + 1);
     set_refused(c, m->status);
     char text[sizeof why + 64];
-    snprintf(text, sizeof text, "refused by the head (%s): %s", status_name(m->status), why);
+    snprintf(text, sizeof text, "the head refused this gateway (%s): %s", status_name(m->status),
+             why);
     lose(c, text, true);
 }
 
@@ -144,7 +145,8 @@ static void welcomed(struct engine_client *c, const struct frame_header *h,
 {
     if (w->term > 0 && w->term < c->term_seen) {
         char why[120];
-        snprintf(why, sizeof why, "a head of term %llu, which one of term %llu has followed",
+        snprintf(why, sizeof why,
+                 "the head has the old term %llu: a head with term %llu has replaced it",
                  (unsigned long long)w->term, (unsigned long long)c->term_seen);
         lose(c, why, true);
         return;
@@ -177,8 +179,16 @@ static void return_credit(struct engine_client *c)
 static void said_goodbye(struct engine_client *c, struct str text)
 {
     char why[256];
-    snprintf(why, sizeof why, "the head said goodbye%s%.*s", text.len > 0 ? ": " : "",
+    snprintf(why, sizeof why, "the head closed the session%s%.*s", text.len > 0 ? ": " : "",
              (int)(text.len < 220 ? text.len : 220), text.len > 0 ? text.ptr : "");
+    lose(c, why, true);
+}
+
+static void refuse_message(struct engine_client *c, enum msg_type type)
+{
+    char why[96];
+    snprintf(why, sizeof why, "the head sent a message that is not for gateways: %s",
+             msg_type_name(type));
     lose(c, why, true);
 }
 
@@ -213,7 +223,7 @@ static void on_open_message(struct engine_client *c, const struct msg *m)
     case MSG_HEARTBEAT:
         break;
     default:
-        lose(c, msg_type_name(m->type), true); /* this message type is not for a gateway */
+        refuse_message(c, m->type);
         break;
     }
 }
@@ -298,7 +308,7 @@ void engine_client_on_connection(struct engine_client *c, bool up, const char *w
         return;
     }
     if (c->state == ENGINE_OPEN && c->connection_lost) {
-        lose(c, "the connection was made anew", false);
+        lose(c, "the connection was lost and opened again", false);
         c->retry_ns = now_ns;
     }
     greet(c);
@@ -308,8 +318,8 @@ static void lose_silent(struct engine_client *c)
 {
     set_refused(c, STATUS_OK);
     char why[48];
-    snprintf(why, sizeof why, "silent for %g s", (double)c->silent_ns / 1e9);
-    lose(c, c->state == ENGINE_OPEN ? why : "no answer to Hello", true);
+    snprintf(why, sizeof why, "the head was silent for %g s", (double)c->silent_ns / 1e9);
+    lose(c, c->state == ENGINE_OPEN ? why : "the head did not answer this gateway's Hello", true);
 }
 
 /* Tries the next of several heads until one serves. The socket alone would retry the same

@@ -30,8 +30,8 @@ static void refuse(const struct json_refusal *r, struct api_error *e)
         break;
     case JSON_TOO_MANY:
         api_error_set(e, 413, NULL,
-                      "The body holds more than %u values, each key counted as one and a number "
-                      "beyond 64 bits as three: send less at once.",
+                      "The body has more than %u JSON values (each key counts as one value, a "
+                      "number beyond 64 bits as three). Send a smaller body.",
                       PARAMS_MAX_VALUES);
         break;
     case JSON_NOT_UTF8:

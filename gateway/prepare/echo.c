@@ -30,7 +30,7 @@ static bool decode(const struct text_tokenizer *t, bool skip_special, const stru
         }
     }
     text_decoder_free(d);
-    return ok || cannot(e, why[0] ? why : "no memory");
+    return ok || cannot(e, why[0] ? why : "the server has no memory for it");
 }
 
 bool echo_text(const struct text_tokenizer *t, bool skip_special, struct prompt *out,
@@ -91,7 +91,7 @@ bool echo_offsets(const struct text_tokenizer *t, bool skip_special, struct prom
     struct strbuf text;
     out->offsets = mem_try_array(out->n_ids, sizeof *out->offsets);
     if (!out->offsets)
-        return cannot(e, "no memory");
+        return cannot(e, "the server has no memory for it");
     if (!out->is_decoded) {
         align(t, out);
         return true;

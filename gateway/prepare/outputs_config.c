@@ -23,8 +23,8 @@ static enum status read_member(const char *key, const json_t *v, void *to, struc
         if (strcmp(key, idle[i]) == 0)
             return STATUS_OK;
     return error_set(err, STATUS_INVALID,
-                     FLAG ": %.40s is not known here: disable_any_whitespace is, and vLLM's other "
-                          "keys are taken and change nothing",
+                     FLAG ": unknown key %.40s. The only key with an effect is "
+                          "disable_any_whitespace; vLLM's other keys are accepted and ignored",
                      key);
 }
 
@@ -58,8 +58,8 @@ bool outputs_make_compact(struct params *p, struct api_error *e)
     char *out = arena_try_array(&p->arena, s.len + n + 1, 1);
     if (!out || s.len + n + 1 > PROTO_MAX_GRAMMAR_BYTES)
         return api_error_set(e, 400, p->grammar_field,
-                             "%s has %zu bytes, at most %zu are taken by this server, which leaves "
-                             "white space out of answers.",
+                             "%s is too long: it has %zu bytes, and this server accepts at most "
+                             "%zu, because it adds a rule against white space.",
                              p->grammar_field, p->sampling.grammar.len,
                              (size_t)PROTO_MAX_GRAMMAR_BYTES - n - 1);
     memcpy(out, member, n);

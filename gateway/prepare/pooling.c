@@ -53,13 +53,13 @@ static enum status read_member(const char *key, const json_t *v, void *to, struc
     if (strcmp(key, "max_embed_len") == 0) {
         json_int_t n = json_integer_value(v);
         if (!json_is_integer(v) || n < 1 || n > CHUNKS_MAX_IDS)
-            return bad_config(err, key, "must be a number of tokens, 1 to 16777216");
+            return bad_config(err, key, "must be a number of tokens from 1 to 16777216");
         out->max_embed_len = (uint32_t)n;
         return STATUS_OK;
     }
     return bad_config(err, key,
-                      "is not known here: enable_chunked_processing and max_embed_len are; how a "
-                      "model pools is read from its folder");
+                      "is an unknown key. Known keys are enable_chunked_processing and "
+                      "max_embed_len; the kind of pooling is read from the model's folder");
 }
 
 enum status pooler_config_read(const char *json, struct pooler_config *out, struct error *err)

@@ -105,7 +105,8 @@ static bool add_bad_word(const struct prepare_model *m, const char *word, uint32
     text_free(behind);
     if (s != TEXT_OK)
         return api_error_set(e, 400, "bad_words", "bad_words cannot be tokenized: %s", why);
-    return fits || api_error_set(e, 400, "bad_words", "bad_words are more than %u tokens.",
+    return fits || api_error_set(e, 400, "bad_words",
+                                 "bad_words have more than %u tokens in total. Send fewer of them.",
                                  MAX_BAD_WORD_IDS);
 }
 
@@ -116,7 +117,8 @@ static bool encode_bad_words(const struct prepare_model *m, struct params *p, st
         return true;
     ids = arena_try_array(&p->arena, MAX_BAD_WORD_IDS, sizeof *ids);
     if (!ids)
-        return api_error_set(e, 400, "bad_words", "bad_words are too many.");
+        return api_error_set(e, 400, "bad_words",
+                             "bad_words have too many tokens. Send fewer of them.");
     for (size_t i = 0; i < json_array_size(p->bad_words); i++)
         if (!add_bad_word(m, json_string_value(json_array_get(p->bad_words, i)), ids, &n, e))
             return false;
@@ -226,12 +228,12 @@ static bool check_prompt_logprobs(const struct prepared *x, struct api_error *e)
     uint32_t most = p->stream ? PARAMS_MAX_STREAMED : PARAMS_MAX_PROMPT_LOGPROBS;
     if (n_ids * k * times <= most)
         return true;
-    return api_error_set(e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
-                         "Log-probabilities of %llu prompt tokens, up to %llu for each and in %llu "
-                         "choices, are more than %u%s: ask for fewer, or of fewer prompts at "
-                         "once.",
-                         (unsigned long long)n_ids, (unsigned long long)k,
-                         (unsigned long long)times, most, p->stream ? " in a stream" : "");
+    return api_error_set(
+        e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
+        "The answer would have too many log-probabilities: %llu prompt tokens, with up to %llu "
+        "each, in %llu choices. At most %u are allowed%s. Ask for fewer, or send fewer prompts.",
+        (unsigned long long)n_ids, (unsigned long long)k, (unsigned long long)times, most,
+        p->stream ? " in a stream" : "");
 }
 
 static bool prepare_prompts(const struct prepare_model *m, const struct dialect *d,
@@ -243,7 +245,8 @@ static bool prepare_prompts(const struct prepare_model *m, const struct dialect 
     struct api_error *e = &out->error;
     if ((uint64_t)out->prompts.n * p->n_generated > m->max_choices)
         return api_error_set(e, 400, p->n_generated > p->n ? "best_of" : "n",
-                             "%u prompts with %u choices each are more than %u choices.",
+                             "%u prompts with %u choices each are too many: one request may have "
+                             "at most %u choices. Send fewer prompts, or ask for fewer choices.",
                              out->prompts.n, p->n_generated, m->max_choices);
     if (!check_truncation(m, p, e))
         return false;
@@ -263,7 +266,8 @@ static bool prepare_prompts(const struct prepare_model *m, const struct dialect 
     if (p->sampling.pooling != POOLING_NONE &&
         !chunks_cut(&out->prompts, m->max_model_len, m->max_choices))
         return api_error_set(e, 400, field,
-                             "The %s are more than %u pieces of %u tokens: send fewer at once.",
+                             "The field %s is too long: it needs more than %u pieces of %u tokens. "
+                             "Send less in one request.",
                              field, m->max_choices, m->max_model_len);
     out->max_tokens_room = m->max_model_len > longest ? m->max_model_len - longest : 0;
     return check_prompt_logprobs(out, e);

@@ -77,8 +77,8 @@ static void answer_unauthorized(struct http_request *r, const struct dialect *d)
 {
     struct api_error e = {.code = "invalid_api_key"};
     api_error_set(&e, 401, NULL,
-                  "Incorrect or missing API key: send it as \"Authorization: Bearer KEY\", or as "
-                  "\"x-api-key: KEY\".");
+                  "The API key is missing or incorrect. Send it as \"Authorization: Bearer KEY\" "
+                  "or as \"x-api-key: KEY\".");
     answer_with(r, d, &e, "WWW-Authenticate", "Bearer");
 }
 
@@ -115,7 +115,7 @@ static bool is_allowed(struct api_server *a, struct http_request *r, const struc
     }
     call_error(r, 403, NULL,
                "Adapters cannot be changed through this gateway: it was started without "
-               "--admin-key-file. cox lora asks the head.");
+               "--admin-key-file. Use `cox lora`, which asks the head.");
     return false;
 }
 
@@ -158,10 +158,9 @@ static bool has_room(struct http_request *r, const struct http_route *row)
     if (!row || row->access != ACCESS_KEY || http_answer_has_room(r))
         return true;
     struct api_error e = {.retry_after_s = 1};
-    api_error_set(
-        &e, 503, NULL,
-        "Too many bytes of answers wait for their readers, yours or all: read those, then "
-        "try again.");
+    api_error_set(&e, 503, NULL,
+                  "Too many bytes of answers wait until clients read them, either in your streams "
+                  "or in all streams. Read your open streams, then try again.");
     reply_error(&http_reply_ops, r, row->dialect, &e);
     return false;
 }

@@ -96,7 +96,7 @@ void route_get_metrics(struct api_server *a, const struct call *c)
         route_get_admin(a, c);
     else
         call_error(c->request, 403, NULL,
-                   "This key may not use the model that the metrics are of: read them with "
+                   "This API key may not use the model that these metrics describe. Read them with "
                    "another key, or with the admin key.");
 }
 
@@ -237,8 +237,8 @@ void route_files_and_batches(struct api_server *a, const struct call *c)
     if (limits_any(c->key) && str_eq_c(http_method(c->request), "POST") &&
         str_eq_c(http_path(c->request), "/v1/batches") &&
         !api_error_set(&e, 403, NULL,
-                       "This key has bounds (rate, tokens, streams, priority or models), which "
-                       "batches do not keep: it makes none.")) {
+                       "This API key has limits (rate, tokens, streams, priority or models), and "
+                       "batches do not obey them. Create batches with a key that has no limits.")) {
         reply_error(&http_reply_ops, c->request, NULL, &e);
         return;
     }
@@ -255,7 +255,7 @@ void route_no_response(struct api_server *a, const struct call *c)
     if (slash)
         id.len = (size_t)(slash - id.ptr);
     api_error_set(&e, 404, "response_id",
-                  "Response with id '%.*s' not found: this server keeps none.",
+                  "Response with id '%.*s' not found: this server stores no responses.",
                   (int)(id.len < 200 ? id.len : 200), id.ptr);
     reply_error(&http_reply_ops, c->request, NULL, &e);
 }

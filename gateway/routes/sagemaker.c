@@ -106,7 +106,8 @@ static void invoke(struct api_server *a, const struct call *c, const struct repl
         q.model = model;
     if (has_handler(&h)) {
         struct api_error e = {.code = DJL_FRONT_END};
-        api_error_set(&e, 400, NULL, "A property called handler is not allowed.");
+        api_error_set(&e, 400, NULL,
+                      "The property \"handler\" is not allowed: this server runs no model.py.");
         reply_error(ops, r, d, &e);
     } else if (names_another(a, r, &h, &other)) {
         struct api_error e = {.code = DJL_FRONT_END};
@@ -174,13 +175,15 @@ void sagemaker_post_endpoint(struct api_server *a, const struct call *c)
         http_add_header(r, "x-amzn-RequestId", http_get_id(r));
     if (!ops)
         endpoint_refuse(r, 404, "UnknownOperationException",
-                        "An endpoint has /invocations and /invocations-response-stream.");
+                        "There is no such operation: an endpoint has only /invocations and "
+                        "/invocations-response-stream.");
     else if (variant.len > 0 && !str_eq_c(variant, "AllTraffic"))
-        endpoint_refuse(r, 400, "ValidationError", "The variant is AllTraffic.");
+        endpoint_refuse(r, 400, "ValidationError",
+                        "There is no such variant: this endpoint has only the variant AllTraffic.");
     else if (model.len > 0 && !is_ours(a, c, model))
         endpoint_refuse(r, 400, "ValidationError",
-                        "No model or adapter here has the name of the inference component or the "
-                        "target model.");
+                        "There is no model or adapter with the name of the requested inference "
+                        "component or target model.");
     else
         invoke(a, c, ops, model);
 }

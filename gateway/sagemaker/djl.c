@@ -217,7 +217,7 @@ static bool take_adapter(struct translation *t, json_t *v)
     if (!v || json_is_null(v))
         return true;
     if (!json_is_string(v))
-        return wrong_type(t, "adapters", "a string, or a list of one");
+        return wrong_type(t, "adapters", "a string, or a list of one string");
     if (json_string_length(v) > 0)
         json_object_set(t->to, "model", v);
     return true;
@@ -288,7 +288,7 @@ static bool take_inputs(struct translation *t, const json_t *body, enum djl_form
     if (t->form == DJL_STATIC && !is_text(inputs) && !is_batch(inputs))
         return wrong_type(t, "inputs", "a string or a list of strings, and not empty");
     if (t->form != DJL_STATIC && !is_text(inputs))
-        return wrong_type(t, "inputs", "a string, and not empty");
+        return wrong_type(t, "inputs", "a string that is not empty");
     json_object_set(t->to, "prompt", inputs);
     drop_unknown(t, body);
     if (!take_adapter(t, json_object_get(body, "adapters")) ||
@@ -328,9 +328,13 @@ static bool read_inputs(struct translation *t, const struct prepare_model *m, co
         p->max_tokens_is_default = true;
     }
     if (p->n > 1 && p->stream)
-        return api_error_set(t->e, 400, "n", "n and best_of above 1 cannot be streamed.");
+        return api_error_set(t->e, 400, "n",
+                             "An answer with n or best_of above 1 cannot be streamed. Set both to "
+                             "1, or do not stream.");
     if (out->prompts.n > 1 && p->stream)
-        return api_error_set(t->e, 400, "inputs", "a batch cannot be streamed: send one input.");
+        return api_error_set(
+            t->e, 400, "inputs",
+            "The answer to several inputs cannot be streamed. Send one input, or do not stream.");
     return true;
 }
 

@@ -33,8 +33,9 @@ enum status djl_read_statuses(const struct option_list *words, struct djl_status
                 to = rows[k].to;
         if (!to || str_to_u64(str_from(value + 1), &n) != STATUS_OK || n < 400 || n > 599)
             return error_set(err, STATUS_INVALID,
-                             "--invocations-statuses %s: bad_request, throttle_error, wlm_error, "
-                             "server_error or timeout, = and a status from 400 to 599",
+                             "--invocations-statuses %s: the form must be NAME=STATUS, where NAME "
+                             "is bad_request, throttle_error, wlm_error, server_error or timeout, "
+                             "and STATUS is from 400 to 599",
                              word);
         *to = (int)n;
     }

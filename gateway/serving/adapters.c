@@ -114,13 +114,15 @@ static bool read_order(const struct gateway_adapters *a, void *reply, const json
     }
     if (wrong) {
         char text[96];
-        snprintf(text, sizeof text, "%s: it is missing, or not of the right kind.", wrong);
+        snprintf(text, sizeof text, "%s must be %s.", wrong,
+                 strcmp(wrong, "load_inplace") == 0 ? "a boolean" : "a string that is not empty");
         fail(a, reply, 400, wrong, text);
         return false;
     }
     m->name = params_json_str(name);
     if (on && is_taken(a, m->name)) {
-        fail(a, reply, 400, "lora_name", "lora_name: it is one of the model's own names.");
+        fail(a, reply, 400, "lora_name",
+             "lora_name is already a name of the model itself. Choose another name.");
         return false;
     }
     if (on)
@@ -134,7 +136,8 @@ static void send_order(struct gateway_adapters *a, void *reply, const struct msg
 {
     struct adapter_call *call = free_call(a);
     if (!call) {
-        fail(a, reply, 503, NULL, "Too many adapters are being loaded: try again later.");
+        fail(a, reply, 503, NULL,
+             "Too many adapters are being loaded or unloaded. Try again later.");
         return;
     }
     enum status s = a->send(a->engine, m);
@@ -208,7 +211,8 @@ void gateway_adapters_on_link_lost(struct gateway_adapters *a)
     for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)
         if (a->calls[i].reply)
             answer(a, &a->calls[i], STATUS_AGAIN,
-                   "The head was lost meanwhile: whether the adapter is loaded, /v1/models says.");
+                   "The connection to the head was lost before it answered. Look in /v1/models "
+                   "whether the adapter is loaded.");
 }
 
 void gateway_adapters_tick(struct gateway_adapters *a, uint64_t now_ns)
@@ -216,5 +220,6 @@ void gateway_adapters_tick(struct gateway_adapters *a, uint64_t now_ns)
     for (uint32_t i = 0; i < ADAPTER_CALLS_MAX; i++)
         if (a->calls[i].reply && now_ns - a->calls[i].since_ns >= ADAPTER_CALL_TIMEOUT_NS)
             answer(a, &a->calls[i], STATUS_TIMEOUT,
-                   "It takes longer than five minutes: /v1/models will say when it is there.");
+                   "The adapter takes longer than five minutes. Look in /v1/models to see when it "
+                   "is ready.");
 }

@@ -3,7 +3,9 @@
 #include "common/base/log.h"
 
 /* No names here: anybody may read a probe's answer. The log has the names. */
-#define OTHER_MODEL "the head refuses this gateway: its model's vocabulary is not the workers'"
+#define OTHER_MODEL                                                                                \
+    "the head refuses this gateway: the gateway's model has another vocabulary than the workers' " \
+    "model"
 
 uint32_t serving_max_model_len(const struct serving *s)
 {
@@ -21,11 +23,10 @@ bool serving_healthy(const struct serving *s, const char **why)
     *why = s->draining                      ? "the gateway is shutting down"
            : serving_is_of_another_model(s) ? OTHER_MODEL
            : !s->cluster.link_up && s->cluster.refused != STATUS_OK
-               ? "the head refuses this gateway: its log says why"
+               ? "the head refuses this gateway: the gateway's log gives the reason"
            : !s->cluster.link_up ? "no connection to the head"
-           : s->cluster.n_replicas_ready == 0 && s->cluster.start_s == 0
-               ? "no group of workers is ready"
-               : "";
+           : s->cluster.n_replicas_ready == 0 && s->cluster.start_s == 0 ? "no replica is ready"
+                                                                         : "";
     return **why == '\0';
 }
 

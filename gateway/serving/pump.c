@@ -26,7 +26,9 @@ void serving_pump_on(struct serving *s)
                 c->submit_ns = serving_now(s);
         } else if (st == STATUS_LIMIT) {
             struct api_error e = {0};
-            api_error_set(&e, 413, NULL, "The prompt is too large for one message to the cluster.");
+            api_error_set(
+                &e, 413, NULL,
+                "The prompt is too large for one message to the cluster. Send a shorter prompt.");
             api_request_fail(c->owner, &e);
         } else {
             s->awaits_credit = bytes >= SUBMIT_QUANTUM_BYTES;

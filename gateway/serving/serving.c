@@ -18,9 +18,8 @@
 #include "gateway/serving/tokens.h"
 
 #define OTHER_MODEL_SORRY                                                                          \
-    "The head refuses this gateway, since its model's vocabulary is not the workers'. Its "        \
-    "operator "                                                                                    \
-    "finds both in its log."
+    "The head refuses this gateway, because the gateway's model has another vocabulary than the "  \
+    "workers' model. The gateway's log names both."
 #define SHUTTING_DOWN "The gateway is shutting down: try again later."
 
 void serving_init(struct serving *s, const struct serving_options *o, const struct engine_ops *e,
@@ -180,7 +179,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 static bool give_no_replica(const struct serving *s, struct api_error *e)
 {
     if (s->cluster.start_s == 0)
-        return api_error_set(e, 503, NULL, "No group of workers is ready: try again later.");
+        return api_error_set(e, 503, NULL, "No replica is ready: try again later.");
     if (s->cluster.start_s > e->retry_after_s)
         e->retry_after_s = s->cluster.start_s;
     return api_error_set(e, 503, NULL, "Workers are being started: try again later.");

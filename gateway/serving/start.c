@@ -78,9 +78,8 @@ static void check_allowed(const struct api_request *r, struct api_error *e)
     const struct forbidden f = api_request_forbidden(r);
     if (forbidden_all(&f))
         api_error_set(e, 400, "allowed_token_ids",
-                      "Of allowed_token_ids no token is left that could come first: bad_words, or "
-                      "min_tokens with the ids that end an answer, rule all of them out. Allow "
-                      "more.");
+                      "No token of allowed_token_ids can come first: bad_words, or min_tokens with "
+                      "the ids that end an answer, exclude all of them. Allow more tokens.");
 }
 
 /* Charges memory of a parsed body that is kept after preparing (many tools) to its client. */
@@ -90,14 +89,15 @@ static void check_room(const struct api_request *r, struct api_error *e)
     const enum status s = r->reply_ops->hold ? r->reply_ops->hold(r->reply, bytes) : STATUS_OK;
     if (s == STATUS_LIMIT) {
         api_error_set(e, 413, "tools",
-                      "The request's tools take %llu bytes once they are read, more than this "
-                      "server holds for one client: send fewer of them.",
+                      "The request's tools use %llu bytes of memory, more than this server allows "
+                      "for one client. Send fewer tools.",
                       (unsigned long long)bytes);
     } else if (s != STATUS_OK) {
         e->retry_after_s = 1;
-        api_error_set(e, 503, NULL,
-                      "There is no room for the request's tools: too many bytes of them are held, "
-                      "of yours or of all. Try again in a moment, or send fewer of them.");
+        api_error_set(
+            e, 503, NULL,
+            "The server has no memory left for the request's tools: the tools of your other "
+            "requests, or of all requests, use it. Try again in a moment, or send fewer tools.");
     }
 }
 
@@ -109,8 +109,8 @@ static void check_cluster(const struct api_request *r, struct api_error *e)
     if (p->sampling.n_prompt_logprobs >= 0 && s->cluster.known && !s->cluster.gives_prompt_logprobs)
         api_error_set(
             e, 400, p->prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs",
-            "prompt_logprobs are not to be had: the cluster has a head or workers of an older "
-            "version.");
+            "Prompt log-probabilities are not available, because the head or a worker of the "
+            "cluster has an older version. Upgrade the cluster, or do not ask for them.");
     else if (s->n_open_choices + (uint64_t)r->prepared.prompts.n * p->n_generated >
              s->o.max_open_choices) {
         e->retry_after_s = 1;

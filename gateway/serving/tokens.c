@@ -78,7 +78,8 @@ void api_request_on_tokens(struct api_request *r, uint32_t i_choice, const struc
         return;
     }
     if (e == GENERATION_RESUBMIT && c->g.stream.attempt > MAX_ATTEMPTS) {
-        api_error_set(&c->g.error, 500, NULL, "The cluster keeps losing this request's tokens.");
+        api_error_set(&c->g.error, 500, NULL,
+                      "The cluster lost tokens of this request too many times. Try again later.");
         e = GENERATION_FAILED;
     }
     if (e == GENERATION_RESUBMIT) {

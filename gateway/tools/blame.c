@@ -95,8 +95,8 @@ static void name_tool(const struct params *p, struct str name, struct str why, s
     const struct str own = strbuf_str(&words);
     *e = (struct api_error){0};
     api_error_set(e, 400, "tools",
-                  "tool_choice: no call can be held to the %s of %s, \"%.*s\": %.*s. Change it, or "
-                  "set tool_choice to \"auto\".",
+                  "tool_choice: a call cannot be forced to follow the %s of %s, \"%.*s\": %.*s. "
+                  "Change it, or set tool_choice to \"auto\".",
                   p->answer_is_input ? "grammar" : "schema", place,
                   (int)(name.len < 64 ? name.len : 64), name.ptr, (int)own.len, own.ptr);
     strbuf_fini(&words);
@@ -132,11 +132,10 @@ void tool_blame(struct grammar_check *c, struct grammar_asker *a, const struct p
         name_tool(p, name, str_from(s.why), e);
     } else if (s.status == 0 && n > 1) {
         *e = (struct api_error){0};
-        api_error_set(
-            e, 400, "tool_choice",
-            "%.250s. None of the %zu tools is the cause by itself: send fewer of them, or "
-            "choose one by its name.",
-            whole.message, n);
+        api_error_set(e, 400, "tool_choice",
+                      "%.250s. None of the %zu tools is the cause by itself. Send fewer tools, or "
+                      "choose one by its name.",
+                      whole.message, n);
     }
     json_decref(list);
 }

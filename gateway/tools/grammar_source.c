@@ -20,18 +20,21 @@ static bool keep(struct params *p, const char *name, enum grammar_kind kind, str
                  struct api_error *e)
 {
     if (p->grammar_field)
-        return api_error_set(e, 400, name,
-                             "%s and %s cannot both be given: an answer has one "
-                             "shape.",
-                             p->grammar_field, name);
+        return api_error_set(
+            e, 400, name,
+            "%s and %s cannot be used together: an answer can follow only one of them.",
+            p->grammar_field, name);
     if (source.len > PROTO_MAX_GRAMMAR_BYTES)
-        return api_error_set(e, 400, name, "%s has %zu bytes, at most %u are taken.", name,
+        return api_error_set(e, 400, name,
+                             "%s is too long: it has %zu bytes, and at most %u are allowed.", name,
                              source.len, PROTO_MAX_GRAMMAR_BYTES);
     if (source.len == 0)
         return api_error_set(e, 400, name, "%s must not be empty.", name);
     char *copy = arena_try_array(&p->arena, source.len, 1);
     if (!copy)
-        return api_error_set(e, 400, name, "%s has %zu bytes: that is too much.", name, source.len);
+        return api_error_set(e, 400, name,
+                             "%s is too long: the server has no memory for its %zu bytes.", name,
+                             source.len);
     memcpy(copy, source.ptr, source.len);
     p->grammar_field = name;
     p->sampling.grammar_kind = kind;
@@ -55,7 +58,8 @@ static bool keep_schema(struct params *p, const char *name, const json_t *v, str
     if (json_is_string(v))
         return keep(p, name, GRAMMAR_JSON_SCHEMA, params_json_str(v), e);
     if (!json_text_is_object(v) && !json_is_boolean(v))
-        return api_error_set(e, 400, name, "%s must hold a JSON schema: an object.", name);
+        return api_error_set(e, 400, name, "%s must contain a JSON schema, which is an object.",
+                             name);
     return keep_json(p, name, GRAMMAR_JSON_SCHEMA, v, e);
 }
 
@@ -63,7 +67,7 @@ static bool keep_text(struct params *p, const char *name, enum grammar_kind kind
                       struct api_error *e)
 {
     if (!json_is_string(v))
-        return api_error_set(e, 400, name, "%s must hold a string here.", name);
+        return api_error_set(e, 400, name, "The regex or grammar in %s must be a string.", name);
     return keep(p, name, kind, params_json_str(v), e);
 }
 
@@ -96,7 +100,7 @@ static bool keep_choice(struct params *p, const char *name, const json_t *v, str
     }
     ok = ok ? keep(p, name, GRAMMAR_LARK, strbuf_str(&b), e)
             : api_error_set(e, 400, name,
-                            "a choice in %s must be a list of strings that are not empty.", name);
+                            "The choice in %s must be a list of strings that are not empty.", name);
     strbuf_fini(&b);
     return ok;
 }
@@ -114,7 +118,7 @@ bool grammar_from_value(struct params *p, const char *name, const char *what, co
         return keep_text(p, name, GRAMMAR_LARK, v, e);
     if (strcmp(what, "json_object") == 0) {
         if (!json_is_true(v))
-            return api_error_set(e, 400, name, "json_object in %s must be true.", name);
+            return api_error_set(e, 400, name, "The json_object in %s must be true.", name);
         return keep(p, name, GRAMMAR_JSON_SCHEMA, STR(ANY_OBJECT), e);
     }
     if (json_is_string(v))
@@ -136,8 +140,8 @@ bool grammar_from_response_format(struct params *p, const char *name, const json
         return grammar_from_value(p, name, "structural_tag", v, e);
     if (strcmp(type, "json_schema") != 0)
         return api_error_set(e, 400, name,
-                             "%s of type \"%.40s\" is not supported: text, json_object, "
-                             "json_schema and structural_tag are.",
+                             "%s of type \"%.40s\" is not supported. The supported types are text, "
+                             "json_object, json_schema and structural_tag.",
                              name, type);
     const json_t *schema = json_object_get(json_object_get(v, "json_schema"), "schema");
     if (!schema)
@@ -180,17 +184,17 @@ bool grammar_from_structured_outputs(struct params *p, const char *name, const j
                                  key);
         if (what)
             return api_error_set(e, 400, name,
-                                 "%s may hold one of json, regex, choice, grammar, "
+                                 "%s may have only one of json, regex, choice, grammar, "
                                  "json_object and structural_tag, got %s and %s.",
                                  name, what, key);
         what = key;
         found = value;
     }
     if (!what)
-        return api_error_set(e, 400, name,
-                             "%s must hold one of json, regex, choice, grammar, "
-                             "json_object and structural_tag.",
-                             name);
+        return api_error_set(
+            e, 400, name,
+            "%s must have one of json, regex, choice, grammar, json_object and structural_tag.",
+            name);
     return grammar_from_value(p, name, what, found, e);
 }
 
@@ -231,9 +235,9 @@ static bool check_roots(const struct params *p, struct api_error *e)
             continue;
         tool_set_place(p, name, place, sizeof place);
         return api_error_set(e, 400, "tools",
-                             "tool_choice: the schema of %s, \"%.*s\", is of another type than "
-                             "object, and the arguments of a call are always an object. Give it "
-                             "\"type\": \"object\" with the value as one of its properties.",
+                             "tool_choice: the schema of %s, \"%.*s\", does not have the type "
+                             "object, but the arguments of a call are always an object. Give it "
+                             "\"type\": \"object\", with the value as one of its properties.",
                              place, (int)(name.len < 64 ? name.len : 64), name.ptr);
     }
     return true;
@@ -245,9 +249,9 @@ bool grammar_from_tools(struct params *p, struct api_error *e)
         return false;
     json_t *whole = tool_schema_of_calls(p->tools, p->tool_name, !p->parallel_tool_calls);
     if (!whole)
-        return api_error_set(e, 400, "tool_choice", "tool_choice: there is no tool \"%.*s\".",
-                             (int)(p->tool_name.len < 64 ? p->tool_name.len : 64),
-                             p->tool_name.ptr);
+        return api_error_set(
+            e, 400, "tool_choice", "tool_choice names the tool \"%.*s\", which is not in tools.",
+            (int)(p->tool_name.len < 64 ? p->tool_name.len : 64), p->tool_name.ptr);
     drop_format(p);
     const struct str own = tool_set_grammar(p, p->tool_name);
     p->answer_is_input = own.len > 0;

@@ -200,8 +200,8 @@ bool tool_set_add_custom(struct params *p, const json_t *tool, size_t i, struct 
     if (is_grammar && (!json_is_string(definition) || !syntax ||
                        (strcmp(syntax, "lark") != 0 && strcmp(syntax, "regex") != 0)))
         return api_error_set(e, 400, "tools",
-                             "tools[%zu].format must have a syntax, lark or regex, and a "
-                             "definition, a string.",
+                             "tools[%zu].format must have a syntax (\"lark\" or \"regex\") and a "
+                             "definition (a string).",
                              i);
     json_t *input = json_pack("{s:s}", "type", "string");
     json_t *o = remember(p, json_string_value(name), TOOL_IS_CUSTOM, name);
@@ -234,10 +234,10 @@ bool tool_set_add_namespace(struct params *p, const json_t *tool, size_t i, stru
             continue;
         }
         if (strcmp(type, "function") != 0) {
-            if (!tool_set_pass_over(p, where, type, NULL,
-                                    "A namespace holds functions: {\"type\": \"function\", "
-                                    "\"name\": …}.",
-                                    e))
+            if (!tool_set_pass_over(
+                    p, where, type, NULL,
+                    "A namespace can only have functions: {\"type\": \"function\", \"name\": …}.",
+                    e))
                 return false;
             continue;
         }
@@ -277,10 +277,9 @@ bool tool_set_pass_over(struct params *p, const char *where, const char *type, c
     if (tool_kind_of(type) == TOOL_KIND_UNKNOWN)
         return api_error_set(
             e, 400, "tools",
-            "%s is of type \"%.40s\", which this server does not know, so that the "
-            "model would never see it. %s Types that a provider's server runs "
-            "(web_search, mcp, code_interpreter and their like) may stay: they are "
-            "left out.",
+            "%s is of type \"%.40s\", which this server does not know, so the model would never "
+            "see it. %s Tools that a provider's server runs (such as web_search, mcp and "
+            "code_interpreter) may stay: this server leaves them out.",
             where, type, takes);
     tool_set_leave_out(p, type, name);
     return true;
@@ -292,17 +291,16 @@ bool tool_set_check_schema(const json_t *parameters, const char *where, struct a
         return true;
     if (json_is_string(parameters))
         return api_error_set(e, 400, "tools",
-                             "%s must be an object, a JSON schema, got a string. A schema that was "
-                             "encoded as JSON by itself is encoded twice: send the object, not its "
-                             "text.",
+                             "%s must be a JSON schema (an object), got a string. Send the schema "
+                             "as an object, not as JSON text in a string.",
                              where);
-    return api_error_set(e, 400, "tools",
-                         "%s must be an object, a JSON schema, got %s. Leave it out for a tool "
-                         "without arguments.",
-                         where,
-                         json_is_array(parameters)     ? "a list"
-                         : json_is_boolean(parameters) ? "a boolean"
-                                                       : "a number");
+    return api_error_set(
+        e, 400, "tools",
+        "%s must be a JSON schema (an object), got %s. Leave it out for a tool without arguments.",
+        where,
+        json_is_array(parameters)     ? "a list"
+        : json_is_boolean(parameters) ? "a boolean"
+                                      : "a number");
 }
 
 /* Returns the object with the members of a tool. Chat has it in a member with the type's name. */
@@ -376,8 +374,8 @@ bool tool_set_end(struct params *p, struct api_error *e)
         return true;
     const struct str name = name_at(p, i);
     return api_error_set(e, 400, "tools",
-                         "tools holds two tools called \"%.*s\", one of them custom or of a "
-                         "namespace: a call could be of either.",
+                         "tools has two tools called \"%.*s\", and at least one of them is custom "
+                         "or in a namespace, so a call would be ambiguous. Rename one of them.",
                          (int)(name.len < 64 ? name.len : 64), name.ptr);
 }
 

@@ -281,10 +281,10 @@ enum status access_log_open(const char *path, struct metrics *registry, struct a
     int e = open_file(l);
     if (path_is_wrong(e)) {
         free_log(l);
-        return error_set(err, STATUS_INVALID,
-                         "--access-log %s: %s: name a file that this user may write, in a folder "
-                         "that is there",
-                         path, strerror(e));
+        return error_set(
+            err, STATUS_INVALID,
+            "--access-log %s: %s. Name a file that this user may write, in a folder that exists",
+            path, strerror(e));
     }
     l->lost = metrics_counter(registry, "coxswain_gateway_access_log_lines_lost_total", "",
                               "Lines of the access log that found no room: its disk was full or "
@@ -294,8 +294,9 @@ enum status access_log_open(const char *path, struct metrics *registry, struct a
     tell(l, e);
     if (pthread_create(&l->thread, NULL, thread_main, l) != 0) {
         free_log(l);
-        return error_set(err, STATUS_LIMIT,
-                         "no thread for --access-log: raise the process limit (ulimit -u)");
+        return error_set(
+            err, STATUS_LIMIT,
+            "cannot start a thread for --access-log: raise the process limit (ulimit -u)");
     }
     *out = l;
     return STATUS_OK;

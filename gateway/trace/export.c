@@ -73,7 +73,7 @@ static int post(struct trace_export *t)
         return code;
     if (!t->is_away)
         log_warn("spans_not_delivered", "endpoint=%s status=%d why=%s", log_quote(t->o.endpoint),
-                 code, log_quote(s == STATUS_OK ? "it is overloaded" : err.text));
+                 code, log_quote(s == STATUS_OK ? "the collector is overloaded" : err.text));
     t->is_away = true;
     return 0;
 }
@@ -165,7 +165,9 @@ enum status trace_export_new(const struct trace_export_options *o, struct metric
     if (pthread_create(&t->thread, NULL, thread_main, t) != 0) {
         t->stop = true;
         trace_export_free(t);
-        return error_set(err, STATUS_NO_MEMORY, "no thread for --otlp-traces-endpoint");
+        return error_set(err, STATUS_NO_MEMORY,
+                         "cannot start a thread for --otlp-traces-endpoint: raise the process "
+                         "limit (ulimit -u)");
     }
     *out = t;
     return STATUS_OK;

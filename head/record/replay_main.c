@@ -4,7 +4,7 @@
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
-#include "common/config/print.h"
+#include "common/config/help.h"
 #include "head/record/replay.h"
 
 extern char **environ;
@@ -52,9 +52,14 @@ static int with_options(const struct replay_options *o, const struct config_resu
     struct error err = {0};
     struct strbuf b;
     strbuf_init(&b, 0);
-    if (res->help)
-        config_print_help(&b, "cox replay FILE [OPTION...]", replay_specs, replay_n_specs);
-    else if (res->version)
+    if (res->help) {
+        const struct help h = {.usage = "cox replay FILE [OPTION...]",
+                               .specs = replay_specs,
+                               .n_specs = replay_n_specs,
+                               .topic = res->help_topic};
+        return help_print(&h);
+    }
+    if (res->version)
         strbuf_printf(&b, "cox %s\n", COX_VERSION);
     if (b.len > 0) {
         fwrite(b.ptr, 1, b.len, stdout);

@@ -1,4 +1,4 @@
-/* Finds the levels that this CPU and its system run, and names all levels. */
+/* Finds the levels that this CPU and its operating system run, and names all levels. */
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -9,11 +9,11 @@
 #ifdef __aarch64__
 enum cpu_isa cpu_isa_best(void)
 {
-    return CPU_ISA_NEON; /* of every CPU of the architecture */
+    return CPU_ISA_NEON; /* every arm64 CPU has NEON */
 }
 #else
-/* Not all compilers know F16C by name; it is of use only where the system saves AVX state, which
- * the check of AVX2 has included. */
+/* Checked by CPUID, because not all compilers know F16C by name. It also needs the system to
+ * save AVX state; the check of AVX2 includes that. */
 static bool has_f16c(void)
 {
     unsigned eax, ebx, ecx, edx;
@@ -32,7 +32,7 @@ enum cpu_isa cpu_isa_best(void)
 }
 #endif
 
-/* Those of all architectures. */
+/* The names of the levels of all architectures. */
 static const char *const known[] = {"scalar", "avx2", "avx512", "neon"};
 enum { N_KNOWN = sizeof known / sizeof *known, ELSEWHERE = 100 };
 

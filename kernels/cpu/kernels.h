@@ -1,20 +1,21 @@
 #pragma once
-/* The table that each ISA file fills: single-threaded kernels over the part of an operator that one
- * task takes. kernels/cpu/backend/backend.c cuts operators into tasks and picks the table. The
- * sources of all levels are the same *_impl.h files over the 16-lane vectors of vec.h. */
+/* The table that each ISA file fills: single-threaded kernels over the part of an operator that
+ * one task takes. kernels/cpu/backend/backend.c chooses the table, and the other files of that
+ * folder cut operators into tasks. All levels are compiled from the same *_impl.h files over the
+ * 16-lane vectors of vec.h. */
 #include "kernels/cpu/cpu.h"
 
 /* Outputs per panel of a packed matrix: one vector (kernels/cpu/pack/pack.h). */
 #define PANEL_N 16u
 
-/* Tasks are whole groups of so many panels where there are as many: the kernels take them side by
- * side, and one alone costs as much as the group. */
+/* A task is a whole number of groups of this many panels if there are enough panels: the kernels
+ * take them side by side, and one panel alone costs as much as a group. */
 #define LINEAR_TASK_PANELS 4u
-/* Two panels, 256 inputs at a time: what fits in a first-level cache beside the rows. */
+/* Two panels of 256 inputs; they fit in a first-level cache beside the rows. */
 #define LINEAR_SCRATCH_FLOATS (2u * 256u * PANEL_N)
 
-/* Panels of a matrix that lie as a task's own do, which this thread probably takes next: asked for
- * beside the last of its own. data NULL: there are none. */
+/* Panels in the layout of the task's own panels, which this thread probably computes next. They
+ * are prefetched beside the last of its own. `data` is NULL when there are none. */
 struct panels_ahead {
     const uint8_t *data;
     uint32_t n;
@@ -23,45 +24,49 @@ struct linear_task {
     const struct weight *w;
     const float *bias; /* [w->n] or NULL */
     const float *x;    /* [n_rows][x_stride] */
-    float *out;        /* [n_rows][out_stride], column 0 = output 0 of w */
+    float *out;        /* [n_rows][out_stride]; column 0 is output 0 of w */
     uint32_t n_rows, x_stride, out_stride;
     uint32_t panel_begin, panel_end;
     struct panels_ahead next;
-    float *scratch; /* [LINEAR_SCRATCH_FLOATS] of this thread: pieces of panels as floats */
+    float *scratch; /* [LINEAR_SCRATCH_FLOATS], one thread's: parts of panels as floats */
 };
 
 struct cpu_kernels {
     const char *isa;
-    /* linear/ISA.c */
+    /* from linear/ISA.c */
     void (*linear)(const struct linear_task *t);
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
-    /* row/ISA.c: one row */
+    /* from row/ISA.c; each call takes one row */
     float (*sum_squares)(const float *x, uint32_t dim);
     void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float mean_square);
-    void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved); /* one head */
+    /* takes one head */
+    void (*rope)(float *x, const float *cos_sin, uint32_t n_rot, bool interleaved);
     void (*gated)(float *out, const float *gate, const float *up, uint32_t dim, enum activation act,
                   float limit);
     void (*add)(float *x, const float *y, uint32_t dim);
-    void (*add_scaled)(float *x, const float *y, uint32_t dim, float share); /* x += share y */
+    void (*add_scaled)(float *x, const float *y, uint32_t dim, float share); /* x += share * y */
     void (*scale)(float *x, uint32_t dim, float share);
     void (*softcap)(float *x, uint32_t dim, float cap);
     struct logits_top (*logits_top)(const float *x, uint32_t dim);
     double (*sum_exp)(const float *x, uint32_t dim, float shift);
-    /* attention/ISA.c */
-    /* dim numbers as the cache keeps them; *scale: of codes. A NaN makes the scale one. */
+    /* from attention/ISA.c */
+    /* Stores dim numbers in the cache's dtype. If they become codes, *scale is their scale; it
+     * is NaN when one of the numbers is. */
     void (*kv_store)(void *to, enum dtype dtype, float *scale, const float *from, uint32_t dim);
-    /* All query heads of one KV head of one row. scratch: attention_scratch_floats() of this
-     * thread. */
+    /* Computes all query heads of one KV head of one row. `scratch` is this thread's and has
+     * attention_scratch_floats(). */
     void (*attention)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                       float *scratch);
-    /* The same of n_rows rows from i_row on, which are one sequence's at successive positions. At
-     * most ATTENTION_ROWS of them; scratch: attention_rows_floats(). */
+    /* Computes the same for n_rows rows from i_row on. They must be successive positions of one
+     * sequence, at most ATTENTION_ROWS. `scratch` has attention_rows_floats(). */
     void (*attention_rows)(const struct attention_params *p, uint32_t i_row, uint32_t n_rows,
                            uint32_t i_kv_head, float *scratch);
-    /* The same of one row in steps, for more threads than rows: each split from attention_first()
-     * to the row's position into a part of its own; the parts of a head merged in order, the first
-     * of them with first; the result written. part, acc: attention_part_floats(). i_next: the split
-     * that this thread goes on with, whose memory is asked for; one that is not there: none. */
+    /* The three steps of `attention` for one row, when there are more threads than rows.
+     * attention_split computes one split into a part of its own, for each split from
+     * attention_first() to the row's position. attention_merge merges the parts of a head in
+     * order; `first` marks the first part. attention_finish writes the result. `part` and `acc`
+     * have attention_part_floats(). `i_next` is the split that this thread computes next, for
+     * prefetching; a split that does not exist means none. */
     void (*attention_split)(const struct attention_params *p, uint32_t i_row, uint32_t i_kv_head,
                             uint32_t i_split, uint32_t i_next, float *scratch, float *part);
     void (*attention_merge)(const struct attention_params *p, uint32_t i_head, bool first,
@@ -73,12 +78,13 @@ struct cpu_kernels {
 #define CPU_KERNELS_DECLARE(upper, lower) extern const struct cpu_kernels cpu_kernels_##lower;
 CPU_LEVELS(CPU_KERNELS_DECLARE)
 
-/* The first position that a row at position sees. */
+/* Returns the first position that a row at this position sees. */
 static inline uint32_t attention_first(const struct attention_params *p, uint32_t position)
 {
     return p->window && position >= p->window ? position - p->window + 1 : 0;
 }
-/* The query heads that read a KV head: some of a group, at either end. */
+/* The query heads of this rank that read a KV head. The first and the last KV head may have only
+ * some of a group. */
 struct attention_heads {
     uint32_t begin, end;
 };
@@ -91,13 +97,14 @@ static inline struct attention_heads attention_heads_of(const struct attention_p
     end = end < p->n_heads ? end : p->n_heads;
     return (struct attention_heads){begin < end ? begin : end, end};
 }
-/* KV heads that are read. */
+/* Returns the number of KV heads that are read. */
 static inline uint32_t attention_n_kv(const struct attention_params *p)
 {
     return (p->first_in_group + p->n_heads + p->group - 1) / p->group;
 }
-/* head_dim in whole vectors. A part is, for each query head of a KV head, that many values and the
- * maximum and sum of its scores; a cache line for these keeps the rest aligned. */
+/* attention_width() rounds head_dim up to whole vectors. A part has, for each query head of a KV
+ * head, that many values, and the maximum and the sum of its scores. These two take a cache
+ * line, so that the rest stays aligned. */
 #define ATTENTION_PART_EXTRA 16u
 static inline uint32_t attention_width(uint32_t head_dim)
 {
@@ -107,21 +114,21 @@ static inline uint64_t attention_part_floats(uint32_t heads_per_kv, uint32_t v_d
 {
     return (uint64_t)heads_per_kv * (attention_width(v_dim) + ATTENTION_PART_EXTRA);
 }
-/* Floats of scratch that attention wants for so many query heads of head_dim to a KV head: the
- * queries and scores of a split, its part and the merged one. */
+/* Returns the floats of scratch that attention needs for heads_per_kv query heads of one KV
+ * head: queries and scores of a split, its part and the merged part. */
 static inline uint64_t attention_scratch_floats(uint32_t heads_per_kv, const struct kv_cache *kv)
 {
     return (uint64_t)heads_per_kv * (attention_width(kv->head_dim) + ATTENTION_SPLIT) +
            2 * attention_part_floats(heads_per_kv, kv->v_dim);
 }
-/* Of n_queries (row, head) pairs together: the query, the scores of a split with room for a vector
- * that begins before it and for one that ends behind, the split's values and the merged ones, six
- * numbers; and some tokens' keys or values as floats. Queries are taken in fours, numbers in
- * sixteens. */
+/* attention_rows_floats() returns the floats of scratch for n_queries (row, head) pairs. Each
+ * query has its query vector, its scores of a split with room for a vector before and behind
+ * them, the split's values, the merged values and six numbers. The rest holds some tokens' keys
+ * or values as floats. Queries are taken in fours, numbers in sixteens. */
 #define ATTENTION_ROWS        32u
 #define ATTENTION_ROWS_SCORES (ATTENTION_ROWS + ATTENTION_SPLIT + 48u)
-#define ATTENTION_ROWS_TOKENS 64u   /* at most, */
-#define ATTENTION_ROWS_VALUES 8192u /* in so many floats */
+#define ATTENTION_ROWS_TOKENS 64u   /* most tokens loaded at once */
+#define ATTENTION_ROWS_VALUES 8192u /* most floats of loaded values */
 #define ATTENTION_ROWS_KEYS   32u
 static inline uint64_t attention_rows_floats(uint32_t n_queries, const struct kv_cache *kv)
 {

@@ -1,36 +1,38 @@
 #pragma once
-/* The CUDA backend of kernels/ops.h over one device and one stream (docs/develop/gpu.md). Without
- * the CUDA toolchain, or where there is no driver or no device, cuda_device_open says so. Use by
- * one thread; what fails on the device is told by sync and ends it for good. */
+/* The CUDA backend of kernels/ops.h over one device and one stream (docs/develop/gpu.md).
+ * Without the CUDA toolchain, a driver or a device, cuda_device_open returns an error. One
+ * thread uses a device. sync reports failures on the device, which are final. */
 #include "kernels/ops.h"
 
 struct cuda_device_options {
     uint32_t ordinal;
-    double utilization;     /* of the device's memory, this process's part: 0 < u <= 1 */
-    uint64_t staging_bytes; /* room for a pass's uploads; 0: 32 MiB */
-    uint32_t n_threads;     /* of the host, for packing weights; 0: all */
-    bool no_early_launch;   /* each kernel waits for the one in front to have ended */
-    /* For tests and measurements: MLA's attention makes keys and values out of the latents for each
-     * sequence that has so many rows in a pass. 0: where that is less work; UINT32_MAX: never. */
+    double utilization;     /* fraction of the device's memory for this process: 0 < u <= 1 */
+    uint64_t staging_bytes; /* memory for a pass's uploads; 0 = 32 MiB */
+    uint32_t n_threads;     /* host threads for packing weights; 0 = all */
+    bool no_early_launch;   /* each kernel waits until the one before has ended */
+    /* For tests and measurements: MLA's attention expands the latents of each sequence that has
+     * this many rows in a pass. 0 = when that is less work; UINT32_MAX = never. */
     uint32_t expand_rows;
 };
-/* In place of a device, for sizes alone: nothing but weight_bytes, scratch_bytes, table_bytes and
- * close may be called. No device and no driver is needed. STATUS_UNSUPPORTED without the toolchain.
- */
+/* Opens an object that only answers sizes: weight_bytes, scratch_bytes, table_bytes and close
+ * may be called, nothing else. It needs no device and no driver. Returns STATUS_UNSUPPORTED
+ * without the toolchain. */
 MUST_USE enum status cuda_measure_open(struct device **out, struct error *err);
-/* STATUS_UNSUPPORTED, STATUS_INVALID as gpu_info has them; STATUS_NO_MEMORY. */
+/* Returns STATUS_UNSUPPORTED and STATUS_INVALID in the cases of gpu_info, and STATUS_NO_MEMORY
+ * when the process's part of the memory is used up. */
 MUST_USE enum status cuda_device_open(const struct cuda_device_options *o, struct device **out,
                                       struct error *err);
-/* Of an opened one: what sync would say, without waiting. STATUS_AGAIN: it is still at work. */
+/* Returns what sync would return, without waiting. STATUS_AGAIN means that the device is still
+ * at work. */
 MUST_USE enum status cuda_device_query(struct device *d, struct error *err);
-/* Nodes of the recorded passes that were launched so far, each as often as it was: the kernels that
- * they ran. What was enqueued kernel by kernel is not in it. */
+/* Returns the number of nodes (kernels) that launches of recorded passes have run so far.
+ * Kernels that were enqueued one by one are not counted. */
 uint64_t cuda_device_nodes(const struct device *d);
 
-/* Copies between an opened device's memory and the host's, enqueued on a stream of their own:
- * beside what the device does, in the order of the calls. Used by one thread, which may be another
- * one than the device's; closed before it. Host memory is to be a buffer's: what is pinned makes no
- * call wait. */
+/* Copies between device memory and host memory, enqueued on a stream of their own: beside the
+ * device's work, in the order of the calls. One thread uses them; it may be another thread than
+ * the device's. Close them before the device. Host memory should be one of these pinned buffers,
+ * so that no call waits. */
 #define CUDA_COPIES_BUFFERS 2u
 struct cuda_copies;
 MUST_USE enum status cuda_copies_open(struct device *d, uint64_t buffer_bytes,

@@ -1,3 +1,9 @@
+/* Reads blocks of every format of weights into one neutral form (blocks.h): scales, and one code
+ * a byte.
+ * The packers of both backends and `dequantize_row` call a format's `unpack` with one block of a
+ * file; `block_value` turns a code into a float. `format_of` has the table of formats.
+ * Functions keep no state, and any thread may call them. They read exactly block_bytes of the
+ * block, and write block_elems codes. */
 #include "kernels/host/blocks.h"
 
 #include <math.h>
@@ -15,8 +21,9 @@ static uint16_t read_u16(const uint8_t *p)
     return u;
 }
 
-/* The bits `mask` of each of n bytes from bit `from` on, to bit `at` of those in `to`, which are
- * zeros from there on; n is a multiple of 16. By words, since no processor shifts bytes. */
+/* Takes the bits `mask`, from bit `from` on, of each of n bytes and adds them to the bytes of
+ * `to` at bit `at`. These must be zero from there on; n is a multiple of 16. It shifts words,
+ * because processors have no shifts of bytes. */
 static inline void add_bits(uint8_t *to, const uint8_t *p, uint32_t n, uint32_t from, uint32_t mask,
                             uint32_t at)
 {
@@ -35,7 +42,7 @@ static inline void take_bits(uint8_t *to, const uint8_t *p, uint32_t n, uint32_t
     add_bits(to, p, n, from, mask, 0);
 }
 
-/* Eight codes of less than eight bits. */
+/* Returns eight codes of less than eight bits, packed. */
 static inline uint64_t eight_codes(const uint8_t *p, uint32_t bits)
 {
     uint32_t w = 0;
@@ -50,9 +57,9 @@ static inline uint64_t eight_codes(const uint8_t *p, uint32_t bits)
     return bits == 2 ? low : low | (uint32_t)p[2] << 16;
 }
 
-/* 32 codes of less than eight bits, one after the other from the lowest bit of the first byte, as
- * bytes: of each eight the upper four move to the upper half of a word, of each half the upper two,
- * and of each two the second. */
+/* Spreads 32 packed codes of less than eight bits, lowest bit of the first byte first, into
+ * bytes. In each group of eight codes, the upper four move to the upper half of a word. Then the
+ * upper two of each half move, then the second of each two. */
 static inline void spread(uint8_t to[32], const uint8_t *p, uint32_t bits)
 {
     const uint64_t one = (1u << bits) - 1, two = (1u << 2 * bits) - 1, four = (1u << 4 * bits) - 1;
@@ -73,14 +80,14 @@ static void unpack_q8_0(struct block *b, const uint8_t *p)
     memcpy(b->codes, p + 2, 32);
 }
 
-/* Low halves first: elements 16 apart share a byte. */
+/* Low halves come first: elements 16 apart share a byte. */
 static void unpack_halves(struct block *b, const uint8_t *p)
 {
     take_bits(b->codes, p, 16, 0, 15);
     take_bits(b->codes + 16, p, 16, 4, 15);
 }
 
-/* A fifth bit of each of 32 codes, in order. */
+/* Adds the fifth bit of each of 32 codes, in order. */
 static void unpack_fifth(struct block *b, const uint8_t *p)
 {
     uint8_t bits[32];
@@ -124,7 +131,8 @@ static void unpack_mxfp4(struct block *b, const uint8_t *p)
 
 /* ---- GGML, blocks of 256 ---- */
 
-/* Of each half of 128: two bits of 32 elements from byte i on are elements i, i + 32, ... */
+/* Reads two-bit codes, for each half of 128 elements: the bits of one place in 32 bytes are 32
+ * consecutive elements. */
 static void unpack_pairs_of_bits(struct block *b, const uint8_t *p)
 {
     for (uint32_t i = 0; i < 8; i++)
@@ -142,7 +150,8 @@ static void unpack_q2_k(struct block *b, const uint8_t *p)
     b->dmin = read_u16(p + 82);
 }
 
-/* Sixteen scales of six bits in twelve bytes: four bits in the first eight, two in the others. */
+/* Reads 16 scales of six bits from twelve bytes: four bits in the first eight bytes, two bits in
+ * the others. */
 static void unpack_q3_k(struct block *b, const uint8_t *p)
 {
     const uint8_t *scales = p + 96;
@@ -156,7 +165,7 @@ static void unpack_q3_k(struct block *b, const uint8_t *p)
     b->d = read_u16(p + 108);
 }
 
-/* Eight scales and eight mins of six bits in twelve bytes. */
+/* Reads eight scales and eight mins of six bits from twelve bytes. */
 static void unpack_scales_k(struct block *b, const uint8_t *p)
 {
     for (int i = 0; i < 4; i++) {

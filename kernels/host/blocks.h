@@ -1,7 +1,7 @@
 #pragma once
-/* Blocks of the formats as files (and the loader) lay them out, read into one neutral form that
- * dequantize_row and the packer take: scales, and one code a byte, k in order. GGML's layouts are
- * those of ggml-common.h (block_q4_0 and its like), ours those of common/base/dtype.h. */
+/* Reads blocks of the formats, as files and the loader lay them out, into one neutral form for
+ * dequantize_row and the packers: scales, and one code a byte, k in order. GGML's layouts are
+ * those of ggml-common.h (block_q4_0 and so on), ours those of common/base/dtype.h. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,44 +12,45 @@ enum { MAX_BLOCK = 256, MAX_GROUPS = 16 };
 struct block {
     uint16_t d, dmin;                             /* float16 */
     float d32;                                    /* INT8, FP8 */
-    uint8_t zero;                                 /* INT2 .. INT8; the exponent of MXFP4 */
-    uint8_t scales[MAX_GROUPS], mins[MAX_GROUPS]; /* of each group of k */
+    uint8_t zero;                                 /* INT2 .. INT8; exponent of MXFP4 */
+    uint8_t scales[MAX_GROUPS], mins[MAX_GROUPS]; /* one for each group of k */
     uint8_t codes[MAX_BLOCK];
 };
 
-/* What a code q means. */
+/* The meaning of a code q. */
 enum format_values {
     VALUES_PLAIN,      /* numbers; no codes */
     VALUES_OFFSET,     /* d * (q - offset) */
     VALUES_MIN,        /* d * q + dmin */
-    VALUES_SCALED,     /* d * scale * (q - offset), of each group */
+    VALUES_SCALED,     /* d * scale * (q - offset); a scale for each group */
     VALUES_SCALED_MIN, /* d * scale * q - dmin * min */
     VALUES_ZERO,       /* d * (q - zero) */
     VALUES_ZERO_D32,   /* d32 * (q - zero), both signed */
-    VALUES_E4M3,       /* d32 * value of q */
+    VALUES_E4M3,       /* d32 * (value of q in e4m3) */
     VALUES_TABLE,      /* d * table[q] */
     VALUES_E2M1,       /* 2^(zero - 128) * table[q] */
     VALUES_COUNT
 };
 
-/* A block of block_elems is groups of group_elems. */
+/* A format. A block of block_elems elements has groups of group_elems. */
 struct format {
     enum format_values values;
-    uint32_t block_elems, group_elems, code_bits; /* 0: plain numbers */
-    uint32_t block_bytes;                         /* in the file */
+    uint32_t block_elems, group_elems, code_bits; /* code_bits 0: plain numbers */
+    uint32_t block_bytes;                         /* size in the file */
     uint8_t offset;
-    bool signed_codes, signed_scales; /* are i8 */
-    bool scales_are_nibbles;          /* scale and min of a group are one byte */
+    bool signed_codes, signed_scales; /* codes or scales are int8 */
+    bool scales_are_nibbles;          /* scale and min of a group share one byte */
     const int8_t *table;
     void (*unpack)(struct block *b, const uint8_t *p);
 };
 
-/* Twice the values of e2m1, the codes of MXFP4; the values of IQ4_NL. */
+/* mxfp4_values has twice the values of e2m1, the codes of MXFP4. */
 extern const int8_t mxfp4_values[16], iq4_nl_values[16];
 
-/* NULL: there is no kernel for this dtype. */
+/* Returns NULL when there is no kernel for this dtype. */
 const struct format *format_of(enum dtype dtype);
-/* Element i of a block. */
+/* Returns element i of a block. */
 float block_value(const struct format *f, const struct block *b, uint32_t i);
-/* One row of the file's layout as floats: norms, biases, tests. False: unknown dtype. */
+/* Converts one row of the file's layout to floats, for norms, biases and tests. Returns false
+ * for an unknown dtype. */
 bool dequantize_row(enum dtype dtype, const void *row, uint32_t k, float *out);

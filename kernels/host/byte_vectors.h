@@ -1,6 +1,6 @@
 #pragma once
-/* Vectors of 16 bytes, which every processor has, and their transposition: for blocks.c and both
- * packers of a CPU (kernels/cpu/pack, kernels/cpu/dot). */
+/* Vectors of 16 bytes, which every processor has, and their transposition, for blocks.c and both
+ * packers of the CPU backend (kernels/cpu/pack, kernels/cpu/dot). */
 #include <stdint.h>
 
 typedef uint8_t vb __attribute__((vector_size(16)));
@@ -8,8 +8,8 @@ typedef uint32_t vw __attribute__((vector_size(16)));
 
 enum { PACK_LINE = 64, PACK_READ_AHEAD = 192, PACK_WRITE_AHEAD = 2048 };
 
-/* What is read of a row and what is written soon. Sixteen rows at once, and lines written in parts,
- * are more than a processor foresees by itself. */
+/* Prefetches the part of a row that is read soon, and the memory that is written soon. A
+ * processor's own prefetch does not follow 16 rows at once and lines written in parts. */
 static inline void pack_ask_to_read(const uint8_t *row, uint64_t ahead, uint32_t n_bytes)
 {
     for (uint32_t at = 0; at < n_bytes; at += PACK_LINE)
@@ -20,13 +20,14 @@ static inline void pack_ask_to_write(const uint8_t *to, uint32_t n_bytes)
     for (uint32_t at = 0; at < n_bytes + PACK_LINE; at += PACK_LINE)
         __builtin_prefetch(to + PACK_WRITE_AHEAD + at, 1);
 }
-/* So far that a block is there before its turn. */
+/* Returns the prefetch distance: a block arrives before it is read. */
 static inline uint32_t pack_read_ahead(uint32_t block_bytes)
 {
     return block_bytes < PACK_READ_AHEAD ? PACK_READ_AHEAD : block_bytes;
 }
 
-/* Bytes of a and b in turns: of their first halves, and of their second ones. */
+/* Interleaves the bytes of the first halves of a and b. The next function takes the second
+ * halves. */
 static inline vb bytes_low_in_turns(vb a, vb b)
 {
     return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -37,7 +38,7 @@ static inline vb bytes_high_in_turns(vb a, vb b)
                                    31);
 }
 
-/* One stage of the butterfly: interleaving vector i with vector i + 8, four times, transposes. */
+/* One stage of the butterfly: interleaves vector i with vector i + 8. Four stages transpose. */
 static inline void transpose_bytes_stage(vb *to, const vb *from)
 {
     for (int i = 0; i < 8; i++) {
@@ -46,7 +47,7 @@ static inline void transpose_bytes_stage(vb *to, const vb *from)
     }
 }
 
-/* Byte k of v[i] and byte i of v[k] change places. */
+/* Swaps byte k of v[i] with byte i of v[k]. */
 static inline void transpose_bytes(vb v[16])
 {
     vb tmp[16];

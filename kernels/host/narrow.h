@@ -1,6 +1,6 @@
 #pragma once
-/* Numbers of fewer bits, by integer arithmetic without branches: loops over them become vectors,
- * with equal bits at every level. To nearest even. */
+/* Conversions to numbers of fewer bits, by integer arithmetic without branches: loops over them
+ * become vectors with equal bits at every level. All round to nearest even. */
 #include <stdint.h>
 #include <string.h>
 
@@ -17,14 +17,15 @@ static inline float narrow_float(uint32_t bits)
     return f;
 }
 
-/* A NaN keeps its sign and becomes quiet; infinities stay. */
+/* A NaN keeps its sign and becomes quiet; infinities stay infinite. */
 static inline uint16_t bf16_from_f32(float f)
 {
     uint32_t bits = narrow_bits(f), rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded >> 16);
 }
 
-/* OCP FP8, |f| <= 448. Below 2^-6 the codes are multiples of 2^-9, the last place of 2^14. */
+/* Converts to OCP FP8; |f| <= 448. Below 2^-6 the codes are multiples of 2^-9, the last place of
+ * 2^14. */
 static inline uint8_t e4m3_from_f32(float f)
 {
     uint32_t bits = narrow_bits(f), abs = bits & 0x7fffffffu;
@@ -33,7 +34,7 @@ static inline uint8_t e4m3_from_f32(float f)
     return (uint8_t)((bits >> 24 & 0x80u) | (abs < 0x3c800000u ? small : normal));
 }
 
-/* |f| <= 127: the low bits of f + 1.5 * 2^23, whose last place is one. */
+/* Returns the low bits of f + 1.5 * 2^23, whose last place is one; |f| <= 127. */
 static inline uint8_t i8_from_f32(float f)
 {
     return (uint8_t)narrow_bits(f + 0x1.8p23f);

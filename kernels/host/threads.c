@@ -1,3 +1,9 @@
+/* A pool of threads that runs the tasks of one operator at a time (threads.h).
+ * The calling thread publishes a run in `ticket`, wakes the threads, and takes tasks itself. A
+ * thread claims a task by decreasing the ticket, runs it, and decreases `n_pending`; at 0 the
+ * caller returns.
+ * One thread calls a pool at a time. The fields of a run change only while no task can be
+ * claimed. Waiting spins for SPIN_NS, then sleeps on a futex. */
 #include "kernels/host/threads.h"
 
 #include <assert.h>
@@ -22,8 +28,8 @@
 #include "common/host/numa.h"
 #include "common/host/thread.h"
 
-/* Long enough for the pieces of a step that run in the caller alone (a norm, a rope), short against
- * a time slice. */
+/* SPIN_NS covers the pieces of a step that run in the caller alone (a norm, a rope), and is
+ * short against a time slice. */
 enum { SPIN_NS = 30000, SPINS_PER_CLOCK = 32, SLICE_NS = 100000 };
 
 struct pool_thread {
@@ -32,25 +38,26 @@ struct pool_thread {
     uint32_t i_thread;
 };
 
-/* A run is published by one store to ticket: number of the run in the high half, tasks not given
- * out yet in the low half. A task is claimed by taking one off. run() returns when the last task is
- * done, whoever still sleeps, so a late thread may look at the fields of a later run: what it read
- * counts only if its claim succeeds, and the claim fails when the ticket has moved. The fields are
- * written only while the ticket's low half is 0, when nobody can claim. */
+/* A run is published by one store to `ticket`: the number of the run in the high half, the tasks
+ * that are not claimed yet in the low half. A thread claims a task by subtracting one.
+ * pool_run() returns when the last task is done, even if other threads still sleep, so a late
+ * thread may read the fields of a later run. Its values count only if its claim succeeds, and
+ * the claim fails if the ticket has changed. The fields are written only while the ticket's low
+ * half is 0, when no thread can claim. */
 struct pool {
     uint32_t n_threads, n_started;
-    struct pool_thread *workers; /* [n_threads]; 0 is the caller */
-    cpu_set_t cpus;              /* that the process may use; empty: not known */
-    uint32_t first_cpu;          /* of those the caller's, where each thread has one */
+    struct pool_thread *workers; /* [n_threads]; entry 0 is the caller */
+    cpu_set_t cpus;              /* CPUs that the process may use; empty = not known */
+    uint32_t first_cpu;          /* the caller's CPU among them, if each thread has one */
     bool is_spread;
     alignas(64) atomic_uint_fast64_t ticket;
     _Atomic(void (*)(void *, uint32_t, uint32_t)) task;
     _Atomic(void *) ctx;
     atomic_uint n_tasks;
-    alignas(64) atomic_uint n_pending; /* tasks not done; a futex of the caller */
+    alignas(64) atomic_uint n_pending; /* tasks not done yet; the caller's futex */
     atomic_bool caller_sleeps;
     alignas(64)
-        atomic_uint epoch; /* one more per run and at the end; a futex of the idle threads */
+        atomic_uint epoch; /* incremented for each run and at the end; futex of the idle threads */
     atomic_uint n_sleeping;
     atomic_bool stop, running;
 };
@@ -67,7 +74,8 @@ static void futex_wake(atomic_uint *word, uint32_t n)
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n > INT_MAX ? INT_MAX : n, NULL, NULL, 0);
 }
 
-/* Spins until word is no longer (or, with until, has become) value; false when the time is up. */
+/* Spins while *word is `value`, or, with `until`, while it is not. Returns false when the time
+ * is up. */
 static bool spin(atomic_uint *word, uint32_t value, bool until)
 {
     uint64_t end = 0;
@@ -85,7 +93,7 @@ static bool spin(atomic_uint *word, uint32_t value, bool until)
     }
 }
 
-/* Does tasks of the current run until none is left to claim. */
+/* Runs tasks of the current run until none is left to claim. */
 static void work(struct pool *p, uint32_t i_thread)
 {
     uint_fast64_t ticket = atomic_load_explicit(&p->ticket, memory_order_acquire);
@@ -98,7 +106,8 @@ static void work(struct pool *p, uint32_t i_thread)
                                                    memory_order_acq_rel, memory_order_acquire))
             continue;
         task(ctx, n_tasks - (uint32_t)ticket, i_thread);
-        /* seq_cst against caller_sleeps: either the caller sees 0 or we see that it sleeps */
+        /* seq_cst against caller_sleeps: either the caller sees 0, or this thread sees that it
+         * sleeps */
         if (atomic_fetch_sub(&p->n_pending, 1) == 1 && atomic_load(&p->caller_sleeps))
             futex_wake(&p->n_pending, 1);
         ticket = atomic_load_explicit(&p->ticket, memory_order_acquire);
@@ -111,7 +120,8 @@ static void *worker_main(void *arg)
     struct pool *p = w->pool;
     thread_set_slice(SLICE_NS);
     for (;;) {
-        uint32_t epoch = atomic_load(&p->epoch); /* before work: a run that begins later is seen */
+        /* read before work(), so that a later run is noticed */
+        uint32_t epoch = atomic_load(&p->epoch);
         if (atomic_load(&p->stop))
             return NULL;
         work(p, w->i_thread);
@@ -145,7 +155,7 @@ void pool_run(struct pool *p, uint32_t n_tasks, void (*task)(void *ctx, uint32_t
               void *ctx)
 {
     bool nested = atomic_exchange(&p->running, true);
-    assert(!nested); /* a task that runs tasks would wait for itself */
+    assert(!nested); /* a task that called pool_run() would wait for itself */
     (void)nested;
     if (p->n_threads == 1 || n_tasks <= 1) {
         for (uint32_t i = 0; i < n_tasks; i++)
@@ -192,20 +202,22 @@ void pool_own(const struct numa *numa, const cpu_set_t *allowed, struct pool_cpu
         CPU_SET(order[k], out);
 }
 
-/* Each thread has a CPU of its own where there are as many; else they share the set. Threads that
- * wait for each other look idle in turns, so that the system, which has somebody else for another
- * CPU, may leave two of them on one for tens of milliseconds. The caller's CPU is drawn by lot:
- * those of several processes, who do more than their other threads, are not all on one. */
+/* Gives each thread a CPU of its own if there are as many CPUs as threads; otherwise the threads
+ * share the set. Threads that wait for each other look idle in turn. If another process uses a
+ * CPU, the system may then leave two of them on one CPU for tens of milliseconds. The caller's
+ * CPU is random: callers do more work than their other threads, and those of several processes
+ * should not share one CPU. */
 static void pin(struct pool *p, uint32_t i_thread, pthread_t thread, const cpu_set_t *set)
 {
     cpu_set_t own = *set;
     if ((uint32_t)CPU_COUNT(set) == p->n_threads) {
-        uint32_t left = (i_thread + p->first_cpu) % p->n_threads; /* other pools' callers */
+        /* CPUs before this thread's; other pools begin elsewhere */
+        uint32_t left = (i_thread + p->first_cpu) % p->n_threads;
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
             if (CPU_ISSET(cpu, set) && left-- != 0)
                 CPU_CLR(cpu, &own);
     }
-    /* a CPU that is gone meanwhile: it runs where it ran */
+    /* If the CPU has gone meanwhile, the thread stays where it is. */
     (void)pthread_setaffinity_np(thread, sizeof own, &own);
 }
 
@@ -216,12 +228,13 @@ void pool_spread(struct pool *p, uint32_t i, uint32_t n)
     cpu_set_t set = p->cpus;
     bool anywhere = share.end - share.begin == n_cpus && p->n_threads != n_cpus;
     if (n_cpus == 0 || (anywhere && !p->is_spread))
-        return; /* a set of CPUs that grows later is followed */
+        return; /* not pinned, so that a set of CPUs that grows later is used */
     p->is_spread = !anywhere;
     if (share.end - share.begin < n_cpus) {
         struct numa numa;
         struct error err;
-        if (numa_read("", &numa, &err) != STATUS_OK) { /* then they go by their numbers */
+        /* numa is then empty: CPUs are ordered by number */
+        if (numa_read("", &numa, &err) != STATUS_OK) {
         }
         pool_own(&numa, &p->cpus, share, &set);
     }
@@ -233,7 +246,7 @@ void pool_spread(struct pool *p, uint32_t i, uint32_t n)
 
 static enum status start(struct pool *p, struct error *err)
 {
-    sigset_t all, before; /* signals are the main thread's */
+    sigset_t all, before; /* the main thread handles signals */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = 0;

@@ -1,13 +1,13 @@
-"""The forward pass of every family but those of model.py, written out plainly in float64 after the models'
-papers and transformers' modeling files: one decoder, whose parts a model's own config.json chooses (by
-transformers' keys), and a table of what that leaves open (families.py)."""
+"""The forward pass of every family except those of model.py, written plainly in float64 after the models' papers and transformers'
+modeling files. It is one decoder; a model's config.json chooses its parts (with transformers' keys), and families.py has the
+traits that config.json does not contain."""
 import math
 
 import numpy as np
 
 from model import gelu_tanh, rms_norm, silu, softcap
 
-INNER_EPS = 1e-6  # of the norms within latent attention, whatever rms_norm_eps says
+INNER_EPS = 1e-6  # epsilon of the norms within latent attention, independent of rms_norm_eps
 
 
 def sigmoid(x):
@@ -26,7 +26,8 @@ def yarn_mscale(factor, mscale):
 
 
 def yarn(freqs, s, theta):
-    """Peng et al. 2023: dimensions that turn often keep their frequency, those that turn seldom are slowed down."""
+    """Scales frequencies as in Peng et al. 2023: dimensions that turn often keep their frequency, those that turn seldom are slowed
+    down."""
     n = 2 * len(freqs)
 
     def dimension(turns):
@@ -41,7 +42,7 @@ def yarn(freqs, s, theta):
 
 
 class Rope:
-    """Frequencies [pairs] and the factor of cos and sin. long: the text is longer than the model first was."""
+    """Frequencies [pairs], and the factor of cos and sin. long: the text is longer than the model's original length."""
 
     def __init__(self, c, n_rot, long):
         s, theta = c.get("rope_scaling") or {}, c["rope_theta"]
@@ -56,7 +57,7 @@ class Rope:
             self.factor = math.sqrt(1 + math.log(c["max_position_embeddings"] / old) / math.log(old))
 
     def turn(self, x, positions, interleaved=False):
-        """x [n, heads, d]; pairs are (i, i + half) of the part that turns, or (2i, 2i + 1)."""
+        """Rotates x [n, heads, d]. Pairs are (i, i + half) of the rotated part, or (2i, 2i + 1) when interleaved."""
         angle = positions[:, None, None] * self.freqs
         cos, sin, n_rot = np.cos(angle) * self.factor, np.sin(angle) * self.factor, 2 * len(self.freqs)
         x, rest = x[..., :n_rot], x[..., n_rot:]
@@ -65,8 +66,8 @@ class Rope:
 
 
 class Decoder:
-    """c: config.json with traits of its family; w: name -> float64 array as the file has it. n_new: how many
-    tokens follow a prompt."""
+    """One model. c: config.json with the traits of its family; w: name -> float64 array as in the file; n_new: number of tokens that
+    follow a prompt."""
 
     def __init__(self, c, w, n_new):
         self.c, self.w, self.n_new = c, w, n_new
@@ -129,14 +130,14 @@ class Decoder:
         distance = positions[:, None] - np.arange(len(k))
         window = c["sliding_window"] if c["windows"][i] else c["max_position_embeddings"]
         scores = np.where((distance < 0) | (distance >= window), -np.inf, scores)
-        if p + "sinks" in self.w:  # a column that takes its share and gives nothing
+        if p + "sinks" in self.w:  # a column that takes its share of the softmax and adds nothing
             sink = np.broadcast_to(self.w[p + "sinks"][:, None, None], (*scores.shape[:2], 1))
             shares = softmax(np.concatenate([scores, sink], -1))[..., :-1]
         else:
             shares = softmax(scores)
         return self.linear(p + "o_proj", np.einsum("hij,jhd->ihd", shares, v).reshape(len(x), -1))
 
-    # ---- what follows it ----
+    # ---- MLP and experts ----
 
     def gated(self, p, x, names=("gate_proj", "up_proj", "down_proj")):
         if p + "gate_up_proj.weight" in self.w:
@@ -146,14 +147,14 @@ class Decoder:
         return self.linear(p + names[2], (gelu_tanh if self.c.get("gelu") else silu)(gate) * up)
 
     def stacked(self, p, e, x):
-        """An expert of gpt-oss: columns of gate and up in turns, and its own activation."""
+        """Computes an expert of gpt-oss: gate and up columns alternate, and it has its own activation."""
         w, limit = self.w, self.c["swiglu_limit"]
         both = x @ w[p + "experts.gate_up_proj"][e] + w[p + "experts.gate_up_proj_bias"][e]
         gate, up = np.minimum(both[:, ::2], limit), np.clip(both[:, 1::2], -limit, limit)
         return (up + 1) * gate * sigmoid(1.702 * gate) @ w[p + "experts.down_proj"][e] + w[p + "experts.down_proj_bias"][e]
 
     def shares(self, p, x):
-        """[n, experts]: the share of each expert in each row, zero where it has not been chosen."""
+        """Returns [n, experts]: each expert's share in each row, zero when it is not chosen."""
         c, m = self.c, self.c["moe"]
         logits = self.linear(p + m["router"], x)
         scores = {"sigmoid": sigmoid, "softmax": softmax, "chosen": lambda t: t}[m["scores"]](logits)
@@ -204,12 +205,12 @@ class Decoder:
         return x + (norm(post, y) if post else y)
 
     def forward(self, ids, cache):
-        """Logits [n, vocab] of ids at the positions after those that the cache has seen."""
+        """Returns the logits [n, vocab] of ids, at the positions after those in the cache."""
         head = self.w.get("lm_head.weight", self.w["model.embed_tokens.weight"])
         return softcap(self.hidden(ids, cache) @ head.T, self.c.get("final_logit_softcapping"))
 
     def hidden(self, ids, cache):
-        """The same positions' states behind the final norm, [n, hidden]."""
+        """Returns the states of these positions behind the final norm, [n, hidden]."""
         c, w = self.c, self.w
         if "n" not in cache:
             n_rot = c["qk_rope_head_dim"] if "kv_lora_rank" in c else int(c["head_dim"] * c.get("partial_rotary_factor", 1))

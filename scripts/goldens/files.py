@@ -1,5 +1,5 @@
-"""Writers of what a model's folder holds: safetensors, GGUF version 3, tokenizer files. The formats
-are written from their descriptions (huggingface/safetensors README; ggml docs/gguf.md)."""
+"""Writers of the files in a model's folder: safetensors, GGUF version 3, tokenizer files. The formats follow their descriptions
+(huggingface/safetensors README; ggml docs/gguf.md)."""
 import json
 import struct
 
@@ -16,7 +16,7 @@ def write_json(path, value):
 
 
 def write_safetensors(path, tensors):
-    """tensors: name -> (dtype name, shape, bytes)."""
+    """Writes a file. tensors: name -> (dtype name, shape, bytes)."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
@@ -41,7 +41,7 @@ def gguf_value(kind, v):
 
 
 def gguf_key(key, kind, v):
-    """kind (ARRAY, element kind) for an array."""
+    """Returns the bytes of a key. kind is (ARRAY, element kind) for an array."""
     if isinstance(kind, tuple):
         body = struct.pack("<IQ", kind[1], len(v)) + b"".join(gguf_value(kind[1], x) for x in v)
         kind = ARRAY
@@ -51,7 +51,7 @@ def gguf_key(key, kind, v):
 
 
 def write_gguf(path, keys, tensors):
-    """keys: (key, kind, value). tensors: name -> (type id, shape outermost first, bytes)."""
+    """Writes a file. keys: (key, kind, value). tensors: name -> (type id, shape with the outermost dimension first, bytes)."""
     infos, datas, at = b"", [], 0
     for name, (kind, shape, data) in tensors.items():
         infos += gguf_string(name) + struct.pack("<I", len(shape))
@@ -66,14 +66,14 @@ def write_gguf(path, keys, tensors):
             f.write(data)
 
 
-# ---- tokenizers: no merges, so a text is its bytes or its characters, one token each ----
+# ---- tokenizers without merges: each byte or character of a text is one token ----
 
 CHAT = ("{{ bos_token }}{% for message in messages %}{{ OPEN + message['role'] + '\\n' + message['content'] | trim"
         " + CLOSE + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ OPEN + 'ROLE\\n' }}{% endif %}")
 
 
 def byte_alphabet():
-    """GPT-2's: a printable character for each byte."""
+    """Returns GPT-2's alphabet: a printable character for each byte."""
     chars, extra = {}, 256
     for b in range(256):
         if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255:
@@ -85,7 +85,7 @@ def byte_alphabet():
 
 
 class Tokenizer:
-    """tokens by id, control: ids that are special, and how text becomes ids."""
+    """A tokenizer. tokens: by id; control: ids of special tokens; the subclasses turn text into ids."""
 
     def files(self):
         special = {k: self.tokens[i] for k, i in self.named.items()}
@@ -124,7 +124,7 @@ class Tokenizer:
 
 
 class ByteLevel(Tokenizer):
-    """256 bytes, then special ones up to vocab_size, the way of Llama 3."""
+    """256 bytes, then special tokens up to vocab_size, like Llama 3."""
     bytes_fall_back, gguf_model, gguf_pre = False, "gpt2", "llama-bpe"
     pipeline = {"normalizer": None,
                 "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
@@ -145,7 +145,7 @@ class ByteLevel(Tokenizer):
 
 
 class Characters(Tokenizer):
-    """Special ones, 256 bytes to fall back to, then single characters, the way of Gemma."""
+    """Special tokens, 256 bytes as a fallback, then single characters, like Gemma."""
     bytes_fall_back, gguf_model, gguf_pre = True, "llama", "default"
     pipeline = {"normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
                 "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},

@@ -1,5 +1,5 @@
-"""A GGUF in several files, as llama.cpp's gguf-split makes them: the metadata in the first, tensors in
-order over all, and in each of them which part it is."""
+"""Splits a GGUF into several files, like llama.cpp's gguf-split: the metadata is in the first file, the tensors follow in order over
+all files, and each file has its part number."""
 import os
 import shutil
 import struct
@@ -30,7 +30,7 @@ def take_string(b, at):
 
 
 def read(path):
-    """(number of keys, their bytes, [(name, type id, shape as it is stored, bytes)])."""
+    """Returns (number of keys, their bytes, [(name, type id, shape as stored, bytes)])."""
     with open(path, "rb") as f:
         b = f.read()
     n_tensors, n_keys = struct.unpack_from("<QQ", b, 8)
@@ -47,7 +47,7 @@ def read(path):
         at += 16 + 8 * n_dims
         infos.append((name, kind, shape, offset))
     start = at + -at % files.ALIGNMENT
-    ends = [offset for *_, offset in infos[1:]] + [len(b) - start]  # they lie in order
+    ends = [offset for *_, offset in infos[1:]] + [len(b) - start]  # tensors are stored in order
     return n_keys, keys, [(*t[:3], b[start + t[3]:start + end]) for t, end in zip(infos, ends)]
 
 
@@ -69,7 +69,7 @@ def write_part(path, n_keys, keys, tensors):
 
 
 def split_folder(source, folder, n_parts):
-    """A copy of a model's folder with parts in place of its model.gguf."""
+    """Copies a model's folder, with parts instead of its model.gguf."""
     n_keys, keys, tensors = read(os.path.join(source, "model.gguf"))
     per_part = -(-len(tensors) // n_parts)
     os.makedirs(folder)

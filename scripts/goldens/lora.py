@@ -1,4 +1,4 @@
-"""Adapters as PEFT saves them, and the model that each makes of its base: W + scale * B A, in float64."""
+"""LoRA adapters as PEFT saves them, and the models that they make of their base: W + scale * B A, in float64."""
 import math
 import os
 
@@ -9,8 +9,8 @@ import model
 import quant
 import torch_files
 
-# name -> what adapter_config.json says; dtype: of the stored tensors; torch: in PyTorch's file. Ranks that differ from module to
-# module, that are no multiple of anything, and that are as large as the tests allow.
+# name -> content of adapter_config.json; dtype: of the stored tensors; torch: saved in PyTorch's file. The ranks differ between modules, are no
+# multiples of anything, and reach the largest rank that the tests allow.
 ADAPTERS = {
     "every": {"r": 4, "lora_alpha": 8, "dtype": "f32", "rank_pattern": {"k_proj": 7, "1.mlp.up_proj": 1},
               "alpha_pattern": {"layers.1.mlp.down_proj": 3.5}, "use_rslora": False,
@@ -32,7 +32,7 @@ def pattern(table, module, usual):
 
 
 def factors(a, modules, rng):
-    """module -> (A, B, scale), as a reader of the file sees them, and the stored tensors."""
+    """Returns module -> (A, B, scale) as a reader of the file sees them, and the stored tensors."""
     out, stored = {}, {}
     for module, (n, k) in modules.items():
         r = pattern(a["rank_pattern"], module, a["r"])
@@ -60,7 +60,7 @@ def write(folder, a, stored):
 
 
 def modules_of(c, weights, targets, fused):
-    """The modules that targets name, with their shapes, in checkpoints that keep projections apart, or together."""
+    """Returns the modules that `targets` names, with their shapes, for checkpoints with separate or fused projections."""
     shapes = {k.removesuffix(".weight"): v.shape for k, v in weights.items() if k.endswith("_proj.weight")}
     if fused:
         shapes = {k: v.shape for k, v in fuse(c, {k + ".weight": np.empty(s) for k, s in shapes.items()}).items()}
@@ -69,7 +69,7 @@ def modules_of(c, weights, targets, fused):
 
 
 def fuse(c, weights):
-    """Q, K and V one after the other in one tensor, gate and up in another: Phi-3's checkpoints."""
+    """Fuses weights as in Phi-3's checkpoints: Q, K and V in one tensor, gate and up in another."""
     out = dict(weights)
     for i in range(c["n_layers"]):
         for parts, whole in ((("self_attn.q", "self_attn.k", "self_attn.v"), "self_attn.qkv"), (("mlp.gate", "mlp.up"), "mlp.gate_up")):
@@ -79,7 +79,7 @@ def fuse(c, weights):
 
 
 def split(c, name, w):
-    """A fused matrix as its parts by their own names."""
+    """Splits a fused matrix into its parts, with their own names."""
     kv = c["n_kv_heads"] * c["head_dim"]
     if "qkv_proj" in name:
         return zip((name.replace("qkv", p) for p in "qkv"), np.split(w, (len(w) - 2 * kv, len(w) - kv)), strict=True)
@@ -89,7 +89,7 @@ def split(c, name, w):
 
 
 def adapted(base, pairs, factor=1.0):
-    """The model with the adapter in its weights."""
+    """Returns the model with the adapter merged into its weights."""
     w = dict(base.w)
     for module, (a, b, scale) in pairs.items():
         for name, delta in split(base.c, module + ".weight", factor * scale * (b @ a)):

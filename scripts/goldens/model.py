@@ -1,7 +1,6 @@
-"""Four tiny models and their forward pass, written out plainly in float64 after the papers and the
-models' configurations: Llama (Touvron et al. 2023) with grouped queries and Llama 3.1's rope, and
-Gemma 3 (Gemma Team 2025) with windows, norms of queries and keys, and two ropes; and either with what
-its configuration allows besides: biases, a tied head, sizes that do not follow from each other, caps. A
+"""Four tiny models and their forward pass, written plainly in float64 after the papers and the models' configurations: Llama
+(Touvron et al. 2023) with grouped queries and Llama 3.1's rope, and Gemma 3 (Gemma Team 2025) with windows, norms of queries and
+keys, and two ropes. A variant of each has the other options of its configuration: biases, a tied head, independent sizes, caps. A
 layer is a dict of float64 matrices by their names in transformers' checkpoints."""
 import math
 
@@ -14,25 +13,24 @@ LLAMA = {
                 "original_max_position_embeddings": 64},
     "tied": False, "biases": False,
 }
-# Three query heads for each of keys; heads that together are wider than a row.
+# Three query heads for each key head; all heads together are wider than a row.
 LLAMA_BIAS = LLAMA | {"hidden": 192, "intermediate": 224, "n_heads": 6, "head_dim": 48, "tied": True, "biases": True}
-# Llama's layers in Phi-3's checkpoints, whose projections share tensors; plain rope, three heads more than 2 ranks.
+# Llama's layers in the form of Phi-3's checkpoints, with fused projections; plain rope; three heads per rank with two ranks.
 PHI3 = LLAMA | {"family": "phi3", "n_heads": 6, "n_kv_heads": 6, "hidden": 192, "scaling": {"rope_type": "linear", "factor": 1.0}}
-# Every sixth layer sees everything: the only pattern that GGUF files of Gemma 3 can mean.
+# Every sixth layer sees all positions: the only pattern that a GGUF of Gemma 3 can express.
 GEMMA3 = {
     "family": "gemma3", "hidden": 256, "intermediate": 256, "n_layers": 6, "n_heads": 4, "n_kv_heads": 1, "head_dim": 64,
     "vocab_size": 384, "max_len": 1024, "eps": 1e-6, "theta": 1000000.0, "theta_local": 10000.0, "window": 16,
     "is_window": [True] * 5 + [False], "scaling": {"rope_type": "linear", "factor": 8.0},
     "tied": True, "biases": False, "query_scalar": 64, "attention_cap": None, "final_cap": None,
 }
-# Caps as low as the scores and logits are large, so that a missing one shows.
+# Caps so low compared with scores and logits that a missing one shows.
 GEMMA3_CAPS = GEMMA3 | {"query_scalar": 24, "attention_cap": 2.0, "final_cap": 10.0}
 
 
 def random_weights(c, rng):
-    """name -> float32 array. The scales make the layers matter more than the token's own embedding does
-    (where the head is the embedding, it would repeat itself), and spread the logits so far that the two
-    best are rarely close."""
+    """Returns name -> float32 array. The scales make the layers matter more than the token's own embedding (a model with a tied head
+    would otherwise repeat its token), and spread the logits so that the two best are rarely close."""
     h, d, m = c["hidden"], c["head_dim"], c["intermediate"]
     gemma = c["family"] == "gemma3"
 
@@ -52,7 +50,7 @@ def random_weights(c, rng):
         w[p + "mlp.gate_proj.weight"] = matrix(m, h, 1.5)
         w[p + "mlp.up_proj.weight"] = matrix(m, h, 1.5)
         w[p + "mlp.down_proj.weight"] = matrix(h, m, 1.5)
-        if gemma:  # files hold w - 1
+        if gemma:  # files contain w - 1
             w[p + "self_attn.q_norm.weight"] = norm(d, 0.2)
             w[p + "self_attn.k_norm.weight"] = norm(d, 0.2)
             for name, mean in (("input", 0), ("post_attention", 1.5), ("pre_feedforward", 0), ("post_feedforward", 1.5)):
@@ -70,7 +68,7 @@ def random_weights(c, rng):
 
 
 def inverse_frequencies(c, local):
-    """[head_dim / 2]. llama3: the rule of Meta's reference code, by the wavelength of each pair."""
+    """Returns [head_dim / 2] frequencies. llama3: the rule of Meta's reference code, by the wavelength of each pair."""
     d, s = c["head_dim"], c["scaling"]
     theta = c["theta_local"] if local else c["theta"]
     freqs = theta ** (-np.arange(0, d, 2, dtype=np.float64) / d)
@@ -91,7 +89,7 @@ def rms_norm(x, w, eps):
 
 
 def rope(x, positions, freqs):
-    """x [n, heads, d]; pairs are (i, i + d / 2)."""
+    """Rotates x [n, heads, d]; pairs are (i, i + d / 2)."""
     angle = positions[:, None, None] * freqs
     half = x.shape[-1] // 2
     a, b, cos, sin = x[..., :half], x[..., half:], np.cos(angle), np.sin(angle)
@@ -111,7 +109,7 @@ def gelu_tanh(x):
 
 
 class Model:
-    """w: name -> float64 array as a reader of the file sees it (Gemma: norms with the 1 added)."""
+    """One model. w: name -> float64 array as a reader of the file sees it (Gemma: norms with the 1 added)."""
 
     def __init__(self, c, w):
         self.c, self.w, self.gemma = c, w, c["family"] == "gemma3"
@@ -146,12 +144,12 @@ class Model:
         return self.linear(p + "down_proj", (gelu_tanh if self.gemma else silu)(gate) * up)
 
     def forward(self, ids, cache):
-        """Logits [n, vocab] of ids at the positions after those that the cache has seen."""
+        """Returns the logits [n, vocab] of ids, at the positions after those in the cache."""
         head = self.w.get("lm_head.weight", self.w["model.embed_tokens.weight"])
         return softcap(self.hidden(ids, cache) @ head.T, self.c.get("final_cap"))
 
     def hidden(self, ids, cache):
-        """The same positions' states behind the final norm, [n, hidden]."""
+        """Returns the states of these positions behind the final norm, [n, hidden]."""
         w, eps = self.w, self.c["eps"]
         positions = cache.setdefault("n", 0) + np.arange(len(ids), dtype=np.float64)
         cache["n"] += len(ids)
@@ -178,8 +176,7 @@ def log_softmax(x):
 
 
 def altered(m):
-    """The model with one of its features wrong at a time: name -> Model. What an engine can get wrong,
-    and a golden has to show."""
+    """Returns name -> Model with one feature wrong each. These are mistakes that an engine may make and that a golden must reveal."""
     c, out = m.c, {}
     if m.gemma:
         changes = {"no_sliding_window": {"window": c["max_len"]},

@@ -1,7 +1,6 @@
-"""Quantised blocks as GGUF files hold them (layouts: ggml-common.h). Each function takes float32 rows
-[n, k] and returns the bytes [n, row_bytes] and the values that a reader must see, in float64. The
-roundings are the simplest ones, not those of a tuned quantiser: what counts is that bytes and values
-belong together."""
+"""Quantised blocks of GGUF files (layouts: ggml-common.h). Each function takes float32 rows [n, k] and returns the bytes [n,
+row_bytes] and the values that a reader must see, in float64. The rounding is the simplest one, not that of a tuned quantiser:
+bytes and values only have to agree."""
 import numpy as np
 
 
@@ -10,7 +9,7 @@ def f16(x):
 
 
 def to_bytes(x):
-    """[..., m] of any type -> [..., bytes] of uint8."""
+    """Views [..., m] of any type as [..., bytes] of uint8."""
     x = np.ascontiguousarray(x)
     return x.view(np.uint8).reshape(*x.shape[:-1], -1)
 
@@ -20,7 +19,7 @@ def from_bf16(bits):
 
 
 def to_bf16(x):
-    """Nearest, ties to even."""
+    """Rounds to the nearest, ties to even."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
@@ -39,7 +38,7 @@ def plain_bf16(w):
 
 
 def divide(x, d):
-    """x / d, 0 where d is 0."""
+    """Returns x / d, and 0 where d is 0."""
     d = np.asarray(d, np.float64)
     return np.divide(x, d, out=np.zeros(np.broadcast(x, d).shape), where=d != 0)
 
@@ -53,13 +52,13 @@ def join(n, *parts):
 
 
 def extreme(x):
-    """The value of largest magnitude, with its sign, of each block."""
+    """Returns the value of largest magnitude of each block, with its sign."""
     i = np.abs(x).argmax(-1)
     return np.take_along_axis(x, i[..., None], -1)
 
 
 def nibbles(q):
-    """Element j in the low half of byte j, element j + half in the high half."""
+    """Packs element j into the low half of byte j, and element j + half into its high half."""
     half = q.shape[-1] // 2
     return (q[..., :half] | q[..., half:] << 4).astype(np.uint8)
 
@@ -88,7 +87,7 @@ def q5_0(w):
 
 
 def with_min(w, levels):
-    """d and a least value of each block of 32; codes are steps above it."""
+    """Quantises blocks of 32 to a scale d and a least value; codes are steps above that value."""
     x = blocks(w, 32)
     low = f16(x.min(-1, keepdims=True))
     d = f16((x.max(-1, keepdims=True) - low) / levels)
@@ -123,7 +122,7 @@ def iq4_nl(w):
 
 
 def mxfp4(w):
-    """OCP microscaling: a power of two for 32 elements, so that the largest is near e2m1's."""
+    """OCP microscaling: a power of two for 32 elements, chosen so that the largest is near e2m1's maximum."""
     x = blocks(w, 32)
     e = np.floor(np.log2(np.maximum(np.abs(x).max(-1, keepdims=True), 1e-30))) - 2
     q = nearest(x / 2.0**e, E2M1)
@@ -131,7 +130,7 @@ def mxfp4(w):
 
 
 def scales_and_mins(x, levels):
-    """For Q4_K and Q5_K: 256 elements are 8 groups of 32; a value is d * scale * q - dmin * min."""
+    """Computes scales and mins for Q4_K and Q5_K: 256 elements are 8 groups of 32; a value is d * scale * q - dmin * min."""
     low = np.maximum(-x.min(-1), 0)  # [n, super, 8]
     step = (x.max(-1) + low) / levels
     d, dmin = f16(step.max(-1, keepdims=True) / 63), f16(low.max(-1, keepdims=True) / 63)
@@ -141,8 +140,7 @@ def scales_and_mins(x, levels):
 
 
 def pack_scales(sc, mn):
-    """Six bits each, 8 scales and 8 mins in 12 bytes: the upper two bits of the last four of each lie
-    above the first four."""
+    """Packs 8 scales and 8 mins of six bits into 12 bytes. The upper two bits of the last four of each lie above the first four."""
     first = sc[..., :4] | (sc[..., 4:] >> 4) << 6
     second = mn[..., :4] | (mn[..., 4:] >> 4) << 6
     third = (sc[..., 4:] & 15) | (mn[..., 4:] & 15) << 4
@@ -160,7 +158,7 @@ def k_quant(w, levels):
 
 
 def pair_nibbles(q):
-    """[n, super, 8, 32] -> 128 bytes: groups 2c and 2c + 1 share 32 bytes, low and high halves."""
+    """Packs [n, super, 8, 32] into 128 bytes: groups 2c and 2c + 1 share 32 bytes, low and high halves."""
     return (q[..., 0::2, :] | q[..., 1::2, :] << 4).astype(np.uint8).reshape(*q.shape[:2], 128)
 
 
@@ -171,18 +169,18 @@ def q4_k(w):
 
 def q5_k(w):
     q, head, values = k_quant(w, 31)
-    high = ((q >> 4) << np.arange(8)[:, None]).sum(-2).astype(np.uint8)  # bit g of byte l: group g
+    high = ((q >> 4) << np.arange(8)[:, None]).sum(-2).astype(np.uint8)  # bit g of byte l belongs to group g
     return join(len(w), *head, high, pair_nibbles(q & 15)), values
 
 
 def pairs_of_bits(q):
-    """[n, super, 256] of two bits -> 64 bytes: of each half of 128, elements i, i + 32, ... in byte i."""
+    """Packs [n, super, 256] of two bits into 64 bytes: in each half of 128, elements i, i + 32, ... share byte i."""
     h = q.reshape(*q.shape[:2], 2, 4, 32)
     return (h << 2 * np.arange(4)[:, None]).sum(-2).astype(np.uint8).reshape(*q.shape[:2], 64)
 
 
 def q2_k(w):
-    """16 groups of 16 with a scale and a min of four bits each."""
+    """Quantises 16 groups of 16, with a scale and a min of four bits each."""
     x = blocks(w, 256).reshape(w.shape[0], -1, 16, 16)
     low = np.maximum(-x.min(-1), 0)
     step = (x.max(-1) + low) / 3
@@ -195,7 +193,8 @@ def q2_k(w):
 
 
 def q3_k(w):
-    """16 groups of 16 with a scale of six bits; a code's third bit lies apart, of element 32 g + i in bit g of byte i."""
+    """Quantises 16 groups of 16 with a scale of six bits. The third bit of a code is stored apart: that of element 32 g + i in bit g
+    of byte i."""
     x = blocks(w, 256).reshape(w.shape[0], -1, 16, 16)
     step = extreme(x)[..., 0] / -4
     d = f16(extreme(step) / -32)
@@ -211,8 +210,8 @@ def q3_k(w):
 
 
 def q6_k(w):
-    """16 groups of 16 with signed scales of eight bits. A half of 128 elements has 64 bytes of low
-    halves (elements 0..63 low, 64..127 high) and 32 bytes with two high bits of four elements each."""
+    """Quantises 16 groups of 16 with signed scales of eight bits. A half of 128 elements has 64 bytes of low halves (elements 0..63
+    low, 64..127 high) and 32 bytes with two high bits of four elements each."""
     x = blocks(w, 256).reshape(w.shape[0], -1, 16, 16)
     step = extreme(x)[..., 0] / -32
     d = f16(extreme(step) / -128)
@@ -228,7 +227,7 @@ def q6_k(w):
     return packed, (full * (q - 32)).reshape(w.shape)
 
 
-# name: GGML's type id, the file_type of a model of it, function
+# name: (GGML's type id, file_type of such a model, function)
 FORMATS = {
     "f32": (0, 0, plain_f32),
     "f16": (1, 1, plain_f16),
@@ -240,7 +239,7 @@ FORMATS = {
     "q5_k": (13, 16, q5_k),
     "q6_k": (14, 18, q6_k),
 }
-# what is met seldom
+# rarely used formats
 RARE = {
     "q4_1": (3, 3, q4_1),
     "q5_1": (7, 9, q5_1),

@@ -1,6 +1,6 @@
-"""Matrices as checkpoints of transformers hold them when they are quantised: integer codes, scales and
-zeros in tensors of their own (GPTQ, compressed-tensors). Each function takes float32 rows [n, k] and an rng
-and returns {end of the name: (dtype, shape, bytes)} and the values that a reader must see, in float64."""
+"""Quantised matrices in the form of transformers' checkpoints: integer codes, scales and zeros in tensors of their own (GPTQ,
+compressed-tensors). Each function takes float32 rows [n, k] and an rng. It returns {end of the name: (dtype, shape, bytes)} and
+the values that a reader must see, in float64."""
 import numpy as np
 
 import quant
@@ -14,13 +14,13 @@ def tensor(dtype, x):
 
 
 def words(codes, bits):
-    """[..., m] of codes -> [..., m * bits / 32] of uint32, the lowest bits first."""
+    """Packs codes [..., m] into [..., m * bits / 32] of uint32, the lowest bits first."""
     flat = ((codes[..., None].astype(np.uint8) >> np.arange(bits, dtype=np.uint8)) & 1).reshape(*codes.shape[:-1], -1)
     return np.packbits(flat.astype(np.uint8), axis=-1, bitorder="little").view("<u4")
 
 
 def steps(w, groups, bits, symmetric, dtype):
-    """Codes [n, k] from 0 on, zeros and scales [n, groups] of inputs whose groups are given."""
+    """Returns codes [n, k] from 0 on, and zeros and scales [n, groups]. `groups` gives the group of each input."""
     n_groups, top = int(groups.max()) + 1, 2**bits - 1
     zeros, scales = np.empty((len(w), n_groups), np.int64), np.empty((len(w), n_groups))
     codes = np.empty(w.shape, np.int64)
@@ -80,7 +80,7 @@ def packed(bits, symmetric, act_order=False):
 
 
 def int8(w, rng):
-    """One scale for each output."""
+    """Quantises with one scale for each output."""
     scale = scales_of(np.abs(w).max(-1) / 127, "BF16")[:, None]
     q = np.clip(np.rint(w / scale), -127, 127).astype(np.int8)
     return {"weight": tensor("I8", q), "weight_scale": store_scales(scale, "BF16")}, scale * q
@@ -97,14 +97,14 @@ E4M3 = np.array([m * 2.0**-9 if e == 0 else (8 + m) * 2.0 ** (e - 10) for e in r
 
 
 def e4m3(y):
-    """Codes without their sign, to the nearest, of two the even one."""
+    """Returns codes without their sign, rounded to the nearest, ties to the even code."""
     high = np.clip(np.searchsorted(E4M3, np.abs(y).astype(np.float64)), 1, 126)
     up, down = E4M3[high] - np.abs(y), np.abs(y) - E4M3[high - 1]
     return np.where((up < down) | ((up == down) & (high % 2 == 0)), high, high - 1)
 
 
 def fp8(size):
-    """A scale for each block of size x size; 0: for each output."""
+    """Quantises with a scale for each block of size x size; size 0: for each output."""
     def write(w, rng):
         n, k = w.shape
         rows, columns = (np.arange(n) // size, np.arange(k) // size) if size else (np.arange(n), np.zeros(k, np.int64))
@@ -122,7 +122,7 @@ def fp8(size):
     return write, {"quant_method": "compressed-tensors", "format": "float-quantized"}
 
 
-# a kv_b_proj of DeepSeek's, which is taken apart and half of it transposed
+# formats of DeepSeek's kv_b_proj; the loader splits it and transposes one half
 KV_B = {"fp8_blocks": fp8(32), "fp8_rows": fp8(0), "gptq4": gptq(4)}
 SCHEMES = {
     "gptq2": gptq(2),
@@ -137,10 +137,10 @@ SCHEMES = {
 }
 
 
-# ---- what the loader makes of plain numbers (--quantization): in the roundings of its own ----
+# ---- quantisation of plain weights by the loader (--quantization), with its roundings ----
 
 def half(x):
-    """By way of a float32."""
+    """Rounds to float16 through a float32."""
     return quant.f16(np.float32(x)).astype(np.float64)
 
 

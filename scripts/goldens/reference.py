@@ -1,10 +1,10 @@
-"""The reference models: tiny checkpoints of random weights made with transformers, and what transformers says of them. Their
-folders in tests/golden/models hold all but the weights, which come from a seed again (torch_random.py):
-  weights.json   the files of weights: name -> sha256, tensors in their order with dtype and shape
-  weights.fix    where the bytes made here are not those of the original: their exclusive or, compressed (LZMA)
+"""The reference models: tiny checkpoints of random weights made with transformers, and transformers' results for them. Their
+folders in tests/golden/models have everything except the weights, which are made again from a seed (torch_random.py):
+  weights.json   the weight files: name -> sha256, tensors in order with dtype and shape
+  weights.fix    exclusive or of the bytes made here and the original's, when they differ, compressed (LZMA)
 
-  scripts/goldens/reference.py FROM NAME...    writes these folders out of whole checkpoints in FROM/models; only who adds
-                                               a reference model needs it (tests/golden/models/README.md)
+  scripts/goldens/reference.py FROM NAME...    writes these folders from complete checkpoints in FROM/models; only needed to add
+                                               a reference model (tests/golden/models/README.md)
 """
 import hashlib
 import json
@@ -25,17 +25,17 @@ from torch_random import Random
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHIPPED = os.path.join(ROOT, "tests", "golden", "models")
 MADE = ("weights.json", "weights.fix")
-# transformers keeps the experts of a layer in two tensors, publishers each of them in three: (gate, up, down)
+# transformers keeps the experts of a layer in two tensors; publishers keep three per expert: (gate, up, down)
 EXPERTS = re.compile(r"^(.*\.)(?:block_sparse_moe|mlp)\.experts\.(\d+)\.(gate_proj|up_proj|down_proj|w1|w3|w2)\.weight$")
 ENDS = {"w1": "gate", "gate_proj": "gate", "w3": "up", "up_proj": "up", "w2": "down", "down_proj": "down"}
-GROUP = 128  # of AWQ and GPTQ
+GROUP = 128  # group size of AWQ and GPTQ
 FP8_TOP = np.float32(448)
 
 
 # ---- parameters, as transformers names and draws them ----
 
 def parameters(tensors):
-    """name in transformers -> (shape, names in the file) of what is drawn, in the order of the draws."""
+    """Returns name in transformers -> (shape, names in the file) of each random parameter, in the order of the draws."""
     out, experts = {}, {}
     for name, (dtype, shape) in tensors.items():
         m = EXPERTS.match(name)
@@ -83,7 +83,7 @@ def norm_weight(name, draw, gemma):
 
 
 def draw(rng, name, shape, config, tied):
-    """A parameter in float32, scaled so that logits differ and each part of the model shows."""
+    """Draws a parameter in float32, scaled so that logits differ and each part of the model matters."""
     family, f32 = config["model_type"], np.float32
     gemma = family.startswith("gemma")
     if "e_score_correction_bias" in name:
@@ -103,7 +103,7 @@ def draw(rng, name, shape, config, tied):
     return x * f32(value) / f32(root)
 
 
-# ---- how a file holds them ----
+# ---- forms in a file ----
 
 def awq(w):
     order = [0, 2, 4, 6, 1, 3, 5, 7]
@@ -132,7 +132,7 @@ def gptq(w):
 
 
 def fp8(w, blocks):
-    """One scale for the matrix, or one for each block of 128 x 128."""
+    """Quantises with one scale for the matrix, or with one for each block of 128 x 128."""
     n, k = w.shape
     rows, columns = (np.arange(n) // 128, np.arange(k) // 128) if blocks else (np.zeros(n, np.int64), np.zeros(k, np.int64))
     scale = np.zeros((rows[-1] + 1, columns[-1] + 1), np.float32)
@@ -144,19 +144,19 @@ def fp8(w, blocks):
 
 
 def mxfp4(p):
-    """[experts, in, out] -> codes [experts, out, in / 32, 16] and scales of blocks of 32 inputs."""
+    """Turns [experts, in, out] into codes [experts, out, in / 32, 16] and scales of blocks of 32 inputs."""
     table = np.array([0, .5, 1, 1.5, 2, 3, 4, 6], np.float32)
     e, k, n = p.shape
     b = p.transpose(0, 2, 1).reshape(e, n, k // 32, 32)
     _, exponent = np.frexp(np.maximum(np.abs(b).max(-1), np.float32(1e-30)))
-    exponent = exponent - 3  # the largest is in [4, 8) then
+    exponent = exponent - 3  # so the largest is in [4, 8)
     x = np.ldexp(b, -exponent[..., None])
     code = np.abs(np.abs(x)[..., None] - table).argmin(-1).astype(np.uint8) | np.where(x < 0, 8, 0).astype(np.uint8)
     return code[..., 0::2] | (code[..., 1::2] << 4), (exponent + 127).astype(np.uint8)
 
 
 def rounded(w, dtype):
-    """As a file holds it, and what of it a quantiser is given."""
+    """Returns the parameter as a file stores it, and the values that a quantiser gets."""
     if dtype == "BF16":
         bits = quant.to_bf16(w)
         return bits, quant.from_bf16(bits)
@@ -164,7 +164,7 @@ def rounded(w, dtype):
 
 
 def stored(name, w, sources, tensors, config):
-    """name in the file -> array, of one parameter."""
+    """Returns name in the file -> array, for one parameter."""
     how = config.get("quantization_config", {}).get("quant_method")
     base = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}[config.get("torch_dtype") or config["dtype"]]
     if len(sources) > 1:  # experts
@@ -191,7 +191,7 @@ def arrays(config, tensors, seed):
 
 
 def file_of(tensors, made):
-    """The bytes of a safetensors file."""
+    """Returns the bytes of a safetensors file."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, (dtype, shape) in tensors.items():
         size = made[name].nbytes
@@ -203,7 +203,7 @@ def file_of(tensors, made):
 
 
 def contents(folder, listing):
-    """The files of weights as they are made here, one behind the other as in the listing."""
+    """Returns the weight files made here, concatenated in the listing's order."""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
         config = json.load(f)
     with open(os.path.join(folder, "expected.json"), encoding="utf-8") as f:
@@ -218,7 +218,7 @@ def exclusive_or(a, b):
 
 
 def make(path):
-    """The folder of a reference model, whole."""
+    """Makes the complete folder of a reference model."""
     source = os.path.join(SHIPPED, os.path.basename(path))
     with open(os.path.join(source, "weights.json"), encoding="utf-8") as f:
         listing = json.load(f)
@@ -237,7 +237,7 @@ def names():
     return sorted(n for n in os.listdir(SHIPPED) if os.path.exists(os.path.join(SHIPPED, n, "weights.json")))
 
 
-# ---- into the repository ----
+# ---- writing into the repository ----
 
 def pack(source, name):
     folder, listing, whole = os.path.join(source, "models", name), {}, b""

@@ -1,6 +1,6 @@
-"""tokenizer.model files of our own and the ids of texts under them: SentencePiece after its papers (Sennrich
-et al. 2016, Kudo 2018) and its .proto, written plainly (quadratic, dicts), so that it shares nothing with
-the engine. Also a tokenizer.model for a tokenizer.json of that kind, as Llama 2 was published with both."""
+"""Makes tokenizer.model files and computes the ids of texts with them. SentencePiece is written plainly (quadratic, dicts) after its
+papers (Sennrich et al. 2016, Kudo 2018) and its .proto, so it shares no code with the engine. It also makes a tokenizer.model for
+a tokenizer.json of that kind, since Llama 2 was published with both."""
 import json
 import os
 import re
@@ -12,7 +12,7 @@ BLANK = "\u2581"
 
 
 def single(x):
-    """As a float of 32 bits holds it."""
+    """Rounds to a 32-bit float."""
     return struct.unpack("<f", struct.pack("<f", x))[0]
 
 
@@ -27,7 +27,7 @@ def varint(n):
 
 
 def field(number, value):
-    """bytes and str: length-delimited; float: 32 bits; others: a varint."""
+    """Encodes a field. bytes and str: length-delimited; float: 32 bits; others: a varint."""
     if isinstance(value, float):
         return varint(number << 3 | 5) + struct.pack("<f", value)
     if isinstance(value, (bytes, str)):
@@ -37,8 +37,8 @@ def field(number, value):
 
 
 def charsmap(rules):
-    """The double array (Darts-clone's units) of {key: replacement}, with the replacements behind it. A node is
-    the place that its bytes lead to from an offset; its leaf stands at the offset itself."""
+    """Returns the double array (Darts-clone's units) of {key: replacement}, with the replacements behind it. A node is the place
+    that its bytes lead to from an offset; its leaf is at the offset itself."""
     texts, at = b"", {}
     for key, to in rules.items():
         at[key.encode()] = len(texts)
@@ -50,7 +50,7 @@ def charsmap(rules):
         labels = sorted({k[len(prefix)] for k in at if k.startswith(prefix) and len(k) > len(prefix)})
         leaf = prefix in at
         places = ([0] if leaf else []) + labels
-        # No two nodes have one base: a byte of one would be found under the other.
+        # Two nodes never share a base: a byte of one would be found under the other.
         base = next(b for b in range(1, 1 << 20) if b not in bases and not any(b ^ p in taken for p in places))
         bases.add(base)
         taken.update(base ^ p for p in places)
@@ -63,13 +63,13 @@ def charsmap(rules):
 
     place(0, b"")
     n = (max(units) | 0xFF) + 1
-    # A free place has a label that no byte is.
+    # A free place has a label that is no byte.
     array = b"".join(struct.pack("<I", units.get(i, 1 << 31)) for i in range(n))
     return struct.pack("<I", len(array)) + array + texts
 
 
 class Model:
-    """pieces: (text, score, type) by id. rules: what the normalizer replaces."""
+    """A model. pieces: (text, score, type) by id. rules: replacements of the normalizer."""
 
     def __init__(self, kind, pieces, rules=None, dummy_prefix=True, remove_extra=False, byte_fallback=True):
         self.kind, self.pieces, self.rules = kind, pieces, rules or {}
@@ -153,9 +153,9 @@ class Model:
         return out
 
     def unigram(self, text):
-        # The library's types: sums are kept in single precision, a piece's is compared in double before.
+        # The types of the library: sums are kept in single precision; a piece's sum is compared in double first.
         unknown = single(min(single(s) for _, s, k in self.pieces if k == NORMAL) - 10)
-        ways = [(0.0, [])] + [None] * len(text)  # by characters: the best sum, and its pieces
+        ways = [(0.0, [])] + [None] * len(text)  # for each number of characters: the best sum and its pieces
         for at in range(len(text)):
             alone = False
             for end in range(at + 1, len(text) + 1):
@@ -184,8 +184,8 @@ class Model:
         return out
 
     def decode(self, ids):
-        """Without control symbols and unknown ones, and without the blank before the text; without all of them where
-        the model drops blanks there."""
+        """Returns the text without control and unknown symbols, and without the blank that was put before the text. A model that
+        drops blanks there loses all of them."""
         raw = b""
         for i in ids:
             text, _, kind = self.pieces[i]
@@ -198,8 +198,8 @@ class Model:
         return raw.decode().removeprefix(" " if self.dummy_prefix else "")
 
     def cases(self, texts):
-        """What transformers' LlamaTokenizer gives where nothing but the model is there: control symbols are looked
-        for in the text, what lies between is encoded on its own, <s> stands before it all."""
+        """Returns the ids that transformers' LlamaTokenizer gives with only this model. Control symbols are searched for in the
+        text, the text between them is encoded on its own, and <s> comes first."""
         control = {t: i for i, (t, _, k) in enumerate(self.pieces) if k in (CONTROL, UNKNOWN)}
         out = []
         for text in texts:
@@ -216,8 +216,8 @@ RULES = {"\t": " ", "\u3000": " ", "\u200b": "", "\ufb01": "fi", "e\u0301": "\xe
 
 
 def own_model(kind, rng, words, **how):
-    """Pieces that overlap in many ways: the beginnings, ends and insides of words, with scores at random; ties
-    and pieces that are made in two ways come by themselves."""
+    """Makes a model whose pieces overlap in many ways: beginnings, ends and insides of words, with random scores. Ties, and pieces
+    that can be made in two ways, occur by themselves."""
     fallback = how.get("byte_fallback", True)
     pieces = [("<unk>", 0, UNKNOWN), ("<s>", 0, CONTROL), ("</s>", 0, CONTROL), ("<tool>", 0, USER_DEFINED),
               (BLANK * 2, 0, USER_DEFINED), ("oa", 0, USER_DEFINED)]
@@ -251,7 +251,7 @@ VARIANTS = {"bpe": (BPE, {}), "bpe_rules": (BPE, {"rules": RULES, "remove_extra"
 
 
 def tied_model():
-    """Two ways through zqz (an unknown z, then qz; zq, then an unknown z) whose sums differ by their rounding."""
+    """Makes a model with two ways through zqz (an unknown z, then qz; zq, then an unknown z) whose sums differ only by rounding."""
     return Model(UNIGRAM, [("<unk>", 0, UNKNOWN), ("<s>", 0, CONTROL), ("</s>", 0, CONTROL), (BLANK, -2.3, NORMAL),
                            ("a", -1.1, NORMAL), ("b", -7.7, NORMAL), ("zq", 0, USER_DEFINED), ("qz", 0, USER_DEFINED)],
                  byte_fallback=False)
@@ -265,17 +265,17 @@ def write_folder(path, model, texts):
 
 
 def make(folder, words, seed, np):
-    """A folder for each variant: tokenizer.model, cases.json."""
+    """Makes a folder for each variant: tokenizer.model and cases.json."""
     for i, (name, (kind, how)) in enumerate(VARIANTS.items()):
         rng = np.random.default_rng([seed, i])
         write_folder(os.path.join(folder, name), own_model(kind, rng, words, **how), own_texts(rng, words))
-    # the model that the sums of one, two, ... other characters before them tie in
+    # the tied model, with one, two, ... other characters before the tie
     before = [a * n + b * k for a in "ab" for b in "ab " for n in range(1, 8) for k in range(4)]
     write_folder(os.path.join(folder, "unigram_tied"), tied_model(), [b + t for b in before for t in ("zqz", "qzq", "zqzqz")])
 
 
 def of_tokenizer_json(path):
-    """A tokenizer.json whose merges came from a tokenizer.model's scores, the other way round."""
+    """Makes a model from a tokenizer.json whose merges came from a tokenizer.model's scores."""
     with open(path, encoding="utf-8") as f:
         whole = json.load(f)
     vocab, control = whole["model"]["vocab"], {a["content"] for a in whole["added_tokens"]}
@@ -291,7 +291,7 @@ def of_tokenizer_json(path):
 
 
 def replace_tokenizer(folder):
-    """A tokenizer.model in place of the tokenizer.json."""
+    """Replaces the tokenizer.json by a tokenizer.model."""
     source, config = (os.path.join(folder, name) for name in ("tokenizer.json", "tokenizer_config.json"))
     m = of_tokenizer_json(source)
     m.write(os.path.join(folder, "tokenizer.model"))

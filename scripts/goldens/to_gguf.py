@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Rewrites a golden model's folder (config.json and safetensors of unquantised numbers) as a GGUF with
 the tensors' names, shapes and orders that llama.cpp's files of its family have: experts stacked, Llama's
-rotated pairs side by side, Gemma's norms as they are, latent attention's kv_b in two parts (or joined, as
-before 2025). Every number stays what it is, so that what is expected of the folder holds for the GGUF.
+rotated pairs adjacent, Gemma's norms unchanged, latent attention's kv_b in two parts (or joined, as
+before 2025). Every number stays the same, so the folder's expected results hold for the GGUF.
 
-  scripts/goldens/to_gguf.py FROM TO [--joined]   TO gets model.gguf and what FROM expects
-  scripts/goldens/to_gguf.py --all [FROM TO]      FROM/models/* to TO/models/*, but what no GGUF of the
-                                                  family can say; FROM: COX_GOLDENS or build/goldens/reference,
+  scripts/goldens/to_gguf.py FROM TO [--joined]   TO gets model.gguf and FROM's expected results
+  scripts/goldens/to_gguf.py --all [FROM TO]      FROM/models/* to TO/models/*, except models that no GGUF of the
+                                                  family can hold; FROM: COX_GOLDENS or build/goldens/reference,
                                                   TO: build/goldens_gguf"""
 import argparse
 import json
@@ -25,7 +25,7 @@ MXFP4 = 39
 GGML_TYPES = {"F32": (0, quant.plain_f32), "F16": (1, quant.plain_f16), "BF16": (30, quant.plain_bf16), "Q8_0": (8, quant.q8_0)}
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
                  "gemma3_text": "gemma3", "gpt_oss": "gpt-oss", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
-PERMUTED = ("llama", "mistral", "mixtral")  # rotated pairs lie side by side
+PERMUTED = ("llama", "mistral", "mixtral")  # rotated pairs are adjacent
 NORMS_PLUS_ONE = ("gemma2", "gemma3_text")
 
 WHOLE = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
@@ -49,7 +49,7 @@ EXPERT_PARTS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1":
 
 
 def read_safetensors(folder):
-    """name -> (dtype name, float32 array; uint8 of codes)"""
+    """Returns name -> (dtype name, float32 array; uint8 for codes)."""
     out = {}
     for name in sorted(f for f in os.listdir(folder) if f.startswith("model") and f.endswith(".safetensors")):
         with open(os.path.join(folder, name), "rb") as f:
@@ -71,7 +71,7 @@ class Gguf:
         self.c, self.type, self.joined, self.tensors = config, config["model_type"], joined, {}
 
     def put(self, name, dtype, w):
-        """Vectors are F32 in a GGUF."""
+        """Adds a tensor. Vectors are F32 in a GGUF."""
         dtype = "F32" if w.ndim == 1 else dtype
         rows = np.ascontiguousarray(w).reshape(-1, w.shape[-1])
         number, pack = GGML_TYPES[dtype]
@@ -92,13 +92,13 @@ class Gguf:
         self.put(f"blk.{layer}.attn_v_b.weight", dtype, w[:, c["qk_nope_head_dim"]:])
 
     def gate_up(self, layer, kind, dtype, w):
-        """gpt_oss: gate and up in turns, matrices as [experts][inputs][outputs]."""
+        """Adds gate and up of gpt_oss, which alternate; matrices are [experts][inputs][outputs]."""
         for i, part in enumerate(("gate", "up")):
             half = w[..., i::2]
             self.put(f"blk.{layer}.ffn_{part}_exps.{kind}", dtype, half if kind == "bias" else half.swapaxes(1, 2))
 
     def mxfp4(self, name, codes, scales):
-        """Blocks of 32: there neighbours share a byte, here elements 16 apart, behind their scale."""
+        """Adds blocks of 32. In the source, neighbours share a byte; in a GGUF, elements 16 apart share one, behind their scale."""
         values = np.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], 32)
         packed = values[..., :16] | values[..., 16:] << 4
         shape = (*codes.shape[:2], 32 * codes.shape[2])
@@ -238,7 +238,7 @@ def keys(c, joined, folder):
 
 
 def token_keys(folder, c):
-    """Enough of a vocabulary for a file to be one; texts are tested elsewhere."""
+    """Returns just enough of a vocabulary for a valid file; texts are tested elsewhere."""
     with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as f:
         t = json.load(f)
     names = {i: s for s, i in t["model"]["vocab"].items()} | {a["id"]: a["content"] for a in t["added_tokens"]}
@@ -252,7 +252,7 @@ def token_keys(folder, c):
 
 
 def unable(c):
-    """Why no GGUF can be this model; None: one can."""
+    """Returns why no GGUF can hold this model, or None."""
     if c.get("quantization_config", {}).get("quant_method", "mxfp4") != "mxfp4":
         return "its codes are none of GGML's"
     scalar = c.get("query_pre_attn_scalar")
@@ -266,7 +266,7 @@ def unable(c):
 
 
 def write(path, c, tensors, tokenizer_folder, joined=False):
-    """tensors: name -> (dtype name, array); their values must be such that dtype holds them."""
+    """Writes a GGUF. tensors: name -> (dtype name, array); the dtype must hold the values exactly."""
     g = Gguf(c, joined)
     g.add_all(tensors)
     files.write_gguf(path, keys(c, joined, tokenizer_folder), g.tensors)

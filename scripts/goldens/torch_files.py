@@ -1,5 +1,5 @@
-"""PyTorch's checkpoint files without PyTorch: a zip archive of stored members and a pickle, byte for
-byte as torch.save writes them (pickle protocol 2, data at multiples of 64), and their index."""
+"""PyTorch's checkpoint files without PyTorch: a zip archive of stored members with a pickle, byte for byte as torch.save writes them
+(pickle protocol 2, data at multiples of 64), and their index."""
 import json
 import os
 import shutil
@@ -13,7 +13,7 @@ STORAGES = {"F32": ("FloatStorage", 4), "F16": ("HalfStorage", 2), "BF16": ("BFl
 
 
 class Pickler:
-    """What Python's pickler does with a dict of tensors: what was written once is fetched from the memo."""
+    """Writes the same bytes as Python's pickler for a dict of tensors: an object that was written before is fetched from the memo."""
 
     def __init__(self):
         self.out, self.memo, self.n = bytearray(b"\x80\x02"), {}, 0
@@ -72,7 +72,7 @@ class Pickler:
         self.call()
 
     def tensor(self, dtype, shape, key, n_elems):
-        """The whole of storage `key`, contiguous."""
+        """Writes a tensor that is the whole of storage `key`, contiguous."""
         strides, step = [], 1
         for size in reversed(shape):
             strides.insert(0, step)
@@ -98,11 +98,11 @@ class Pickler:
 
 
 def state_dict(tensors):
-    """(pickle, storages): tensors whose bytes are one object share a storage, as tied weights do."""
+    """Returns (pickle, storages). Tensors whose bytes are one object share a storage, as tied weights do."""
     p, storages, keys = Pickler(), [], {}
     p.ordered_dict()
     for i, (name, (dtype, shape, data)) in enumerate(tensors.items()):
-        if i % 1000 == 0:  # a batch of Python's pickler
+        if i % 1000 == 0:  # size of a batch of Python's pickler
             p.out += (b"u" if i else b"") + b"("
         if id(data) not in keys:
             keys[id(data)] = len(storages)
@@ -114,7 +114,7 @@ def state_dict(tensors):
 
 
 def write_zip(path, folder, members):
-    """members: (name, bytes). Sizes and checksums stand behind each member and in the directory."""
+    """Writes members: (name, bytes). Sizes and checksums follow each member and are in the directory."""
     directory, at = [], 0
     with open(path, "wb") as f:
         for name, data in members:
@@ -137,7 +137,7 @@ def write_zip(path, folder, members):
 
 
 def write_torch(path, tensors):
-    """tensors: name -> (dtype name, shape, bytes), as files.write_safetensors takes them."""
+    """Writes a checkpoint. tensors: name -> (dtype name, shape, bytes), as for files.write_safetensors."""
     pickle, storages = state_dict(tensors)
     members = [("data.pkl", pickle), (".format_version", b"1"), (".storage_alignment", b"64"), ("byteorder", b"little")]
     members += [(f"data/{i}", data) for i, data in enumerate(storages)]
@@ -146,7 +146,7 @@ def write_torch(path, tensors):
 
 
 def write_shards(folder, tensors, n_shards):
-    """pytorch_model-0000N-of-0000M.bin and their index; tensors of one storage stay together."""
+    """Writes pytorch_model-0000N-of-0000M.bin and their index. Tensors of one storage stay together."""
     total, done, shards, home = sum(len(d) for _, _, d in tensors.values()), 0, [{} for _ in range(n_shards)], {}
     for name, t in tensors.items():
         i = home.setdefault(id(t[2]), min(done * n_shards // total, n_shards - 1))
@@ -172,7 +172,7 @@ def read_safetensors(path):
 
 
 def rewrite_folder(source, folder, n_shards):
-    """A model's files with PyTorch's shards in place of its model.safetensors."""
+    """Copies a model's folder, with PyTorch's shards instead of its model.safetensors."""
     os.makedirs(folder)
     for name in os.listdir(source):
         if name != "model.safetensors" and os.path.isfile(os.path.join(source, name)):

@@ -1,7 +1,7 @@
 """The numbers that PyTorch's CPU generator draws from a seed (Mersenne twister; Box and Muller's method in float32), so that
-checkpoints of random weights need no PyTorch and no copy of the weights. A few of PyTorch's own roundings are not followed:
-a number differs from its last bit at most. Only additions, multiplications, divisions and roots are used, which give the same
-bits on every machine."""
+checkpoints of random weights need no PyTorch and no copy of the weights. A few of PyTorch's roundings are not followed, so a
+number may differ in its last bit. Only additions, multiplications, divisions and roots are used, which give the same bits on
+every machine."""
 import math
 
 import numpy as np
@@ -10,7 +10,7 @@ HALF_PI = math.pi / 2
 
 
 def log(x):
-    """The logarithm of float64 in (0, 1], by the series of 2 artanh((m - 1) / (m + 1))."""
+    """Returns the logarithm of float64 in (0, 1], by the series of 2 artanh((m - 1) / (m + 1))."""
     m, e = np.frexp(x)
     small = m < math.sqrt(0.5)
     m, e = np.where(small, 2 * m, m), e - small
@@ -22,7 +22,7 @@ def log(x):
 
 
 def series(z, first):
-    """1 - z / (a b) + z^2 / (a b c d) - ..., whose factors count from first on."""
+    """Returns 1 - z / (a b) + z^2 / (a b c d) - ..., with factors that count from `first` on."""
     total = np.ones_like(z)
     for k in range(8, -1, -1):
         total = 1 - z / ((first + 2 * k) * (first + 2 * k + 1)) * total
@@ -30,7 +30,7 @@ def series(z, first):
 
 
 def sine_and_cosine(x):
-    """Both, of float64 from 0 to 2 pi, by Taylor's series in the nearest quarter."""
+    """Returns sine and cosine of float64 from 0 to 2 pi, by Taylor's series in the nearest quarter."""
     quarter = np.rint(x / HALF_PI)
     r = x - quarter * HALF_PI
     sine, cosine, q = r * series(r * r, 2), series(r * r, 1), quarter.astype(np.int64) % 4
@@ -40,10 +40,10 @@ def sine_and_cosine(x):
 class Random:
     def __init__(self, seed):
         self.words = np.random.RandomState(seed)
-        self.kept = None  # the second of a pair of single numbers
+        self.kept = None  # second of a pair of single numbers
 
     def uniform(self, n):
-        """torch.rand(n): 24 bits each."""
+        """Returns torch.rand(n): 24 bits each."""
         bits = self.words.randint(0, 1 << 32, size=n, dtype=np.uint32) & 0xFFFFFF
         return bits.astype(np.float32) * np.float32(2.0**-24)
 
@@ -53,7 +53,7 @@ class Random:
 
     @staticmethod
     def pairs(u):
-        """[k, 16] of uniform numbers -> as many normal ones: eight radii, eight angles."""
+        """Turns [k, 16] uniform numbers into as many normal ones: eight radii, eight angles."""
         radius = np.sqrt(np.float32(-2) * log((np.float32(1) - u[:, :8]).astype(np.float64)).astype(np.float32))
         angle = np.float32(2 * math.pi) * u[:, 8:]
         sine, cosine = sine_and_cosine(angle.astype(np.float64))
@@ -70,8 +70,8 @@ class Random:
         return kept
 
     def normal(self, shape):
-        """torch.randn(shape). Fewer than 16 numbers are drawn one by one; of more, the last 16 are drawn anew where 16 does
-        not divide their number."""
+        """Returns torch.randn(shape). Fewer than 16 numbers are drawn one by one. When 16 does not divide a larger number, the last
+        16 are drawn again."""
         n = math.prod(shape)
         if n < 16:
             return np.array([self.single() for _ in range(n)]).astype(np.float32).reshape(shape)

@@ -1,4 +1,5 @@
-// A page that is opened from a folder may start no Worker; the search of the theme gets a hidden frame in its place.
+// A page that is opened from a folder may not start a Worker, so the theme's search gets a hidden
+// frame instead.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

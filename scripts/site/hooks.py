@@ -9,7 +9,6 @@ import os
 import posixpath
 import re
 import subprocess
-import textwrap
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
@@ -21,7 +20,7 @@ FILES = "files"  # folder of the site for files outside of docs/
 FENCE = re.compile(r"^( *)(```+)(\S*).*$")
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\]|`[^`]*`)*\]\()([^)\s]+)(\))")
 ITEM = re.compile(r"^( *)(?:[-*]|\d+\.) ")
-GROUPS = {"bench": ("serve", "throughput", "latency", "startup"),  # commands of commands
+GROUPS = {"bench": ("serve", "throughput", "latency", "startup"),  # commands with subcommands
           "run": ("create", "list", "show", "logs", "terminate", "delete", "render")}
 log = logging.getLogger("mkdocs.hooks")
 _repository_path = {}  # path in the site → path in the repository
@@ -30,7 +29,7 @@ _repository_path = {}  # path in the site → path in the repository
 # ---- links
 
 def in_site(path):
-    """The place in the site of a file of the repository."""
+    """Returns the place of a repository's file in the site."""
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/"):
@@ -39,7 +38,7 @@ def in_site(path):
 
 
 def target(path, url):
-    """(file of the repository, anchor) that a link of the file at path means; None of one to elsewhere."""
+    """Returns (file of the repository, anchor) of a link in the file at path; None for a link to another place."""
     if re.match(r"[a-z]+:|#", url):
         return None
     to, _, anchor = url.partition("#")
@@ -50,7 +49,7 @@ def target(path, url):
 
 
 def outside_fences(text):
-    """(line, is it code) of each line."""
+    """Yields (line, whether it is code) of each line."""
     closing = None
     for line in text.splitlines():
         m = FENCE.match(line)
@@ -71,10 +70,10 @@ def links(text):
             yield from (m[2] for m in LINK.finditer(line))
 
 
-# ---- Markdown as Git hosts read it
+# ---- Markdown of Git hosts
 
 def bare_pipes(row):
-    """A | in code is escaped in a table's row there, and is not here."""
+    """Removes the escape of a | in code in a table's row, which Git hosts need and Python-Markdown does not."""
     return re.sub(r"`[^`]*`", lambda m: m[0].replace(r"\|", "|"), row)
 
 
@@ -93,7 +92,7 @@ def for_python_markdown(text):
         elif line.strip() and not line.startswith(" "):
             in_list = False
         if in_list and line.startswith(" "):
-            line = "  " + line  # inside of an item: four blanks, not two
+            line = "  " + line  # inside of an item Python-Markdown wants four blanks, not two
         out.append(bare_pipes(line) if line.startswith("|") and not code else line)
         before = line
     return "\n".join(out) + "\n"
@@ -101,7 +100,7 @@ def for_python_markdown(text):
 
 # ---- search
 
-WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("reference/", 2), ("explain/", 2))  # the first that fits
+WEIGHTS = (("start/", 4), ("how-to/", 3), ("reference/commands/", 1), ("reference/", 2), ("explain/", 2))  # the first match counts
 
 
 # Words that users type, and the page that answers them. A match counts more than a match in a title. Words of a title need no entry.
@@ -131,7 +130,7 @@ SUBJECTS = {
 
 
 def weigh(page):
-    """Users' pages come first in the search. Pages for developers are not in the search."""
+    """Weighs a page for the search: users' pages come first, and pages for developers are excluded."""
     path = page.file.src_uri
     if path.startswith(("develop/", FILES + "/")):
         page.meta["search"] = {"exclude": True}
@@ -159,7 +158,7 @@ def on_page_markdown(markdown, page, config, files):
     return for_python_markdown("\n".join(lines))
 
 
-# ---- pages that are made
+# ---- generated pages
 
 def cox(*words):
     try:
@@ -173,7 +172,7 @@ def cox(*words):
 
 
 def commands():
-    """(words, what it does) of every command, and of every command of one."""
+    """Yields (words, description) of every command and subcommand."""
     listed = re.findall(r"^  ([a-z-]+)  +(.+)$", cox("help"), re.M)
     for name, what in listed:
         yield (name,), what
@@ -185,46 +184,38 @@ def commands():
 
 
 def commands_of(name):
-    """As its help lists them: in rows, or in its usage, "cox run create|list": what those do is in their own help."""
+    """Yields the subcommands of a command from its help: from rows, or from its usage "cox run create|list". In the second case
+    their descriptions come from their own help."""
     text = cox(name, "--help")
     rows = re.findall(r"^  ([a-z][a-z-]*)  +(.+)$", text, re.M)
     in_usage = re.search(rf"^Usage:.* cox {name} ([a-z-]+(?:\|[a-z-]+)+)$", text, re.M)
-    return rows or [(sub, f"a command of [cox {name}]({name}.md)") for sub in (in_usage[1].split("|") if in_usage else ())]
-
-
-def narrow(text):
-    """A terminal breaks long lines, a page would hide what is behind them."""
-    lines = []
-    for line in text.splitlines():
-        indent = " " * 34 if line.startswith("  ") else "  "  # the column of the options' texts
-        lines += textwrap.wrap(line, 110, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
-    return "\n".join(lines) + "\n"
+    return rows or [(sub, f"A command of [cox {name}]({name}.md).") for sub in (in_usage[1].split("|") if in_usage else ())]
 
 
 def slug(title):
-    """The anchor of a heading, as Git hosts and mkdocs.yml make it."""
+    """Returns the anchor of a heading, as Git hosts and mkdocs.yml make it."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def sections(page):
-    """(title, text) of each section of a page of docs/."""
+    """Returns (title, text) of each section of a page of docs/."""
     parts = re.split(r"^## (.+)$", (ROOT / "docs" / page).read_text(), flags=re.M)[1:]
     return list(zip(parts[::2], parts[1::2]))
 
 
 def command_page(words, what):
     name = "cox " + " ".join(words)
-    text = f"---\nhide: [toc]\n---\n# {name}\n\n{what[0].upper()}{what[1:]}.\n\n"
+    text = f"---\nhide: [toc]\n---\n# {name}\n\n{what}\n\n"
     if words == ("serve",):
         return text + "The same command as [cox up](up.md).\n"
-    if words[-1] in ("version", "help"):  # they take nothing: what they print is all there is
+    if words[-1] in ("version", "help"):  # they take no options, so their output is shown
         text += f"```\n$ {name}\n{cox(*words)}```\n"
     else:
-        text += f"```\n$ {name} --help\n{narrow(cox(*words, '--help'))}```\n"
+        text += f"```\n$ {name} --help=all\n{cox(*words, '--help=all')}```\n"
     more = [f"[in the overview](../cli.md#{slug(t)})" for t, body in sections("reference/cli.md")
             if re.search(rf"\bcox {words[0]}\b", t + body)][:1]
     if slug(name) in [slug(t) for t, _ in sections("reference/flags.md")]:
-        more.append(f"[as a table](../flags.md#{slug(name)}), with each option's default and bounds")
+        more.append(f"[each option with its variable](../flags.md#{slug(name)})")
     if words[0] == "bench":
         more.append("[what is measured, and how](../../how-to/bench.md)")
     if words[0] == "run":

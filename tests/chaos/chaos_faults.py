@@ -1,8 +1,8 @@
-"""The faults of a chaos run: a schedule out of a seed, and the hands that do what it says.
+"""The faults of a chaos run: a schedule from a seed, and the object that performs it.
 
-A fault is a dict: at (seconds from the start), kind, on (what it hits), for (seconds until it is healed; absent: it is
-over at once) and what its kind needs beside. Everything random is in the schedule, so a schedule that is printed,
-cut short and given back (--schedule) is the same run, as far as the machine allows."""
+A fault is a dict: at (seconds from the start), kind, on (its target), for (seconds until it is healed; absent: it is over at
+once), and what its kind needs in addition. Everything random is in the schedule. A schedule that is printed, shortened and given
+back (--schedule) is therefore the same run, as far as the machine allows."""
 import asyncio
 import itertools
 import json
@@ -14,15 +14,15 @@ import time
 
 from chaos_net import ADMIN_PORT, HOSTS, WIRE, address, run
 
-BEGIN_S, CALM_S = 3.0, 8.0  # before the first fault; at the end, so that the last ones are healed inside the run
-# How often a kind is in the deck from which all are drawn before one comes again.
+BEGIN_S, CALM_S = 3.0, 8.0  # seconds before the first fault; seconds of calm at the end, in which the last faults are healed
+# Copies of each kind in the deck; all are drawn before one comes again.
 DECK = {"kill_worker": 3, "kill_head": 2, "kill_gateway": 2, "kill_standby": 1, "formation": 2, "drain": 2, "hang_short": 2, "hang_long": 2,
         "partition": 2, "one_way": 2, "loss": 1, "delay": 1, "flap": 2, "clock": 1, "disk": 1, "redis_killed": 1, "redis_hangs": 1,
         "slow_readers": 1}
 
 
 def draw(rng, kind, names):
-    """What a fault of this kind hits, how long, how hard."""
+    """Chooses a fault's target, duration and strength."""
     def some(prefix):
         return rng.choice([n for n in names if n.startswith(prefix)])
 
@@ -31,7 +31,7 @@ def draw(rng, kind, names):
 
     if kind.startswith("kill_"):
         return {"on": some(kind[5:])}
-    if kind == "formation":  # a group loses a rank, and the head dies while the next one is being formed
+    if kind == "formation":  # a replica loses a rank, and the head dies while the next one is being formed
         return {"on": some("worker"), "then": "head", "after": span(0, 0.4)}
     if kind == "drain":
         return {"on": some("worker"), "for": span(1, 5)}
@@ -53,12 +53,12 @@ def draw(rng, kind, names):
 
 
 def hands(fault):
-    """What two faults may not do at the same time."""
+    """Returns the resource that two faults may not use at the same time."""
     return fault["kind"].split("_")[0], fault["on"]
 
 
 def make_schedule(seed, seconds, names, kinds):
-    """names: the processes that there are; kinds: of which faults (None: all that names allow)."""
+    """Makes a schedule. names: the existing processes. kinds: allowed kinds of faults (None: all that names allow)."""
     rng = random.Random(f"schedule/{seed}")
     deck = [k for k, n in DECK.items() for _ in range(n) if kinds is None or k in kinds]
     if "standby" not in names:
@@ -67,7 +67,7 @@ def make_schedule(seed, seconds, names, kinds):
         deck = [k for k in deck if not k.startswith("redis")]
     schedule, at, left = [], BEGIN_S, []
     while True:
-        if not left:  # popped from its end: one of each kind first, so that a minute has seen most of them
+        if not left:  # popped from the end: one of each kind comes first, so that a minute has seen most kinds
             first = sorted(set(deck))
             again = [k for k, n in DECK.items() for _ in range(min(n, deck.count(k)) - 1)]
             left = rng.sample(again, len(again)) + rng.sample(first, len(first))
@@ -83,18 +83,18 @@ def make_schedule(seed, seconds, names, kinds):
 
 
 class Hands:
-    """Does and heals faults. Commands of the network run in threads: the clients share this one."""
+    """Performs and heals faults. Network commands run in threads, because the clients share this thread."""
 
     def __init__(self, cluster, streams, n_streams):
         self.cluster, self.streams, self.n_streams = cluster, streams, n_streams
-        self.rules = {h: [] for h in HOSTS}  # nftables, per host: "chain rule"
+        self.rules = {h: [] for h in HOSTS}  # nftables rules of each host: "chain rule"
         self.locks = {h: asyncio.Lock() for h in HOSTS}
-        self.begun = []  # of the schedule so far
-        self.since = time.monotonic()  # when the schedule began
+        self.begun = []  # faults of the schedule that have begun
+        self.since = time.monotonic()  # start of the schedule
         self.n_nobody = 0
 
     async def run(self, schedule, should_end):
-        """All of it, each at its time; returns when all is healed."""
+        """Performs the whole schedule, each fault at its time. Returns when all are healed."""
         begin = self.since = time.monotonic()
         tasks = []
         for fault in schedule:
@@ -126,7 +126,7 @@ class Hands:
 
     async def do_formation(self, fault):
         await self.hit(fault["on"], signal.SIGKILL)
-        for _ in range(20):  # until a group is on its way: what is seen of it in the status is over a moment later
+        for _ in range(20):  # waits until a replica is being formed; the status shows this only for a moment
             s = await self.cluster.status()
             if s and any(g.get("state") not in ("ready", "serving", "running") for g in s["groups"]) or s and not s["healthy"]:
                 break
@@ -148,7 +148,8 @@ class Hands:
         return heal
 
     async def do_drain(self, fault):
-        """As `cox drain NODE` and `cox undrain NODE`: what runs moves to another group, with its blocks where that pays."""
+        """Works like `cox drain NODE` and `cox undrain NODE`: the running requests move to another replica, with their blocks where
+        that pays."""
         async def order(on):
             name, status = await self.cluster.serving()
             ordinal = int(fault["on"].removeprefix("worker"))
@@ -163,7 +164,7 @@ class Hands:
             self.n_nobody += 1
             return None
 
-        async def heal():  # a head that began meanwhile knows nothing of it, or was told nothing in time
+        async def heal():  # a head that has started meanwhile knows nothing of the drain
             for _ in range(100):
                 if not await self.cluster.draining(fault["on"]) or await order(False):
                     return
@@ -177,14 +178,14 @@ class Hands:
         p.wanted = False
         await self.hit("redis", signal.SIGKILL)
 
-        async def heal():  # it keeps nothing: it comes back empty
+        async def heal():  # Redis keeps nothing on disk, so it comes back empty
             p.wanted = True
         return heal
 
     # ---- networks --------------------------------------------------------------------------------
 
     async def filter(self, host, rules, add):
-        """Adds or takes off rules; the host's chains are written anew as one transaction."""
+        """Adds or removes rules. The host's chains are written anew in one transaction."""
         async with self.locks[host]:
             for rule in rules:
                 self.rules[host].append(rule) if add else self.rules[host].remove(rule)
@@ -204,16 +205,16 @@ class Hands:
         return await self.filtered(a, f"input ip saddr {address(b)} drop", f"output ip daddr {address(b)} drop")
 
     async def do_one(self, fault):
-        a, b = fault["on"]  # what a sends does not come to b
+        a, b = fault["on"]  # frames from a to b are dropped
         return await self.filtered(b, f"input ip saddr {address(a)} drop")
 
     async def do_loss(self, fault):
-        """Both directions, the clients' as well: what TCP is for."""
+        """Drops packets in both directions, also the clients'. TCP must handle this."""
         chance = f"numgen random mod 100 lt {fault['percent']} drop"
         return await self.filtered(fault["on"], f"input iifname eth0 {chance}", f"output oifname eth0 {chance}")
 
     async def do_delay(self, fault):
-        """A wire (tests/e2e/wire.py) is put between the host's port and the switch: no netem is asked of the kernel."""
+        """Puts a wire (tests/e2e/wire.py) between the host's port and the switch, so that the kernel needs no netem."""
         port, inner, outer = self.cluster.hosts[fault["on"]].port, f"w0-{fault['on']}", f"w1-{fault['on']}"
 
         def insert():
@@ -251,13 +252,13 @@ class Hands:
             await asyncio.to_thread(run, "ip", "link", "set", port, "up")
             await asyncio.sleep(down / 2)
 
-    # ---- the rest of a host, and clients -----------------------------------------------------------
+    # ---- clocks, disks and clients -----------------------------------------------------------------
 
     async def do_clock(self, fault):
         host = self.cluster.hosts[fault["on"]]
         host.set_clock(fault["seconds"])
 
-        async def heal():  # a jump back, or forth
+        async def heal():  # a jump back, or forward
             host.set_clock(0)
         return heal
 

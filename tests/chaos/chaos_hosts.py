@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""A cluster over three hosts, 32 streams, and a schedule of faults out of a seed; every stream's bytes are compared with
-what they must be, as they come.
+"""Runs a cluster over three hosts with 32 streams and a schedule of faults from a seed. The bytes of every stream are compared with
+the expected ones as they arrive.
 
-Hosts are network namespaces on a switch (chaos_net.py): head, two gateways, two groups of two workers and a spare; where
-there is a redis-server, gateways count in it, and where cox-head knows --redis there is a standby head. Faults
-(chaos_faults.py): processes killed, hung, killed while a group is formed; partitions, in one direction too, loss, delay,
-flapping links; wall clocks that jump, full disks, Redis down and back empty, slow readers. A stream may break with its
-gateway's death alone, and is asked again at the other one.
+Hosts are network namespaces on a switch (chaos_net.py): a head, two gateways, two replicas of two workers, and a spare. Where
+there is a redis-server, gateways count in it, and where cox-head has --redis there is a standby head. Faults (chaos_faults.py):
+processes killed, hung, or killed while a replica forms; partitions, also in one direction; loss, delay, flapping links; wall
+clocks that jump; full disks; Redis down and back empty; slow readers. A stream may break only when its gateway dies, and is then
+requested again at the other one.
 
-Exit status 1: a failed request, a wrong token, a process that crashed, or a cluster that is not well within 15 s of the
-last fault's end; the seed and the schedule so far are said, and the logs kept. 77: it cannot run here, and why.
+Exit status 1: a failed request, a wrong token, a crashed process, or a cluster that has not recovered within 15 s of the last
+fault's end. The seed and the schedule so far are printed, and the logs kept. Exit status 77: it cannot run here; the reason is
+printed.
 
 Usage: tests/chaos/run [--seed N] [--minutes M] [--streams 32] [--model null|demo|PATH]
        tests/chaos/run --seed N --minutes M --print > FILE;  tests/chaos/run --schedule FILE    some of its lines again
@@ -113,8 +114,8 @@ async def say(hands, begin):
 
 
 def say_longest(pauses, hands, n=5):
-    """The longest pauses, no two of the same trouble, and the faults that were in force meanwhile: who wants to know
-    where the seconds went begins here."""
+    """Prints the longest pauses, each from another fault, with the faults that were in force meanwhile. They show where the time
+    went."""
     told = []
     for seconds, end, gateway in sorted(pauses, reverse=True):
         if len(told) == n or seconds < 1 or any(end - seconds < e and e - s < end for s, e in told):
@@ -169,7 +170,7 @@ def main():
                 kept = Path(options.keep_logs or BIN.parent / f"chaos_hosts-{options.seed}")
                 cluster.keep_logs(kept)
                 print(f"logs: {kept}")
-        found = findings.take()  # with what the ends of the processes wrote
+        found = findings.take()  # includes reports that processes wrote as they ended
     for crash in cluster.crashes[len(streams.failures):]:
         streams.fail(crash)
     if found:

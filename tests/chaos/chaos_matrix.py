@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Every kind of fault on its own, on a calm machine and beside busy processes; one row of a table for each.
+"""Tests every kind of fault on its own, on a calm machine and beside busy processes; the table has one row for each.
 
-The cluster is that of tests/chaos/run (three hosts, two heads with Redis, two gateways, five null workers) and is kept
-from row to row. A client in a session of its own keeps streams open all the time and compares every byte as it comes.
-Each row strikes once (matrix_hands.py), waits until the cluster is whole, and counts what the client saw meanwhile:
+The cluster is that of tests/chaos/run (three hosts, two heads with Redis, two gateways, five null workers) and is kept from row
+to row. A client in a session of its own keeps streams open all the time and compares every byte as it arrives. Each row strikes
+once (matrix_hands.py), waits until the cluster is whole, and counts the client's results meanwhile:
 
   streams       right answers whose longest pause ended in the row
   failed        errors, refusals and lost connections that no strike at their gateway excuses; processes that ended unasked
   wrong         answers with a wrong byte
-  broken        answers that broke with their killed gateway: asked again at the other gateway, and right there
-  refused       new connections that a gateway did not take while it was being ended or was away: the same
-  pause         of each stream its longest wait for the next token (the first one included), in seconds
-  well          seconds from the last strike's end until every process and group serves
-  client late   the longest time for which the client's own process was off the processor: that much of a pause is its own.
-                Its session weighs more than the others', so that this stays small
+  broken        answers that broke with their killed gateway, were requested again at the other one, and were right there
+  refused       new connections that a gateway did not take while it was ending or away; also requested again, and right
+  pause         longest wait of each stream for the next token (with the first one), in seconds
+  well          seconds from the last strike's end until every process and replica serves
+  client late   longest time for which the client's own process was off the processor: that part of a pause is its own.
+                Its session has a higher weight than the others', so that this stays small
 
-Busy processes (--hogs) are sessions of their own, as other people's are: Linux gives each session an equal share, and the
-cluster with its supervisor is one. Bars, exit status 1: nothing failed or wrong; whole again within 60 s; a pause of at most
-15 s beyond the time for which the fault itself lasts; with up to six hogs also 1.5 times the calm pause divided by the share
-of the CPU that is left, for kills. 77: it cannot run here, and why.
+Busy processes (--hogs) are sessions of their own, like other users' processes. Linux gives each session an equal share, and the
+cluster with its supervisor is one session. Bars (exit status 1 when missed): nothing failed or wrong; whole again within 60 s; a
+pause of at most 15 s beyond the fault's own duration. For kills with up to six hogs, a pause is also at most 1.5 times the calm
+pause divided by the remaining share of the CPU. Exit status 77: it cannot run here; the reason is printed.
 
 Usage: tests/chaos/matrix [--only kill_worker,clock] [--rounds 1] [--hogs 20] [--loads calm,loaded] [--json FILE]
-       --weight N (-19 to 20) gives cluster, client and hogs a nice of -N towards other sessions; their shares of each other stay
+       --weight N (-19 to 20) gives cluster, client and hogs a nice of -N towards other sessions; their mutual shares stay
 """
 import argparse
 import asyncio
@@ -42,8 +42,8 @@ from chaos_net import BIN, CLOCK, REDIS, SANITIZED, ChaosCluster, why_not
 from matrix_hands import FAULTS, NEEDS_CLOCK, NEEDS_REDIS, MatrixHands, why_no_limits
 
 SETTLE_S, BETWEEN_S, WHOLE_S, REST_S = 2.0, 1.0, 60, 90
-FEW_HOGS = 6  # up to so many, a kill's pause is also bound to the calm one
-CLIENT_WEIGHT = 10  # of the client's session above the others': 9 times their share
+FEW_HOGS = 6  # up to this many hogs, a kill's pause is also compared with the calm one
+CLIENT_WEIGHT = 10  # weight of the client's session above the others': 9 times their share
 SPIN = ("import time; t, c = time.monotonic(), time.process_time()\nwhile time.monotonic() - t < 1.5: pass\n"
         "print((time.process_time() - c) / (time.monotonic() - t))")
 
@@ -64,8 +64,8 @@ class Row:
 
 
 def excused(lost, strikes):
-    """Which count a lost connection belongs to: an answer breaks with a kill alone; a connection that no answer came on may be
-    refused from the strike until the gateway serves again."""
+    """Returns the column for a lost connection. An answer breaks only with a kill. A connection without any answer may be refused
+    from the strike until the gateway serves again."""
     for gateway, sig, when, until in strikes:
         if gateway != lost["gateway"]:
             continue
@@ -77,7 +77,7 @@ def excused(lost, strikes):
 
 
 def row_at(rows, at):
-    """The last row that had begun; before all of them the first."""
+    """Returns the last row that had begun at this time; before all of them, the first row."""
     return next((r for r in reversed(rows) if r.begin <= at), rows[0])
 
 
@@ -91,7 +91,7 @@ def attribute(events, rows, strikes):
         if e["kind"] == "stream":
             row.counts["streams"] += 1
             row.pauses.append(e["pause"])
-            for gateway, _, when, _ in strikes:  # its longest pause may have been in another row
+            for gateway, _, when, _ in strikes:  # the stream's longest pause may have been in another row
                 if gateway == e["gateway"] and e["begin"] < when < e["at"]:
                     row_at(rows, when).counts["in flight"] += 1
         elif e["kind"] == "late":
@@ -104,7 +104,7 @@ def attribute(events, rows, strikes):
 
 
 def verdict(row, calm, n_hogs, share):
-    """The bar for the longest pause in seconds, and what is beyond a bar, as text."""
+    """Returns the bar for the longest pause in seconds, and a text for each missed bar."""
     span, bar = FAULTS[row.name][0], MOST_S
     if row.load and calm is not None and n_hogs <= FEW_HOGS and row.name.startswith("kill_"):
         bar = min(bar, FACTOR * calm / share)
@@ -119,7 +119,7 @@ def verdict(row, calm, n_hogs, share):
 
 
 class Client:
-    """The other process."""
+    """The client's process."""
 
     def __init__(self, o):
         self.o, self.events, self.done = o, [], {"rested": asyncio.Event(), "going": asyncio.Event()}
@@ -142,7 +142,8 @@ class Client:
                 print(f"  {self.events[-1]['kind']}: {self.events[-1]['text']}", flush=True)
 
     async def tell(self, word, answer):
-        """`go`: streams begin, and it is `going`; `rest`: no new stream, and when the open ones have ended it has `rested`."""
+        """Sends `go`, which starts streams (answer: `going`), or `rest`, which starts no new ones (answer: `rested` when the open
+        ones have ended)."""
         self.done[answer].clear()
         self.process.stdin.write(word + b"\n")
         await self.process.stdin.drain()
@@ -159,7 +160,7 @@ class Client:
 
 
 class Failures:
-    """For what a fault itself finds to say: of the row that runs."""
+    """Collects the findings of a fault itself, for the running row."""
 
     def __init__(self):
         self.row = None
@@ -171,7 +172,7 @@ class Failures:
 
 
 async def share_left():
-    """The share of this machine's processors that the cluster's session gets."""
+    """Returns the share of this machine's processors that the cluster's session gets."""
     n = os.cpu_count()
     spinning = [await asyncio.create_subprocess_exec(sys.executable, "-c", SPIN, stdout=subprocess.PIPE) for _ in range(n)]
     return sum([float((await p.communicate())[0]) for p in spinning]) / n
@@ -243,7 +244,7 @@ class Matrix:
         supervisor.cancel()
 
     def report(self):
-        """The table; how many rows are beyond a bar."""
+        """Prints the table; returns the number of rows that miss a bar."""
         n_beyond = 0
         print("\nshare of the CPU that is left to the cluster: " + ", ".join(f"{n} hogs {s:.3f}" for n, s in self.shares.items()) + "\n\n"
               "| fault | hogs | streams | failed | wrong | broken | refused | pause p50, p99, max, s | bar, s | well, s | client late, s | |\n"
@@ -297,7 +298,7 @@ def main():
         print(f"SKIPPED: {reason}")
         sys.exit(77)
     with contextlib.suppress(PermissionError):
-        os.setsid()  # cluster and supervisor are one session; a shell's job leads a group of its own and stays where it is
+        os.setsid()  # cluster and supervisor become one session; a shell's job leads a process group, and cannot
     weigh(os.getpid(), o.weight)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="coxmatrix-") as folder:

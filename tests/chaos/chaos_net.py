@@ -1,8 +1,8 @@
-"""Three hosts on a switch, a cluster over them, and a supervisor that starts again what ends.
+"""Three hosts on a switch, a cluster over them, and a supervisor that restarts processes that end.
 
-The harness lives in a network namespace of its own, which is the switch: a bridge with an address, so that its clients
-reach every host by themselves. Hosts are namespaces as tests/e2e/hosts.py makes them, with a disk (a tmpfs) for
-logs and a wall clock (clock.c) of their own. Nothing outlives this process.
+The harness runs in a network namespace of its own, which is the switch: a bridge with an address, so that its clients reach every
+host directly. Hosts are namespaces made by tests/e2e/hosts.py, each with its own disk (a tmpfs) for logs and its own wall clock
+(clock.c). Nothing outlives this process.
 """
 import asyncio
 import ctypes
@@ -24,15 +24,15 @@ from hosts import SCRIPT as WIRE, Host, why_not as why_no_hosts
 HOSTS = ("a", "b", "c")
 HEAD_PORT, ADMIN_PORT, HTTP_PORT, REDIS_PORT = 7000, 8265, 8000, 6379
 CLIENTS = "10.77.0.100"
-# An address of its own: a bridge has the lowest of its ports', so a wire put in or taken out would change it, and the
-# hosts' ARP went on for 40 s with one that nobody has.
+# Fixed address of the bridge. A bridge otherwise has the lowest address of its ports, so adding or removing a wire would change it, and the hosts'
+# ARP caches would keep the old one for 40 s.
 SWITCH = "02:00:00:00:00:64"
 DISK = "64m"
 CLONE_NEWNET = 0x40000000
 KEY, ADMIN_KEY = "chaos-key", "chaos-admin-key"
-REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # of Debian's redis-tools: tests/e2e/test_quotas.py
+REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # from Debian's redis-tools: tests/e2e/test_quotas.py
 CLOCK = BIN.parent / "tests/libchaos_clock.so"
-PAUSES = (0.3, 1, 2, 4)  # seconds before a restart, as often as it did not live for 10 s
+PAUSES = (0.3, 1, 2, 4)  # seconds before a restart, by the number of starts that did not last 10 s
 
 
 def address(host):
@@ -40,7 +40,7 @@ def address(host):
 
 
 def why_not():
-    """What keeps this machine from running it, and what to do about it; None: nothing."""
+    """Returns why this machine cannot run it and how to fix that; None when it can."""
     reason = why_no_hosts()
     if reason:
         return reason
@@ -66,7 +66,7 @@ def run(*args):
 
 
 class ChaosHost(Host):
-    """With a cable to the switch (port p-NAME there, eth0 here), a disk and a clock."""
+    """A host with a cable to the switch (port p-NAME there, eth0 here), a disk and a clock."""
 
     def __init__(self, name, folder):
         super().__init__(name, folder)
@@ -82,7 +82,7 @@ class ChaosHost(Host):
                         "add chain ip chaos output { type filter hook output priority 0; }")
 
     def read(self, name):
-        """A file on its disk, as text."""
+        """Returns a file on the host's disk as text."""
         path = Path(f"/proc/{self.holder.pid}/root{self.disk}/{name}")
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -92,13 +92,13 @@ class ChaosHost(Host):
 
 
 class Process:
-    """One that is wanted: started again when it ends."""
+    """A process that must run: it is started again when it ends."""
 
     def __init__(self, name, host, *args):
         self.name, self.host, self.args = name, host, [str(a) for a in args]
         self.popen, self.started, self.n_short, self.due = None, 0.0, 0, 0.0
         self.wanted, self.n_starts, self.killed_at = True, 0, []
-        self.ours = set()  # pids that we ended with a signal
+        self.ours = set()  # pids that this harness ended with a signal
 
     def alive(self):
         return self.popen is not None and self.popen.poll() is None
@@ -117,7 +117,7 @@ class ChaosCluster:
 
     def __enter__(self):
         libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(CLONE_NEWNET) != 0:  # of this thread, and of all that it starts
+        if libc.unshare(CLONE_NEWNET) != 0:  # applies to this thread, and to all that it starts
             raise OSError(ctypes.get_errno(), "unshare: no network namespace")
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", "switch", "address", SWITCH, "type", "bridge")
@@ -144,7 +144,7 @@ class ChaosCluster:
             h.end()
 
     def keep_logs(self, folder):
-        """Copies what the processes said; the disks go with the hosts."""
+        """Copies the processes' logs; the disks vanish with the hosts."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, p in self.processes.items():
             (folder / f"{name}.log").write_text(p.host.read(f"{name}.log"))
@@ -157,16 +157,16 @@ class ChaosCluster:
     def start_all(self):
         run(BIN / "cox", "keys", "--keys-dir", self.folder / "keys")
         (self.folder / "admin.key").write_text(ADMIN_KEY + "\n")
-        # Counted in Redis by both gateways, and never reached.
+        # A limit that both gateways count in Redis, and that is never reached.
         (self.folder / "api.keys").write_text(f"{KEY} chaos rate=1000000\n")
         keys = ["--keys-dir", self.folder / "keys"]
         url = f"redis://{address('c')}:{REDIS_PORT}"
-        if REDIS:  # it looks at its own name to know what to be
+        if REDIS:  # a head finds its role by its own name
             (self.folder / "redis-server").symlink_to(REDIS)
             self.add("redis", "c", self.folder / "redis-server", "--port", REDIS_PORT, "--bind", address("c"), "--save", "", "--appendonly",
                      "no", "--protected-mode", "no", "--dir", self.hosts["c"].disk)
         lease = ["--redis", url, "--cluster-name", "chaos"] if self.two_heads else []
-        # Another TP is another order of sums: only the null device says the same then.
+        # Another TP adds in another order. Only the null device then gives the same tokens.
         elastic = ["--elastic-tp"] if self.device == "null" else []
         for name, host in zip(self.heads, "ab"):
             self.add(name, host, BIN / "cox-head", "--host", address(host), "--port", HEAD_PORT, "--admin-host",
@@ -178,7 +178,7 @@ class ChaosCluster:
             self.add(f"gateway{i}", host, BIN / "cox-gateway", "--model", self.model, "--served-model-name", "m", *head,
                      *keys, "--host", address(host), "--port", HTTP_PORT, "--api-key-file", self.folder / "api.keys",
                      "--access-log", self.hosts[host].disk / f"access{i}", *(["--redis", url] if REDIS else []))
-        for i in range(self.n_workers):  # groups lie over two hosts; the fifth is a spare
+        for i in range(self.n_workers):  # each replica spans two hosts; the fifth worker is a spare
             self.add(f"worker{i}", "abcab"[i % 5], BIN / "cox-worker", "--model", self.model, "--device", self.device,
                      "--served-model-name", "m", *head, *keys, "--tp", 2, "--ordinal", i, "--null-step-us", self.step_us,
                      "--threads", 1, *elastic, *([] if self.device == "null" else ["--kv-cache-dtype", "float32", "--dtype", "float32"]))
@@ -186,7 +186,7 @@ class ChaosCluster:
             self.start(p)
 
     def start(self, p):
-        # The log is opened on the host's own disk, which may be full: the program has to live with that.
+        # The log is opened on the host's own disk, which may be full: the program must handle that.
         script = f'exec >> "{p.host.disk}/{p.name}.log" 2>&1; exec "$0" "$@"'
         env = dict(os.environ)
         if CLOCK.exists() and not SANITIZED:
@@ -197,7 +197,7 @@ class ChaosCluster:
         p.started, p.due, p.n_starts = time.monotonic(), 0.0, p.n_starts + 1
 
     def look_at_end(self, p):
-        """What ended by itself with a crash's signal, or with a status that no supervisor would try again."""
+        """Returns a text when the process ended by itself with a crash's signal, or with a status that no supervisor would retry."""
         code = p.popen.returncode if p.popen else None
         if code is None or p.popen.pid in p.ours:
             return
@@ -207,7 +207,7 @@ class ChaosCluster:
             self.crashes.append(f"{p.name} ended with {code}, and nobody asked it to: {said}")
 
     async def supervise(self):
-        """Until cancelled: whatever ended starts again after a pause that grows, as a kubelet would do it."""
+        """Runs until cancelled: restarts every process that ended, after a growing pause, as a kubelet does."""
         while True:
             now = time.monotonic()
             for p in self.processes.values():
@@ -231,10 +231,10 @@ class ChaosCluster:
         p.popen.send_signal(sig)
         return True
 
-    # ---- what it says ------------------------------------------------------------------------------
+    # ---- status of the cluster -----------------------------------------------------------------------
 
     async def http(self, host, port, path, said=""):
-        """(status, body), of a POST where there is something to send; (0, "") when nobody answers within two seconds."""
+        """Sends a GET, or a POST with a body. Returns (status, body), or (0, "") without an answer within two seconds."""
         async def ask():
             reader, writer = await asyncio.open_connection(address(host), port)
             try:
@@ -254,11 +254,11 @@ class ChaosCluster:
             return 0, ""
 
     async def status(self):
-        """/api/status of the head that serves, or None."""
+        """Returns /api/status of the serving head, or None."""
         return (await self.serving())[1]
 
     async def serving(self):
-        """The name of the head that serves, and its /api/status; (None, None) when none does."""
+        """Returns (name, /api/status) of the serving head; (None, None) when no head serves."""
         for name, host in zip(self.heads, "ab"):
             if self.two_heads and (await self.http(host, ADMIN_PORT, "/readyz"))[0] != 200:
                 continue
@@ -268,17 +268,17 @@ class ChaosCluster:
         return None, None
 
     async def draining(self, name):
-        """Whether that worker is, or nobody can say."""
+        """Returns True when this worker is draining, or when no head can tell."""
         status = await self.status()
         return status is None or any(w["draining"] for w in status["workers"] if f"worker{w['ordinal']}" == name)
 
     async def which(self, name):
-        """`head` is the one that serves, `standby` the other; as they are called when that is not known."""
+        """Translates names: `head` is the serving head, `standby` the other one. When that is not known, names stay as they are."""
         found = (await self.serving())[0] if self.two_heads and name in self.heads else None
         return self.heads[(self.heads.index(found) + self.heads.index(name)) % 2] if found else name
 
     async def why_not_well(self):
-        """None when every process is there and every group serves; else what is missing."""
+        """Returns None when every process runs and every replica serves; else a text of what is missing."""
         gone = [p.name for p in self.processes.values() if not p.alive()]
         if gone:
             return f"not running: {', '.join(gone)}"
@@ -302,7 +302,7 @@ class ChaosCluster:
         return f"left in the head: {s and (s['requests'], s['kv'])}"
 
     async def wait_well(self, seconds, check=None):
-        """Seconds that it took, or the reason why it did not come."""
+        """Waits for a condition. Returns the seconds it took, or the reason why it was not met."""
         begin = time.monotonic()
         while True:
             reason = await (check or self.why_not_well)()

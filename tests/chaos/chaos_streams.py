@@ -1,6 +1,6 @@
-"""Clients of a chaos run: each asks for streams, one after the other, at a gateway of its choice, and compares what
-comes byte by byte with what it must be, as it comes. A stream may break only with its gateway's death; it is then
-asked again at the other one, and that answer must be right."""
+"""Clients of a chaos run. Each requests streams one after the other at a gateway of its choice, and compares the bytes with the
+expected ones as they arrive. A stream may break only when its gateway dies. It is then requested again at the other one, and that
+answer must be right."""
 import asyncio
 import json
 import random
@@ -11,21 +11,21 @@ from collections import Counter
 import null_oracle as oracle
 from chaos_net import HTTP_PORT, KEY, SLOW, address
 
-STALL_S = 45.0 * SLOW  # without a token, whatever was broken meanwhile: the longest faults and twice what finding out may take
+STALL_S = 45.0 * SLOW  # longest time without a token, whatever was broken: the longest faults, plus twice the time to detect one
 PREFIXES = ["", "A common beginning shared by many requests. " * 3, "Another one, " * 20]
 GATEWAYS = {"gateway0": "b", "gateway1": "c"}
 
 
 class Wrong(Exception):
-    """A stream that nothing excuses."""
+    """Raised for a wrong stream that nothing excuses."""
 
 
 class Refused(Wrong):
-    """An error, a refusal or a stall: no answer, but no wrong token either."""
+    """Raised for an error, a refusal or a stall: there is no answer, but no wrong token either."""
 
 
 class Broken(Exception):
-    """The connection ended, or there was none."""
+    """Raised when the connection ended, or could not be made."""
 
 
 def make_body(rng, most):
@@ -35,7 +35,7 @@ def make_body(rng, most):
 
 
 class Formula:
-    """docs/develop/null-worker.md: every request is a new one."""
+    """Expected texts by docs/develop/null-worker.md; every request is a new one."""
 
     def __init__(self, most):
         self.most = most
@@ -47,7 +47,7 @@ class Formula:
 
 
 class Quiet:
-    """What the cluster answered, alone with the request, before the first fault."""
+    """Expected texts from the cluster itself, which answered each request alone before the first fault."""
 
     def __init__(self, most):
         self.most, self.known = most, []
@@ -66,8 +66,8 @@ class Streams:
     def __init__(self, cluster, oracle, seed):
         self.cluster, self.oracle, self.seed = cluster, oracle, seed
         self.counts, self.failures, self.stopping = Counter(), [], False
-        self.pauses = []  # of each stream the longest: (seconds, when it ended, gateway)
-        self.slow_until = {}  # client: until when it reads slowly
+        self.pauses = []  # longest pause of each stream: (seconds, end time, gateway)
+        self.slow_until = {}  # client: end of its slow reading
 
     def fail(self, text):
         self.failures.append(text)
@@ -76,7 +76,7 @@ class Streams:
     # ---- one stream ------------------------------------------------------------------------------
 
     async def events(self, reader):
-        """The data of each event; Broken unless [DONE] and the end of the body come."""
+        """Yields the data of each event. Raises Broken unless [DONE] and the end of the body come."""
         rest, done = b"", False
         while True:
             size = int(await reader.readline() or b"-1", 16)
@@ -97,7 +97,7 @@ class Streams:
                     raise Wrong(f"no event: {event[:80]!r}")
 
     async def attempt(self, gateway, body, want, i_client=None):
-        """The texts of all choices; want (None: unknown) is compared as they come."""
+        """Returns the texts of all choices; they are compared with `want` (None: unknown) as they arrive."""
         have, finished, last, longest = [""] * body["n"], set(), time.monotonic(), (0.0, 0.0, gateway)
         is_slow = False
         async with asyncio.timeout(None) as limit:
@@ -159,7 +159,7 @@ class Streams:
     # ---- clients ---------------------------------------------------------------------------------
 
     def was_killed(self, gateway, since):
-        """Whether the gateway's death excuses a connection begun at `since`: killed since, or not yet back then."""
+        """Returns whether the gateway's death excuses a connection begun at `since`: it was killed since then, or was not back yet."""
         p = self.cluster.processes[gateway]
         return any(k >= since for k in p.killed_at) or not p.alive() or p.started > since - 5 * SLOW and p.n_starts > 1
 

@@ -1,5 +1,5 @@
-"""The checker of chaos runs sees what it is for: a gateway that loses, doubles, swaps, changes or cuts off text fails the
-run, one that was killed is excused, and only then. And a seed is a schedule."""
+"""Tests the checker of chaos runs. A gateway that loses, repeats, swaps, changes or cuts off text fails the run. A killed gateway is
+excused, and only then. A seed always gives the same schedule."""
 import asyncio
 import json
 import types
@@ -25,12 +25,12 @@ def answer(pieces, done=True):
 
 
 async def attempt(monkeypatch, events, ends_well=True, status="200 OK"):
-    """What the checker makes of an answer."""
+    """Returns the checker's verdict on an answer."""
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         for e in events:
-            for piece in (e[:7], e[7:]):  # events need not come in one chunk
+            for piece in (e[:7], e[7:]):  # events may be split over chunks
                 writer.write(f"{len(piece):x}\r\n{piece}\r\n".encode() if piece else b"")
         writer.write(b"0\r\n\r\n" if ends_well else b"")
         await writer.drain()

@@ -1,8 +1,7 @@
-/* A wall clock that jumps, for one host of a chaos run: preloaded (LD_PRELOAD) into its processes,
- * it adds what the file named by CHAOS_CLOCK holds (nanoseconds, 8 bytes) to what they are told of
- * the time of day. The monotonic clock is the kernel's: a jump of NTP or of an operator moves that
- * one as little. The file is mapped, so a jump is seen by all processes at once, between two
- * readings. */
+/* A wall clock that jumps, for one host of a chaos run. Preloaded (LD_PRELOAD) into the host's
+ * processes, it adds the content of the file CHAOS_CLOCK (nanoseconds, 8 bytes) to the time of
+ * day that they read. The monotonic clock stays the kernel's: NTP or an operator would not move
+ * it either. The file is mapped, so all processes see a jump at once, between two readings. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -31,7 +30,7 @@ __attribute__((constructor)) static void begin(void)
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
-    if (!real_clock_gettime) /* another library's constructor, before ours */
+    if (!real_clock_gettime) /* called by another library's constructor, before ours */
         *(void **)&real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     int r = real_clock_gettime(id, t);
     if (r != 0 || (id != CLOCK_REALTIME && id != CLOCK_REALTIME_COARSE))
@@ -42,8 +41,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
     return 0;
 }
 
-/* glibc's declaration says nonnull and hides nothing else: the time zone has not been used since
- * 1980. */
+/* glibc's declaration adds only nonnull. The time zone has not been used since 1980. */
 int gettimeofday(struct timeval *restrict tv, void *restrict zone)
 {
     (void)zone;

@@ -1,4 +1,4 @@
-"""The faults of chaos runs do what they are called, and are gone when they are healed: on three hosts without a cluster."""
+"""Tests the faults of chaos runs on three hosts without a cluster: each has its effect, and is gone when it is healed."""
 import asyncio
 import ctypes
 import os
@@ -19,7 +19,7 @@ ECHO = ("import socket\ns = socket.create_server(('0.0.0.0', 9000))\nprint('read
 @pytest.fixture
 def hands(tmp_path, monkeypatch):
     monkeypatch.setattr(ChaosCluster, "start_all", lambda self: None)
-    own = os.open("/proc/self/ns/net", os.O_RDONLY)  # the harness makes the test's network its switch
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)  # the harness turns the test's network into its switch
     try:
         with ChaosCluster(tmp_path) as cluster:
             yield Hands(cluster, None, 4)
@@ -29,7 +29,7 @@ def hands(tmp_path, monkeypatch):
 
 
 def reaches(hands, a, b, seconds=10):
-    """Whether a TCP connection from host a to host b comes about."""
+    """Returns whether a TCP connection from host a to host b succeeds."""
     said = hands.cluster.hosts[a].run("python3", "-c", "import socket, sys; s = socket.create_connection((sys.argv[1], 9000), float(sys.argv[2])); "
                                       "print(s.recv(1))", address(b), seconds, check=False)
     return "b'x'" in said
@@ -62,7 +62,7 @@ def test_partitions_and_loss(hands):
     heal = asyncio.run(hands.do_partition({"on": "ab"}))
     assert cut_off(hands, "a", "b") and cut_off(hands, "b", "a") and reaches(hands, "b", "c") and reaches(hands, "a", "c")
     asyncio.run(heal())
-    heal = asyncio.run(hands.do_one({"on": "ab"}))  # no answer comes either
+    heal = asyncio.run(hands.do_one({"on": "ab"}))  # no answer comes back either
     other = asyncio.run(hands.do_one({"on": "cb"}))
     assert "chain input" in (rules := hands.cluster.hosts["b"].run("nft", "list", "table", "ip", "chaos"))
     assert f"saddr {address('a')} drop" in rules and "daddr" not in rules
@@ -92,7 +92,7 @@ def test_delay_and_flap(hands):
         return took
 
     connect_s("a")
-    assert asyncio.run(delayed()) > 4 * 0.04  # two round trips of 40 ms and more each way, less what overlaps
+    assert asyncio.run(delayed()) > 4 * 0.04  # two round trips of at least 40 ms each way, less their overlap
     connect_s("a")
     asyncio.run(hands.do_flap({"on": "a", "times": [0.2, 0.1]}))
     connect_s("a")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Kills, stops and drains the processes of a real cluster while streams run, and checks every token.
 
-2 gateways, 1 head, 3 workers (tensor parallel 2 and a spare). Each stream must end with exactly what
-the oracle says: through the loss of workers and of the head it only pauses; when its gateway dies it
-gets a connection error, and the retry gives the right answer. Afterwards nothing may be left: no
-request, no KV block, no memory growth. Victims, times and requests come from --seed.
+The cluster has 2 gateways, 1 head and 3 workers (tensor parallel 2 and a spare). Each stream must end with exactly the expected
+text. When workers or the head are lost, it only pauses. When its gateway dies, it gets a connection error, and the retry gives
+the right answer. Afterwards nothing may be left: no request, no KV block, no memory growth. Victims, times and requests come from
+--seed.
 
-The null device's oracle is a formula. That of a model is the same cluster before the first strike: what
-each of a few dozen requests gets there alone.
+The expected text of the null device is a formula. For a model, the same cluster answers a few dozen requests alone before the
+first strike, and these answers are the expected ones.
 
 Usage: kill_loop.py [--seconds 60] [--seed N] [--streams 12] [--step-us 3000]
        kill_loop.py --model PATH [--device cpu] [--workers 3] [--tp 2] ...
@@ -32,8 +32,9 @@ from sse import Collected, collect
 STALL_S = 20.0 * SLOW
 VICTIMS = [("worker", 5), ("head", 3), ("gateway", 2)]
 ACTIONS = [("kill", 6), ("stop", 2), ("term", 2)]
-DRAIN_S = 30  # a gateway's --shutdown-timeout: told to end it takes nobody new until its streams are over, or so long
-# For how long a struck gateway may refuse: the longest back-off of a restart (5 s) and a start, behind its end.
+# --shutdown-timeout of a gateway. A gateway that is told to end accepts no new request until its streams are over, or until this time.
+DRAIN_S = 30
+# Seconds for which a struck gateway may refuse after its end: the longest back-off of a restart (5 s) and a start.
 AWAY_S = {"kill": 8 * SLOW, "stop": 8 * SLOW, "term": DRAIN_S + 8 * SLOW}
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 N_QUIET = 24
@@ -48,7 +49,7 @@ def make_body(rng, most=400):
 
 
 def add_stop(rng, body, text):
-    """Sometimes: to end at a piece of what would come."""
+    """Adds, at random, a stop string taken from the expected text."""
     if rng.random() < 0.3 and text:
         at = rng.randrange(len(text))
         body["stop"] = [text[at:at + 3], "NEVER"]
@@ -56,10 +57,10 @@ def add_stop(rng, body, text):
 
 
 class Formula:
-    """docs/develop/null-worker.md: every request is a new one."""
+    """Expected texts by docs/develop/null-worker.md; every request is a new one."""
 
     def draw(self, rng):
-        """A request and what must come out of it: (body, {index: (text, finish_reason)})."""
+        """Returns a request and its expected result: (body, {index: (text, finish_reason)})."""
         body = make_body(rng)
         answers = [oracle.text(body["prompt"], body["max_tokens"], seed=body["seed"], i_choice=i,
                                temperature=body["temperature"]) for i in range(body["n"])]
@@ -75,7 +76,7 @@ class Formula:
 
 
 class Quiet:
-    """What a quiet cluster answers to N_QUIET requests, one at a time; {index: (text, finish_reason, ids)}."""
+    """Expected texts of a quiet cluster, which answers N_QUIET requests one at a time; {index: (text, finish_reason, ids)}."""
 
     def __init__(self, cluster, seed):
         rng = random.Random(f"{seed}/quiet")
@@ -98,8 +99,8 @@ class Quiet:
 class Loop:
     def __init__(self, options, cluster, oracle):
         self.options, self.cluster, self.oracle = options, cluster, oracle
-        self.strikes = []       # (when, name, action)
-        self.pauses = []        # the longest gap of each stream, seconds
+        self.strikes = []       # (time, name, action)
+        self.pauses = []        # longest gap of each stream, in seconds
         self.counts = Counter()
         self.failures = []
         self.head_rss_kb = 0
@@ -113,7 +114,7 @@ class Loop:
     # ---- streams --------------------------------------------------------------------------------
 
     async def attempt(self, client, i_gateway, body):
-        """One try of a stream: Collected, or None when its gateway went away under it."""
+        """Tries a stream once. Returns Collected, or None when its gateway died."""
         got, begin = Collected(), time.monotonic()
         last, gap = begin, 0.0
         try:
@@ -124,7 +125,7 @@ class Loop:
                     return None
                 lines = r.aiter_lines().__aiter__()
                 while True:
-                    # A comment is a sign of life of the gateway, not a token: it does not end a stall.
+                    # A comment shows only that the gateway lives. It is no token, so it does not end a stall.
                     line = await asyncio.wait_for(lines.__anext__(), max(0.1, last + STALL_S - time.monotonic()))
                     if line == "data: [DONE]":
                         self.pauses.append(gap)
@@ -168,7 +169,7 @@ class Loop:
     # ---- strikes --------------------------------------------------------------------------------
 
     def strike(self, rng):
-        """Hits one process; returns what must be done later to a stopped one, or None."""
+        """Strikes one process. Returns the later action for a stopped one, or None."""
         kind = rng.choices([k for k, _ in VICTIMS], [w for _, w in VICTIMS])[0]
         action = rng.choices([a for a, _ in ACTIONS], [w for _, w in ACTIONS])[0]
         pick = rng.random()
@@ -193,7 +194,7 @@ class Loop:
                 victim = self.strike(rng)
             except ProcessLookupError:
                 continue
-            if victim:  # a hang is known after 1.5 s; nobody but us restarts it
+            if victim:  # a hang is detected after 1.5 s; only this loop restarts the process
                 stopped.append(asyncio.get_running_loop().call_later(3.0, self.put_down, *victim))
         await asyncio.sleep(3.5 if stopped else 0)
 
@@ -223,7 +224,7 @@ class Loop:
                 self.fail(f"{task.exception()!r}")
 
     def settle(self):
-        """After the last strike everything must be as at the start."""
+        """After the last strike, everything must be as at the start."""
         begin, status = time.monotonic(), None
         while time.monotonic() - begin < 20 * SLOW:
             healthy = all(get(f"http://127.0.0.1:{p}/health")[0] == 200 for p in self.cluster.ports)
@@ -238,7 +239,7 @@ class Loop:
         self.fail(f"not settled: {json.dumps(status)}")
 
     def check_memory(self):
-        """Two equal loads: the second may not cost the head memory."""
+        """Runs two equal loads: the second may not make the head's memory grow."""
         sizes = []
         for _ in range(3):
             quiet = Loop(argparse.Namespace(seed="memory", streams=8, seconds=0), self.cluster, self.oracle)
@@ -326,7 +327,7 @@ def main():
             path = Path(options.keep_log or BIN.parent / "kill_loop.log")
             path.write_text(cluster.log())
             print(f"  log of the cluster: {path}")
-    found = findings.take()  # with the reports that the ends of the processes wrote
+    found = findings.take()  # includes the reports that processes wrote as they ended
     if found:
         print(f"FAILED: a process crashed or has a sanitizer's report:\n{found}")
     sys.exit(1 if loop.failures or found else 0)

@@ -1,14 +1,15 @@
-"""The client of a matrix run: a process in a session of its own, told by its input to `go` and to `rest`.
+"""The client of a matrix run: a process in a session of its own, controlled by the lines `go` and `rest` on its input.
 
-It compares every answer as it comes (chaos_streams.py) and writes one line of JSON per event to its output:
+It compares every answer as it arrives (chaos_streams.py) and writes one line of JSON per event to its output:
   stream   a right answer: begin, gateway, and its longest pause in seconds (`pause`), which ended at `at`
-  lost     a connection that ended or never came about: begin, gateway, `answered` (some of the answer had come), why.
-           The client asks again at the other gateway. Whether a strike excuses the loss is the parent's to judge
+  lost     a connection that ended or could not be made: begin, gateway, `answered` (part of the answer had come), why.
+           The client requests again at the other gateway. The parent judges whether a strike excuses the loss
   wrong    a byte that no oracle allows;  failed   an error, a refusal, or no token for too long
   late     this process itself was off the processor for `seconds`: a pause of that length is its own
   rested   no stream is open any more
-Where the model is not the null one, the first `go` asks for a dozen answers one after the other: these are the right ones.
-All times are CLOCK_MONOTONIC in seconds, which both processes share. Usage: matrix_client.py STREAMS SEED MOST_TOKENS MODEL"""
+With a model other than the null one, the first `go` requests a dozen answers one after the other; these are the expected ones.
+All times are CLOCK_MONOTONIC in seconds, which both processes share.
+Usage: matrix_client.py STREAMS SEED MOST_TOKENS MODEL"""
 import asyncio
 import json
 import random
@@ -18,7 +19,7 @@ import time
 from chaos_streams import GATEWAYS, STALL_S, Broken, Formula, Quiet, Refused, Streams, Wrong
 
 TICK_S, LATE_S = 0.05, 0.1
-GIVE_UP_S = 60.0  # of a request whose connections are lost again and again
+GIVE_UP_S = 60.0  # time limit of a request whose connections are lost again and again
 LOST = (OSError, Broken, asyncio.IncompleteReadError, ValueError)
 
 
@@ -27,7 +28,7 @@ def say(kind, **more):
 
 
 class NoAnswer(Exception):
-    """The connection ended before the answer's first byte, or there was none."""
+    """The connection ended before the answer's first byte, or could not be made."""
 
 
 class Client(Streams):
@@ -59,7 +60,7 @@ class Client(Streams):
                 raise Refused(f"not answered within {GIVE_UP_S:g} s by either gateway")
             gateway = next(g for g in sorted(GATEWAYS) if g != gateway)
             await asyncio.sleep(0.2)
-        pause, end, _ = self.pauses.pop()  # attempt() has put it there, and nobody else has run since
+        pause, end, _ = self.pauses.pop()  # attempt() has appended it, and no other task has run since
         say("stream", begin=begin, gateway=gateway, pause=pause, pause_end=end)
 
     async def one_client(self, i):
@@ -112,7 +113,7 @@ class Client(Streams):
         tasks = [asyncio.create_task(self.one_client(i)) for i in range(n)] + [asyncio.create_task(self.watch_itself())]
         done, _ = await asyncio.wait([*tasks, asyncio.create_task(ended.wait())], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            task.result()  # what a client did not expect ends all of them, and is told
+            task.result()  # an unexpected error in one client ends all of them, and is reported
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The faults of a matrix run: those of chaos_faults.py, aimed at what serves, and a few that need more than one strike.
+"""The faults of a matrix run: those of chaos_faults.py, aimed at the serving processes, and a few that need several strikes.
 
-FAULTS names each row: the faults that make it, and `span`, the seconds for which they keep the cluster from serving by
-themselves (a stopped process, a parted network): a pause has these on top of what recovering takes."""
+FAULTS names each row: its faults, and `span`, the seconds for which they themselves keep the cluster from serving (a stopped
+process, a partitioned network). A pause includes these in addition to the recovery."""
 import asyncio
 import contextlib
 import os
@@ -16,7 +16,7 @@ from chaos_net import HOSTS, HTTP_PORT, address
 
 HANG_S, PART_S, STORM_GAP_S, N_STORM = 4.0, 4.0, 0.4, 10
 CGROUP = Path("/sys/fs/cgroup")
-CPU_SHARE, MEMORY_FACTOR, MEMORY_MORE = 0.1, 1.5, 8 << 20  # of one CPU; of what the process had before
+CPU_SHARE, MEMORY_FACTOR, MEMORY_MORE = 0.1, 1.5, 8 << 20  # fraction of one CPU; factor and bytes over the process's earlier memory
 N_IDLE, SPARE_DESCRIPTORS = 200, 32
 
 
@@ -50,7 +50,7 @@ NEEDS_CLOCK, NEEDS_REDIS = {"clock"}, {"redis_killed", "redis_hangs", "split_bra
 
 
 class Limits:
-    """Control groups for processes that are started in them, by either version of the kernel's interface."""
+    """Control groups for processes that are started in them, with either version of the kernel's interface."""
 
     def __init__(self):
         self.made = []
@@ -65,7 +65,7 @@ class Limits:
         return ""
 
     def make(self, name, share, memory):
-        """The folders of a group that may use so much of one CPU and so many bytes. OSError: not on this machine."""
+        """Makes a group with a limit of CPU and bytes, and returns its folders. Raises OSError when this machine cannot."""
         folders = [root / f"coxmatrix-{os.getpid()}-{name}" for root in self.roots]
         if self.v2:
             (self.v2 / "cgroup.subtree_control").write_text("+cpu +memory")
@@ -82,7 +82,7 @@ class Limits:
         return folders
 
     def end(self):
-        """Lets go of what still runs in the groups, and removes them."""
+        """Moves running processes out of the groups, and removes the groups."""
         for folder in reversed(self.made):
             for pid in self.read(folder / "cgroup.procs").split():
                 with contextlib.suppress(OSError):
@@ -106,21 +106,22 @@ def why_no_limits():
 class MatrixHands(Hands):
     def __init__(self, cluster, streams):
         super().__init__(cluster, streams, 0)
-        self.strikes = []  # [gateway, signal, when, until when it may refuse]
-        self.not_run = None  # why the row's fault could not be done here
+        self.strikes = []  # [gateway, signal, time, end of the time in which it may refuse]
+        self.not_run = None  # reason why the row's fault could not run here
 
     async def strike(self, name):
-        """One row; returns when its faults are healed."""
+        """Runs one row; returns when its faults are healed."""
         self.not_run = None
         await self.run(FAULTS[name][1], lambda: False)
 
     def well(self):
-        """What was struck serves again."""
+        """Notes that the struck gateways serve again."""
         for s in self.strikes:
             s[3] = min(s[3], time.monotonic())
 
     async def aimed(self, name):
-        """`busy0`, `busy`: the first and the last rank of the group with the most requests; `spare`: a worker of no group."""
+        """Translates names: `busy0` and `busy` are the first and last rank of the replica with the most requests; `spare` is a
+        worker in no replica."""
         if name not in ("busy", "busy0", "spare"):
             return await self.cluster.which(name)
         for _ in range(20):
@@ -148,7 +149,7 @@ class MatrixHands(Hands):
         await self.hit(f["on"], signal.SIGTERM)
 
     async def do_isolated(self, f):
-        """The head's host hears nobody and nobody hears it: the standby takes over, and there are two heads."""
+        """Isolates the head's host in both directions. The standby takes over, and there are two heads."""
         host = self.cluster.processes[await self.aimed(f["on"])].host.name
         heals = [await self.do_partition({"on": "".join(sorted((host, other)))}) for other in HOSTS if other != host]
 
@@ -158,8 +159,8 @@ class MatrixHands(Hands):
         return heal
 
     async def do_cgroup(self, f):
-        """The spare worker, one of a group (whose place the spare takes) and a gateway end by SIGTERM, one after the other, and
-        start again with a tenth of a CPU each and little more memory than they had."""
+        """Ends the spare worker, a worker of a replica (which the spare replaces) and a gateway by SIGTERM, one after the other.
+        Each starts again with a tenth of a CPU and little more memory than before."""
         limits, names = Limits(), [await self.aimed(n) for n in f["on"].split()]
         before = {n: self.cluster.processes[n].args for n in names}
         try:
@@ -168,7 +169,7 @@ class MatrixHands(Hands):
             self.not_run = f"no control group with CPU and memory can be made here: {e}"
             limits.end()
             return None
-        for n, folders in groups.items():  # the spare first: it takes the place of the next
+        for n, folders in groups.items():  # the spare comes first: it replaces the next one
             join = "; ".join(f"echo $$ > {g}/cgroup.procs" for g in folders)
             self.cluster.processes[n].args = ["sh", "-ec", f'{join}; exec "$0" "$@"', *before[n]]
             await self.hit(n, signal.SIGTERM)
@@ -186,7 +187,7 @@ class MatrixHands(Hands):
         return heal
 
     async def do_descriptors(self, f):
-        """A gateway has a few descriptors left, and somebody holds connections that ask nothing."""
+        """Leaves a gateway a few descriptors, while a client holds connections that request nothing."""
         pid = self.cluster.processes[f["on"]].popen.pid
         limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) + SPARE_DESCRIPTORS, limit[1]))
@@ -206,5 +207,5 @@ class MatrixHands(Hands):
 
 
 def rss(pid):
-    """Bytes."""
+    """Returns the resident memory in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""The judge of matrix runs: what a strike excuses, in which row an event counts, and which bar is broken."""
+"""Tests the judge of matrix runs: which losses a strike excuses, in which row an event counts, and which bar is missed."""
 from chaos_faults import Hands
 from chaos_matrix import Row, attribute, excused, verdict
 from matrix_hands import FAULTS, MatrixHands

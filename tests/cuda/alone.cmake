@@ -1,7 +1,6 @@
-# The libraries of tests/cuda built alone: base, the kernels of both backends, and, where jansson, libsodium and libxxhash
-# are at hand, what reads models and runs them. ZeroMQ, libuv and the rest are not looked for: a source whose headers are not
-# here is left out, and a program that needs it would not link. A host without those three takes them from the folder that
-# tests/cuda/pack made elsewhere.
+# The libraries of tests/cuda when it is built alone: base, the kernels of both backends and, if jansson, libsodium and libxxhash are installed, the
+# sources that read and run models. ZeroMQ, libuv and the rest are not searched: a source whose headers are missing is left out, and a program that
+# needs it would not link. A host without those three libraries takes them from the folder that tests/cuda/pack made elsewhere.
 set(COX_PACK ${root}/build/gpu-host CACHE PATH "what tests/cuda/pack brought along")
 set(COX_CUDA ON)
 find_package(Threads REQUIRED)
@@ -30,7 +29,7 @@ else()
   alone_library(model common/model)
   target_link_libraries(model PUBLIC base)
   alone_library(worker worker)
-  # of folders whose other sources need more
+  # the other sources of these folders need more libraries
   target_sources(worker PRIVATE ${root}/common/options/speculation.c ${root}/proto/null_tokens.c
                                 ${root}/tests/cuda/no_text.c)
   target_link_libraries(worker PUBLIC kernels model base)

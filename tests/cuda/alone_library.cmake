@@ -1,4 +1,4 @@
-# alone_library(NAME FOLDERS...): of the sources there and below those that find their headers (the compiler is asked).
+# alone_library(NAME FOLDERS...): a library of the sources in these folders and below that find their headers. The compiler is asked.
 function(alone_library name)
   list(TRANSFORM ARGN PREPEND ${root}/)
   list(TRANSFORM ARGN APPEND /*.c)
@@ -6,15 +6,15 @@ function(alone_library name)
   list(FILTER sources EXCLUDE REGEX "/main\\.c$")
   set(folders ${alone_includes})
   list(TRANSFORM folders PREPEND -I)
-  # -MM says nothing of a <header.h> that is not there
+  # -MM does not report a missing <header.h>
   execute_process(COMMAND ${CMAKE_C_COMPILER} -M -MG -D_GNU_SOURCE -I${root} ${folders} ${sources}
                   OUTPUT_VARIABLE rules COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE "\\\n" " " rules "${rules}")
-  string(ASCII 1 space) # in a path, where gcc writes a backslash before it
+  string(ASCII 1 space) # stands for a space in a path, before which gcc writes a backslash
   string(REPLACE "\\ " "${space}" rules "${rules}")
   string(REPLACE "\n" ";" rules "${rules}")
   set(found)
-  foreach(rule ${rules}) # x.o: /abs/x.c /abs/there.h absent.h
+  foreach(rule ${rules}) # for example: x.o: /abs/x.c /abs/there.h absent.h
     if(rule MATCHES "/([^ /]+\\.c) .* ([^/ ][^ ]*\\.h)")
       string(APPEND left " ${CMAKE_MATCH_1} (${CMAKE_MATCH_2})")
     elseif(rule MATCHES ": *([^ ]+)")

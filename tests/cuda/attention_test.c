@@ -1,11 +1,12 @@
-/* The attention of kernels/cuda and its writing of the KV cache against the CPU backend, which is
- * the specification. Keys and values of many sequences go through cuda_kv_write (or cuda_rope_kv)
- * and through the CPU's, from the same bfloat16 numbers: the caches must be equal to the byte. Then
- * both attend over that cache. What nobody wrote is NaN, block tables end where their sequence ends
- * and positions a row must not see hold values sixteen times as large: one key too many or too few
- * is further off than rounding, which is bounded for each element from the sum of |weight * value|.
- *   attention_test           all shapes; exit status 0 fine, 1 failures, 77 no device
- *   attention_test --small   those that the emulation does in a few seconds */
+/* Tests the attention of kernels/cuda and its writing of the KV cache against the CPU backend,
+ * which is the specification. Keys and values of many sequences go through cuda_kv_write (or
+ * cuda_rope_kv) and through the CPU's operators, from the same bfloat16 numbers: the caches must
+ * be equal to the byte. Then both attend over that cache.
+ * Unwritten memory is NaN, block tables end where their sequence ends, and positions that a row
+ * must not see hold values 16 times as large. So one key too many or too few is further off than
+ * rounding, which is bounded for each element by the sum of |weight * value|.
+ *   attention_test           all shapes; exit status 0 passed, 1 failures, 77 no device
+ *   attention_test --small   the shapes that the emulation runs in a few seconds */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,8 @@
 #define POISON        0xabcdu
 #define SPIKE         16.0f
 
-/* n rows behind `before` computed positions; n 0: a row of padding, or where before is 0 too the
- * end of the list. */
+/* n rows behind `before` computed positions. n 0 is a row of padding; if `before` is 0 too, it
+ * ends the list. */
 struct sequence {
     uint32_t before, n;
 };
@@ -31,12 +32,13 @@ struct sequence {
         KV_ROW_NONE, 0                                                                             \
     }
 
-/* PAIRED: neighbours are a rope's pairs; TIGHT: the device has as little shared memory as 8.9 */
+/* PAIRED: the pairs of a rope are neighbours. TIGHT: the device has as little shared memory as
+ * 8.9. */
 enum { SINKS = 1, ROPE = 2, PAIRED = 4, TIGHT = 8 };
 #define TIGHT_BYTES (99u << 10)
 struct att_case {
     uint32_t n_heads, group, first_in_group;
-    uint32_t head_dim, v_dim; /* v_dim: of a latent; 0: none */
+    uint32_t head_dim, v_dim; /* v_dim: value size of a latent; 0: no latent */
     enum dtype dtype;
     uint32_t block_tokens, window;
     float softcap;
@@ -49,13 +51,13 @@ struct att_case {
 #define BF16 DTYPE_BF16
 #define FP8  DTYPE_F8_E4M3
 static const struct att_case small_cases[] = {
-    /* decode: groups, dims, splits */
+    /* decode: groups, dimensions, splits */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 1, 0, 0, {{70, 1}, {0, 1}, {63, 1}}},
     {8, 4, 0, 128, 0, BF16, 16, 0, 0, SINKS | ROPE, 3, 0, 32, {{300, 1}, {64, 1}, PADDING}},
     {3, 1, 0, 96, 0, BF16, 32, 0, 0, ROPE | PAIRED, 5, 1, 0, {{129, 1}, {15, 1}}},
     {16, 16, 0, 256, 0, BF16, 16, 40, 30, 0, 2, 0, 0, {{100, 1}, {39, 1}}},
     {2, 2, 0, 256, 0, BF16, 16, 0, 0, SINKS, 37, 0, 0, {{1300, 1}}},
-    /* heads that begin and end inside a group; dimensions that are no multiple of 8 */
+    /* heads that begin and end inside a group; dimensions that are not a multiple of 8 */
     {5, 3, 2, 48, 0, BF16, 12, 7, 0, SINKS, 2, 3, 0, {{30, 1}, {3, 2}}},
     {7, 5, 1, 18, 0, BF16, 4, 0, 5, ROPE, 1, 1, 0, {{21, 3}}},
     {24, 24, 0, 80, 0, BF16, 16, 0, 0, ROPE, 4, 0, 0, {{65, 1}, PADDING, {31, 2}}},
@@ -83,8 +85,8 @@ static const struct att_case small_cases[] = {
     {20, 20, 0, 576, 512, BF16, 16, 0, 0, TIGHT, 1, 0, 0, {{40, 2}}},
     {3, 3, 0, 576, 512, FP8, 16, 0, 0, ROPE, 1, 0, 0, {{70, 1}}},
     {3, 3, 0, 40, 36, DTYPE_I8, 8, 0, 0, ROPE | PAIRED, 2, 0, 0, {{70, 1}}},
-    /* merges: the most splits and more, all of them full, most of them empty, contexts that are far
-     * apart; values of 4 n and of other numbers of dimensions; rows of a tile of many */
+    /* merges: up to the most splits and beyond, all splits full, most of them empty, contexts of
+     * very different lengths; value sizes of 4 n and others; rows of a tile of many rows */
     {8, 4, 0, 128, 0, BF16, 16, 0, 0, SINKS, 32, 0, 0, {{2500, 1}, {40, 1}, PADDING, {700, 1}}},
     {4, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 40, 1, 0, {{1000, 1}, {0, 1}, {63, 2}}},
     {7, 5, 1, 18, 0, BF16, 4, 0, 5, SINKS, 31, 1, 0, {{421, 3}, {2, 1}}},
@@ -93,7 +95,7 @@ static const struct att_case small_cases[] = {
     {4, 4, 0, 300, 258, BF16, 16, 0, 0, SINKS, 9, 2, 0, {{270, 1}, {60, 2}}},
     {2, 1, 0, 64, 0, BF16, 16, 0, 0, SINKS, 7, 0, 0, {{300, 130}, {80, 20}, {0, 40}}},
     {3, 3, 0, 18, 0, BF16, 8, 0, 0, 0, 3, 1, 0, {{90, 70}}},
-    /* the number of splits that a launch gets by itself */
+    /* the number of splits that a launch chooses */
     {8, 4, 0, 64, 0, BF16, 16, 0, 0, 0, 0, 0, 0, {{900, 1}, {64, 1}}},
     {16, 16, 0, 576, 512, BF16, 16, 0, 0, 0, 0, 0, 0, {{700, 1}}},
 };
@@ -105,15 +107,15 @@ struct rig {
     struct device *cpu;
     struct rng rng;
     unsigned n_failures, n_cases;
-    double worst; /* largest error, as a part of its bound */
+    double worst; /* largest error as a fraction of its bound */
 };
 
-/* One case on the host; the device's copies are d_*. */
+/* One case on the host; the device's copies are named d_*. */
 struct scene {
     const struct att_case *c;
-    struct kv_cache kv;    /* of the CPU */
-    struct kv_cache d_kv;  /* of the device */
-    struct kv_cache bound; /* of the CPU, with the magnitudes of the values */
+    struct kv_cache kv;    /* the CPU's */
+    struct kv_cache d_kv;  /* the device's */
+    struct kv_cache bound; /* the CPU's, with the magnitudes of the values */
     uint64_t cache_bytes;
     uint8_t *cache, *bound_cache;
     uint32_t n_tables, max_blocks;
@@ -122,7 +124,7 @@ struct scene {
     uint32_t n_dropped[MAX_SEQUENCES];
 };
 
-/* In [-scale, scale), a bfloat16 number. */
+/* Returns a bfloat16 number in [-scale, scale). */
 static float next_float(struct rig *r, float scale)
 {
     return from_bf16(to_bf16(random_unit(&r->rng) * scale));
@@ -182,7 +184,7 @@ static uint32_t n_sequences(const struct att_case *c)
     return n;
 }
 
-/* Of the first sequence, that sequence i has in its table too. */
+/* Returns the number of blocks that sequence i shares with the first sequence. */
 static uint32_t n_shared_blocks(const struct att_case *c, uint32_t i)
 {
     const bool shares =
@@ -204,7 +206,7 @@ static void scene_open(struct rig *r, const struct att_case *c, struct scene *s)
                               .block_tokens = bt};
     s->kv.block_stride = (c->v_dim ? 1 : 2) * kv_keys_bytes(c->dtype, s->kv.n_kv_heads, c->head_dim,
                                                             bt, c->v_dim != 0) +
-                         48; /* other layers' */
+                         48; /* room for other layers */
     s->cache_bytes = n_blocks * s->kv.block_stride;
     s->cache = mem_array(s->cache_bytes, 1);
     s->bound_cache = mem_array(s->cache_bytes, 1);
@@ -255,7 +257,7 @@ static struct kv_row row_of(const struct scene *s, uint32_t i, uint32_t position
     return (struct kv_row){device ? s->d_tables[i] : s->tables[i], s->n_dropped[i], position};
 }
 
-/* Angles of n_rot / 2 pairs for each row. */
+/* Returns the angles of n_rot / 2 pairs for each row. */
 static float *angles(uint32_t n_rows, uint32_t n_rot, const struct kv_row *rows)
 {
     float *cs = mem_array((uint64_t)n_rows * n_rot + 1, sizeof *cs);
@@ -268,7 +270,7 @@ static float *angles(uint32_t n_rows, uint32_t n_rot, const struct kv_row *rows)
     return cs;
 }
 
-/* What one sequence's positions first .. first + n - 1 are written from. */
+/* The inputs from which positions first .. first + n - 1 of one sequence are written. */
 struct written {
     uint32_t n, width, stride, n_rot, rope_first;
     struct kv_row *rows, *d_rows;
@@ -291,7 +293,7 @@ static void written_make(struct rig *r, const struct scene *s, uint32_t i_sequen
     w->q = mem_array((uint64_t)w->n * w->stride + 1, sizeof *w->q);
     for (uint32_t i = 0; i < w->n; i++) {
         const uint32_t position = first + i;
-        /* The ends of what rows see, and what they do not: rows of this pass and around the
+        /* Positions at the ends of what rows see: the rows of this pass, and those around the
          * window's far end. */
         const bool is_edge =
             position >= q->before || (c->window && position + c->window + 2 >= q->before &&
@@ -318,7 +320,7 @@ static void written_free(struct written *w)
     mem_free(w->cs);
 }
 
-/* With a rope, Q (as many heads as K here) is turned on both sides and compared. */
+/* With a rope, Q (as many heads as K here) is rotated on both sides and compared. */
 static void write_device(struct rig *r, const struct scene *s, const struct written *w,
                          uint16_t *q_out)
 {
@@ -365,7 +367,8 @@ static void round_all(float *x, uint64_t n)
         x[i] = from_bf16(to_bf16(x[i]));
 }
 
-/* The CPU's operators one after the other, what a rope gives rounded as the device's is. */
+/* Runs the CPU's operators one after the other; the result of a rope is rounded like the
+ * device's. */
 static void write_cpu(struct rig *r, struct scene *s, struct written *w, const uint16_t *q_device)
 {
     const struct att_case *c = s->c;
@@ -401,7 +404,7 @@ static void write_cpu(struct rig *r, struct scene *s, struct written *w, const u
     r->cpu->ops->math.kv_write(r->cpu, &p);
 }
 
-/* Positions that are computed and those of the pass. */
+/* Writes the computed positions and those of the pass. */
 static void scene_write(struct rig *r, struct scene *s)
 {
     const struct att_case *c = s->c;
@@ -430,7 +433,7 @@ static void scene_write(struct rig *r, struct scene *s)
     mem_free(copy);
 }
 
-/* The rows of the pass: host, device, and those of the CPU, which knows no padding. */
+/* The rows of a pass: on the host, on the device, and the CPU's, which has no padding. */
 struct pass {
     uint32_t n, n_cpu, q_width, out_width;
     struct kv_row *rows, *d_rows, *cpu_rows;
@@ -497,8 +500,8 @@ static struct attention_params params_of(const struct scene *s, const struct pas
                                      .kv = &s->kv};
 }
 
-/* The bytes that the parts of the case's splits take, exactly: reads beyond them are found. As many
- * as there may be where the launch chooses their number. */
+/* Returns the exact bytes of the parts of the case's splits, so that reads beyond them are
+ * found. If the launch chooses the number of splits, it returns the largest possible size. */
 static uint64_t scratch_bytes(const struct att_case *c, const struct gpu_tile_counts *n)
 {
     const uint64_t n_splits =
@@ -511,7 +514,7 @@ static uint64_t scratch_bytes(const struct att_case *c, const struct gpu_tile_co
     return c->n_splits && n_bytes < most ? n_bytes : most;
 }
 
-/* fill: what each byte of the scratch holds before. */
+/* `fill` is the value of each byte of the scratch before the launch. */
 static void attend_device(struct rig *r, const struct scene *s, const struct pass *p,
                           unsigned char fill, uint16_t *out)
 {
@@ -550,8 +553,8 @@ static void attend_device(struct rig *r, const struct scene *s, const struct pas
     mem_free(q);
 }
 
-/* Twice, over other contents of the scratch: parts that nobody wrote are NaN, then numbers. Neither
- * may reach a bit of the result. */
+/* Runs the launch twice over scratch with other contents: unwritten parts are NaN, then numbers.
+ * They must not change a bit of the result. */
 static void attend_twice(struct rig *r, const struct scene *s, const struct pass *p, uint16_t *out)
 {
     const uint64_t n_out = (uint64_t)p->n * p->out_width;
@@ -563,9 +566,10 @@ static void attend_twice(struct rig *r, const struct scene *s, const struct pass
     mem_free(again);
 }
 
-/* Weights are rounded to bfloat16 before they meet the values, which is half a unit of the eighth
- * bit of each product, and the result is. A latent's magnitudes are not known apart from its keys
- * (they are at most 0.5 before a rope), and its codes are rounded once more. */
+/* Returns the error bound of an element. Weights are rounded to bfloat16 before they are
+ * multiplied by the values (half a unit of the eighth bit of each product), and the result is
+ * rounded. A latent's magnitudes are known only with its keys (at most 0.5 before a rope), and
+ * its codes are rounded once more. */
 static double error_bound(const struct att_case *c, double want, double magnitudes)
 {
     if (c->v_dim)
@@ -621,8 +625,8 @@ static void run_case(struct rig *r, const struct att_case *c)
     r->n_cases++;
 }
 
-/* Rows are in one tile each, tiles are of one sequence, and small passes have an entry for each
- * row. */
+/* Each row must be in one tile, each tile must be of one sequence, and small passes must have an
+ * entry for each row. */
 static void run_tiles(struct rig *r)
 {
     static const uint32_t table_a[1], table_b[1];
@@ -631,7 +635,8 @@ static void run_tiles(struct rig *r)
     struct gpu_tile tiles[300];
     for (uint32_t n_rows = 1; n_rows <= 300; n_rows += n_rows < 70 ? 1 : 46) {
         uint32_t seen = 0, position = 0, i_tile;
-        const uint32_t run = random_u32(&r->rng) % 2 ? 40 : 4; /* rows of one sequence, about */
+        /* rows of one sequence, on average */
+        const uint32_t run = random_u32(&r->rng) % 2 ? 40 : 4;
         for (uint32_t i = 0; i < n_rows; i++) {
             if (random_u32(&r->rng) % run == 0)
                 position += 5;
@@ -680,7 +685,7 @@ static void run_refused(struct rig *r)
     must(cuda_attention(r->stream, &p, &err), &err, "no rows");
 }
 
-/* Decode, draft tokens, prefill and mixes over what models have, at random. */
+/* Tests decode, draft tokens, prefill and mixtures with the shapes of models, at random. */
 static void run_large(struct rig *r)
 {
     static const uint32_t dims[] = {64, 96, 128, 256, 80, 32, 576, 112};

@@ -1,7 +1,7 @@
-/* The collectives of ranks on GPUs (kernels/cuda/nccl*.c) over the stand-in for NCCL: what they
- * give, and what becomes of them when a rank is killed. On a device, or on the emulation; several
- * ranks share the one device. The real library with one rank: nccl_test.c. comm_test LIBRARY [CASE]
- */
+/* Tests the collectives of ranks on GPUs (kernels/cuda/comm/nccl*.c) over the stand-in for NCCL:
+ * their results, and their behaviour when a rank is killed. It runs on a device or on the
+ * emulation; several ranks share the one device. nccl_test.c tests the real library. Usage:
+ * comm_test LIBRARY [CASE] */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum { LEAVE_MS = 400, MOST_MS = 10000 };
 
-/* The ranks do not agree: told, and not answered with other numbers. */
+/* When the ranks call different collectives, they get an error, not wrong numbers. */
 static bool mismatch(struct rank *r)
 {
     struct error err = {0};
@@ -29,7 +29,7 @@ static bool mismatch(struct rank *r)
     return true;
 }
 
-/* ---- recorded ---- */
+/* ---- recorded collectives ---- */
 
 enum { RECORDED = 3000, REPLAYS = 3 };
 
@@ -47,7 +47,7 @@ static bool enqueue_all(struct rank *r, const struct recorded *a)
     return true;
 }
 
-/* Once as it is, since a first call connects; then recorded. */
+/* Runs the collectives once, since a first call connects, then records them. */
 static bool record(struct rank *r, struct recorded *a)
 {
     RANK_TRY(r, gpu_alloc(r->device, 2 * RECORDED, &a->bf16, why));
@@ -63,7 +63,7 @@ static bool record(struct rank *r, struct recorded *a)
     return true;
 }
 
-/* With other numbers in the same places each time. */
+/* Replays the recording with other numbers in the same memory each time. */
 static bool replay(struct rank *r, const struct recorded *a, uint32_t turn)
 {
     float floats[RECORDED];
@@ -108,7 +108,8 @@ static bool recorded(struct rank *r)
 
 /* ---- over peer memory ---- */
 
-/* To the bound and over it, and what only NCCL takes; on all ranks or on none. */
+/* Sums up to the size limit and beyond it, and sums that only NCCL takes, must be right; all
+ * ranks use one-shot sums or none does. */
 static bool one_shot_sums(struct rank *r)
 {
     RANK_CHECK(r, rank_join(r, 0, r->n, 1, NULL));
@@ -144,7 +145,7 @@ static void *interrupt_soon(void *arg)
     return NULL;
 }
 
-/* Its peer comes to the second group only. */
+/* An interrupt ends a join that waits. The peer comes to the second group only. */
 static bool interrupted_join(struct rank *r)
 {
     struct error err = {0};
@@ -161,8 +162,8 @@ static bool interrupted_join(struct rank *r)
     return comm_sum_once(r, 2, 100, false);
 }
 
-/* The second group's id is there at once, so that rank 1 waits in it: rank 0's limit is then for
- * rank 0's own work, not for a peer that a busy machine holds back. */
+/* The second group's id exists at once, so that rank 1 waits in that group. Rank 0's time limit
+ * then covers rank 0's own work, not the delay of a peer on a busy machine. */
 static bool late_join(struct rank *r)
 {
     struct error err = {0};
@@ -204,8 +205,7 @@ static bool waits(struct rank *r)
 
 /* ---- loss ---- */
 
-/* What was recorded is dropped when the stream has come to its end, and before the group is left.
- */
+/* A recording is dropped when the stream has ended, before the group is left. */
 static bool loss_of_recorded(struct rank *r)
 {
     struct recorded a = {0};
@@ -236,7 +236,8 @@ static bool loss_of_recorded(struct rank *r)
     return true;
 }
 
-/* NCCL hangs: not even an abort comes back. The process has to end, and says so in time. */
+/* When NCCL hangs and even an abort does not return, the process must exit, and must report that
+ * in time. */
 static bool idle_hang(struct rank *r)
 {
     uint32_t ms;
@@ -252,12 +253,13 @@ static bool idle_hang(struct rank *r)
         usleep(1000);
     RANK_CHECK(r, r->comm->ops->leave(r->comm, &ms, &err) == GPU_COMM_STUCK);
     RANK_CHECK(r, ms >= LEAVE_MS && ms < MOST_MS);
-    while (!r->comm->ops->overdue(r->comm)) /* or the alarm */
+    while (!r->comm->ops->overdue(r->comm)) /* or until the alarm */
         usleep(1000);
     _exit(0);
 }
 
-/* As the loop's thread of a worker looks, while the compute thread may be stuck. */
+/* Polls `overdue`, as the event loop's thread of a worker does while the compute thread may be
+ * stuck. */
 static void *end_when_overdue(void *arg)
 {
     struct rank *r = comm_interrupt_on_loss(arg) ? NULL : arg;
@@ -308,7 +310,7 @@ static bool libraries(struct rank *r)
            library_is(r, NULL, "21701", "is NCCL 2.17");
 }
 
-/* ---- */
+/* ---- cases ---- */
 
 static const struct ranks_case cases[] = {
     {.name = "libraries", .n = 1, .fn = libraries},
@@ -395,7 +397,7 @@ static const struct ranks_case cases[] = {
      .options = {.leave_timeout_ms = LEAVE_MS}},
 };
 
-/* Of the emulation alone. */
+/* Cases that only the emulation runs. */
 static const struct ranks_case emulated_cases[] = {
     {.name = "one-shot sums, no memory is opened",
      .n = 2,
@@ -409,7 +411,7 @@ static const struct ranks_case emulated_cases[] = {
      .lacks = "COX_EMULATE_FAIL_ALLOC=2"},
 };
 
-/* Beside the program. */
+/* Finds the library beside the program. */
 static void find_library(bool emulated, char *buf, size_t size)
 {
     const char *name = emulated ? "libfakenccl_emulated.so" : "libfakenccl.so";

@@ -1,5 +1,6 @@
-/* cuda_copy_words: every byte arrives, nothing beside them is written, and odd sizes are refused.
- * Sizes are around a block's piece; --small changes nothing. Exit status 77 without a device. */
+/* Tests cuda_copy_words: every byte must arrive, no other byte may change, and odd sizes must be
+ * refused. Sizes lie around a block's piece; --small changes nothing. Exit status 77 means that
+ * there is no device. */
 #include "common/base/mem.h"
 #include "tests/cuda/rig/gpu_open.h"
 
@@ -17,7 +18,7 @@ static void run_copy(struct rig *r, uint64_t n_bytes)
     struct rng rng = {n_bytes};
     uint64_t n = n_bytes + 2 * GUARD;
     uint8_t *host = mem_array(n, 1), *got = mem_array(n, 1);
-    void *from, *to; /* to: zeros */
+    void *from, *to; /* `to` is filled with zeros */
     for (uint64_t i = 0; i < n; i++)
         host[i] = (uint8_t)(rng_next(&rng) | 1); /* never 0 */
     must(gpu_alloc(r->gpu, n, &from, &err), &err, "alloc");

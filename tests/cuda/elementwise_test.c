@@ -1,8 +1,9 @@
-/* struct ops over CUDA, but for products, attention and mixtures: every operator on rows against
- * the CPU backend, from the same bfloat16 numbers, with nothing written beside the rows; uploads,
- * records and memory as kernels/ops.h says of them. Runs on a device, and over the emulation.
- *   elementwise_test           all shapes; exit status 0 fine, 1 failures, 77 no device
- *   elementwise_test --small   those that the emulation does in a second */
+/* Tests struct ops over CUDA, except products, attention and mixtures. Every operator on rows
+ * must agree with the CPU backend for the same bfloat16 numbers, and must write nothing beside
+ * its rows. Uploads, recordings and memory must behave as kernels/ops.h says. It runs on a
+ * device and over the emulation.
+ *   elementwise_test           all shapes; exit status 0 passed, 1 failures, 77 no device
+ *   elementwise_test --small   the shapes that the emulation runs in a second */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #define EPS           1e-6f
 
 struct shape {
-    uint32_t n_rows, dim, pad, offset; /* pad: elements between rows; offset: before the first */
+    uint32_t n_rows, dim, pad, offset; /* elements: pad between rows, offset before the first row */
 };
 static const struct shape small_shapes[] = {
     {1, 1, 0, 0},   {3, 7, 1, 1},   {2, 8, 0, 0},    {5, 64, 8, 0},   {4, 129, 7, 0},
@@ -82,10 +83,10 @@ static float next_float(struct rig *r, float scale)
 struct rows {
     struct shape s;
     uint64_t n;
-    bool is_float; /* on the GPU too */
+    bool is_float; /* float on the GPU too */
     float *host;
     void *device;
-    float *before; /* as they were filled */
+    float *before; /* content before the operator */
 };
 
 static uint32_t stride_of(const struct shape *s)
@@ -139,8 +140,9 @@ static struct view of_gpu(const struct rows *x)
     return (struct view){(uint8_t *)x->device + x->s.offset * element, stride_of(&x->s)};
 }
 
-/* Half a unit of bfloat16's last place of what the CPU gives, and slack for functions and sums;
- * what lies outside of the first dim elements of the rows is as it was. */
+/* Elements may differ by half a unit of bfloat16's last place of the CPU's result, plus `slack`
+ * for functions and sums. Memory outside of the first dim elements of the rows must be
+ * unchanged. */
 static void compare(struct rig *r, const struct rows *x, uint32_t dim, float slack,
                     const char *what)
 {
@@ -173,7 +175,7 @@ static void compare(struct rig *r, const struct rows *x, uint32_t dim, float sla
     mem_free(raw);
 }
 
-/* A list of the host's for a pass of the GPU. */
+/* Uploads a list of the host for a pass of the GPU. */
 static const void *up(struct rig *r, const void *host, uint64_t n_bytes)
 {
     r->gpu->ops->pass.begin(r->gpu);
@@ -234,7 +236,7 @@ static void test_gate_rows(struct rig *r, struct shape s)
     drop(r, &gate);
 }
 
-/* A vector of dim floats on both. */
+/* Makes a vector of dim floats on both devices. */
 static float *put_floats(struct rig *r, uint32_t n, float base, float scale, void **device)
 {
     float *host = mem_array(n, sizeof *host);
@@ -256,9 +258,9 @@ static void test_norm_of_sums(struct rig *r, struct shape s)
     r->cpu->ops->math.sum_squares(r->cpu, of_cpu(&x), s.n_rows, s.dim, sums);
     r->gpu->ops->math.sum_squares(r->gpu, of_gpu(&x), s.n_rows, s.dim, d_sums);
     must(r->gpu->ops->memory.read(r->gpu, got, d_sums, s.n_rows * sizeof *got, &err), &err, "sums");
-    /* Of the same squares in two orders. Each sum is off by at most 2^-24 for each addition in its
-     * longest chain (a CPU's 16 lanes: dim / 16 of them), as a rule by the root of their number:
-     * 2e-6 for the widest row here. */
+    /* The same squares are added in two orders. Each sum is off by at most 2^-24 for each
+     * addition in its longest chain; each of a CPU's 16 lanes has dim / 16 additions. The usual
+     * error grows with the root of their number: 2e-6 for the widest row here. */
     bool same = true;
     for (uint32_t i = 0; i < s.n_rows; i++)
         same = same && fabsf(got[i] - sums[i]) <= 1e-5f * sums[i];
@@ -294,7 +296,7 @@ static void test_add_norm(struct rig *r, struct shape s)
     struct norm_params p = {
         .w = w, .n_rows = s.n_rows, .n_parts = 1, .dim = s.dim, .eps = EPS, .x = of_cpu(&x)};
     r->cpu->ops->math.add(r->cpu, &(struct add_params){of_cpu(&x), of_cpu(&y), s.n_rows, s.dim});
-    for (uint64_t i = 0; i < x.n; i++) /* what the GPU's residual stream is */
+    for (uint64_t i = 0; i < x.n; i++) /* as the GPU's residual stream is */
         x.host[i] = bf16_value(bf16_round(x.host[i]));
     p.out = of_cpu(&out);
     r->cpu->ops->math.norm(r->cpu, &p);
@@ -390,7 +392,7 @@ static void spoil(struct rig *r, struct rows *x)
 {
     float *row = of_cpu(x).data;
     uint32_t dim = x->s.dim;
-    row[dim / 2] = 9; /* twice the best */
+    row[dim / 2] = 9; /* two elements tie for the best */
     row[dim - 1] = 9;
     if (x->s.n_rows > 1)
         row[stride_of(&x->s) + dim / 3] = NAN;
@@ -449,7 +451,7 @@ static void test_uploads(struct rig *r)
     struct kv_row got[ROWS];
     struct error err;
     const void *was = NULL;
-    for (uint32_t pass = 0; pass < 9; pass++) { /* more than there are copies of the host's */
+    for (uint32_t pass = 0; pass < 9; pass++) { /* more passes than the host has staging copies */
         uint32_t ids[ROWS] = {pass, pass + 1}, back[ROWS];
         const void *d_ids = up(r, ids, sizeof ids);
         const struct kv_row *d_rows = r->gpu->ops->pass.upload_rows(r->gpu, rows, ROWS, TOKENS);
@@ -478,14 +480,14 @@ static void test_uploads(struct rig *r)
     expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_LIMIT && strstr(err.text, "staging"),
            "too much for a pass");
     (void)up(r, much, STAGING_BYTES);
-    (void)up(r, much, 100); /* of the same step, perhaps: its rows would find no KV */
+    (void)up(r, much, 100); /* may belong to the same step, so it must fail too */
     expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_LIMIT, "kept until it is told");
     (void)up(r, much, 100);
     expect(r, r->gpu->ops->pass.sync(r->gpu, &err) == STATUS_OK, "the step after it");
     mem_free(much);
 }
 
-/* One operator under a key; what is gathered follows from what was uploaded. */
+/* Runs one operator under a key; the gathered rows follow from the upload. */
 static enum record_state record_pass(struct rig *r, struct rows *x, struct rows *out, uint64_t key,
                                      uint32_t i_first)
 {

@@ -1,5 +1,6 @@
 /* gpu_find_library finds a library of Python's packages by PATH, as a worker finds cuBLASLt and
- * NCCL of wheels. The libraries are copies of libm under made-up names. Needs no device. */
+ * NCCL from wheels. The libraries here are copies of libm under made-up names. The test needs no
+ * device. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -48,7 +49,8 @@ static void set_path(const char *before)
     setenv("PATH", path, 1);
 }
 
-/* The folder of the library that is found, below the test's own; "" when none is. */
+/* Returns the folder of the library that is found, below the test's own folder; "" when none is
+ * found. */
 static const char *found_in(void)
 {
     static char folder[PATH_MAX], real[PATH_MAX];
@@ -73,7 +75,7 @@ int main(void)
     find_libm();
     if (!mkdtemp(root))
         return 1;
-    make("venv/bin", false); /* no library is ever looked for in bin itself */
+    make("venv/bin", false); /* bin itself is never searched */
     set_path("");
     check(found_in()[0] == '\0', "a library that no place has");
     make("venv/lib/python3.11/site-packages/nvidia/nccl/lib", true);

@@ -1,16 +1,16 @@
-/* MLA's attention (`latent` of kernels/ops.h) in both of its forms against the CPU backend, which
- * runs the five absorbed operators. Sequences have computed positions in front of their rows, as
- * chunks of a prompt and hits of the prefix cache have; passes mix prompts and decode rows. Each
- * case runs
+/* Tests MLA's attention (`latent` of kernels/ops.h) in both of its forms against the CPU
+ * backend, which runs the five absorbed operators. Sequences have computed positions before
+ * their rows, like chunks of a prompt and hits of the prefix cache. Passes mix prompts and
+ * decode rows. Each case runs
  *   never expanded    the bounds hold for the absorbed form;
- *   as it is chosen   the runs that the rule takes are expanded;
+ *   as chosen         the runs that the rule takes are expanded;
  *   always expanded   with the scratch that a worker has, and with so little that heads come in
  *                     turns and keys in chunks.
- * and each of those twice: with scores that differ, so that a wrong score shows, and with scores
- * that are nearly equal and keys at the edges of blocks, units, chunks and sequences sixteen times
- * as large as others, so that one key too many or too few shows. Over the emulation the products
- * that were launched are counted and held against the formula.
- *   latent_test [--small]   exit status 0 fine, 1 failures, 77 no device */
+ * Each of these runs twice. First the scores differ, so that a wrong score shows. Then the
+ * scores are nearly equal, and keys at the edges of blocks, units, chunks and sequences are 16
+ * times as large as others. So one key too many or too few shows. Over the emulation the
+ * launched products are counted and compared with the formula.
+ *   latent_test [--small]   exit status 0 passed, 1 failures, 77 no device */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/attention/expansion.h"
 #include "kernels/cuda/linear/abi.h"
@@ -21,14 +21,14 @@
 #pragma weak emulate_n_operations
 #pragma weak emulate_n_launches
 
-/* The bounds are parts of the results' root mean square: MOST_OFF for all rows of a case together,
- * MOST_ROW_OFF for one row. Weights of codes are rounded to bfloat16 when they are expanded; a
- * cache of codes is rounded on both sides alike. */
+/* Error bounds, as fractions of the results' root mean square: MOST_OFF for all rows of a case
+ * together, MOST_ROW_OFF for one row. Weights in codes are rounded to bfloat16 when they are
+ * expanded; a cache of codes is rounded equally on both sides. */
 #define MOST_OFF     0.012
 #define MOST_ROW_OFF 0.03
 
-/* Rows between two expanded sequences are products of their own, padded to 8: so much more work.
- * One row that is expanded by mistake costs a tile of 128 rows, several times as much. */
+/* Bound of the extra work. Rows between two expanded sequences are products of their own, padded
+ * to 8. One row that is expanded by mistake costs a tile of 128 rows, several times as much. */
 #define MOST_BESIDE 0.02
 
 #define B16 DTYPE_BF16
@@ -161,7 +161,7 @@ static void compare(const struct scene *s, const uint16_t *out, const char *how)
     }
 }
 
-/* The emulation counts what an operator ran: operations of products, and kernels. */
+/* Numbers that the emulation counts for one operator: operations of products, and kernels. */
 struct counted {
     unsigned long long operations, kernels;
 };
@@ -174,8 +174,8 @@ static struct counted counted_now(void)
     return n;
 }
 
-/* The pass on the device; scratch_bytes 0: what a worker has; key: of a pass that may be recorded,
- * or 0. */
+/* Runs the pass on the device. scratch_bytes 0 means as much as a worker has. `key` is that of a
+ * pass that may be recorded, or 0. */
 static struct counted run_gpu(struct scene *s, struct device *gpu, uint64_t scratch_bytes,
                               uint64_t key, const char *how)
 {
@@ -230,9 +230,10 @@ static struct counted run_gpu(struct scene *s, struct device *gpu, uint64_t scra
     return (struct counted){after.operations - before.operations, after.kernels - before.kernels};
 }
 
-/* ---- what is counted ---- */
+/* ---- counted operations ---- */
 
-/* The formula of kernels/cuda/backend/latent.c, from a tile's rows on. */
+/* Returns whether the formula of kernels/cuda/backend/latent.c chooses expansion, from a tile's
+ * rows on. */
 static bool is_chosen(const struct latent_case *c, const struct sequence *s)
 {
     const int64_t head = c->nope + (c->v + 7) / 8 * 8, gain = 2 * (int64_t)c->kv_rank - head;
@@ -240,9 +241,9 @@ static bool is_chosen(const struct latent_case *c, const struct sequence *s)
     return n >= 128 && gain > 0 && before * c->kv_rank * head <= pairs * gain;
 }
 
-/* Products of the expanded form, of runs whose heads are one turn: of each tile its 128 rows (of a
- * head of 192 and a value of 128 dimensions) with whole units of 32 keys up to its last row's; and
- * keys and values out of the latents. */
+/* Returns the products of the expanded form, for runs whose heads are one turn. Each tile has
+ * 128 rows (a head of 192 dimensions and a value of 128) with whole units of 32 keys up to its
+ * last row's; the expansion of the latents is added. */
 static unsigned long long expanded_operations(const struct latent_case *c)
 {
     const uint32_t value = (c->v + 7) / 8 * 8;
@@ -261,7 +262,7 @@ static unsigned long long expanded_operations(const struct latent_case *c)
 
 /* ---- cases ---- */
 
-/* Scratch in which a turn has so many keys of one head, and room for so many parts. */
+/* Returns the scratch with which a turn has n_keys keys of one head and room for n_parts parts. */
 static uint64_t tight_bytes(const struct scene *s, uint32_t n_keys, uint32_t n_parts)
 {
     const struct latent_case *c = s->c;
@@ -288,7 +289,7 @@ static uint32_t longest(const struct latent_case *c)
 
 enum { NEVER, CHOSEN, ALWAYS, N_DEVICES };
 
-/* The sequences of a case that are chosen, or the others. */
+/* Returns a case with the sequences of c that are chosen, or with the others. */
 static struct latent_case part_of(const struct latent_case *c, bool chosen)
 {
     struct latent_case part = *c;
@@ -300,8 +301,8 @@ static struct latent_case part_of(const struct latent_case *c, bool chosen)
     return part;
 }
 
-/* n: of the whole case; others: operations of the sequences that are not chosen, alone and
- * absorbed. */
+/* n counts the whole case. `others` is the number of operations of the sequences that are not
+ * chosen, alone and absorbed. */
 static void check_counts(const struct latent_case *c, const struct counted *n,
                          unsigned long long others)
 {
@@ -322,8 +323,9 @@ static void check_counts(const struct latent_case *c, const struct counted *n,
                (double)n[NEVER].operations);
 }
 
-/* Operations of the sequences that are not chosen, by themselves. In passes of up to 64 rows rows
- * lie in other tiles, so that such sequences have either a row each or more than 64 in all. */
+/* Returns the operations of the sequences that are not chosen, in a pass of their own. Passes of
+ * up to 64 rows use other tiles, so such sequences have either one row each or more than 64 rows
+ * together. */
 static unsigned long long run_others(const struct latent_case *c, bool spikes, struct device *cpu,
                                      struct device *never)
 {
@@ -338,8 +340,8 @@ static unsigned long long run_others(const struct latent_case *c, bool spikes, s
     return n.operations;
 }
 
-/* As little scratch as does: a turn for each head, then a few chunks of one sequence's keys, where
- * that takes less than all of them at once. */
+/* Runs with as little scratch as possible: a turn for each head, then a few chunks of one
+ * sequence's keys if that takes less than all keys at once. */
 static void run_tight(struct scene *s, struct device *gpu)
 {
     const uint32_t keys = longest(s->c), each = (keys / 3 + 32) / 32 * 32;
@@ -352,7 +354,7 @@ static void run_tight(struct scene *s, struct device *gpu)
     n_chunked++;
 }
 
-/* A device whose sequences are always expanded: with less scratch, with more, and recorded. */
+/* Runs on a device that always expands: with less scratch, with more, and recorded. */
 static void run_always(struct scene *s, struct device *d, const struct counted *own,
                        const struct counted *never)
 {
@@ -385,8 +387,8 @@ static void run_case(const struct latent_case *c, struct device *cpu, struct dev
     }
 }
 
-/* Runs of the rule and the tiles of all other rows: every row is in one of them, once, and no tile
- * has a row of a run. */
+/* Every row must be once in a run of the rule or in a tile of the other rows, and no tile may
+ * have a row of a run. */
 static void check_beside(void)
 {
     static const uint32_t tables[6][1];

@@ -1,7 +1,7 @@
-/* cuBLASLt and NCCL load as a worker loads them (find_library.h), and their major versions are the
- * ones that this program was compiled for. A host may have another minor version than the build
- * had: within a major version both libraries keep their interface, so the rest is only printed.
- * Needs no device. */
+/* cuBLASLt and NCCL must load as a worker loads them (find_library.h), with the major versions
+ * that this program was compiled for. A host may have another minor version than the build had.
+ * Within a major version both libraries keep their interface, so the rest is only printed. The
+ * test needs no device. */
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -26,7 +26,7 @@ static void *find(const char *library, const char *symbol)
     return found;
 }
 
-/* Versions are 10000 majors each, cuBLAS's and NCCL's alike. */
+/* Both libraries encode a version as 10000 * major + the rest. */
 static bool same_major(const char *library, size_t version, size_t header)
 {
     const bool same = version / 10000 == header / 10000;
@@ -37,7 +37,7 @@ static bool same_major(const char *library, size_t version, size_t header)
     return same;
 }
 
-int nccl_abi_holds(void); /* nccl_abi.c */
+int nccl_abi_holds(void); /* from nccl_abi.c */
 
 int main(void)
 {

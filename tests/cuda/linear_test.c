@@ -1,10 +1,10 @@
-/* Products with packed weights (linear/abi.h) against sums in double over the numbers that the CPU
- * reads from the same rows (dequantize_row). Activations are bfloat16; what may differ is the
- * rounding of the result, of float sums, and what pack.h says is rounded in packing. Every dtype,
- * several parts, odd sizes and strides, few rows and many; embeddings, columns in another order.
- * Runs on a device, and over the emulation.
- *   linear_test          all; exit status 0 fine, 1 failures, 77 no device
- *   linear_test --small  those that the emulation does in seconds */
+/* Tests products with packed weights (linear/abi.h) against sums in double over the numbers that
+ * the CPU reads from the same rows (dequantize_row). Activations are bfloat16. The results may
+ * differ by the rounding of the result, of float sums, and of packing (pack.h). Cases: every
+ * dtype, several parts, odd sizes and strides, few rows and many; embeddings, and columns in
+ * another order. It runs on a device and over the emulation.
+ *   linear_test          all cases; exit status 0 passed, 1 failures, 77 no device
+ *   linear_test --small  the cases that the emulation runs in seconds */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,16 +34,17 @@ enum { AS_FEW, AS_MANY };
 struct linear_case {
     enum dtype dtype;
     uint32_t k, group, n[3], n_rows;
-    uint32_t x_pad, out_pad, offset; /* elements: between rows, before the first one */
+    /* elements: x_pad and out_pad between rows, offset before the first row */
+    uint32_t x_pad, out_pad, offset;
     int way;
     bool to_float, bias;
 };
 
-/* ---- weights as files have them ---- */
+/* ---- weights in the layout of files ---- */
 
-/* Where the numbers of a block lie that random bytes would make huge. */
+/* Places in a block of the numbers that random bytes would make huge. */
 struct tame {
-    int half[2], single, exponent, zero; /* -1: none */
+    int half[2], single, exponent, zero; /* bytes from the block's start; -1: none */
 };
 static struct tame tame_of(enum dtype dtype)
 {
@@ -81,7 +82,7 @@ static void fill_block(struct rig *r, enum dtype dtype, uint8_t *block)
         block[i] = (uint8_t)(rng_next(&r->rng) >> 32);
     for (int i = 0; i < 2; i++) {
         uint16_t half =
-            (uint16_t)((rng_next(&r->rng) & 0x83ff) | 0x2000); /* 2^-7 or so, of either sign */
+            (uint16_t)((rng_next(&r->rng) & 0x83ff) | 0x2000); /* about 2^-7, with either sign */
         if (t.half[i] >= 0)
             memcpy(block + t.half[i], &half, sizeof half);
     }
@@ -94,7 +95,7 @@ static void fill_block(struct rig *r, enum dtype dtype, uint8_t *block)
         block[t.zero] %= 17;
 }
 
-/* Blocks of one group have the scale of the first. */
+/* All blocks of one group get the scale of the first block. */
 static void fill_row(struct rig *r, enum dtype dtype, uint32_t k, uint32_t group, uint8_t *row)
 {
     struct dtype_traits traits = dtype_traits(dtype);
@@ -154,7 +155,7 @@ static void matrix_free(struct rig *r, struct matrix *m)
     mem_free(m->rows);
 }
 
-/* A row as the device has it at best: plain numbers are rounded in packing. */
+/* Reads a row as exactly as the device can have it: plain numbers are rounded in packing. */
 static void matrix_row(const struct matrix *m, enum dtype dtype, uint32_t i, float *out)
 {
     (void)dequantize_row(dtype, m->rows + i * m->row_bytes, m->packed.k, out);
@@ -162,7 +163,7 @@ static void matrix_row(const struct matrix *m, enum dtype dtype, uint32_t i, flo
         out[k] = from_bf16(bf16_from_f32(out[k]));
 }
 
-/* What a weight may be off by, relative to itself or its code's largest part. */
+/* Returns the largest error of a weight, relative to itself or to its code's largest part. */
 static double weight_error(const struct linear_case *c, enum gpu_format f)
 {
     bool rounded = c->dtype == DTYPE_Q4_K || c->dtype == DTYPE_Q2_K || c->dtype == DTYPE_Q3_K;
@@ -184,7 +185,7 @@ static struct rows rows_new(struct rig *r, const struct linear_case *c)
     struct error err;
     x.n_elems = (uint64_t)c->n_rows * x.stride + c->offset;
     x.host = mem_array(x.n_elems, sizeof *x.host);
-    for (uint64_t i = 0; i < x.n_elems; i++) /* what is not of a row is NaN */
+    for (uint64_t i = 0; i < x.n_elems; i++) /* elements outside of rows are NaN */
         x.host[i] = i < c->offset || (i - c->offset) % x.stride >= c->k
                         ? 0x7fc0
                         : bf16_from_f32(random_unit(&r->rng));
@@ -203,7 +204,7 @@ static void fail(struct rig *r, const struct linear_case *c, const char *what)
                c->to_float ? ", float" : "", what);
 }
 
-/* One output of all rows. */
+/* Checks one output in all rows. */
 static void check_output(struct rig *r, const struct linear_case *c, const struct matrix *m,
                          uint32_t i, const float *bias, const struct rows *x, const uint8_t *out)
 {
@@ -226,7 +227,7 @@ static void check_output(struct rig *r, const struct linear_case *c, const struc
         if (c->to_float)
             memcpy(&got, at, sizeof got);
         double limit = (c->to_float ? 0 : fabs(want) * 0x1.01p-8) + size * off + 1e-30;
-        if (bias && c->way == AS_MANY) /* of it, 16 bits of fraction are added */
+        if (bias && c->way == AS_MANY) /* only 16 bits of the bias's fraction are added */
             limit += fabs((double)bias[i]) * 0x1p-17;
         if (!(fabs((double)got - want) <= limit)) {
             char text[160];
@@ -272,7 +273,7 @@ static void run_case(struct rig *r, const struct linear_case *c)
         must(gpu_copy_to_device(r->stream, d_out, out[i], n_bytes[i], &err), &err, "copy");
         if (c->bias && i != 1) {
             bias[i] = mem_array(c->n[i], sizeof(float));
-            for (uint32_t j = 0; j < c->n[i]; j++) /* some that bfloat16 is far from holding */
+            for (uint32_t j = 0; j < c->n[i]; j++) /* some are far from a bfloat16 number */
                 bias[i][j] = j % 3 == 0 ? 300.9f : random_unit(&r->rng);
             must(gpu_alloc(r->device, c->n[i] * 4, &d_bias[i], &err), &err, "gpu_alloc");
             must(gpu_copy_to_device(r->stream, d_bias[i], bias[i], c->n[i] * 4, &err), &err,
@@ -312,7 +313,7 @@ struct gated_case {
     enum dtype dtype;
     uint32_t k, group, n, n_rows;
     enum activation act;
-    bool bias, is_same_cut; /* of codes, where a warp has two row tiles: as the product alone is */
+    bool bias, is_same_cut; /* is_same_cut: K is cut as in the product alone */
 };
 
 static void *device_copy(struct rig *r, const void *from, size_t n_bytes)
@@ -332,8 +333,9 @@ static void download(struct rig *r, void *to, const void *from, size_t n_bytes)
     must(gpu_stream_sync(r->stream, &err), &err, "sync");
 }
 
-/* One launch against two: the same bits, or where K may be cut in another way nearly all of them,
- * and numbers that are near; nothing is written beside the result, nor where up would be. */
+/* One launch must give the bits of two launches. If K may be cut in another way, nearly all bits
+ * must agree, and the numbers must be near. Nothing may be written beside the result, nor to the
+ * place of up. */
 static void run_gated(struct rig *r, const struct gated_case *c)
 {
     enum { PAD = 3 };
@@ -345,7 +347,7 @@ static void run_gated(struct rig *r, const struct gated_case *c)
     struct rows x = rows_new(r, &plain);
     struct matrix m[2];
     float *bias = mem_array(c->n, sizeof *bias);
-    uint16_t *out[4]; /* of one launch: the result, up; of two: the same */
+    uint16_t *out[4]; /* from one launch: result, up; from two launches: result, up */
     void *d_out[4], *d_bias[2];
     r->n_cases++;
     struct gpu_products one = {.x = {x.device, x.stride},
@@ -406,8 +408,9 @@ static void run_gated(struct rig *r, const struct gated_case *c)
     mem_free(bias);
 }
 
-/* Every format; rows of each kernel; K in splits (few outputs, many inputs) and whole; outputs that
- * end inside of a row tile, in an odd number of them, and in an odd number of blocks. */
+/* Tests every format, the row counts of each kernel, and K in splits (few outputs, many inputs)
+ * and whole. Outputs end inside of a row tile, in an odd number of tiles, and in an odd number
+ * of blocks. */
 static void run_all_gated(struct rig *r)
 {
     static const struct gated_case all[] = {
@@ -461,7 +464,8 @@ static void run_embed(struct rig *r, enum dtype dtype, uint32_t n, uint32_t k, u
         for (uint32_t j = 0; j < stride; j++) {
             double want = here && j < k ? 1.5 * (double)row[j] : 0,
                    got = (double)from_bf16(out[i * stride + j]);
-            /* a weight of the K formats is a difference: relative to what 15 codes are */
+            /* A weight of the K formats is a difference, so the bound is relative to the size of
+             * 15 codes. */
             if (!(fabs(got - want) <=
                   fabs(want) * 0x1.01p-8 + (off > 0x1p-19 ? 16 * off * 0.1 : 0) + 1e-6)) {
                 fail(r, &c, "embedding");
@@ -529,7 +533,7 @@ static uint32_t some_k(enum dtype dtype, uint32_t k)
 static void run_small(struct rig *r)
 {
     static const uint32_t n_rows[] = {1, 3, 9, 17, 33, 64};
-    for (uint32_t i = 0; i < N_DTYPES; i++) { /* every dtype, in turns every number of rows */
+    for (uint32_t i = 0; i < N_DTYPES; i++) { /* every dtype with changing numbers of rows */
         enum dtype t = dtypes[i];
         run_case(r, &(struct linear_case){t,
                                           some_k(t, 345),
@@ -558,7 +562,8 @@ static void run_small(struct rig *r)
                 DTYPE_INT4, 640, groups[i], {32, 8}, n_rows[i + 2], 0, 0, 0, AS_FEW, false, true});
     }
     run_case(r, &(struct linear_case){DTYPE_BF16, 2048, 0, {80}, 5, 0, 0, 0, AS_FEW, true, true});
-    /* Four steps of these rows are all of the shared memory but one KiB, which is too much. */
+    /* Four steps of these rows would leave only one KiB of shared memory free, which is too
+     * little. */
     run_case(r, &(struct linear_case){DTYPE_BF16, 768, 0, {256}, 49, 0, 0, 0, AS_FEW, true, true});
     run_case(r, &(struct linear_case){DTYPE_INT4, 4096, 128, {31}, 2, 0, 0, 0, AS_FEW, true, true});
     run_case(
@@ -620,13 +625,14 @@ int main(int argc, char **argv)
     struct error err = {0};
     if (gpu_open(&r.device, &r.stream, &info) != 0)
         return 77;
-    info.n_multiprocessors = info.n_multiprocessors < 8 ? 8 : info.n_multiprocessors; /* splits */
+    /* enough for splits */
+    info.n_multiprocessors = info.n_multiprocessors < 8 ? 8 : info.n_multiprocessors;
     must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     must(gpu_alloc(r.device, SCRATCH_BYTES, &r.scratch, &err), &err, "gpu_alloc");
     run_small(&r);
     run_all_gated(&r);
-    gpu_linear_free(r.linear);    /* and cut as for the smallest shared memory there is */
-    info.shared_bytes = 99 << 10; /* of 8.6 and 8.9 */
+    gpu_linear_free(r.linear);    /* again with the smallest shared memory of supported devices */
+    info.shared_bytes = 99 << 10; /* as on 8.6 and 8.9 */
     must(gpu_linear_new(r.stream, &info, &r.linear, &err), &err, "gpu_linear_new");
     run_small(&r);
     run_all_gated(&r);

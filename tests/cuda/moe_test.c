@@ -1,8 +1,10 @@
-/* cuda_moe, cuda_heads and cuda_adapters against the CPU backend fed with the same bfloat16
- * numbers: every format, odd shapes, experts without a row and one with all of them, experts of
- * other ranks, turns of a scratch that is too small for all rows, nothing written beside the rows.
- * Runs on a device, and over the emulation. Exit status 77: no device. moe_test          all shapes
- *   moe_test --small  those that the emulation does in seconds */
+/* Tests cuda_moe, cuda_heads and cuda_adapters against the CPU backend with the same bfloat16
+ * numbers. Cases: every format, odd shapes, experts without a row and one with all rows, experts
+ * of other ranks, turns because the scratch is too small for all rows. Nothing may be written
+ * beside the rows. It runs on a device and over the emulation. Exit status 77 means that there
+ * is no device.
+ *   moe_test          all shapes
+ *   moe_test --small  the shapes that the emulation runs in seconds */
 #include "tests/cuda/rig/moe_rig.h"
 
 enum spread { SPREAD_ANY, SPREAD_ONE, SPREAD_FEW };
@@ -14,7 +16,7 @@ struct moe_case {
     enum activation act;
     enum spread spread;
     bool has_bias;
-    uint32_t pad, offset, max_rows; /* max_rows: that scratch has room for; 0: all */
+    uint32_t pad, offset, max_rows; /* max_rows: rows that the scratch has room for; 0: all */
 };
 #define ALIKE(dtype) dtype, dtype, dtype
 
@@ -68,7 +70,7 @@ static const struct moe_case small_cases[] = {
      0, false, 0, 0, 0},
 };
 
-/* Shapes of models, or near. */
+/* Shapes of models, or similar ones. */
 static const struct moe_case large_cases[] = {
     {"decode", ALIKE(DTYPE_BF16), 0, 1, 64, 6, 0, 64, 2048, 1408, ACT_SILU, 0, false, 0, 0, 0},
     {"batch", ALIKE(DTYPE_BF16), 0, 64, 64, 6, 0, 64, 512, 352, ACT_SILU, 0, false, 0, 0, 0},
@@ -83,8 +85,8 @@ static const struct moe_case large_cases[] = {
 };
 
 struct moe_arrays {
-    struct both_weight *weights; /* gate, up, down of each expert that is here */
-    float *biases;               /* [n][3][most], 0 where a matrix is narrower */
+    struct both_weight *weights; /* gate, up and down of each expert on this rank */
+    float *biases;               /* [n][3][most]; 0 beyond the outputs of a narrower matrix */
     struct moe_expert *cpu, *gpu;
     uint32_t *ids;
     float *shares;
@@ -154,7 +156,7 @@ static void free_arrays(struct rig *r, const struct moe_case *c, struct moe_arra
         gpu_release(r->gpu, device[i]);
 }
 
-/* The rooms of the CPU's operator. */
+/* Runs the CPU's operator, with scratch of its own. */
 static void run_cpu(struct rig *r, const struct moe_case *c, struct moe_params *p)
 {
     float *rooms[4];
@@ -283,9 +285,9 @@ static void run_heads(struct rig *r, const struct heads_case *c)
 struct lora_case {
     const char *name;
     uint32_t n_rows, n_adapters, most_rank, k, n, pad, offset;
-    bool to_float;      /* what they add to is */
+    bool to_float;      /* the sums are added to floats */
     uint32_t n_parts;   /* matrices side by side */
-    uint32_t room_rows; /* of scratch; 0: what is asked for */
+    uint32_t room_rows; /* rows that the scratch has room for; 0: the requested size */
 };
 static const struct lora_case lora_cases[] = {
     {"one adapter", 1, 1, 16, 128, 72, 0, 0, false, 1, 0},
@@ -303,7 +305,8 @@ static const struct lora_case lora_cases[] = {
 };
 enum { MAX_ADAPTERS = 20 };
 
-/* want: after the CPU. From `n` floats of the device, which is what lies between rows, too. */
+/* `want` is the result of the CPU. All `n` floats of the device are compared, also those between
+ * rows. */
 static void compare_floats(struct rig *r, const struct both *want, const void *device, uint64_t n)
 {
     float *got = mem_array(n, sizeof *got);
@@ -317,9 +320,9 @@ static void compare_floats(struct rig *r, const struct both *want, const void *d
 
 struct lora_arrays {
     struct both_weight w[MAX_ADAPTERS][LINEAR_MAX_PARTS][2];
-    struct lora_group groups[LINEAR_MAX_PARTS][MAX_ADAPTERS]; /* of the CPU, by part */
+    struct lora_group groups[LINEAR_MAX_PARTS][MAX_ADAPTERS]; /* the CPU's, by part */
     uint32_t n_groups[LINEAR_MAX_PARTS];
-    struct lora_pair pairs[MAX_ADAPTERS][LINEAR_MAX_PARTS]; /* of the device */
+    struct lora_pair pairs[MAX_ADAPTERS][LINEAR_MAX_PARTS]; /* the device's */
     uint32_t first[MAX_ADAPTERS + 1], *list;
 };
 
@@ -376,14 +379,14 @@ static void run_lora_cpu(struct rig *r, const struct lora_case *c, const struct 
     mem_free(rooms);
 }
 
-/* The device's: tables and rows as the backend sends them. */
+/* Runs the device's operator, with tables and rows as the backend sends them. */
 static void run_lora_gpu(struct rig *r, const struct lora_case *c, const struct lora_arrays *m,
                          struct adapters_params *p)
 {
     struct error err = {0};
     const uint64_t n_entries = c->n_parts + 1, bytes = n_entries * cuda_adapter_bytes();
     uint8_t *table = mem_array(MAX_ADAPTERS, bytes);
-    for (uint32_t a = 0; a < c->n_adapters; a++) /* the parts are entries 1 and on */
+    for (uint32_t a = 0; a < c->n_adapters; a++) /* the parts are entries 1 and following */
         must(cuda_adapter_table_fill(m->pairs[a], c->n_parts,
                                      table + a * bytes + cuda_adapter_bytes(), &err),
              &err, c->name);

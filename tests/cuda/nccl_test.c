@@ -1,12 +1,12 @@
-/* The collectives of ranks on GPUs over the real NCCL: one rank, and two, four and eight where
- * there are as many devices (one process each). Sums are NCCL's, in an order of its own. In the
- * last cases rank 1 is killed in a sum. nccl_test [LIBRARY] */
+/* Tests the collectives of ranks on GPUs over the real NCCL: one rank, and two, four and eight
+ * ranks if there are as many devices (one process each). NCCL adds in an order of its own. In
+ * the last cases rank 1 is killed during a sum. Usage: nccl_test [LIBRARY] */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "tests/cuda/rig/comm_cases.h"
 
-/* A group that is left and one that is joined anew, with the same object. */
+/* An object that has left its group can join another one. */
 static bool again(struct rank *r)
 {
     uint32_t ms;
@@ -57,7 +57,7 @@ static const struct ranks_case cases[] = {
     {.name = "NCCL: killed in two stages", .n = 4, .fn = comm_loss_in_stages, .kills = true},
 };
 
-/* Needs no device. */
+/* Loading the library needs no device. */
 static bool loads(const char *library)
 {
     const struct gpu_comm_options o = {.library = library};

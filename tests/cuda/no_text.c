@@ -1,5 +1,6 @@
-/* What of text/ the worker calls, for builds without Rust (alone.cmake): benches and kernel tests
- * ask for no grammar, and one that did would be told why there is none. */
+/* Replaces the part of text/ that the worker calls, for builds without Rust (alone.cmake).
+ * Benchmarks and kernel tests use no grammar; one that did would get an error that says why
+ * there is none. */
 #include "text/text.h"
 
 #include <stdio.h>

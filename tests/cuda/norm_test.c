@@ -1,10 +1,10 @@
-/* cuda_norm_bf16 and cuda_add_norm_bf16 against a reference in double: every element within half a
- * unit of bfloat16's last place (and 1 % of that, for the float sums), nothing written beside the
- * rows, the same bits whatever rows run together, and the bits of DIGEST. Runs on a device, and
- * over the emulation of tests/cuda/emulate. No cmocka and no library of ours but common/base: a
- * machine with a GPU may have little else.
- *   norm_test          all shapes; exit status 0 fine, 1 failures, 77 no device
- *   norm_test --small  those that the emulation does in a second */
+/* Tests cuda_norm_bf16 and cuda_add_norm_bf16 against a reference in double. Every element must
+ * be within half a unit of bfloat16's last place (and 1 % of that, for the float sums). Nothing
+ * may be written beside the rows, the bits must not depend on the rows that run together, and
+ * they must give DIGEST. It runs on a device and over tests/cuda/emulate. It uses no cmocka and
+ * only common/base, because a machine with a GPU may have little else.
+ *   norm_test          all shapes; exit status 0 passed, 1 failures, 77 no device
+ *   norm_test --small  the shapes that the emulation runs in a second */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,15 @@
 #include "kernels/cuda/rows/abi.h"
 #include "tests/cuda/rig/gpu_open.h"
 
-/* FNV-1a over the outputs of small_cases. All of the kernel's arithmetic is IEEE's and in a fixed
- * order, so emulation and devices agree; a change of the order changes it (run with --small). */
+/* FNV-1a over the outputs of small_cases. The kernel's arithmetic is IEEE's in a fixed order, so
+ * the emulation and devices agree. A change of that order changes the digest (run with --small). */
 #define DIGEST 0x166e4e06fe51e6bdull
 #define EPS    1e-6f
 #define POISON 0xabcdu
 
 struct norm_case {
     uint32_t n_rows, n_parts, dim;
-    uint32_t pad, out_pad; /* elements between rows of x and y, of out */
+    uint32_t pad, out_pad; /* elements between rows of x and y, and of out */
     uint32_t offset;       /* elements before the first row: 1 breaks the alignment */
     bool add, in_place;
 };
@@ -52,16 +52,17 @@ struct rig {
     unsigned n_failures;
 };
 
-/* One case's rows on the host and on the device: n_elems of x and y, n_out of out. */
+/* One case's rows on the host and on the device: n_elems elements of x and y, n_out of out. */
 struct buffers {
     uint64_t n_elems, n_out;
-    uint32_t width, stride, out_stride; /* out_stride: of where the results are, x when in place */
+    /* out_stride: of the results; equal to stride if they go to x */
+    uint32_t width, stride, out_stride;
     uint16_t *x, *y, *out, *again;
     float *w;
     void *d_x, *d_y, *d_out, *d_w;
 };
 
-/* In [-scale, scale). */
+/* Returns a number in [-scale, scale). */
 static float next_float(struct rig *r, float scale)
 {
     return random_unit(&r->rng) * scale;
@@ -81,13 +82,13 @@ static void *device_array(struct rig *r, uint64_t n_bytes, const void *host)
     return ptr;
 }
 
-/* What the kernel norms: x, or x + y as bfloat16. */
+/* Returns the input of the norm: x, or x + y as bfloat16. */
 static uint16_t input(const struct norm_case *c, const struct buffers *b, uint64_t i)
 {
     return c->add ? to_bf16(from_bf16(b->x[i]) + from_bf16(b->y[i])) : b->x[i];
 }
 
-/* 1 / sqrt(mean of squares + eps) of the unit that begins at first. */
+/* Returns 1 / sqrt(mean of squares + eps) of the unit that begins at `first`. */
 static double unit_scale(const struct norm_case *c, const struct buffers *b, uint64_t first)
 {
     double sum = 0;
@@ -98,8 +99,9 @@ static double unit_scale(const struct norm_case *c, const struct buffers *b, uin
     return 1 / sqrt(sum / c->dim + (double)EPS);
 }
 
-/* Rounding to bfloat16 would hide another order of the sum. So every other weight puts the result
- * of the first unit midway between two bfloat16 values, where the last bit of the scale shows. */
+/* Rounding to bfloat16 would hide another order of the sum. So every other weight puts the
+ * result of the first unit midway between two bfloat16 values, and the last bit of the scale
+ * shows. */
 static void weights_make(struct rig *r, const struct norm_case *c, struct buffers *b)
 {
     const double scale = unit_scale(c, b, c->offset);
@@ -124,8 +126,8 @@ static void buffers_make(struct rig *r, const struct norm_case *c, struct buffer
     b->again = mem_array(b->n_out > b->n_elems ? b->n_out : b->n_elems, sizeof *b->again);
     b->w = mem_array(c->dim, sizeof *b->w);
     for (uint64_t i = 0; i < b->n_elems; i++) {
-        /* Rows differ in size. In each a few elements are so large that what else is added to the
-         * sum with them, and what before, shows in its last bits. */
+        /* Rows differ in size. Each has a few elements so large that the last bits of the sum
+         * show which elements are added before them, and which with them. */
         const int exponent = (int)(i / b->stride % 13) - 6 + (random_u32(&r->rng) % 64 ? 0 : 11);
         const float scale = ldexpf(1.0f, exponent);
         b->x[i] = to_bf16(next_float(r, scale));
@@ -207,7 +209,7 @@ static bool is_inside(const struct norm_case *c, const struct buffers *b, uint32
     return i >= c->offset && (i - c->offset) % stride < b->width;
 }
 
-/* Nothing beside the rows, and with add the sums in x. */
+/* Memory beside the rows must be unchanged; with add, x must hold the sums. */
 static void check_memory(struct rig *r, const struct norm_case *c, const struct buffers *b)
 {
     struct error err = {0};
@@ -223,7 +225,7 @@ static void check_memory(struct rig *r, const struct norm_case *c, const struct 
             return fail(r, c, "x", i);
 }
 
-/* The first rows alone, the others in groups of another size: the same bits. */
+/* The first rows alone, and the others in groups of another size, must give the same bits. */
 static void check_invariance(struct rig *r, const struct norm_case *c, const struct buffers *b)
 {
     struct error err = {0};
@@ -255,7 +257,7 @@ static void run_case(struct rig *r, const struct norm_case *c)
     buffers_free(r, &b);
 }
 
-/* A row of NaN, one of infinities and one of zeros leave their neighbours alone. */
+/* A row of NaN, one of infinities and one of zeros must not affect their neighbours. */
 static void run_special(struct rig *r)
 {
     static const uint16_t values[] = {0x7fc0, 0x7f80, 0x0000};
@@ -296,7 +298,7 @@ static void run_refused(struct rig *r)
         fail(r, &c, "a pebibyte was given", 0);
 }
 
-/* Decode, prefill and everything between, for dimensions of real models and odd ones. */
+/* Tests decode, prefill and sizes between them, for dimensions of real models and odd ones. */
 static unsigned run_large(struct rig *r)
 {
     static const uint32_t dims[] = {1,    31,   64,   127,  128,  255,  512,  640,   896,

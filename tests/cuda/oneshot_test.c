@@ -1,6 +1,8 @@
-/* The one-shot all-reduce (kernels/cuda/comm/oneshot.cu) against plain sums, to the bit. On the
- * emulation ranks are processes over memory that they share; on a device they are streams of one
- * process, whose kernels run side by side. oneshot_test [--small] */
+/* Tests the one-shot all-reduce (kernels/cuda/comm/oneshot.cu) against plain sums; all bits must
+ * agree. On the emulation, ranks are processes with shared memory. On a device they are streams
+ * of one process, whose kernels run side by side. Usage: oneshot_test [--small]
+ * Each sum starts with begin_sum() and is checked by end_sum(). Later cases leave ranks out: the
+ * others must end at a deadline, or when the host says so, with x unchanged. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,7 @@
 
 enum { MAX_RANKS = 4, WAIT_S = 10, SHORT_MS = 20, N_BYTES_ALL = 4 << 20 };
 
-/* Small, large, small again: slots go by turns whatever the size. */
+/* Small, large and small sizes: slots alternate for any size. */
 static const size_t sizes[] = {8, 4096 + 8, 65536, 16,  GPU_ONESHOT_MAX_BYTES / 2,
                                8, 1000,     8192,  2048};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
@@ -26,9 +28,9 @@ struct rank {
     struct gpu_device *device;
     struct gpu_stream *stream;
     uint16_t *x, *host;
-    uint32_t *words; /* failed, abort */
+    uint32_t *words; /* the words `failed` and `abort` */
     uint32_t tag;
-    _Atomic uint32_t *gate; /* of processes: who has come */
+    _Atomic uint32_t *gate; /* number of processes that have arrived */
 };
 enum { WORD_FAILED = 0, WORD_ABORT = 16, N_WORDS = 32 };
 
@@ -131,7 +133,7 @@ static bool end_sum(struct rank *r, size_t turn)
     return true;
 }
 
-/* Sums one behind the other, and nobody waits between them: each is n times the one before. */
+/* Number of sums that follow each other without a wait; each result is n times the one before. */
 enum { CHAIN = 12 };
 
 static bool begin_chain(struct rank *r)
@@ -169,7 +171,8 @@ static bool end_chain(struct rank *r)
     return says(ok, r, "chain:", "sums of other numbers than their turn's");
 }
 
-/* What it was, when a rank did not come. */
+/* Checks that x is unchanged after a rank did not come. is_told says whether the failure word
+ * must be set. */
 static bool is_untouched(struct rank *r, size_t turn, bool is_told)
 {
     if (!fetch(r, turn))
@@ -182,13 +185,13 @@ static bool is_untouched(struct rank *r, size_t turn, bool is_told)
                 "a lost sum:", "told, or not told");
 }
 
-/* ---- sums that not all ranks come to ---- */
+/* ---- sums that some ranks do not come to ---- */
 
 static bool begin_anew(struct rank *r)
 {
     struct error err = {0};
     memset(r->words, 0, N_WORDS * sizeof *r->words);
-    if (r->gate) { /* the emulation has no memset for memory that is none of its own */
+    if (r->gate) { /* the emulation cannot set memory that it did not allocate */
         memset(r->regions[r->i], 0, cuda_oneshot_bytes());
         return true;
     }
@@ -197,14 +200,14 @@ static bool begin_anew(struct rank *r)
                 r, "begin:", err.text);
 }
 
-/* Of a rank that was left behind: its flags reach a region that has begun anew. */
+/* The sum of a rank that was left behind. Its flags reach a region that has been reset. */
 static bool stale_sum(struct rank *r)
 {
     return begin_sum(r, 0, SHORT_MS * 1000000ull) && is_untouched(r, 0, true);
 }
 
-/* Stale flags, which count high enough, are nobody's arrival; later sums of the region end at once;
- * and one ends when the host says so. */
+/* Stale flags with a high count must not count as arrivals. After a failure, later sums of the
+ * region must end at once. A sum must also end when the host says so. */
 static bool lonely_sums(struct rank *r)
 {
     const uint64_t late = WAIT_S * 1000000000ull;
@@ -225,7 +228,7 @@ static bool lonely_sums(struct rank *r)
 static bool meet(struct rank *r, uint32_t turn)
 {
     atomic_fetch_add(r->gate, 1);
-    while (atomic_load(r->gate) < turn * r->n) /* or the alarm */
+    while (atomic_load(r->gate) < turn * r->n) /* or until the alarm */
         usleep(1000);
     return true;
 }

@@ -1,5 +1,6 @@
-/* cuda_route against the CPU backend: the same experts for the same logits, shares within the last
- * bits of an exponential. Runs on a device, and over the emulation. Exit status 77: no device. */
+/* Tests cuda_route against the CPU backend: the same experts for the same logits, and shares
+ * within the last bits of an exponential. It runs on a device and over the emulation. Exit
+ * status 77 means that there is no device. */
 #include <float.h>
 #include <math.h>
 
@@ -9,7 +10,7 @@
 struct route_case {
     const char *name;
     uint32_t n_rows;
-    struct route_params p; /* all that is no pointer */
+    struct route_params p; /* all fields except pointers */
     bool has_bias, is_float, is_odd;
 };
 
@@ -97,7 +98,8 @@ static float random_float(struct rig *r)
     return ((float)rng_below(&r->rng, 1u << 24) - 0x1p23f) * 0x1p-23f; /* in [-1, 1) */
 }
 
-/* Of few different values: ties; some are none. */
+/* Returns a random logit. Half of them are whole numbers, so that logits tie. With is_odd, some
+ * are NaN, infinite or extreme. */
 static float make_logit(struct rig *r, const struct route_case *c)
 {
     static const float odd[] = {NAN, -INFINITY, INFINITY, -FLT_MAX, FLT_MAX, -0.0f};

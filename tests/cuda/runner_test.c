@@ -1,7 +1,8 @@
-/* The runner over the CUDA backend: passes of several sequences, padded, recorded and replayed,
- * against the same passes on the CPU; and a replay has the bits of the pass it was recorded from.
- * On the emulation also with each call of a recording refused: the same bits, and no lost device.
- * Exit status 0 fine, 1 failures, 77 no device; --small: the same, there is nothing larger. */
+/* Tests the runner over the CUDA backend. Passes of several sequences, padded, recorded and
+ * replayed, must agree with the same passes on the CPU, and a replay must have the bits of the
+ * pass that was recorded. On the emulation each call of a recording is also refused once: the
+ * bits must be the same, and the device must not be lost. Exit status 0 passed, 1 failures, 77
+ * no device. --small runs the same cases. */
 #include "kernels/cuda/device/abi.h"
 #include "kernels/cuda/rows/abi.h"
 #include "tests/cuda/emulate/faults.h"
@@ -9,7 +10,7 @@
 #include "worker/runner/logits.h"
 #include "worker/runner/record.h"
 
-/* Of a device there are none. */
+/* A real device has none of these functions. */
 #pragma weak emulate_refuse_capture
 #pragma weak emulate_n_limits_lowered
 #pragma weak emulate_set_code
@@ -36,7 +37,7 @@ static void run(struct side *s, const struct pass *p, float *out)
     }
 }
 
-/* On both: the GPU's rows are near the CPU's. */
+/* Runs a pass on both devices; the GPU's rows must be near the CPU's. */
 static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, float *got)
 {
     float want[MOST_SEQUENCES * TINY_VOCAB];
@@ -47,7 +48,7 @@ static void run_both(struct side *cpu, struct side *gpu, const struct pass *p, f
                "a row of logits is near the CPU's");
 }
 
-/* last: the GPU's logits of the last pass, [MOST_SEQUENCES][TINY_VOCAB]. */
+/* `last` gets the GPU's logits of the last pass, [MOST_SEQUENCES][TINY_VOCAB]. */
 static void test_passes(struct side *cpu, struct side *gpu, float *last)
 {
     static struct pass p;
@@ -59,18 +60,20 @@ static void test_passes(struct side *cpu, struct side *gpu, float *last)
     make_pass(&p, 6, zeros, prompts); /* 111 rows: not recorded, tiles of many rows */
     run_both(cpu, gpu, &p, got);
     memcpy(at, prompts, sizeof at);
-    for (uint32_t step = 0; step < 5; step++) { /* seen, recorded, replayed; of other rows each */
-        uint32_t n = step < 3 ? 3 : 4;          /* padded to 4 as well: one record */
+    /* eager, recorded, replayed; other rows in each step */
+    for (uint32_t step = 0; step < 5; step++) {
+        uint32_t n = step < 3 ? 3 : 4; /* 3 rows are padded to 4: one recording */
         make_pass(&p, n, at, ones);
         run_both(cpu, gpu, &p, got);
         for (uint32_t i = 0; i < n; i++)
             at[i]++;
     }
     runner_drop_records(gpu->engine->runner);
-    run(gpu, &p, again); /* as it is enqueued, over the keys that are there */
+    run(gpu, &p, again); /* run eagerly, over the keys that are in the cache */
     expect(memcmp(got, again, (size_t)p.n_sampled * TINY_VOCAB * sizeof *got) == 0,
            "a replay has other bits than its operators one by one");
-    static const uint32_t drafts[] = {3, 1, 4}; /* several rows of a sequence in a recorded size */
+    /* several rows of a sequence, in a size that is recorded */
+    static const uint32_t drafts[] = {3, 1, 4};
     for (int i = 0; i < 3; i++) {
         make_pass(&p, 3, at, drafts);
         run_both(cpu, gpu, &p, got);
@@ -79,8 +82,8 @@ static void test_passes(struct side *cpu, struct side *gpu, float *last)
     memcpy(last, got, (size_t)p.n_sampled * TINY_VOCAB * sizeof *got);
 }
 
-/* Seen, recorded, replayed, with the n-th call of a recording refused: n = 1, 2, ... until none is
- * left. The same keys and values are written each time. */
+/* Runs a pass eagerly, recorded and replayed, with the n-th call of the recording refused, for n
+ * = 1, 2, ... until none is left. The same keys and values are written each time. */
 static void test_refusals(struct side *gpu)
 {
     enum { MANY = 100000 };
@@ -101,25 +104,26 @@ static void test_refusals(struct side *gpu)
                    "other bits where a recording was refused");
         }
         unsigned left = emulate_refuse_capture(0);
-        n_calls = MANY - left; /* of the first round */
+        n_calls = MANY - left; /* calls of the first round */
         expect(n == MANY ? n_calls > 10 : left == 0, "the refusal did not take place");
         expect(gpu->device->ops->pass.sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
     }
 }
 
-/* Kernels begin early where the code that runs knows how to wait, and nobody forbids it. */
+/* Kernels must begin early if the code that runs can wait and it is not forbidden. */
 static void test_early_launches(void)
 {
     static const struct {
         int ptx_version;
         bool wanted;
-        const char *forbidden; /* COX_NO_EARLY_LAUNCH */
+        const char *forbidden; /* value of COX_NO_EARLY_LAUNCH */
         bool want;
     } cases[] = {{90, true, NULL, true},  {80, true, NULL, false},   {90, false, NULL, false},
                  {90, true, "1", false},  {90, true, "true", false}, {90, true, "0", true},
                  {90, true, "off", true}, {90, true, "", true},      {80, true, "0", false}};
     if (emulate_set_code)
-        (void)unsetenv("COX_NO_EARLY_LAUNCH"); /* the caller's: these are the last launches */
+        /* the caller's value is not needed: these are the last launches */
+        (void)unsetenv("COX_NO_EARLY_LAUNCH");
     for (size_t i = 0; emulate_set_code && i < sizeof cases / sizeof *cases; i++) {
         struct gpu_device *d;
         struct error err;
@@ -135,7 +139,7 @@ static void test_early_launches(void)
     }
 }
 
-/* What an operator would refuse in every pass is told before anything is loaded. */
+/* Shapes that an operator would refuse in every pass must be reported before anything is loaded. */
 static void test_shapes(const struct device *d)
 {
     static const struct {
@@ -159,7 +163,7 @@ int main(void)
     char folder[] = "/tmp/cox-runner-XXXXXX", path[64];
     open_sides(&cpu, &gpu, folder);
     static float last[2][2][MOST_SEQUENCES * TINY_VOCAB];
-    for (int i = 0; i < 4; i++) { /* of one KV group, and of two; blocks whole, and by layers */
+    for (int i = 0; i < 4; i++) { /* one KV group and two; block layouts `block` and `layer` */
         const int windows = i % 2, layers = i / 2;
         (void)setenv("COX_KV_LAYOUT", layers ? "layer" : "block", 1);
         if (windows)

@@ -1,9 +1,10 @@
-/* cuda_sample against worker/sampling/sampler.h: the same id, gap and log-probabilities for the
- * same logits and parameters, over rows of all kinds in one call. The two differ only where double
- * rounding or top_p's float sums may: at a gap below GAP, or where top_p's edge runs through ids of
- * the same weight within EDGE, which these logits avoid. Runs on a device and over the emulation.
- *   sample_test          all; exit status 0 fine, 1 failures, 77 no device
- *   sample_test --small  those that the emulation does in a second */
+/* Tests cuda_sample against worker/sampling/sampler.h: the same id, gap and log-probabilities
+ * for the same logits and parameters, with rows of all kinds in one call. The two may differ
+ * only by double rounding (a gap below GAP) or by top_p's float sums (ids of the same weight
+ * within EDGE of top_p's edge, which these logits avoid). It runs on a device and over the
+ * emulation.
+ *   sample_test          all cases; exit status 0 passed, 1 failures, 77 no device
+ *   sample_test --small  the cases that the emulation runs in a second */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ struct rig {
     unsigned n_failures, n_checked;
 };
 
-/* A row for both: what the device takes, and the same for the host. */
+/* A row for both samplers: the device's parameters, and the host's. */
 struct row {
     struct gpu_sample_row device;
     struct sampling_params host;
@@ -40,7 +41,7 @@ struct row {
     uint32_t mask_words;
 };
 
-/* One call's arrays. */
+/* The arrays of one call. */
 struct batch {
     uint32_t n_rows, n_biases, n_allowed, n_mask, n_history;
     struct row rows[MAX_ROWS];
@@ -68,7 +69,7 @@ static float next_float(struct rig *r)
     return (float)(random_u32(&r->rng) >> 8) * 0x1p-24f;
 }
 
-/* About normal; some rows have equal logits, numbers that are none, or nothing but -inf. */
+/* Makes roughly normal logits. Some rows have equal logits, NaN and infinities, or only -inf. */
 static void make_logits(struct rig *r, float *x, uint32_t kind)
 {
     static const float broken[BROKEN_VALUES] = {NAN, INFINITY, -INFINITY, -FLT_MAX, 1e30f};
@@ -84,7 +85,7 @@ static void make_logits(struct rig *r, float *x, uint32_t kind)
         if (kind == 3)
             x[i] = -INFINITY;
         if (kind == 4)
-            x[i] *= 20.0f; /* far apart: beyond the bins of distance */
+            x[i] *= 20.0f; /* far apart: beyond the bins of distances */
     }
 }
 
@@ -92,7 +93,7 @@ static void give_biases(struct rig *r, struct batch *b, struct row *row)
 {
     uint32_t n = 1 + below(r, MAX_LIST), n_banned = below(r, 4);
     row->device.first_bias = b->n_biases;
-    for (uint32_t i = 0; i < n; i++) { /* ids that differ, as the host makes them */
+    for (uint32_t i = 0; i < n; i++) { /* all ids differ, as in the host's lists */
         uint32_t id = (i * 37 + below(r, 37)) % (37 * MAX_LIST);
         float value = (next_float(r) - 0.5f) * 10.0f;
         row->biases[i] = (struct logit_bias){id, value};
@@ -109,7 +110,7 @@ static void give_biases(struct rig *r, struct batch *b, struct row *row)
     row->device.n_biases = b->n_biases - row->device.first_bias;
 }
 
-/* A list, or the same as a mask. */
+/* Gives a list of allowed ids, or the same ids as a mask. */
 static void give_allowed(struct rig *r, struct batch *b, struct row *row)
 {
     uint32_t n = 1 + below(r, MAX_LIST), words = (r->vocab_size + 31) / 32;
@@ -139,7 +140,7 @@ static void give_penalties(struct rig *r, struct batch *b, struct row *row)
     d->first_history = b->n_history;
     d->n_history = row->n_ids;
     d->n_prompt = row->n_prompt;
-    if (row->n_ids > row->n_prompt && often(r, 2)) { /* the newest is known to the device alone */
+    if (row->n_ids > row->n_prompt && often(r, 2)) { /* only the device knows the newest id */
         d->last_is_output = true;
         d->n_history--;
         b->last[d->slot] = row->ids[row->n_ids - 1];
@@ -274,7 +275,8 @@ static void compare(struct rig *r, const struct batch *b, uint32_t i,
         fail(r, row, i, "last", b->last[row->device.slot], got->id);
     if (row->device.n_logprobs < 0)
         return;
-    if (got->rank != rows->chosen_rank && got->best < FLT_MAX) /* infinity is above itself there */
+    /* if the best is infinite, the host ranks it above itself */
+    if (got->rank != rows->chosen_rank && got->best < FLT_MAX)
         fail(r, row, i, "rank", got->rank, rows->chosen_rank);
     if (!close_to((double)got->logprob, (double)rows->values.ptr[0]))
         fail(r, row, i, "log-probability", (double)got->logprob, (double)rows->values.ptr[0]);
@@ -282,13 +284,14 @@ static void compare(struct rig *r, const struct batch *b, uint32_t i,
         if (got->top_ids[k] != rows->ids.ptr[k + 1] ||
             !close_to((double)got->top_logprobs[k], (double)rows->values.ptr[k + 1]))
             fail(r, row, i, "top", got->top_ids[k], rows->ids.ptr[k + 1]);
-    uint32_t missing = got->n_top; /* the host fills its list up with what has no probability */
+    /* the host fills its list up with ids that have no probability */
+    uint32_t missing = got->n_top;
     for (; missing + 1 < rows->ids.n; missing++)
         if (rows->values.ptr[missing + 1] != -FLT_MAX)
             fail(r, row, i, "n_top", got->n_top, rows->ids.n - 1);
 }
 
-/* As a backend's logits_top and sum_exp have them. */
+/* Computes the row's maximum and sum, as a backend's logits_top and sum_exp do. */
 static void look_at(const struct rig *r, struct sampler_row *row)
 {
     row->best = row->second = -INFINITY;

@@ -1,15 +1,15 @@
-/* A decode step as it is recorded: passes whose rows have adapters, any mix of them, and logits
- * with what is sampled from them. Adapters come and go between steps, in the place of one another;
- * a replay has the bits of its operators one by one. On the emulation also how much of a step the
- * host enqueues, and each call of a recording refused. Exit status 0 fine, 1 failures, 77 no
- * device; --small: the same, there is nothing larger. */
+/* Tests a decode step as it is recorded: passes whose rows have adapters, in any mix, and logits
+ * with their sampling. Adapters are loaded and replaced between steps. A replay must have the
+ * bits of its operators one by one. On the emulation it also checks the amount of work that the
+ * host enqueues, and refuses each call of a recording once. Exit status 0 passed, 1 failures, 77
+ * no device. --small runs the same cases. */
 #include "kernels/cuda/backend/sampler.h"
 #include "tests/cuda/emulate/faults.h"
 #include "tests/cuda/rig/runner_rig.h"
 #include "worker/runner/logits.h"
 #include "worker/runner/record.h"
 
-/* Of a device there are none. */
+/* A real device has none of these functions. */
 #pragma weak emulate_refuse_capture
 #pragma weak emulate_n_enqueued
 
@@ -63,7 +63,7 @@ static void put_adapter(const char *folder, const struct module *m, size_t n, ui
     strbuf_fini(&file);
 }
 
-/* Into the slot i, on both sides; what was there is gone. */
+/* Loads an adapter into slot i on both sides, in the place of another one. */
 static void load(struct side *const sides[2], uint64_t id, uint64_t instead_of, const char *folder)
 {
     for (int i = 0; i < 2; i++) {
@@ -103,8 +103,8 @@ static struct emulate_enqueued enqueued(void)
     return n;
 }
 
-/* The GPU's rows are near the CPU's. was_replayed: nothing of the pass but a graph and its uploads
- * was enqueued; the logits are no part of it. */
+/* Runs a pass on both devices; the GPU's rows must be near the CPU's. was_replayed means that
+ * only a graph and its uploads may be enqueued for the pass; the logits are not part of it. */
 static void run_both(struct side *const sides[2], const struct pass *p, float *got,
                      bool was_replayed)
 {
@@ -125,7 +125,7 @@ static bool is_same(const float *a, const float *b, uint32_t row)
     return memcmp(a + row * TINY_VOCAB, b + row * TINY_VOCAB, TINY_VOCAB * sizeof *a) == 0;
 }
 
-/* Sequences 0 .. 3 have 20, 15, 5 and 30 positions: what lies there was made without adapters. */
+/* Sequences 0 .. 3 have 20, 15, 5 and 30 positions, which were computed without adapters. */
 static const uint32_t at[] = {20, 15, 5, 30}, ones[] = {1, 1, 1, 1};
 enum { FIRST = 11, SECOND = 12, THIRD = 13, FOURTH = 14 };
 
@@ -138,7 +138,7 @@ static void test_mixes(struct side *const sides[2])
     static struct pass p;
     float got[4][LOGITS], again[LOGITS], plain[LOGITS];
     struct lora_set *l = sides[1]->engine->loras;
-    for (uint32_t i = 0; i < 4; i++) { /* two adapters each: seen, recorded, replayed */
+    for (uint32_t i = 0; i < 4; i++) { /* two adapters each: eager, recorded, replayed */
         make_pass(&p, 4, at, ones);
         give_adapters(&p, l, mixes[i]);
         run_both(sides, &p, got[i], i > 0);
@@ -157,7 +157,7 @@ static void test_mixes(struct side *const sides[2])
            "a row without an adapter has the model's numbers");
 }
 
-/* The same recording, the same memory, another adapter. */
+/* The same recording and the same memory must serve another adapter. */
 static void test_places_are_taken_again(struct side *const sides[2], const char *third,
                                         const char *fourth)
 {
@@ -167,20 +167,21 @@ static void test_places_are_taken_again(struct side *const sides[2], const char 
     float got[LOGITS], other[LOGITS];
     make_pass(&p, 4, at, ones);
     give_adapters(&p, sides[1]->engine->loras, before);
-    for (int i = 0; i < 2; i++) /* seen when all was dropped; recorded, replayed */
+    /* the key was seen before recordings were dropped: recorded, replayed */
+    for (int i = 0; i < 2; i++)
         run_both(sides, &p, got, true);
-    load(sides, THIRD, FIRST, third); /* of the same matrices */
+    load(sides, THIRD, FIRST, third); /* for the same matrices */
     give_adapters(&p, sides[1]->engine->loras, after);
     run_both(sides, &p, other, true);
     expect(is_same(got, other, 1) && !is_same(got, other, 0), "the adapter that is there now");
-    load(sides, FOURTH, SECOND, fourth); /* of others: another recording */
+    load(sides, FOURTH, SECOND, fourth); /* for other matrices: another recording */
     give_adapters(&p, sides[1]->engine->loras, last);
     for (int i = 0; i < 3; i++)
         run_both(sides, &p, other, i > 0);
 }
 
-/* Adapters of the same matrices are one kind; a pass with more tiles than its recording has room
- * for is another one. */
+/* Adapters for the same matrices share recordings. A pass with more tiles than its recording has
+ * room for needs another recording. */
 static void test_tiles(struct side *const sides[2], const char *first, const char *fourth)
 {
     static const uint64_t one[] = {THIRD, 0, 0, 0}, two[] = {THIRD, FIRST, 0, FIRST};
@@ -197,8 +198,9 @@ static void test_tiles(struct side *const sides[2], const char *first, const cha
     load(sides, FOURTH, FIRST, fourth);
 }
 
-/* Passes of more than 64 rows: recorded where each sequence has few, whoever they are; with a
- * prompt among them, or of more rows than any recording, enqueued as they are each time. */
+/* Passes of more than 64 rows must be recorded if each sequence has few rows, for any sequences.
+ * With a prompt among them, or with more rows than any recording, they must run eagerly each
+ * time. */
 static void test_many_rows(struct side *const sides[2])
 {
     static const uint64_t mixes[][8] = {{FIRST, FIRST, 0, SECOND, 0, 0, FIRST, SECOND},
@@ -242,8 +244,8 @@ static void test_buckets(const struct runner *r)
         expect(runner_sample_rows(r, want[i][0]) == want[i][1], "rows of a recorded draw");
 }
 
-/* A worker whose passes have 100 rows at most does not record passes of 97 rows and more: they
- * would be padded to 112, and its memory is not for so many. */
+/* A worker whose passes have at most 100 rows must not record passes of 97 rows and more: they
+ * would be padded to 112, and its memory is too small for that. */
 static void test_short_passes(struct side *const sides[2], const char *folder)
 {
     static const uint32_t from[16] = {0}, n[] = {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 16, 3};
@@ -266,7 +268,7 @@ static void test_short_passes(struct side *const sides[2], const char *folder)
         engine_close(small[i].engine);
 }
 
-/* Passes that are never recorded. */
+/* Passes that must never be recorded. */
 static void test_prompts(struct side *const sides[2])
 {
     static const uint64_t mix[] = {SECOND, 0, FIRST, 0, SECOND};
@@ -296,7 +298,7 @@ static enum status host_sample_rows(void *ctx, float *logits, struct error *err)
     return d->sampler->ops->sample(d->sampler, logits, TINY_VOCAB, err);
 }
 
-/* A step: a pass, and n of its rows sampled, the odd ones by a temperature. */
+/* Runs a step: a pass, and the sampling of n of its rows; the odd ones have a temperature. */
 static void step_of(struct side *gpu, struct sampling_rank *d, const struct pass *p,
                     const uint32_t *rows, uint32_t n, struct gpu_sampled *out)
 {
@@ -329,7 +331,7 @@ static void step_of(struct side *gpu, struct sampling_rank *d, const struct pass
     memcpy(out, d->sampler->results[d->i_step], n * sizeof *out);
 }
 
-/* The same of the last row of each sequence. */
+/* Runs a step that samples the last row of each sequence. */
 static void step(struct side *gpu, struct sampling_rank *d, const struct pass *p,
                  struct gpu_sampled *out)
 {
@@ -349,7 +351,8 @@ static void open_sampler(struct side *gpu, struct sampling_rank *d)
     must(gpu_sampler_open(gpu->device, &o, &d->sampler, &err), &err, "draws");
 }
 
-/* Positions go on from step to step, and so do seeds' draws; three rows are padded to four. */
+/* Positions must advance from step to step, and draws must follow from seeds and positions.
+ * Three rows are padded to four. */
 static void test_draws(struct side *gpu)
 {
     static struct sampling_rank d;
@@ -381,8 +384,8 @@ static void test_draws(struct side *gpu)
     d.sampler->ops->close(d.sampler);
 }
 
-/* 72 rows, more than cuda_linear_few takes at once: a pass and samples of 80, seen, recorded and
- * replayed. */
+/* 72 rows, more than cuda_linear_few takes at once: a pass and samples of 80, run eagerly,
+ * recorded and replayed. */
 static void test_many_draws(struct side *gpu)
 {
     enum { N = 72, SEEN = 2 };
@@ -445,17 +448,17 @@ static void test_refusals(struct side *gpu)
                    "other ids where a recording was refused");
         }
         unsigned left = emulate_refuse_capture(0);
-        n_calls = MANY - left; /* of the first round */
+        n_calls = MANY - left; /* calls of the first round */
         expect(n == MANY ? n_calls > 20 : left == 0, "the refusal did not take place");
         expect(gpu->device->ops->pass.sync(gpu->device, &err) == STATUS_OK, "a refusal is no loss");
     }
     d.sampler->ops->close(d.sampler);
 }
 
-/* ---- what the host enqueues ---- */
+/* ---- work that the host enqueues ---- */
 
-/* The kernels of a step over the emulation (4 multiprocessors), as docs/develop/gpu.md has them: a
- * launch that comes or goes is meant to show here. */
+/* The kernels of a step over the emulation (4 multiprocessors), as in docs/develop/gpu.md. Each
+ * added or removed launch must show here. */
 struct count {
     uint32_t n_rows;
     bool has_adapters;
@@ -465,7 +468,7 @@ static const struct count of_llama[] = {
     {1, false, 27}, {1, true, 33}, {8, false, 25}, {8, true, 35}};
 static const struct count of_deepseek[] = {{1, false, 47}, {8, false, 48}};
 
-/* A step that is recorded is two graphs and four copies: numbers, block tables, lists, results (and
+/* A recorded step must be two graphs and four copies: numbers, block tables, lists, results (and
  * ids, which this test asks for). */
 static void test_counts(struct side *gpu, const char *name, const struct count *counts, uint32_t n)
 {
@@ -509,8 +512,8 @@ static void test_counts(struct side *gpu, const char *name, const struct count *
     d.sampler->ops->close(d.sampler);
 }
 
-/* Passes of 72 and 73 rows, padded to 80, and of 255: seen, recorded, replayed, with the same bits.
- */
+/* Passes of 72 and 73 rows, padded to 80, and of 255 rows must have the same bits when run
+ * eagerly, recorded and replayed. */
 static void test_replays(struct side *gpu)
 {
     static const uint32_t from[16] = {0};
@@ -534,7 +537,7 @@ static void test_replays(struct side *gpu)
     }
 }
 
-/* Latent attention, a dense layer, then a mixture with a shared expert: numbers are made up. */
+/* A made-up model: latent attention, a dense layer, then a mixture with a shared expert. */
 static void test_deepseek(struct side *gpu, const char *folder)
 {
     static const char config[] =
@@ -589,7 +592,7 @@ int main(void)
     load(sides, SECOND, 0, adapters[1]);
     test_prompts(sides);
     test_many_rows(sides);
-    test_prompts(sides); /* what is in the caches is what the others go on from */
+    test_prompts(sides); /* fills the caches that the other tests continue from */
     test_buckets(gpu.engine->runner);
     test_mixes(sides);
     test_places_are_taken_again(sides, adapters[2], adapters[3]);

@@ -20,12 +20,14 @@ def tables():
     said = subprocess.run([BIN / "cox", "flags"], capture_output=True, text=True, timeout=30 * SLOW, check=True).stdout
     commands, missing = {}, {}
     for title, text in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", said, re.M):
-        for row in re.findall(r"^\| (`-.+?) \| (.*)$", text, re.M):
-            names = re.findall(r"`(-+[^`]+)`", row[0])
-            if title.startswith("cox "):
+        if title.startswith("cox "):
+            for item in re.findall(r"^- (<a .*\n(?:  .*\n)+)", text, re.M):
+                aliases = re.findall(r"\balias(?:es)? ((?:`-[^`]+`,?\s+)+)", item)
+                names = re.findall(r"\*\*`(--[^`]+)`\*\*", item) + re.findall(r"`(-+[^`]+)`", "".join(aliases))
+                assert f'<a id="{title.replace(" ", "-")}-{names[0][2:]}"></a>' in item, item
                 commands.setdefault(title.removeprefix("cox "), set()).update(names)
-            else:
-                missing.update(dict.fromkeys(names, row[1].split(" | ")[0]))
+        for row in [] if title.startswith("cox ") else re.findall(r"^\| (`-.+?) \| (.*)$", text, re.M):
+            missing.update(dict.fromkeys(re.findall(r"`(-+[^`]+)`", row[0]), row[1].split(" | ")[0]))
     commands["workers"] |= commands["worker"]
     for name in ("run-batch", "bench throughput", "bench latency", "bench startup"):  # they start a cluster of their own
         commands[name] |= commands["up"]

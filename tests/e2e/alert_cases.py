@@ -1,5 +1,5 @@
-"""For each alert of deploy/grafana: series (in promtool's notation, a value a minute) with which it fires, and with which
-it does not. tests/e2e/test_prometheus.py has promtool judge them."""
+"""Cases for the alerts of deploy/grafana: for each alert, series with which it fires and series with which it does not. The series
+are in promtool's notation, with one value a minute. test_prometheus.py lets promtool judge them."""
 
 HEAD, GATEWAY = 'job="coxswain-head"', 'job="coxswain-gateway"'
 
@@ -17,7 +17,7 @@ def answers(kind, per_minute):
 
 
 def first_tokens(quick, late):
-    """Per minute, within 10 s and within 20."""
+    """`quick`: first tokens within 10 s, per minute; `late`: those within 20 s."""
     return [gateway("vllm:time_to_first_token_seconds_bucket", f"0+{n}x40", f', le="{le}"')
             for le, n in (("10", quick), ("20", quick + late), ("+Inf", quick + late))]
 
@@ -74,7 +74,7 @@ CASES = [  # alert, series, minutes from the start, whether it fires then
 
 
 def promtool_file(rules):
-    """The cases as `promtool test rules` takes them: JSON, which is YAML as well."""
+    """Returns the cases in the form that `promtool test rules` takes: JSON, which is valid YAML."""
     return {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [
         {"interval": "1m", "name": f"{alert} {'fires' if fires else 'is silent'} after {minutes} min ({i})",
          "input_series": [{"series": s, "values": v} for s, v in series],

@@ -1,5 +1,5 @@
-"""Stands in for KEDA and the controller of a StatefulSet: asks the head's `/scale`, sets a number of workers, starts and ends
-processes to have as many."""
+"""A stand-in for KEDA and the controller of a StatefulSet. It asks the head's `/scale` for a number of workers, and starts and ends
+processes to match it."""
 import json
 import threading
 import time
@@ -10,9 +10,10 @@ from cluster import SLOW, end_all
 
 
 class Autoscaler(threading.Thread):
-    """With idle_replicas 0 as KEDA is with idleReplicaCount: 0 — from none to `least` as soon as the number is above none, to none
-    when it has been none for `cooldown` seconds; between them as many as are wanted. An answer that is no number changes nothing.
-    start(i) starts worker i, a Popen; it is ended by SIGTERM, the highest first."""
+    """Keeps between `least` and `most` workers, as many as the head wants. With idle_replicas 0 it acts like KEDA with
+    idleReplicaCount 0: from none to `least` as soon as the number is above 0, and to none after `cooldown_s` seconds of 0. An
+    answer that is not a number changes nothing.
+    `start(i)` starts worker i and returns its Popen. The highest worker ends first, by SIGTERM."""
 
     def __init__(self, url, start, least, most, poll_s=0.2, cooldown_s=0.5):
         super().__init__(daemon=True)
@@ -43,7 +44,7 @@ class Autoscaler(threading.Thread):
     def turn(self):
         self.leaving = [p for p in self.leaving if p.poll() is None]
         wanted = self.ask()
-        if wanted is None or self.leaving:  # a pod's place is taken when the one before has gone
+        if wanted is None or self.leaving:  # a new pod waits until the one before it has gone
             return
         if wanted > 0:
             self.active_at = time.monotonic()
@@ -56,7 +57,7 @@ class Autoscaler(threading.Thread):
             while not self.over.wait(self.poll_s):
                 if not self.paused.is_set():
                     self.turn()
-        except Exception as e:  # a test asks
+        except Exception as e:  # the test looks at it
             self.failure = e
 
     def end(self):

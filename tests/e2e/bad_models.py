@@ -1,5 +1,4 @@
-"""Model files that are wrong, made from the tiny models of scripts/make-goldens: each with words that
-must be in the one sentence that is said about it."""
+"""Wrong model files, made from the tiny models of scripts/make-goldens. Each has words that the one-sentence error must contain."""
 import io
 import json
 import os
@@ -23,7 +22,7 @@ def _u64(at, value):
 
 
 def _after(text, fmt, value, skip=0):
-    """Overwrites what stands behind the first `text`."""
+    """Returns a change that overwrites the bytes behind the first `text`."""
     def change(b):
         at = b.index(text) + len(text) + skip
         return b[:at] + struct.pack(fmt, value) + b[at + struct.calcsize(fmt):]
@@ -41,18 +40,18 @@ def _cut(n):
     return lambda b: b[:n]
 
 
-TENSOR = b"blk.0.attn_q.weight"  # behind it: u32 dims, dims x u64, u32 type, u64 offset
+TENSOR = b"blk.0.attn_q.weight"  # behind the name: u32 dims, dims x u64, u32 type, u64 offset
 GGUFS = {
     "empty": (_cut(0), "not a GGUF"),
     "another-magic": (_replace(b"GGUF", b"GGML"), "not a GGUF"),
     "cut-in-header": (_cut(20), "ends in the middle of its header"),
     "cut-in-keys": (_cut(100), "metadata entries"),
-    "cut-in-tensors": (lambda b: b[:b.index(TENSOR) + 30], "claims 22 tensors"),
-    "cut-in-data": (lambda b: b[:len(b) // 2], "is the download complete?"),
-    "last-byte-missing": (lambda b: b[:-1], "is the download complete?"),
-    "version-99": (_u32(4, 99), "version 99"),
+    "cut-in-tensors": (lambda b: b[:b.index(TENSOR) + 30], "states 22 tensors"),
+    "cut-in-data": (lambda b: b[:len(b) // 2], "Check that the download is complete"),
+    "last-byte-missing": (lambda b: b[:-1], "Check that the download is complete"),
+    "version-99": (_u32(4, 99), "the GGUF version 99"),
     "big-endian": (lambda b: b[:4] + b[4:8][::-1] + b[8:], "big-endian"),
-    "tensors-2^63": (_u64(8, 1 << 63), "claims 9223372036854775808 tensors"),
+    "tensors-2^63": (_u64(8, 1 << 63), "states 9223372036854775808 tensors"),
     "keys-2^63": (_u64(16, 1 << 63), "metadata entries"),
     "keys-2^32": (_u64(16, 1 << 32), "metadata entries"),
     "string-2^64": (_u64(24, (1 << 64) - 1), "a string of 18446744073709551615 bytes"),
@@ -62,13 +61,13 @@ GGUFS = {
     **{f"alignment-{n}": (lambda b, n=n: _after(b"general.alignment", "<I", n, skip=4)(
         b.replace(b"llama.block_count", b"general.alignment")), "alignment") for n in (0, 3)},
     "dims-9": (_after(TENSOR, "<I", 9), "attn_q.weight has 9 dimensions"),
-    "dim-0": (_after(TENSOR, "<Q", 0, skip=4), "is impossible for Q8_0"),
-    "dim-2^62": (_after(TENSOR, "<Q", 1 << 62, skip=4), "is impossible for Q8_0"),
+    "dim-0": (_after(TENSOR, "<Q", 0, skip=4), "is not possible for the type Q8_0"),
+    "dim-2^62": (_after(TENSOR, "<Q", 1 << 62, skip=4), "is not possible for the type Q8_0"),
     "tensor-type-255": (_after(TENSOR, "<I", 255, skip=20), "unknown (255)"),
-    "offset-outside": (_after(TENSOR, "<Q", 1 << 40, skip=24), "ends beyond the file"),
-    "offset-2^64": (_after(TENSOR, "<Q", (1 << 64) - 32, skip=24), "ends beyond the file"),
+    "offset-outside": (_after(TENSOR, "<Q", 1 << 40, skip=24), "ends after the end of the file"),
+    "offset-2^64": (_after(TENSOR, "<Q", (1 << 64) - 32, skip=24), "ends after the end of the file"),
     "overlap": (_after(TENSOR, "<Q", 0, skip=24), "overlap"),
-    "offset-odd": (_after(TENSOR, "<Q", 33, skip=24), "is not aligned to 32"),
+    "offset-odd": (_after(TENSOR, "<Q", 33, skip=24), "is not a multiple of the alignment 32"),
     "name-twice": (_replace(b"blk.0.attn_q.weight", b"blk.1.attn_q.weight"), "blk.1.attn_q.weight"),
     "name-unknown": (_replace(b"blk.0.attn_q.weight", b"blk.0.attn_Q.weight"), "blk.0.attn_q.weight"),
     "architecture": (_replace(b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama",
@@ -89,7 +88,7 @@ def make_gguf(folder, name):
 # ---- a folder ----
 
 def _write(name, change):
-    """change: from the file's bytes to new ones."""
+    """Returns a function that writes `change(bytes)` over the file `name`."""
     def apply(folder):
         path = folder / name
         path.write_bytes(change(path.read_bytes()))
@@ -104,7 +103,7 @@ def _config(**values):
 
 
 def _header(change):
-    """Of model.safetensors: change(json) in place; the header's length fits again."""
+    """Returns a change of model.safetensors: `change(json)` edits the header in place, and its length is adapted."""
     def rewrite(b):
         n, = struct.unpack("<Q", b[:8])
         header = json.loads(b[8:8 + n])
@@ -129,23 +128,23 @@ def _index(shard):
 
 
 FOLDERS = {
-    "empty": (_write("model.safetensors", _cut(0)), "not a safetensors file (0 bytes)"),
-    "cut-in-length": (_write("model.safetensors", _cut(5)), "not a safetensors file (5 bytes)"),
-    "cut-in-header": (_write("model.safetensors", _cut(900)), "cut short"),
-    "cut-in-data": (_write("model.safetensors", lambda b: b[:len(b) // 2]), "is the download complete?"),
-    "longer": (_write("model.safetensors", lambda b: b + b"\0" * 64), "its tensors take"),
+    "empty": (_write("model.safetensors", _cut(0)), "not a safetensors file: it has only 0 bytes"),
+    "cut-in-length": (_write("model.safetensors", _cut(5)), "not a safetensors file: it has only 5 bytes"),
+    "cut-in-header": (_write("model.safetensors", _cut(900)), "is incomplete"),
+    "cut-in-data": (_write("model.safetensors", lambda b: b[:len(b) // 2]), "Check that the download is complete"),
+    "longer": (_write("model.safetensors", lambda b: b + b"\0" * 64), "its tensors use only"),
     "header-2^63": (_write("model.safetensors", _u64(0, 1 << 63)), "a header of 9223372036854775808 bytes"),
     "header-0": (_write("model.safetensors", _u64(0, 0)), "not a safetensors file"),
-    "no-json": (_write("model.safetensors", lambda b: b[:9] + b"\xff" + b[10:]), "its header, at byte"),
+    "no-json": (_write("model.safetensors", lambda b: b[:9] + b"\xff" + b[10:]), "is not valid JSON at byte"),
     "deep-json": (_write("model.safetensors", lambda b: struct.pack("<Q", 100000) + b'{"a":' * 20000 + b),
-                  "its header"),
+                  "the header of"),
     "no-object": (_header(lambda h: [h]), "its header does not begin with {"),
     "overlap": (_header(lambda h: h[Q].update(data_offsets=h["model.layers.1.self_attn.q_proj.weight"]
-                                                        ["data_offsets"])), "leaving a hole"),
+                                                        ["data_offsets"])), "leaves a gap"),
     "offsets-backwards": (_header(lambda h: h[Q].update(data_offsets=h[Q]["data_offsets"][::-1])), Q),
-    "offset-2^63": (_tensor(data_offsets=[0, 1 << 63]), "its header"),
+    "offset-2^63": (_tensor(data_offsets=[0, 1 << 63]), "the header of"),
     "offset-negative": (_tensor(data_offsets=[-4, 0]), Q),
-    "offset-1e999": (_write("model.safetensors", lambda b: b.replace(b'"shape":[', b'"shape":[1e999,', 1)), "its header"),
+    "offset-1e999": (_write("model.safetensors", lambda b: b.replace(b'"shape":[', b'"shape":[1e999,', 1)), "the header of"),
     "dtype": (_tensor(dtype="F99"), Q),
     "shape": (_tensor(shape=[1 << 40, 1 << 40]), Q),
     "shape-of-another": (_tensor(shape=[32, 128]), Q),
@@ -161,7 +160,7 @@ FOLDERS = {
     "config-1e999": (_write("config.json", lambda b: b.replace(b'"hidden_size":', b'"hidden_size": 1e999, "x":', 1)),
                      "config.json"),
     "config-deep": (_write("config.json", lambda b: b'{"model_type":' + b"[" * 100000), "config.json"),
-    "config-wide": (_write("config.json", lambda b: b'{"model_type":[' + b"[]," * (5 << 20)), "config.json: has more than"),
+    "config-wide": (_write("config.json", lambda b: b'{"model_type":[' + b"[]," * (5 << 20)), "config.json has more than"),
     **{f"config-2^60-{key}": (_config(**{key: 1 << 60}), key)
        for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")},
     "generation-deep": (lambda f: (f / "generation_config.json").write_text('{"eos_token_id":' + "[" * 100000),
@@ -190,7 +189,7 @@ def make_folder(folder, name):
     return path
 
 
-# ---- folders of PyTorch's shards, and of the parts of a GGUF ----
+# ---- folders of PyTorch shards and of GGUF parts ----
 
 SHARD = "pytorch_model-00001-of-00003.bin"
 PART = "model-00002-of-00003.gguf"
@@ -198,7 +197,7 @@ INDEX = "pytorch_model.bin.index.json"
 
 
 class Evil:
-    """What a pickle can be: a call of anything."""
+    """An object whose pickle contains a call of a function."""
 
     def __init__(self, function, *args):
         self.call = function, args
@@ -208,7 +207,7 @@ class Evil:
 
 
 def _members(change, method=zipfile.ZIP_STORED):
-    """Of a shard: change(dict from names to bytes) in place, or into a new one."""
+    """Returns a change of a shard: `change(members)` edits a dict of names and bytes in place, or returns a new one."""
     def rewrite(b):
         with zipfile.ZipFile(io.BytesIO(b)) as old:
             members = {i.filename: old.read(i) for i in old.infolist()}
@@ -232,25 +231,25 @@ def _evil(*call):
 
 
 def _all_in_one(folder):
-    """Every shard by its ending: two of them have the same tensors."""
+    """Removes the index, so that all shards are found by their suffix. Two of them have the same tensors."""
     (folder / INDEX).unlink()
     shutil.copy(folder / SHARD, folder / "more.bin")
 
 
 TORCH = {
-    "empty": (_write(SHARD, _cut(0)), f"{SHARD}: is not a PyTorch checkpoint (0 bytes)"),
+    "empty": (_write(SHARD, _cut(0)), f"{SHARD} is not a PyTorch checkpoint (0 bytes)"),
     "html": (_write(SHARD, lambda b: b"<html>Not found"), "is not a PyTorch checkpoint"),
-    "legacy": (_write(SHARD, lambda b: b"\x80\2\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\2M\xe9\3."), "from before 1.6"),
-    "cut": (_write(SHARD, lambda b: b[:len(b) // 2]), "is the download complete?"),
+    "legacy": (_write(SHARD, lambda b: b"\x80\2\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\2M\xe9\3."), "of PyTorch before 1.6"),
+    "cut": (_write(SHARD, lambda b: b[:len(b) // 2]), "Check that the download is complete"),
     "longer": (_write(SHARD, lambda b: b + b"\0"), "does not end as a zip archive does"),
     "bomb": (_members(lambda m: {n: b"\0" * (64 << 20) if n.endswith("/data/0") else d for n, d in m.items()},
                       zipfile.ZIP_DEFLATED), "is compressed (method 8)"),
-    "system": (_evil(os.system, "touch /tmp/cox-test-owned"), "names posix.system"),
-    "eval": (_evil(eval, "open('/tmp/cox-test-owned', 'w')"), "names __builtin__.eval"),
-    "getattr": (_evil(getattr, "", "join"), "names __builtin__.getattr"),
-    "hub": (_pickle(lambda b: b"\x80\2}ctorch.hub\nload\n)Rs."), "names torch.hub.load"),
+    "system": (_evil(os.system, "touch /tmp/cox-test-owned"), "needs posix.system"),
+    "eval": (_evil(eval, "open('/tmp/cox-test-owned', 'w')"), "needs __builtin__.eval"),
+    "getattr": (_evil(getattr, "", "join"), "needs __builtin__.getattr"),
+    "hub": (_pickle(lambda b: b"\x80\2}ctorch.hub\nload\n)Rs."), "needs torch.hub.load"),
     "instance": (_pickle(lambda b: b"\x80\2(ios\nsystem\n."), "the opcode INST"),
-    "pickle-cut": (_pickle(lambda b: b[:-9]), "its pickle, at byte"),
+    "pickle-cut": (_pickle(lambda b: b[:-9]), "the pickle in this file cannot be read at byte"),
     "pickle-deep": (_pickle(lambda b: b"\x80\2" + b"(" * (1 << 20)), "more than 65536 values"),
     "no-pickle": (_members(lambda m: {n: d for n, d in m.items() if not n.endswith("/data.pkl")}), "without data.pkl"),
     "no-storage": (_members(lambda m: {n: d for n, d in m.items() if not n.endswith("/data/0")}),
@@ -258,23 +257,23 @@ TORCH = {
     "short-storage": (_members(lambda m: {n: d[:-1] if n.endswith("/data/0") else d for n, d in m.items()}),
                       "tensor model.embed_tokens.weight: its storage"),
     "script": (_members(lambda m: m.update({next(iter(m)).split("/")[0] + "/constants.pkl": b""})), "TorchScript"),
-    "twice": (_all_in_one, "two files have the tensor"),
-    "shard-outside": (_write(INDEX, lambda b: b.replace(SHARD.encode(), b"../" + SHARD.encode())), "not the plain name"),
+    "twice": (_all_in_one, "contain the tensor"),
+    "shard-outside": (_write(INDEX, lambda b: b.replace(SHARD.encode(), b"../" + SHARD.encode())), "must be the name of a .bin file in the same folder"),
     "shard-missing": (lambda f: (f / SHARD).unlink(), SHARD),
     "index-names-more": (_write(INDEX, lambda b: b.replace(b'"model.norm.weight"', b'"model.norn.weight"')),
-                         "has no tensor model.norn.weight"),
+                         "does not contain the tensor model.norn.weight"),
     "index-deep": (_write(INDEX, lambda b: b'{"weight_map":' + b"[" * 100000), "index.json"),
     "index-huge": (_write(INDEX, lambda b: b" " * ((64 << 20) + 1) + b), "is larger than 67108864 bytes"),
 }
 SPLIT = {
-    "part-missing": (lambda f: (f / PART).unlink(), f"{PART}: is missing: part 2 of 3"),
+    "part-missing": (lambda f: (f / PART).unlink(), f"{PART} is missing; it is part 2 of 3"),
     "first-missing": (lambda f: (f / "model-00001-of-00003.gguf").unlink(), "model-00001-of-00003.gguf: No such file"),
-    "part-cut": (_write(PART, lambda b: b[:-1]), "is the download complete?"),
-    "part-twice": (lambda f: shutil.copy(f / PART, f / "model-00003-of-00003.gguf"), "should be part 3 of 3"),
-    "renamed": (lambda f: (f / "model-00001-of-00003.gguf").rename(f / "model-00001-of-00002.gguf"), "name the file, not the folder"),
+    "part-cut": (_write(PART, lambda b: b[:-1]), "Check that the download is complete"),
+    "part-twice": (lambda f: shutil.copy(f / PART, f / "model-00003-of-00003.gguf"), "must be part 3 of 3"),
+    "renamed": (lambda f: (f / "model-00001-of-00003.gguf").rename(f / "model-00001-of-00002.gguf"), "Give the path of one file instead of the folder"),
     "another-count": (_write(PART, _after(b"split.tensors.count", "<I", 99, skip=4)), "with 99"),
-    "tensor-twice": (_write(PART, _replace(b"blk.1.attn_q.weight", b"blk.0.attn_q.weight")), "both have the tensor blk.0.attn_q.weight"),
-    "two-models": (lambda f: shutil.copy(f / PART, f / "other.gguf"), "name the file, not the folder"),
+    "tensor-twice": (_write(PART, _replace(b"blk.1.attn_q.weight", b"blk.0.attn_q.weight")), "both contain the tensor blk.0.attn_q.weight"),
+    "two-models": (lambda f: shutil.copy(f / PART, f / "other.gguf"), "Give the path of one file instead of the folder"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of the dashboard and the chat page, through chromedriver's WebDriver and nothing else (scripts/setup --ui)."""
+"""Headless Chromium for tests of the dashboard and the chat page, driven only through chromedriver's WebDriver (scripts/setup --ui)."""
 import base64
 import contextlib
 import json
@@ -18,7 +18,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
          "--enable-precise-memory-info", "--js-flags=--expose-gc"]
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-# Texts whose contrast with what is behind them is below WCAG's 4.5 (3 of large ones), and which are in view.
+# Finds visible texts with a contrast below WCAG's 4.5 (3 for large texts).
 PALE = """
     const rgb = s => { const m = s.match(/[\\d.]+/g).map(Number); return [...m.slice(0, 3), m[3] ?? 1]; };
     const over = (top, below) => below.map((b, i) => i < 3 ? top[i] * top[3] + b * (1 - top[3]) : 1);
@@ -41,7 +41,7 @@ PALE = """
     }
     return pale;
 """
-# Elements that reach beyond the page's right edge, but those in a box that scrolls or clips them.
+# Finds elements beyond the page's right edge, except inside a box that scrolls or clips them.
 WIDE = """
     const width = document.documentElement.clientWidth; // a phone's innerWidth grows with a page that is too wide
     const clips = e => { for (let p = e.parentElement; p; p = p.parentElement) if (getComputedStyle(p).overflowX !== "visible" && p !== document.body && p !== document.documentElement) return true; };
@@ -54,7 +54,7 @@ BLOCKED = """for (const name of ["localStorage", "sessionStorage"])
 
 
 class Browser:
-    """One window. Ended with all that belongs to it."""
+    """A browser window. Leaving it ends the browser and chromedriver."""
 
     def __init__(self, width=1500, height=1000, flags=()):
         self.size = width, height
@@ -74,7 +74,7 @@ class Browser:
             try:
                 self.call("DELETE", "")
             except (OSError, AssertionError):
-                pass  # it has ended by itself
+                pass  # it has ended already
         if self.driver:
             self.driver.terminate()
             try:
@@ -88,7 +88,7 @@ class Browser:
         port = free_ports(1)[0]
         self.at = f"http://127.0.0.1:{port}"
         log = open(Path(self.folder.name) / "log", "wb")
-        # A home of its own: chromedriver and the browser leave nothing in the user's.
+        # A separate home: chromedriver and the browser leave nothing in the user's.
         env = {**os.environ, "HOME": self.folder.name, "TMPDIR": self.folder.name}
         self.driver = subprocess.Popen([DRIVER, f"--port={port}"], stdout=log, stderr=subprocess.STDOUT, env=env)
         log.close()
@@ -98,7 +98,7 @@ class Browser:
                   "goog:loggingPrefs": {"browser": "ALL"}}
         try:
             session = self.new_session(wanted)
-        except (OSError, AssertionError):  # chromedriver gives a start of Chromium a minute, which a machine may need all of
+        except (OSError, AssertionError):  # chromedriver gives Chromium's start one minute, and a busy machine may need more
             session = self.new_session(wanted)
         self.session = session["sessionId"]
         return self
@@ -122,7 +122,7 @@ class Browser:
         self.call("POST", "/url", {"url": url})
 
     def js(self, script, *args):
-        """What `script`, a function's body, returns; its promise is awaited."""
+        """Runs `script`, the body of a function, and returns its result. A promise is awaited."""
         return self.call("POST", "/execute/sync", {"script": script, "args": list(args)})
 
     def text(self, selector):
@@ -148,7 +148,7 @@ class Browser:
         self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def resize(self, width, height):
-        """As a device of that many CSS pixels; a phone has 390 times 844."""
+        """Sets the viewport in CSS pixels, as on a device. A phone has 390 by 844."""
         self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
 
     def resize_back(self):
@@ -156,7 +156,7 @@ class Browser:
 
     @contextlib.contextmanager
     def without_storage(self):
-        """As a person who blocks cookies: a page that only names its storage gets an exception."""
+        """Blocks the page's storage as a browser does without cookies: any access to it raises an exception."""
         script = self.devtools("Page.addScriptToEvaluateOnNewDocument", source=BLOCKED)["identifier"]
         try:
             yield
@@ -164,15 +164,15 @@ class Browser:
             self.devtools("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
 
     def pale(self):
-        """[(text, contrast)] of texts in view that are hard to read."""
+        """Returns [(text, contrast)] of the visible texts with too little contrast."""
         return self.js(PALE)
 
     def wide(self):
-        """What does not fit into the page's width."""
+        """Returns the elements that do not fit into the page's width."""
         return self.js(WIDE)
 
     def log(self):
-        """What the page said on its console since the last call: refusals of the security policy are errors there."""
+        """Returns the console's lines since the last call. Refusals of the security policy are errors there."""
         return [f"{x['level']} {x['message']}" for x in self.call("POST", "/se/log", {"type": "browser"})]
 
     def screenshot(self, path):

@@ -1,5 +1,5 @@
-"""The gateway's chat page in front of a gateway that does not exist: the files of gateway/chat as they are, and answers of the
-API in its form that a test writes itself: hostile texts, errors, connections that break."""
+"""The gateway's chat page without a gateway: the files of gateway/chat, and API answers that a test writes itself, such as hostile
+texts, errors and broken connections."""
 import http.server
 import json
 import math
@@ -14,7 +14,7 @@ SERVED = [p for folder in (CHAT, PAGES) for p in folder.iterdir() if p.suffix !=
 
 
 def pieces(text):
-    """As tokens: a word with the space before it, or a mark."""
+    """Splits a text into tokens: a word with the space before it, or a punctuation mark."""
     out = []
     for c in text:
         if out and c.isalnum() and out[-1][-1:].isalnum() or out and c.isalnum() and out[-1] == " ":
@@ -38,7 +38,8 @@ def chat_chunk(text="", reasoning=None, finish=None, p=0.62):
 
 
 class Script:
-    """Answers of one test. `steps` are taken in turn, the last one for ever; a step is called with the handler and the body."""
+    """The answers of one test. Each request takes the next of `steps`, and the last step repeats. A step is called with the handler
+    and the body."""
 
     def __init__(self, models=("base",), steps=(), key=None):
         self.models, self.steps, self.key = [m if isinstance(m, dict) else {"id": m} for m in models], list(steps), key
@@ -70,7 +71,7 @@ def refuse(status, message, **headers):
 
 
 def error_after(text, message):
-    """An answer that ends in its middle with an error event."""
+    """Returns a step whose stream ends in the middle with an error event."""
     def step(h, body):
         h.begin_stream()
         h.event(chat_chunk(text))
@@ -80,7 +81,7 @@ def error_after(text, message):
 
 
 def cut_after(text, seen):
-    """An answer whose connection breaks without a word, once `seen` is set."""
+    """Returns a step whose connection breaks in the middle, once `seen` is set."""
     def step(h, body):
         h.begin_stream()
         h.event(chat_chunk(text))
@@ -124,7 +125,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def lets_in(self):
         key = self.server.script.key
         if key and self.headers.get("Authorization") != "Bearer " + key:
-            self.json(401, {"error": {"message": "Incorrect or missing API key.", "code": "invalid_api_key"}})
+            self.json(401, {"error": {"message": "The API key is missing or incorrect.", "code": "invalid_api_key"}})
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""Starts and looks after real Coxswain processes for a test. Everything it starts, it ends."""
+"""Starts and watches real Coxswain processes for a test. Every process that it starts, it also ends."""
 import json
 import os
 import random
@@ -17,20 +17,20 @@ from findings import SANITIZED
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("COX_BIN", ROOT / "build/release/bin"))
-# Sanitizers run the long tests on less, and on all of it where COX_WHOLE says so (scripts/test --long).
+# Under sanitizers the long tests run a part of their cases, and all of them with COX_WHOLE (scripts/test --long).
 SHORT = SANITIZED and not os.environ.get("COX_WHOLE")
-SLOW = 4 if SHORT else 16 if SANITIZED else 1  # how much longer a deadline may be
+SLOW = 4 if SHORT else 16 if SANITIZED else 1  # factor by which deadlines are longer
 findings.install()
-# A shell starts a command in its background with SIGINT ignored, nohup one with SIGHUP ignored, and children inherit that: the
-# programs under test would not end when a test interrupts them.
+# A shell starts background commands with SIGINT ignored, and nohup starts them with SIGHUP ignored. Children inherit that, and the programs under
+# test would then not end when a test interrupts them.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 class Block:
-    """Ports of this process alone, below the ephemeral range. Tests run side by side: of two that draw from one range, one may
-    be given what the other has been given and does not listen at yet."""
+    """A range of ports for this process alone, below the ephemeral range. Tests run in parallel: with one shared range, two of them
+    could get the same port before either listens."""
     FIRST, SIZE, N = 20000, 600, 20
 
     def __init__(self):
@@ -38,7 +38,7 @@ class Block:
         for i in random.sample(range(self.N), self.N):
             self.held = socket.socket(socket.AF_UNIX)
             try:
-                self.held.bind(f"\0coxtest-ports-{i}")  # abstract: of this network, and gone with the process however that ends
+                self.held.bind(f"\0coxtest-ports-{i}")  # an abstract socket: it belongs to this network namespace and ends with the process
             except OSError:
                 self.held.close()
                 continue
@@ -47,7 +47,7 @@ class Block:
         self.at = random.randrange(self.n)
 
     def take(self, n):
-        """The first of the next n: none is given again before all others have been."""
+        """Returns the first of the next n ports. A port is given again only after all others."""
         with self.mutex:
             begin = self.at if self.at + n <= self.n else 0
             self.at = begin + n
@@ -58,7 +58,7 @@ block = Block()
 
 
 def free_ports(n):
-    """n consecutive loopback ports that nobody listens on, nor will."""
+    """Returns n consecutive loopback ports on which nobody listens or will listen."""
     for _ in range(200):
         base = block.take(n)
         held = []
@@ -66,7 +66,7 @@ def free_ports(n):
             for port in range(base, base + n):
                 s = socket.socket()
                 held.append(s)
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed connection's port is as free as for a server
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, so that a closed connection's port counts as free
                 s.bind(("127.0.0.1", port))
             return list(range(base, base + n))
         except OSError:
@@ -78,7 +78,7 @@ def free_ports(n):
 
 
 def wait_for(what, condition, seconds=20.0):
-    """Polls until condition() is true and returns its value; fails with the words of `what`."""
+    """Polls until condition() is true and returns its value. Fails with the words `what` after `seconds`."""
     end = time.monotonic() + seconds * SLOW
     while True:
         value = condition()
@@ -98,7 +98,7 @@ def alive(pid):
 
 
 def end_all(processes):
-    """As an operator ends them: with time for a sanitizer's leak check."""
+    """Ends the processes as an operator does, with time for a sanitizer's leak check."""
     for p in processes:
         if p.poll() is None:
             p.send_signal(signal.SIGCONT)
@@ -113,7 +113,7 @@ def end_all(processes):
 
 
 def get(url, timeout=5.0, headers=None):
-    """(status, body text); status 0 when nobody answers, or not to the end."""
+    """Returns (status, body text). The status is 0 when there is no answer or an incomplete one."""
     try:
         try:
             with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=timeout) as r:
@@ -132,7 +132,7 @@ def run_cox(*args, timeout=20, **kwargs):
 
 
 class Cluster:
-    """`cox up null` on free ports. args are passed on."""
+    """`cox up null` on free ports. `args` are passed on to it."""
 
     def __init__(self, *args, workers=2, tp=2, gateways=1, model="null", env=None, spare=0):
         self.folder = tempfile.TemporaryDirectory(prefix="coxtest-")
@@ -140,7 +140,7 @@ class Cluster:
         self.log_path = Path(self.folder.name) / "log"
         self.tmp = Path(self.folder.name) / "tmp"
         self.tmp.mkdir()
-        ports = free_ports(gateways + 2 + workers + spare)  # spare: of workers that are started later
+        ports = free_ports(gateways + 2 + workers + spare)  # `spare`: number of workers that the test starts later
         self.ports = ports[:gateways]
         self.head_port, self.admin_port = ports[gateways:gateways + 2]
         self.worker_http_port = ports[gateways + 2]
@@ -149,7 +149,7 @@ class Cluster:
                         "--head-port", str(self.head_port), "--admin-port", str(self.admin_port),
                         "--worker-http-port", str(self.worker_http_port),
                         "--print-pids", str(self.pids_file), *map(str, args)]
-        # Its own TMPDIR, so that a test can see that nothing is left there.
+        # A separate TMPDIR lets a test see that nothing is left there.
         self.env = {**os.environ, "TMPDIR": str(self.tmp), **(env or {})}
         self.process = None
 
@@ -165,7 +165,7 @@ class Cluster:
         def ready():
             if self.process.poll() is not None:
                 raise AssertionError(f"cox up ended with {self.process.returncode}:\n{self.log()}")
-            # The processes may be ready before `cox up`, on a busy machine, has said which they are.
+            # On a busy machine the processes may be ready before `cox up` has written their ids.
             return self.pids_file.exists() and all(get(f"http://127.0.0.1:{p}/health")[0] == 200 for p in self.ports)
 
         try:
@@ -185,7 +185,7 @@ class Cluster:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def pids(self):
-        """{name: pid} as `cox up` last wrote it."""
+        """Returns {name: pid} as `cox up` last wrote it."""
         found = {}
         for line in self.pids_file.read_text().splitlines():
             name, pid = line.split()[:2]
@@ -208,7 +208,7 @@ class Cluster:
         wait_for("no request is running or waiting", lambda: self.running() == 0, seconds)
 
     def stop(self, sig=signal.SIGINT, seconds=10.0):
-        """Ends cox up; gives (exit status, seconds it took)."""
+        """Ends `cox up`. Returns (exit status, seconds)."""
         if self.process.poll() is None:
             self.process.send_signal(sig)
         begin = time.monotonic()
@@ -219,7 +219,7 @@ class Cluster:
         return self.process.returncode, time.monotonic() - begin
 
     def kill(self):
-        """The last resort, also of a failed test: no process of this cluster survives it."""
+        """Kills every process of this cluster, also after a failed test."""
         try:
             pids = list(self.pids().values())
         except (OSError, ValueError):
@@ -238,7 +238,7 @@ class Cluster:
         try:
             return self.start()
         except BaseException:
-            self.kill()  # __exit__ is not called for an __enter__ that failed
+            self.kill()  # __exit__ is not called when __enter__ fails
             self.folder.cleanup()
             raise
 

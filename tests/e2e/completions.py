@@ -1,4 +1,4 @@
-"""Completions over HTTP, many at once; body_of and ids for tests that compare tokens."""
+"""Completions over HTTP, many at once. `body_of` and `ids` help tests that compare tokens."""
 import asyncio
 import json
 import threading
@@ -31,7 +31,7 @@ async def stream(client, body, on_event=None):
 
 
 def run(cluster, bodies, on_event=None):
-    """All bodies at once; their results in order."""
+    """Sends all bodies at once. Returns their results in order."""
     async def main():
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=cluster.url, timeout=60 * SLOW, limits=limits) as client:
@@ -40,9 +40,9 @@ def run(cluster, bodies, on_event=None):
 
 
 def run_under_strike(cluster, bodies, when, strike):
-    """Each body is asked for again and again until strike(status) has returned: a list of results for each. strike is called once,
-    on a thread, when the head's status says that tokens are made and that when(status) is true. A tiny model's streams may be over
-    before a busy client has read of them, or before the thread has looked: then the next ones are struck."""
+    """Repeats each body until strike(status) has returned. Returns a list of results for each body. `strike` is called once, on a
+    thread, when the head's status reports generated tokens and when(status) is true. A tiny model's streams may end before a busy
+    client reads them or before the thread looks; then the strike hits later streams."""
     over, failures = threading.Event(), []
 
     def watch():

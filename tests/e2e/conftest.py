@@ -1,4 +1,4 @@
-"""Fixtures, and the rule that a file of which every test was skipped counts as skipped in ctest."""
+"""Fixtures, and a rule: ctest counts a file as skipped when all its tests were skipped."""
 import os
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import findings  # noqa: E402
 from cluster import BIN, SLOW, Cluster  # noqa: E402
 
-# Tests that take the demo model in place of a tiny or null one (label long): minutes each.
+# Tests that use the demo model instead of a tiny or null one (label long). Each takes minutes.
 ON_DEMO = "demo" in (os.environ.get("COX_INVARIANCE_MODEL"), os.environ.get("COX_OVERLOAD_MODEL"))
 outcomes = []
 
@@ -38,7 +38,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item):
-    """The outermost of all that ends a test: a module's cluster has ended too when its last test has."""
+    """Runs after all other teardowns, so that a module's cluster has ended after its last test."""
     yield
     found = findings.take()
     if found:

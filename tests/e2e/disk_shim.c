@@ -1,6 +1,6 @@
-/* A disk that fails, for e2e/test_disk.py: LD_PRELOAD of what writes. $COX_DISK_BELOW is a folder;
- * what the file $COX_DISK_SAYS holds is what becomes of writes, syncs and new files below it: an
- * errno's number, "hold" (they wait until it says otherwise), or nothing: all is well. */
+/* A failing disk for tests/e2e/test_disk.py, loaded with LD_PRELOAD. $COX_DISK_BELOW is a
+ * folder. The file $COX_DISK_SAYS decides about writes, syncs and new files below it: an errno's
+ * number makes them fail, "hold" makes them wait, and an empty file lets them pass. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static bool is_fd_below(int fd)
     return n > 0 && is_below(path);
 }
 
-/* Reads the order that stands in the file now: 0, an errno, or NO_SUCH for "hold". */
+/* Reads the current order from the file. Returns 0, an errno, or NO_SUCH for "hold". */
 static int says(void)
 {
     char text[SAYS_MAX] = "";
@@ -48,7 +48,7 @@ static int says(void)
     return strncmp(text, "hold", 4) == 0 ? NO_SUCH : atoi(text);
 }
 
-/* False: errno is set, and the call is to fail. */
+/* Returns false when the call must fail; errno is then set. */
 static bool may_go_on(void)
 {
     const struct timespec t = {.tv_nsec = HOLD_NS};

@@ -1,7 +1,8 @@
-/* A gateway of a few lines: what the head answers to pooling requests, for test_pooling.py.
+/* A minimal gateway for test_pooling.py: it sends pooling requests to the head and prints the
+ * answers.
  *   embed_client ENDPOINT KEYS_DIR < REQUESTS
- * A request is a line "last|mean|none 0|1 ID ID ..", 1: normalised. All are sent at once; an answer
- * is a line of JSON each, in the order of the requests. */
+ * A request is a line "last|mean|none 0|1 ID ID ..", where 1 = normalised. All requests are sent
+ * at once. Each answer is a line of JSON, in the order of the requests. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ static void on_item(const struct tokens_item *t)
     for (uint32_t i = 0; i < t->vector.n; i++)
         strbuf_printf(&b, "%s%.9g", i ? "," : "", (double)t->vector.ptr[i]);
     strbuf_printf(&b, "]}");
-    c.answers[t->id.lo] = b.ptr; /* until the end */
+    c.answers[t->id.lo] = b.ptr; /* kept until the end */
     c.n_answers++;
 }
 

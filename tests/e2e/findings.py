@@ -1,6 +1,6 @@
-"""What must never go unnoticed: a sanitizer's report and a crash, of whichever process. cox up restarts a
-child that ended, the streams go on, and the test would pass; so reports go to files, one a process, which
-are looked at after every test, and so is what cox up says of its children's ends."""
+"""Finds sanitizer reports and crashes of every process. `cox up` restarts a child that ended and the streams go on, so a test would
+pass. Therefore each process writes its reports to a file. After every test the files and `cox up`'s messages about ended children
+are read."""
 import atexit
 import os
 import re
@@ -12,15 +12,15 @@ from pathlib import Path
 SANITIZED = bool(os.environ.get("COX_SANITIZE"))
 CRASHES = {int(s) for s in (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
                             signal.SIGSEGV, signal.SIGSYS)}
-REPORT_LIMIT = 12000  # characters of one report that are shown
+REPORT_LIMIT = 12000  # largest number of characters shown of one report
 
 folder = None
 crashes = []
-own = set()  # processes that a test ends as if they had crashed
+own = set()  # pids that a test ends as if they had crashed
 
 
 def install():
-    """Before the first process starts: what is started from here on writes its reports into one folder."""
+    """Lets all processes write their sanitizer reports into one folder. Must run before the first process starts."""
     global folder
     if folder or not SANITIZED:
         return
@@ -33,7 +33,7 @@ def install():
 
 
 def look_at_log(log):
-    """Notes the children of cox up that crashed, and what gcc's UBSan beside ASan says: it knows no log_path."""
+    """Notes crashed children of `cox up`, and messages of gcc's UBSan, which ignores log_path beside ASan."""
     for line in log.splitlines():
         found = re.search(r"\bprocess_ended\b.*\bpid=(\d+) signal=(\d+)", line)
         if found and int(found[2]) in CRASHES and int(found[1]) not in own or ": runtime error: " in line:
@@ -41,7 +41,7 @@ def look_at_log(log):
 
 
 def take():
-    """All that was found since the last call, as text; empty when all is well."""
+    """Returns everything found since the last call, as text; empty when nothing was found."""
     found = [f"crashed: {line}" for line in crashes]
     crashes.clear()
     for path in sorted(folder.iterdir()) if folder else []:

@@ -1,17 +1,17 @@
-"""How large the processes of a cluster are, and how large they may be. Bytes, but for what prints."""
+"""The memory of a cluster's processes and its bounds, in bytes."""
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 MIB = 1 << 20
 HEAD_BOUND = 25 * 10**6
-GATEWAY_BOUND, GATEWAY_PEAK_BOUND = 150 * 10**6, 400 * 10**6  # with a vocabulary of 262k
+GATEWAY_BOUND, GATEWAY_PEAK_BOUND = 150 * 10**6, 400 * 10**6  # with a vocabulary of 262k tokens
 
 
 @dataclass
 class Size:
-    pss: int  # memory shared with others counts as this process's part of it
-    rss: int  # in full: the bounds are on this one, the largest
+    pss: int  # shared memory counts as this process's part of it
+    rss: int  # all resident memory; the bounds apply to this value, the largest
     private: int
     peak: int  # the largest rss so far
     threads: int
@@ -31,12 +31,12 @@ def size_of(pid):
 
 
 def sizes(cluster):
-    """{name: Size}; `cox` is `cox up` itself."""
+    """Returns {name: Size}. `cox` is `cox up` itself."""
     return {name: size_of(pid) for name, pid in {**cluster.pids(), "cox": cluster.process.pid}.items()}
 
 
 def tables(cluster):
-    """{worker: {line: bytes}}: the memory tables that the workers printed at their starts."""
+    """Returns {worker: {line: bytes}} from the memory tables that the workers printed at their start."""
     found = {}
     row = re.compile(r"^(worker-\d+) *\| (weights|activations|collectives|KV cache|total) +([0-9.]+) MiB", re.MULTILINE)
     for worker, name, value in row.findall(cluster.log()):
@@ -45,13 +45,13 @@ def tables(cluster):
 
 
 def worker_bound(table, kv_used=True):
-    """kv_used=False: of an idle one, which has used no block of its KV cache yet."""
+    """Returns the bound of a worker. With kv_used=False it is an idle worker that has used no block of its KV cache."""
     planned = table["total"] - (0 if kv_used else table["KV cache"])
     return int(1.05 * planned) + 32 * MIB
 
 
 def bounds(cluster, kv_used=True):
-    """[(process, what, bytes, bound)]; `cox up` has none."""
+    """Returns [(process, measure, bytes, bound)]; `cox up` has no bound."""
     table, rows = tables(cluster), []
     for name, size in sizes(cluster).items():
         if name.startswith("head"):

@@ -1,13 +1,13 @@
-/* Stands between the head and its peers and does to their frames what no network under CURVE can:
- * repeats, swaps, drops, cuts and spoils them, sends frames of an earlier session and of another
- * version. It holds the keys of both sides. For test_bad_frames.py and test_mixed_versions.py:
+/* A relay between the head and its peers that damages frames as no network under CURVE can. It
+ * repeats, swaps, drops, cuts and changes frames, and sends frames of an earlier session or
+ * another version. It has the keys of both sides. For test_bad_frames.py and
+ * test_mixed_versions.py:
  *   frame_relay KEYS_DIR HEAD_PORT SEED PERIOD_MS [another-version | newer | older]
- * prints "port N", then a line for each thing it does, and ends when its standard input does.
- * another-version: nothing else is done, and every Hello of a worker says that it is of the next
- * major version. newer: to each side the other one seems to be of the next minor version: every
- * frame says so and has fields that nobody knows. older: to each side the other one seems to be of
- * minor 0, with what that had in a Hello; a frame of a type that it had not is fatal. With these
- * two a line for the first frame of each type. */
+ * It prints "port N" and then a line for each strike, and ends when its standard input ends.
+ * another-version: it only changes every worker's Hello to the next major version. newer: each
+ * side sees the other one as the next minor version, with unknown fields in every frame. older:
+ * each side sees the other one as minor 0, with that version's Hello; a frame of a later type is
+ * fatal. In the last two modes it prints a line for the first frame of each type. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,13 +50,13 @@ struct frame {
     uint8_t bytes[FRAME_BYTES];
 };
 
-/* One connection of a gateway or worker; older ones are closed when there are too many. */
+/* A connection of a gateway or worker. The oldest is closed when there are too many. */
 struct peer {
     enum peer_role role;
     uint8_t id[32];
     size_t n_id;
     void *to_head;
-    struct frame *held; /* goes after the next frame of its way */
+    struct frame *held; /* sent after the next frame of its direction */
     enum way held_way;
 };
 
@@ -69,11 +69,11 @@ struct relay {
     struct rng rng;
     uint64_t period_ns, last_ns[WAY_COUNT][ROLE_COUNT];
     uint64_t n_tokens,
-        tokens_then[WAY_COUNT][ROLE_COUNT]; /* frames of tokens; at the last strike */
+        tokens_then[WAY_COUNT][ROLE_COUNT]; /* frames with tokens so far, and at the last strike */
     uint32_t n_strikes[WAY_COUNT][ROLE_COUNT];
     enum mode mode;
     bool is_seen[WAY_COUNT][ROLE_COUNT][MSG_TYPE_COUNT];
-    struct { /* the first frame of a session that is over by the time it is used */
+    struct { /* the first frame of an earlier session, for later use */
         size_t n;
         uint8_t bytes[OLD_BYTES];
     } old[WAY_COUNT][ROLE_COUNT];
@@ -91,7 +91,7 @@ static void send_frame(struct relay *r, struct peer *p, enum way way, const void
         if (zmq_send(p->to_head, bytes, n, ZMQ_DONTWAIT) < 0)
             fprintf(stderr, "frame_relay: the head takes no more\n");
     } else if (zmq_send(r->front, p->id, p->n_id, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0) {
-        zmq_send(r->front, bytes, n, ZMQ_DONTWAIT); /* a peer that has gone has no frames */
+        zmq_send(r->front, bytes, n, ZMQ_DONTWAIT); /* a peer that has gone gets no frames */
     }
 }
 
@@ -111,7 +111,7 @@ static void spoil_header(struct relay *r, struct frame *f)
     f->bytes[places[rng_below(&r->rng, sizeof places)]] ^= (uint8_t)(1u << rng_below(&r->rng, 8));
 }
 
-/* Sends f, or something else instead. */
+/* Sends `f`, or a damaged frame in its place. */
 static void strike(struct relay *r, struct peer *p, enum way way, struct frame *f, enum msg_type t)
 {
     enum strike what = (enum strike)(r->n_strikes[way][p->role]++ % STRIKE_COUNT);
@@ -137,7 +137,7 @@ static void strike(struct relay *r, struct peer *p, enum way way, struct frame *
     case SPOIL_HEADER:
         spoil_header(r, f);
         break;
-    case SPOIL_BODY: /* no field has such a number */
+    case SPOIL_BODY: /* no field has this number */
         memset(f->bytes + FRAME_HEADER_BYTES, 0xFF, f->n - FRAME_HEADER_BYTES);
         break;
     case EARLIER_SESSION:
@@ -150,9 +150,10 @@ static void strike(struct relay *r, struct peer *p, enum way way, struct frame *
     send_frame(r, p, way, f->bytes, f->n);
 }
 
-/* Each kind of link has its turn. What opens a session is left alone, or none would open. Between
- * two strikes on one kind of link tokens pass: sessions and a group take a busy machine longer to
- * come about than a period, and with a strike in each period they never would. */
+/* Returns true when it is this link's turn. Frames that open a session are never damaged, or no
+ * session would open. Tokens must pass between two strikes on one kind of link. On a busy
+ * machine a session takes longer than a period, and with a strike in each period none would
+ * open. */
 static bool is_time(struct relay *r, enum way way, enum peer_role role, enum msg_type t)
 {
     uint64_t now = clock_mono_ns(), *last_ns = &r->last_ns[way][role];
@@ -166,9 +167,10 @@ static bool is_time(struct relay *r, enum way way, enum peer_role role, enum msg
     return true;
 }
 
-/* ---- other minors ---- */
+/* ---- other minor versions ---- */
 
-/* Number 1000, a varint, and number 1001, a text: behind the fields that are known. */
+/* Appends two unknown fields to the known ones: number 1000, a varint, and number 1001, a
+ * string. */
 static void make_newer(struct frame *f)
 {
     static const uint8_t unknown[] = "\xC0\x3E\x01\xCA\x3E\x05newer";
@@ -178,10 +180,11 @@ static void make_newer(struct frame *f)
     memcpy(f->bytes + f->n, unknown, sizeof unknown - 1);
     f->n += sizeof unknown - 1;
     f->bytes[AT_MINOR]++;
-    memcpy(f->bytes + AT_BODY_BYTES, &n_body, sizeof n_body); /* tests' machines: little-endian */
+    /* all test machines are little-endian */
+    memcpy(f->bytes + AT_BODY_BYTES, &n_body, sizeof n_body);
 }
 
-/* What 2.0 did not say of a worker is not said. */
+/* Removes the fields of a worker that version 2.0 did not have. */
 static void make_older(struct frame *f, const struct frame_header *h)
 {
     struct arena a, scratch;
@@ -269,7 +272,7 @@ static void secure(void *socket, const struct curve_keys *own, const char *serve
         die("keys");
 }
 
-/* A first frame is a Hello, which says what its sender is. */
+/* The first frame of a connection is a Hello, which has its sender's role. */
 static enum peer_role role_in(const struct frame *f)
 {
     struct str bytes = {(const char *)f->bytes, f->n};
@@ -292,7 +295,7 @@ static struct peer *accept_peer(struct relay *r, const uint8_t *id, size_t n_id,
     struct error err = {0};
     enum peer_role role = role_in(first);
     if (role == ROLE_NONE)
-        return NULL; /* the rest of a connection that was closed here */
+        return NULL; /* the rest of a connection that this relay closed */
     struct peer *p = &r->peers[r->n_accepted++ % N_PEERS];
     if (p->to_head)
         zmq_close(p->to_head);

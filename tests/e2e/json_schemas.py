@@ -1,4 +1,4 @@
-"""JSON schemas that walk the keywords the grammars declare, each bounded, so that an answer ends."""
+"""JSON schemas for every keyword that the grammars support. Each schema is bounded, so that an answer ends."""
 NAME = {"type": "string", "minLength": 2, "maxLength": 12}
 WORD = {"type": "string", "maxLength": 8}
 SMALL = {"type": "integer", "minimum": 0, "maximum": 99}
@@ -94,7 +94,7 @@ SCHEMAS = {
     "hostname": text(format="hostname", maxLength=20),
     "ipv4": text(format="ipv4"),
     "ipv6": text(format="ipv6"),
-    # put together
+    # combined
     "any_of": value({"anyOf": [SMALL, WORD, obj({"a": {"type": "null"}})]}),
     "any_of_objects": {"anyOf": [obj({"kind": {"const": "cat"}, "lives": SMALL}), obj({"kind": {"const": "dog"}, "name": NAME})]},
     "one_of": value({"oneOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": 5}, {"type": "null"}]}),
@@ -121,5 +121,5 @@ SCHEMAS = {
 for schema in SCHEMAS.values():
     schema["x-guidance"] = {"whitespace_flexible": False}
 
-# What has no bound ends where the model ends it: it is shown one that did.
+# Answers for schemas without a bound: the model sees an example that ends.
 EXAMPLES = {"recursive_list": '{"v":3,"next":{"v":8,"next":null}}', "recursive_tree": '{"v":true,"sub":[{"v":false,"sub":[]}]}'}

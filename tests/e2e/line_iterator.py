@@ -1,9 +1,9 @@
-"""The loop over lines of a streamed answer that notebooks for SageMaker have."""
+"""The loop over lines of a streamed answer, as in SageMaker's example notebooks."""
 import io
 
 
 class LineIterator:
-    """Lines of a stream whose parts end anywhere; as the notebooks have it, whose last line must end."""
+    """Iterates over the lines of a stream whose parts end anywhere. As in the notebooks, the last line must end with a newline."""
 
     def __init__(self, stream):
         self.parts, self.buffer, self.at = iter(stream), io.BytesIO(), 0

@@ -1,4 +1,4 @@
-"""What the null worker must answer, computed from docs/develop/null-worker.md and nothing else."""
+"""Computes the null worker's answers from docs/develop/null-worker.md alone."""
 
 MASK = (1 << 64) - 1
 
@@ -16,7 +16,7 @@ def _finalise(h):
 
 
 def token_ids(prompt, n, seed=0, i_prompt=0, i_choice=0, temperature=1.0, vocab_size=259):
-    """The n token ids that follow the prompt ids."""
+    """Returns the n token ids that follow the prompt's ids."""
     if temperature == 0:
         seed = i_prompt = i_choice = 0
     h = _fnv(_fnv(_fnv(0xCBF29CE484222325, seed & MASK, 8), i_prompt, 4), i_choice, 4)
@@ -32,14 +32,14 @@ def token_ids(prompt, n, seed=0, i_prompt=0, i_choice=0, temperature=1.0, vocab_
 
 
 def text(prompt, n, **kwargs):
-    """The same for the byte tokenizer: prompt is text, so is the answer."""
+    """Returns the n tokens as text, for the byte tokenizer. The prompt is a text."""
     ids = prompt.encode() if isinstance(prompt, str) else prompt
     return bytes(token_ids(ids, n, **kwargs)).decode()
 
 
 def cut(answer, stops):
-    """(text, tokens that count, the stop) of an answer that ends before its first stop string: the one
-    that is complete first, of those complete at the same character the longest."""
+    """Returns (text, number of tokens, stop) of an answer that ends before its first stop string. The first is the one completed
+    first; of those completed at the same character it is the longest."""
     best = None
     for stop in stops:
         at = answer.find(stop)
@@ -51,7 +51,7 @@ def cut(answer, stops):
 
 
 def scores(prompt, k, vocab_size=259):
-    """The rows of a scored prompt: None, then [id, value, rank] with the k best as {id: value} behind it."""
+    """Returns the rows of a prompt's log-probabilities: None, then [id, value, rank] with the k best as {id: value}."""
     ids = list(prompt.encode() if isinstance(prompt, str) else prompt)
     h = _fnv(_fnv(_fnv(0xCBF29CE484222325, 0, 8), 0, 4), 0, 4)
     out = [None]

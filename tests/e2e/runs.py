@@ -1,4 +1,4 @@
-"""Runs for a test: a folder of runs of its own, and whatever was started in it is ended."""
+"""Runs for a test, in a separate folder. Everything started in it is ended."""
 import json
 import os
 import signal

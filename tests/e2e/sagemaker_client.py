@@ -1,5 +1,5 @@
-"""What notebooks do with boto3 and the sagemaker package, run by test_sagemaker_clients.py in .venv-clients:
-sagemaker_client.py URL KEY SCENARIO prints what came as JSON. Nothing here knows who answers."""
+"""The calls of notebooks with boto3 and the sagemaker package, run by test_sagemaker_clients.py in .venv-clients:
+sagemaker_client.py URL KEY SCENARIO prints the answers as JSON. It does not know which server answers."""
 import json
 import sys
 
@@ -81,7 +81,7 @@ def no_key():
 
 
 def broken():
-    """A stream whose model falls silent."""
+    """Reads a stream whose model stops sending."""
     lines = 0
     got = open_client(read_timeout=60).invoke_endpoint_with_response_stream(
         EndpointName=ENDPOINT, ContentType="application/json",

@@ -1,21 +1,21 @@
-"""A Llama of one layer whose weights are written by hand, so that it calls a tool and reads what the tool said.
+"""A Llama of one layer with weights written by hand. It calls a tool and reads the tool's result.
 
-Its vocabulary is the 256 bytes and tokens that are whole texts. What follows a token is a row of its head (a bigram); the one
-thing that its attention does is that the token ASK finds the token of WORDS that stands in the prompt, and gives it on. The chat
-template ends a prompt with the token of what there is to do: to call a tool that the client has, to say what a tool's result
-holds, or to greet. Nothing but the worker's own forward pass makes the answer."""
+The vocabulary is the 256 bytes and tokens that are whole texts. The token after a token is a row of the model's head (a bigram).
+The attention does one thing: the token ASK finds the token of WORDS in the prompt and passes it on. The chat template ends a
+prompt with the token for the next action: call a tool that the client has, repeat a tool's result, or greet. Only the worker's
+forward pass makes the answer."""
 import json
 import struct
 
 import numpy as np
 
-WORDS = ["bowsprit", "keelson", "fairlead", "gunwale", "scuttlebutt", "taffrail"]  # what a tool may find; no prompt of a client has one
+WORDS = ["bowsprit", "keelson", "fairlead", "gunwale", "scuttlebutt", "taffrail"]  # words that a tool may find; no client's prompt contains one
 HELLO = "Hello from the harbour."
 SAYS = "The note says: "
 END, ROLE, ASK = "<|end|>", "<|role|>", "<|ask|>"
 HEAD, HEADS = 64, 8
 WIDTH = HEAD * HEADS
-SURE = 50.0  # logits are hundreds apart: temperature changes nothing
+SURE = 50.0  # logits differ by hundreds, so temperature changes nothing
 
 
 def call_text(name, arguments):
@@ -23,15 +23,15 @@ def call_text(name, arguments):
 
 
 def byte_letters():
-    """The letter that byte-level BPE writes for each byte."""
+    """Returns the letter that byte-level BPE writes for each byte."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in plain]
     return {**{b: chr(b) for b in plain}, **{b: chr(256 + i) for i, b in enumerate(others)}}
 
 
 def template(calls):
-    """Messages by their last bytes alone, so that a client's long instructions cost little. As many templates do it refuses a
-    system message that is not the first, which Claude Code sends."""
+    """Returns a chat template that looks only at the end of each message, so that a client's long instructions cost little. Like
+    many templates it refuses a system message that is not the first; Claude Code sends such messages."""
     begin = "".join(f"{'{%- if' if i == 0 else '{%- elif'} {json.dumps(name)} in has.names -%}}<|call {name}|>" for i, name in enumerate(calls))
     return ("{%- set has = namespace(names=[], result=false) -%}"
             "{%- for t in tools or [] -%}{%- set has.names = has.names + [t.function.name] -%}{%- endfor -%}"
@@ -42,7 +42,7 @@ def template(calls):
 
 
 def tokens_of(calls):
-    """(text, is special, the text that follows or None) of each token behind the bytes."""
+    """Returns (text, is special, following text or None) of each token after the 256 bytes."""
     states = [(f"<|call {name}|>", True, call_text(name, arguments)) for name, arguments in calls.items()]
     texts = [(then, False, END) for _, _, then in states]
     return [(END, True, None), (ROLE, True, None), (ASK, True, SAYS), ("<|say|>", True, HELLO), *states, *texts,
@@ -51,13 +51,13 @@ def tokens_of(calls):
 
 def weights(tokens):
     n, at = 256 + len(tokens), {text: 256 + i for i, (text, _, _) in enumerate(tokens)}
-    asks, is_word, found = n, n + 1, n + 2  # features behind the one-hot of the token
+    asks, is_word, found = n, n + 1, n + 2  # features after the token's one-hot part
     assert found + len(WORDS) <= WIDTH
     embed, head = np.zeros((n, WIDTH), np.float32), np.zeros((n, WIDTH), np.float32)
     q, k, v, o = (np.zeros((WIDTH, WIDTH), np.float32) for _ in range(4))
     embed[np.arange(n), np.arange(n)] = 1
     embed[at[SAYS], asks] = 1
-    slow = HEAD // 2 - 1  # the pair of a head that rope turns least
+    slow = HEAD // 2 - 1  # the pair of dimensions that rope rotates least
     q[slow, asks] = k[slow, is_word] = 2
     for i, word in enumerate(WORDS):
         embed[at[word], is_word] = 1
@@ -86,7 +86,7 @@ def write_safetensors(path, tensors):
 
 
 def write(folder, calls, max_len=65536):
-    """A model folder. calls: the arguments that each tool is called with, by its name; the first that a client has is called."""
+    """Writes a model folder. calls: {tool: arguments} of each tool; the model calls the first one that the client has."""
     folder.mkdir(parents=True, exist_ok=True)
     tokens = tokens_of(calls)
     letters = byte_letters()

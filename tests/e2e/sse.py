@@ -1,9 +1,9 @@
-"""Reading a server-sent event stream of completions strictly: anything off form is an error."""
+"""A strict reader of streams of completions: any deviation from the form is an error."""
 import json
 
 
 def events(lines):
-    """The JSON of each data line; raises unless the stream ends with [DONE] and nothing after it."""
+    """Yields the JSON of each data line. Raises unless the stream ends with [DONE] and nothing after it."""
     done = False
     for line in lines:
         if line == "" or line.startswith(":"):
@@ -18,7 +18,7 @@ def events(lines):
 
 
 class Collected:
-    """What a stream of /v1/completions or /v1/chat/completions said, per choice."""
+    """The contents of a stream of /v1/completions or /v1/chat/completions, for each choice."""
 
     def __init__(self):
         self.texts, self.finish, self.stop_reason, self.ids = {}, {}, {}, {}
@@ -41,7 +41,7 @@ class Collected:
 
 
 def collect(client, path, body):
-    """Runs a streamed request through an httpx client."""
+    """Sends a streamed request through an httpx client and collects its events."""
     got = Collected()
     with client.stream("POST", path, json={**body, "stream": True}) as r:
         if r.status_code != 200:

@@ -1,4 +1,4 @@
-"""So many streams at once, for as long as a test changes the cluster under them: every one is to be whole and exact."""
+"""A constant number of streams while a test changes the cluster. Every stream must be complete and exact."""
 import asyncio
 import itertools
 import threading
@@ -11,8 +11,8 @@ from sse import Collected, events
 
 
 class Steady:
-    """`with Steady(urls, n) as load: ...`: n users, each a stream after the other, at any of the gateways. A gateway
-    that takes no connection is passed by for the next one, as a load balancer does; nothing else is tried again."""
+    """`with Steady(urls, n) as load: ...` runs n users, each with one stream after the other, at any of the gateways. When a gateway
+    refuses a connection, the next gateway is tried, as a load balancer does. Nothing else is retried."""
 
     def __init__(self, urls, n_users=32, n_tokens=60):
         self.urls, self.n_users, self.n_tokens = urls, n_users, n_tokens
@@ -56,7 +56,7 @@ class Steady:
                 self.wrong.append(f"stream {i}: {e!r}")
 
     async def main(self):
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # each by a connection of its own
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # a new connection for each stream
         async with httpx.AsyncClient(timeout=httpx.Timeout(90 * SLOW, connect=5), limits=limits) as client:
             await asyncio.gather(*(self.user(client, u) for u in range(self.n_users)))
 

@@ -1,4 +1,4 @@
-"""A command on a terminal of the test's own."""
+"""Runs a command on a pseudo-terminal of the test."""
 import codecs
 import os
 import pty
@@ -15,7 +15,7 @@ ENV.pop("NO_COLOR", None)
 
 
 class Terminal:
-    """A command with a terminal of `columns` by `rows` for its keys and its output."""
+    """A command whose keys and output go through a terminal of `columns` by `rows`."""
 
     def __init__(self, *command, columns=100, rows=30, env=ENV):
         self.fd, self.inner = pty.openpty()
@@ -24,7 +24,7 @@ class Terminal:
         self.before = self.settings()
         self.process = subprocess.Popen([BIN / "cox", *map(str, command)], stdin=self.inner, stdout=self.inner, stderr=self.inner, env=env)
         self.raw = self.text = ""
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two reads
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may be split between two reads
 
     def resize(self, columns, rows):
         subprocess.run(["stty", "cols", str(columns), "rows", str(rows)], stdin=self.inner, check=True)
@@ -33,12 +33,12 @@ class Terminal:
         return subprocess.run(["stty", "-g"], stdin=self.inner, check=True, capture_output=True, text=True).stdout
 
     def read(self, seconds=0.02):
-        """What has come; False: nothing has."""
+        """Reads the available output. Returns False when there is none."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return False
         try:
             self.raw += self.decoder.decode(os.read(self.fd, 65536))
-        except OSError:  # it has ended
+        except OSError:  # the command has ended
             return False
         self.text = self.raw.replace("\r\n", "\n")
         return True
@@ -56,11 +56,11 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def screen(self):
-        """The last whole screen of a program that draws over itself, without its escape sequences."""
+        """Returns the last whole screen of a program that redraws it, without escape sequences."""
         return re.sub("\033\\[[0-9;?]*[a-zA-Z]", "", self.text[self.text.rfind("\033[H"):])
 
     def wait(self):
-        """Its exit code; the output is read meanwhile, or it could not go on writing."""
+        """Waits for the end and returns the exit code. The output is read meanwhile, so that the command can go on writing."""
         wait_for("the command has ended", lambda: (self.read(), self.process.poll() is not None)[1])
         while self.read():
             pass

@@ -1,6 +1,5 @@
-"""LoRA adapters on a running cluster: through every door, beside the base model in one batch, unloaded under
-their streams, over the loss of ranks and heads, and what is refused. What each must say is known
-(scripts/make-goldens)."""
+"""LoRA adapters on a running cluster: through every API, in one batch with the base model, unloaded during streams, across losses of
+ranks and heads, and refusals. The expected tokens come from scripts/make-goldens."""
 import json
 import os
 import shutil
@@ -26,13 +25,13 @@ def expected(name):
 
 
 def known(names=NAMES):
-    """(request, its greedy tokens) for each."""
+    """Returns (request, greedy tokens) for each name and prompt."""
     return [({**body_of(p["ids"], max_tokens=len(p["greedy"])), "model": n}, p["greedy"]) for n in names for p in expected(n)]
 
 
 @pytest.fixture()
 def root(tmp_path):
-    """A folder of adapters that a test may spoil."""
+    """A folder of adapters that a test may damage."""
     shutil.copytree(MODEL / "loras", tmp_path / "loras")
     (tmp_path / "key").write_text(KEY + "\n")
     return tmp_path / "loras"
@@ -89,10 +88,10 @@ def test_every_door(root):
             [("m", str(MODEL), None), ("every", "every", "m"), ("some", str(root / "some"), "m")]
         assert all(m["permission"][0]["object"] == "model_permission" for m in models)
         assert httpx.get(c.url + "/v1/models/some").json()["parent"] == "m"
-        check(c)  # all three in one batch, then again: each finds its own blocks in the cache
+        check(c)  # all three in one batch, then again: each finds its own blocks in the prefix cache
         check(c)
         assert status(c)["kv"]["prefix_hit_rate"] > 0
-        # another one under the same name: nothing that the old one computed is taken for its
+        # Another adapter under the same name must not use the cached blocks of the old one.
         assert call(c, "load", {"lora_name": "some", "lora_path": "every", "load_inplace": False}).status_code == 400
         for name, body in (("load", {"lora_name": "other", "lora_path": "every", "rank": 8}),
                            ("load", {"lora_name": "other", "lora_path": "every", "is_3d_lora_weight": True}),
@@ -128,7 +127,7 @@ def test_unloaded_under_its_streams(root):
 
 @pytest.mark.parametrize("victims", [("worker-1",), ("worker-0",), ("head",), ("head", "worker-1")], ids="+".join)
 def test_what_dies_under_streams(root, victims):
-    """Who comes back gets the table before it gets steps, and a new head learns it from the workers."""
+    """A restarted worker gets the table of adapters before any step, and a new head learns it from the workers."""
     with start(root) as c:
         for name in NAMES[1:]:
             lora(c, "load", f"{name}={name}")
@@ -144,16 +143,16 @@ def test_what_dies_under_streams(root, victims):
 
         assert [ids(got) for got in run(c, bodies, strike)] == alone
         assert struck
-        wait_for("the head is back", lambda: has_head(c), 30)  # streams may have ended before it is
+        wait_for("the head is back", lambda: has_head(c), 30)  # the streams may have ended before that
         wait_for("both are there", lambda: states(c) == {"every": "ready", "some": "ready"}, 30)
         check(c)
 
 
 @needs_redis
 def test_a_standby_takes_over_under_streams(root, tmp_path):
-    """It has waited for longer than a new head is young, and has been told of no adapter."""
+    """The standby has waited for longer than a new head counts as young, and knows of no adapter."""
     with Redis(tmp_path) as redis, start(root, kind=partial(Pair, redis)) as c:
-        headers, ports = {"Authorization": f"Bearer {KEY}"}, c.admin_ports()  # before c looks at the other one
+        headers, ports = {"Authorization": f"Bearer {KEY}"}, c.admin_ports()  # before c looks at the other head
 
         def asked(name, path):
             code, body = get(f"http://127.0.0.1:{ports[name]}{path}", headers=headers)
@@ -175,7 +174,7 @@ def test_a_standby_takes_over_under_streams(root, tmp_path):
 
         def strike(got):
             if not struck and got.n_chunks > 5:
-                struck.append(os.kill(pid, signal.SIGSTOP))  # a killed one would be back at once
+                struck.append(os.kill(pid, signal.SIGSTOP))  # a killed head would be back at once
 
         pid = c.pid(old)
         try:
@@ -192,8 +191,8 @@ def test_a_standby_takes_over_under_streams(root, tmp_path):
 @pytest.mark.parametrize("now, words", [(None, "the folder does not exist"), ("some", "changed after it was loaded")],
                          ids=("gone", "changed"))
 def test_a_folder_is_not_what_it_was(root, now, words):
-    """It costs its adapter, with a word, and neither the base model nor the other one; and no rank runs another
-    version of it than the rest of its group."""
+    """A changed folder costs only its adapter, with an error. The base model and the other adapter still serve, and no rank of a
+    replica runs another version than the others."""
     with start(root) as c:
         for name in NAMES[1:]:
             lora(c, "load", f"{name}={name}")
@@ -239,10 +238,10 @@ def test_what_is_refused(root):
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key=None).status_code == 401
         assert call(c, "load", {"lora_name": "x", "lora_path": "every"}, key="wrong").status_code == 401
         assert call(c, "load", {"lora_name": "x"}).status_code == 400
-        for name in ("m", "m2"):  # what requests call the model by, the first and the others
+        for name in ("m", "m2"):  # all names of the base model
             assert "name of the model itself" in lora(c, "load", f"{name}=every", code=1)
             taken = call(c, "load", {"lora_name": name, "lora_path": "every"})
-            assert taken.status_code == 400 and "name of the model itself" in taken.text
+            assert taken.status_code == 400 and "already a name of the model itself" in taken.text
         assert call(c, "unload", {"lora_name": "x y"}).status_code == 404
         check(c, ("m",))
         assert status(c)["groups"][0]["recoveries"] == 0

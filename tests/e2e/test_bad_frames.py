@@ -1,6 +1,5 @@
-"""Frames that CURVE would not let through: something between the head and its peers (frame_relay.c, with
-the keys of both sides) repeats, swaps, drops, cuts and spoils them in both directions, and streams end
-with the tokens they would have had. And peers of another version, and strangers."""
+"""Frames that CURVE would never deliver: frame_relay.c, with the keys of both sides, repeats, swaps, drops, cuts and damages frames
+in both directions. Streams still end with their expected tokens. Also peers of another version, and strangers."""
 import collections
 import re
 import subprocess
@@ -17,12 +16,12 @@ from completions import run
 RELAY = BIN.parent / "tests/frame_relay"
 PERIOD_MS = 400 * SLOW  # on each kind of link
 N_STREAMS, N_TOKENS = 6, 350
-KINDS = {"repeat", "swap", "drop", "cut", "header"}  # the first that each link gets
+KINDS = {"repeat", "swap", "drop", "cut", "header"}  # the first strikes on each link
 LINKS = {("gateway", "head"), ("worker", "head"), ("head", "gateway"), ("head", "worker")}
 
 
 class Processes:
-    """A head, a relay in front of it, a gateway and workers, each started by hand."""
+    """A head, a relay in front of it, a gateway and workers, each started directly."""
 
     def __init__(self, folder):
         self.folder, self.started = Path(folder), {}
@@ -49,7 +48,7 @@ class Processes:
         wait_for("the head answers", lambda: get(self.admin + "/livez")[0] == 200)
 
     def start_relay(self, *args):
-        """Gives the port at which peers find it."""
+        """Starts a relay. Returns the port for peers."""
         self.start("relay", RELAY, self.keys, self.head_port, *args)
         return int(wait_for("the relay's port", lambda: self.log("relay.out").splitlines()[:1])[0].split()[1])
 
@@ -113,7 +112,7 @@ def test_another_version_is_refused_by_name(tmp_path):
         said = f"protocol 3.{minor} of the peer does not match protocol 2.{minor} of the head: run the same release on every machine"
         wait_for("the worker says why", lambda: "head_refused" in c.log("later") and said in c.log("later"))
         wait_for("the head does", lambda: "peer_refused" in c.log("head") and said in c.log("head"))
-        wait_for("the worker ends", lambda: c.started["later"].poll() == 2)  # asking again would change nothing
+        wait_for("the worker ends", lambda: c.started["later"].poll() == 2)  # a retry would change nothing
         assert len(c.status()["workers"]) == 1
         r = httpx.post(c.url + "/v1/completions", json={"prompt": "a", "max_tokens": 5, "temperature": 0}, timeout=20)
         assert r.json()["choices"][0]["text"] == oracle.text("a", 5, temperature=0)
@@ -129,8 +128,8 @@ def test_strangers_are_told_and_stay_outside(tmp_path):
         c.start_worker("unknown", c.head_port, keys=mixed, tp=1)
         c.start_worker("insecure", c.head_port, "--insecure", tp=1)
         wait_for("the head names it", lambda: "peer_refused" in c.log("head") and
-                 "the key is not in the authorized file" in c.log("head"))
-        wait_for("the one says why", lambda: "refused our key" in c.log("unknown"))
+                 "the file authorized does not list this key" in c.log("head"))
+        wait_for("the one says why", lambda: "refused the key of this process" in c.log("unknown"))
         for name in ("stranger", "insecure"):
             wait_for(f"{name} says why", lambda: "head_unreachable" in c.log(name) and "handshake" in c.log(name))
         time.sleep(0.5)

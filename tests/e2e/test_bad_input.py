@@ -1,5 +1,5 @@
-"""Bad input from files, command lines and clients: one clear sentence each, and nothing else breaks. What
-comes from the network beside HTTP: test_bad_frames.py."""
+"""Bad input in files, on command lines and from clients gives one clear sentence each, and breaks nothing else. For the network
+protocol see test_bad_frames.py."""
 import json
 import random
 import socket
@@ -19,21 +19,21 @@ N_AT_ONCE = 4
 
 
 def up(ports, model, *args):
-    """`cox up`, which is expected to end by itself."""
+    """Runs `cox up`, which must end by itself."""
     flags = zip(("--port", "--head-port", "--admin-port", "--worker-http-port"), ports)
     return run_cox("up", model, *(x for pair in flags for x in pair), *args, timeout=30)
 
 
 def is_refused(r, words):
-    """Exit code 2; the last line is the sentence, and few tries were made before it."""
+    """Returns true for exit code 2, with the error as last line and few attempts before it."""
     last = r.stderr.splitlines()[-1] if r.stderr else ""
     return r.returncode == 2 and last.startswith("cox up: ") and words in last and len(last) < 400 and \
         "start_failed" not in last and r.stderr.count("worker_restarted") <= 2
 
 
 def all_refused(cases):
-    """cases: {name: (function of ports, words)}; several at once, since they mostly wait."""
-    if SANITIZED:  # the readers have unit tests; here it is about processes
+    """cases: {name: (function of ports, words)}. Several run at once, because they mostly wait."""
+    if SANITIZED:  # the readers have unit tests; this tests processes
         cases = dict(list(cases.items())[::4])
     ports = free_ports(4 * len(cases))
 
@@ -70,7 +70,7 @@ def test_bad_folders(tmp_path):
 @needs_goldens
 @pytest.mark.parametrize("source,cases", [("llama_tiny_torch", bad_models.TORCH), ("llama_tiny_gguf_split", bad_models.SPLIT)])
 def test_bad_shards(tmp_path, source, cases):
-    """PyTorch's pickles may call anything: none does."""
+    """PyTorch's pickles may name any function, and none is called."""
     owned = Path("/tmp/cox-test-owned")
     all_refused({name: (lambda ports, name=name: up(ports, bad_models.make_other(
         tmp_path, bad_models.FOLDER.parent / source, cases, name), "--device", "cpu"), words)
@@ -81,7 +81,7 @@ def test_bad_shards(tmp_path, source, cases):
 @needs_goldens
 @pytest.mark.parametrize("seed", [1, 2])
 def test_flipped_bits_of_a_header(tmp_path, seed):
-    """It is refused, or it is a model: then it answers. Every position: the unit tests of the readers."""
+    """A model with flipped bits is refused, or it loads and answers. The readers' unit tests try every position."""
     rng = random.Random(seed)
     good = bad_models.GGUF.read_bytes()
     n_header = good.index(b"output.weight") + 50
@@ -141,27 +141,27 @@ def test_wrong_files_and_addresses(tmp_path):
         "admin key: bytes": (null("--admin-key-file", tmp_path / "bytes"), "key"),
         "api key: none": (null("--api-key-file", tmp_path / "no"), "No such file"),
         "api key: folder": (null("--api-key-file", tmp_path / "folder"), "cannot be read"),
-        "api key: empty": (null("--api-key-file", tmp_path / "empty"), "holds no key"),
-        "template: none": (null("--chat-template", tmp_path / "no"), "no such file"),
+        "api key: empty": (null("--api-key-file", tmp_path / "empty"), "contains no key"),
+        "template: none": (null("--chat-template", tmp_path / "no"), "there is no file"),
         "template: bytes": (null("--chat-template", tmp_path / "bytes"), "chat template"),
         "admin for all": (null("--admin-host", "0.0.0.0"), "set --admin-key-file"),
         "no address of ours": (null("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
         "KV blocks at the gateway's": (lambda ports: up(ports, "null", "--kv-port", ports[0]), "by gateway-0 and by worker-0's KV blocks"),
-        "key cut": (keys("k1", lambda d: (d / "head.key").write_text("abc\n")), "head.key: not a key"),
-        "key empty": (keys("k2", lambda d: (d / "gateway.key").write_text("")), "gateway.key: not a key"),
-        "authorized": (keys("k3", lambda d: (d / "authorized").write_text("king x\n")), "authorized:1: a line is"),
+        "key cut": (keys("k1", lambda d: (d / "head.key").write_text("abc\n")), "head.key does not contain a key"),
+        "key empty": (keys("k2", lambda d: (d / "gateway.key").write_text("")), "gateway.key does not contain a key"),
+        "authorized": (keys("k3", lambda d: (d / "authorized").write_text("king x\n")), "authorized:1: the line must be"),
     }
     all_refused(cases)
 
 
 def end_of(program, *args):
-    """(exit code, last line on stderr) of a program that does not come up."""
+    """Returns (exit code, last line on stderr) of a program that does not start."""
     p = subprocess.run([str(BIN / program), *map(str, args)], capture_output=True, text=True, timeout=20 * SLOW)
     return p.returncode, p.stderr.splitlines()[-1]
 
 
 def test_programs_without_what_they_need(tmp_path):
-    """As a person starts them by hand: exit code 2, so that a supervisor knows that trying again is no use."""
+    """Programs started by hand without their needs end with exit code 2, so that a supervisor does not retry."""
     keys = tmp_path / "keys"
     assert run_cox("keys", "--keys-dir", keys).returncode == 0
     head = ["--port", 0, "--admin-port", 0]
@@ -198,7 +198,7 @@ def test_programs_without_what_they_need(tmp_path):
         assert code == 2 and "cox join-token" in said and len(said) < 400, (token, said)
 
 
-# ---- HTTP, under a stream that must not notice ----
+# ---- HTTP, beside a stream that must not be disturbed ----
 
 def request(path, body, *headers, length=None):
     lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", *headers]
@@ -208,12 +208,12 @@ def request(path, body, *headers, length=None):
 
 
 def talk(c, data, timeout=20.0):
-    """Sends bytes as they are; what comes back until the server closes or its first answer is whole."""
+    """Sends raw bytes. Returns the bytes received until the server closes or its first answer is complete."""
     with socket.create_connection(("127.0.0.1", c.ports[0]), timeout=timeout * SLOW) as s:
         try:
             s.sendall(data)
         except OSError:
-            pass  # refused before all was sent
+            pass  # refused before everything was sent
         got = b""
         try:
             while piece := s.recv(1 << 16):
@@ -228,7 +228,7 @@ def talk(c, data, timeout=20.0):
 
 
 def check_refusal(got, status):
-    """An answer of this status with OpenAI's error object in it."""
+    """Checks for an answer of this status with OpenAI's error object."""
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), got[:300]
     error = json.loads(body)["error"]
@@ -314,7 +314,7 @@ def bad_heads(c):
 
 
 def pipelined(c):
-    """Twenty requests in one piece, good and bad by turns: twenty answers in their order."""
+    """Sends twenty requests in one piece, valid and invalid in turn. The twenty answers come in order."""
     good, bad = (json.dumps({"prompt": "a", "max_tokens": n, "temperature": 0}).encode() for n in (3, -1))
     data = b"".join(request("/v1/completions", bad if i % 2 else good) for i in range(19))
     data += request("/v1/completions", bad, "Connection: close")
@@ -330,8 +330,8 @@ def pipelined(c):
 
 
 def slow_bodies(c):
-    """Bodies that do not end: their connections stay open meanwhile, and are dropped by the client. What they announce is less than
-    a client without a key may have in all: big_bodies, beside this, is the same one."""
+    """Sends bodies that do not end. Their connections stay open and are dropped by the client. They announce less than a client
+    without a key may have in total, because big_bodies runs beside this and is the same client."""
     held = []
     for _ in range(20):
         s = socket.create_connection(("127.0.0.1", c.ports[0]), timeout=20 * SLOW)

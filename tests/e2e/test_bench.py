@@ -1,4 +1,4 @@
-"""cox bench: loads against null clusters, whose answers have known lengths, and against a server that has nothing but completions."""
+"""`cox bench` against null clusters, whose answers have known lengths, and against a server that offers completions only."""
 import ctypes
 import json
 import mmap
@@ -32,12 +32,12 @@ def serve(url, *args, key=KEY, timeout=60):
 
 
 def figures(text):
-    """{name: number} of the table."""
+    """Returns {name: number} of the table."""
     return {m[1]: float(m[2]) for m in re.finditer(r"^(.+):\s+([\d.]+)\s*$", text, re.MULTILINE)}
 
 
 def sharegpt(path):
-    """Three conversations that count (a token per byte), two that do not."""
+    """Writes a ShareGPT file with three usable conversations (one token per byte) and two unusable ones."""
     def talk(ask, answer):
         return {"id": "x", "conversations": [{"from": "human", "value": ask}, {"from": "gpt", "value": answer}]}
     path.write_text(json.dumps([talk("Say it once", "once"), talk("a", "b"), talk("Say é twice", "twice, twice"),
@@ -46,7 +46,7 @@ def sharegpt(path):
 
 
 def test_the_seeds_command_line(cluster, tmp_path):
-    """As it stands there but for the host, the rate and the number, which would take five minutes."""
+    """The documented command line, except for the host, the rate and the number of prompts, which would take five minutes."""
     n_in, n_out = sharegpt(tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json")
     done = serve(cluster.url, "--backend", "vllm", "--model", NAME, "--request-rate", 300, "--dataset-path",
                  tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json", "--num-prompts", 30, "--ignore-eos")
@@ -73,7 +73,7 @@ def test_counts_are_exact(cluster, tmp_path, chat):
     assert all(len(t) == 20 for t in r["generated_texts"]) and r["max_concurrency"] == 8 and 1 < r["max_concurrent_requests"] <= 8
     assert (r["tp"], r["note"], r["request_rate"], r["num_prompts"]) == ("2", "a b", "inf", 40)
     assert r["request_goodput"] == pytest.approx(40 / r["duration"]) and r["request_throughput"] == pytest.approx(40 / r["duration"])
-    assert r["median_e2el_ms"] >= 20 * STEP_MS  # each token is a step of its own, and none is shorter
+    assert r["median_e2el_ms"] >= 20 * STEP_MS  # each token is a step, and no step is shorter
     got = figures(done.stdout)
     assert got["P99.9 E2EL (ms)"] == pytest.approx(r["p99.9_e2el_ms"], abs=0.01) and got["P50 ITL (ms)"] == pytest.approx(r["median_itl_ms"], abs=0.01)
 
@@ -90,7 +90,7 @@ def test_poem_and_lines(cluster, tmp_path):
 
 
 class Bare(BaseHTTPRequestHandler):
-    """Completions without usage in pieces of one word, every fourth of them a failure; nothing else."""
+    """A server with completions only, without usage and in pieces of one word. Every fourth answer is an error."""
     protocol_version = "HTTP/1.1"
     n = 0
     lock = threading.Lock()
@@ -145,7 +145,7 @@ def test_a_server_that_has_completions_alone(tmp_path):
 
 
 class Tokenizing(BaseHTTPRequestHandler):
-    """A server that cuts the benchmark's dataset short as soon as it is asked for the tokens of a prompt in it."""
+    """A server that truncates the benchmark's dataset when it is asked for the tokens of a prompt."""
 
     def log_message(self, *_):
         pass
@@ -169,7 +169,7 @@ class Tokenizing(BaseHTTPRequestHandler):
 
 
 def test_a_dataset_that_is_cut_short_meanwhile(tmp_path):
-    """It was read whole before: a mapped file would end the process with SIGBUS."""
+    """The dataset was read whole before. A mapped file would end the process with SIGBUS."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Tokenizing)
     server.dataset = tmp_path / "lines.jsonl"
     server.dataset.write_text("".join(json.dumps({"prompt": "x" * 200}) + "\n" for _ in range(100)))
@@ -194,7 +194,7 @@ def test_what_cannot_be_done(cluster, tmp_path):
             (cluster.url, KEY, ["--request-rate", "-1"], 2, "--request-rate"), (cluster.url, KEY, ["--goodput", "itl:3"], 2, "--goodput"),
             (cluster.url, KEY, ["--plot", "x.png"], 2, "--plot x.png: pictures are SVG"),
             (cluster.url, KEY, ["--save-result", "--result-dir", "/proc/none"], 1, "--result-dir"),
-            (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a usable address")):
+            (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a valid address")):
         done = serve(url, *args, "--num-prompts", 2, key=key)
         assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1, (args, done.returncode, done.stderr)
     done = run_cox("bench", "swerve")
@@ -203,12 +203,12 @@ def test_what_cannot_be_done(cluster, tmp_path):
 
 def offline(tmp_path, *args, timeout=60):
     done = run_cox("bench", *args, timeout=timeout, env={**os.environ, "TMPDIR": str(tmp_path)})
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("cox-")] == []  # its cluster left nothing
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("cox-")] == []  # its cluster left nothing behind
     return done
 
 
 def test_throughput_of_a_private_cluster(tmp_path):
-    """The seed's command line, with a model that is here."""
+    """The documented command line, with a local model."""
     n_in, n_out = sharegpt(tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json")
     done = offline(tmp_path, "throughput", "--backend", "vllm", "--dataset", tmp_path / "ShareGPT_V3_unfiltered_cleaned_split.json", "--model", "null",
                    "--num-prompts=99", "--output-json", tmp_path / "r.json")
@@ -221,7 +221,7 @@ def test_throughput_of_a_private_cluster(tmp_path):
 
 
 def test_latency_of_a_private_cluster(tmp_path):
-    """The seed's command line with fewer, shorter batches; each token of a batch is a step of its own."""
+    """The documented command line with fewer, shorter batches. Each token of a batch is a step."""
     done = offline(tmp_path, "latency", "--tensor-parallel-size", 1, "--model", "null", "--n", 10, "--batch-size", 2, "--output-len", 20, "--num-iters", 3,
                    "--num-iters-warmup", 1, "--output-json", tmp_path / "r.json", "--null-step-us", STEP_MS * 1000)
     assert done.returncode == 0, done.stderr
@@ -239,7 +239,7 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
     done = run_cox("bench", "latency", "--base-url", cluster.url, "--output-len", 4, "--num-iters", 2, "--num-iters-warmup", 0, env=env)
     assert done.returncode == 0 and done.stdout.count(" seconds\n") == 7, done.stderr
     for args, words in ((["throughput"], "--model MODEL is wanted"), (["latency", "--base-url", cluster.url, "--tp", 2], "leave one of them out"),
-                        (["latency", "--use-beam-search", "--model", "null"], "no beam search"),
+                        (["latency", "--use-beam-search", "--model", "null"], "beam search is not supported"),
                         (["latency", "--model", tmp_path / "nothing"], "No such file"),
                         (["throughput", "--model", "null", "--dataset", tmp_path / "nothing"], "No such file")):
         done = run_cox("bench", *args, env=env, timeout=30)
@@ -247,7 +247,7 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
 
 
 def test_interrupted(cluster, tmp_path):
-    """What is open has failed, what was answered is told and saved."""
+    """After an interrupt, open requests count as failed. Finished ones are reported and saved."""
     args = ["bench", "serve", "--base-url", cluster.url, "--num-prompts", "1000", "--random-input-len", "8", "--random-output-len", "50", "--ignore-eos",
             "--max-concurrency", "4", "--save-result", "--result-filename", str(tmp_path / "r.json")]
     p = subprocess.Popen([str(BIN / "cox"), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COX_API_KEY": KEY})
@@ -257,13 +257,13 @@ def test_interrupted(cluster, tmp_path):
     got, r = figures(out), json.loads((tmp_path / "r.json").read_text())
     assert p.returncode == 1 and err.endswith("cox bench serve: interrupted\n") and "it was not sent" in err, err
     cut_off = re.search(r"^  (\d+): interrupted$", err, re.MULTILINE)
-    assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None: all four had their last token in the turn that ended the load
+    assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None = all four got their last token when the load ended
     assert got["Successful requests"] + got["Failed requests"] == 1000 and r["completed"] == got["Successful requests"]
     cluster.wait_idle()
 
 
 def test_a_gateway_that_dies(cluster, tmp_path):
-    """What it had open has failed and is told; the load goes on with the next one."""
+    """Open requests at a gateway that dies count as failed and are reported. The load continues with the restarted gateway."""
     answered = cluster.status()["requests"]["finished"]
     args = ["bench", "serve", "--base-url", cluster.url, "--num-prompts", "150", "--random-input-len", "8", "--random-output-len", "100", "--ignore-eos",
             "--request-rate", "30", "--save-result", "--save-detailed", "--result-filename", str(tmp_path / "r.json")]
@@ -279,7 +279,7 @@ def test_a_gateway_that_dies(cluster, tmp_path):
 
 
 def test_bars_on_a_terminal(cluster):
-    """Only there; what is printed is the same."""
+    """Progress bars appear only on a terminal. The printed report is the same."""
     ours, theirs = os.openpty()
     p = subprocess.Popen([str(BIN / "cox"), "bench", "serve", "--base-url", cluster.url, "--num-prompts", "5", "--random-output-len", "2"],
                          stdout=subprocess.PIPE, stderr=theirs, text=True, env={**os.environ, "COX_API_KEY": KEY})
@@ -289,7 +289,7 @@ def test_bars_on_a_terminal(cluster):
     try:
         while piece := os.read(ours, 1 << 16):
             seen += piece.decode()
-    except OSError:  # EIO: that was all
+    except OSError:  # EIO: end of the output
         pass
     os.close(ours)
     assert p.returncode == 0 and "Successful requests:" in out and "5/5 prompts made" in seen and "5/5 requests" in seen, seen
@@ -312,7 +312,7 @@ def test_histograms(cluster, tmp_path):
 
 
 def in_memory(path):
-    """The part of a file that the page cache has."""
+    """Returns the part of a file that is in the page cache."""
     libc, size = ctypes.CDLL(None, use_errno=True), path.stat().st_size
     with open(path, "rb") as f, mmap.mmap(f.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as m:
         view = ctypes.c_char.from_buffer(m)
@@ -324,7 +324,7 @@ def in_memory(path):
 
 @pytest.mark.skipif(not (TINY / "model.gguf").exists(), reason="SKIPPED: no build/goldens: scripts/make-goldens")
 def test_a_cold_start_leaves_its_neighbours_alone(tmp_path):
-    """In the folder of a GGUF other models may lie, which somebody serves."""
+    """A cold start drops only the model's own pages. Other models in a GGUF's folder may be in use."""
     folder = tmp_path / "models"
     folder.mkdir()
     shutil.copy(TINY / "model.gguf", folder / "model.gguf")
@@ -356,8 +356,8 @@ def test_startup(tmp_path):
     done = offline(tmp_path, "startup", "--model", tmp_path / "nothing")
     assert done.returncode == 1 and "No such file" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
-# The flags of vLLM's client, as its own list has them (tests of its Rust client), with a value where one is wanted. What becomes of each:
-# it works (""), changes nothing ("ignored"), or would change what is measured and is refused ("refused").
+# The flags of vLLM's client from its own list (tests of its Rust client), with a value where needed. Each flag works (""), changes nothing
+# ("ignored"), or would change the measurement and is refused ("refused").
 VLLM_FLAGS = {
     "": ["--append-result", "--backend vllm", "--base-url http://127.0.0.1:1", "--burstiness 1.0", "--custom-output-len 8", "--dataset-name random",
          "--dataset-path FILE", "--disable-shuffle", "--disable-tqdm", "--endpoint /v1/completions", "--extra-body {}", "--frequency-penalty 0.1",
@@ -385,7 +385,7 @@ VLLM_FLAGS = {
 
 
 def test_every_flag_of_vllms_client_is_known(tmp_path):
-    """Nobody listens at the address, so that a command line that is taken ends with exit code 1 and says so."""
+    """Nobody listens at the address, so an accepted command line ends with exit code 1 and says so."""
     (tmp_path / "FILE").write_text('{"prompt": "x"}\n')
     assert len({f.split()[0] for flags in VLLM_FLAGS.values() for f in flags}) == 105
     for becomes, flags in VLLM_FLAGS.items():
@@ -395,19 +395,19 @@ def test_every_flag_of_vllms_client_is_known(tmp_path):
             name = words[0]
             *warnings, last = done.stderr.splitlines()
             if becomes == "refused":
-                assert done.returncode == 2 and last.startswith(f"cox bench serve: {name} is not supported: ") and not warnings, (flag, done.stderr)
+                assert done.returncode == 2 and last.startswith(f"cox bench serve: {name} is not supported. ") and not warnings, (flag, done.stderr)
             else:
                 assert done.returncode == 1 and "cannot connect" in last, (flag, done.stderr)
                 assert len(warnings) == (becomes == "ignored") and all(name in w and "ignored" in w for w in warnings), (flag, done.stderr)
     for harmless in (["--probe-request-rate", "0"], ["--random-batch-size=1"]):
         done = run_cox("bench", "serve", "--base-url", "http://127.0.0.1:1", *harmless)
-        assert done.returncode == 1 and "what is done here anyway" in done.stderr
+        assert done.returncode == 1 and "the behaviour that is built in" in done.stderr
     done = run_cox("bench", "serve", "--dataset-name", "hf")
     assert done.returncode == 2 and "as JSON lines with --dataset-path" in done.stderr
 
 
 class Asked(BaseHTTPRequestHandler):
-    """Answers as a server of one model, and keeps what it was asked."""
+    """Answers like a server of one model, and records the requests."""
 
     def log_message(self, *_):
         pass
@@ -459,7 +459,7 @@ def test_a_closed_port_of_this_machine_is_not_waited_for(url):
 
 
 def test_a_server_that_is_not_there_yet(tmp_path):
-    """Where the time to wait is given, it is waited for on this machine, too."""
+    """With a time to wait, `cox bench` waits for a server on this machine too."""
     port = free_ports(1)[0]
     p = subprocess.Popen([str(BIN / "cox"), "bench", "serve", "--port", str(port), "--num-prompts", "2", "--ready-check-timeout-sec", "60",
                           "--random-input-len", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

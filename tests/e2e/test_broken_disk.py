@@ -1,5 +1,5 @@
-"""Files that cannot be written, or not now: disk_shim.c is preloaded, and a file says what becomes of writes below a folder. Nothing
-but what needs the file hears of it; and while the store's thread waits for a disk, tenants have their turns by count."""
+"""Files that cannot be written, or not now. disk_shim.c is preloaded, and a file decides about writes below a folder. Only requests
+that need the file are affected. While the store's thread waits for a disk, tenants take turns."""
 import errno
 import http.client
 import json
@@ -17,11 +17,11 @@ from test_disk import call, complete, upload
 
 SHIM = BIN.parent / "tests/libdisk_shim.so"
 needs_shim = pytest.mark.skipif(SANITIZED or not SHIM.exists(), reason="sanitizers want to be the first library themselves")
-TENANT_CALLS = 256  # MAX_TENANT_CALLS of gateway/batches/calls.c
+TENANT_CALLS = 256  # MAX_TENANT_CALLS in gateway/batches/calls.c
 
 
 class OnDisk(Cluster):
-    """A cluster whose files lie below a folder whose disk does as it is told."""
+    """A cluster with its files below a folder whose disk the test controls."""
 
     def __init__(self, tmp_path, *args, says=""):
         self.disk, self.control = tmp_path / "disk", tmp_path / "says"
@@ -87,7 +87,7 @@ def test_a_wrong_path_ends_the_start(tmp_path, name):
 
 
 def test_an_access_log_that_moves(tmp_path):
-    """As logrotate does it; and its folder goes, and comes again."""
+    """The access log is rotated as logrotate does it. Then its folder vanishes and returns."""
     log = tmp_path / "logs/access"
     log.parent.mkdir()
     with Cluster("--access-log", log, workers=1, tp=1) as c:
@@ -104,7 +104,7 @@ def test_an_access_log_that_moves(tmp_path):
 
 
 def test_a_reader_that_does_not_read(tmp_path):
-    """The access log is a FIFO: at first nobody has it open, then somebody who does not read, so that it is full."""
+    """The access log is a FIFO. At first nobody has it open, then a reader that does not read, so that it fills up."""
     fifo = tmp_path / "access"
     os.mkfifo(fifo)
     with Cluster("--access-log", fifo, workers=1, tp=1) as c:
@@ -114,7 +114,7 @@ def test_a_reader_that_does_not_read(tmp_path):
         for _ in range(300):  # more than the pipe's 64 KiB
             assert get(c.url + "/health", headers=agent)[0] == 200
         assert complete(c) == 200
-        assert c.stop()[0] == 0  # it does not wait for the reader
+        assert c.stop()[0] == 0  # the gateway does not wait for the reader
         os.close(reader)
 
 
@@ -131,8 +131,8 @@ def ask(c, key, path="/v1/files", method="GET", body=None, headers=None):
 
 @needs_shim
 def test_tenants_take_turns_at_the_store(tmp_path):
-    """The disk stands still under an upload of one tenant, who then asks for more lists than one may have waiting. The other
-    tenant's one list is taken, and answered as one of the next two."""
+    """The disk stalls during an upload of one tenant, which then asks for more lists than a tenant may have waiting. The other
+    tenant's single list is accepted and is one of the next two answers."""
     keys = tmp_path / "keys"
     keys.write_text("".join(f"{key} {name}\n" for name, key in KEYS.items()))
     edge = "edge"
@@ -156,7 +156,7 @@ def test_tenants_take_turns_at_the_store(tmp_path):
         wait_for("all that find no room are refused", lambda: len(refused) >= 45)
         polite = ask(c, KEYS["polite"])
         served = ask(c, KEYS["polite"], "/v1/completions", "POST", b'{"model":"null","prompt":"x","max_tokens":8}', {"Content-Type": "application/json"})
-        assert served.getresponse().status == 200  # nothing else waits for that disk
+        assert served.getresponse().status == 200  # no other request waits for this disk
         c.says("")
         assert polite.getresponse().status == 200 and first.getresponse().status == 200
         for t in threads:
@@ -175,7 +175,7 @@ def test_tenants_take_turns_at_the_store(tmp_path):
 # ---- file descriptors ----
 
 def serves(c):
-    """A connection that comes while descriptors are short is closed unread, which resets it."""
+    """Returns true when the cluster answers. When descriptors are short, a new connection is closed unread, which resets it."""
     try:
         return complete(c) == 200
     except ConnectionError:
@@ -183,21 +183,21 @@ def serves(c):
 
 
 def test_idle_clients_take_no_descriptors_from_others(tmp_path):
-    """256 descriptors and more idle clients: the gateway says so at its start, refuses by name, and all else goes on."""
+    """With 256 descriptors and more idle clients, the gateway warns at its start and refuses with a reason. Everything else goes on."""
     with Cluster("--state-dir", tmp_path / "state", workers=1, tp=1) as c:
         gateway = c.pid("gateway-0")
-        resource.prlimit(gateway, resource.RLIMIT_NOFILE, (120, 120))  # as if they had been taken by something else
+        resource.prlimit(gateway, resource.RLIMIT_NOFILE, (120, 120))  # as if something else had taken the rest
         idle = []
         for _ in range(200):
             idle.append(http.client.HTTPConnection("127.0.0.1", c.ports[0]))
             idle[-1].connect()
-        assert c.status()["gateways"]  # the head has it still
+        assert c.status()["gateways"]  # the head still has the gateway
         for x in idle:
             x.close()
         wait_for("it serves", lambda: serves(c))
         assert upload(c, 1000)[0] == 200 and c.pid("gateway-0") == gateway
         failed = next(line for line in get(c.url + "/metrics")[1].splitlines() if line.startswith("coxswain_gateway_http_failed_accepts_total "))
-        assert float(failed.split()[-1]) <= len(idle)  # the loop does not come back to them without end
+        assert float(failed.split()[-1]) <= len(idle)  # the loop does not retry them without end
     c = Cluster(workers=1, tp=1)
     c.command = ["prlimit", "--nofile=256:256", *c.command]
     with c:
@@ -205,7 +205,7 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
         idle = [http.client.HTTPConnection("127.0.0.1", c.ports[0]) for _ in range(200)]
         for x in idle:
             x.connect()
-        assert get(c.url + "/health")[0] == 200  # one of them makes place
+        assert get(c.url + "/health")[0] == 200  # one idle connection is closed for it
         assert c.status()["gateways"]
         for x in idle:
             x.close()
@@ -213,7 +213,7 @@ def test_idle_clients_take_no_descriptors_from_others(tmp_path):
 
 
 def test_a_request_between_idle_clients_is_answered():
-    """A hundred idle clients and four requests come at once where a few descriptors are left: the idle ones give up theirs."""
+    """A hundred idle clients and four requests arrive at once while few descriptors are left. The idle ones lose their connections."""
     with Cluster(workers=1, tp=1) as c:
         gateway = c.pid("gateway-0")
         n_open = len(os.listdir(f"/proc/{gateway}/fd"))

@@ -1,5 +1,5 @@
-"""A machine whose processors are all taken: everybody is slow, and nobody is taken for dead.
-COX_HOG_S: for how many seconds (20; 1800 for the long form)."""
+"""On a machine whose processors are all busy every process is slow, and none is taken for dead. COX_HOG_S sets the seconds (20; 1800
+for the long form)."""
 import contextlib
 import json
 import os
@@ -24,7 +24,7 @@ def events(cluster, since):
 
 @contextlib.contextmanager
 def hogs(n, seconds):
-    """Each of a session of its own: the kernel shares by session."""
+    """Starts n busy processes, each in its own session: the kernel shares the processors by session."""
     running = [subprocess.Popen([sys.executable, "-c", HOG.format(seconds)], start_new_session=True) for _ in range(n)]
     try:
         yield
@@ -54,8 +54,8 @@ def test_hogs_make_nobody_look_dead():
 
 
 def test_a_kill_is_one_loss():
-    """Beside five hogs a processor: the group is dissolved and formed once, nobody but the killed one is lost or started again, and
-    every stream goes on with the tokens that it had. How long that may take is bench/busy-recovery's to judge."""
+    """With five busy processes for each processor, the replica is dissolved and formed once. Only the killed worker is lost or
+    restarted, and every stream keeps its tokens. bench/busy-recovery judges the time."""
     with Cluster("--null-step-us", 2000, workers=2, tp=2) as cluster:
         with Steady([cluster.url], n_users=8) as load:
             wait_for("streams run", lambda: load.check().n_done > 8)

@@ -1,4 +1,4 @@
-"""`cox models` and `cox rm`: what lies in the cache, and taking it out, and nothing else."""
+"""`cox models` and `cox rm` list and remove models of the cache, and touch nothing else."""
 import json
 import os
 import re
@@ -56,7 +56,7 @@ def test_models_and_rm(world, hub):
     table = cox(world, "models").stdout.splitlines()
     assert table[0].split() == ["NAME", "SIZE", "FORMAT", "REVISION", "FETCHED", "LAST", "USED", "STATE"]
     assert re.match(rf"org/tiny +199\.7 KiB  safetensors  main \({COMMIT[:12]}\) +\d{{4}}-\d\d-\d\d \d\d:\d\d  2096-10-0\d .* whole$", table[2]), table
-    # one spelling is as good as another, and each goes by itself
+    # All spellings of a name work, and each argument is handled alone.
     done = cox(world, "rm", "hf:org/tiny@main", "org/other")
     assert done.returncode == 0 and re.fullmatch(r"hf:org/tiny@main: removed, \d+\.\d KiB freed\norg/other: removed, .* freed\n", done.stdout), done
     assert list(listed(world)) == ["org/tiny@v1"]
@@ -109,7 +109,7 @@ def test_one_that_is_served_stays(world, hub):
         done = cox(world, "rm", "hf:org/tiny")
         assert done.returncode == 1 and re.search(r"model org/tiny is in use \(cox[a-z-]*, process \d+\): stop it first", done.stderr), done
         assert listed(world)["org/tiny"]["state"] == "whole"
-        # another cache has it, too
+        # A second cache also has the model.
         other = world.cache.with_name("other cache")
         shutil.copytree(world.cache, other)
         assert run_cox("rm", "org/tiny", "--cache-dir", other, env=world.env).returncode == 0
@@ -118,7 +118,8 @@ def test_one_that_is_served_stays(world, hub):
 
 @pytest.mark.parametrize("how", ["absolute", "relative"])
 def test_one_that_is_served_by_its_path_stays(world, hub, how):
-    """`cox up $(cox pull MODEL)`: the null device maps no weights, so that only the command line tells."""
+    """A model served by its path stays. With `cox up $(cox pull MODEL)` and the null device no weights are mapped, so only the
+    command line shows the use."""
     folder = good(world.pull("org/tiny", hub=hub))
     path = folder if how == "absolute" else os.path.relpath(folder)
     with Cluster("--device", "null", model=str(path), env=world.env):
@@ -155,14 +156,14 @@ def test_links_are_not_followed(world, hub, tmp_path):
     (folder / "link").symlink_to(outside)
     (folder / "file").symlink_to(outside / "kept")
     assert cox(world, "rm", "org/tiny").returncode == 0 and world.names() == []
-    # a model's folder that is a link itself: the link goes
+    # A model's folder that is a link: the link is removed.
     folder = good(world.pull("org/tiny", hub=hub))
     moved = tmp_path / "moved"
     folder.rename(moved)
     folder.symlink_to(moved)
     assert listed(world)["org/tiny"]["state"] == "whole"
     assert cox(world, "rm", "org/tiny").returncode == 0 and world.names() == [] and (moved / WEIGHTS).exists()
-    # the folder of all models on another disk
+    # The folder of all models is on another disk.
     good(world.pull("org/tiny", hub=hub))
     (world.cache / "models").rename(tmp_path / "disk")
     (world.cache / "models").symlink_to(tmp_path / "disk")
@@ -172,7 +173,7 @@ def test_links_are_not_followed(world, hub, tmp_path):
 
 
 def test_folders_of_strangers(world):
-    """Names and manifests that nobody of us has written."""
+    """Folders with names and manifests that Coxswain did not write."""
     at = world.cache / "models/pulled"
     for name in ("a\x1b[2Jb", "no manifest", "x.part-123", "reference"):
         (at / name).mkdir(parents=True)

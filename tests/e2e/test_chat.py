@@ -1,4 +1,4 @@
-"""`cox chat` on a terminal of the test's own, and `cox complete` in pipes, with a gateway that says what it was asked."""
+"""`cox chat` on a pseudo-terminal, and `cox complete` in pipes, with a gateway that repeats the request."""
 import codecs
 import json
 import os
@@ -17,7 +17,7 @@ UP, PASTE, PASTED = "\x1b[A", "\x1b[200~", "\x1b[201~"
 
 
 class Gateway(Server):
-    """Answers "<n> of <the last message>", of four tokens; n: messages that it was sent."""
+    """Answers "<n> of <the last message>" in four tokens; n = number of messages in the request."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ class Terminal:
         self.fd, end = pty.openpty()
         os.set_blocking(self.fd, False)
         subprocess.run(["stty", "cols", str(columns), "rows", "30"], stdin=end, check=True)
-        # whose terminal it is: so that Ctrl-C comes as a signal
+        # The terminal becomes the controlling one, so that Ctrl-C arrives as a signal.
         self.process = subprocess.Popen(["setsid", "--ctty", BIN / "cox", *map(str, command)], stdin=end, stdout=end, stderr=end, env=env)
         os.close(end)
         self.raw, self.seen = "", 0
@@ -70,12 +70,12 @@ class Terminal:
         if select.select([self.fd], [], [], 0.02)[0]:
             try:
                 self.raw += self.decoder.decode(os.read(self.fd, 65536))
-            except OSError:  # it has ended
+            except OSError:  # the command has ended
                 pass
         return self.raw[self.seen:]
 
     def until(self, words):
-        """What came up to these, which are not looked at again."""
+        """Waits for `words` and returns the text up to them. The next call looks behind them."""
         wait_for(words, lambda: words in self.read(), 20 * SLOW)
         at = self.raw.index(words, self.seen) + len(words)
         new, self.seen = self.raw[self.seen:at], at
@@ -85,7 +85,7 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def ask(self, keys):
-        """When it is waited for, and up to the line about the answer."""
+        """Types when the prompt is ready. Returns the text up to the line about the answer."""
         self.until("\x1b[?2004h")
         self.type(keys)
 
@@ -119,7 +119,7 @@ def test_a_conversation(gateway, env, tmp_path):
     t.ask("hello\r")
     said = t.until("the first after")
     assert "\x1b[2mlet me see\x1b[0m" in said and "2 of <hello>" in said and re.search(r"\x1b\[2m4 tokens, [\d.]+ tokens/s", said)
-    t.ask("wrld\x1b[D\x1b[D\x1b[Do\r")  # an arrow, and a letter put in
+    t.ask("wrld\x1b[D\x1b[D\x1b[Do\r")  # an arrow key, then an inserted letter
     t.until("4 of <world>")
     assert contents(gateway) == ["be short", "hello", "2 of <hello>", "world"]
     t.ask("/retry\r")
@@ -130,7 +130,7 @@ def test_a_conversation(gateway, env, tmp_path):
     t.until("is set")
     t.ask("/clear\r")
     t.until("a new conversation")
-    t.ask(UP + UP + UP + UP + UP + "\r")  # the history: over /clear, two of /system, /retry
+    t.ask(UP + UP + UP + UP + UP + "\r")  # the history: past /clear, two of /system, and /retry
     t.until("2 of <world>")
     assert contents(gateway) == ["be long", "world"]
     t.ask("/model other\r")
@@ -143,11 +143,11 @@ def test_a_conversation(gateway, env, tmp_path):
     t.ask("/help\r")
     t.until("/load FILE")
     assert t.end() == 0
-    # what was typed is there the next time, for its owner
+    # The typed lines are kept for the next time, readable by the owner only.
     history = tmp_path / ".local/state/coxswain/chat_history"
     assert stat.S_IMODE(history.stat().st_mode) == 0o600 and json.loads(history.read_text().splitlines()[0]) == "hello"
     t = Terminal("chat", "--url", gateway.url, env=env | {"NO_COLOR": "1"})
-    t.ask(UP * 3 + "\r")  # over /help and /nothing
+    t.ask(UP * 3 + "\r")  # past /help and /nothing
     said = t.until("the first after")
     assert "of </not a command>" in said and "\x1b[2m" not in said and "let me see" not in said
     t.ask("/quit\r")
@@ -176,7 +176,7 @@ def test_a_base_model_continues_text(gateway, env, columns):
     t.ask("twice\r")
     assert "base model" not in t.until("the first after")
     assert [b.get("prompt") for b in gateway.bodies] == [None, "once", "twice"]
-    t.ask("/model other\r")  # which has a template
+    t.ask("/model other\r")  # this model has a template
     t.ask("hello\r")
     t.until("2 of <hello>")
     assert t.end() == 0
@@ -216,7 +216,7 @@ def test_ctrl_c(gateway, env):
     t.ask("stop me\r")
     t.until("1 of <stop me>")
     t.type("\x03")
-    t.ask("")  # it goes on
+    t.ask("")  # the program goes on
     gateway.holds = False
     t.type("again\r")
     t.until("3 of <again>")
@@ -229,7 +229,7 @@ def test_save_and_load(gateway, env, tmp_path):
     t.ask("hello\r")
     t.until("1 of <hello>")
     file = tmp_path / "c.json"
-    for _ in range(2):  # over a conversation it is written again
+    for _ in range(2):  # a saved conversation may be overwritten
         t.ask(f"/save {file}\r")
         t.until("saved")
     assert [m["content"] for m in json.loads(file.read_text())["messages"]] == ["hello", "1 of <hello>"]
@@ -257,7 +257,7 @@ def test_save_and_load(gateway, env, tmp_path):
     t.until("400: not today")
     gateway.fails = False
     t.ask("fine\r")
-    t.until("5 of <fine>")  # what was refused is not in it
+    t.until("5 of <fine>")  # the refused message is not in it
     assert t.end() == 0
 
 

@@ -1,5 +1,5 @@
-"""The gateway's chat page in headless Chromium: a conversation with a real cluster, with the keyboard alone; hostile models and
-gateways; light, dark and a phone's width. What the page's files and their headers are is asked over HTTP, without a browser."""
+"""The gateway's chat page in headless Chromium: a conversation with a real cluster by keyboard alone, hostile models and gateways,
+light and dark, and the width of a phone. Tests of the page's files and headers use HTTP without a browser."""
 import contextlib
 import itertools
 import json
@@ -45,7 +45,7 @@ def server():
 def browser(window):
     window.resize_back()
     window.theme("light")
-    point(window, 1, 1)  # where the pointer was, a token of the next page would be under it
+    point(window, 1, 1)  # otherwise the pointer would be over a token of the next page
     window.open("about:blank")
     window.log()
     return window
@@ -62,7 +62,7 @@ def begin(b, url, state="ready"):
 
 
 def ask(b, text):
-    """Types and sends; gives the answer's text once it has ended."""
+    """Types a message and sends it. Returns the answer's text after it has ended."""
     n = b.js("return document.querySelectorAll('.turn.model').length")
     b.type("#prompt", text + ENTER)
     return ended(b, n + 1)
@@ -96,7 +96,7 @@ def test_the_page_is_open_small_and_may_ask_its_own_origin_alone(cluster):
     assert httpx.post(cluster.url + "/", json={}, headers={"x-api-key": KEY}).status_code == 405
     assert sum(p.stat().st_size for p in SERVED) < 60_000
     assert not re.search(r"\son\w+=|\sstyle=|<script(?![^>]*\ssrc=)|https?://", page.text), "the policy would refuse it"
-    for p in CHAT.glob("*.js"):  # the model's text is never HTML
+    for p in CHAT.glob("*.js"):  # the model's text never becomes HTML
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", p.read_text()), p
 
 
@@ -125,7 +125,7 @@ def test_a_gateway_without_the_page_does_not_know_its_paths(option):
 
 
 def test_behind_a_prefix_the_page_asks_below_it():
-    for p in SERVED:  # relative addresses: --root-path needs nothing else
+    for p in SERVED:  # relative addresses: --root-path needs no more
         assert not re.search(r'(?:href|src)="/|fetch\("/|"/v1/', p.read_text()), p
     with gateway("--root-path", "/llm") as url:
         assert [httpx.get(url + path).status_code for path in ("/llm/", "/llm/chat/main.js", "/", "/llm/nothing")] == [200, 200, 200, 404]
@@ -137,7 +137,7 @@ def test_behind_a_prefix_the_page_asks_below_it():
 def test_a_conversation_with_a_cluster(browser, cluster):
     b = browser
     begin(b, cluster.url + "/", "key wanted")
-    assert b.js("return document.activeElement.id") == "key" and "wants an API key" in b.text("#notice")
+    assert b.js("return document.activeElement.id") == "key" and "requires an API key" in b.text("#notice")
     b.type("#key", "sk-wrong\t")
     wait_for("a wrong key is refused", lambda: "does not accept" in b.text("#notice"))
     b.js("document.querySelector('#key').value = ''")
@@ -161,10 +161,10 @@ def test_a_conversation_with_a_cluster(browser, cluster):
     body = json.loads(b.js("return asked.at(-1)[1].body"))
     assert (body["top_p"], body["top_k"], body["presence_penalty"], body["frequency_penalty"], body["stop"]) == (0.9, 3, 0.5, -0.5, ["@@", "##"])
     assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant", "user"] and second
-    # the same seed, asked anew: the same answer
+    # The same seed gives the same answer again.
     b.click(".turn.model:last-child .foot button:nth-child(2)")
     assert ended(b, 2) == second
-    # stopped: what has come stays, and the cluster computes it no more
+    # After a stop the received text stays, and the cluster stops computing.
     b.js("document.querySelector('#max_tokens').value = 2000")
     b.type("#prompt", "On and on" + ENTER)
     wait_for("it comes", lambda: len(b.js("return [...document.querySelectorAll('.body')].at(-1).innerText")) > 3)
@@ -174,7 +174,7 @@ def test_a_conversation_with_a_cluster(browser, cluster):
     cluster.wait_idle()
     b.click("#clear")
     assert b.js("return [document.querySelectorAll('.turn').length, document.querySelector('#empty').hidden]") == [0, False]
-    # the key is nowhere but in the page's memory
+    # The key is only in the page's memory.
     kept = b.js("""return [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie, location.href,
         ...performance.getEntriesByType('resource').map(e => e.name), ...asked.map(a => String(a[0]))].join(' ')""")
     assert KEY not in kept and b.js("return asked.at(-1)[1].headers.Authorization") == "Bearer " + KEY
@@ -192,7 +192,7 @@ def test_the_keyboard_alone(browser, server):
     assert ended(b).startswith("The harbour")
     assert b.js("return document.activeElement.id") == "prompt"
     way = []
-    for _ in range(60):  # once around: everything is reached, is seen to be, and is left again
+    for _ in range(60):  # once around: each element gets the focus, is visible, and loses the focus
         b.press(TAB)
         name, is_seen = b.js(FOCUSED)
         assert is_seen, name
@@ -204,7 +204,7 @@ def test_the_keyboard_alone(browser, server):
         assert name in way, (name, way)
     order = [way.index(n) for n in ("skip", "model", "clear", "SUMMARY", "key", "probabilities", "talk", "body")]
     assert order == sorted(order)
-    # backwards from the message: Retry, Copy, the answer; its tokens with the arrow keys
+    # Backwards from the message field: Retry, Copy, the answer. Arrow keys move between its tokens.
     chord = [{"type": "keyDown", "value": SHIFT}, *itertools.chain(*[[{"type": k, "value": TAB} for k in ("keyDown", "keyUp")]] * 3), {"type": "keyUp", "value": SHIFT}]
     b.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": chord}]})
     assert b.js("return document.activeElement.className") == "body"
@@ -216,7 +216,7 @@ def test_the_keyboard_alone(browser, server):
     assert b.js("return [...document.querySelectorAll('.t')].at(-1).classList.contains('picked')")
     b.press(ESCAPE)
     assert b.js("return document.querySelector('#peek').hidden")
-    # a stop by Escape
+    # Escape stops the answer.
     server.script = Script(steps=[say("word " * 200, delay=0.02)])
     b.js("document.querySelector('#prompt').focus()")
     b.press(*"Go", ENTER)
@@ -238,20 +238,20 @@ def test_the_pointer_sees_what_else_was_likely(browser, server):
     assert "␣sea" in rows and "␣the" in rows and len(rows) == 4
     box = b.js("const r = document.querySelector('#peek').getBoundingClientRect(); return [r.left >= 0, r.right <= innerWidth, r.bottom <= innerHeight]")
     assert box == [True] * 3
-    # without the setting, no probabilities are asked for
+    # Without the setting, no probabilities are requested.
     b.click("#probabilities")
     ask(b, "Again")
     assert "logprobs" in server.script.asked[0][1] and "logprobs" not in server.script.asked[1][1]
 
 
 def half(text, *tokens):
-    """A chunk of that text, which may be none yet, with the probabilities of these tokens."""
+    """Returns a chunk with this text, which may be empty, and the probabilities of these tokens."""
     return {"choices": [{"index": 0, "delta": {"content": text} if text else {}, "finish_reason": None, "logprobs": {"content": [token(t) for t in tokens]}}]}
 
 
 @needs_browser
 def test_tokens_that_come_ahead_of_their_text_are_kept(browser, server):
-    """The bytes of a character are tokens whose text comes with the last of them; marks and control characters are seen."""
+    """The tokens of a multi-byte character have no text until the last one. Combining marks and control characters are visible."""
     def step(h, body):
         h.begin_stream()
         for chunk in (half("", "bytes:\\xf0"), half("", "bytes:\\x9f", "bytes:\\x98"), half("😀 so", "bytes:\\x80", " so"),
@@ -278,7 +278,7 @@ def test_an_answer_is_copied_as_the_model_wrote_it(browser, server):
     begin(b, server.url)
     ask(b, "Hello")
     paste = [{"type": "keyDown", "value": CONTROL}, *({"type": k, "value": "v"} for k in ("keyDown", "keyUp")), {"type": "keyUp", "value": CONTROL}]
-    for is_secure in (True, False):  # without HTTPS there is no clipboard interface but on this machine
+    for is_secure in (True, False):  # without HTTPS the clipboard interface exists only on this machine
         b.js("Object.defineProperty(window, 'isSecureContext', {value: arguments[0], configurable: true})", is_secure)
         b.js("document.querySelector('.turn.model .foot button').textContent = 'Copy'")
         b.click(".turn.model .foot button")
@@ -330,12 +330,12 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     assert ask(b, "Hello") == "Here at last" and len(server.script.asked) == 3
     said = b.js("return said")
     assert "No group serves now. Trying again in 1 s." in said and "Too many requests. Trying again in 1 s." in said
-    # without Retry-After it is the person who tries again
+    # Without Retry-After the page leaves the retry to the person.
     server.script = Script(steps=[refuse(503, "The gateway is shutting down."), say("Back")])
     assert ask(b, "Two") == "" and last(b, ".error") == "The gateway is shutting down."
     b.click(".turn.model:last-child .foot button:nth-child(2)")
     assert ended(b, 2) == "Back" and [m["content"] for m in server.script.asked[-1][1]["messages"]] == ["Hello", "Here at last", "Two"]
-    # an error event in the stream, and a stream that is cut: what has come stays
+    # After an error event or a broken stream the received text stays.
     server.script = Script(steps=[error_after("Half ", "The worker was lost.")])
     assert (ask(b, "Go"), last(b, ".error")) == ("Half ", "The worker was lost.")
     server.script = Script(steps=[cut_after("Half ", seen := threading.Event())])
@@ -343,7 +343,7 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     wait_for("it comes", lambda: last(b, ".body") == "Half " and b.js("return document.querySelectorAll('.turn.model').length") == 4)
     seen.set()
     assert ended(b, 4) == "Half " and last(b, ".error").startswith("The connection broke before the answer ended")
-    # an event that is none of the API's
+    # An event that the API does not have.
     def odd(h, body):
         h.begin_stream()
         h.event(None)
@@ -351,17 +351,17 @@ def test_what_goes_wrong_is_said_in_sentences(browser, server):
     server.script = Script(steps=[odd])
     ask(b, "Odd")
     assert last(b, ".error").startswith("An event of the answer is not a JSON object")
-    # a number that is none is told before anything is asked
+    # A malformed number is reported before any request.
     server.script = Script(steps=[say("no")])
     b.js("document.querySelector('#temperature').value = 9")
     ask(b, "Hot")
     assert last(b, ".error").startswith("Temperature: ") and server.script.asked == []
     b.js("document.querySelector('#temperature').value = ''")
-    # a key that is asked for in the middle
+    # A key is requested in the middle of a conversation.
     server.script = Script(steps=[say("Open")], key="k")
     ask(b, "Locked")
-    assert "wants an API key" in last(b, ".error") and b.js("return document.activeElement.id") == "key" and b.text("#state") == "key wanted"
-    # a key that was copied with an invisible character can be in no header
+    assert "requires an API key" in last(b, ".error") and b.js("return document.activeElement.id") == "key" and b.text("#state") == "key wanted"
+    # A key that was copied with an invisible character cannot be in a header.
     b.type("#key", "k\u200b\t")
     wait_for("it is said", lambda: b.text("#notice").startswith("This key has a character that no key has"))
     assert b.text("#state") == "key wanted"
@@ -388,7 +388,7 @@ def test_a_base_model_continues_the_text(browser, server):
 
 @needs_browser
 def test_a_model_is_continued_where_the_person_says_so(browser, server):
-    """A base model may carry a template all the same."""
+    """The person chooses to continue the text, because a base model may have a template too."""
     b, server.script = browser, Script(models=["demo"], steps=[say(" there was")])
     begin(b, server.url)
     b.click("#plain")
@@ -409,7 +409,7 @@ def test_a_browser_that_blocks_storage(browser, server):
         assert ask(b, "Hello") == "Calm" and b.log() == []
 
 
-# ---- how it looks ----
+# ---- appearance ----
 
 LONG = """Here is **how** to moor, in `three` steps:
 

@@ -1,4 +1,4 @@
-"""The commands that talk to a running cluster, as a person types them."""
+"""The commands for a running cluster, as a person types them."""
 import json
 import os
 import re
@@ -67,7 +67,7 @@ def test_drain_takes_a_worker_by_what_people_call_it():
     with Cluster(workers=2, tp=1) as c:
         def cox(*args):
             return run_cox(*args, "--address", c.admin.removeprefix("http://"))
-        def both_serve():  # one is enough to be healthy
+        def both_serve():  # one replica is enough to be healthy
             return sum(g["state"] == "ready" for g in c.status()["groups"]) == 2
         wait_for("both serve", both_serve)
         first, node = worker(c, 0)["instance"], worker(c, 0)["node"]
@@ -115,7 +115,7 @@ def test_the_admin_key_is_asked_for(tmp_path):
 @pytest.mark.parametrize("code, exit_code", [(400, 2), (403, 2), (404, 1), (409, 1), (500, 1)])
 def test_an_answer_s_own_words_come_first(code, exit_code):
     class Head(BaseHTTPRequestHandler):
-        def do_GET(self):  # whether it is a standby, and what it has
+        def do_GET(self):  # the questions about standby and contents
             self.send_error(404)
 
         def do_POST(self):
@@ -169,7 +169,7 @@ def test_join_token_says_when_it_makes_keys(tmp_path):
 
 
 def test_a_stop_may_wait_for_open_requests():
-    """--shutdown-timeout: a stream that has begun ends with all its tokens although cox up is told to stop."""
+    """--shutdown-timeout: an open stream gets all its tokens although `cox up` has been told to stop."""
     body = {"prompt": "hi", "max_tokens": 60, "temperature": 0, "stream": True}
     with Cluster("--shutdown-timeout", 60, "--null-step-us", 20000) as c:
         got = Collected()
@@ -184,7 +184,7 @@ def test_a_stop_may_wait_for_open_requests():
 
 @pytest.mark.parametrize("name", ["worker-1", "head"])
 def test_who_dies_while_a_stop_waits_comes_back(name):
-    """The open stream cannot end without it."""
+    """A process that dies while a stop waits is restarted, because the open stream cannot end without it."""
     body = {"prompt": "hi", "max_tokens": 60, "temperature": 0, "stream": True}
     with Cluster("--shutdown-timeout", 60, "--null-step-us", 20000) as c:
         got = Collected()
@@ -200,7 +200,8 @@ def test_who_dies_while_a_stop_waits_comes_back(name):
 
 
 def test_every_line_of_a_json_log_is_an_event():
-    """From cox up's own warnings to the workers' memory; ids and epochs are texts whatever they look like."""
+    """With a JSON log, every line is an event, from the warnings of `cox up` to the workers' memory. Ids and epochs are strings,
+    whatever they look like."""
     with Cluster("--log-format", "json", "--enable-dbo") as c:
         assert httpx.post(c.url + "/v1/completions", json={"prompt": "hi", "max_tokens": 2}).status_code == 200
         wait_for("cox up says that it is ready", lambda: "ready in" in c.log())
@@ -226,7 +227,7 @@ COMPLETED = [("cox wo", {"worker", "workers"}), ("cox worker --device ", {"auto"
 
 @pytest.mark.parametrize("shell", ["bash", "fish"])
 def test_completion(shell, tmp_path):
-    """What Tab gives, from the shell itself: commands, options by each of their names, values."""
+    """The shell's own Tab completion offers commands, options by each of their names, and values."""
     if not shutil.which(shell):
         pytest.skip(f"no {shell} here")
     script = tmp_path / "completion"

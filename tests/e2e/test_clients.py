@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote, as they are: tests/clients/ has what they do. scripts/setup --clients installs them."""
+"""Real client programs and packages, unmodified. tests/clients/ has their scripts, and scripts/setup --clients installs them."""
 import json
 import os
 import re
@@ -51,15 +51,15 @@ def cluster(folder):
     (folder / "keys").write_text(f"{KEY} alice\n{LIMITED} bob rate=1\n")
     with Cluster("--api-key-file", folder / "keys", "--state-dir", folder / "state", "--max-model-len", "4096", "--null-step-us", "5000") as c:
         yield c
-        c.wait_idle()  # whatever clients broke off is over
+        c.wait_idle()  # requests that clients broke off have ended
 
 
 @pytest.fixture(scope="module")
 def demo_url():
-    if not MODEL.exists() or SANITIZED:  # what a model computes with sanitizers is e2e_tiny_models'
+    if not MODEL.exists() or SANITIZED:  # e2e_tiny_models tests real models with sanitizers
         yield ""
         return
-    # Gemma's own template knows no role but user and assistant, so that no tool's answer could go back.
+    # Gemma's own template knows only the roles user and assistant, so a tool's answer could not go back.
     with cpu_cluster("--served-model-name", "demo", "--max-model-len", 2048, "--chat-template", "chatml",
                      "--enable-auto-tool-choice", "--tool-call-parser", "hermes") as c:
         yield c.url
@@ -67,7 +67,7 @@ def demo_url():
 
 @pytest.fixture(scope="module")
 def play(cluster, demo_url):
-    """Results of a script's functions; each script runs once."""
+    """Returns a function that gives a script's results. Each script runs once."""
     known = {}
 
     def results(script):
@@ -82,7 +82,7 @@ def play(cluster, demo_url):
     return results
 
 
-@pytest.mark.timeout(900 * SLOW)  # the first of a script runs all of it, and imports of these packages take long
+@pytest.mark.timeout(900 * SLOW)  # the first test of a script runs all of it, and importing these packages takes long
 @pytest.mark.parametrize("script,name", list(scenarios()))
 def test_package(play, demo_url, script, name):
     if not there(SCRIPTS[script]):
@@ -104,7 +104,7 @@ def examples():
 
 
 def example_command(language, code, folder):
-    """How a reader would run it, or what is missing here."""
+    """Returns the command with which a reader would run the example, or skips with the missing part."""
     if language == "javascript":
         (folder / "example.mjs").write_text(code)
         (folder / "node_modules").symlink_to(CLIENTS / "node_modules")
@@ -120,7 +120,7 @@ def example_command(language, code, folder):
 @pytest.mark.timeout(400 * SLOW)
 @pytest.mark.parametrize("language,code", examples())
 def test_example(demo_url, tmp_path, language, code):
-    """docs/how-to/clients.md as it stands, but for the port."""
+    """An example of docs/how-to/clients.md, unchanged except for the port."""
     if not demo_url:
         pytest.skip("no demo model (scripts/fetch-demo-model), or with sanitizers")
     assert "http://127.0.0.1:8000" in code
@@ -144,7 +144,7 @@ SEED_BODY = {"model": "null", "prompt": "Singapore is a", "max_tokens": 64, "tem
 
 @pytest.mark.skipif(not there(HEY), reason=f"no hey: {SETUP}")
 def test_hey(cluster):
-    """As people measure with it: 5 at once, 50 in all."""
+    """A typical measurement with hey: 50 requests, 5 at once."""
     done = subprocess.run([HEY, "-c", "5", "-m", "POST", "-n", "50", "-H", "Content-Type: application/json",
                            "-H", f"Authorization: Bearer {KEY}", "-d", json.dumps(SEED_BODY), cluster.url + "/v1/completions"],
                           capture_output=True, text=True, timeout=60 * SLOW)
@@ -164,7 +164,7 @@ def test_curl(cluster):
     events = curl("-N", url, "-d", json.dumps({**SEED_BODY, "stream": True})).split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
     assert "".join(json.loads(e.removeprefix("data: "))["choices"][0]["text"] for e in events[:-2]) == whole and len(whole) == 64
-    # -F, --http1.0, Expect: 100-continue (over a megabyte) and a HEAD are curl's own ways
+    # Covers curl's -F, --http1.0, Expect: 100-continue (over a megabyte) and HEAD.
     assert json.loads(curl("--http1.0", url, "-d", json.dumps(SEED_BODY)))["choices"][0]["text"] == whole
     long = curl("-w", "%{http_code}", "-H", "Expect: 100-continue", url, "-d", json.dumps({**SEED_BODY, "prompt": "x" * 2000}))
     assert long.endswith("200")
@@ -173,7 +173,7 @@ def test_curl(cluster):
 @pytest.mark.skipif(not there(PYTHON), reason=f"no .venv-clients: {SETUP}")
 @pytest.mark.timeout(300 * SLOW)
 def test_guidellm(cluster, folder):
-    """The benchmark runs through, and what it counted is what it asked for."""
+    """The benchmark completes, and its counts equal its requests."""
     data, out = folder / "prompts.jsonl", folder / "guide.json"
     data.write_text("".join(json.dumps({"prompt": f"Singapore is a {i}"}) + "\n" for i in range(20)))
     done = subprocess.run([str(PYTHON), "-m", "guidellm", "benchmark", "run", "--target", cluster.url, "--model", "null", "--data", str(data),
@@ -188,7 +188,7 @@ def test_guidellm(cluster, folder):
     assert get(cluster.url + "/health")[0] == 200
 
 
-# ---- coding agents, as their makers publish them ----
+# ---- coding agents, as published ----
 
 AGENTS = [pytest.param(name, marks=pytest.mark.skipif(not agents.program(name) or bool(SANITIZED), reason=f"no {name}, or with sanitizers: {SETUP}"))
           for name in ("claude", "codex", "qwen")]
@@ -198,7 +198,7 @@ CALLS = {"Bash": {"command": "cat note.txt", "description": "Read the note"}, "e
 
 
 def test_the_manual_says_what_agents_are_given():
-    """docs/how-to/clients.md names the versions that are installed, and the switches that agents.py gives."""
+    """docs/how-to/clients.md names the installed versions and the switches in agents.py."""
     pinned = json.loads((CLIENTS / "agents/package.json").read_text())["dependencies"]
     given = (CLIENTS / "agents.py").read_text()
     assert all(version in DOC_OF_AGENTS for version in pinned.values()) and len(pinned) == 3
@@ -210,7 +210,7 @@ def test_the_manual_says_what_agents_are_given():
 
 @pytest.fixture
 def away():
-    """(address, hosts): a proxy that lets nobody through, and whom programs asked it for."""
+    """Returns (address, hosts): a proxy that refuses every connection, and the hosts that programs asked for."""
     hosts = []
 
     class Refuse(socketserver.StreamRequestHandler):
@@ -225,7 +225,7 @@ def away():
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory):
-    """A cluster whose model calls the tool that an agent has for commands, and says what it found."""
+    """A cluster whose model calls an agent's command tool and repeats its result."""
     model = scripted_model.write(tmp_path_factory.mktemp("caller") / "model", CALLS)
     with Cluster("--device", "cpu", "--served-model-name", "caller", "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
                  model=model, workers=1, tp=1) as c:
@@ -235,19 +235,20 @@ def caller(tmp_path_factory):
 @pytest.mark.timeout(150 * SLOW)
 @pytest.mark.parametrize("name", AGENTS)
 def test_agent_calls_a_tool(caller, away, tmp_path, name):
-    """One turn: the model calls, the agent runs it, and the model's answer is about what came out. Each word is a note's once."""
+    """In one turn the model calls the tool, the agent runs it, and the model's answer contains the result. Each test has its own
+    word."""
     word = scripted_model.WORDS[["claude", "codex", "qwen"].index(name)]
     (tmp_path / "note.txt").write_text(f"On the note stands {word}, and no more.\n")
     done = agents.run(name, caller.url, "caller", tmp_path, proxy=away[0])
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert f"On the note stands {word}, and no more." in said, said  # the tool's result
-    assert scripted_model.SAYS + word in done.stdout, said  # the answer
+    assert scripted_model.SAYS + word in done.stdout, said  # the model's answer
     assert not away[1], away[1]
 
 
 def chunks_of(url, body):
-    """The deltas of a stream of chat: (content, the calls by their index, usage)."""
+    """Returns the deltas of a chat stream: (content, the calls by their index, usage)."""
     request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60 * SLOW) as r:
         events = r.read().decode()
@@ -266,7 +267,7 @@ def chunks_of(url, body):
 
 @pytest.mark.parametrize("name", agent_bodies.BODIES)
 def test_client_s_body(caller, name):
-    """A turn with a call, and one with its result, of clients that are not installed here."""
+    """Bodies of clients that are not installed here: a turn with a call, and a turn with its result."""
     body, word = agent_bodies.BODIES[name], scripted_model.WORDS[3]
     wants_usage = "stream_options" in body([])
     content, calls, usage = chunks_of(caller.url, body([]))
@@ -280,7 +281,7 @@ def test_client_s_body(caller, name):
     assert content == scripted_model.SAYS + word and not more
 
 
-# ---- tools that are no functions, by the official packages ----
+# ---- tools that are not functions, with the official packages ----
 
 CUSTOM = {"type": "custom", "name": "patch", "description": "Changes files."}
 SPACE = {"type": "namespace", "name": "files", "description": "Files.",
@@ -294,7 +295,7 @@ def official(caller):
 
 
 def test_custom_tool_of_responses(official):
-    """In a stream, whole, and what it gave sent back."""
+    """A custom tool's call, in a stream and whole, and sent back."""
     ask = {"model": "caller", "input": "Mend it.", "tools": [CUSTOM], "temperature": 0}
     events = list(official.responses.create(**ask, stream=True))
     pieces = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
@@ -325,7 +326,7 @@ def test_custom_tool_of_chat(official):
            "tools": [{"type": "custom", "custom": {"name": "patch", "description": "Changes files."}}]}
     call = official.chat.completions.create(**ask).choices[0].message.tool_calls[0]
     assert (call.type, call.custom.name, call.custom.input) == ("custom", "patch", CALLS["patch"]["input"])
-    # Chunks of OpenAI's know functions alone: there it is the function that it is for the model.
+    # OpenAI's chat chunks know functions only, so the call is shown as a function call.
     given = [c for e in official.chat.completions.create(**ask, stream=True) if e.choices for c in e.choices[0].delta.tool_calls or ()]
     assert given[0].function.name == "patch" and json.loads("".join(c.function.arguments for c in given)) == CALLS["patch"]
 
@@ -343,7 +344,7 @@ HOSTED = ["web_search", "image_generation", "code_interpreter", "mcp", "file_sea
 
 
 def test_tools_that_a_server_runs(official, caller):
-    """Left out, told of in a header and the log, and refused by name where one is forced."""
+    """Tools that a server would run are left out, with a header and a log line. Forcing one is refused by name."""
     got = official.responses.with_raw_response.create(model="caller", input="Hi", tools=[{"type": t} for t in HOSTED], temperature=0)
     assert got.headers["x-coxswain-tools-left-out"] == ",".join(HOSTED) and got.parse().output_text == scripted_model.HELLO
     assert "tools_left_out" in caller.log() and ",".join(HOSTED) in caller.log()
@@ -356,7 +357,7 @@ def test_tools_that_a_server_runs(official, caller):
 
 
 def test_tools_that_a_client_runs(caller):
-    """Anthropic's models know their schemas by heart; this one is told them. One whose schema nobody knows is left out."""
+    """Anthropic's models know these schemas by heart, and our model is told them. A tool with an unknown schema is left out."""
     client = anthropic.Anthropic(base_url=caller.url, api_key="none", max_retries=0, timeout=60 * SLOW)
     ask = {"model": "caller", "max_tokens": 200, "messages": [{"role": "user", "content": "Hi"}]}
     got = client.messages.create(tools=[{"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}, {"type": "bash_20250124", "name": "Bash"}], **ask)
@@ -371,7 +372,7 @@ def chat_function(name, parameters):
 
 
 def test_a_refused_tool_is_named(official):
-    """One of many tools cannot be called: its place and name are said, and places in its own schema."""
+    """When one of many tools is invalid, the error has its position and name, and positions within its schema."""
     fine = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
     broken = {"type": "object", "properties": {"z": {"$ref": "#/$defs/Gone"}}, "required": ["z"]}
     unique = {"type": "object", "properties": {"z": {"type": "array", "uniqueItems": True}}, "required": ["z"]}
@@ -390,19 +391,19 @@ def test_a_refused_tool_is_named(official):
             assert text == refused(tools, {"type": "function", "function": {"name": f"f{at}"}})
     assert 'tools[2], "odd": Unimplemented keys: ["uniqueItems"]' in refused([chat_function("a", fine), chat_function("b", fine), chat_function("odd", unique)])
     for root in {"type": "array"}, {"type": "string"}, {"type": ["null", "string"]}:
-        assert 'tools[1], "b", is of another type than object' in refused([chat_function("a", fine), chat_function("b", root)])
+        assert 'tools[1], "b", does not have the type object' in refused([chat_function("a", fine), chat_function("b", root)])
     for parameters, kind in ("{}", "a string"), ([], "a list"), (7, "a number"), (False, "a boolean"):
-        assert f"tools[0].function.parameters must be an object, a JSON schema, got {kind}" in refused([chat_function("a", parameters)])
+        assert f"tools[0].function.parameters must be a JSON schema (an object), got {kind}" in refused([chat_function("a", parameters)])
     assert 'tools[0] is of type "tool"' in refused([{"type": "tool", "function": {"name": "f"}}])
     large = {"type": "object", "properties": {"z": {"enum": [str(i) for i in range(10000, 20000)]}}, "required": ["z"]}
     text = refused([chat_function(f"f{i}", large) for i in range(4)], param="tool_choice")
-    assert "at most 262144 are taken" in text and "None of the 4 tools is the cause by itself: send fewer of them" in text
+    assert "at most 262144 are allowed" in text and "None of the 4 tools is the cause by itself. Send fewer tools" in text
     lark = {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: gone"}}}}
     assert 'the grammar of tools[0], "c"' in refused([lark], {"type": "custom", "custom": {"name": "c"}})
 
 
 def test_stream_helper_ends_a_call(official):
-    """The package takes a call for done at the chunk behind its last piece, and not at a finish_reason beside it."""
+    """The package takes a call as complete at the chunk after its last piece, not at a finish_reason in the same chunk."""
     with official.chat.completions.stream(model="caller", messages=[{"role": "user", "content": "Hi"}], temperature=0,
                                           tools=[chat_function("Bash", {"type": "object"})]) as stream:
         events = [e for e in stream]
@@ -413,7 +414,7 @@ def test_stream_helper_ends_a_call(official):
 
 
 def test_allowed_tools(official):
-    """The model is shown, and calls, what is allowed."""
+    """The model sees and calls only the allowed tools."""
     for only in ("Bash", "spare"):
         choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": only}]}
         item = official.responses.create(model="caller", input="Hi", tools=FUNCTIONS, tool_choice=choice, temperature=0).output[0]
@@ -429,7 +430,7 @@ def test_allowed_tools(official):
 
 
 def test_claude_code_s_bookkeeping(caller):
-    """Who pays is said in another block each time: what is behind it is found in the cache."""
+    """The billing block differs each time, but the text behind it is found in the prefix cache."""
     client = anthropic.Anthropic(base_url=caller.url, api_key="none", max_retries=0, timeout=60 * SLOW)
 
     def cached(n):
@@ -448,7 +449,7 @@ def test_claude_code_s_bookkeeping(caller):
 
 
 def test_no_field_of_the_packages_is_unknown():
-    """What the newest request types of both packages hold is honoured, harmless or refused by name."""
+    """Every field of the packages' newest request types is honoured, harmless, or refused by name."""
     from anthropic.types.beta import message_count_tokens_params, message_create_params
     from openai.types import completion_create_params as completions
     from openai.types import embedding_create_params as embeddings
@@ -474,7 +475,7 @@ def letters():
 @pytest.mark.timeout(150 * SLOW)
 @pytest.mark.parametrize("name", AGENTS)
 def test_agent_shows_an_answer(letters, away, tmp_path, name):
-    """`cox up null` knows no end: an agent says that an answer was cut off, and shows it."""
+    """`cox up null` never ends an answer. An agent shows it and reports that it was cut off."""
     done = agents.run(name, letters.url, "null", tmp_path, proxy=away[0], max_tokens=32)
     said = done.stdout + done.stderr
     assert re.search(r"\b[a-z]{32,}\b", said) and "API Error: 4" not in said and "BadRequest" not in said, said

@@ -1,5 +1,4 @@
-"""What a program that crashes leaves behind: its last words, with all that is needed to find the line, and the exit
-status of the signal."""
+"""A program that crashes leaves last words with everything needed to find the line, and the exit status of the signal."""
 import json
 import re
 import signal
@@ -15,12 +14,12 @@ pytestmark = pytest.mark.skipif(SANITIZED, reason="sanitizers' own handlers say 
 
 def build_id(program):
     data = (BIN / program).read_bytes()
-    at = data.index(b"\x14\0\0\0\x03\0\0\0GNU\0")  # 20 bytes, NT_GNU_BUILD_ID
+    at = data.index(b"\x14\0\0\0\x03\0\0\0GNU\0")  # 20 bytes after NT_GNU_BUILD_ID
     return data[at + 12:at + 32].hex()
 
 
 def look(log, program, process, name):
-    """The crash line and frames of a logfmt log."""
+    """Returns the crash line and the frames of a logfmt log."""
     said = re.findall(rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}}Z error {process} crash (.*)$", log, re.M)
     assert len(said) == 1, log
     fields = dict(f.split("=", 1) for f in said[0].split())

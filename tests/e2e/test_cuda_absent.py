@@ -1,5 +1,5 @@
-"""A machine without a GPU, under builds with and without CUDA: --device cuda says what is missing and ends with 2;
-auto computes on the CPU, and a build that has CUDA warns once."""
+"""On a machine without a GPU, with and without CUDA in the build: --device cuda names the missing part and ends with 2. auto
+computes on the CPU, and a build with CUDA warns once."""
 import ctypes
 import os
 import subprocess
@@ -15,7 +15,7 @@ SAID = "no CUDA device found" if CUDA_BUILD else "this build has no CUDA backend
 
 
 def has_device():
-    """As the driver says it; without its library there is none."""
+    """Returns true when the CUDA driver reports a device. Without its library there is none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -32,7 +32,7 @@ def test_cuda_is_refused_by_cox_up():
     flags = [x for pair in zip(("--port", "--head-port", "--admin-port", "--worker-http-port"), free_ports(4)) for x in pair]
     r = run_cox("up", MODEL, *flags, "--device", "cuda", "--workers", 1)
     last = r.stderr.splitlines()[-1]
-    assert "restarted" not in r.stderr and "process_ended" not in r.stderr, r.stderr  # at once
+    assert "restarted" not in r.stderr and "process_ended" not in r.stderr, r.stderr  # `cox up` did not try again
     assert r.returncode == 2 and last.startswith("cox up: ") and "--device cuda: " in last and SAID in last, r.stderr
 
 

@@ -1,5 +1,5 @@
-"""A worker on a GPU, through the whole cluster: the CUDA backend over the emulation of tests/cuda/emulate, which
-computes a tiny model as slowly as it can be borne. What it cannot show: races between blocks, speed."""
+"""A worker on a GPU in a whole cluster: the CUDA backend runs on the emulation of tests/cuda/emulate, with a tiny model. It cannot
+show races between blocks, or speed."""
 import itertools
 import json
 import math
@@ -22,14 +22,14 @@ EMULATED = BIN.parent / "tests/cox-worker-emulated"
 MODEL = ROOT / "build/goldens/llama_tiny"
 LORAS = MODEL / "loras"
 N_TOKENS, N_SAMPLED = 16, 8
-CLOSE = 0.1  # two logits: bfloat16 may take either
+CLOSE = 0.1  # difference of two logits that bfloat16 may swap
 pytestmark = [pytest.mark.skipif(not MODEL.exists(), reason=f"no tiny checkpoints in {MODEL.parent}: scripts/make-goldens"),
               pytest.mark.skipif(SANITIZED, reason="the emulation is too slow there; its kernels are tested by themselves")]
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """`cox up` looks for the worker beside itself: here that is the emulated one."""
+    """`cox up` looks for the worker in its own folder. Here that is the emulated worker."""
     folder = tmp_path_factory.mktemp("bin")
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(BIN / name, folder / name)
@@ -38,7 +38,7 @@ def programs(tmp_path_factory):
 
 
 def cluster_of(programs, tp, pp, *args, env=(), groups=1):
-    """With stand-ins for the GPU's own library and for NCCL."""
+    """Starts a cluster with stand-ins for the GPU's library and for NCCL."""
     c = Cluster("--device", "cuda", "--served-model-name", "m", "--max-model-len", 512, "--num-gpu-blocks-override", 96,
                 "--pp", pp, "--nccl-library", BIN.parent / "tests/libfakenccl_emulated.so", *args, workers=tp * pp * groups, tp=tp,
                 model=str(MODEL), env={"LD_LIBRARY_PATH": str(BIN.parent / "tests/nvml"), **dict(env)})
@@ -53,7 +53,7 @@ def cluster(programs):
 
 
 def check_said(got, p):
-    """As the reference's, up to two logits that are close."""
+    """Checks the ids against the reference, up to the first two close logits."""
     got = ids(got)
     assert len(got) == N_TOKENS
     at = next((i for i in range(N_TOKENS) if got[i] != p["greedy"][i]), None)
@@ -74,7 +74,7 @@ def check_greedy(cluster):
 
 
 def test_rows_with_a_grammar(cluster):
-    """Their step is drawn by the host, with drafts or without; the rows beside them stay as the reference has them."""
+    """The host samples a step with a grammar, with draft tokens or without. Rows beside it equal the reference."""
     known = known_prompts(MODEL)
     constrained = [body_of(known[0]["ids"], max_tokens=40, ignore_eos=False, guided_regex="(ab|c){3}", **more)
                    for more in ({}, {"temperature": 1, "seed": 1}, {"temperature": 1, "seed": 2})]
@@ -91,8 +91,8 @@ def test_greedy_as_the_reference(cluster):
 
 @pytest.mark.parametrize("tp,pp,collectives,args", [(2, 1, 580.1, ()), (2, 2, 1188.1, ("--num-speculative-tokens", 3))])
 def test_ranks(programs, tp, pp, collectives, args):
-    """Sums, logits' columns, hidden states and ids go from device to device; drafts through the host. Each rank has told
-    what it set aside for the collectives."""
+    """Sums, columns of logits, hidden states and ids go from device to device; draft tokens go through the host. Each rank reports
+    the memory that it reserved for the collectives."""
     with cluster_of(programs, tp, pp, *args) as c:
         check_greedy(c)
         log = c.log()
@@ -102,15 +102,15 @@ def test_ranks(programs, tp, pp, collectives, args):
 
 
 def test_ranks_without_memory_of_each_other(programs):
-    """NCCL's stand-in has all sums; they are added in the same order, so the ids are the same."""
+    """NCCL's stand-in computes all sums in the same order, so the ids are the same."""
     with cluster_of(programs, 2, 1, "--no-one-shot") as c:
         check_greedy(c)
-        # once each; inside, so that the log is shown if the group was formed twice (seen once, at a load of 10)
+        # Once for each rank. The check is inside, so that the log is shown if the replica was formed twice (seen once, at a load of 10).
         assert sum("one_shot_sums max_bytes=0 reason=" in line for line in c.log().splitlines()) == 2
 
 
 def tell_kill(c, n_said, capsys):
-    """For scripts/acceptance, which judges: a test has no clock. The survivor's line is its last before it can take a group."""
+    """Prints times for scripts/acceptance, which judges them. The survivor's line is its last one before it can join a replica."""
     aborted, formed = (after_kill(c, event) for event in ("collective_aborted", "formed"))
     with capsys.disabled():
         print(f"\na rank killed at id {n_said}: {aborted[0]:.0f} ms from the kill to the survivor's being ready ({aborted[1]}); "
@@ -118,17 +118,17 @@ def tell_kill(c, n_said, capsys):
 
 
 def after_kill(c, event):
-    """(milliseconds after the kill, its text) of the first such line of worker-0."""
+    """Returns (milliseconds after the kill, text) of the first such line of worker-0."""
     for when, text in re.findall(rf"(\S+)Z \S+ +worker-0 ({event} \S+)", c.log()):
         ms = 1000 * (datetime.fromisoformat(when + "+00:00").timestamp() - c.killed_at)
-        if ms >= -1:  # the log's are cut to milliseconds
+        if ms >= -1:  # the log's times are cut to milliseconds
             return ms, text
     raise AssertionError(f"worker-0 has not said {event} since the kill")
 
 
 def test_a_lost_rank_leaves_the_others_their_weights(programs, capsys):
-    """What streams say is what they say undisturbed, wherever the kill falls: no id comes from sums that a part is
-    missing from. Who survives joins the next epoch with what it has in memory."""
+    """Streams get the same tokens as without a kill, wherever it falls: no id comes from an incomplete sum. The survivor joins the
+    next epoch with the weights in its memory."""
     bodies = [body_of(list(range(9, 30)), max_tokens=40, temperature=t, seed=3) for t in (0, 0.8)]
     with cluster_of(programs, 2, 1) as c:
         undisturbed, survivor = [ids(got) for got in run(c, bodies)], c.pid("worker-0")
@@ -145,7 +145,7 @@ def test_a_lost_rank_leaves_the_others_their_weights(programs, capsys):
 
 
 def test_an_abort_that_hangs_ends_the_process(programs):
-    """As NCCL's may: the survivor says so, ends and is started anew; what streams have said stays."""
+    """An abort may hang, as NCCL's can. The survivor then reports it, ends and is restarted, and the streams keep their tokens."""
     bodies = [body_of(list(range(9, 30)), max_tokens=24, temperature=0)]
     with cluster_of(programs, 2, 1, env={"FAKENCCL_LOSS": "hang"}) as c:
         survivor, results = c.pid("worker-0"), kill_under_streams(c, "worker-1", bodies)
@@ -157,7 +157,7 @@ def test_an_abort_that_hangs_ends_the_process(programs):
 
 
 def test_a_lost_device_ends_its_worker_and_no_stream(programs):
-    """Each life of the worker has so many launches; the next one goes on where the last one was."""
+    """Each life of the worker has a limited number of launches. The next life continues where the last one ended."""
     with cluster_of(programs, 1, 1, env={"COX_EMULATE_FAIL_LAUNCH": "450"}) as c:
         got = run(c, [body_of(list(range(9, 30)), max_tokens=24)])[0]
         log = c.log()
@@ -167,7 +167,7 @@ def test_a_lost_device_ends_its_worker_and_no_stream(programs):
 
 @pytest.mark.parametrize("n", (1, 40))
 def test_a_refused_recording_is_enqueued_as_it_is(programs, n):
-    """The first call of the first recording, or one of its operators: said once, and no life of the worker is lost."""
+    """The device refuses the first call of the first recording, or one of its operators. This is logged once and ends no worker."""
     with cluster_of(programs, 1, 1, env={"COX_EMULATE_REFUSE_CAPTURE": str(n)}) as c:
         check_greedy(c)
         log = c.log()
@@ -178,15 +178,16 @@ def test_a_refused_recording_is_enqueued_as_it_is(programs, n):
 @pytest.mark.parametrize("extra,refused", [("COX_EMULATE_REFUSE_CAPTURE=40 exec", 1), ("COX_EMULATE_REFUSE_CAPTURE=1 exec", 1),
                                            ("set -- \"$@\" --enforce-eager; exec", 0)])
 def test_ranks_record_all_or_none(programs, tmp_path, extra, refused):
-    """One rank's device refuses, or it was started otherwise: NCCL wants a collective to be of a graph on all ranks or on
-    none, which the stand-in looks at. A refusal costs one epoch, and the group runs eagerly from the next one on."""
+    """One rank's device refuses a recording, or the rank was started with other flags. NCCL requires a collective to be in a graph
+    on all ranks or on none, which the stand-in checks. A refusal costs one epoch, and the replica runs without recordings from
+    then on."""
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(programs / name, tmp_path / name)
     worker = tmp_path / "cox-worker"
     worker.write_text(f'#!/bin/sh\ncase " $* " in *" --ordinal 1 "*) {extra} "{programs}/cox-worker" "$@" ;; esac\n'
                       f'exec "{programs}/cox-worker" "$@"\n')
     worker.chmod(0o755)
-    with cluster_of(tmp_path, 2, 1, "--no-one-shot") as c:  # all sums are NCCL's
+    with cluster_of(tmp_path, 2, 1, "--no-one-shot") as c:  # NCCL computes all sums
         pids = c.pids()
         check_greedy(c)
         lines = c.log().splitlines()
@@ -200,7 +201,7 @@ def test_ranks_record_all_or_none(programs, tmp_path, extra, refused):
 
 
 def test_enforce_eager_and_half(programs):
-    """What float16 is asked of computes in bfloat16, and says so once."""
+    """--dtype half is replaced by bfloat16, with one warning."""
     with cluster_of(programs, 1, 1, "--enforce-eager", "--dtype", "half") as c:
         check_greedy(c)
         log = c.log()
@@ -230,9 +231,9 @@ def drain_in_a_stream(programs, tp, known):
 
 @pytest.mark.parametrize("tp", [1, 2])
 def test_kv_blocks_go_from_gpu_to_gpu(programs, tp):
-    """A group is drained in the middle of a stream: the other one has the prompt's blocks, and computes no prompt."""
+    """A replica is drained in the middle of a stream. The other replica gets the prompt's blocks and computes no prompt."""
     known = next(p for p in json.loads((MODEL / "expected.json").read_text())["prompts"] if p["n"] == 200)
-    for _ in range(3):  # on a busy machine the stream may have ended before anybody was drained
+    for _ in range(3):  # on a busy machine the stream may end before the drain
         moved, n_run = drain_in_a_stream(programs, tp, known)
         print(moved, n_run)
         if moved["requests_moved"]:
@@ -243,7 +244,7 @@ def test_kv_blocks_go_from_gpu_to_gpu(programs, tp):
 
 @pytest.mark.skipif(not LORAS.exists(), reason=f"no {LORAS}: scripts/make-goldens")
 def test_adapters_come_and_go(programs, tmp_path):
-    """Recorded passes serve any mix of them, and what was loaded in the place of another one."""
+    """Recorded passes serve any mix of adapters, and an adapter that replaced another."""
     (tmp_path / "key").write_text("of-the-tests\n")
     with cluster_of(programs, 1, 1, "--enable-lora", "--max-loras", 2, "--lora-root", LORAS, "--admin-key-file", tmp_path / "key") as c:
         def call(what, **body):
@@ -272,7 +273,7 @@ def test_adapters_come_and_go(programs, tmp_path):
 
 
 def test_what_is_drawn(cluster):
-    """By the device, with every kind of parameter; a seed gives the same again, with other neighbours under way."""
+    """The device samples with every kind of parameter. A seed gives the same tokens again beside other requests."""
     prompt = list(range(5, 40))
     bodies = [body_of(prompt, max_tokens=N_SAMPLED, temperature=0.9, seed=i, logprobs=2, **more) for i, more in enumerate([
         {}, {"top_p": 0.8, "top_k": 20}, {"repetition_penalty": 1.2, "presence_penalty": 0.5}, {"min_p": 0.1},
@@ -289,8 +290,8 @@ def test_what_is_drawn(cluster):
 
 
 def test_what_is_scored(cluster):
-    """A generated text as a prompt, by the device, alone and beside others that are drawn: what each token had when it
-    was drawn."""
+    """A generated text is used as a prompt, alone and beside requests that sample. Each token's log-probability equals the one from
+    its generation."""
     prompt = list(range(5, 40))
     made = complete(cluster, **body_of(prompt, max_tokens=20, temperature=0.9, seed=1, logprobs=3,
                                        return_tokens_as_token_ids=True))["choices"][0]
@@ -306,7 +307,7 @@ def test_what_is_scored(cluster):
 
 
 def kill_under_streams(c, name, bodies, n_said=8):
-    """A worker is killed when a stream has so many ids; what was said by then stays as it was."""
+    """Kills a worker when a stream has n_said ids. The ids until then must stay."""
     killed, said = [], {}
 
     def on_event(got):
@@ -328,8 +329,8 @@ def kill_under_streams(c, name, bodies, n_said=8):
 
 @pytest.mark.parametrize("tp,pp,args", [(2, 1, ()), (2, 2, ()), (2, 1, ("--num-speculative-tokens", 3, "--enforce-eager"))])
 def test_fewer_ranks_and_all_again(programs, tp, pp, args):
-    """--elastic-tp: who is left has no group, or one of stages alone, on the same device; what it says is the
-    reference's, before, meanwhile and after."""
+    """--elastic-tp: the remaining workers serve on their devices as a single rank, or as a replica with stages only. The tokens
+    equal the reference before, during and after that."""
     with cluster_of(programs, tp, pp, "--elastic-tp", "--elastic-tp-wait", 0.5, *args) as c:
         known = known_prompts(MODEL)
         check_greedy(c)
@@ -342,7 +343,7 @@ def test_fewer_ranks_and_all_again(programs, tp, pp, args):
         def strike(got):
             if c.pid(victim) in killed or len(got.ids.get(0, [])) < 5:
                 return
-            c.process.send_signal(signal.SIGSTOP)  # nobody starts it anew
+            c.process.send_signal(signal.SIGSTOP)  # so that `cox up` does not restart it
             killed.append(c.pid(victim))
             os.kill(killed[0], signal.SIGKILL)
 
@@ -392,7 +393,7 @@ def test_cox_up_says_that_there_is_no_room(cluster):
 
 
 def start_alone(cluster, *args, **env):
-    """A worker that is to refuse: what it says, and its exit status."""
+    """Starts a worker that must refuse. Returns its exit status and its messages."""
     r = subprocess.run([cluster.command[0].removesuffix("/cox") + "/cox-worker", "--model", MODEL, "--insecure",
                         "--head", "127.0.0.1:1", "--http-port", "0", *args], capture_output=True, text=True, timeout=60,
                        env={**os.environ, **env})
@@ -400,7 +401,7 @@ def start_alone(cluster, *args, **env):
 
 
 def test_what_a_device_lacks_is_said_at_the_start(cluster):
-    """And not at the first prompt of many rows. (A library that is not there at all ends it with 2.)"""
+    """A missing library function is reported at the start, not at the first long prompt. A missing library ends the worker with 2."""
     code, said = start_alone(cluster, "--device", "cuda", COX_EMULATE_NO_BLAS="1")
     assert code == 1 and "cublasLtCreate" in said, said
 
@@ -412,7 +413,7 @@ def test_what_has_no_kernels_is_refused_by_name(cluster):
 
 
 def write_act_order_mixture(folder):
-    """A mixture as GPTQ writes it with desc_act: inputs of the experts are in no order of groups. All weights are 0."""
+    """Writes a mixture of experts as GPTQ does with desc_act: the experts' inputs are not in the order of groups. All weights are 0."""
     hidden, inner, vocabulary = 64, 128, 64
     config = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": hidden, "intermediate_size": inner,
               "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": vocabulary,
@@ -452,8 +453,8 @@ def write_act_order_mixture(folder):
 
 
 def test_experts_in_act_order(cluster, tmp_path):
-    """Refused on a GPU before a weight is read, by name and with what to do instead; a CPU takes them. Attention's
-    matrices are in act-order too, which a GPU computes: it is the experts' tensor that is named."""
+    """A GPU refuses experts in act-order before a weight is read. The error names the tensor and an alternative; a CPU accepts them.
+    Attention's matrices are in act-order too, which a GPU supports, so the error must name an expert's tensor."""
     write_act_order_mixture(tmp_path)
     code, said = start_alone(cluster, "--device", "cuda", "--model", tmp_path)
     assert code == 2 and "block_sparse_moe.experts.0.w" in said and "desc_act" in said and "--device cpu" in said, said
@@ -468,7 +469,7 @@ def test_experts_in_act_order(cluster, tmp_path):
 
 
 def test_what_does_not_fit_adds_up(cluster):
-    """Each part that is not the model's is named: the sum is more than what is said to be free."""
+    """Each part besides the model is listed, and the sum exceeds the free memory."""
     code, said = start_alone(cluster, "--device", "cuda", COX_EMULATE_TAKEN_MB="1500")
     taken, free = said.split("the weights need", 1)[1].split(", but only ")
     parts = [float(n) for n in re.findall(r"([0-9.]+) MiB", taken)]
@@ -481,7 +482,7 @@ def test_a_gpu_that_was_asked_for_is_not_replaced(cluster):
 
 
 def test_a_plan_without_a_device_is_what_a_worker_takes(cluster):
-    """By the same code, from sizes alone."""
+    """`plan` uses the worker's own code, from sizes alone."""
     worker = cluster.command[0].removesuffix("/cox") + "/cox-worker"
     r = subprocess.run([worker, "plan", MODEL, "--device", "cuda", "--memory-bytes", str(2 << 30), "--max-model-len", "512",
                         "--num-gpu-blocks-override", "96", "--json"], capture_output=True, text=True, timeout=60)
@@ -497,7 +498,8 @@ def test_a_plan_without_a_device_is_what_a_worker_takes(cluster):
 
 
 def test_a_plan_is_of_what_others_leave(cluster):
-    """Of a device that is here; between ranks there is what NCCL will take, one-shot sums, and what ranks are told by."""
+    """A plan for a present device counts the memory that others use. Between ranks it includes NCCL's memory, one-shot sums and
+    their signals."""
     worker = cluster.command[0].removesuffix("/cox") + "/cox-worker"
     def plan(taken, *args):
         r = subprocess.run([worker, "plan", MODEL, "--device", "cuda", "--max-model-len", "512", "--json", *args],

@@ -1,5 +1,5 @@
-"""The dashboard in headless Chromium (scripts/setup --ui): what it shows under load is what `cox status --json` says; the admin
-key; the keyboard; 500 workers and 5,000 requests in few elements. Frames and memory are measured by bench/dashboard."""
+"""The dashboard in headless Chromium (scripts/setup --ui): its figures under load equal `cox status --json`; the admin key; the
+keyboard; 500 workers and 5,000 requests in few elements. bench/dashboard measures frames and memory."""
 import json
 import os
 import re
@@ -27,20 +27,20 @@ def window():
 def browser(window):
     window.resize_back()
     window.theme("light")
-    window.open("about:blank")  # the page of the test before asks for its head again and again: errors on the console
+    window.open("about:blank")  # the previous test's page keeps asking for its head, which gives errors on the console
     window.log()
     return window
 
 
 def number(text):
     found = re.search(r"[\d,]+(\.\d+)?", text)
-    return float(found[0].replace(",", "")) if found else None  # "–": nothing has come yet
+    return float(found[0].replace(",", "")) if found else None  # "–" = no value yet
 
 
 def shown(b):
-    """The figures of the page, as numbers."""
+    """Returns the page's figures as numbers."""
     names = ("tile-running", "tile-waiting", "tile-finished", "tile-kv", "fact-workers", "fact-context", "fact-term", "fact-gateways")
-    texts = b.js("return Object.fromEntries(arguments[0].map(id => [id, document.getElementById(id).innerText]))",  # of one moment
+    texts = b.js("return Object.fromEntries(arguments[0].map(id => [id, document.getElementById(id).innerText]))",  # all from one moment
                  [*names, "tile-kv-sub", "tile-finished-sub", "health", "fact-model", "fact-groups"])
     used, total = (number(part) for part in texts["tile-kv-sub"].split(" of "))
     failed, cancelled = (number(part) for part in texts["tile-finished-sub"].split(","))
@@ -49,7 +49,7 @@ def shown(b):
 
 
 def told(c):
-    """The same of `cox status --json`."""
+    """Returns the same figures from `cox status --json`."""
     done = run_cox("status", "--address", f"127.0.0.1:{c.admin_port}", "--json")
     s = json.loads(done.stdout)
     return {"tile-running": s["requests"]["running"], "tile-waiting": s["requests"]["waiting"], "tile-finished": s["requests"]["finished"],
@@ -60,7 +60,7 @@ def told(c):
 
 
 def test_under_load_it_shows_what_the_status_says(browser):
-    # Steps of 0.4 s: blocks fill slowly, so that both may be asked of the same moment.
+    # With steps of 0.4 s blocks fill slowly, so that both can be read at the same moment.
     with Cluster("--null-step-us", 400_000, "--max-num-seqs", 3, workers=4, tp=2) as c:
         wait_for("both groups serve", lambda: [g["state"] for g in c.status()["groups"]] == ["ready"] * 2)
         end = begin_requests(c, 8, 5000)
@@ -81,7 +81,7 @@ def test_under_load_it_shows_what_the_status_says(browser):
             assert [[w[0], w[1], w[2], w[3]] for w in workers] == \
                    [[f"{w['node']} #{w['ordinal']}", w["state"], str(w["group"]), f"{w['stage']}.{w['rank']}"]
                     for w in sorted(status["workers"], key=lambda w: w["ordinal"])]
-            # of its process: cores, and memory of its machine's; there is no GPU
+            # A process's own figures: cores, and memory out of the machine's. There is no GPU.
             wait_for("each has said what it takes", lambda: all(
                 re.fullmatch(r"\d+\.\d / \d+", w[4]) and re.fullmatch(r"[\d.]+ [KMG]iB / [\d.]+ [MGT]iB", w[5]) and w[6:9] == ["–"] * 3
                 for w in browser.js(ROWS, "workers")))
@@ -95,7 +95,7 @@ def test_under_load_it_shows_what_the_status_says(browser):
             end()
         wait_for("the page sees them end", lambda: browser.text("#tile-running") == "0")
         wait_for("and keeps in step", agree)
-        assert browser.log() == []  # nothing failed, nothing was refused by the policy
+        assert browser.log() == []  # no failure, and no refusal by the policy
 
 
 def test_the_key_is_asked_for_and_stays_in_the_tab(browser, tmp_path):
@@ -202,7 +202,7 @@ def test_workers_stand_in_the_order_of_their_names_and_sort(browser):
         browser.open(f.url)
         names = lambda: [row[0] for row in browser.js(ROWS, "workers")]  # noqa: E731
         wait_for("they are there", lambda: len(names()) > 12)
-        assert names()[:12] == [f"cox-worker-{i}" for i in range(12)]  # 2 before 10; the ordinal is in the name
+        assert names()[:12] == [f"cox-worker-{i}" for i in range(12)]  # 2 comes before 10; the name has the ordinal
         row = browser.js(ROWS, "workers")[3]
         assert re.fullmatch(r"\d\.\d / 16", row[4]) and row[5].endswith(" / 512 GiB") and row[6].endswith(" %") and row[7].endswith(" / 80.0 GiB")
         browser.js("document.querySelector('#workers-table th:nth-child(5) button').click()")
@@ -274,12 +274,12 @@ def test_the_keyboard_and_what_a_screen_reader_is_told(browser):
             return [t.getAttribute('aria-rowcount'), r.getAttribute('aria-rowindex'), t.querySelectorAll('th[scope=col]').length, r.cells.length]""")
         assert table == ["301", "2", 11, 11]
 
-        def tree_is_whole():  # what is blocks to the layout is a table to those who hear it
+        def tree_is_whole():  # elements with a block layout are still a table for screen readers
             heard = Counter(n["role"]["value"] for n in browser.devtools("Accessibility.getFullAXTree")["nodes"] if not n["ignored"])
             there = browser.js("return Object.fromEntries(['table', 'tr', 'th', 'td'].map(t => [t, document.querySelectorAll(t).length]))")
             return [heard[role] for role in ("table", "row", "columnheader", "cell")] == [there[tag] for tag in ("table", "tr", "th", "td")]
 
-        wait_for("its tree has all that is there", tree_is_whole)  # it follows the page, and the page its first update
+        wait_for("its tree has all that is there", tree_is_whole)  # the tree follows the page, and the page its first update
         browser.press(TAB)
         assert browser.js("return document.activeElement.className") == "skip"
         browser.js("document.querySelector('#topology').focus()")
@@ -304,7 +304,7 @@ def test_thousands_of_rows_are_few_elements(browser):
         assert browser.js("return document.querySelectorAll('*').length") < 5000
         browser.js("const b = document.querySelector('#requests-table .scroll'); b.scrollTop = b.scrollHeight")
 
-        def last():  # what is in view moves on with the next frame
+        def last():  # the rows in view change with the next frame
             at, row = browser.js("""const tr = [...document.querySelectorAll('#requests-table tbody tr')].at(-1);
                 return [tr.getAttribute('aria-rowindex'), [...tr.cells].map(td => td.innerText)]""")
             return row if at == "5001" and "…" not in row[1:3] else None

@@ -1,4 +1,4 @@
-"""GET /api/stream and the files of the dashboard, of a real head: who may listen, what is said, what is bounded."""
+"""GET /api/stream and the dashboard's files from a real head: the rights of listeners, the contents, and the bounds."""
 import http.client
 import json
 import re
@@ -43,7 +43,7 @@ class Listener:
         return self.file.read(int(self.headers["Content-Length"]))
 
     def updates(self):
-        """Each as {event: data}."""
+        """Yields each update as {event: data}."""
         text, parts = b"", {}
         while size := int(self.file.readline(), 16):
             text += self.file.read(size)
@@ -58,7 +58,7 @@ class Listener:
 
 
 def begin_requests(c, n, tokens):
-    """n streams of so many tokens; gives what ends them."""
+    """Starts n streams of this many tokens. Returns a function that ends them."""
     def one(i):
         body = {"prompt": f"{i} and some words more", "max_tokens": tokens, "stream": True, "ignore_eos": True}
         r = urllib.request.Request(c.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -95,18 +95,18 @@ def test_an_update_says_what_the_status_says(cluster):
         assert [w[0] for w in first["workers"]["rows"]] == [w["instance"] for w in status["workers"]]
         assert [(g[0], g[1], g[3], g[10]) for g in first["groups"]["rows"]] == \
                [(g["id"], g["state"], g["epoch"], g["kv_blocks_total"]) for g in status["groups"]]
-        requests = third["requests"]  # a second behind the one before it, which may follow on the first at once
+        requests = third["requests"]  # one second after the previous update, which may follow the first at once
         assert (requests["here"], requests["matching"], len(requests["rows"])) == (6, 6, 3)
         assert all(r[1] == "running" and r[9] > 0 for r in requests["rows"])
         kv = first["kv"]
         assert kv["shared"] + kv["owned"] + kv["cached"] + kv["empty"] == kv["blocks"] == status["kv"]["blocks_total"]
-        # the second goes on where the first ended
+        # the second update continues where the first ended
         assert second["samples"]["rows"]
         assert len(second["samples"]["rows"]) == second["samples"]["next"] - first["samples"]["next"]
         assert first["events"]["rows"] and all(e[0] >= first["events"]["next"] for e in second["events"]["rows"])
         assert second["done"]["number"] == first["done"]["number"] + 1
         with Listener(cluster.admin_port, f"show=waiting&limit=10&walk={third['done']['walk']}") as listener:
-            more = next(listener.updates())  # at once, without what it has
+            more = next(listener.updates())  # at once, without the samples that the page already has
         assert len(more["requests"]["rows"]) == 2 and all(r[1] == "queued" for r in more["requests"]["rows"])
         assert ("workers" in more) == (more["done"]["walk"] != third["done"]["walk"])
     finally:
@@ -150,7 +150,7 @@ def test_one_that_does_not_read_holds_up_nobody(cluster):
         assert silent.status == 200
         updates = other.updates()
         begin = next(updates)["done"]["number"]
-        time.sleep(2)  # the silent one's updates lie in its socket
+        time.sleep(2)  # the silent listener's updates wait in its socket
         numbers = [next(updates)["done"]["number"] for _ in range(2)]
         assert numbers == [begin + 1, begin + 2]
         assert cluster.status()["healthy"]
@@ -168,7 +168,7 @@ def test_files_come_with_their_type_and_a_strict_policy(cluster):
             assert r.headers["X-Content-Type-Options"] == "nosniff"
         with urllib.request.urlopen(urllib.request.Request(cluster.admin + path, method="HEAD"), timeout=10) as r:
             assert (r.status, r.read(), r.headers["Content-Length"]) == (200, b"", str(file.stat().st_size)), path
-    for path, to in (("/dashboard", "./"), ("/dashboard/", "../")):  # relative: right behind a proxy's prefix, too
+    for path, to in (("/dashboard", "./"), ("/dashboard/", "../")):  # a relative address works behind a proxy's prefix too
         connection = http.client.HTTPConnection("127.0.0.1", cluster.admin_port, timeout=10)
         connection.request("GET", path)
         r = connection.getresponse()
@@ -192,5 +192,5 @@ def test_the_key_guards_the_stream_and_not_the_page(tmp_path):
                 assert listener.status == 401
         with Listener(c.admin_port, headers=f"Authorization: Bearer {KEY}\r\n") as listener:
             assert listener.status == 200 and next(listener.updates())["summary"]["healthy"]
-        with Listener(c.admin_port, f"key={KEY}") as listener:  # never in an address
+        with Listener(c.admin_port, f"key={KEY}") as listener:  # a key in an address is never accepted
             assert listener.status == 401

@@ -1,5 +1,5 @@
-"""Where the grammar wants what the vocabulary has not, the answer is an error and never "stop": whole, streamed, with drafts, and
-beside others in the same step."""
+"""When a grammar needs a character that the vocabulary lacks, the answer is an error and never "stop": whole, streamed, with draft
+tokens, and beside other requests in the same step."""
 import json
 import shutil
 
@@ -7,7 +7,7 @@ import httpx
 import pytest
 from cluster import ROOT, SLOW, Cluster
 
-TINY = ROOT / "build/goldens/llama_tiny"  # a token for each byte
+TINY = ROOT / "build/goldens/llama_tiny"  # its vocabulary has a token for each byte
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason=f"no tiny checkpoint at {TINY}: scripts/make-goldens")
 DEAD = {"structured_outputs": {"regex": "ab7"}}
 WORDS = "grammar allows none of this model's tokens"
@@ -15,7 +15,7 @@ WORDS = "grammar allows none of this model's tokens"
 
 @pytest.fixture(scope="module", params=[[], ["--speculative-config", '{"method":"ngram","num_speculative_tokens":3}']], ids=["plain", "drafts"])
 def cluster(request, tmp_path_factory):
-    """The tiny model without its token for 7: another one has its place."""
+    """The tiny model with its token for 7 replaced by another one."""
     folder = tmp_path_factory.mktemp("dead") / "model"
     shutil.copytree(TINY, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -37,7 +37,7 @@ def test_a_whole_answer_is_an_error(cluster):
 
 
 def test_a_stream_ends_with_an_error(cluster):
-    """The error comes as a status where the stream had not begun by then: its first tokens may come together with it."""
+    """The error is a status when the stream has not begun. The first tokens may come together with the error."""
     r = ask(cluster, stream=True, **DEAD)
     if r.status_code != 200:
         assert r.status_code == 400 and WORDS in r.json()["error"]["message"], r.text

@@ -1,4 +1,4 @@
-"""`cox debug dump`: what it shows of a cluster that serves, who may ask, and what it never shows."""
+"""`cox debug dump`: its contents for a serving cluster, the required rights, and the secrets that it never shows."""
 import json
 
 import httpx

@@ -1,5 +1,5 @@
-"""A disk that is full, gone or not ours stops nothing but what needs it. On a tmpfs of 6 MiB in a mount namespace of the cluster's
-own, where this user may make one; a folder that vanishes and a file that is no database need none."""
+"""A disk that is full, missing or foreign stops only what needs it. The tests use a tmpfs of 6 MiB in the cluster's own mount
+namespace where this user may make one. A vanished folder and a file that is no database need none."""
 import json
 import os
 import shutil
@@ -20,7 +20,7 @@ def may_mount():
 
 
 class OnSmallDisk(Cluster):
-    """A cluster whose `disk` is a tmpfs of its own. Its files are reached through /proc/PID/root."""
+    """A cluster with its `disk` on a separate tmpfs. Its files are reached through /proc/PID/root."""
 
     def __init__(self, folder, *args):
         folder.mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def test_a_full_disk(tmp_path):
         assert len(json.loads(call(c, "GET", "/v1/files")[1])["data"]) == len(ids)
         for i in ids:
             assert call(c, "DELETE", f"/v1/files/{i}")[0] == 200
-        assert upload(c, 100_000)[0] == 200  # what was deleted went back to the disk
+        assert upload(c, 100_000)[0] == 200  # the deleted file's room went back to the disk
         c.fill()
         os.remove(c.inside() + "/fill")
         assert upload(c)[0] == 200
@@ -99,7 +99,7 @@ def test_a_full_disk(tmp_path):
 
 @pytest.mark.skipif(not may_mount(), reason="no mount namespace for this user")
 def test_a_start_on_a_full_disk(tmp_path):
-    """Not even an empty database fits; with room the store is there without a restart."""
+    """Not even an empty database fits. When there is room, the store works without a restart."""
     c = OnSmallDisk(tmp_path / "disk")
     c.command[4] = c.command[4].replace(" && exec", f" && dd if=/dev/zero of={c.disk}/fill bs=4k 2>/dev/null; exec")
     with c:

@@ -1,4 +1,4 @@
-"""Groups that come and go under load: 1, 4, 2, as `GET /scale` has it or not; nobody's stream fails."""
+"""Replicas that are added and removed under load: 1, 4, 2, with or without `GET /scale`. No stream fails."""
 import json
 import re
 import signal
@@ -8,11 +8,11 @@ import pytest
 from cluster import SLOW, Cluster, end_all, free_ports, get, wait_for
 from steady import Steady
 
-N_SEQS = 8  # a group runs; 32 streams are four groups' work
+N_SEQS = 8  # sequences of a replica: 32 streams are work for four replicas
 
 
 class Elastic(Cluster):
-    """One group of one worker to begin with; more are started as their operator would."""
+    """A cluster that begins with one replica of one worker. The test starts more workers, as an operator would."""
 
     def __init__(self):
         super().__init__("--null-step-us", 10000, "--max-num-seqs", N_SEQS, workers=1, tp=1,

@@ -1,5 +1,5 @@
-"""A real model's group that has fewer ranks for a while (--elastic-tp). Every token of every stream is what the model
-says behind the ones before it, with all ranks or with fewer: it is asked again, of clusters at rest."""
+"""A replica of a real model that has fewer ranks for a while (--elastic-tp). Every token of every stream must be the model's answer
+to the tokens before it, with all ranks or with fewer. Clusters without load are asked again to check it."""
 import asyncio
 import json
 import os
@@ -20,7 +20,7 @@ from real_model import GOLDENS
 OWN_GOLDENS = ROOT / "build/goldens"
 LORAS = OWN_GOLDENS / "llama_tiny/loras"
 pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(), reason=f"no {OWN_GOLDENS}: scripts/make-goldens")
-WAIT = 0.5 * SLOW  # --elastic-tp-wait
+WAIT = 0.5 * SLOW  # --elastic-tp-wait, in seconds
 N_TOKENS = 100 if SHORT else 400
 
 
@@ -38,8 +38,8 @@ def cluster_of(folder, tp, *args, pp=1):
 
 
 class Fewer:
-    """A cluster of a model under load: users who ask one stream after the other, until it is left. common: what the
-    clusters at rest are started with, too."""
+    """A cluster of a model under load from users who each send one stream after the other. `common`: flags that the reference
+    clusters get too."""
 
     def __init__(self, folder, tp, *args, pp=1, common=(), models=("m",), n_tokens=N_TOKENS):
         self.whole, self.folder, self.common = tp, folder, common
@@ -83,13 +83,13 @@ class Fewer:
             self.thread.join(90 * SLOW)
 
     def goes_on(self, n=None):
-        """Others that were asked, too, or their rests: each user ends a stream that it began before."""
+        """Waits for n more finished answers, some of which may have begun before."""
         done = len(self.said) + (n or len(self.bodies))
         wait_for("streams go on", lambda: self.wrong or len(self.said) >= done, 60)
         assert not self.wrong, self.wrong
 
     def tp(self):
-        """Of the only group that serves; else 0."""
+        """Returns the TP of the only serving replica, or 0."""
         code, body = get(self.cluster.admin + "/api/status")
         ready = [g for g in json.loads(body)["groups"] if g["state"] == "ready"] if code == 200 else []
         return ready[0]["tp"] if len(ready) == 1 else 0
@@ -99,22 +99,22 @@ class Fewer:
         assert not self.wrong, self.wrong
 
     def names_of(self, positions):
-        """Ranks are given out anew with every formation; a worker's ordinal is for life."""
+        """Returns the workers at these positions. Every formation assigns ranks anew, but a worker's ordinal stays."""
         found = {w["rank"] + w["stage"] * self.whole: w["ordinal"] for w in self.cluster.status()["workers"]
                  if w["group"] is not None}
         return [f"worker-{found[p]}" for p in positions]
 
     def resume(self):
-        """Who starts workers again goes on."""
+        """Continues `cox up`, which then restarts workers again."""
         if self.cluster.process.poll() is None:
             self.cluster.process.send_signal(signal.SIGCONT)
 
     @contextmanager
     def without(self, positions):
-        """Workers that are killed, and nobody starts them anew meanwhile."""
+        """Kills workers. They are not restarted until `resume`."""
         begun = time.monotonic()
 
-        def running():  # most of them; on a busy machine a client is slower than the ranks, and few are at once
+        def running():  # most of them: on a busy machine a client is slower than the ranks, and few run at once
             n = self.cluster.status()["requests"]["running"]
             return n > len(self.bodies) // 2 or (n > 0 and time.monotonic() > begun + 5)
 
@@ -130,7 +130,7 @@ class Fewer:
             self.resume()
 
     def explain(self, *tps):
-        """Each answer, from its first token on: so far as all ranks say it, then as fewer do, and so on."""
+        """Checks each answer from its first token on: a part with all ranks, then a part with fewer, and so on."""
         assert self.said
         with ExitStack() as stack:
             quiet = {tp: stack.enter_context(cluster_of(self.folder, tp, *self.common)) for tp in set(tps)}
@@ -152,7 +152,7 @@ class Fewer:
 
 CASES = {"rank1": ("llama_tiny", 2, 1, (1,), 1, ()),
          "rank0": ("llama_tiny", 2, 1, (0,), 1, ()),
-         "two_of_four": ("llama_tiny", 4, 1, (1, 2), 2, ()),  # two ranks for each head of keys become one
+         "two_of_four": ("llama_tiny", 4, 1, (1, 2), 2, ()),  # two ranks for each KV head become one
          "three_of_four": ("llama_tiny", 4, 1, (0, 1, 3), 1, ()),
          "window": ("gemma3_tiny_gguf_q4_0", 2, 1, (1,), 1, ()),
          "stages": ("llama_tiny", 2, 2, (2,), 1, ()),
@@ -171,7 +171,7 @@ def test_with_fewer_and_with_all_again(case):
         return len(re.findall(f"shard_changed .*rank=./{fewer} ", c.cluster.log()))
 
     with Fewer(folder_of(name), tp, *args, pp=pp) as c:
-        c.wait_tp(tp)  # on a busy machine the last one may come so late that the others begin without it
+        c.wait_tp(tp)  # on a busy machine the last worker may be so late that the others begin without it
         before = n_changed()
         c.begin()
         with c.without(victims):
@@ -187,7 +187,7 @@ def test_with_fewer_and_with_all_again(case):
 
 
 def test_adapters(tmp_path):
-    """They are read again with each shard; one that comes meanwhile is there with all ranks, too."""
+    """Adapters are read again with each shard. An adapter that is loaded meanwhile is there with all ranks too."""
     folder = folder_of("llama_tiny")
     common = ("--enable-lora", "--max-loras", 2, "--lora-root", LORAS, "--lora-modules", "every=every", "some=some")
     with Fewer(folder, 2, common=common, models=("m", "every", "some")) as c:
@@ -209,7 +209,7 @@ def test_a_head_that_is_killed_adopts_what_is_shrunk():
         with c.without((0,)):
             c.wait_tp(1)
             c.goes_on()
-            os.kill(c.cluster.pid("head"), signal.SIGKILL)  # it is started again with the worker
+            os.kill(c.cluster.pid("head"), signal.SIGKILL)  # the head is restarted together with the worker
         c.wait_tp(2)
         c.goes_on()
         c.end()
@@ -217,14 +217,14 @@ def test_a_head_that_is_killed_adopts_what_is_shrunk():
         c.explain(2, 1, 2)
 
 
-# ---- a model that takes its time, and its memory ----
+# ---- a large model: slow to load, and with bounded memory ----
 
 LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8, "head_dim": 128}
 
 
 @pytest.fixture()
 def large(tmp_path):
-    """120 MB for each of two ranks, of numbers that are made up."""
+    """A model with 120 MB of random weights for each of two ranks."""
     tiny = folder_of("llama_tiny")
     for name in os.listdir(tiny):
         if (tiny / name).is_file() and "safetensors" not in name:
@@ -240,7 +240,7 @@ large_only = pytest.mark.skipif(SANITIZED, reason="sanitizers change sizes, and 
 
 @large_only
 def test_it_never_takes_more_than_it_was_started_with(large):
-    """Not for a moment, either: the old shard goes before the new one comes."""
+    """A worker never uses more memory than at its start, because the old shard is freed before the new one is loaded."""
     with Fewer(large, 2, *DUMMY, "--kv-cache-memory-bytes", 150 << 20, n_tokens=24) as c:
         c.begin()
         victim = c.names_of((1,))[0]
@@ -260,13 +260,13 @@ def test_it_never_takes_more_than_it_was_started_with(large):
 
 @large_only
 def test_killed_while_it_reads(large):
-    """The one that was left, as soon as it is asked for all weights: both come back. What they log is not seen while
-    nobody passes it on."""
+    """The remaining worker is killed as soon as it has to read all weights, and both come back. Their log lines are not visible
+    while `cox up` is stopped."""
     with Fewer(large, 2, *DUMMY, "--kv-cache-memory-bytes", 150 << 20, common=DUMMY, n_tokens=24) as c:
         c.begin()
         left = {c.cluster.pid(n) for n in c.names_of((0,))}
         with c.without((1,)):
-            # not a state: all weights are there 20 ms later
+            # this is not a state: all weights are there 20 ms later
             wait_for("it is asked", lambda: c.cluster.status()["groups"][0]["tp"] == 1, 40)
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
@@ -280,7 +280,7 @@ def test_killed_while_it_reads(large):
 
 @large_only
 def test_what_does_not_fit_is_not_offered(large):
-    """Its KV cache is less than what a shard of all the weights takes more: the group waits."""
+    """The KV cache is smaller than the additional memory for all weights, so the replica waits for its ranks."""
     with Fewer(large, 2, *DUMMY, "--kv-cache-memory-bytes", 100 << 20, n_tokens=24) as c:
         wait_for("they say so", lambda: re.search("elastic_tp_not_offered tp=1 reason=.*needs [0-9.]+ MiB", c.cluster.log()))
         c.begin()

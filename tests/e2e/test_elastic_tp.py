@@ -1,4 +1,4 @@
-"""Groups of fewer ranks than TP: two of four workers, killed and back, under load; nobody's stream fails."""
+"""Replicas of fewer ranks than TP: two of four workers are killed and come back under load. No stream fails."""
 import json
 import os
 import re
@@ -13,11 +13,11 @@ import pytest
 from cluster import SLOW, Cluster, end_all, free_ports, get, run_cox, wait_for
 from steady import Steady
 
-WAIT = 1  # --elastic-tp-wait
+WAIT = 1  # --elastic-tp-wait, in seconds
 
 
 class Fewer(Cluster):
-    """Two workers of a group of four; others are started, killed and not restarted by the test."""
+    """Two workers of a replica of four. The test starts and kills the others, and nobody restarts those."""
 
     def __init__(self, *args, env=None):
         super().__init__("--elastic-tp", "--elastic-tp-wait", WAIT, "--null-step-us", 10000, *args, workers=2, tp=4, env=env)
@@ -40,7 +40,7 @@ class Fewer(Cluster):
         del self.added[:n]
 
     def tp(self):
-        """Of the only group, when it serves; else 0."""
+        """Returns the TP of the only replica when it serves, else 0."""
         code, body = get(self.admin + "/api/status")
         groups = json.loads(body)["groups"] if code == 200 else []
         return groups[0]["tp"] if len(groups) == 1 and groups[0]["state"] == "ready" else 0
@@ -76,7 +76,7 @@ def test_streams_go_on_with_two_of_four_and_with_four_again():
             cluster.add_workers([2])
             time.sleep(2 * WAIT)
             assert cluster.tp() == 2, "three are no reason to stop"
-            os.kill(cluster.pid("worker-1"), signal.SIGKILL)  # the third takes its place; cox up starts it again
+            os.kill(cluster.pid("worker-1"), signal.SIGKILL)  # the third worker takes its place; `cox up` restarts worker-1
             wait_for("a group of two others", lambda: cluster.log().count(" group_shrinks ") == 3 and cluster.tp() == 2, 30)
             wait_for("the one that was killed is a spare", lambda: len(cluster.status()["workers"]) == 3, 30)
             cluster.add_workers([3])

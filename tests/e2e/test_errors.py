@@ -1,5 +1,5 @@
-"""What every command says when something is not there: one line with what happened, where and what next, a non-zero exit
-status, and no noise. Wrong address, dead head, no rights, no disk, no network."""
+"""Every command's error when something is missing: one line with what happened, where and what to do next, a non-zero exit status,
+and no other output. Cases: wrong address, dead head, no rights, no disk, no network."""
 import os
 import re
 import signal
@@ -10,29 +10,29 @@ import pytest
 from cluster import BIN, SLOW, Cluster, free_ports, run_cox
 
 NOBODY = "127.0.0.1:1"  # nobody listens there
-FORBIDDEN = "/sys/not-here"  # where not even root may make anything; containers have it mounted read-only
+FORBIDDEN = "/sys/not-here"  # not even root can create a file there; containers mount it read-only
 NO_RIGHTS = "(Operation not permitted|Permission denied|Read-only file system)"
 PORTS = free_ports(3)
 LINE = '{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"model":"null","prompt":"x","max_tokens":2}}\n'
-ASK = "is it running, and the address right?"
-KINDS = "takes \"demo\", \"null\", a GGUF file, a folder with config.json"
+ASK = "Check that the server runs and that the address is right"
+KINDS = "must be \"demo\", \"null\", a GGUF file, a folder with config.json"
 
-# command and arguments, exit status, what its line says; {tmp} is a folder with in.jsonl
+# Command and arguments, exit status, expected words; {tmp} is a folder with in.jsonl.
 CASES = [
     # wrong address
-    *((f"{c} --address {NOBODY}", 2, f"http://{NOBODY}/api/.*cannot connect .*{re.escape(ASK)}")
+    *((f"{c} --address {NOBODY}", 2, f"cannot connect to http://{NOBODY}/api/.*{re.escape(ASK)}")
       for c in ("status", "top", "top --once", "events", "drain all", "undrain all", "lora list", "debug dump")),
-    *((f"{c} --address no.such.host.invalid:8265", 2, f"{re.escape(ASK)}|no answer in time")  # of a name server that is silent
+    *((f"{c} --address no.such.host.invalid:8265", 2, f"{re.escape(ASK)}|did not answer in time")  # when the name server is silent
       for c in ("status", "drain 0")),
     (f"keys --reload --address {NOBODY}", 1, re.escape(ASK)),
     (f"chat --url http://{NOBODY}", 1, re.escape(ASK)),
-    ("chat --url ftp://here/", 1, "ftp://here/.*not a usable address"),
+    ("chat --url ftp://here/", 1, "ftp://here/.*not a valid address"),
     (f"complete text --url http://{NOBODY}", 1, re.escape(ASK)),
-    ("complete text --url ftp://here/", 1, "ftp://here/.*not a usable address"),
+    ("complete text --url ftp://here/", 1, "ftp://here/.*not a valid address"),
     (f"run-batch -i {{tmp}}/in.jsonl -o {{tmp}}/out.jsonl --url http://{NOBODY} --retry-timeout 0", 1, re.escape(ASK)),
     (f"bench serve --model null --num-prompts 1 --ready-check-timeout-sec 0 --base-url http://{NOBODY}", 1, re.escape(ASK)),
-    ("bench serve --model null --num-prompts 1 --base-url ftp://here/", 2, "ftp://here/.*not a usable address"),
-    # what a command cannot do without
+    ("bench serve --model null --num-prompts 1 --base-url ftp://here/", 2, "ftp://here/.*not a valid address"),
+    # missing arguments
     ("bench throughput", 2, "--model MODEL is wanted, .*or --base-url URL"),
     ("bench latency", 2, "--model MODEL is wanted, .*or --base-url URL"),
     ("drain", 2, "which worker?.*`cox status` shows them"),
@@ -64,14 +64,14 @@ CASES = [
     ("help nosuch", 2, '"nosuch"; `cox help` lists them'),
     ("worker", 2, "the worker has no keys: set --join TOKEN .*, --keys-dir DIR, or --insecure"),
     (f"workers --http-port {PORTS[0]}", 2, "the worker has no keys: set --join TOKEN"),
-    ("gateway", 2, "--model is missing: demo, null, or a path"),
+    ("gateway", 2, "--model is missing: give demo, null, or the path of a model"),
     *((f"run {c}", 2, "which file\\? usage: cox run") for c in ("--check", "create", "render", "create -f a --from b")),
     *((f"run {c}", 2, f"which run\\? usage: cox run {c} ID .*`cox run list` shows them") for c in ("show", "logs", "terminate", "delete")),
     ("run nosuch", 2, 'no command "nosuch"; cox run -f FILE, or cox run create\\|list\\|show'),
     ("run list all", 2, 'unexpected argument "all"'),
     ("run render -f {tmp}/in.jsonl -n No_Good", 2, "--namespace No_Good: small letters"),
     ("head --insecure --runs cox", 2, "--runs cox: the value must be the full path of the program cox"),
-    # not there
+    # missing files and names
     *((f"run {c}-f /not/here", 2, "/not/here: No such file or directory") for c in ("", "--check ", "create ", "render ")),
     *((f"run {c} nobody", 1, 'no run "nobody"; `cox run list` shows them') for c in ("show", "logs", "terminate", "delete")),
     ("run create --from 1234", 1, 'no run "1234"; `cox run list`'),
@@ -82,22 +82,22 @@ CASES = [
     ("bench serve --model null --dataset-path /not/here --base-url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),
     ("replay /not/here", 2, "/not/here: No such file or directory"),
     ("run-batch -i /not/here -o {tmp}/out.jsonl --url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),
-    ("head --keys-dir /not/here", 2, "/not/here/head.key: no such file; `cox keys --keys-dir /not/here` makes"),
+    ("head --keys-dir /not/here", 2, "/not/here/head.key does not exist. Run `cox keys --keys-dir /not/here` to make"),
     ("gateway --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
     ("worker --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
     ("status --admin-key-file /not/here", 2, "/not/here: No such file or directory \\(--admin-key-file"),
     # no rights
     *((f"run {c} --runs-dir {FORBIDDEN}", 1, f"{FORBIDDEN}.*{NO_RIGHTS}: --runs-dir DIR names another") for c in ("list", "show x", "create --from 1")),
-    (f"keys --keys-dir {FORBIDDEN}", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}: name one that can be made here"),
+    (f"keys --keys-dir {FORBIDDEN}", 1, f"cannot create the key folder {FORBIDDEN}: .*{NO_RIGHTS}. Choose another folder with --keys-dir"),
     (f"join-token --keys-dir {FORBIDDEN} --head a:1", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}"),
     (f"up null --keys-dir {FORBIDDEN}", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}"),
     (f"pull hf:a/b --cache-dir {FORBIDDEN}", 1, f"{FORBIDDEN}: .*{NO_RIGHTS}.*set COX_CACHE to another place"),
     (f"run-batch -i {{tmp}}/in.jsonl -o {FORBIDDEN} --url http://{NOBODY}", 2, f"{FORBIDDEN}: {NO_RIGHTS}.*\\(-o\\)"),
     ("up null --host 192.0.2.1 --head-port {} --admin-port {} --worker-http-port {}".format(*PORTS), 2, "gateway-0 cannot listen on 192.0.2.1 port 8000"),
     # no network
-    ("pull hf:a/b --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached .*is there a network, or a proxy"),
-    ("pull demo --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached .*is there a network, or a proxy"),
-    ("pull s3://bucket/model --retries 0 --cache-dir {tmp}/cache", 1, "127.0.0.1 cannot be reached"),
+    ("pull hf:a/b --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1 .*Check the network; if a proxy is needed, set HTTPS_PROXY"),
+    ("pull demo --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1 .*Check the network; if a proxy is needed, set HTTPS_PROXY"),
+    ("pull s3://bucket/model --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1"),
     ("up hf:a/b --offline --cache-dir {tmp}/cache", 2, "model hf:a/b@main is not in the cache .*, and nothing is fetched offline: `cox pull hf:a/b@main`"),
     ("pull http://127.0.0.1:1/m.gguf --retries 0 --cache-dir {tmp}/cache", 2, "sha256"),
 ]
@@ -110,12 +110,12 @@ def environment(tmp, **more):
 
 
 def judge(command, code, says, done):
-    """One line, ours, with what it has to say. Programs that log say it as an event."""
+    """Checks for one line of ours with the expected words. Programs with a log write it as an event."""
     name, lines, others = command.split()[0], done.stderr.splitlines(), done.stdout
-    if name == "smoke":  # its list goes to stdout, what failed is the last of it
+    if name == "smoke":  # its list goes to stdout, and the failure is the last line
         lines, others = done.stdout.splitlines(), done.stderr
     if command.startswith("run-batch") and lines and "answered," in lines[0]:
-        lines.pop(0)  # how far it came
+        lines.pop(0)  # a line with the progress
     assert done.returncode == code, (command, done.returncode, done.stderr)
     assert len(lines) == 1 and not others, (command, done.stdout, done.stderr)
     assert re.match(rf"cox {name}( [a-z]+)?: \S|\S+Z error {name} start_failed status=\w+ error=|failed  health +\S", lines[0]), lines[0]
@@ -137,10 +137,10 @@ def test_every_command_has_cases():
 
 
 @pytest.mark.parametrize("program, args, says", [
-    ("worker", ["--model", "null", "--http-port", "0"], "nobody answers at this address, or its name is not known here"),
-    ("gateway", ["--model", "null", "--port", "0"], "nobody answers at this address, or its name is not known here")])
+    ("worker", ["--model", "null", "--http-port", "0"], "no program answers at this address, or its host name cannot be resolved here"),
+    ("gateway", ["--model", "null", "--port", "0"], "no program answers at this address, or its host name cannot be resolved here")])
 def test_who_waits_for_a_head_says_so(program, args, says):
-    """It may come yet: they go on, and have said where they look."""
+    """A program without a head waits for it, and logs the address."""
     p = subprocess.Popen([BIN / "cox", program, "--insecure", "--head", NOBODY, *args], stdout=subprocess.DEVNULL,
                          stderr=subprocess.PIPE, text=True)
     try:
@@ -166,7 +166,7 @@ def cluster():
                                      "chat --completion --max-tokens 2", "complete hi --max-tokens 2",
                                      "complete --json --max-tokens 2"])
 def test_a_full_disk_is_not_fine(cluster, command):
-    """Where the output goes, that is."""
+    """A command fails when its output goes to a full disk."""
     where = ["--url", cluster.url] if command.startswith(("chat", "complete ")) else \
         ["--address", f"127.0.0.1:{cluster.admin_port}"] if not re.match("flags|help|plan|completion|version|.*help", command) else []
     with open("/dev/full", "w") as full:
@@ -183,7 +183,7 @@ def test_a_batch_for_which_there_is_no_room(cluster, tmp_path):
 
 
 def test_a_head_that_does_not_answer(cluster):
-    """Stopped, so that connections are taken and nothing comes: after some seconds each says so."""
+    """The head is stopped: it accepts connections and never answers. Each command reports this after some seconds."""
     head = cluster.pid("head")
     commands = ["status", "top", "events", "drain 0", "lora list", "debug dump"]
     os.kill(head, signal.SIGSTOP)
@@ -193,4 +193,4 @@ def test_a_head_that_does_not_answer(cluster):
     finally:
         os.kill(head, signal.SIGCONT)
     for command, done in zip(commands, answers):
-        judge(command, 2, f"http://127.0.0.1:{cluster.admin_port}/api/.*no (whole )?answer", done)
+        judge(command, 2, f"http://127.0.0.1:{cluster.admin_port}/api/.*(did not answer|no whole answer)", done)

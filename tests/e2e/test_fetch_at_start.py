@@ -1,5 +1,5 @@
-"""A model that is named is fetched: `cox serve`, `cox up` and the others bring what the cache lacks, once per volume, and say no
-where they are told to stay offline."""
+"""A named model is downloaded: `cox serve`, `cox up` and others fetch the files that the cache lacks, once per volume. When offline
+they refuse."""
 import os
 import re
 import signal
@@ -20,7 +20,7 @@ NO = "is not in the cache"
 
 
 class Container:
-    """`cox serve` as a SageMaker container starts it, on ports of its own."""
+    """`cox serve` as a SageMaker container starts it, on separate ports."""
 
     def __init__(self, world, tmp, i, *args, **env):  # noqa: F811
         self.port, head, admin, worker = free_ports(4)
@@ -63,14 +63,14 @@ def test_four_containers_fetch_once_and_serve(world, hub, tmp_path):  # noqa: F8
         wait_for("three wait", lambda: sum("waiting for it" in c.said() for c in four) == 3)
         go_on.set()
         wait_for("all serve", lambda: all(c.serves() for c in four))
-        # each file was asked for once by all four
+        # all four together requested each file once
         asked = [p for p, _ in hub.requests]
         assert len(asked) == len(set(asked)) == 4, asked
         assert httpx.get(f"http://127.0.0.1:{four[0].port}/v1/models", timeout=30).json()["data"][0]["id"] == "org_tiny"
     finally:
         go_on.set()
         ends(four)
-    # a restart asks nobody, and needs no network
+    # a restart sends no request and needs no network
     hub.requests.clear()
     again = Container(world, tmp_path, 0, OPTION_MODEL_ID="org/tiny", HF_HUB_OFFLINE="1", HF_ENDPOINT="http://127.0.0.1:1")
     try:
@@ -82,7 +82,7 @@ def test_four_containers_fetch_once_and_serve(world, hub, tmp_path):  # noqa: F8
 
 @pytest.mark.parametrize("name", ["HF_MODEL_ID", "OPTION_MODEL_ID"])
 def test_a_container_elsewhere_than_at_sagemaker(world, hub, tmp_path, name):  # noqa: F811
-    """`docker run -e HF_MODEL_ID=… IMAGE serve`: no variable of SageMaker's is set. A MODEL that is typed counts first."""
+    """`docker run -e HF_MODEL_ID=… IMAGE serve` without any variable of SageMaker. A MODEL on the command line wins."""
     port, head, admin, worker = free_ports(4)
     ports = ["--port", str(port), "--head-port", str(head), "--admin-port", str(admin), "--worker-http-port", str(worker)]
     env = {k: v for k, v in world.env.items() if not k.startswith("SAGEMAKER_")} | {name: "org/tiny", "HF_ENDPOINT": hub.url, "TMPDIR": str(tmp_path)}
@@ -99,7 +99,7 @@ def test_a_container_elsewhere_than_at_sagemaker(world, hub, tmp_path, name):  #
 
 
 def test_killed_in_the_middle_and_resumed(world, hub, tmp_path):  # noqa: F811
-    """The one that fetches is killed, then the server drops the connection: what has come is not asked for again."""
+    """The process that downloads is killed, then the server drops the connection. Downloaded bytes are not requested again."""
     hub.faults[AT] = [NEVER_DONE, ("cut", 50_000)]
     containers = [Container(world, tmp_path, i, HF_MODEL_ID="org/tiny", HF_ENDPOINT=hub.url, COX_RETRY_WAIT="0.01") for i in range(2)]
     try:
@@ -144,7 +144,7 @@ def test_offline_says_no_in_one_sentence(world, hub, flag, env):  # noqa: F811
         assert done.returncode == 2 and done.stderr.count("\n") == 1, (command, done.returncode, done.stderr)
         assert model in done.stderr and str(world.cache) in done.stderr and "cox pull " in done.stderr and "HF_HUB_OFFLINE" in done.stderr, done.stderr
     assert not hub.requests and not world.cache.exists()
-    assert run("up", "org/none", "--no-offline", world=world, hub=hub, **env).returncode == 2 and hub.requests  # the command line counts
+    assert run("up", "org/none", "--no-offline", world=world, hub=hub, **env).returncode == 2 and hub.requests  # the command line wins
 
 
 @pytest.mark.parametrize("value", ["", "0", "false"])
@@ -164,7 +164,7 @@ def test_offline_from_pythons_cache(tmp_path):
         link.rename(away)
         done = run("up", "org/tiny", "--offline", world=world, hub=hub)
         assert done.returncode == 2 and "nor whole in huggingface_hub's" in done.stderr and not world.cache.exists(), done.stderr
-        # of several files, some of them
+        # a model of several files of which some are missing
         part = link.with_name("model-00001-of-00002.safetensors")
         away.rename(part)
         done = run("up", "org/tiny", "--offline", world=world, hub=hub)
@@ -190,7 +190,7 @@ def test_wrong_names_and_tokens(world, tmp_path):  # noqa: F811
 
 
 def test_a_file_of_requests_and_a_draft_model(world, hub, tmp_path):  # noqa: F811
-    """`cox run-batch MODEL` fetches by itself, and so does what `--speculative-config` names."""
+    """`cox run-batch MODEL` downloads by itself, and so does a model named by `--speculative-config`."""
     (tmp_path / "in.jsonl").write_text(LINE)
     ports = free_ports(3)
     done = run("run-batch", "org/tiny", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out", "--", "--device", "null", "--head-port", ports[0], "--admin-port",
@@ -209,7 +209,7 @@ def test_a_revision(world, hub, tmp_path):  # noqa: F811
         ends([c])
     assert hub.asked("/revision/v1") and not hub.asked("/revision/main")
     for model, revision, says in (("org/tiny", "nope", "does not have it (404)"), ("org/tiny@v1", "main", "model hf:org/tiny@v1 names another revision: give one of them"),
-                                  ("null", "v1", "is of no hub and has no revisions"), ("org/tiny", "../x", "a hub's model is hf:ORG/NAME")):
+                                  ("null", "v1", "is of no hub and has no revisions"), ("org/tiny", "../x", "a model on the hub has the form hf:ORG/NAME")):
         done = run("up", model, "--revision", revision, world=world, hub=hub)
         assert done.returncode == 2 and says in done.stderr, done.stderr
 
@@ -231,7 +231,7 @@ def test_stopped_while_it_fetches(world, hub, tmp_path, how):  # noqa: F811
 
 
 def test_lines_and_events(world, hub):  # noqa: F811
-    """Elsewhere than on a terminal; in a log of events they are events, too."""
+    """Progress lines when the output is not a terminal. With a log of events they are events too."""
     hub.faults[AT] = [("slow", 0.7, 20_000)]
     with Cluster("--device", "null", "--log-format", "json", model="org/tiny", env=world.env | {"HF_ENDPOINT": hub.url}) as c:
         lines = c.log().splitlines()

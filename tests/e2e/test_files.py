@@ -1,4 +1,4 @@
-"""/v1/files by the openai package, against real processes."""
+"""/v1/files with the openai package, against real processes."""
 import openai
 import pytest
 from cluster import SLOW, Cluster, get
@@ -30,7 +30,7 @@ def test_files(tmp_path, keys):
         assert mine.files.content(first.id).read() == b'{"x":1}\r\n--\n'
         assert mine.files.content(second.id).read() == b""
         assert [f.id for f in mine.files.list()] == [second.id, first.id]
-        assert [f.id for f in mine.files.list(order="asc", limit=1)] == [first.id, second.id]  # the package asks twice
+        assert [f.id for f in mine.files.list(order="asc", limit=1)] == [first.id, second.id]  # the package sends two requests
         assert [f.id for f in mine.files.list(purpose="vision")] == []
 
         assert [f.id for f in other.files.list()] == []
@@ -45,7 +45,7 @@ def test_files(tmp_path, keys):
             mine.files.list(limit=0)
         assert get(c.url + "/v1/files", headers={"Authorization": f"Bearer {MINE}"})[0] == 200
 
-    with cluster(tmp_path / "deep" / "state", keys) as c:  # another cluster, the same folder
+    with cluster(tmp_path / "deep" / "state", keys) as c:  # another cluster with the same folder
         mine = client(c)
         assert mine.files.retrieve(first.id).bytes == 12
         assert mine.files.delete(first.id).deleted

@@ -1,5 +1,5 @@
-"""What a gateway does with every request, whatever the route: CORS, ids, the access log, a proxy's path; and clients
-that send slowly, too much, or nothing."""
+"""The gateway's handling of every request on any route: CORS, ids, the access log, a proxy's path, and clients that send slowly, too
+much, or nothing."""
 import json
 import re
 import socket
@@ -58,7 +58,7 @@ def test_answers_say_who_may_read_them(web):
             assert "X-Request-Id" in r.headers["Access-Control-Expose-Headers"]
     assert "Access-Control-Allow-Origin" not in web.get("/v1/models", headers={"Origin": "https://x.example"}).headers
     assert "Access-Control-Allow-Origin" not in web.get("/v1/models").headers
-    # OPTIONS without a page asking is a request like others: no key, no answer
+    # OPTIONS without a page's headers is a normal request: without a key it is refused.
     assert httpx.request("OPTIONS", str(web.base_url) + "/v1/models").status_code == 401
 
 
@@ -87,7 +87,7 @@ def test_path_behind_a_proxy(web):
 
 
 def entries(cluster, **want):
-    whole, _, _ = cluster.access_log.read_text().rpartition("\n")  # a line may be half there
+    whole, _, _ = cluster.access_log.read_text().rpartition("\n")  # the last line may be incomplete
     found = [json.loads(line) for line in whole.splitlines()]
     return [e for e in found if all(e[k] == v for k, v in want.items())]
 
@@ -149,7 +149,7 @@ def test_a_header_that_drips_in_is_cut_off(cluster, web):
                 if not piece:
                     break
             except socket.timeout:
-                assert web.get("/health").status_code == 200  # nobody else waits for it
+                assert web.get("/health").status_code == 200  # other clients do not wait for it
             except OSError:
                 break
         assert b" 408 " in answer, answer
@@ -175,8 +175,8 @@ def test_unix_socket(tmp_path):
     first = start()
     try:
         wait_for("the socket answers", lambda: path.exists() and on_socket(path) == "null", 20)
-        with start() as second:  # it must not take the socket of one that lives
-            assert "is there already" in second.communicate(timeout=20)[1] and second.returncode in (1, 2)
+        with start() as second:  # a second gateway must not take the socket of a living one
+            assert "is in use" in second.communicate(timeout=20)[1] and second.returncode in (1, 2)
         assert on_socket(path) == "null"
         first.kill()
         first.wait(20)

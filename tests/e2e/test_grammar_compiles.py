@@ -1,5 +1,5 @@
-"""A costly grammar is compiled beside the steps: a neighbour's tokens keep coming while it is, and a worker that is killed meanwhile
-costs nobody an answer."""
+"""A costly grammar is compiled beside the steps. Another request's tokens keep coming meanwhile, and a worker that is killed during
+the compile costs no answer."""
 import json
 import os
 import signal
@@ -16,7 +16,7 @@ FREE = {"model": "m", "prompt": "Once upon a time", "max_tokens": 200, "temperat
 
 
 def costly(i):
-    """Seconds of a processor, and a text of its own for each i; every member is free to be left out."""
+    """Returns a schema that takes seconds of processor time. Each i gives another text, and every member is optional."""
     members = {f"k{i}_{n}": {"type": "string", "pattern": f"^[a-z]{{1,{30 + n % 20}}}-[0-9]{{1,{20 + n % 9}}}x{n}$"} for n in range(300)}
     schema = {"type": "object", "properties": {"a": {"enum": ["yes", "no"]}, **members}, "required": ["a"], "additionalProperties": False,
               "x-guidance": {"whitespace_flexible": False}}
@@ -42,7 +42,7 @@ def cluster():
 
 
 class Asked(threading.Thread):
-    """One costly request beside others; what came of it."""
+    """One costly request beside others, and its result."""
 
     def __init__(self, cluster, i):
         super().__init__(daemon=True)
@@ -53,7 +53,8 @@ class Asked(threading.Thread):
 
 
 def test_a_neighbour_goes_on(cluster):
-    """The head counts the steps with tokens that came while a request waited for its grammar: those can only be the neighbours'."""
+    """The head counts steps with tokens that came while a request waited for its grammar. Only other requests can have made those
+    tokens."""
     before, asked, tokens = counts(cluster)["results_while_grammars_were_awaited"], Asked(cluster, 1), []
 
     def on_event(got):
@@ -68,7 +69,8 @@ def test_a_neighbour_goes_on(cluster):
 
 
 def ask_until_it_waits(cluster):
-    """A costly request that waits for its grammar now. A busy machine may look too late at one: then the next one is asked for."""
+    """Returns a costly request that is waiting for its grammar. On a busy machine a look may come too late; then the next request is
+    tried."""
     for i in range(2, 12):
         asked = Asked(cluster, i)
         asked.start()

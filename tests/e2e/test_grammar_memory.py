@@ -1,5 +1,5 @@
-"""Costly grammars take no more of a worker's memory than --grammar-room: those without room wait, nobody is refused, and a
-neighbour's answer comes meanwhile."""
+"""Costly grammars use no more of a worker's memory than --grammar-room. Requests without room wait and are not refused, and another
+request's answer comes meanwhile."""
 import asyncio
 import json
 
@@ -14,14 +14,13 @@ pytestmark = [needs_model, pytest.mark.skipif(SANITIZED, reason="sanitizers chan
 
 MIB = 1 << 20
 ROOM = 32
-# One compile under way takes 20 MB for such a grammar, and the allocator keeps some of what is freed: 85 MiB were seen, and 161
-# with room for all.
+# One compile of such a grammar takes 20 MB, and the allocator keeps some freed memory. Measured: 85 MiB, and 161 MiB with room for all.
 BESIDE = 72
 N = 24
 
 
 def words(i):
-    """A pattern of 14,000 words: its grammar and a matcher of it take 10 MB, and there is another one for each i."""
+    """Returns a pattern of 14,000 words, different for each i. Its grammar and one matcher take 10 MB."""
     return {"regex": "(" + "|".join(f"{(k * 7919 + i * 104729) % 10**9:09d}word" for k in range(14000)) + ")( x)*"}
 
 

@@ -1,4 +1,4 @@
-"""What the head holds of prompts is bounded in bytes, whatever a body multiplies them by, and shared between tenants."""
+"""The memory that the head uses for prompts is bounded in bytes, however a body multiplies them, and is shared between tenants."""
 import json
 import re
 import socket
@@ -9,7 +9,7 @@ from cluster import SANITIZED, Cluster, get, wait_for
 
 MIB = 1 << 20
 ROOM = 64 * MIB
-UNDER_WAY = 32 * MIB  # what one gateway may have sent that the head has not read yet (docs/develop/head.md)
+UNDER_WAY = 32 * MIB  # bytes that one gateway may have sent and the head has not read yet (docs/develop/head.md)
 ALICE, BOB = "sk-memory-alice", "sk-memory-bob"
 N_BODIES, N_CHOICES, N_PROMPT = 60, 128, 4000  # 5 bytes an id: 156 MB of prompts
 
@@ -24,7 +24,7 @@ def held(c):
 
 
 def ask(c, key, **body):
-    """(status, JSON) of one completion."""
+    """Returns (status, JSON) of one completion."""
     data = json.dumps({"model": "null", **body}).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n" \
            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
@@ -57,8 +57,8 @@ def test_choices_of_long_prompts(tmp_path):
         refused = [text for status, text in answers if status == 429]
         assert len(refused) + sum(status == 200 for status, _ in answers) == N_BODIES
         assert all("leave no memory for another one of 4000 tokens" in text for text in refused)
-        assert sum(status == 200 for status, _ in answers) >= 5  # half of the room is hers
-        if not SANITIZED:  # an allocator that keeps what is freed
+        assert sum(status == 200 for status, _ in answers) >= 5  # she may use half of the room
+        if not SANITIZED:  # a sanitizer's allocator keeps freed memory
             assert of_head(c, "VmHWM") - before < ROOM + UNDER_WAY
         wait_for("nothing is held", lambda: held(c) == 0)
         assert ask(c, ALICE, prompt=[7] * N_PROMPT, n=N_CHOICES, max_tokens=1)[0] == 200

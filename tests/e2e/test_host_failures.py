@@ -1,5 +1,5 @@
-"""Hosts and networks that break under the streams of a group over two hosts (hosts.py): each stream ends with exactly the
-tokens that it gets alone, and what broke is named."""
+"""Hosts and networks fail under the streams of a replica over two hosts (hosts.py). Each stream ends with exactly the tokens that it
+gets alone, and the failure is named."""
 import re
 import time
 
@@ -17,7 +17,7 @@ pytestmark = [skip_without_hosts(), pytest.mark.skipif(not TINY.exists(), reason
 
 
 def failures(hosts):
-    """What `cox status` shows of them."""
+    """Returns the failures that `cox status` shows."""
     return re.findall(r"Z  (\S+ \w+: .*)", hosts.cox("status"))
 
 
@@ -37,7 +37,7 @@ def wait_lost(hosts, pending, seconds=15):
 
 
 def test_a_cut_cable_is_a_pause(tmp_path):
-    """The link of one host goes down inside a request and comes back."""
+    """The link of one host goes down during a request and comes back."""
     with HostCluster(tmp_path, "null", NULL) as hosts:
         hosts.start_all()
         p = hosts.ask("cable", 400, seed=8)
@@ -49,7 +49,7 @@ def test_a_cut_cable_is_a_pause(tmp_path):
 
 
 def test_a_host_that_is_gone_and_comes_back(tmp_path):
-    """Its only cable is pulled, its worker lives on; it comes back with another address. Then that worker is killed."""
+    """A host's only cable is pulled while its worker lives on. It returns with another address. Then that worker is killed."""
     with HostCluster(tmp_path, TINY, OF_TINY) as hosts:
         hosts.start_all()
         want = alone(hosts)
@@ -69,8 +69,8 @@ def test_a_host_that_is_gone_and_comes_back(tmp_path):
 
 
 def test_the_network_between_the_workers(tmp_path):
-    """A cable between the two, which both reach the head without: slow and uneven it changes nothing, nor does a second of
-    silence; when it goes on swallowing, both ranks find out although nobody tells them, under a stream and between two."""
+    """The two workers have a cable between them and reach the head without it. Delay, jitter and one second of silence on it change
+    nothing. When the silence lasts, both ranks detect it by themselves, during a stream and between two."""
     with HostCluster(tmp_path, TINY, OF_TINY) as hosts:
         wire = Wire(hosts, *hosts.workers, "data")
         for i, w in enumerate(hosts.workers):
@@ -92,7 +92,7 @@ def test_the_network_between_the_workers(tmp_path):
 
         pending = asked(hosts)
         wire.say("drop")
-        wait_lost(hosts, pending, 30)  # 5 s; the limit of a collective is 60
+        wait_lost(hosts, pending, 30)  # detected after 5 s; a collective's limit is 60 s
         shown = failures(hosts)
         assert any(re.match(r"(one|two) comm_error: .*rank \d at 10\.79\.0\.\d:\d+ is gone: its host has not answered", f)
                    for f in shown), shown
@@ -100,7 +100,7 @@ def test_the_network_between_the_workers(tmp_path):
         wire.say("pass")
         assert [hosts.ids(p) for p in pending] == want
 
-        wire.say("drop")  # nobody asks for anything
+        wire.say("drop")  # no request is open
         hosts.wait("the loss is seen", lambda: not hosts.healthy(), 30)
         wire.say("pass")
         hosts.wait_serves()

@@ -1,6 +1,6 @@
-"""Grammars and requests' own chat templates are compiled in processes of their own, with limits. Whatever becomes of such a
-process, the gateway answers everybody else, and tells this client what happened. A compile process that is stopped by a signal
-stands for one that never ends: nothing here depends on time."""
+"""Grammars and requests' own chat templates are compiled in separate processes with limits. Whatever happens to such a process, the
+gateway answers all other clients, and tells this client the result. A compile process stopped by a signal stands for one that
+never ends, so the tests do not depend on time."""
 import contextlib
 import http.client
 import json
@@ -17,7 +17,7 @@ import pytest
 from cluster import SANITIZED, Cluster, alive, get, wait_for
 
 KEYS = ["alpha-key", "beta-key"]
-MEMORY_MIB = 640  # --grammar-memory
+MEMORY_MIB = 640  # --grammar-memory, in MiB
 
 
 def children(pid):
@@ -85,11 +85,11 @@ class Compiles:
         return wait_for("the parent of compiles", lambda: next(iter(children(self.c.pid("gateway-0"))), None))
 
     def running(self):
-        """Those that are on their own: a child that is stopped right behind its fork has no limits yet."""
+        """Returns the processes that have finished their start. A child stopped right after its fork has no limits yet."""
         return {p for p in children(self.parent()) if name_of(p) == "cox-compile" and alive(p)}
 
     def hold(self, ask):
-        """Asks, and stops the process that compiles it before it can answer: (what ask gave, the process)."""
+        """Sends a request and stops the process that compiles it before it can answer. Returns (the result of `ask`, the process)."""
         known = self.running()
         for n in range(100):
             asked, found = ask(slow(n)), set()
@@ -97,7 +97,7 @@ class Compiles:
                 found = self.running() - known
             for p in found:
                 os.kill(p, signal.SIGSTOP)
-            wait_until = time.monotonic() + 0.5  # what it had said before it was stopped is on its way
+            wait_until = time.monotonic() + 0.5  # an answer sent before the stop may still be on its way
             while asked.is_alive() and time.monotonic() < wait_until:
                 time.sleep(0.02)
             if found and asked.is_alive():
@@ -121,12 +121,12 @@ def cluster():
 @pytest.fixture
 def compiles(cluster):
     yield Compiles(cluster)
-    for p in Compiles(cluster).running():  # of a failed test
+    for p in Compiles(cluster).running():  # processes left by a failed test
         os.kill(p, signal.SIGKILL)
 
 
 def slow(n):
-    """Some 100 ms or more, to be told by name then; another source for each n."""
+    """Returns a schema that takes 100 ms or more to refuse. Each n gives another source."""
     return schema({"type": "string", "minLength": 10**6 + n, "pattern": "(.*a.{10})"})
 
 
@@ -171,7 +171,7 @@ BOMBS = {
 
 
 def test_bombs_hurt_nobody(cluster, compiles):
-    """Each is refused by name or compiles, and while it is compiled the gateway answers; memory stays where it was."""
+    """Each costly source is refused by name or compiled. Meanwhile the gateway answers, and its memory does not grow."""
     gateway = cluster.pid("gateway-0")
     assert post(cluster, grammar(0))[0] == 200
     before = rss_mib(gateway)
@@ -193,7 +193,7 @@ def test_bombs_hurt_nobody(cluster, compiles):
 
 @pytest.mark.parametrize("name", ["response_format", "\\u0072esponse_format", "response\\u005fformat"])
 def test_spelling_changes_nothing(cluster, compiles, name):
-    """The same bytes were an event loop's work when their key was escaped: now the process that compiles them can stand still."""
+    """A request with an escaped key was once compiled on the event loop. Its compile process can now stall without harm."""
     body = '{"model":"null","prompt":"hi","max_tokens":1,"%s":{"type":"json_schema","json_schema":%s}}'
     inner = json.dumps({"name": "x", "schema": PATTERNS}).replace("pattern", "p\\u0061ttern")
     status, said = post(cluster, {}, raw=body % (name, inner))
@@ -201,23 +201,23 @@ def test_spelling_changes_nothing(cluster, compiles, name):
 
 
 def test_tenants_beside_a_compile_that_never_ends(cluster, compiles):
-    """One process is stopped: everybody's plain requests go on, and another tenant's grammars, though not all of this tenant's."""
+    """One compile process is stopped. Plain requests go on, and so do another tenant's grammars; this tenant's grammars may wait."""
     asked, held = compiles.hold(lambda body: Asked(cluster, body))
     waiting = Asked(cluster, grammar(2))
     for n in range(3):
         assert get(cluster.url + "/health")[0] == 200
         assert post(cluster, {"prompt": "hi"})[0] == 200
         assert post(cluster, grammar(10 + n), KEYS[1])[0] == 200
-        assert post(cluster, grammar(0))[0] == 200  # known
-        assert post(cluster, {"prompt": "long " * 2000, "max_tokens": 1})[0] == 200  # on the threads for long prompts
+        assert post(cluster, grammar(0))[0] == 200  # a known grammar needs no compile
+        assert post(cluster, {"prompt": "long " * 2000, "max_tokens": 1})[0] == 200  # uses the threads for long prompts
     assert waiting.is_alive() and compiles.running() == {held}
-    os.kill(held, signal.SIGKILL)  # compiled once more, in another process
+    os.kill(held, signal.SIGKILL)  # compiled again in another process
     assert asked.answer()[0] in (200, 400)
     assert waiting.answer()[0] == 200
 
 
 def test_killed_twice(cluster, compiles):
-    """A request whose process dies twice is told so, and that is no verdict."""
+    """A request whose process dies twice gets an error about that, and the grammar gets no verdict."""
     lost = compiles.metric("lost")
     asked, held = compiles.hold(lambda body: Asked(cluster, body))
     killed = {held}
@@ -231,18 +231,18 @@ def test_killed_twice(cluster, compiles):
 
     wait_for("an answer", kill_next)
     status, said = asked.answer()
-    assert status in (200, 400) or (status == 503 and "response_format was not compiled" in said), said
+    assert status in (200, 400) or (status == 503 and "response_format could not be compiled" in said), said
     assert compiles.metric("lost") == lost + (status == 503)
     assert post(cluster, grammar(4))[0] == 200
 
 
 def test_all_killed(cluster, compiles):
-    """Plain requests do not notice; the next grammar starts processes anew."""
+    """Plain requests are not affected, and the next grammar starts new processes."""
     parent = compiles.parent()
     os.kill(parent, signal.SIGKILL)
     for _ in range(3):
         assert post(cluster, {"prompt": "hi"})[0] == 200
-        assert post(cluster, grammar(0))[0] == 200  # known
+        assert post(cluster, grammar(0))[0] == 200  # a known grammar needs no compile
     assert post(cluster, grammar(5))[0] == 200
     assert compiles.parent() != parent
 
@@ -260,7 +260,7 @@ class Leaver:
 
 
 def test_client_leaves(cluster, compiles):
-    """The process that compiles for it is killed."""
+    """When the client leaves, its compile process is killed."""
     cancelled = compiles.metric("cancelled")
     client, held = compiles.hold(lambda body: Leaver(cluster, body))
     client.connection.close()
@@ -284,12 +284,12 @@ def test_own_templates(cluster, compiles):
 
 
 def test_memory_is_limited_and_processes_end_with_the_gateway():
-    """A process that meets its limit is a 503 by name. A killed gateway leaves none."""
+    """A process at its memory limit gives a 503 with a reason. A killed gateway leaves no process behind."""
     with Cluster("--trust-request-chat-template", "--chat-template", "chatml", "--grammar-memory", "64Mi", workers=1, tp=1) as c:
         compiles = Compiles(c)
         if not SANITIZED:
             status, said = post(c, chat("{% set x = 'a' * 100000000 %}{{ x | length }}"), path="/v1/chat/completions")
-            assert status == 503 and "chat_template was not rendered: its process was ended at its limit of memory" in said, said
+            assert status == 503 and "chat_template could not be rendered: the compile process reached its memory limit and was ended" in said, said
             assert compiles.metric("over_memory") == 1
         assert post(c, grammar(1))[0] == 200
         parent = compiles.parent()
@@ -301,7 +301,7 @@ def test_memory_is_limited_and_processes_end_with_the_gateway():
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer's allocator has no such limit")
 def test_batch_with_a_bomb(tmp_path):
-    """A line that meets a limit is answered: it does not come again, nor hold up the others."""
+    """A line that exceeds a limit is answered with an error. It is not repeated and does not delay other lines."""
     lines = [{"custom_id": n, "method": "POST", "url": "/v1/chat/completions", "body": {"model": "null", "max_tokens": 1, **body}}
              for n, body in (("bomb", chat("{% set x = 'a' * 100000000 %}{{ x | length }}")), ("good", chat("{{ messages }}")))]
     with Cluster("--state-dir", tmp_path, "--trust-request-chat-template", "--chat-template", "chatml", "--grammar-memory", "64Mi",
@@ -327,7 +327,7 @@ def test_sigterm_waits_for_no_compile():
 
 
 def test_in_the_gateway_itself():
-    """--grammar-processes 0: no process is started, and grammars compile all the same."""
+    """--grammar-processes 0: no process is started, and grammars are still compiled."""
     with Cluster("--grammar-processes", "0", workers=1, tp=1) as c:
         assert post(c, grammar(1))[0] == 200
         assert post(c, outputs(grammar="start: /(/"))[0] == 400

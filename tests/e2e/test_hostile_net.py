@@ -1,5 +1,5 @@
-"""One client has a gateway hold no more than its share, and strange hosts do not reach a gateway without keys. Counts and memory,
-no times: the least rate and the stall are tests/unit/common/http/server/http_bounds_test.c."""
+"""One client cannot make a gateway hold more than its share, and foreign web pages cannot use a gateway without keys. These tests
+count and measure memory. The minimum rate and the stall are in tests/unit/common/http/server/http_bounds_test.c."""
 import json
 import os
 import re
@@ -68,7 +68,7 @@ def metric(c, name, key=ALICE):
     return float(re.search(rf"^{re.escape(name)} (\S+)$", r.text, re.M)[1])
 
 
-# ---- answers that nobody reads ----
+# ---- answers that no client reads ----
 
 def test_a_file_comes_whole_and_in_slices(cluster):
     size = 3 * MIB + 16
@@ -78,7 +78,7 @@ def test_a_file_comes_whole_and_in_slices(cluster):
     assert r.headers["content-length"] == str(size) and "transfer-encoding" not in r.headers
     r = call(cluster, "HEAD", f"/v1/files/{file}/content")
     assert (r.status_code, r.headers["content-length"], r.content) == (200, str(size), b"")
-    with ask(cluster, get(f"/v1/files/{file}/content", ALICE) + get("/v1/models", ALICE)) as s:  # the connection goes on
+    with ask(cluster, get(f"/v1/files/{file}/content", ALICE) + get("/v1/models", ALICE)) as s:  # the connection stays open
         got = b""
         while b'"object":"list"' not in got[size:]:
             got += s.recv(65536)
@@ -88,14 +88,14 @@ def test_a_file_comes_whole_and_in_slices(cluster):
 
 
 def test_readers_of_a_file_who_do_not_read(cluster):
-    """60 readers of 3 MiB were 180 MiB. Each costs a little, and others are served."""
+    """Once 60 readers of 3 MiB took 180 MiB. Now each costs little, and others are served."""
     file = upload(cluster, 3 * MIB)
     before = rss(cluster)
     readers = [ask(cluster, get(f"/v1/files/{file}/content", ALICE), 4096) for _ in range(60)]
     for s in readers:
         assert s.recv(12) == b"HTTP/1.1 200"
     wait_for("they wait", lambda: metric(cluster, 'coxswain_gateway_http_held_bytes{what="answers"}') > MIB)
-    # One tenant has half of the room at most, and a reader 256 KiB of it: all of them are let in.
+    # A tenant has at most half of the room and a reader 256 KiB of it, so all readers are accepted.
     assert metric(cluster, 'coxswain_gateway_http_held_bytes{what="answers"}') <= 20 * MIB
     if not SANITIZED:
         assert rss(cluster) - before < 40 * MIB
@@ -108,7 +108,7 @@ def test_readers_of_a_file_who_do_not_read(cluster):
 
 
 def test_a_file_deleted_while_it_is_read(cluster):
-    """Its reader sees the answer cut off, never other bytes."""
+    """The reader of a deleted file sees a truncated answer, never other bytes."""
     file = upload(cluster, 4 * MIB - 4096)
     with ask(cluster, get(f"/v1/files/{file}/content", ALICE), 4096) as s:
         got = s.recv(4096)
@@ -122,7 +122,7 @@ def test_a_file_deleted_while_it_is_read(cluster):
 # ---- bodies that do not end ----
 
 def test_room_for_bodies_is_shared(cluster):
-    """Alice's uploads stand still: they take half of the room, the next of hers is refused at its head, Bob is served."""
+    """Alice's stalled uploads take half of the room. Her next upload is refused at its head, and Bob is served."""
     size = 4 * MIB
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ALICE}\r\nContent-Length: {size}\r\n\r\n"
     held = [ask(cluster, head.encode() + b"x" * 1000) for _ in range(4)]
@@ -130,10 +130,10 @@ def test_room_for_bodies_is_shared(cluster):
     prompt = {"model": "null", "prompt": "word " * 15000, "max_tokens": 1}
     with ask(cluster, head.encode()) as late:
         answer = late.recv(65536)
-    assert answer.startswith(b"HTTP/1.1 503") and b"Retry-After: 1" in answer and b"bytes of requests are held" in answer, answer
+    assert answer.startswith(b"HTTP/1.1 503") and b"Retry-After: 1" in answer and b"use all the memory for requests" in answer, answer
     assert call(cluster, "POST", "/v1/completions", BOB, json=prompt).status_code != 503
     assert call(cluster, "POST", "/v1/completions", BOB, json={**prompt, "prompt": "hi"}).status_code == 200
-    assert call(cluster, "POST", "/v1/completions", json={**prompt, "prompt": "hi"}).status_code == 200  # small ones need no room
+    assert call(cluster, "POST", "/v1/completions", json={**prompt, "prompt": "hi"}).status_code == 200  # small bodies need no room
     assert metric(cluster, 'coxswain_gateway_http_no_room_total{what="bodies"}') >= 1
     for s in held:
         s.close()
@@ -141,7 +141,7 @@ def test_room_for_bodies_is_shared(cluster):
 
 
 def test_a_body_that_was_read_holds_no_room(cluster):
-    """Twice the room of one tenant in bodies, of streams that go on."""
+    """Bodies of open streams add up to twice a tenant's room, and hold none of it."""
     body = {"model": "null", "prompt": "hi", "max_tokens": 20000, "ignore_eos": True, "stream": True, "metadata": {"x": "a" * (4 * MIB - 1000)}}
     raw = json.dumps(body).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ALICE}\r\nContent-Length: {len(raw)}\r\n\r\n"
@@ -157,7 +157,7 @@ def test_a_body_that_was_read_holds_no_room(cluster):
 
 @pytest.mark.parametrize("size", [4 * MIB, 65000, 1])
 def test_without_a_key_no_body_is_held(cluster, size):
-    """The answer is there before the body, and the client reads it whatever it still sends."""
+    """The answer comes before the body, and the client can read it while it still sends."""
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
     with ask(cluster, head.encode()) as s:
         assert s.recv(12) == b"HTTP/1.1 401"
@@ -167,7 +167,7 @@ def test_without_a_key_no_body_is_held(cluster, size):
 
 
 def test_a_gateway_that_stood_still_blames_nobody(tmp_path):
-    """It is stopped for longer than a body may stand still, and finds the rest of it when it goes on."""
+    """The gateway is stopped for longer than a body may stall. When it continues, it finds the rest of the body and accepts it."""
     with Cluster("--transfer-timeout", "0.5", "--state-dir", tmp_path, workers=1, tp=1) as c:
         body = json.dumps({"model": "null", "prompt": "x", "max_tokens": 1, "user": "u" * 60000}).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -192,7 +192,7 @@ def test_a_gateway_that_stood_still_blames_nobody(tmp_path):
         assert len(b"".join(got).split(b"\r\n\r\n", 1)[1]) == 4 * MIB
 
 
-# ---- what a key sees ----
+# ---- the view of a key ----
 
 def test_lists_are_by_key(cluster):
     line = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"model": "null", "prompt": "x", "max_tokens": 1}}
@@ -248,7 +248,7 @@ def test_foreign_hosts_are_refused(keyless):
 
 
 def test_forms_of_foreign_pages_are_refused(keyless):
-    """A page may post text/plain without being asked for leave: its Origin tells."""
+    """A page may post text/plain without a preflight request, so the gateway checks its Origin."""
     text = '{"model": "null", "prompt": "x", "max_tokens": 1}'
     for origin, status in (("http://attacker.example", 403), ("https://attacker.example:8000", 403), ("null", 403),
                            ("http://localhost.attacker.example", 403), ("http://localhost:3000", 200), ("https://127.0.0.1", 200),

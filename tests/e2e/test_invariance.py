@@ -1,7 +1,6 @@
-"""However the scheduler deals with a request, its tokens are those it gets alone on an idle cluster: in a
-crowd, in chunks, thrown out and computed again, with blocks shared, copied or neither, with drafts or
-without, one choice of several; greedy or drawn. Tiny checkpoints; with COX_INVARIANCE_MODEL=demo the
-demo model (scripts/acceptance b3)."""
+"""However the scheduler handles a request, its tokens are those that it gets alone on an idle cluster: in a crowd, in chunks,
+preempted and recomputed, with blocks shared or copied, with or without draft tokens, as one of several choices; greedy or
+sampled. Uses tiny checkpoints, or the demo model with COX_INVARIANCE_MODEL=demo (scripts/acceptance b3)."""
 import os
 
 import pytest
@@ -35,7 +34,7 @@ def cluster_of(name, tp, *args):
 
 
 def bodies():
-    """Beginnings in common, twins, texts that repeat themselves and so can be drafted, several choices."""
+    """Returns bodies with common prefixes, equal prompts, repetitive texts for draft tokens, and several choices."""
     prefix = SENTENCES[0] + SENTENCES[1]
     prompts = [prefix + o for o in OPENINGS[:4]] + [SENTENCES[2] * 2 + SENTENCES[2][:30]] * 2 + ["1 2 3 4 " * 12, prefix]
     n = 36

@@ -1,5 +1,5 @@
-"""Keys that change while a cluster serves: every role's, under load, by the steps that `cox keys --rotate` prints; and a
-key that is taken off."""
+"""Keys of every role are changed while a cluster serves under load, by the steps that `cox keys --rotate` prints. Also the removal
+of a key."""
 import os
 import shutil
 import signal
@@ -16,7 +16,7 @@ N_TOKENS = 60
 
 
 class Load(threading.Thread):
-    """One request after the other, each compared whole."""
+    """Sends one request after the other and compares each answer."""
 
     def __init__(self, url, name):
         super().__init__(daemon=True)
@@ -53,19 +53,19 @@ def first_line(c, name):
 
 
 def copy(c, folder, *names):
-    for name in names:  # whole or not at all, as `cox keys` writes
+    for name in names:  # an atomic replacement, as `cox keys` writes
         shutil.copy2(c.keys / name, folder / (name + ".new"))
         (folder / (name + ".new")).rename(folder / name)
 
 
 def test_every_key_is_rotated_under_load(tmp_path):
-    """Each machine has a folder of its own, as in life: the steps that are printed are what is done."""
+    """Each machine has its own folder, as in production. The test follows the printed steps."""
     with Processes(tmp_path) as c:
         of = {n: tmp_path / f"keys-of-{n}" for n in ("head", "gateway", "worker")}
         for n, folder in of.items():
             folder.mkdir(mode=0o700)
             copy(c, folder, *(["head.key", "head.pub", "authorized"] if n == "head" else [f"{n}.key", f"{n}.pub", "head.pub"]))
-        operators = c.keys  # the folder of who runs the cluster
+        operators = c.keys  # folder of the cluster's operator
 
         def start_head():
             c.keys = of["head"]
@@ -132,14 +132,13 @@ def test_every_key_is_rotated_under_load(tmp_path):
         assert sum(t.n for t in load) > 20
         assert all(first_line(c, f"{n}.pub") != old[n] for n in old)
         assert all(c.started[n].poll() is None and c.started[n].pid == pid for n, pid in pids.items()), "one started anew"
-        # who comes now comes with new keys alone
+        # a new worker has only new keys
         c.start_worker("late", c.head_port, keys=of["worker"])
         wait_for("it is welcome", lambda: "head_joined" in c.log("late"))
 
 
 def test_on_one_machine(tmp_path):
-    """`cox up --keys-dir`: one folder for all, and the head that is started again takes its new key. Long streams go
-    through every change."""
+    """`cox up --keys-dir`: one folder for all, and a restarted head takes its new key. Long streams continue through every change."""
     prompts = [f"stream {i} through every change" for i in range(4)]
     n = 1200  # 10 ms a token
     with Cluster("--keys-dir", tmp_path / "keys", "--null-step-us", 10000) as c:
@@ -168,7 +167,7 @@ def test_on_one_machine(tmp_path):
 
 
 def test_the_head_takes_its_key_under_streams(tmp_path):
-    """No restart: the same head, the same streams, twice; what is wrong with the folder changes nothing."""
+    """The same head takes new keys twice under the same streams, without a restart. A faulty folder changes nothing."""
     prompts = [f"stream {i} through the head's keys" for i in range(4)]
     n, steps = 900, []  # 10 ms a token
     with Cluster("--keys-dir", tmp_path / "keys", "--null-step-us", 10000) as c:
@@ -185,11 +184,11 @@ def test_the_head_takes_its_key_under_streams(tmp_path):
         done = run(c, [{"prompt": p, "max_tokens": n, "temperature": 0, "ignore_eos": True} for p in prompts], on_event=change)
         assert [g.texts for g in done] == [{0: oracle.text(p, n, temperature=0)} for p in prompts]
         assert len(steps) == 2 and all("takes up its new key" in s and "--reload" in s for s in steps), steps
-        wait_for("both are told of", lambda: c.log().count("head_key_taken") == 2)  # cox up passes it on
+        wait_for("both are told of", lambda: c.log().count("head_key_taken") == 2)  # `cox up` passes it on
         assert c.pids() == pids
         assert "already" in reload(c)
-        (c.keys / "head.key").write_bytes(right)  # of the pair before: not the one of head.pub
-        assert "does not belong" in reload(c, code=1)
+        (c.keys / "head.key").write_bytes(right)  # the previous secret key, which does not match head.pub
+        assert "does not match the .pub file" in reload(c, code=1)
         assert c.log().count("head_key_taken") == 2
         assert httpx.post(c.url + "/v1/completions", json={"prompt": "a", "max_tokens": 5}, timeout=20 * SLOW).status_code == 200
 
@@ -205,7 +204,7 @@ def test_a_stolen_key_is_out(tmp_path):
         c.start_worker("thief", c.head_port, keys=stolen, tp=1)
         wait_for("it is in", lambda: len(c.status()["workers"]) == 2)
 
-        # a file with an error changes nothing, and is told of once
+        # a file with an error changes nothing and is reported once
         good = (c.keys / "authorized").read_text()
         (c.keys / "authorized").write_text(good + "worker nonsense\n")
         wait_for("the error is told of", lambda: "authorized_not_read" in c.log("head"))
@@ -219,7 +218,7 @@ def test_a_stolen_key_is_out(tmp_path):
 
         keys(c, "--rotate", "worker")
         keys(c, "--retire", "worker")
-        wait_for("the thief is out", lambda: len(c.status()["workers"]) == 1 and "refused our key" in c.log("thief"))
+        wait_for("the thief is out", lambda: len(c.status()["workers"]) == 1 and "refused the key of this process" in c.log("thief"))
         assert c.started["thief"].poll() is None and c.started["worker-0"].poll() is None
         r = httpx.post(c.url + "/v1/completions", json={"prompt": "a", "max_tokens": 5, "temperature": 0}, timeout=20 * SLOW)
         assert r.json()["choices"][0]["text"] == oracle.text("a", 5, temperature=0)
@@ -232,6 +231,6 @@ def test_rotate_says_what_is_wrong(tmp_path):
         assert "there are head, worker, gateway and operator" in keys(c, "--rotate", "king", code=2)
         assert "one at a time" in keys(c, "--rotate", "head", "--retire", "head", code=2)
         assert "one after the other" in keys(c, "--reload", "--rotate", "head", code=2)
-        assert "none to retire" in keys(c, "--retire", "worker", code=1)
+        assert "no key can be retired" in keys(c, "--retire", "worker", code=1)
         keys(c, "--rotate", "worker")
         assert "--retire worker" in keys(c, "--rotate", "worker", code=1)

@@ -1,4 +1,4 @@
-"""Who may call what: every route the gateway has, with every kind of key, over HTTP."""
+"""Access rights: every route of the gateway with every kind of key, over HTTP."""
 import contextlib
 import gzip
 import hashlib
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory):
     with Cluster("--api-key-file", keys / "users", "--enable-lora", "--lora-root", keys,
                  "--admin-key-file", keys / "admin",
                  workers=1, tp=1) as c:
-        # a second gateway of the same cluster, with an address for admin routes
+        # a second gateway of the same cluster, with a separate address for admin routes
         (second,) = free_ports(1)
         command = [str(BIN / "cox-gateway"), "--model", "null", "--head", f"127.0.0.1:{c.head_port}", "--insecure",
                    "--port", str(second), "--api-key-file", str(keys / "users"), "--admin-key-file",
@@ -58,7 +58,7 @@ def test_every_route_with_every_key(cluster):
             continue
         assert anonymous == 401, (method, path)
         assert status(cluster.url, method, path, "sk-wrong-key") == 401, (method, path)
-        if method == "POST":  # nothing is unpacked for a stranger, so that nobody sees that it cannot be
+        if method == "POST":  # a stranger's body is not unpacked, so its fault stays unseen
             packed = {"Content-Encoding": "gzip", **header("sk-wrong-key")}
             reply = WEB.post(cluster.url + path.replace("*", "null"), headers=packed, content=b"no gzip")
             assert reply.status_code == 401, (method, path)
@@ -88,7 +88,7 @@ def test_admin_routes_at_their_own_address(cluster):
     gateway = subprocess.Popen(cluster.second_command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     try:
-        # it need not reach the head: who may ask is decided before
+        # the gateway needs no head: rights are checked before
         wait_for("the second gateway listens", lambda: get(cluster.second_admin + "/livez")[0] == 200, 20)
         for method, path, access in routes():
             here, there = cluster.second, cluster.second_admin
@@ -100,7 +100,7 @@ def test_admin_routes_at_their_own_address(cluster):
                 assert [status(there, method, path, k) for k in (None, KEY, ADMIN)] == [401, 401, 404], path
         assert status(there, "GET", "/metrics", ADMIN) == 200
         assert [status(there, "GET", "/metrics", k) for k in (None, KEY)] == [401, 401]
-        assert [status(url, "GET", "/", k) for url in (here, there) for k in (None, ADMIN)] == [200, 200, 401, 404]  # the chat page
+        assert [status(url, "GET", "/", k) for url in (here, there) for k in (None, ADMIN)] == [200, 200, 401, 404]  # / is the chat page
         assert [status(there, "GET", "/livez", k) for k in (None, KEY)] == [200, 200]
         assert [status(here, "GET", "/metrics", k) for k in (None, KEY, ADMIN)] == [401, 200, 200]
     finally:
@@ -109,7 +109,7 @@ def test_admin_routes_at_their_own_address(cluster):
 
 
 def answer_of(port, head, body=b""):
-    """(status, head of the answer) of raw bytes, on a connection that the server ends or that ends with the answer."""
+    """Sends raw bytes. Returns (status, head of the answer), on a connection that the server or the answer ends."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
         s.sendall(f"{head}\r\nHost: a\r\n\r\n".encode() + body)
         got = b""
@@ -121,7 +121,7 @@ def answer_of(port, head, body=b""):
 
 
 def test_the_key_comes_before_the_body(cluster):
-    """Whatever is wrong with a body, a stranger hears of the key: no byte of a large one is waited for, none is unpacked."""
+    """Whatever is wrong with the body, a stranger gets the error about the key. A large body is neither awaited nor unpacked."""
     bomb = gzip.compress(bytes(64 << 20))
     cases = [("Content-Encoding: br\r\nContent-Length: 1", b"x", 415), ("Content-Encoding: gzip, gzip, gzip\r\nContent-Length: 1", b"x", 415),
              (f"Content-Encoding: gzip\r\nContent-Length: {len(bomb)}", bomb, 413), ("Content-Encoding: gzip\r\nContent-Length: 1", b"x", 400),
@@ -135,19 +135,19 @@ def test_the_key_comes_before_the_body(cluster):
             for key in "", "\r\nx-api-key: sk-wrong-key", f"\r\nx-api-key: {ADMIN}":
                 assert answer_of(port, head + key, body)[0] == 401, (path, fields, key)
             known = answer_of(port, f"{head}\r\nx-api-key: {KEY}", body)[0]
-            # DJL has other statuses for a body that is wrong, and there is no store of files here
+            # DJL uses other statuses for a bad body, and there is no store of files here
             assert known == want or path in ("/invocations", "/v1/files") and known != 401, (path, fields, known)
-    for head in "POST /v1/nothing HTTP/1.1", "PUT /v1/models HTTP/1.1":  # neither is it said what there is
+    for head in "POST /v1/nothing HTTP/1.1", "PUT /v1/models HTTP/1.1":  # strangers do not learn which routes exist
         assert answer_of(port, head + "\r\nContent-Length: 99999999999")[0] == 401
         assert answer_of(port, head + f"\r\nContent-Length: 99999999999\r\nx-api-key: {KEY}")[0] in (404, 405)
-    # nothing of it is waited for, however short it is, and the answer is the connection's last
+    # the body is not awaited, however short, and the connection ends after the answer
     for length, sent in (10, 10), (10, 9), (60_000, 0), (60_000, 59_999), (70_000, 0), (70_000, 70_000):
         code, said = answer_of(port, f"POST /v1/completions HTTP/1.1\r\nContent-Length: {length}", bytes(sent))
         assert code == 401 and "connection: close" in said.lower(), (length, sent, said)
 
 
 def test_uploads_of_strangers_take_no_memory(cluster):
-    """Bodies that are being read have a bound in all, 256 MiB: strangers' do not count for it, for none is kept."""
+    """The bound on bodies being read, 256 MiB in all, does not count strangers' bodies, because none is kept."""
     head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 16000000\r\n\r\n"
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_connection(("127.0.0.1", cluster.ports[0]), timeout=20)) for _ in range(8)]
@@ -155,7 +155,7 @@ def test_uploads_of_strangers_take_no_memory(cluster):
             s.sendall(head + bytes(1000))
         assert all(b" 401 " in s.recv(100) for s in held)
         for s in held:
-            s.sendall(bytes(1 << 16))  # it is thrown away, and the answer stays
+            s.sendall(bytes(1 << 16))  # the body is discarded, and the answer is still readable
         body = json.dumps({"prompt": "a" * 100_000, "max_tokens": 1})
         assert WEB.post(cluster.url + "/v1/completions", content=body, headers=header(KEY)).status_code == 400
         assert all(b"invalid_api_key" in s.recv(1 << 16) for s in held)
@@ -186,12 +186,12 @@ def complete(url, key, **body):
 
 @pytest.fixture
 def limited(tmp_path):
-    """A cluster whose key file a test rewrites."""
+    """A cluster with a key file that a test rewrites."""
     keys = tmp_path / "keys"
     digest = hashlib.sha256(b"sk-hashed").hexdigest()
     keys.write_text(f"sha256:{digest} acme rate=0.001\nsk-tokens t tokens=8\nsk-alias models=other\n"
                     "sk-streams s streams=2\n")
-    # slow: what is open stays open while a test looks
+    # slow, so that a stream stays open while a test looks
     with Cluster("--api-key-file", keys, "--served-model-name", "null", "other", "--null-step-us", "100000",
                  workers=1, tp=1) as c:
         c.keys = keys
@@ -224,7 +224,7 @@ def test_limits_and_reload(limited):
             assert r.status_code == 200
         refused = complete(url, "sk-streams")
         assert refused.status_code == 429 and refused.headers["Retry-After"] == "1"
-        # a new file: one key is gone with its stream open, one has no bound any more, one is new
+        # the new file removes a key with an open stream, removes a limit, and adds a key
         limited.keys.write_text("sk-hashed acme\nsk-new\n")
         wait_for("the new key is known", lambda: status(url, "GET", "/v1/models", "sk-new") == 200, 20)
         assert complete(url, "sk-streams").status_code == 401
@@ -237,7 +237,7 @@ def test_limits_and_reload(limited):
 
 
 def test_a_priority_that_means_nothing_is_told_of(tmp_path):
-    """A cluster of one class: the key's requests are served as all others, and who reads the log hears of it."""
+    """In a cluster without priorities, a key's priority has no effect and the log has a warning."""
     keys = tmp_path / "keys"
     keys.write_text("sk-plain\n")
     with Cluster("--api-key-file", keys, workers=1, tp=1) as c:
@@ -248,7 +248,7 @@ def test_a_priority_that_means_nothing_is_told_of(tmp_path):
 
 
 def test_a_key_has_its_priority(tmp_path):
-    """One place in the batch: who waits for it is served by the key's class, whatever its request asks for."""
+    """With one slot, waiting requests are served by their key's priority, whatever they ask for."""
     keys = tmp_path / "keys"
     keys.write_text("sk-first priority=-9\nsk-late priority=5\nsk-soon priority=-5\nsk-free\n")
     with Cluster("--api-key-file", keys, "--scheduling-policy", "priority", "--max-num-seqs", 1, "--null-step-us",
@@ -262,8 +262,8 @@ def test_a_key_has_its_priority(tmp_path):
         body = {"model": "null", "prompt": "Hi", "max_tokens": 5000, "stream": True, "ignore_eos": True}
         with WEB.stream("POST", c.url + "/v1/completions", headers=header("sk-first"), json=body) as first:
             assert first.status_code == 200
-            lines = first.iter_lines()  # kept: httpx closes a stream with its iterator
-            next(lines)  # it has the place, and nobody's class takes it
+            lines = first.iter_lines()  # keeps the iterator: httpx closes a stream together with it
+            next(lines)  # it has the slot, and no priority takes it away
             threads = [threading.Thread(target=run, args=args, kwargs=kwargs) for args, kwargs in (
                 (("late, which asks to be soon", "sk-late"), {"priority": -100}),
                 (("in between", "sk-free"), {"priority": 1}),
@@ -281,7 +281,7 @@ def test_a_key_has_its_priority(tmp_path):
 @pytest.mark.parametrize("env,good", [({"COX_API_KEY": "k1,k2\n"}, ["k1", "k2"]), ({"VLLM_API_KEY": "k3\n"}, ["k3"]),
                                       ({"VLLM_API_KEY": "k3", "COX_API_KEY": "k1"}, ["k1"])])
 def test_keys_of_the_environment(env, good):
-    """A Secret made with echo ends with a newline; vLLM's variable never leaves the door open."""
+    """A Secret made with echo ends with a newline. vLLM's variable never leaves the gateway open."""
     with Cluster(env=env) as c:
         for key in ("k1", "k2", "k3", None):
             assert status(c.url, "GET", "/v1/models", key) == (200 if key in good else 401), key

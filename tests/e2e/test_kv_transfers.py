@@ -1,6 +1,6 @@
-"""KV blocks that go with the requests that move (test_moves.py): by the workers' own numbers what was computed where,
-ranks that hang or die meanwhile, and a real model's. Every stream is what it would have been. The null worker refuses a prefix
-whose blocks nobody computed or brought (docs/develop/null-worker.md), so a right stream there says what was in the blocks."""
+"""KV blocks that move together with requests (test_moves.py): the workers' counts show where tokens were computed; ranks that hang
+or die meanwhile; and a real model's blocks. Every stream is the same as without a move. The null worker refuses a prefix with
+blocks that nobody computed or transferred (docs/develop/null-worker.md), so a correct stream proves the blocks' contents."""
 import os
 import re
 import signal
@@ -51,7 +51,7 @@ class Worker:
 
 
 def busy_worker(workers):
-    """The one that has sampled something since it was looked at."""
+    """Returns the worker that sampled the most since it was looked at."""
     return max(workers, key=lambda w: w.n_sampled - w.before)
 
 
@@ -78,7 +78,7 @@ def null_cluster(*args, step_us=2000, tp=1, **kwargs):
     return Cluster("--null-step-us", step_us, "--null-token-us", 100, "--max-model-len", 8192, *args, tp=tp, **kwargs)
 
 
-DRAINED_US = 6000  # of a stream that is to be found and moved: it lasts for seconds, which `cox drain` on a busy machine may take one of
+DRAINED_US = 6000  # step of a stream that is found and moved: it lasts for seconds, because `cox drain` may take one on a busy machine
 
 
 def null_body(i, n=N_TOKENS):
@@ -113,7 +113,7 @@ def test_a_drained_group_s_requests_go_on_elsewhere(tp):
 
 
 def under_load(c, bodies, strikes, seconds=0.8):
-    """All bodies at once; one strike after the other meanwhile, as long as streams are open."""
+    """Sends all bodies at once and strikes repeatedly while streams are open."""
     results, ended = [], threading.Event()
 
     def strike():
@@ -142,7 +142,7 @@ def test_prefill_and_decode_groups():
         print(moved, prefill.n_run, prefill.n_sampled, decode.n_run, decode.n_sampled)
         assert moved["done"] == prefill.n_sent == decode.n_received == 6, moved
         assert prefill.n_run >= 6 * N_PROMPT
-        assert decode.n_sampled > 0.7 * 6 * 400  # some are made where the prompt was, while blocks are on their way
+        assert decode.n_sampled > 0.7 * 6 * 400  # some tokens are sampled at the prefill replica, while blocks are on their way
         assert decode.n_run - decode.n_sampled < N_PROMPT / 2  # no prompt was computed there
         assert prefill.metric("gaps_total") == decode.metric("gaps_total") == 0
 
@@ -162,7 +162,7 @@ def test_ranks_die_while_blocks_are_on_their_way():
 
 
 def test_a_rank_that_hangs_while_blocks_are_on_their_way():
-    """Stopped in the middle: the other side gives up, or its epoch ends; then all goes on as it would have."""
+    """A rank is stopped in the middle of a transfer. The other side gives up or its epoch ends, and then all streams continue."""
     with null_cluster("--prefill-workers", 1, "--decode-workers", 1, workers=2) as c:
         ready(c, 2)
         pid = c.pid("worker-1")
@@ -173,7 +173,7 @@ def test_a_rank_that_hangs_while_blocks_are_on_their_way():
 
 
 def test_without_a_way_for_blocks():
-    """--kv-port -1: requests move all the same, and are computed again."""
+    """--kv-port -1: requests still move, and their tokens are computed again."""
     with null_cluster("--kv-port", -1, step_us=DRAINED_US, workers=2) as c:
         workers = [Worker(c, i) for i in range(2)]
         ready(c, 2)
@@ -191,7 +191,7 @@ def test_without_a_way_for_blocks():
         assert moved["done"] == 0 and moved["requests_recomputed"] == 1, moved
 
 
-# ---- a real model: its KV cache is what it is, and the answer says so ----
+# ---- a real model: the answer depends on the KV cache ----
 
 LONG = [f"({i}) " + "".join(f"{k}. " + SENTENCES[(i + k) % 3] for k in range(32)) + "In the end" for i in range(3)]
 REAL = [body_of(LONG[0], max_tokens=64), body_of(LONG[1], max_tokens=64, temperature=1, seed=7),
@@ -209,7 +209,7 @@ def alone():
 @real_only
 @pytest.mark.parametrize("kv", ["auto", "int8"])
 def test_a_real_model_s_blocks(alone, kv):
-    """KV dtypes other than the model's own change the answers: those are compared with a cluster of theirs."""
+    """Other KV dtypes change the answers, so those are compared with a separate cluster."""
     bodies = REAL[:1]
     want = alone[:1]
     if kv != "auto":
@@ -233,7 +233,7 @@ def test_a_real_model_s_blocks(alone, kv):
         moved = c.status()["transfers"]
         print(moved, other.n_run)
         assert moved["done"] == 1 and other.n_received == 1, moved
-        assert 0 < other.n_run < 300  # of a prompt of 900
+        assert 0 < other.n_run < 300  # out of a prompt of 900 tokens
 
 
 @real_only
@@ -252,7 +252,7 @@ def test_roles_of_a_real_model(alone):
 
 @real_only
 def test_ranks_of_a_real_model_die():
-    """Each of them once, as soon as blocks have come."""
+    """Each rank dies once, as soon as blocks have arrived."""
     bodies = [[body_of(LONG[v][:1000], max_tokens=32)] for v in (0, 1)]
     with cpu_cluster() as c:
         known = Alone(c)

@@ -1,4 +1,4 @@
-"""`cox scale` and `cox logs`: of a cluster that `cox up` runs here, found by its control socket."""
+"""`cox scale` and `cox logs` for a cluster that `cox up` runs on this machine, found by its control socket."""
 import json
 import os
 import re
@@ -29,19 +29,19 @@ def test_more_workers_and_fewer_and_back():
         wait_for("four serve", lambda: states(c) == ["ready"] * 4)
         assert {k: v for k, v in c.pids().items() if k in first} == first, "who was there is still there"
         assert sorted(w["ordinal"] for w in c.status()["workers"]) == [0, 1, 2, 3]
-        # one that was added comes back like any other
+        # An added worker is restarted like any other.
         os.kill(c.pid("worker-3"), signal.SIGKILL)
         wait_for("it was lost and is back", lambda: c.pids().get("worker-3", 0) not in (0, first.get("worker-3")) and
                  "process_ended name=worker-3" in c.log() and states(c) == ["ready"] * 4)
-        # fewer, under streams: nobody notices
+        # Fewer workers, under streams that must not be disturbed.
         texts, errors = [], []
-        http = httpx.Client(timeout=60 * SLOW)  # one: making it takes a busy machine seconds
+        http = httpx.Client(timeout=60 * SLOW)  # one client: creating it takes seconds on a busy machine
 
         def stream(i):
             try:
                 r = http.post(c.url + "/v1/completions", json={"prompt": f"{i}", "max_tokens": 1000, "ignore_eos": True, "temperature": 0})
                 texts.append((r.status_code, r.json()["usage"]["completion_tokens"]))
-            except Exception as e:  # told below
+            except Exception as e:  # the test checks `errors` below
                 errors.append(e)
         threads = [threading.Thread(target=stream, args=(i,)) for i in range(8)]
         for t in threads:
@@ -56,7 +56,7 @@ def test_more_workers_and_fewer_and_back():
         assert (errors, texts) == ([], [(200, 1000)] * 8)
         wait_for("three have ended", lambda: not any(map(alive, gone)) and set(c.pids()) == {"head", "gateway-0", "worker-0"}, 60)
         assert "worker_restarted name=worker-1" not in c.log()
-        own = cox(c, "logs", "cox").stdout  # what `cox up` itself has seen
+        own = cox(c, "logs", "cox").stdout  # the log of `cox up` itself
         assert "process_ended name=worker-3" in own and "worker_restarted name=worker-3" in own and "worker-1 has ended: scaled away" in own
         done = cox(c, "scale", 2)
         assert done.returncode == 0
@@ -94,7 +94,7 @@ def test_logs_are_those_that_were_written():
         lines = cox(c, "logs").stdout.splitlines()
         assert set(lines) <= set(c.log().splitlines()) and any("head_started" in line for line in lines)
 
-        def last_three_are_the_last():  # unless something is logged in between
+        def last_three_are_the_last():  # unless another line comes in between
             last = cox(c, "logs", "-n", 3).stdout.splitlines()
             return last == cox(c, "logs").stdout.splitlines()[-3:] and len(last) == 3
 
@@ -104,13 +104,13 @@ def test_logs_are_those_that_were_written():
         assert cox(c, "logs", "nobody").stdout == ""
         p = subprocess.Popen([BIN / "cox", "logs", "-f", "-n", "1", "head"], stdout=subprocess.PIPE, text=True,
                              env={**os.environ, "TMPDIR": str(c.tmp)})
-        assert p.stdout.readline().startswith("head       | ")  # it has looked: nothing that comes now is missed
+        assert p.stdout.readline().startswith("head       | ")  # it has read the log: no later line is missed
         os.kill(c.pid("worker-1"), signal.SIGKILL)
         for line in p.stdout:
             if "worker_lost" in line:
                 break
         assert line.startswith("head       | ")
-        os.kill(c.process.pid, signal.SIGINT)  # the cluster ends: so does who follows it
+        os.kill(c.process.pid, signal.SIGINT)  # when the cluster ends, the follower ends too
         rest = p.communicate(timeout=20 * SLOW)[0]
         assert p.returncode == 1 and "\t" not in rest
 
@@ -132,7 +132,7 @@ def test_with_keys_of_its_own_and_a_socket_for_nobody_else(tmp_path):
         [folder] = c.tmp.iterdir()
         assert folder.name.startswith(f"cox-up-{c.process.pid}-") and stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert cox(c, "scale", 1).returncode == 0
-        folder.chmod(0o755)  # others could have made it
+        folder.chmod(0o755)  # other users could have created it
         assert "no cluster" in cox(c, "scale", 1).stderr
         folder.chmod(0o700)
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(folder / "control"))) as http:

@@ -1,4 +1,4 @@
-"""/metrics of every process, read by Prometheus' own parser and held against docs/reference/metrics.md and vLLM's names."""
+"""/metrics of every process, read by Prometheus' own parser and compared with docs/reference/metrics.md and vLLM's names."""
 import json
 import re
 import urllib.error
@@ -9,7 +9,7 @@ import pytest
 from cluster import ROOT, Cluster, get, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
-NAME = 'a "name" \\ of two\nlines é'  # all that a label has to escape
+NAME = 'a "name" \\ of two\nlines é'  # every character that a label has to escape
 GAUGES = """num_requests_running num_requests_waiting num_requests_waiting_by_reason num_requests_kv_fetch_by_stage
             kv_cache_usage_perc engine_sleep_state lora_requests_info cache_config_info websocket_connections_active"""
 COUNTERS = """prompt_tokens generation_tokens prompt_tokens_by_source prompt_tokens_cached prompt_tokens_cached_by_source
@@ -30,7 +30,7 @@ TTFT = [.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 1
 
 
 def families(url):
-    """By name; a counter's parser takes its _total off."""
+    """Returns {name: family}. The parser removes a counter's _total."""
     status, text = get(url + "/metrics")
     assert status == 200 and text.endswith("\n")
     found = list(text_string_to_metric_families(text))
@@ -49,7 +49,8 @@ def labels_of(family):
 
 
 def documented():
-    """Rows of docs/reference/metrics.md: what is there, by name (type, labels, where, whether always); vLLM's names that are not."""
+    """Returns the rows of docs/reference/metrics.md as {name: (type, labels, where, whether always)}, and vLLM's names that do not
+    exist here."""
     text = (ROOT / "docs/reference/metrics.md").read_text()
     rows = re.findall(r"^\| `([a-z0-9_:]+)` \| (counter|gauge|histogram) \| ([a-z_, ]*) \| ([a-z, ]+) \| (.*) \|$",
                       text, re.M)
@@ -61,10 +62,10 @@ def documented():
 
 @pytest.fixture(scope="module")
 def pages():
-    """What the three kinds of processes say after four choices and some requests that are none."""
-    # Steps of 10 ms: a gateway of a busy machine, which gets its tokens late, rarely gets those of two steps together.
+    """The metrics of the three kinds of processes after four choices and some invalid requests."""
+    # With steps of 10 ms, a busy machine's gateway rarely gets the tokens of two steps together.
     with Cluster("--null-step-us", 10000, "--num-speculative-tokens", 2, "--served-model-name", NAME,
-                 "--max-num-seqs", 4, "--redis", "unix:///nowhere/redis") as c:  # its metrics are there without it
+                 "--max-num-seqs", 4, "--redis", "unix:///nowhere/redis") as c:  # metrics of quotas exist without a reachable Redis
         for i in range(2):
             r = httpx.post(c.url + "/v1/completions",
                            json={"prompt": "the same words again and again, as many as fill a block", "max_tokens": 20,
@@ -76,7 +77,7 @@ def pages():
             except urllib.error.HTTPError as e:
                 assert e.code in (400, 404, 405), (method, path, e.code)
         c.wait_idle()
-        def told():  # once a second
+        def told():  # updated once a second
             page = families(c.url)
             return "vllm:cache_config_info" in page and value(page, "vllm:spec_decode_num_drafts_total") > 0 and \
                 value(page, "vllm:num_requests_running") == value(page, "vllm:kv_cache_usage_perc") == 0
@@ -99,7 +100,7 @@ def test_what_is_there_is_documented(pages):
 
 
 def test_what_some_processes_have_is_documented():
-    """By the names in the source."""
+    """Metrics that only some processes have are found by their names in the source."""
     there, _ = documented()
     for folder in ("gateway", "head", "worker"):
         for source in (ROOT / folder).glob("*.c"):
@@ -144,7 +145,7 @@ def test_four_choices_are_counted(pages):
               "request_time_per_output_token_seconds": 4, "request_params_n": 2} | \
         {f"request_{phase}_time_seconds": 4 for phase in ("queue", "prefill", "decode", "inference")}
     assert {name: value(page, "vllm:" + name, "_count") for name in counts} == counts
-    # tokens that come together have no time between them
+    # tokens that arrive together have no time between them
     assert 40 < value(page, "vllm:inter_token_latency_seconds", "_count") <= 76
     assert value(pages["head"], "vllm:generation_tokens_total") == 80
     assert value(pages["head"], "vllm:iteration_tokens_total", "_sum") >= 4 * n_prompt - cached + 76
@@ -174,7 +175,7 @@ def test_requests_are_counted_by_handler(pages):
 
 
 def test_gateways_add_up_and_agree_on_the_cluster():
-    """What one request shows is counted where it came in; what the head knows is the same everywhere."""
+    """A request is counted at its own gateway. Values from the head are the same at every gateway."""
     with Cluster("--null-step-us", 1000, gateways=2) as c:
         for i, port in enumerate(c.ports * 2):
             r = httpx.post(f"http://127.0.0.1:{port}/v1/completions", timeout=20,

@@ -1,6 +1,6 @@
-"""A cluster of two minors of the protocol. frame_relay.c stands between the head and some of its peers and makes each
-side of these links a newer one for the other (fields that nobody knows in every frame), or one of 2.0, the first
-(nothing that came later, and a type that came later is fatal): streams stay exact while processes come and go."""
+"""A cluster with two minor versions of the protocol. frame_relay.c stands between the head and some peers. It makes each side look
+newer to the other (unknown fields in every frame), or look like 2.0, the first version (no later fields, and a later type is
+fatal). Streams stay exact while processes come and go."""
 import contextlib
 import signal
 
@@ -11,7 +11,8 @@ from cluster import SLOW, get, run_cox, wait_for
 from steady import Steady
 from test_bad_frames import Processes
 
-# What passes the relay, from whom and to whom; not in every run: resets, Drain (a rank that is idle leaves without).
+# Message types that pass the relay, by sender and receiver. Resets do not occur in every run, and neither does Drain, because an idle rank leaves
+# without it.
 PASSED = {"gateway head": "hello heartbeat submit cancel finish",
           "head gateway": "welcome heartbeat cluster tokens",
           "worker head": "hello heartbeat comm_id formed aborted result drain_wish goodbye",
@@ -25,7 +26,7 @@ def n_serving(c):
 
 
 def more(c, load):
-    """Streams that began after the change end well, and a group serves."""
+    """Waits until streams that began after the change have ended well."""
     done = load.check().n_done
     wait_for("streams go on", lambda: load.check().n_done > done + 2 * load.n_users, 60)
     wait_for("a group serves", lambda: n_serving(c) == 1)
@@ -55,7 +56,7 @@ def stop_and_cancel(c):
     assert got["choices"][0]["text"] == want[:want.index(want[40:44])]
     body = {**body, "max_tokens": 20000, "stream": True}
     with httpx.stream("POST", c.url + "/v1/completions", json=body, timeout=60 * SLOW) as r:
-        lines = r.iter_lines()  # kept: the connection ends with it
+        lines = r.iter_lines()  # keeps the iterator: the connection ends with it
         assert next(lines).startswith("data: ")
 
 
@@ -68,7 +69,7 @@ def test_a_cluster_of_two_minors_serves(tmp_path, mode):
     with Processes(tmp_path) as c:
         c.start_head()
         port = c.start_relay(1, 1000, mode)
-        c.start_worker("worker-0", c.head_port)  # of the head's minor
+        c.start_worker("worker-0", c.head_port)  # has the head's minor version
         for i in (1, 2):
             c.start_worker(f"worker-{i}", port)
         c.start_gateway(port)
@@ -92,7 +93,7 @@ def test_a_cluster_of_two_minors_serves(tmp_path, mode):
         def missing():
             return {(f"{mode} {way}", what) for way, types in PASSED.items() for what in types.split()} - what_passed(c)
 
-        # the head's heartbeats go where nothing else has gone for a while: under load that may be nowhere
+        # the head sends heartbeats only on quiet links, and under load there may be none
         with contextlib.suppress(AssertionError):
             wait_for("all have passed a relay", lambda: not missing())
         assert not missing(), f"these passed no relay: {missing()}"
@@ -103,7 +104,7 @@ def test_a_cluster_of_two_minors_serves(tmp_path, mode):
 
 @pytest.mark.parametrize("mode", ["newer", "older"])
 def test_requests_move_between_groups_of_two_minors(tmp_path, mode):
-    """Blocks are copied between 2.1 and what comes after it; of 2.0 nobody is asked for any, and tokens are computed anew."""
+    """Blocks are copied between 2.1 and later versions. Version 2.0 cannot copy, so its tokens are computed again."""
     with Processes(tmp_path) as c:
         c.start_head(tp=1)
         port = c.start_relay(1, 1000, mode)
@@ -114,7 +115,7 @@ def test_requests_move_between_groups_of_two_minors(tmp_path, mode):
         with Steady([c.url], n_users=12, n_tokens=300) as load:
             for ordinal in (0, 1):
                 moved, copies = n_moved(c), mode == "newer"
-                # all streams of a group may be about to end by themselves, or have too little for a copy to pay
+                # all streams of a replica may be about to end, or be too short for a copy to pay
                 while n_moved(c) == moved or (copies and c.status()["transfers"]["done"] == 0):
                     wait_for("both groups run", lambda: [g["running"] >= 3 for g in c.status()["groups"]] == [True, True], 40)
                     drain(c, ordinal)

@@ -1,7 +1,6 @@
-"""A real model on the CPU, through the whole cluster. What a stream must be is what the same request
-got alone on an idle cluster: batch, chunks, cache hits, preemption, replicas and lost workers may not
-change one token (docs/develop/runner.md, "Invariance"). Where reference tokens of another implementation are
-at hand (scripts/make-goldens), they are compared too."""
+"""A real model on the CPU in a whole cluster. A stream must equal the same request alone on an idle cluster: batches, chunks, cache
+hits, preemption, replicas and lost workers may not change one token (docs/develop/runner.md, "Invariance"). Reference tokens of
+another implementation are compared where scripts/make-goldens has made them."""
 import math
 
 import httpx
@@ -30,7 +29,7 @@ def alone(cluster):
 
 @needs_model
 def test_its_shape(cluster, tp):
-    """As many workers as ranks, each a process of its own, one group."""
+    """There are as many workers as ranks, each a process, in one replica."""
     status = cluster.status()
     group, = status["groups"]
     assert group["state"] == "ready" and group["tp"] == tp and len(group["workers"]) == tp
@@ -44,7 +43,7 @@ def test_its_shape(cluster, tp):
 
 @pytest.fixture(scope="module")
 def exact(tp):
-    """Activations are floats beside quantised weights, too: only so is a sum in another order nearly the same
+    """A cluster with float32 activations, also beside quantised weights. Only then are sums in another order nearly equal
     (docs/develop/decisions/0022)."""
     with cpu_cluster("--dtype", "float32", tp=tp) as c:
         yield c
@@ -55,7 +54,7 @@ def test_the_reference_tokens(exact):
     prompts = reference_prompts()
     if not prompts:
         pytest.skip(f"no reference tokens below {GOLDENS}: scripts/make-goldens")
-    # up to the first step that the rounding of a float16 cache could decide
+    # Up to the first step that the rounding of a float16 cache could decide.
     clear = [p for p in prompts if p["stable_prefix_gap_0.05"] >= 10]
     assert len(clear) >= 6
     for p in clear:
@@ -66,7 +65,7 @@ def test_the_reference_tokens(exact):
 
 @needs_model
 def test_it_speaks(cluster):
-    """Not gibberish, whatever the references are: the demo model knows this much."""
+    """The demo model knows this fact, so its text is not random even where references are missing."""
     got = complete(cluster, model="m", prompt="The Eiffel Tower is in the city of", max_tokens=4, temperature=0)
     assert got["choices"][0]["text"].startswith(" Paris")
     assert got["usage"]["prompt_tokens"] == 9 and got["usage"]["completion_tokens"] == 4
@@ -95,8 +94,7 @@ def test_drawn_tokens_in_a_crowd(cluster, alone):
 @needs_model
 @pytest.mark.timeout(400 * SLOW)  # two clusters of a real model, one prompt after the other
 def test_as_many_ranks_as_you_like(exact, tp):
-    """Several ranks add up in another order than one: only a step whose two best are close may turn out
-    differently."""
+    """Several ranks add in another order than one. Only a step with two close best tokens may differ."""
     if tp == 1:
         pytest.skip("compared once, from the other side")
     prompts = [text_or_ids(p) for p in reference_prompts()] + OPENINGS + [LONG]
@@ -110,11 +108,11 @@ def test_as_many_ranks_as_you_like(exact, tp):
 
 
 def greedy_with_gaps(cluster, prompt):
-    """(token, how far ahead of the second best it is) of each step."""
+    """Returns (token, its lead over the second best) of each step."""
     choice = complete(cluster, **body_of(prompt, logprobs=2, max_tokens=2 * N_TOKENS))["choices"][0]
     best = [sorted(top.values(), reverse=True)[:2] for top in choice["logprobs"]["top_logprobs"]]
     assert len(choice["token_ids"]) == 2 * N_TOKENS
-    # two tokens of one spelling share an entry: no gap is known, and none is claimed
+    # Two tokens with one spelling share an entry, so their gap is unknown and taken as 0.
     return [(token, b[0] - b[1] if len(b) > 1 else 0.0) for token, b in zip(choice["token_ids"], best)]
 
 
@@ -131,7 +129,7 @@ def test_a_prefix_hit_changes_nothing(cluster, tp):
     first, second = (run(cluster, [{**body, "stream_options": {"include_usage": True}}])[0] for _ in range(2))
     assert ids(second) == ids(first)
     assert second.usage["prompt_tokens_details"]["cached_tokens"] >= 16
-    # another end behind the same beginning
+    # another end after the same prefix
     other = body_of(body["prompt"] + "And then")
     shared = run(cluster, [other])[0]
     with cpu_cluster("--no-enable-prefix-caching", tp=tp) as fresh:
@@ -143,7 +141,7 @@ def test_beyond_the_window_whole_chunked_and_cached(cluster, alone, tp):
     body = body_of(LONG)
     usage = run(cluster, [{**body, "stream_options": {"include_usage": True}}])[0].usage
     assert usage["prompt_tokens"] > WINDOW + 100
-    want = alone[body]  # its prompt is in the cache by now
+    want = alone[body]  # its prompt is in the prefix cache now
     with cpu_cluster("--long-prefill-token-threshold", "16", "--max-num-batched-tokens", "40", "--max-num-seqs", "16",
                      "--step-target-ms", "0", tp=tp) as chunked:
         check(chunked, [body] + GREEDY[:8] + DRAWN[:8], alone)
@@ -152,7 +150,7 @@ def test_beyond_the_window_whole_chunked_and_cached(cluster, alone, tp):
 
 @needs_model
 def test_preemption_changes_nothing(alone, tp):
-    """Blocks for all prompts, not for all that they grow to: some are thrown out and computed again."""
+    """There are blocks for all prompts but not for all answers, so some sequences are preempted and computed again."""
     n = 8
     bodies = [body_of(SENTENCES[i % 3], max_tokens=36, temperature=i % 2, seed=i) for i in range(n)]
     with cpu_cluster("--num-gpu-blocks-override", 3 * n - 2, "--max-model-len", "96", "--no-enable-prefix-caching",
@@ -170,7 +168,7 @@ def test_logprobs(cluster):
                    ignore_eos=True)["choices"][0]["logprobs"]
     assert len(got["tokens"]) == len(got["token_logprobs"]) == len(got["top_logprobs"]) == 6
     for token, value, top in zip(got["tokens"], got["token_logprobs"], got["top_logprobs"]):
-        assert value == max(top.values()) == top[token] <= 0  # greedy: the best one
+        assert value == max(top.values()) == top[token] <= 0  # greedy: the best token
         assert 5 <= len(top) <= 6 and 0.01 < sum(math.exp(v) for v in top.values()) <= 1.0001
     assert len({round(v, 3) for t in got["top_logprobs"] for v in t.values()}) > 10
     r = httpx.post(cluster.url + "/v1/completions", timeout=60 * SLOW,
@@ -197,7 +195,7 @@ def test_stop_strings_and_bias(cluster):
 
 @needs_model
 def test_bad_words(cluster):
-    """Neither where it begins a text nor behind a space."""
+    """A bad word is banned at the start of a text and after a space."""
     asked = {"model": "m", "prompt": "The Eiffel Tower is in the city of", "max_tokens": 8, "temperature": 0}
     got = complete(cluster, **asked, bad_words=["Paris"])["choices"][0]
     assert "Paris" not in got["text"] and got["finish_reason"] == "length"

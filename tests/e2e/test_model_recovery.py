@@ -1,6 +1,5 @@
-"""Ranks and heads that die or hang under the streams of a real model: each stream ends with exactly the
-tokens that it gets alone, greedy and drawn. Under sanitizers, and where the demo model is not at hand, the model
-is a tiny one: the same paths in a tenth of the time."""
+"""Ranks and heads die or hang under the streams of a real model. Each stream ends with exactly the tokens that it gets alone, greedy
+and sampled. Under sanitizers, or without the demo model, a tiny model takes the same paths in a tenth of the time."""
 import json
 import os
 import signal
@@ -45,20 +44,20 @@ def healthy(c, n_workers):
 
 
 def name_of_rank(c, rank):
-    """Ranks are given out anew with every formation; a worker's ordinal is for life."""
+    """Returns the worker of a rank. Every formation assigns ranks anew, but a worker's ordinal stays."""
     return next(f"worker-{w['ordinal']}" for w in c.status()["workers"] if w["group"] is not None and w["rank"] == rank)
 
 
 def losses(c, since):
-    """Times of worker_lost events, seconds since 1970; none from a head that is away."""
+    """Returns the times of worker_lost events in seconds since 1970; none from an absent head."""
     code, body = get(c.admin + "/api/events?since=0")
     found = json.loads(body)["events"] if code == 200 else []
     return [e["time"] for e in found if e["event"] == "worker_lost" and e["time"] >= since - 0.01]
 
 
 def struck(c, strike, when=lambda _: True):
-    """BODIES, struck when all but LONG make tokens, for others may be through when LONG's prompt has been computed; of a tiny model's
-    any two."""
+    """Sends BODIES and strikes when all but LONG generate tokens, because they may end before LONG's prompt is computed. With a tiny
+    model two running requests are enough."""
     n = 2 if SMALL else 2 * N_EACH
     return run_under_strike(c, BODIES, lambda status: status["requests"]["running"] >= n and when(status), lambda _: strike())
 
@@ -70,7 +69,7 @@ def check(results, want):
 
 
 def kill(c, *names):
-    """Kills the processes of these names; what must be another one afterwards."""
+    """Kills the processes of these names. Returns their pids, which must differ afterwards."""
     before = {n: c.pid(n) for n in names}
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
@@ -101,7 +100,7 @@ def test_killed(cluster, alone, ranks, also):
 
 
 def test_a_hanging_rank(cluster, alone):
-    """Stopped: it keeps its sockets and says nothing. Its group waits for it until the head gives it up."""
+    """A stopped rank keeps its sockets and sends nothing. Its replica waits until the head declares it lost."""
     want = [alone[b] for b in BODIES]
     wait_for("healthy", lambda: healthy(cluster, 2))
     threads = []
@@ -111,7 +110,7 @@ def test_a_hanging_rank(cluster, alone):
         pid = cluster.pid(name)
         os.kill(pid, signal.SIGSTOP)
 
-        def end_it():  # nobody else does: a stopped process has not ended
+        def end_it():  # nobody else ends it, because a stopped process has not ended
             try:
                 wait_for("the hang is known", lambda: losses(cluster, begin))
             finally:
@@ -129,8 +128,8 @@ def test_a_hanging_rank(cluster, alone):
 @pytest.mark.parametrize("sig,rank", [(signal.SIGSTOP, 0), (signal.SIGSTOP, 1), (signal.SIGKILL, 0)],
                          ids=["stop_rank0", "stop_rank1", "kill_rank0"])
 def test_a_spare_takes_the_place(alone, sig, rank):
-    """A third worker holds one shard and may have to take another. The one that hangs is not restarted, so
-    the streams can end only on the spare."""
+    """A third worker holds one shard and may have to load another. The hanging worker is not restarted, so the streams can end only
+    on the spare."""
     want = [alone[b] for b in BODIES]
     with start(tp=2, workers=3) as c:
         wait_for("two ranks and a spare", lambda: healthy(c, 3))
@@ -143,7 +142,7 @@ def test_a_spare_takes_the_place(alone, sig, rank):
 
         try:
             results = struck(c, strike)
-            if sig == signal.SIGSTOP:  # a killed one may be back before its loss is known
+            if sig == signal.SIGSTOP:  # a killed worker may be back before its loss is known
                 assert any(spare in g["workers"] for g in c.status()["groups"])
         finally:
             if sig == signal.SIGSTOP and pids:
@@ -153,7 +152,7 @@ def test_a_spare_takes_the_place(alone, sig, rank):
 
 
 def test_two_replicas():
-    """Two groups of one rank; one worker is killed while its streams run."""
+    """Two replicas of one rank. One worker is killed while its streams run."""
     with start() as quiet:
         want = [answer(run(quiet, [b])[0]) for b in BODIES]
     with start("--dp", "2", workers=2) as pair:
@@ -161,6 +160,6 @@ def test_two_replicas():
             [g for g in pair.status()["groups"] if g["state"] == "ready"]) == 2)
         before = {}
         results = struck(pair, lambda: before.update(kill(pair, "worker-0")),
-                         lambda status: [g["running"] > 0 for g in status["groups"]] == [True] * 2)  # both replicas work when one dies
+                         lambda status: [g["running"] > 0 for g in status["groups"]] == [True] * 2)  # both replicas run requests when one dies
         wait_for("worker-0 is back", lambda: pair.pids().get("worker-0", before["worker-0"]) != before["worker-0"])
     check(results, want)

@@ -1,5 +1,5 @@
-"""Three "hosts" as network namespaces: the head and a gateway on one, a worker on each of two others, started with the
-commands of docs/start/server.md and nothing but a join token. What they answer is what one host answers."""
+"""Three "hosts" as network namespaces: the head and a gateway on one, and a worker on each of two others. They are started with the
+commands of docs/start/server.md and only a join token. Their answers equal those of one host."""
 import ipaddress
 import json
 import re
@@ -24,7 +24,7 @@ needs_tiny = pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}: scripts/m
 
 
 def bodies(n):
-    """8 requests for n tokens: greedy and drawn, short and longer than a page."""
+    """Returns 8 requests for n tokens: greedy and sampled, shorter and longer than a block."""
     prompts = ["Once upon a time", "The capital of France is", SENTENCES[0] * 6 + "Then", "1, 2, 4, 8, 16,"]
     more = [{"temperature": 0}, {"temperature": 1, "seed": 7, "top_p": 0.95}]
     return [{"model": "m", "prompt": p, "max_tokens": n, "ignore_eos": True, "return_token_ids": True, **m}
@@ -32,7 +32,7 @@ def bodies(n):
 
 
 def of_one_host(model, of_worker, asked):
-    """Each request's ids from `cox up --tp 2` on this machine, through shared memory."""
+    """Returns each request's ids from `cox up --tp 2` on this machine, over shared memory."""
     with Cluster(*of_worker, "--served-model-name", "m", model=str(model)) as c:
         return [ids(got) for got in run(c, asked)]
 
@@ -55,8 +55,8 @@ def test_two_hosts_serve(tmp_path, ipv6):
 
 @pytest.mark.parametrize("which", [pytest.param("tiny", marks=needs_tiny), pytest.param("demo", marks=needs_demo)])
 def test_joined_by_a_veth_pair(tmp_path, which):
-    """The two workers' hosts have a cable of their own besides those to the head, and `--comm-host` puts the model's data
-    on it: 8 streams at once, token by token what one host says."""
+    """The two workers' hosts have a separate cable besides those to the head, and `--comm-host` sends the model's data over it. 8
+    streams at once must equal one host's tokens."""
     model, of_worker = (TINY, OF_TINY) if which == "tiny" else (MODEL, OF_DEMO)
     asked = bodies(40 if which == "tiny" else 16)
     want = of_one_host(model, of_worker, asked)
@@ -76,8 +76,8 @@ def test_joined_by_a_veth_pair(tmp_path, which):
 @needs_tiny
 @pytest.mark.parametrize("ipv6", [False, True], ids=["ipv4", "ipv6"])
 def test_by_way_of_the_head(tmp_path, ipv6):
-    """No --comm-host: the workers find each other where the head sees them, here through its host, a router; the second
-    cable takes small packets only. A head whose name is not known yet is waited for, and said so."""
+    """Without --comm-host the workers use the addresses that the head sees, here through the head's host as a router. The second
+    cable carries small packets only. A worker waits for a head whose name is unknown, and logs it."""
     expected = json.loads((TINY / "expected.json").read_text())["prompts"]
     with HostCluster(tmp_path, TINY, OF_TINY, ipv6=ipv6) as hosts:
         hosts.disconnect(1)
@@ -87,13 +87,13 @@ def test_by_way_of_the_head(tmp_path, ipv6):
         hosts.start_worker(0)
         hosts.start_worker(1, token=hosts.token(1, head=f"head.example:{HEAD_PORT}"))
         hosts.wait("it says that it waits", lambda: "head_unreachable" in hosts.log("worker1"))
-        assert "its name is not known" in hosts.log("worker1") and hosts.processes["worker1"].poll() is None
+        assert "its host name cannot be resolved" in hosts.log("worker1") and hosts.processes["worker1"].poll() is None
         hosts.workers[1].know("head.example", hosts.address(1, 1))
         hosts.wait_serves()
         for p in expected:
             got = hosts.complete(p["ids"], len(p["greedy"]), temperature=0)
             assert got["token_ids"] == p["greedy"], p["name"]
-        long = SENTENCES[1] * 8  # rows enough for full packets
+        long = SENTENCES[1] * 8  # enough rows for full packets
         assert hosts.complete(long, 4, temperature=0)["token_ids"] == hosts.complete(long, 4, temperature=0)["token_ids"]
         for i in range(2):
             own = bracketed(str(ipaddress.ip_address(hosts.address(i, 2))))
@@ -101,14 +101,14 @@ def test_by_way_of_the_head(tmp_path, ipv6):
 
 
 def commands_of(section):
-    """[(host, command line)] of docs/start/server.md."""
+    """Returns [(host, command line)] of a section of docs/start/server.md."""
     text = (ROOT / "docs/start/server.md").read_text().split(f"## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"^(first|second)\$ (.*)$", text, re.M)
 
 
 @needs_demo
 def test_the_recipe_for_two_servers(tmp_path):
-    """Line by line as a newcomer types it."""
+    """Types the documented commands line by line, as a new user does."""
     path = f"PATH={BIN}:$PATH; export PATH HOME={tmp_path} COX_CACHE={CACHE}; "
     with Hosts(tmp_path) as hosts:
         first, second = hosts.add("first", "second")
@@ -138,14 +138,14 @@ def test_the_recipe_for_two_servers(tmp_path):
 
 
 def as_on_the_wire(ids):
-    """A packed column of fixed32 (proto/)."""
+    """Returns the ids as a packed field of fixed32 (proto/)."""
     return struct.pack(f"<{len(ids)}I", *ids)
 
 
 @pytest.mark.parametrize("encrypted", [True, False], ids=["keys", "insecure"])
 def test_prompts_are_encrypted_between_hosts(tmp_path, encrypted):
-    """Who listens on the cables, and on the head's host itself, finds no prompt: unless told to do without keys, which
-    shows that it would have been found."""
+    """A listener on the cables and on the head's host finds no prompt. Without keys it finds the prompt, which shows that it would
+    have."""
     prompt = [200 + 7 * i % 50 for i in range(48)]
     with HostCluster(tmp_path, "null", NULL) as hosts:
         listener = Listener(hosts, hosts.head, "lo", "down0", "down1")

@@ -1,5 +1,5 @@
-"""Workers that keep to a NUMA node or to CPUs, with the real programs. Machines of one node are all that this has seen;
-who is put where on two is tests/unit/common/host/numa_test.c and tests/unit/cli/up/plan/up_plan_test.c."""
+"""Workers bound to a NUMA node or to CPUs, with the real programs. These tests have run on machines with one node only. Placement on
+two nodes is tested in tests/unit/common/host/numa_test.c and tests/unit/cli/up/plan/up_plan_test.c."""
 import os
 import re
 import signal
@@ -20,7 +20,7 @@ needs_two_cpus = pytest.mark.skipif(len(OURS) < 2, reason="one CPU")
 
 
 def numbers(text):
-    """{0, 1, 2, 16} of "0-2,16"."""
+    """Returns {0, 1, 2, 16} for "0-2,16"."""
     found = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -29,29 +29,30 @@ def numbers(text):
 
 
 def cpus_of(pid):
-    """Of each thread of a process."""
+    """Returns the allowed CPUs of each thread of a process."""
     return [numbers(re.search(r"^Cpus_allowed_list:\s*(\S+)", (t / "status").read_text(), re.M)[1])
             for t in Path(f"/proc/{pid}/task").iterdir()]
 
 
 def nodes():
-    """{node: those of its CPUs that are ours}, without nodes that have none."""
+    """Returns {node: its CPUs that this process may use}, without nodes that have none."""
     all_of = {n: numbers((NODES / f"node{n}/cpulist").read_text()) & OURS for n in numbers((NODES / "online").read_text())}
     return {n: cpus for n, cpus in sorted(all_of.items()) if cpus}
 
 
 def policies(pid):
-    """What /proc says of the policy of each of its mappings, and where their pages are."""
+    """Returns the policies of the process's mappings, from /proc."""
     return {line.split()[1] for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines()}
 
 
 def is_allowed(c):
-    """A container may forbid set_mempolicy: then the log says so, and all else holds."""
+    """Returns false when a container forbids set_mempolicy. The log then says so, and everything else holds."""
     return "memory_not_bound" not in c.log()
 
 
 def wait_said(c, *patterns):
-    """What workers say comes to the log through a pipe of cox up's: one that serves may have said more than is there."""
+    """Waits for log lines of workers. They pass through a pipe of `cox up`, so a serving worker may have written more than the log
+    shows."""
     for pattern in patterns:
         wait_for(f"{pattern} in the log", lambda: re.search(pattern, c.log()))
 
@@ -64,7 +65,7 @@ def test_each_worker_keeps_to_a_node():
             pid = c.pid(f"worker-{i}")
             assert all(cpus == nodes()[node] for cpus in cpus_of(pid)), c.log()
             assert not is_allowed(c) or policies(pid) == {f"prefer:{node}"}
-        assert all(cpus == OURS for cpus in cpus_of(c.pid("head")))  # nobody else is bound
+        assert all(cpus == OURS for cpus in cpus_of(c.pid("head")))  # no other process is bound
         before = c.pid("worker-1")
         os.kill(before, signal.SIGKILL)
         wait_for("another worker 1", lambda: c.pids().get("worker-1", before) != before)
@@ -76,7 +77,7 @@ def test_each_worker_keeps_to_a_node():
 @needs_two_cpus
 @pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}: scripts/make-goldens")
 def test_ranks_on_cpus_of_their_own():
-    """Threads are as many as there are CPUs for them, and the tokens are those of ranks that run where they like."""
+    """Each rank has as many threads as CPUs, and the tokens equal those of unbound ranks."""
     asked = [body_of("Once upon a time"), body_of("The sea", temperature=1, seed=5)]
     of_tiny = ("--device", "cpu", "--kv-cache-dtype", "float32", "--served-model-name", "m")
     first, last = min(OURS), max(OURS)
@@ -92,7 +93,7 @@ def test_ranks_on_cpus_of_their_own():
 
 
 @pytest.mark.parametrize("args,words", [
-    (["--numa-bind-nodes", 999], ["worker 0: --numa-bind-nodes 999: there is no such node"]),
+    (["--numa-bind-nodes", 999], ["worker 0: --numa-bind-nodes 999: this machine has no such NUMA node"]),
     (["--numa-bind-cpus", "0-x"], ["--numa-bind-cpus", '"0-x"', "0-7,16-23"]),
     (["--numa-bind-cpus", 1023], ["--numa-bind-cpus 1023: CPU 1023"]),
     (["--tp", 2, "--numa-bind-nodes", 0], ["--numa-bind-nodes has 1 entry for 2 workers"]),
@@ -107,11 +108,11 @@ def test_what_cannot_be_starts_nothing(args, words):
 @pytest.mark.parametrize("program", ["worker", "workers"])
 def test_a_worker_says_it_too(program):
     r = run_cox(program, "--insecure", "--model", "null", "--http-port", free_ports(2)[0], "--numa-node", "999")
-    assert r.returncode == 2 and "--numa-node 999: there is no such node" in r.stderr
+    assert r.returncode == 2 and "--numa-node 999: this machine has no such NUMA node" in r.stderr
 
 
 def test_ranks_of_one_pod():
-    """`cox workers` puts its ranks on the nodes in order."""
+    """`cox workers` binds its ranks to the nodes in order."""
     head, port = free_ports(5)[:2]
     p = subprocess.Popen([BIN / "cox", "workers", "--ranks", "2", "--insecure", "--model", "null", "--tp", "2", "--head",
                           f"127.0.0.1:{head}", "--http-port", str(port), "--numa-node", "auto"],
@@ -121,7 +122,7 @@ def test_ranks_of_one_pod():
         wait_for("two ranks", lambda: len(children.read_text().split()) == 2)
         of_ranks = [list(nodes())[i * len(nodes()) // 2] for i in range(2)]
         for pid in children.read_text().split():
-            words = Path(f"/proc/{pid}/cmdline")  # until it becomes the worker, those of who makes it
+            words = Path(f"/proc/{pid}/cmdline")  # until it becomes the worker, it has its parent's arguments
             line = wait_for("a rank's words", lambda: b"--ordinal" in (text := words.read_bytes()) and text).decode().split("\0")
             ordinal = int(line[line.index("--ordinal") + 1])
             assert line[len(line) - 1 - line[::-1].index("--numa-node") + 1] == str(of_ranks[ordinal])

@@ -9,7 +9,7 @@ KEY = "sk-e2e-test"
 
 @pytest.fixture(scope="module")
 def cluster():
-    # 20 ms a step: slow enough for a client's time-out to strike inside an answer.
+    # 20 ms a step: slow enough for a client's time-out to expire within an answer.
     with Cluster("--api-key", KEY, "--null-step-us", "20000", "--served-model-name", "null",
                  "org/null") as c:
         yield c
@@ -77,7 +77,7 @@ def test_several_choices(client):
 
 
 def test_responses(client):
-    """The other way to ask: the same prompt, the same tokens, in OpenAI's later form; items are messages."""
+    """/v1/responses gives the same tokens for the same prompt, in OpenAI's later form with messages as items."""
     ask = {"model": "null", "max_output_tokens": 10, "temperature": 0}
     got = client.responses.create(input="Hi", **ask)
     chat = client.chat.completions.create(model="null", messages=[{"role": "user", "content": "Hi"}], max_tokens=10,
@@ -109,7 +109,7 @@ def test_responses_in_a_stream(client):
     assert set(kinds[4:-4]) == {"output_text.delta"}
     assert "".join(e.delta for e in events[4:-4]) == events[-4].text == whole.output_text
     assert events[-1].response.output_text == whole.output_text and events[-1].response.usage.output_tokens == 10
-    # an answer that is whole: the helper's own end
+    # A complete answer: the helper sees its own end event.
     with client.responses.stream(**{**ask, "max_output_tokens": 2000}, extra_body={"stop": whole.output_text[5:7]}) as s:
         last = s.get_final_response()
     assert last.status == "completed" and last.output_text == whole.output_text[:whole.output_text.index(whole.output_text[5:7])]
@@ -117,7 +117,7 @@ def test_responses_in_a_stream(client):
 
 def test_responses_that_are_not_kept(client):
     for call in client.responses.retrieve, client.responses.delete, client.responses.cancel:
-        with pytest.raises(openai.NotFoundError, match="keeps none"):
+        with pytest.raises(openai.NotFoundError, match="stores no responses"):
             call("resp_123")
     for more in {"previous_response_id": "resp_123"}, {"background": True}, {"tool_choice": {"type": "web_search"}, "tools": [{"type": "web_search"}]}:
         with pytest.raises(openai.BadRequestError) as e:
@@ -126,7 +126,7 @@ def test_responses_that_are_not_kept(client):
 
 
 def test_embeddings(client):
-    """The null device's rule, which scales nothing: of eight bits, the last id's. The package asks for base64 by itself."""
+    """The null device's rule, not normalised: the last id's eight bits. The package requests base64 by default."""
     def bits(byte):
         return [float(byte >> i & 1) for i in range(8)]
 
@@ -141,7 +141,7 @@ def test_embeddings(client):
 
 
 def test_best_of(client):
-    """The n best by log-probability per token; what was thrown away is counted."""
+    """With best_of the answer has the n best choices by log-probability per token. Discarded choices count in the usage."""
     body = {"model": "null", "prompt": "Once", "max_tokens": 6, "seed": 5, "temperature": 1}
     every = client.completions.create(**body, n=5, logprobs=0)
     ranked = sorted(every.choices, key=lambda c: -sum(c.logprobs.token_logprobs) / len(c.logprobs.token_logprobs))
@@ -156,13 +156,13 @@ def test_best_of(client):
 
 
 def test_timeout_of_the_server(client, cluster):
-    """An answer of 40 s with half a second of time: it ends with 504, and everything is free again."""
+    """An answer of 40 s with a time-out of 0.5 s ends with 504, and all its blocks are free again."""
     with pytest.raises(openai.APIStatusError) as e:
         client.completions.create(model="null", prompt="x" * 100, n=3, max_tokens=2000, extra_body={"timeout": 0.5})
     assert e.value.status_code == 504 and e.value.type == "TimeoutError"
     cluster.wait_idle()
     wait_for("its blocks are free", lambda: cluster.status()["kv"]["blocks_used"] == 0)
-    with pytest.raises(openai.APIError, match="timeout passed"):
+    with pytest.raises(openai.APIError, match="not finished before its timeout"):
         for _ in client.completions.create(model="null", prompt="x", max_tokens=2000, stream=True,
                                            extra_body={"timeout": 0.5}):
             pass

@@ -1,4 +1,4 @@
-"""How a gateway ends under many streams: whoever moves goes on, and nobody sees a cut connection."""
+"""A gateway's end under many streams: clients that switch to another gateway go on, and no connection is cut."""
 import json
 import os
 import signal
@@ -14,7 +14,7 @@ ENDED = {"ServiceUnavailableError": 503}
 
 
 class Streams:
-    """N of them at once, half by each dialect; each has begun when the constructor returns."""
+    """N streams at once, over several dialects. Each has begun when the constructor returns."""
 
     def __init__(self, urls, n_tokens):
         self.n_tokens = n_tokens
@@ -24,7 +24,7 @@ class Streams:
         self.begun.wait(60 * SLOW)
 
     def one(self, url, i):
-        """(prompt, text, "whole" or the error's type); httpx raises where a body breaks off."""
+        """Returns (prompt, text, "whole" or the error's type). httpx raises when a body breaks off."""
         prompt, anthropic = f"stream {i}", i % 4 == 3
         path = "/v1/messages" if anthropic else "/v1/completions"
         body = {"model": "null", "max_tokens": self.n_tokens, "temperature": 0, "stream": True}
@@ -68,7 +68,7 @@ def gateway_has_ended(c, name):
 
 
 def test_streams_outlast_the_signal_that_ends_their_gateway():
-    """SIGTERM, and the streams go on until they are whole; a second SIGTERM, and each is told that it was ended."""
+    """After SIGTERM the streams run to their end. After a second SIGTERM each gets an error event."""
     with Cluster("--null-step-us", 10000, gateways=2) as c:
         streams = Streams([c.url], 300)
         os.kill(c.pid("gateway-0"), signal.SIGTERM)
@@ -80,7 +80,7 @@ def test_streams_outlast_the_signal_that_ends_their_gateway():
         os.kill(c.pid("gateway-0"), signal.SIGTERM)
         streams.all_told()
 
-        # and cox up, which waits for nobody without --shutdown-timeout
+        # also with `cox up`, which does not wait without --shutdown-timeout
         wait_for("it is back", lambda: get(c.url + "/health")[0] == 200)
         streams = Streams([f"http://127.0.0.1:{p}" for p in c.ports], 5000)
         c.process.send_signal(signal.SIGTERM)

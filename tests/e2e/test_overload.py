@@ -1,6 +1,6 @@
-"""Far more requests than the KV blocks can hold, many of them cancelled: whoever stays gets exactly its
-tokens, and when all are gone nothing of them is left in the head, block by block and byte by byte. On null
-workers; with COX_OVERLOAD_MODEL=demo on the demo model (scripts/acceptance b4)."""
+"""Far more requests than the KV blocks can hold, many of them cancelled. The others get exactly their tokens, and at the end the
+head keeps no block and no byte of them. Runs on null workers, or on the demo model with COX_OVERLOAD_MODEL=demo
+(scripts/acceptance b4)."""
 import asyncio
 import json
 import os
@@ -23,15 +23,15 @@ ON = {"model": "demo", "workers": 1, "tp": 1} if DEMO else {"model": "null"}
 LIMITS = (["--max-model-len", 128, "--max-num-seqs", 64, "--device", "cpu", "--served-model-name", "null"] if DEMO else
           ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 256, "--null-step-us", 200])
 MAX_ROUNDS = 10
-SLACK = 1 << 19  # what an allocator may move about: less than 300 bytes of each request
+SLACK = 1 << 19  # bytes that an allocator may keep: less than 300 for each request
 
 
 @pytest.fixture(scope="module", params=([[]] if DEMO else [[], ["--num-speculative-tokens", 4]]),
                 ids=lambda args: "drafts" if args else "plain")
 def cluster(request):
-    """One stream takes up to a quarter of the blocks."""
+    """A cluster in which one stream takes up to a quarter of the blocks."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the gateway's too
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the gateway inherits the limit
     try:
         with Cluster("--num-gpu-blocks-override", BLOCKS, "--block-size", BLOCK, "--max-waiting", 2 * N, *LIMITS,
                      *request.param, **ON) as c:
@@ -41,7 +41,7 @@ def cluster(request):
 
 
 def draw_request(rng):
-    """Beginnings of a few texts, so that blocks are shared, and some texts as they are, so that ends are."""
+    """Returns a request with a shared prefix, so that blocks are shared. Some prompts are equal to the end."""
     text = "abcdefgh"[rng.randrange(8)] * 300
     prompt = text[:rng.choice([40, 100, 250])] + rng.choice(["", "", str(rng.randrange(1000))])
     body = {"model": "null", "prompt": prompt, "max_tokens": rng.randint(4, 120), "seed": rng.randrange(100),
@@ -54,7 +54,7 @@ def draw_request(rng):
 
 async def ask(port, body, stream, opening):
     text = json.dumps({**body, "stream": stream}).encode()
-    async with opening:  # few at once: who connects and is silent for long is hung up on
+    async with opening:  # few at once: a connection that stays silent for long is closed
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
         writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
                      b"Content-Length: %d\r\n\r\n" % len(text) + text)
@@ -63,7 +63,7 @@ async def ask(port, body, stream, opening):
 
 
 def expected(body, i_choice, got, known={}):
-    """Of a real model: what it said to the same before."""
+    """Returns the expected answer. For a real model it is the earlier answer to the same request."""
     if DEMO:
         return known.setdefault((body["prompt"], body["max_tokens"]), got)
     return null_oracle.text(body["prompt"], body["max_tokens"], seed=body["seed"], i_choice=i_choice)
@@ -81,7 +81,7 @@ async def stay(port, body, opening):
 
 
 async def leave(port, body, opening, how, rng):
-    """Hangs up: somewhere in the queue, or after some of the events."""
+    """Hangs up while waiting, or after some events."""
     reader, writer = await ask(port, body, how == "streaming", opening)
     if how == "waiting":
         await asyncio.sleep(rng.random() / 2)
@@ -94,7 +94,7 @@ async def leave(port, body, opening, how, rng):
 
 
 async def one_round(cluster, seed):
-    """Choices that were answered in full."""
+    """Runs one round. Returns the number of choices that were answered in full."""
     rng, port, opening, tasks = random.Random(seed), cluster.ports[0], asyncio.Semaphore(32), []
     for _ in range(N):
         body, how = draw_request(rng)
@@ -107,9 +107,9 @@ def metrics(cluster, name):
 
 
 def is_flat(sizes):
-    """One of the last two rounds left no more than some round before them did: what leaks would add up. How
-    much an allocator gives back depends on how long the queue was. AddressSanitizer keeps what is freed: there
-    only what nobody holds at the head's end is found, by LeakSanitizer."""
+    """Returns true when one of the last two rounds left no more than some earlier round: a leak would add up. The memory that an
+    allocator returns depends on the queue's length. AddressSanitizer keeps freed memory, so there only LeakSanitizer finds leaks,
+    at the head's end."""
     return len(sizes) >= 3 and (SANITIZED or min(sizes[-2:]) <= max(sizes[:-2]) + SLACK)
 
 
@@ -133,7 +133,7 @@ def test_nothing_is_left_of_them(cluster):
 
 
 async def fill(cluster, n):
-    """One runs, the others wait; their connections, which nobody reads."""
+    """Opens n requests: one runs, the others wait. Returns their connections, which nobody reads."""
     body, opened = {"model": "null", "prompt": "long", "max_tokens": 400, "temperature": 0}, []
     for i in range(n):
         opened.append(await ask(cluster.ports[0], body, True, asyncio.Semaphore(1)))
@@ -160,8 +160,8 @@ async def refusals(cluster, n_waiting):
 
 @pytest.mark.skipif(DEMO, reason="the model does not matter")
 def test_who_is_refused_is_told_when_to_come_back():
-    """A full queue answers 429 at once, streams too, as OpenAI does and with Retry-After; those in it are not
-    disturbed, and when it is empty everybody is served."""
+    """A full queue answers 429 at once, with Retry-After, also for streams, as OpenAI does. Queued requests are not disturbed, and
+    when the queue is empty all requests are served."""
     with Cluster("--max-num-seqs", 1, "--max-waiting", 2, "--null-step-us", 50000, workers=1, tp=1) as c:
         before = c.status()["requests"]["failed"]
         answers, again = asyncio.run(refusals(c, 2))
@@ -179,7 +179,7 @@ SLOTS, QUEUE, CLIENTS = 16, 16, 200
 
 
 async def once(port, body, opening):
-    """(status, answer), with Retry-After as soon as it is refused."""
+    """Returns (status, answer). A refused request must have Retry-After."""
     reader, writer = await ask(port, body, False, opening)
     head, _, answer = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
@@ -190,7 +190,7 @@ async def once(port, body, opening):
 
 
 async def storm(port, n_each):
-    """Everybody comes again at once, whatever he was told. How often each answer was given."""
+    """Every client retries at once, whatever Retry-After says. Returns how often each status was given."""
     counts, opening = {200: 0, 429: 0}, asyncio.Semaphore(64)
 
     async def client(i):
@@ -212,8 +212,8 @@ async def burst(port, n):
 
 @pytest.mark.skipif(DEMO, reason="the model does not matter")
 def test_a_storm_is_refused_and_leaves_nothing():
-    """Ten times as many clients as slots and places in the queue, and none of them waits: who is let in gets his
-    tokens, the others 429; head and gateway do not grow, and when it is over there is room for all that fit."""
+    """Ten times as many clients as slots and queue places, and none of them waits. Accepted requests get their tokens, the others
+    get 429. Head and gateway do not grow, and afterwards everything that fits is accepted."""
     sizes = {"head": [], "gateway-0": []}
     with Cluster("--null-step-us", 1000, "--max-num-seqs", SLOTS, "--max-num-queued-reqs", QUEUE) as c:
         while not all(is_flat(s) for s in sizes.values()):

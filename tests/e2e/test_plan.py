@@ -1,5 +1,5 @@
-"""`cox plan` against the tables of the workers that it is about, models without weights, and models that
-are not supported: named by every command before a weight is read."""
+"""`cox plan` compared with the memory tables of real workers, for models without weights, and for unsupported models: every command
+names the reason before a weight is read."""
 import json
 import os
 import shutil
@@ -12,7 +12,7 @@ from hub_server import COMMIT, Hub, tiny_model
 from real_model import GOLDENS
 
 OWN = ROOT / "build/goldens"
-# What config.json alone does not say: which of its matrices a publisher left as they are, and desc_act's order.
+# config.json alone does not tell which matrices a publisher left unquantised, or desc_act's order.
 IN_THE_FILES = ("_kv_b_", "_act_order")
 MODELS = sorted([p for p in OWN.glob("*") if (p / "expected.json").exists() and not any(t in p.name for t in IN_THE_FILES)] +
                 [p for p in (GOLDENS / "models").glob("*") if (p / "config.json").exists()])
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not OWN.exists(), reason=f"no tiny checkpoints i
 
 
 def table_of(model, tp, rank, pp=1, more=()):
-    """What a worker counts before it loads; None: it refuses the cut."""
+    """Returns the worker's memory table before it loads, or None when it refuses the split."""
     command = [BIN / "cox-worker", "--model", model, "--device", "cpu", "--tp", tp, "--pp", pp, "--ordinal", rank, *SIZES, *more, "--insecure",
                "--head", "127.0.0.1:1", "--http-port", "0", "--log-format", "json"]
     with subprocess.Popen([str(a) for a in command], stderr=subprocess.PIPE, text=True) as p:
@@ -89,7 +89,7 @@ def test_random_weights_are_served(tmp_path, quantised):
         with Cluster("--device", "cpu", "--load-format", "dummy", "--served-model-name", "m", "--max-model-len", "128",
                      model=str(model), tp=tp, workers=tp) as c:
             answers.append([ids(got) for got in run(c, [body_of([5 + i, 6, 7]) for i in range(3)])])
-    assert answers[0] == answers[1]  # the same model, however it is cut
+    assert answers[0] == answers[1]  # the same model, however it is split
     assert len({tuple(a) for a in answers[0]}) == 3
 
 
@@ -108,7 +108,7 @@ def test_what_is_not_supported_is_named(tmp_path, command, changed, words):
     done = run_cox(*command, without_weights(tmp_path, **changed))
     said = done.stderr.replace('\\"', '"')
     assert done.returncode == 2 and words in said, said
-    assert command[0] == "worker" or "start_failed" not in said  # cox says it before it starts anything
+    assert command[0] == "worker" or "start_failed" not in said  # cox reports it before it starts a process
 
 
 def test_too_large_is_said(tmp_path):
@@ -129,7 +129,8 @@ def nothing_left(tmp_path):
 @pytest.mark.parametrize("model, more", [("hf:org/tiny", []), ("org/tiny", []), ("hf:org/tiny", ["--gpu", "L4"]),
                                          ("org/tiny", ["--served-model-name", "org/tiny"])])
 def test_a_model_of_a_hub(tmp_path, model, more):
-    """By its config.json: no weight is asked for, nothing is kept; the same figures as of a folder."""
+    """A hub's model is planned from its config.json. No weight is requested, nothing is kept, and the figures equal those of a
+    folder."""
     with Hub({"org/tiny": tiny_model()}, token="hf_T") as hub:
         done = plan_of(tmp_path, hub, model, "--json", "--max-model-len", "256", *more, HF_TOKEN="hf_T")
         assert done.returncode == 0, done.stderr
@@ -148,7 +149,7 @@ def test_a_model_of_a_hub(tmp_path, model, more):
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_gguf_of_a_hub(tmp_path, ranges):
-    """By its first bytes, of a file that is larger than those."""
+    """A GGUF is planned from its first bytes, of a file that is larger."""
     gguf = OWN / "llama_tiny_gguf_q8_0/model.gguf"
     gguf = gguf if gguf.exists() else next(OWN.glob("*/model.gguf"))
     body = gguf.read_bytes() + bytes(40 << 20)
@@ -164,7 +165,7 @@ def test_a_gguf_of_a_hub(tmp_path, ranges):
 
 
 def test_a_hub_that_does_not_help(tmp_path):
-    """Always 2, as 1 says that it does not fit; and what to do without it."""
+    """Exit code 2 in every case, because 1 says that the model does not fit. The error says how to go on."""
     with Hub({"org/tiny": tiny_model(), "org/none": {"config.json": b"{}", "model.safetensors": b"x"}}, token="hf_T") as hub:
         done = plan_of(tmp_path, hub, "hf:org/tiny")
         assert done.returncode == 2 and "HF_TOKEN" in done.stderr and "config.json alone is a MODEL" in done.stderr, done.stderr
@@ -173,5 +174,5 @@ def test_a_hub_that_does_not_help(tmp_path):
         hub.requests.clear()
         done = plan_of(tmp_path, hub, "hf:org/tiny", "--tp", "none")
         assert done.returncode == 2 and "--tp" in done.stderr and not hub.requests
-    done = plan_of(tmp_path, hub, "hf:org/tiny", COX_RETRY_WAIT="0.01")  # nobody listens there now
+    done = plan_of(tmp_path, hub, "hf:org/tiny", COX_RETRY_WAIT="0.01")  # nobody listens at the hub's address now
     assert done.returncode == 2 and "config.json alone is a MODEL" in done.stderr and nothing_left(tmp_path), done.stderr

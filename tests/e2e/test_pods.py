@@ -1,5 +1,5 @@
-"""What the programs have to do to be at home in a pod: probes that mean what a balancer wants to know, an end that
-nobody runs into, a check from outside (`cox smoke`)."""
+"""Behaviour in a pod: probes that tell a load balancer what it needs, an end that cuts off no request, and a check from outside
+(`cox smoke`)."""
 import http.server
 import json
 import re
@@ -35,7 +35,7 @@ def test_a_gateway_takes_requests_before_there_are_workers_and_while_it_ends(tmp
     with Pods(tmp_path) as c:
         (admin,) = free_ports(1)
         c.gateway("--shutdown-delay", 4 * SLOW, "--admin-port", admin, "--api-key", "sk-some-key")
-        # nobody serves, and nobody needs a key to hear that it can be asked
+        # No worker serves, and the probes need no key.
         assert get(c.url + "/accepting")[0] == 200 and get(f"http://127.0.0.1:{admin}/accepting")[0] == 200
         assert get(c.url + "/health")[0] == 503 and get(c.url + "/readyz")[0] == 401
         c.started["gateway"].terminate()
@@ -51,7 +51,7 @@ def test_a_gateway_takes_requests_before_there_are_workers_and_while_it_ends(tmp
             for path in ("/health", "/ready", "/readyz", "/ping"):
                 assert get(c.url + path)[0] == 503, path
             assert get(c.url + "/livez")[0] == 200
-            for i in range(3):  # each a new connection
+            for i in range(3):  # each request on a new connection
                 assert complete(c.url, f"asked while it ends {i}") == (200, oracle.text(f"asked while it ends {i}", 8,
                                                                                         temperature=0))
             assert " draining " not in c.log("gateway")
@@ -72,8 +72,8 @@ def test_a_second_signal_ends_the_delay(tmp_path):
         assert " draining " not in c.log("gateway")
 
 
-LONG = 1500  # tokens of 10 ms: far more than --shutdown-timeout
-ASKED = {  # path: what is asked, and what says in its stream that it was ended
+LONG = 1500  # tokens of 10 ms: far longer than --shutdown-timeout
+ASKED = {  # path: body, and the text in its stream that reports the end
     "/v1/completions": ({"prompt": "cut", "max_tokens": LONG}, '"type":"ServiceUnavailableError"'),
     "/v1/chat/completions": ({"messages": [{"role": "user", "content": "cut"}], "max_tokens": LONG}, '"type":"ServiceUnavailableError"'),
     "/v1/responses": ({"input": "cut", "max_output_tokens": LONG}, '"type":"response.failed"'),
@@ -83,7 +83,8 @@ ASKED = {  # path: what is asked, and what says in its stream that it was ended
 
 
 def test_a_request_that_the_shutdown_timeout_ends_is_told(tmp_path):
-    """A stream ends as its dialect ends one that failed, whole; what has not begun is answered 503 with Retry-After."""
+    """When the shutdown time-out ends a stream, it gets its dialect's error event. A request without output gets a 503 with
+    Retry-After."""
     with Pods(tmp_path) as c, ThreadPoolExecutor(2 * len(ASKED)) as threads:
         c.cluster("--shutdown-timeout", 1)
         begun = threading.Barrier(2 * len(ASKED) + 1)
@@ -117,7 +118,7 @@ def test_a_request_that_the_shutdown_timeout_ends_is_told(tmp_path):
 
 
 def test_a_head_may_be_asked_before_anybody_came(tmp_path):
-    """/livez is a head's readiness for its Service: it listens; /readyz is whether a group serves."""
+    """/livez is a head's readiness for its Service: the head listens. /readyz tells whether a replica serves."""
     with Pods(tmp_path) as c:
         c.start_head()
         assert get(c.admin + "/livez")[0] == 200 and get(c.admin + "/readyz")[0] == 503
@@ -146,14 +147,14 @@ def test_smoke_waits_for_a_cluster_that_comes(tmp_path):
 def test_smoke_does_not_wait_for_a_key(tmp_path):
     with Pods(tmp_path) as c:
         c.cluster("--api-key", "sk-some-key")
-        said = smoke(c, "--timeout", 600, code=1)  # would time out here if it waited
+        said = smoke(c, "--timeout", 600, code=1)  # a wait would exceed this test's time-out
         assert said[-1][:2] == ["failed", "models"] and "401" in said[-1][3] and "COX_API_KEY" in said[-1][3]
         done = run_cox("smoke", "--url", c.url + "/v1/", env={"COX_API_KEY": "sk-some-key"})
         assert done.returncode == 0, done.stdout
 
 
 class Broken(http.server.BaseHTTPRequestHandler):
-    """A server that is fine, but for one answer."""
+    """A server with correct answers except one."""
 
     def log_message(self, *_):
         pass

@@ -1,4 +1,4 @@
-"""A request that ends every worker it comes to: it fails, and the cluster goes on."""
+"""A request that ends every worker it runs on fails, and the cluster goes on."""
 import threading
 
 import httpx
@@ -43,7 +43,7 @@ def test_it_fails_after_three_groups_and_nobody_else_does(cluster):
         t.join()
     assert not wrong
     assert r.status_code == 500, r.text
-    assert r.headers["x-should-retry"] == "false"  # or clients would end six workers more
+    assert r.headers["x-should-retry"] == "false"  # otherwise clients would retry and end six more workers
     error = r.json()["error"]
     assert error["type"] == "InternalServerError" and "3 replicas were lost" in error["message"], error
     events = get(cluster.admin + "/api/events?since=1")[1]

@@ -1,4 +1,4 @@
-"""Prompts as vectors, through head and workers, by a gateway of a few lines (embed_client.c)."""
+"""Prompts as vectors through head and workers, requested by a minimal gateway (embed_client.c)."""
 import json
 import math
 import struct
@@ -19,7 +19,7 @@ class PoolingCluster(Cluster):
         self.command += ["--keys-dir", self.keys]
 
     def embed(self, *requests):
-        """(kind, normalised, ids) each → their answers."""
+        """Sends requests of (kind, normalised, ids). Returns their answers."""
         lines = "".join(f"{kind} {int(norm)} {' '.join(map(str, ids))}\n" for kind, norm, ids in requests)
         done = subprocess.run([str(CLIENT), f"tcp://127.0.0.1:{self.head_port}", self.keys], input=lines, text=True,
                               capture_output=True, timeout=70 * SLOW)
@@ -28,7 +28,7 @@ class PoolingCluster(Cluster):
 
 
 def expected(name):
-    """[(ids, {"last": vector, "mean": vector})] of a golden of our own."""
+    """Returns [(ids, {"last": vector, "mean": vector})] of one of our own goldens."""
     folder = OWN_GOLDENS / name
     data = (folder / "expected.safetensors").read_bytes()
     n = struct.unpack("<Q", data[:8])[0]
@@ -50,7 +50,8 @@ def unit(v):
 @needs_goldens
 @pytest.mark.parametrize("name,tp,pp", [("llama_tiny", 1, 1), ("gemma3_caps", 2, 1), ("llama_bias", 1, 2), ("deepseek_v2_lite", 2, 1), ("qwen2_moe", 1, 1)])
 def test_vectors_are_the_models(name, tp, pp):
-    """Within what float32 leaves of float64; whole or in chunks, alone or together, and with prefixes in the cache, the same bits."""
+    """Vectors equal the float64 reference within float32's accuracy. Whole or in chunks, alone or together, and with cached
+    prefixes, they are equal bit by bit."""
     known = expected(name)
     requests = [(kind, norm, ids) for ids, _ in known for kind in ("last", "mean") for norm in (False, True)]
     wants = [unit(v[kind]) if norm else v[kind] for _, v in known for kind in ("last", "mean") for norm in (False, True)]
@@ -73,7 +74,7 @@ def test_vectors_are_the_models(name, tp, pp):
 
 
 def test_beside_tokens():
-    """The null device's rule: of eight bits, the last id's, or the share of the ids that have it."""
+    """The null device's rule for the eight components: the bits of the last id, or for each bit the share of the ids that have it."""
     with PoolingCluster() as c:
         last, mean, text = c.embed(("last", False, [3, 5]), ("mean", False, [3, 5, 1, 0]), ("none", False, [3, 5]))
         assert last["vector"] == [1, 0, 1, 0, 0, 0, 0, 0] and mean["vector"] == [0.75, 0.25, 0.25, 0, 0, 0, 0, 0]

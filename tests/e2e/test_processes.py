@@ -1,4 +1,4 @@
-"""Processes: how a cluster comes up, what it refuses, and that it leaves nothing behind."""
+"""A cluster's processes: their start, their refusals, and that they leave nothing behind."""
 import os
 import shutil
 import signal
@@ -14,7 +14,7 @@ from cluster import BIN, SLOW, Cluster, alive, end_all, free_ports, get, run_cox
 
 
 def test_health_is_503_until_a_group_serves():
-    c = Cluster(workers=1, tp=2)  # half a group: it never serves
+    c = Cluster(workers=1, tp=2)  # half of a replica: it never serves
     c.start(wait=False)
     try:
         code = wait_for("the gateway answers", lambda: get(c.url + "/health")[0])
@@ -40,7 +40,7 @@ def test_pids_and_names():
 
 
 def everything_of(c):
-    """The pids of cox up and of all its children, by parent, not only by what it says itself."""
+    """Returns the pids of `cox up` and all its children, found by session and not from its own output."""
     out = subprocess.run(["ps", "-eo", "pid=,pgid=,sid="], capture_output=True, text=True, check=True).stdout
     return {int(line.split()[0]) for line in out.splitlines() if int(line.split()[2]) == c.process.pid}
 
@@ -95,7 +95,7 @@ def test_the_keys_of_a_killed_cox_up_go_at_the_next_start():
         for d in lives.tmp.iterdir():
             os.utime(d, (1, 1))
         (lives.tmp / "cox-keys-1-open").mkdir()
-        (lives.tmp / "cox-keys-1-open").chmod(0o755)  # nobody's throw-away keys
+        (lives.tmp / "cox-keys-1-open").chmod(0o755)  # throw-away keys without an owner
         (lives.tmp / "cox-keys-1-link").symlink_to(mine)
         for d in ("cox-keys-1-open", "cox-keys-1-link"):
             os.utime(lives.tmp / d, (1, 1), follow_symlinks=False)
@@ -143,7 +143,7 @@ def keys_dirs(c):
 def test_no_unencrypted_link_beyond_this_machine(program, args):
     p = subprocess.run([str(BIN / f"cox-{program}"), "--insecure", *map(str, args)], capture_output=True, text=True,
                        timeout=10 * SLOW)
-    assert p.returncode in (1, 2) and "no unencrypted link beyond this machine" in p.stdout + p.stderr
+    assert p.returncode in (1, 2) and "without encryption, because other machines can reach it" in p.stdout + p.stderr
 
 
 def test_a_worker_for_another_tp_ends_and_says_why():
@@ -155,7 +155,7 @@ def test_a_worker_for_another_tp_ends_and_says_why():
 
 
 def test_garbage_on_the_head_port():
-    """Bytes that are no ZeroMQ, and a half handshake, do not disturb a running cluster."""
+    """Bytes that are not ZeroMQ, and half a handshake, do not disturb a running cluster."""
     with Cluster() as c:
         for junk in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"\xff" + b"\0" * 8 + b"\x7f\x03\x01CURVE"):
             with socket.create_connection(("127.0.0.1", c.head_port)) as s:
@@ -167,7 +167,7 @@ def test_garbage_on_the_head_port():
 
 @pytest.mark.parametrize("way", ["argument", "file", "environment"])
 def test_join_token_adds_a_worker(tmp_path, way):
-    """A worker started by hand with a join token becomes a spare; no command line shows the token."""
+    """A worker started by hand with a join token becomes a spare. No command line shows the token."""
     with Cluster() as c, open(tmp_path / "log", "wb") as log:
         keys = keys_dirs(c)
         assert keys
@@ -204,7 +204,7 @@ def test_idle_cluster_is_quiet():
             time.sleep(5)
             return (cpu_ns() - before) / 5e9
 
-        shares = []  # measured 1.0 %; the rest is for a slow machine, other windows for one whose neighbours take its caches
+        shares = []  # measured 1.0 %; the rest is for a slow machine, and further windows for one with busy neighbours
         while min(shares, default=1) >= 0.02 and len(shares) < 3:
             shares.append(share())
         assert min(shares) < 0.02, [f"{s:.1%} of a core" for s in shares]
@@ -262,13 +262,13 @@ def test_version_and_help():
 
 
 def signals_as_from_a_terminal():
-    """Under nohup or in a shell's background some are ignored until cox up asks for them."""
+    """Under nohup or in a shell's background some signals are ignored unless `cox up` asks for them."""
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, signal.SIG_DFL)
 
 
 def test_an_early_end_leaves_no_private_keys(tmp_path):
-    """Whenever the signal comes: before the keys are written, while, and after."""
+    """No private key is left behind, whether the signal comes before, during or after the keys are written."""
     ports = free_ports(4)
     names = ["--port", "--head-port", "--admin-port", "--worker-http-port"]
     command = [str(BIN / "cox"), "up", "null", *(x for pair in zip(names, map(str, ports)) for x in pair)]
@@ -281,7 +281,7 @@ def test_an_early_end_leaves_no_private_keys(tmp_path):
             p.wait(10 * SLOW)
         finally:
             p.kill()
-        # TSan has a file of its own there while it starts
+        # TSan has its own file there while it starts.
         assert [f for f in tmp_path.iterdir() if not f.name.startswith("tsan.rodata")] == [], f"after {2.5 * i} ms"
 
 

@@ -1,5 +1,5 @@
-"""Prompts that are scored, through the whole cluster: every row by the null worker's rule, in chunks, over a kill of
-a worker and of the head; and of real models each row to the bit what generating the same token said."""
+"""Log-probabilities of prompts in a whole cluster. Every row follows the null worker's rule, in chunks and across a kill of a worker
+or the head. With real models each row equals bit by bit the one from generating the same token."""
 import json
 import os
 import signal
@@ -17,7 +17,7 @@ PROMPT = "The quick brown fox jumps over the lazy dog. " * 3
 
 
 def must_be(rows, want):
-    """vLLM's prompt_logprobs against the oracle's rows."""
+    """Compares vLLM's prompt_logprobs with the oracle's rows."""
     assert len(rows) == len(want) and rows[0] is None
     for row, (token, value, rank, best) in zip(rows[1:], want[1:]):
         shown = dict(best)
@@ -44,7 +44,7 @@ def test_prompt_logprobs(null, k):
 
 
 def test_nothing_comes_from_the_cache(null):
-    """Twice the same, and others may use what it has computed."""
+    """The same prompt twice: its rows are never taken from the prefix cache, but other requests may use its blocks."""
     prompt = "cached: " + PROMPT
     for _ in range(2):
         got = complete(null, model="null", prompt=prompt, max_tokens=1, temperature=0, prompt_logprobs=1)
@@ -66,7 +66,7 @@ def test_chat(null):
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("max_tokens", [0, 1, 4])
 def test_echo(null, max_tokens, stream):
-    """OpenAI's: as lm-evaluation-harness asks for log-likelihoods, ids in and a list of prompts at once."""
+    """OpenAI's echo, as lm-evaluation-harness requests log-likelihoods: ids as input and a list of prompts at once."""
     prompts = [list(PROMPT.encode()), list(b"another one")]
     body = {"model": "null", "prompt": prompts, "echo": True, "logprobs": 2, "max_tokens": max_tokens, "temperature": 0}
     choices = [{"text": "", "logprobs": {k: [] for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}}
@@ -102,7 +102,7 @@ def test_max_tokens_0_needs_echo(null):
 
 @pytest.mark.parametrize("victim", ["worker", "head"])
 def test_a_kill_in_the_middle(victim):
-    """Chunks of 64, some 15 ms each: what was there stays, the rest is scored again, each row once."""
+    """Chunks of 64 tokens take some 15 ms each. After the kill the known rows stay and the rest is computed again, each row once."""
     prompt = ("abcdefghijklmnopqrstuvwxyz0123456789 " * 100)[:3500]
     with Cluster("--max-num-batched-tokens", 64, "--max-num-seqs", 8, "--max-model-len", 4096, "--null-token-us", 250) as c:
         result = []
@@ -127,7 +127,7 @@ MODELS = [("llama_tiny", 1, 1), ("llama_tiny", 2, 1), ("gemma3_caps", 2, 1), ("g
 @pytest.mark.skipif(not OWN_GOLDENS.exists(), reason=f"no tiny checkpoints in {OWN_GOLDENS}: scripts/make-goldens")
 @pytest.mark.parametrize("name,tp,pp", MODELS, ids=[f"{n}-tp{t}-pp{p}" for n, t, p in MODELS])
 def test_models(name, tp, pp):
-    """A generated text, as a prompt: each of its tokens has the row it had when it was drawn, whatever the chunks."""
+    """A generated text is used as a prompt. Each token has the row from its generation, for any chunks."""
     folder = OWN_GOLDENS / name
     gguf = folder / "model.gguf"
     answers = []

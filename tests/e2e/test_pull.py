@@ -1,4 +1,4 @@
-"""`cox pull` from a hub of ours on loopback, with everything that may go wrong on the way."""
+"""`cox pull` from a local hub on loopback, with every fault that may happen on the way."""
 import fcntl
 import hashlib
 import json
@@ -21,7 +21,7 @@ from hub_server import COMMIT, CONFIG, Hub, Server, bytes_of, tiny_model
 TOKEN = "hf_SECRETSECRETSECRET"
 WEIGHTS = "model.safetensors"
 AT = f"/org/tiny/resolve/{COMMIT}/{WEIGHTS}"
-NEVER_DONE = "slow", 10, 40_000  # of who is ended meanwhile, however late a busy machine does that
+NEVER_DONE = "slow", 10, 40_000  # for a process that is ended meanwhile, however late that happens on a busy machine
 FOREIGN = ("HF_", "HUGGINGFACE_", "XDG_", "AWS_", "COX_", "PIP_", "HTTP", "http", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "CURL_CA", "REQUESTS_CA")
 
 
@@ -30,7 +30,7 @@ class World:
         self.cache = tmp_path / "cache"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)} | {
             "COX_CACHE": str(self.cache), "COX_HF_CACHE": "off", "AWS_EC2_METADATA_DISABLED": "true",
-            # what lies in the home of who runs this is not ours
+            # The user's own home has no influence.
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_CONFIG_FILE": "/dev/null"}
 
     def pull(self, model="hf:org/tiny", *args, hub=None, timeout=60, **env):
@@ -45,7 +45,7 @@ class World:
                                 env=self.env | env, stdout=subprocess.PIPE, stderr=said)
 
     def names(self):
-        """Of everything below models/pulled."""
+        """Returns the names of everything below models/pulled."""
         at = self.cache / "models/pulled"
         return sorted(str(p.relative_to(at)) for p in at.rglob("*")) if at.exists() else []
 
@@ -87,7 +87,7 @@ def test_a_model_comes_whole_and_once(world):
         assert {f["name"]: f["sha256"] for f in manifest["files"]} == {
             n: hashlib.sha256(model[n]).hexdigest() for n in wanted}
         assert world.names() == sorted([folder.name, *(f"{folder.name}/{n}" for n in wanted | {"cox-pull.json"})])
-        # the token goes to the hub, and to nobody that it sends us to
+        # The token goes to the hub only, never to a host that the hub redirects to.
         assert all(h.get("Authorization") == f"Bearer {TOKEN}" for _, h in hub.requests)
         assert cdn.requests and all("Authorization" not in h and TOKEN not in str(h) for _, h in cdn.requests)
         hub.requests.clear()
@@ -108,7 +108,7 @@ def test_check_and_verify(world, hub):
     damaged = bytearray(weights.read_bytes())
     damaged[1000] ^= 1
     weights.write_bytes(damaged)
-    good(world.pull("org/tiny", "--check", hub=hub))  # that would read all of it
+    good(world.pull("org/tiny", "--check", hub=hub))  # only --verify reads all bytes
     bad(world.pull("org/tiny", "--check", "--verify", hub=hub), 1, WEIGHTS, "damaged")
     assert good(world.pull("org/tiny", "--verify", hub=hub), "damaged") == folder
     good(world.pull("org/tiny", "--check", "--verify", hub=hub))
@@ -116,7 +116,7 @@ def test_check_and_verify(world, hub):
     bad(world.pull("org/tiny", "--check", hub=hub), 1, WEIGHTS, "5 bytes")
     good(world.pull("org/tiny", hub=hub))
     good(world.pull("org/tiny", "--check", hub=hub))
-    assert len(world.names()) == 5  # nothing of the damaged ones is left
+    assert len(world.names()) == 5  # nothing of the damaged files is left
 
 
 @pytest.mark.parametrize("name, faults, n_asked", [
@@ -139,7 +139,7 @@ def test_what_passes(world, hub, name, faults, n_asked):
     if name == "cut":
         assert [h.get("Range") for _, h in asked] == [None, "bytes=50000-", "bytes=100000-", "bytes=150000-"]
     if name == "429":
-        assert time.monotonic() - begin >= 1  # what it asked for
+        assert time.monotonic() - begin >= 1  # the Retry-After of the server
 
 
 def test_silence_is_not_waited_for(world, hub):
@@ -177,7 +177,7 @@ def test_what_does_not_pass(world, hub, faults, code, words):
     ("hf:org/tiny/../x.gguf", ["hf:ORG/NAME"]),
     ("hf:", ["hf:ORG/NAME"]),
     ("https://example.com/x.bin", [".gguf"]),
-    ("/no/such/model", ["/no/such/model", "--model takes"]),
+    ("/no/such/model", ["/no/such/model", "--model must be"]),
 ])
 def test_wrong_names(world, hub, model, words):
     bad(world.pull(model, hub=hub), 2, *words)
@@ -193,9 +193,9 @@ def test_who_may_not(world):
 def test_no_network(world, hub):
     with Server() as gone:
         url = gone.url
-    bad(world.pull("hf:org/tiny", "--retries", "1", HF_ENDPOINT=url), 1, "cannot be reached", "HTTPS_PROXY")
+    bad(world.pull("hf:org/tiny", "--retries", "1", HF_ENDPOINT=url), 1, "cannot reach", "HTTPS_PROXY")
     bad(world.pull("hf:org/tiny", HF_ENDPOINT="ftp://h"), 2, "--hf-endpoint")
-    bad(world.pull("hf:org/tiny", HF_ENDPOINT=f"http://u:{TOKEN}@h"), 2, "without user")
+    bad(world.pull("hf:org/tiny", HF_ENDPOINT=f"http://u:{TOKEN}@h"), 2, "without a user name")
 
 
 def test_a_redirect_from_https_to_http_is_not_followed(world, tmp_path):
@@ -235,7 +235,7 @@ def test_hostile_names(world, hub, name):
         return listing
     hub.change = change
     done = world.pull(hub=hub)
-    if "/" in name:  # no name of a model's folder: it is not even looked at
+    if "/" in name:  # not a name in a model's folder, so it is ignored
         good(done)
     else:
         bad(done, 1, "not taken")
@@ -296,7 +296,7 @@ def test_a_mirror_without_sizes(world):
 def test_a_collection_of_ggufs(world, hub):
     hub.models["org/many"] = {f"m-{q}.gguf": b"GGUF" + q.encode() for q in ("q4", "q8")} | {"README.md": b""}
     bad(world.pull("hf:org/many", hub=hub), 2, "hf:org/many/m-q4.gguf", "hf:org/many/m-q8.gguf")
-    bad(world.pull("hf:org/many/m-q4.gguf", hub=hub), 2, "hf:org/many/m-q4.gguf")  # no GGUF, after all
+    bad(world.pull("hf:org/many/m-q4.gguf", hub=hub), 2, "hf:org/many/m-q4.gguf")  # the file is not a GGUF
     hub.models["org/many"] |= {f"q2/m-0000{i}-of-00003.gguf": bytes_of(1000 + i, i) for i in (1, 2, 3)}
     hub.models["org/many"] |= {"q2/m-00001-of-00004.gguf": b"of another", "q2/m-0000x-of-00003.gguf": b"no part"}
     world.pull("hf:org/many/q2/m-00002-of-00003.gguf", hub=hub)
@@ -335,7 +335,7 @@ def test_killed_in_the_middle_and_again(world, hub, how, tmp_path):
     waiting, said = None, tmp_path / "said"
     try:
         wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
-        waiting = world.start(hub=hub, said=said.open("w"))  # takes over
+        waiting = world.start(hub=hub, said=said.open("w"))  # this process takes over from the killed one
         wait_for("the other one waits", lambda: "waiting for it" in said.read_text())
         p.send_signal(how)
         _, err = p.communicate(timeout=20 * SLOW)
@@ -351,12 +351,12 @@ def test_killed_in_the_middle_and_again(world, hub, how, tmp_path):
     assert (Path(out.strip()) / WEIGHTS).read_bytes() == hub.models["org/tiny"][WEIGHTS]
     ranges = [h.get("Range") for _, h in hub.asked(WEIGHTS)]
     assert len(ranges) == 2 and int(ranges[1].removeprefix("bytes=").rstrip("-")) >= 30_000
-    assert len(hub.asked("config.json")) == 1  # whole files are not asked for again
+    assert len(hub.asked("config.json")) == 1  # complete files are not requested again
     assert not [n for n in world.names() if ".lock" in n or ".part" in n]
 
 
 class Machine:
-    """Processes that see another boot of the kernel, as on another node: there flock tells nothing."""
+    """Processes that see another boot id of the kernel, as on another node. There flock has no effect."""
 
     def __init__(self, world, number):
         self.boot = world.cache.parent / f"boot{number}"
@@ -372,7 +372,7 @@ class Machine:
 @pytest.mark.skipif(os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
                     reason="SKIPPED: namespaces need root")
 def test_machines_that_share_a_volume(world, hub):
-    """One fetches for all; when its machine is lost, one of another machine goes on where it was."""
+    """One process downloads for all. When its machine is lost, a process of another machine continues."""
     hub.faults[AT] = [NEVER_DONE, ("slow", 0.05, 10_000)]
     one, two, three = (Machine(world, i) for i in (1, 2, 3))
     first, others = one.start(hub=hub), []
@@ -397,7 +397,7 @@ def test_machines_that_share_a_volume(world, hub):
 
 
 def test_a_model_that_came_meanwhile_is_left(world, hub, tmp_path):
-    """Somebody may read it already: another copy in its place would take the files away on NFS."""
+    """The model may already be in use. Replacing it would take the files away on NFS."""
     other = World(tmp_path / "other")
     folder = good(other.pull(hub=hub))
     hub.faults[AT] = [("slow", 0.05, 10_000)]
@@ -412,7 +412,7 @@ def test_a_model_that_came_meanwhile_is_left(world, hub, tmp_path):
 
 
 def test_who_stood_still_writes_nothing_more(world, hub):
-    """A process that is stopped, as a machine that is paused: another one takes over, and it ends when it wakes up."""
+    """A process is stopped, as on a paused machine. Another one takes over, and the first ends when it continues."""
     hub.faults[AT] = [("slow", 0.05, 10_000)]
     first = world.start("org/tiny", "--lock-silence", "3", hub=hub)
     second = None
@@ -420,7 +420,7 @@ def test_who_stood_still_writes_nothing_more(world, hub):
         wait_for("bytes", lambda: any(f.name == WEIGHTS + ".part" and f.stat().st_size >= 30_000 for f in world.parts()))
         first.send_signal(signal.SIGSTOP)
         lock = next((world.cache / "models/pulled").glob("*.lock"))
-        # of another machine, since on this one it is alive
+        # the lock names another machine, because on this one its holder is alive
         lock.write_text(lock.read_text().replace(Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "boot"))
         second = world.start("org/tiny", "--lock-silence", "3", hub=hub)
         out, err = second.communicate(timeout=60 * SLOW)
@@ -456,10 +456,10 @@ def test_a_file_by_its_url(world):
     with Server() as s:
         s.files["/models/x.gguf"] = body
         url = f"{s.url}/models/x.gguf?signature={TOKEN}"
-        bad(world.pull(f"{s.url}/models/x.gguf"), 2, "sha256")  # http:
+        bad(world.pull(f"{s.url}/models/x.gguf"), 2, "sha256")  # an http: URL needs a sha256
         bad(world.pull(f"{url}#sha256={'0' * 64}"), 1, "came twice")
         s.faults["/models/x.gguf"] = [(), ("cut", 100_000)]
-        bad(world.pull(f"{url}#sha256={sha256}"), 2, "not a GGUF")  # whole and right, and no model
+        bad(world.pull(f"{url}#sha256={sha256}"), 2, "not a GGUF")  # complete and correct, but not a model
         assert [h.get("If-Range") for _, h in s.requests[-1:]] == [f'"{hashlib.md5(body).hexdigest()}"']
         s.files.clear()
         bad(world.pull(f"{s.url}/models/y.gguf#sha256={sha256}"), 2, "404", "is the URL right?")
@@ -482,7 +482,7 @@ def test_a_full_disk(world, hub):
     done = in_mounts(world, "mount -t tmpfs -o size=20m none $COX_CACHE; $COX pull org/tiny", hub)
     bad(done, 1, "are free: make room", "COX_CACHE")
     assert not hub.asked(WEIGHTS)
-    # and one that fills while the file comes
+    # A disk that fills up during the download.
     hub.faults[AT] = [("slow", 0.02, 1 << 18)]
     done = in_mounts(world, """mount -t tmpfs -o size=52m none $COX_CACHE
         $COX pull org/tiny & pid=$!
@@ -499,7 +499,7 @@ def test_a_full_disk(world, hub):
 
 @needs_mounts
 def test_a_part_s_room_is_its_own(world, hub):
-    """What a part takes of the disk is not wanted again, also where none of its ranges is whole."""
+    """A part reserves its own room on the disk once, also when none of its ranges is complete."""
     world.cache.mkdir()
     hub.models["org/tiny"][WEIGHTS] = bytes_of(30 << 20)  # ranges of 16 and 14 MiB
     hub.faults[AT] = [("cut", 13 << 20)] * 2 + [("status", 403)] * 2
@@ -530,7 +530,7 @@ def test_a_second_pull_is_quick_and_asks_nobody(world, hub):
 
 
 def test_how_far_it_is(world, hub):
-    """A line every five seconds; on a terminal a bar, which is gone at the end."""
+    """Progress is a line every five seconds, or on a terminal a bar that disappears at the end."""
     hub.faults[AT] = [("slow", 0.7, 20_000)]
     done = world.pull(hub=hub)
     good(done, f"s left: {WEIGHTS}")
@@ -540,7 +540,7 @@ def test_how_far_it_is(world, hub):
 
 
 class Screen:
-    """`cox ARGS` in a terminal of so many columns; what it draws there is judged by its bytes."""
+    """`cox ARGS` in a terminal of this many columns. Tests judge the drawn bytes."""
 
     def __init__(self, columns, *args, env, stream="stderr"):
         self.ours, theirs = pty.openpty()
@@ -553,7 +553,7 @@ class Screen:
         fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def read(self, until=lambda: False):
-        """To the end, or until that is so."""
+        """Reads to the end, or until the condition is true."""
         try:
             while not until():
                 piece = os.read(self.ours, 4096)
@@ -565,7 +565,7 @@ class Screen:
         return self.said
 
     def bars(self, begin=0):
-        """The texts of the bars that were drawn, without what moves the cursor."""
+        """Returns the texts of the drawn bars, without cursor movements."""
         return [re.sub(rb"\x1b\[[0-9]*[A-Z]", b"", s).decode() for s in self.said[begin:].split(b"\r") if b" %" in s]
 
     def __enter__(self):
@@ -601,7 +601,7 @@ def test_the_bar_follows_the_terminal(world, hub):
     plain, go_on = hub.answer, threading.Event()
 
     def answer(h, path, action):
-        """In small pieces, until the test has seen enough."""
+        """Sends small pieces until the test has seen enough."""
         body = hub.models["org/tiny"][WEIGHTS]
         if not path.endswith(WEIGHTS):
             return plain(h, path, action)
@@ -617,7 +617,7 @@ def test_the_bar_follows_the_terminal(world, hub):
     with Screen(120, "pull", "org/tiny", env=world.env | {"HF_ENDPOINT": hub.url}) as s:
         s.read(until=lambda: b"left  model" in s.said)
         s.resize(40)
-        begin = len(s.said)  # the bar was broken into several lines: all of them go
+        begin = len(s.said)  # the bar was wrapped into several lines, and all of them are erased
         s.read(until=lambda: b"A\r\x1b[J" in s.said[begin:] and len(s.bars(begin)) > 3)
         narrow = s.bars(s.said.index(b"A\r\x1b[J"))[1:-1]
         s.resize(100)

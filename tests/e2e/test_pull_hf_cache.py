@@ -1,4 +1,4 @@
-"""`cox pull` and the cache of Python's huggingface_hub: what one has fetched the other does not fetch again."""
+"""`cox pull` and the cache of Python's huggingface_hub: files that one has downloaded are not downloaded again by the other."""
 import json
 import os
 import shutil
@@ -23,7 +23,7 @@ class Shared(World):
         self.repo = self.hf / "hub/models--org--tiny"
 
     def python(self, hub, *words):
-        """snapshot_download in a process of its own; the folder that it says."""
+        """Runs snapshot_download in a separate process. Returns the folder that it prints."""
         script = f"from huggingface_hub import snapshot_download; print(snapshot_download('org/tiny', {', '.join(words)}))"
         done = subprocess.run([str(PYTHON), "-c", script], env=self.env | {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"},
                               capture_output=True, text=True, timeout=120 * SLOW, check=False)
@@ -52,7 +52,7 @@ def hub():
 
 
 def put(world, hub, names, change=lambda name, body: body):
-    """As huggingface_hub leaves it."""
+    """Writes files into the cache as huggingface_hub does."""
     for name in names:
         body = hub.models["org/tiny"][name]
         at, link = world.repo / "blobs" / blob(name, body), world.repo / "snapshots" / COMMIT / name
@@ -70,11 +70,11 @@ def test_what_is_fetched_is_there_too(world, hub):
     assert world.layout() == want
     assert (world.repo / "refs/main").read_text() == COMMIT
     assert all((world.repo / "snapshots" / COMMIT / n).read_bytes() == b for n, b in files.items())
-    # the room is taken once, and neither needs the other
+    # The files take their room once, and either copy can be removed.
     assert os.path.samefile(folder / WEIGHTS, world.repo / "blobs" / blob(WEIGHTS, files[WEIGHTS]))
     shutil.rmtree(world.hf)
     good(world.pull("org/tiny", "--check", "--verify", hub=hub))
-    # by its commit: no name for it
+    # A pull by commit creates no name for it.
     good(world.pull(f"hf:org/tiny@{COMMIT}", hub=hub))
     assert world.layout().keys() == want.keys() - {"refs/main"}
 
@@ -93,14 +93,14 @@ def test_what_is_damaged_there(world, hub, change, words):
     put(world, hub, (WEIGHTS,), change)
     folder = good(world.pull(hub=hub), words)
     assert len(hub.asked(WEIGHTS)) == 1 and (folder / WEIGHTS).read_bytes() == hub.models["org/tiny"][WEIGHTS]
-    # and what is published there is what was fetched, not what lay there
+    # The downloaded files are published there, not the files that were there before.
     snapshot = world.repo / "snapshots" / COMMIT
     assert all((snapshot / n).read_bytes() == hub.models["org/tiny"][n] for n in WANTED)
     assert (world.repo / "refs/main").read_text() == COMMIT
 
 
 def test_a_damaged_one_that_nobody_links_to(world, hub):
-    """Only the blob lies there, of the right size; and nothing is left of its replacing."""
+    """The cache has only the blob, damaged but of the right size. It is replaced, and nothing else remains."""
     body = hub.models["org/tiny"][WEIGHTS]
     blobs = world.repo / "blobs"
     blobs.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_a_damaged_one_that_nobody_links_to(world, hub):
     good(world.pull(hub=hub), "damaged")
     assert (world.repo / "snapshots" / COMMIT / WEIGHTS).read_bytes() == body
     assert len(list(blobs.iterdir())) == 4
-    # nor does one that came in the meantime: all is here, and the cache is only given to
+    # The same for a link that appears in the meantime: the files come from our cache and are only published.
     (blobs / blob(WEIGHTS, body)).unlink()
     (blobs / blob(WEIGHTS, body)).symlink_to("../nowhere")
     shutil.rmtree(world.cache)
@@ -118,7 +118,7 @@ def test_a_damaged_one_that_nobody_links_to(world, hub):
 
 @pytest.mark.parametrize("relative", [True, False])
 def test_blobs_that_are_links(world, hub, relative, tmp_path):
-    """To another folder's: what they point to is taken, and no link gets into our own cache."""
+    """Blobs that are links into another folder: their targets are used, and no link gets into our own cache."""
     put(world, hub, (WEIGHTS, "tokenizer.json"))
     store = tmp_path / "store"
     store.mkdir()
@@ -133,7 +133,7 @@ def test_blobs_that_are_links(world, hub, relative, tmp_path):
 
 
 def test_where_it_is(world, hub, tmp_path):
-    """auto makes no folder in a home that has none; what is named is made; off touches nothing."""
+    """`auto` makes no folder in a home without one, a named folder is made, and `off` changes nothing."""
     at_home = tmp_path / ".cache/huggingface/hub"
     del world.env["HF_HOME"]
     good(world.pull(hub=hub))
@@ -152,10 +152,10 @@ def test_where_it_is(world, hub, tmp_path):
 
 
 def test_a_gguf_of_a_folder(world, hub):
-    """It lies there under its name with the folder."""
+    """A GGUF in a folder is in the cache under its name with the folder."""
     hub.models["org/tiny"] = {"q4/m.gguf": bytes_of(5000)}
     bad(world.pull("hf:org/tiny/q4/m.gguf", hub=hub), 2, "not a GGUF")
-    assert not world.hf.exists()  # and what is no model goes nowhere
+    assert not world.hf.exists()  # a file that is not a model is not published
 
 
 def test_one_that_cannot_be_written(world, hub):
@@ -166,7 +166,8 @@ def test_one_that_cannot_be_written(world, hub):
 @needs_mounts
 @pytest.mark.parametrize("named", [False, True])
 def test_another_file_system(world, hub, named, tmp_path):
-    """There is no hard link: what is named gets a copy, what only exists costs no room; out of both comes a copy."""
+    """Hard links do not work between file systems. A named cache gets a copy, an existing default cache gets none, and a pull from
+    either makes a copy."""
     at = tmp_path / ".cache/huggingface/hub"
     at.mkdir(parents=True)
     del world.env["HF_HOME"]
@@ -190,7 +191,7 @@ def test_with_the_real_one(world, hub):
     hub.requests.clear()
     world.python(hub, "allow_patterns=['*.json', '*.safetensors']")
     assert not hub.asked(WEIGHTS) and not hub.asked("tokenizer.json")
-    # and the other way round
+    # The other direction.
     for p in (world.hf, world.cache):
         shutil.rmtree(p)
     world.python(hub, "revision='v1'")
@@ -198,7 +199,7 @@ def test_with_the_real_one(world, hub):
     hub.requests.clear()
     good(world.pull("hf:org/tiny@v1", hub=hub), "4 of 4 files")
     assert [p for p, _ in hub.requests] == ["/api/models/org/tiny/revision/v1?blobs=true"]
-    # its own tool finds nothing wrong
+    # huggingface_hub's own tool finds no fault.
     script = "from huggingface_hub import scan_cache_dir as s; i = s(); print(len(i.repos), len(i.warnings))"
     done = subprocess.run([str(PYTHON), "-c", script], env=world.env, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["1", "0"]

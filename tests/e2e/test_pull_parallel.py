@@ -1,4 +1,4 @@
-"""`cox pull` over several connections: many files, and ranges of 16 MiB of a large one, which are gone on with."""
+"""`cox pull` over several connections: many files, and 16 MiB ranges of a large file, which are resumed."""
 import hashlib
 import signal
 import threading
@@ -46,7 +46,7 @@ def test_ranges(world, hub, n):
 
 
 def test_as_many_as_are_allowed(world, hub):
-    """All of them at once, and no more: each range waits until all are asked for."""
+    """As many connections as allowed run at once, and no more: each range waits until all are requested."""
     both, most, now, mutex = threading.Barrier(2), [0], [0], threading.Lock()
     plain = hub.answer
 
@@ -120,7 +120,7 @@ def test_a_server_without_ranges(world, hub, faults):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_and_again(world, hub, how):
-    """What is whole is not asked for again; the list of it is believed only as far as the bytes are there."""
+    """Complete ranges are not requested again. The list of ranges is trusted only as far as the bytes exist."""
     hub.faults[AT] = [(), ("slow", 0.5, 1000), (), ("slow", 0.5, 1000)]
     p = world.start("org/tiny", "--parallel", "4", hub=hub)
     try:
@@ -133,7 +133,7 @@ def test_killed_and_again(world, hub, how):
         if p.poll() is None:
             p.kill()
             p.communicate()
-    # what was asked second and fourth is missing
+    # The ranges requested second and fourth are missing.
     order = [h["Range"] for _, h in hub.asked(WEIGHTS)]
     hub.requests.clear()
     hub.faults.clear()
@@ -167,7 +167,7 @@ def test_an_object_that_changes_meanwhile(world):
                 return action
         s3.faults[f"/models/a/{WEIGHTS}"] = Swap([(), ()])
         folder = good(world.pull("s3://models/a", "--parallel", "1", AWS_ENDPOINT_URL=s3.url))
-        check(world, folder, other)  # all of one state, never half of each
+        check(world, folder, other)  # all files of one version, never a mixture
 
 
 def test_a_full_number_of_ranges(world, hub):

@@ -1,5 +1,5 @@
-"""`cox pull s3://…` from a bucket of ours that checks every signature by the specification (Signature Version 4), and
-from moto, where scripts/setup --clients has installed it."""
+"""`cox pull s3://…` from a local bucket that checks every signature by the specification (Signature Version 4), and from moto, where
+scripts/setup --clients has installed it."""
 import hashlib
 import hmac
 import os
@@ -21,7 +21,7 @@ WEIGHTS = "model.safetensors"
 
 
 def signature(method, path, query, headers, names, secret, scope, date, payload):
-    """As the S3 API reference says it, over what came in."""
+    """Computes the signature of a received request as in the S3 API reference."""
     pairs = sorted((quote(k, safe="-_.~"), quote(v, safe="-_.~")) for k, v in parse_qsl(query, keep_blank_values=True))
     canonical = "\n".join([method, quote(unquote(path), safe="/-_.~"), "&".join(f"{k}={v}" for k, v in pairs),
                            *(f"{n}:{' '.join(headers[n].split())}" for n in names), "", ";".join(names), payload])
@@ -33,7 +33,7 @@ def signature(method, path, query, headers, names, secret, scope, date, payload)
 
 
 class Bucket(Server):
-    """objects: {key: bytes}; secrets: {id: secret}, none: it is public; pages of two keys."""
+    """objects: {key: bytes}; secrets: {id: secret}, none = a public bucket. A page has two keys."""
 
     def __init__(self, objects, secrets=None, region="us-east-1", session=None):
         super().__init__()
@@ -71,7 +71,7 @@ class Bucket(Server):
         assert asked["list-type"] == "2" and asked["delimiter"] == "/"
         prefix = asked["prefix"]
         found = {prefix + k[len(prefix):].partition("/")[0] + ("/" if "/" in k[len(prefix):] else "")
-                 for k in self.objects if k.startswith(prefix)}  # an object, or what the keys of a folder have in common
+                 for k in self.objects if k.startswith(prefix)}  # an object, or the common prefix of a folder's keys
         found = sorted(k for k in found if k > asked.get("continuation-token", "")[:-2])
         page, more = found[:2], len(found) > 2
         folders = "".join(f"<CommonPrefixes><Prefix>{escape(k)}</Prefix></CommonPrefixes>" for k in page if k not in self.objects)
@@ -101,7 +101,7 @@ IN_FOLDERS = {"1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
 
 
 def test_folders(world):
-    """The pull takes what the hub's takes of them, and nothing else: they are listed one by one, and no other."""
+    """The pull takes the same files of these folders as from a hub and lists only these folders."""
     model = tiny_model() | IN_FOLDERS
     others = {"1_Pooling/other.json": b"x", "1_Pooling/deeper/config.json": b"x", "2_Dense/config.json": b"x", "onnx/model.onnx": b"x",
               "additional_chat_templates/notes.txt": b"x", "additional_chat_templates/a/b.jinja": b"x", "1_Pooling_2/config.json": b"x"}
@@ -125,7 +125,7 @@ def test_folders(world):
                                  "a/additional_chat_templates/..&#92;x.jinja", "a/additional_chat_templates/.x.jinja",
                                  "a/additional_chat_templates/&#27;[2Jx.jinja"])
 def test_hostile_folders(world, key):
-    """A name that leads elsewhere is refused, or not wanted: it never becomes a file."""
+    """A key that leads outside is refused or ignored. It never becomes a file."""
     with Bucket(objects("a") | {"a/additional_chat_templates/x.jinja": b"x"}) as s3:
         s3.change = lambda x: x.replace("a/additional_chat_templates/x.jinja", key)
         done = world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url)
@@ -163,7 +163,7 @@ def test_signed(world, extra):
         s3.faults["/models/llm/tiny%20model%2B%C3%A4/" + WEIGHTS] = [("cut", 50_000), ("status", 503)]
         folder = good(world.pull("s3://models/llm/tiny model+ä/", **env))
         check(folder)
-        assert s3.refused == [] and len(s3.asked("/models")) == 4  # pages: the folder is one of the entries
+        assert s3.refused == [] and len(s3.asked("/models")) == 4  # four pages, because the folder is one of the entries
         assert [h.get("Range") for _, h in s3.asked(WEIGHTS)] == [None, "bytes=50000-", "bytes=50000-"]
         s3.requests.clear()
         assert good(world.pull("s3://models/llm/tiny model+ä", **env)) == folder and s3.requests == []
@@ -236,7 +236,7 @@ def test_an_object_that_changes_meanwhile(world):
                 return action
         s3.faults[f"/models/a/{WEIGHTS}"] = Swap([("cut", 50_000), ()])
         folder = good(world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url))
-        assert (folder / WEIGHTS).read_bytes() == other  # all of one state, never half of each
+        assert (folder / WEIGHTS).read_bytes() == other  # all files of one version, never a mixture
 
 
 MOTO = ROOT / ".venv-clients/bin/moto_server"

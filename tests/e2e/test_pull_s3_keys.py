@@ -1,5 +1,5 @@
-"""Where `cox pull s3://…` has its keys from: profiles, a web identity, a container's role, an instance's, in the order
-of AWS's SDKs, and again before they end."""
+"""The sources of keys for `cox pull s3://…`: profiles, a web identity, a container's role, and an instance's role. Their order is
+that of AWS's SDKs, and keys are renewed before they expire."""
 import json
 import time
 from datetime import datetime, timezone
@@ -18,8 +18,8 @@ def in_seconds(s):
 
 
 class Keys(Server):
-    """STS, a container's agent and an instance's metadata. Each answer has keys of its own, which bucket takes from
-    then on; lives: seconds, of each in turn."""
+    """STS, a container's agent and an instance's metadata service. Each answer has new keys, and the bucket accepts only those from
+    then on. `lives`: lifetimes in seconds, in turn."""
 
     def __init__(self, bucket, lives=()):
         super().__init__()
@@ -65,7 +65,7 @@ class Keys(Server):
 
 
 class Aws(World):
-    """A home with ~/.aws in it, and no instance around."""
+    """A home with ~/.aws in it, and no instance metadata."""
 
     def __init__(self, tmp_path):
         super().__init__(tmp_path)
@@ -92,7 +92,7 @@ def bucket():
 
 
 def who(bucket):
-    """Whose keys the bucket was asked with."""
+    """Returns the ids of the keys in the bucket's requests."""
     return {h["Authorization"].split("Credential=")[1].split("/")[0] for _, h in bucket.requests if "Authorization" in h}
 
 
@@ -110,7 +110,7 @@ CREDENTIALS = f"[default]\n{keys('ONE', 'first/+=')}[other]\n{keys('TWO', 'secon
     ("", f"[profile mine]\n{keys('TWO', 'second')}", {"AWS_PROFILE": "mine"}, "TWO"),
     ("", f"[default]\n{keys('TWO', 'second')}", {}, "TWO"),
     (f"[mine]\n{keys('ONE', 'first/+=')}", f"[profile mine]\n{keys('TWO', 'second')}", {"AWS_PROFILE": "mine"}, "ONE"),
-    # the environment comes before
+    # the environment wins
     (CREDENTIALS, "", {"AWS_PROFILE": "other", "AWS_ACCESS_KEY_ID": "ONE", "AWS_SECRET_ACCESS_KEY": "first/+="}, "ONE"),
 ])
 def test_profiles(world, bucket, credentials, config, env, want):
@@ -146,17 +146,17 @@ def test_a_web_identity(world, bucket, tmp_path):
     with Keys(bucket) as sts:
         env = {"AWS_ENDPOINT_URL": bucket.url, "AWS_ENDPOINT_URL_STS": sts.url, "AWS_ROLE_ARN": "arn:aws:iam::1:role/r",
                "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token")}
-        world.write(CREDENTIALS)  # which come later
+        world.write(CREDENTIALS)  # the credentials file comes later in the order
         check(good(world.pull("s3://models/a", **env)))
         assert who(bucket) == {"ASIA0"} and bucket.refused == []
         assert sts.forms == [{"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleSessionName": "cox-pull",
                               "RoleArn": "arn:aws:iam::1:role/r", "WebIdentityToken": "ey.J+/=&x"}]
-        # of a profile
+        # The same from a profile.
         world.write("", f"[profile w]\nrole_arn = arn:w\nweb_identity_token_file = {tmp_path}/token\nrole_session_name = me\n")
         del env["AWS_ROLE_ARN"], env["AWS_WEB_IDENTITY_TOKEN_FILE"]
         check(good(world.pull("s3://models/a", AWS_PROFILE="w", COX_CACHE=str(tmp_path / "2"), **env)))
         assert sts.forms[-1]["RoleArn"] == "arn:w" and sts.forms[-1]["RoleSessionName"] == "me"
-        # what is set up and fails is not passed over
+        # A configured source that fails is not skipped.
         (tmp_path / "token").write_text("stale")
         done = world.pull("s3://models/a", AWS_PROFILE="w", COX_CACHE=str(tmp_path / "3"), **env)
         bad(done, 2, "400, ExpiredTokenException", "AWS_ROLE_ARN")
@@ -177,7 +177,7 @@ def test_a_container(world, bucket, tmp_path):
         for url in ("http://example.com/x", "http://127.0.0.1@example.com/x", "http://169.254.170.2.example.com/x", "ftp://h/x",
                     "http://127.evil.example:1/x", "http://127.1/x", "http://[::1].example.com/x", "http://127.0.0.1:x@example.com/x"):
             bad(world.pull("s3://models/a", COX_CACHE=str(tmp_path / "2"), **env | {
-                "AWS_CONTAINER_CREDENTIALS_FULL_URI": url}), 2, "FULL_URI: wanted is https")
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI": url}), 2, "FULL_URI must be https")
 
 
 def instance_env(bucket, url):
@@ -188,14 +188,14 @@ def instance_env(bucket, url):
 def test_an_instance(world, bucket, tmp_path):
     with Keys(bucket) as metadata:
         env = instance_env(bucket, metadata.url)
-        # a proxy is not asked for them
+        # Keys are requested without the proxy.
         check(good(world.pull("s3://models/a", http_proxy="http://127.0.0.1:1", **env)))
         assert who(bucket) == {"ASIA0"} and bucket.refused == []
         metadata.role = False
         bad(world.pull("s3://models/a", COX_CACHE=str(tmp_path / "2"), **env), 2, "there are no keys", "give this machine a role")
-    bad(world.pull("s3://models/a", COX_CACHE=str(tmp_path / "2"), **env), 2, "there are no keys")  # nobody answers
+    bad(world.pull("s3://models/a", COX_CACHE=str(tmp_path / "2"), **env), 2, "there are no keys")  # no source answers
     bucket.secrets = None
-    check(good(world.pull("s3://models/a", COX_CACHE=str(tmp_path / "2"), **env)))  # which is no matter to a public one
+    check(good(world.pull("s3://models/a", COX_CACHE=str(tmp_path / "2"), **env)))  # a public bucket needs no keys
 
 
 def test_keys_that_end_meanwhile(world, bucket):

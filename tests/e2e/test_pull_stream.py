@@ -1,4 +1,4 @@
-"""`cox up s3://… --load-format stream`: a model straight into memory, once for all processes, gone when they are."""
+"""`cox up s3://… --load-format stream` loads a model directly into memory, once for all processes, and it disappears with them."""
 import os
 import re
 import signal
@@ -27,7 +27,7 @@ def up(world, bucket, *args, model="s3://models/a", **kw):
 
 
 def in_memory(pid):
-    """Bytes of the files in memory that a process has open."""
+    """Returns the bytes of the memory files that a process has open."""
     at = [p for p in Path(f"/proc/{pid}/fd").iterdir() if "/memfd:" in (os.readlink(p) if p.is_symlink() else "")]
     return sum(p.stat().st_size for p in at)
 
@@ -44,7 +44,7 @@ def test_straight_into_memory(world, name):
         assert in_memory(c.process.pid) == sum(len(model[n]) for n in ("config.json", "tokenizer.json", "model.safetensors"))
         folder, = folders(c)
         assert all(p.is_symlink() for p in folder.iterdir() if p.name != "owner")
-        with pytest.raises(PermissionError):  # sealed
+        with pytest.raises(PermissionError):  # the file is sealed
             os.pwrite(os.open(folder / "model.safetensors", os.O_RDWR), b"x", 0)
         assert "model_in_memory" in c.log() and len(s3.asked("model.safetensors")) == 1
         assert not world.cache.exists() or world.names() == []  # nothing on a disk
@@ -58,9 +58,9 @@ def test_after_a_kill_nothing_is_left(world):
         folder, = folders(c)
         c.process.kill()
         c.process.wait()
-        wait_for("all are gone", lambda: not any(alive(p) for p in pids), 20 * SLOW)  # and with them the memory
+        wait_for("all are gone", lambda: not any(alive(p) for p in pids), 20 * SLOW)  # the memory has gone with the processes
         assert all(not p.exists() for p in folder.iterdir() if p.is_symlink())
-        os.utime(folder, (0, 0))  # a young one is left alone
+        os.utime(folder, (0, 0))  # a recent folder is left alone
         done = run_cox("up", "s3://models/absent", *STREAM, env=c.env, timeout=60)
         assert done.returncode == 2 and not folder.exists() and folders(c) == [], done.stderr
 
@@ -96,12 +96,12 @@ def test_no_room(world, tmp_path):
         hub.change = larger
         done = run_cox("up", "hf:org/tiny", *STREAM, "--device", "null", timeout=60,
                        env=world.env | {"HF_ENDPOINT": hub.url, "TMPDIR": str(tmp_path)})
-        assert done.returncode == 1 and "2.0 TiB of memory" in done.stderr, done.stderr  # another time there may be
+        assert done.returncode == 1 and "2.0 TiB of memory" in done.stderr, done.stderr  # the memory may suffice at another time
         assert not hub.asked("model.safetensors")
 
 
 def test_other_bytes_than_the_hub_says(world, tmp_path):
-    """As of cox pull: a server's fault, which systemd (RestartPreventExitStatus=2) tries again."""
+    """As in cox pull, wrong bytes are the server's fault, and systemd (RestartPreventExitStatus=2) restarts the service."""
     with Hub({"org/tiny": tiny_model()}) as hub:
         hub.faults[f"/org/tiny/resolve/{COMMIT}/model.safetensors"] = [("garbage",)] * 9
         done = run_cox("up", "hf:org/tiny", *STREAM, "--device", "null", timeout=60,
@@ -112,7 +112,7 @@ def test_other_bytes_than_the_hub_says(world, tmp_path):
 @pytest.mark.skipif(not OWN_GOLDENS.exists(), reason=f"no tiny checkpoints in {OWN_GOLDENS}: scripts/make-goldens")
 @pytest.mark.parametrize("name, tp", [("llama_tiny", 2), ("llama_tiny_gguf_split", 1)])
 def test_the_same_tokens(world, name, tp):
-    """Safetensors, and a GGUF in parts, by two ranks of real kernels out of the same pages."""
+    """Safetensors and a GGUF in parts, run by two ranks with real kernels from the same memory."""
     files = {f"m/{p.name}": p.read_bytes() for p in (OWN_GOLDENS / name).iterdir() if p.is_file()}
     gguf = sorted(k for k in files if re.search(r"-00001-of-\d+\.gguf$", k))
     with Bucket(files) as s3, up(world, s3, *STREAM, "--device", "cpu", "--kv-cache-dtype", "float32", "--dtype", "float32",
@@ -131,7 +131,7 @@ def test_a_signal_while_it_comes(world, tmp_path):
             c.start(wait=False)
             wait_for("the weights are asked for", lambda: s3.asked("model.safetensors"), 20 * SLOW)
             c.process.send_signal(signal.SIGTERM)
-            assert c.process.wait(20 * SLOW) == 1, c.log()  # as of cox pull
+            assert c.process.wait(20 * SLOW) == 1, c.log()  # as in cox pull
             assert list(c.tmp.iterdir()) == []
         finally:
             c.kill()
@@ -141,7 +141,7 @@ def test_a_signal_while_it_comes(world, tmp_path):
 @pytest.mark.parametrize("flags", [["--load-format", "stream", "--model", "s3://models/a"],
                                    ["--load-format=runai_streamer", "--model=s3://models/a"]])
 def test_a_worker_of_another_machine(world, tmp_path, flags):
-    """It becomes the worker, and keeps the files until it ends."""
+    """`cox worker` becomes the worker process, which keeps the files until it ends."""
     with Bucket(objects("a")) as s3, Cluster(*STREAM, "--device", "null", model="s3://models/a", spare=1,
                                              env=world.env | {"AWS_ENDPOINT_URL": s3.url}) as c:
         keys, = (p for p in c.tmp.iterdir() if "keys" in p.name)
@@ -156,6 +156,6 @@ def test_a_worker_of_another_machine(world, tmp_path, flags):
             p.terminate()
             _, err = p.communicate(timeout=20 * SLOW)
         folder, = (f for f in tmp_path.iterdir() if "stream" in f.name)
-        assert not any(f.exists() for f in folder.iterdir() if f.is_symlink()), err  # links to nothing
+        assert not any(f.exists() for f in folder.iterdir() if f.is_symlink()), err  # links without targets
     done = run_cox("worker", *flags, timeout=60, env=world.env | {"AWS_ENDPOINT_URL": s3.url, "COX_RETRIES": "0"})
     assert done.returncode == 1 and "cox worker: s3://models/a: " in done.stderr, done.stderr

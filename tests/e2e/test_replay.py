@@ -1,4 +1,4 @@
-"""The step log of a head under load, and cox replay of it."""
+"""The step log of a head under load, and `cox replay` of it."""
 import os
 import signal
 import stat
@@ -20,8 +20,8 @@ def bodies():
 
 
 def cancel_some(cluster):
-    """Clients that hang up when the first of 500 tokens is there. A client with a short time-out would do less: on a busy
-    machine it may not run until the whole answer has come."""
+    """Sends requests for 500 tokens and hangs up after the first token. A client with a short time-out would be less certain: on a
+    busy machine it may not run until the whole answer has come."""
     with httpx.Client(timeout=60) as client:
         for i in range(6):
             body = {"model": "null", "prompt": f"{PREFIX}{i}", "max_tokens": 500, "stream": True}
@@ -30,7 +30,7 @@ def cancel_some(cluster):
 
 
 def load(cluster, strike=lambda: None):
-    """Cancels, a pool that is too small, and something that happens in the middle."""
+    """Cancels, a KV pool that is too small, and a strike in the middle."""
     struck = []
 
     def look(got):
@@ -94,7 +94,7 @@ def test_a_flipped_byte_is_found(log, tmp_path, at):
 
 
 def ends_of_chunks(whole):
-    """Where a log may end without a word (head/record/format.h)."""
+    """Returns the positions at which a log may end without an error (head/record/format.h)."""
     at = 8
     while at < len(whole):
         at += 12 + int.from_bytes(whole[at:at + 4], "little")
@@ -104,7 +104,7 @@ def ends_of_chunks(whole):
 @pytest.mark.parametrize("n", [1, 5, 1000])
 def test_a_log_that_was_cut_off_is_fine(log, tmp_path, n):
     whole = log.read_bytes()
-    n += len(whole) - n in ends_of_chunks(whole)  # never between two writes
+    n += len(whole) - n in ends_of_chunks(whole)  # not at the boundary of a write
     cut = tmp_path / "cut"
     cut.write_bytes(whole[:-n])
     assert "in the middle of a write" in equal(cut)
@@ -120,7 +120,7 @@ def test_what_is_no_log(tmp_path):
 
 
 def test_a_head_that_dies(tmp_path):
-    """What was logged until then is in FILE.1, and the head that comes after it has a log of its own."""
+    """The dead head's log is in FILE.1, and the next head has a new log."""
     path = tmp_path / "steps"
     with Cluster("--null-step-us", "1000", "--step-log", path, "--scheduling-policy", "priority") as c:
         before = c.pid("head")

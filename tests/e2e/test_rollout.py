@@ -1,6 +1,6 @@
-"""Workers replaced as a StatefulSet does it (Parallel, one at a time, the highest ordinal first, the next when the last
-is ready), with a configuration that makes old and new unlike: streams go on whole, a group serves at every moment,
-and in the end all serve with the new one."""
+"""Workers are replaced as by a StatefulSet: in parallel start, one at a time, the highest ordinal first, the next when the last is
+ready. The new configuration makes old and new workers different. Streams are complete, a replica serves at every moment, and at
+the end all workers have the new configuration."""
 import threading
 import time
 
@@ -32,7 +32,7 @@ class Pods(Processes):
 
 
 class Watch(threading.Thread):
-    """Looks all the time whether a group serves."""
+    """Checks continuously that a replica serves."""
 
     def __init__(self, c):
         super().__init__(daemon=True)
@@ -71,19 +71,19 @@ def test_a_statefulset_is_rolled_under_load(tmp_path):
         watch.join()
         assert watch.least == 1 and watch.n > 50
         assert len(c.status()["workers"]) == 4 and c.status()["model"]["max_model_len"] == 2048
-        # which of them were ready because nothing could be waited for
+        # Some workers were ready as spares, because there was nothing to wait for.
         said = {i: next(x for x in c.log(f"worker-{i}-1").splitlines() if " worker_ready " in x) for i in range(4)}
         assert [("spare" in said[i]) for i in (3, 2, 1, 0)] == [True, False, True, False], said
         assert all(c.ready(i) for i in range(4))
 
 
 def test_ready_is_kept_until_a_drain(tmp_path):
-    """A partner or a head that is lost is no reason to count as unavailable: a rollout would stand still for it."""
+    """A lost partner or head does not make a worker unready: a rollout would stop."""
     with Pods(tmp_path, 2, 2) as c:
         c.start_head(tp=2)
         workers = [c.worker(0, 0)]
         wait_for("it answers", lambda: get(f"http://127.0.0.1:{c.http[0]}/livez")[0] == 200)
-        assert not c.ready(0)  # its partner comes now: two of them are ready within moments
+        assert not c.ready(0)  # its partner comes now, and both are ready within moments
         workers.append(c.worker(1, 0))
         wait_for("both are ready", lambda: c.ready(0) and c.ready(1))
         workers[1].kill()
@@ -105,7 +105,7 @@ def test_ready_is_kept_until_a_drain(tmp_path):
 
 
 def test_a_head_of_before_says_nothing(tmp_path):
-    """Then a worker is ready as it was: when the head takes it."""
+    """An older head does not report readiness. A worker is then ready, as before, when the head accepts it."""
     with Pods(tmp_path, 1, 2) as c:
         c.start_head(tp=2)
         c.head_port = c.start_relay(3, 100000, "older")

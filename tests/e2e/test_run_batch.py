@@ -1,4 +1,5 @@
-"""cox run-batch: a file of requests to a running cluster, a file of answers in its order; broken off, it goes on."""
+"""`cox run-batch` sends a file of requests to a running cluster and writes a file of answers in the same order. An interrupted run
+can be resumed."""
 import json
 import os
 import signal
@@ -77,7 +78,7 @@ def test_resume_asks_for_what_is_not_there(cluster, tmp_path):
     out = tmp_path / "out.jsonl"
     lines = out.read_text().splitlines(keepends=True)
     kept = "".join(lines[:5] + lines[9:12])
-    out.write_text(kept + lines[12][:40])  # the last one was being written
+    out.write_text(kept + lines[12][:40])  # the last line was half written
     refused = run(cluster, tmp_path)
     assert refused.returncode == 2 and "--resume" in refused.stderr and out.read_text().startswith(kept)
     done = run(cluster, tmp_path, "--resume")
@@ -119,10 +120,10 @@ def test_a_gateway_that_dies_is_waited_for(cluster, tmp_path):
     cluster.wait_ready()
 
 
-REFUSED = [("{\n", None, "no JSON"), ('{"custom_id": ""}\n', None, "custom_id"), (line("files", "/v1/files"), "files", 'The url "/v1/files" is not answered here: /v1'),
+REFUSED = [("{\n", None, "not JSON"), ('{"custom_id": ""}\n', None, "custom_id"), (line("files", "/v1/files"), "files", 'The url "/v1/files" is not answered here: /v1'),
            (line("score", "/v1/score"), "score", "since there are no scores, reranking and audio"),
            (line("rerank", "/rerank"), "rerank", "since there are no scores"), (line("hear", "/v1/audio/transcriptions"), "hear", "audio"),
-           (line("stream", stream=True), "stream", "answered whole"), (line("get", prompt="y").replace("POST", "GET"), "get", '"POST" is the only one')]
+           (line("stream", stream=True), "stream", "does not stream its answers"), (line("get", prompt="y").replace("POST", "GET"), "get", 'method must be "POST"')]
 
 
 def test_a_line_that_is_none_has_an_error_and_the_rest_an_answer(cluster, tmp_path):
@@ -145,14 +146,14 @@ def test_a_line_that_is_none_has_an_error_and_the_rest_an_answer(cluster, tmp_pa
 @pytest.mark.parametrize("text", ["", "\n\n"])
 def test_an_empty_file_has_an_empty_output(tmp_path, text):
     (tmp_path / "in.jsonl").write_text(text)
-    for model in ([], ["--model", "no-such-model"]):  # nothing is started for it
+    for model in ([], ["--model", "no-such-model"]):  # no cluster is started
         done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *model)
         assert (done.returncode, done.stderr) == (0, "cox run-batch: 0 of 0 answered, 0 with an error\n")
         assert (tmp_path / "out.jsonl").read_text() == ""
 
 
 class Store(Server):
-    """A web server that has in.jsonl and takes out.jsonl."""
+    """A web server that has in.jsonl and accepts out.jsonl."""
 
     def __init__(self):
         super().__init__()
@@ -210,7 +211,7 @@ def test_what_cannot_be_asked(cluster, tmp_path):
 
 
 def up_options():
-    """A cluster of its own beside others: no port is the usual one."""
+    """Options for a separate cluster beside others: no port is the default one."""
     head, admin, *workers = free_ports(34)
     return ["--", "--tp", 2, "--head-port", head, "--admin-port", admin, "--worker-http-port", workers[0]]
 
@@ -221,7 +222,7 @@ def left(folder):
 
 def test_a_cluster_for_the_file(tmp_path):
     (tmp_path / "in.jsonl").write_text(completions(20))
-    _, *options = up_options()  # without --, as vLLM's
+    _, *options = up_options()  # without --, as in vLLM
     done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *options, "--max-model-len", 4096, "--reasoning-parser", "qwen3",
                    "--no-enable-prefix-caching", "--enable-metrics", "--disable-log-requests", "--model", "null", timeout=60,
                    env={**os.environ, "TMPDIR": str(tmp_path)})

@@ -1,26 +1,26 @@
-"""docs/how-to/runbook.md has a row for each warning that the head's source can give, and a section for each alert; and no others."""
+"""docs/how-to/runbook.md has a row for each warning in the head's source and a section for each alert, and no others."""
 import re
 
 from cluster import ROOT
 
 PAGE = (ROOT / "docs/how-to/runbook.md").read_text()
 RULES = (ROOT / "deploy/grafana/coxswain.rules.yml").read_text()
-# Where warnings of /api/status are made: from this text to that one.
+# The places in the source that make warnings of /api/status: from the first text to the second.
 PLACES = [("head/admin/json.c", "static void warn_shrunk", "json_t *admin_json_status"),
           ("head/cluster/elastic.c", "bool elastic_is_one_sided", "\n}\n"), ("head/routing/roles.c", "const char *roles_advice", "\n}\n"),
           ("head/lease/standby.c", "snprintf(s->warning,", ";"), ("head/lease/standby.c", "snprintf(s->endless,", ";"),
           ("head/lease/standby.c", "snprintf(s->nonsense,", ";"),
           ("head/core/vocabularies.c", "err, STATUS_UNSUPPORTED,", ";")]
-MORE_OF_ONE = ("; ", ". ", ", but ", "it needs", "enough workers are connected", "this head ")  # how a warning goes on
+MORE_OF_ONE = ("; ", ". ", ", but ", "it needs", "enough workers are connected", "this head ")  # texts that continue a warning
 
 
 def warnings():
-    """Every text of theirs, as the source has it."""
+    """Yields every text of a warning, as written in the source."""
     for file, begin, end in PLACES:
         source = (ROOT / file).read_text()
         assert begin in source, f"{file} has no {begin!r}: PLACES"
         part = source.split(begin, 1)[1]
-        if end == ";":  # a call's: quoted texts may have one
+        if end == ";":  # a call ends at its semicolon; quoted texts may contain one
             part = re.match(r'(?:[^";]|"(?:[^"\\]|\\.)*")*', part)[0]
         else:
             part = part.split(end, 1)[0]
@@ -49,7 +49,7 @@ def test_every_alert_has_its_section():
 
 
 def test_what_it_names_is_there():
-    """Events, in backticks with an underscore, and flags."""
+    """Names in backticks are events if they have an underscore, or flags."""
     sources = "\n".join(p.read_text() for d in ("head", "worker", "gateway", "cli", "common") for p in (ROOT / d).rglob("*.[ch]"))
     for name in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE):
         assert f'"{name}"' in sources, f"docs/how-to/runbook.md: nothing is called {name}"

@@ -1,4 +1,4 @@
-"""`cox run`: run files started here, listed, looked at, ended, started again (docs/reference/runs.md)."""
+"""`cox run`: run files are started, listed, shown, ended and started again (docs/reference/runs.md)."""
 import json
 import os
 import pty
@@ -99,7 +99,7 @@ def test_a_model_in_the_background(runs):
     assert not list(runs.tmp.iterdir()), "keys and sockets are gone"
     done = runs.cox("terminate", run)
     assert done.returncode == 1 and f"`cox run delete {run}`" in done.stderr
-    # the same once more, from its copy: the file has gone
+    # The run starts again from its own copy, although the file has gone.
     (runs.folder / "run.yaml").unlink()
     done = runs.cox("create", "--from", run)
     again = done.stdout.split()[0]
@@ -137,11 +137,11 @@ export: {{/job: 'file:{runs.folder}/kept/deep'}}
     assert out.read_text() == f"of the starter\ntwo\n{runs.dir}/{run}/root\n"
     assert "one hello\n" in runs.log(run)
     assert (runs.folder / "kept/deep/here/own").read_text() == "of the starter\n"
-    # Reproduce, in another environment: what was taken is kept with the run, and shown nowhere
+    # Started again in another environment: the values that it took are kept with the run and never shown.
     again = runs.cox("create", "--from", run).stdout.split()[0]
     runs.wait(again, "completed")
     assert out.read_text().count("of the starter") == 2 and "of the starter" not in json.dumps(runs.state(again))
-    # one that fails is the last
+    # After a failing command no further command runs.
     run = runs.create(f"name: bad\nrun: [echo a, 'echo why it failed; false', 'echo never >> {out}']\n")
     state = runs.wait(run, "failed")
     assert state["reason"] == "the command in line 2 ended with exit code 1: why it failed" and "never" not in out.read_text()
@@ -178,7 +178,7 @@ run:
     assert (runs.dir / "volumes/claim/mine/n").read_text() == "2\n2\n"
     assert runs.cox("delete", run).returncode == 0
     assert (host / "n").exists() and (runs.dir / "volumes/claim/mine/n").exists(), "volumes outlive the runs"
-    # what is not there
+    # A missing source.
     for bad, reason in ((text.replace("ref: v1", "ref: nosuch"), "import of /code (line 3): git fetch ended with exit code 128"),
                         (text.replace(str(host), "/not/here"), "volume /host/deep (line 6): /not/here: No such file"),
                         (text.replace(str(data), "/not/here"), "import of /data (line 4): cp ended with exit code 1")):
@@ -186,7 +186,7 @@ run:
 
 
 def test_artifacts_are_volumes_of_this_machine(runs):
-    """What is imported and exported at one place is kept as it is written; alone, each is a copy."""
+    """A path that is imported and exported is kept on this machine under its name. A path with only one of them is a copy."""
     keeps = ("import: {/root/.cache/huggingface/: 'vessl-artifact://org/project/models'}\n"
              "export: {/root/.cache/huggingface/: 'vessl-artifact://org/project/models'}\n")
     kept = runs.dir / "volumes/artifact/org/project/models"
@@ -205,7 +205,8 @@ def test_artifacts_are_volumes_of_this_machine(runs):
 
 
 def test_a_model_is_fetched(runs):
-    """By `model`, and by an import that commands and `model` find below the run's folder; a token comes from the starter."""
+    """A model is downloaded by `model`, and by an import that commands and `model` find below the run's folder. The token comes from
+    the user who starts the run."""
     ports = free_ports(4)
     token = "hf_SECRETSECRETSECRET"
     with Hub({"org/tiny": tiny_model()}, token=token) as hub:
@@ -222,11 +223,11 @@ def test_a_model_is_fetched(runs):
             assert runs.cox("terminate", run).returncode == 0
         own["HF_ENDPOINT"], own["COX_CACHE"] = "http://127.0.0.1:1", str(runs.folder / "empty")
         reason = runs.wait(runs.create(text.replace("device: null", 'device: "null"'), **own, COX_RETRIES="0"), "failed")["reason"]
-        assert reason.startswith("cox pull ended with exit code 1: ") and "cannot be reached" in reason
+        assert reason.startswith("cox pull ended with exit code 1: ") and "cannot reach" in reason
 
 
 def test_a_repository_runs_nothing_of_its_own(runs):
-    """No transport that is a program, also by the way of the starter's configuration; no option in a name."""
+    """No transport runs a program, not even through the user's git configuration, and no name is taken as an option."""
     marker = runs.folder / "marker"
     for url in (f"ext::touch {marker}", "ext::true", f"--upload-pack=touch {marker}", "fd::3"):
         done = runs.cox("create", "-f", runs.file(f"name: a\nrun: 'true'\nimport: {{/c: {{git: {{url: '{url}'}}}}}}\n"))
@@ -253,7 +254,7 @@ run: |-
     runs.wait(run, "completed")
     own, orphan, shell = (pid_in(pids / n) for n in ("own", "orphan", "shell"))
     assert not any(map(alive, (own, orphan, shell)))
-    # and of one that is terminated; who does not hear is killed at the second request
+    # Also of a terminated run. A process that ignores the request is killed at the second one.
     (pids / "stay").write_text("")
     for f in ("own", "orphan", "shell"):
         (pids / f).unlink()
@@ -283,7 +284,7 @@ def test_a_keeper_that_was_killed(runs):
     assert state["reason"] == "the keeper was killed"
     wait_for("the cluster has ended", lambda: get(f"http://127.0.0.1:{ports[0]}/health")[0] == 0)
     assert runs.cox("delete", run).returncode == 0
-    # what its shells have left is found, and ended
+    # Processes that its shells left behind are found and ended.
     run = runs.create(f"name: shells\nrun: setsid sleep 1000 & echo $! > {pids}/sleep; wait\n")
     pid = pid_in(pids / "sleep")
     os.kill(runs.keeper(run), signal.SIGKILL)
@@ -298,11 +299,11 @@ def test_another_process_of_the_same_number(runs):
     path = runs.dir / run / "state.json"
     state = json.loads(path.read_text())
     began = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
-    for keeper in ({"pid": os.getpid(), "began": began - 1, "boot": state["keeper"]["boot"]},  # before it
+    for keeper in ({"pid": os.getpid(), "began": began - 1, "boot": state["keeper"]["boot"]},  # a start time before this process's own
                    {"pid": os.getpid(), "began": began, "boot": "another start of the machine"}):
         path.write_text(json.dumps({**state, "status": "running", "keeper": keeper}))
         assert runs.state(run)["status"] == "failed" and "the keeper was killed" in runs.cox("show", run).stdout
-        assert runs.cox("terminate", run).returncode == 0  # and we are still here
+        assert runs.cox("terminate", run).returncode == 0  # this test's own process was not killed
     assert runs.cox("delete", run).returncode == 0
 
 
@@ -323,7 +324,7 @@ def test_in_the_foreground(runs):
 
 @pytest.mark.parametrize("kind", ["a pager", "a terminal that is held"])
 def test_output_that_nobody_reads(runs, kind):
-    """Terminate ends it all the same; the file has what was read of the run."""
+    """Terminate works although nobody reads the output. The file has the output that was read from the run."""
     reader, writer = os.pipe() if kind == "a pager" else pty.openpty()
     p = subprocess.Popen([BIN / "cox", "run", "-f", runs.file("name: flood\nrun: while :; do echo 0123456789abcdef; done\n")],
                          env=runs.env, stdout=writer, stderr=writer if kind != "a pager" else subprocess.DEVNULL)
@@ -364,7 +365,7 @@ def test_a_log_is_bounded(runs):
 
 
 def test_a_run_with_a_shut_folder_is_deleted():
-    """As nobody in particular: root removes all anyhow."""
+    """Runs as an unprivileged user, because root could remove everything."""
     with tempfile.TemporaryDirectory() as folder, Runs(folder) as runs:
         if os.geteuid() == 0:
             runs.folder.chmod(0o755)
@@ -381,7 +382,7 @@ def test_a_run_with_a_shut_folder_is_deleted():
 
 
 def on_a_small_disk(runs, script):
-    """sh, where RUNS is a disk of 1 MiB; its output."""
+    """Runs `script` with sh, where RUNS is on a disk of 1 MiB. Returns its output."""
     runs.dir.mkdir(mode=0o700)
     done = subprocess.run(["unshare", "--mount", "--map-root-user", "sh", "-ec", f'mount -t tmpfs -o size=1m,mode=700 none "$COX_RUNS_DIR"\n{script}'],
                           env={**runs.env, "COX": str(BIN / "cox")}, timeout=60, text=True, capture_output=True)
@@ -427,7 +428,7 @@ def test_of_whose_folder(runs):
 
 
 def test_a_list_of_many(runs):
-    """The newest, how many there are, and nothing that moves a terminal's cursor."""
+    """The list shows the newest runs, their total number, and no control characters."""
     assert runs.cox("list").returncode == 0
     for i in range(30):
         folder = runs.dir / f"{111100000000 + i}"

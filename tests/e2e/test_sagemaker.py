@@ -1,5 +1,5 @@
-"""What DJL Serving's clients on SageMaker rely on. docs/develop/gateway.md numbers the statements; a test has
-the number of its statement in its name."""
+"""Statements about DJL Serving that clients on SageMaker rely on. docs/develop/gateway.md numbers them, and a test has the
+statement's number in its name."""
 import asyncio
 import json
 import os
@@ -26,7 +26,8 @@ def generate(http, stream=False, path="/invocations", **parameters):
 
 
 def lines(answer):
-    """As the reader of seed 002 does it: what does not end in a line end is never seen."""
+    """Splits an answer into lines like the line reader of SageMaker's notebooks (line_iterator.py), which never sees text without a
+    line end."""
     assert answer.text.endswith("\n")
     return [json.loads(line) for line in answer.text.split("\n") if line]
 
@@ -153,7 +154,7 @@ def test_50_async_takes_a_prompt(asynchronous):
 
 
 def test_51_first_line_before_the_end(http):
-    """The reader stops after the first line: the cluster has not made the rest by then."""
+    """The reader stops after the first line, before the cluster has generated the rest."""
     body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 2000}, "stream": True}
     with http.stream("POST", "/invocations", json=body) as r:
         first = next(r.iter_lines())
@@ -218,7 +219,7 @@ def test_59_attributes_are_properties(http):
         assert http.post(f"/predictions/{path}", json={"inputs": PROMPT}).status_code == status, path
 
 
-# ---- with a model that has an end and adapters ----
+# ---- with a model that has EOS and adapters ----
 
 TINY = ROOT / "build/goldens/llama_tiny"
 needs_tiny = pytest.mark.skipif(not (TINY / "loras").exists(), reason=f"no {TINY}/loras: scripts/make-goldens")
@@ -235,7 +236,7 @@ def tiny(request):
 
 @needs_tiny
 def test_41_eos(tiny):
-    """The end is a token too: counted, and without text."""
+    """EOS is a token too: it is counted and has no text."""
     to_the_end = {"do_sample": False, "details": True, "min_tokens": 3, "logit_bias": {"97": 50, "257": 100}, "max_new_tokens": 9}
     d = generate(tiny, **to_the_end).json()["details"]
     assert d["finish_reason"] == ("eos_token" if tiny.form == "rolling" else "stop")
@@ -295,7 +296,7 @@ def test_53_tgi():
 
 
 class Container(Cluster):
-    """`cox serve` with settings in the environment. The other ports are ours, so that tests do not meet."""
+    """`cox serve` with settings from the environment. The other ports are free ones, so that parallel tests do not clash."""
 
     def __init__(self, model="null", **variables):
         super().__init__()
@@ -317,7 +318,7 @@ SEED_000 = {
 @pytest.fixture(scope="module")
 def container():
     with Container(**SEED_000, HF_TOKEN="hf_secret") as c:
-        wait_for("the log says that it serves", lambda: "BOTH API bind to" in c.log())  # requests may be served before it does
+        wait_for("the log says that it serves", lambda: "BOTH API bind to" in c.log())  # requests may be served before that line
         yield c
 
 
@@ -352,7 +353,7 @@ def test_62_settings_in_the_log(container):
 
 
 def test_62_the_line_of_throughput(full):
-    """Every five seconds in which something ran."""
+    """The throughput is logged every five seconds in which something ran."""
     generate_for = {"inputs": PROMPT, "parameters": {"max_new_tokens": 160}}
     assert httpx.post(full.url + "/invocations", json=generate_for, timeout=60 * SLOW).status_code == 200
     wait_for("the line", lambda: "Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage:" in full.log(), 30)
@@ -367,7 +368,7 @@ def test_10_chat_is_invocations(endpoint):
     said = []
     for path in ("/invocations", "/v1/chat/completions"):
         choices = [x["choices"][0] for x in lines(invoke(endpoint, {**CHAT, "stream": True}, path=path)) if x["choices"]]
-        # how many tokens an event has is its client's pace
+        # the number of tokens in an event depends on the client's speed
         said.append(("".join(c["delta"].get("content") or "" for c in choices), choices[-1]["finish_reason"], {*choices[0]}))
     assert said[0] == said[1] and said[0][0]
     invoke(endpoint, {**CHAT, "temperature": 3}, status=424, path="/v1/chat/completions")
@@ -400,7 +401,7 @@ def test_4_sigterm_ends_it():
     assert code == 0 and seconds < 30
 
 
-# ---- its health, its bounds ----
+# ---- health and limits ----
 
 
 def test_5_no_200_before_it_can_generate():
@@ -428,7 +429,7 @@ def full():
 
 
 async def crowd(c, n):
-    """n requests at once, of which one runs and at most one waits; those that are refused, then /ping while it runs."""
+    """Sends n requests at once; one runs and at most one waits. Returns the refused ones, and /ping while one runs."""
     body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 100}}
     async with httpx.AsyncClient(base_url=c.url, timeout=60 * SLOW) as client:
         asked = [asyncio.create_task(client.post("/invocations", json=body)) for _ in range(n)]
@@ -482,7 +483,7 @@ def test_58_request_ids(full):
 
 
 def test_8_29_what_dies_later():
-    """The workers stop: /ping is no 200 any more, and who waits is hung up on."""
+    """When the workers stop, /ping is no longer 200, and waiting clients are disconnected."""
     with Container(OPTION_ROLLING_BATCH="vllm", SERVING_CHUNKED_READ_TIMEOUT="1", COX_NULL_STEP_US="20000") as c:
         assert get(c.url + "/ping")[0] == 200
         stopped = [pid for name, pid in c.pids().items() if name.startswith("worker")]
@@ -505,7 +506,7 @@ def test_8_29_what_dies_later():
 
 
 def test_15_startup_timeout():
-    """The model's file is not there in time: nobody connects to this head's port but us."""
+    """The workers are not ready in time, because nobody else connects to this head's port."""
     c = Container(OPTION_ROLLING_BATCH="vllm", OPTION_MODEL_LOADING_TIMEOUT="300", SAGEMAKER_STARTUP_TIMEOUT="1")
     (c.store / "serving.properties").write_text("option.model_loading_timeout=200\n")
     c.command += ["--workers", "1", "--tp", "2"]

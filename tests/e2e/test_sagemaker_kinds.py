@@ -1,5 +1,5 @@
-"""`cox serve` as the kinds of SageMaker's inference beside real-time use a container: batch transform, asynchronous, serverless.
-Amazon's side (its queue, its objects in S3) is played by the agents below, which send what theirs send."""
+"""`cox serve` as a container of SageMaker's other kinds of inference: batch transform, asynchronous, serverless. The agents below
+play Amazon's side (its queue and its objects in S3) and send the same requests."""
 import json
 import os
 import subprocess
@@ -20,7 +20,7 @@ PROMPTS = [f"({i}) The meaning of life is" for i in range(40)]
 
 
 class TransformAgent:
-    """Splits a file by lines, sends each record as one request, and joins the answers by lines in the file's order."""
+    """Splits a file into lines, sends each record as one request, and joins the answers in the file's order."""
 
     def __init__(self, url):
         self.client = httpx.Client(base_url=url, timeout=60 * SLOW)
@@ -42,7 +42,7 @@ class TransformAgent:
 
 @pytest.fixture(scope="module")
 def batch():
-    """What Amazon sets in a job's container besides the settings: no bound on the payload is 0."""
+    """The variables that Amazon sets in a job's container besides the settings. A payload limit of 0 = no limit."""
     with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="8", OPTION_MAX_MODEL_LEN="4096", SAGEMAKER_BATCH="true",
                    SAGEMAKER_MAX_PAYLOAD_IN_MB="0", SAGEMAKER_BATCH_STRATEGY="SINGLE_RECORD", SAGEMAKER_MAX_CONCURRENT_TRANSFORMS="16") as c:
         yield c
@@ -56,7 +56,7 @@ def test_batch_transform(batch):
 
 
 def test_several_records_in_one_body_are_refused(batch):
-    """Nothing is answered for one of them: the job has to say how it splits its file."""
+    """No record of such a body is answered: the job must be configured to split its file."""
     body = "".join(json.dumps({"inputs": p}) + "\n" for p in PROMPTS[:3])
     r = httpx.post(batch.url + "/invocations", content=body, headers={"Content-Type": "application/jsonlines"})
     assert r.status_code == 424 and "SplitType Line, BatchStrategy SingleRecord" in r.json()["error"]
@@ -75,8 +75,8 @@ def test_a_payload_holds_the_longest_prompt():
 
 
 def test_asynchronous():
-    """A request an object: as many at once as MaxConcurrentInvocationsPerInstance, more than run at once, each answered whole
-    under the identifier by which its answer will be found."""
+    """One request for each object. MaxConcurrentInvocationsPerInstance of them arrive at once, more than can run. Each is answered
+    whole, with the identifier by which its answer will be found."""
     with Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="2", SERVING_CHUNKED_READ_TIMEOUT="3600",
                    COX_NULL_STEP_US="2000") as c:
         def invoke(i):
@@ -92,7 +92,7 @@ def test_asynchronous():
 
 # ---- serverless ----
 
-# Every mount but /tmp and the kernel's own is read-only; shared memory too, of which such a container may have none.
+# Every mount is read-only except /tmp and the kernel's own. Shared memory is read-only too, because such a container may have none.
 LOCK = r"""
 set -e
 mount --make-rprivate /
@@ -108,7 +108,7 @@ if touch "$PROBE" /dev/shm/probe 2>/dev/null; then echo "the root can still be w
 exec "$@"
 """
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
-MEGABYTES = 1024  # the least that a serverless endpoint has
+MEGABYTES = 1024  # smallest memory of a serverless endpoint, in MB
 
 
 def why_not():
@@ -117,7 +117,7 @@ def why_not():
 
 
 def resident_bytes(pids):
-    """Pages that are shared between them are counted once."""
+    """Returns the resident bytes of the processes. Shared pages count once."""
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -128,7 +128,7 @@ def resident_bytes(pids):
 
 @pytest.mark.skipif(why_not() is not None, reason=f"SKIPPED: {why_not()}")
 def test_serverless():
-    """No GPU, nothing to write to but /tmp, no home; it serves within the memory of the smallest endpoint."""
+    """Without a GPU, a home or a writable folder except /tmp, it serves within the memory of the smallest endpoint."""
     c = Container(OPTION_ROLLING_BATCH="vllm", OPTION_MAX_ROLLING_BATCH_SIZE="2", OPTION_MAX_MODEL_LEN="2048", HOME="/nonexistent",
                   PROBE=os.path.join(os.path.dirname(__file__), "probe"), TENSOR_PARALLEL_DEGREE="max")
     del c.env["HF_MODEL_ID"]

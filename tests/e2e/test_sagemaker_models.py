@@ -1,4 +1,5 @@
-"""61: SageMaker's multi-model containers, whose models are loaded and unloaded by request (docs/reference/sagemaker.md)."""
+"""Statement 61 of docs/develop/gateway.md: SageMaker's multi-model containers load and unload models by request
+(docs/reference/sagemaker.md)."""
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ KEY = "an-admin-key-of-the-tests"
 
 
 class Models(Cluster):
-    """`cox serve` without a model, and a store with folders of them."""
+    """`cox serve` without a model, and a store with folders of models."""
 
     def __init__(self, *args, n_models=3, **variables):
         super().__init__()
@@ -34,7 +35,7 @@ class Models(Cluster):
         return self
 
     def model_folder(self, name, *properties):
-        """A model that needs no weights."""
+        """Makes a folder with a model that needs no weights."""
         made = self.store / name / "model"
         made.mkdir(parents=True, exist_ok=True)
         (made / "serving.properties").write_text("\n".join(("option.model_id=null", *properties)) + "\n")
@@ -60,7 +61,7 @@ def ask(c, path, status=200, headers=None, **body):
 
 def is_free(port):
     with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is only being forgotten is free
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a closed connection counts as free
         return s.connect_ex(("127.0.0.1", port)) != 0
 
 
@@ -117,9 +118,9 @@ def test_61_streams_and_errors_come_through(models):
 
 
 @pytest.mark.parametrize("properties, status", [
-    (["required_memory_mb=900000000"], 507),  # no room, the platform unloads another one and asks again
+    (["required_memory_mb=900000000"], 507),  # no memory: the platform unloads another model and tries again
     (["option.dtype=fp17"], 400),
-    (["option.max_model_len=nonsense"], 500),  # its own process says so
+    (["option.max_model_len=nonsense"], 500),  # reported by the model's own process
 ])
 def test_61_what_cannot_be_loaded(models, properties, status):
     got = load(models, "a", *properties)
@@ -131,7 +132,7 @@ def test_61_what_cannot_be_loaded(models, properties, status):
 def test_61_no_room_for_another(models):
     for name in ("a", "b", "c"):
         assert load(models, name).status_code == 200
-    full = load(models, "d")  # three models' ports
+    full = load(models, "d")  # the ports suffice for three models
     assert full.status_code == 507 and full.json()["code"] == 507
     assert models.http.delete("/models/b").status_code == 200
     assert load(models, "d").status_code == 200
@@ -194,7 +195,7 @@ def test_61_a_stranger_cannot_tell_what_there_is(tmp_path, with_admin):
         ask(c, "/models/b/invoke", 404, headers={"x-api-key": "user-key"})
         assert c.http.get("/nowhere", headers=user).status_code == 404
         if with_admin:
-            ask(c, "/models/a/invoke", 401, headers={"Authorization": f"Bearer {KEY}"})  # nobody's for tokens
+            ask(c, "/models/a/invoke", 401, headers={"Authorization": f"Bearer {KEY}"})  # no user has this key
         (tmp_path / "users").write_text("user-key-2\n")
         wait_for("the new key is known", lambda: c.http.get("/nowhere", headers={"x-api-key": "user-key-2"}).status_code == 404)
         assert c.http.get("/nowhere", headers=user).status_code == 401

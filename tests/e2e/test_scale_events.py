@@ -1,6 +1,6 @@
-"""A planned scale-down and back under load: no stream fails, no alert of deploy/grafana fires (a real Prometheus evaluates
-the rules meanwhile, and promtool afterwards on the recorded series, a minute for each half second, so that an alert with
-`for: 15m` sees each state for longer than that), and the events say who did it."""
+"""A planned scale-down and scale-up under load: no stream fails, no alert of deploy/grafana fires, and the events name the user. A
+real Prometheus evaluates the rules meanwhile. Then promtool evaluates them on the recorded series, with one minute for each half
+second, so that an alert with `for: 15m` sees each state long enough."""
 import getpass
 import json
 import os
@@ -13,8 +13,8 @@ from cluster import SLOW, Cluster, get, run_cox, wait_for
 from steady import Steady
 from test_prometheus import RULES, Prometheus, program
 
-STEP_S = 0.5  # of the record: one of promtool's minutes
-HELD_MIN = 40  # each state is held for so long at its end: longer than any `for` and any range
+STEP_S = 0.5  # seconds of the record for one of promtool's minutes
+HELD_MIN = 40  # minutes for which each state is held at its end: longer than any `for` and any range
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def cox(c, *args, **kwargs):
 
 
 def number(c, metric):
-    """Of the head."""
+    """Returns a metric of the head."""
     return float(re.search(rf"^{metric}\{{[^}}]*\}} (\S+)$", get(c.admin + "/metrics")[1], re.M)[1])
 
 
@@ -40,7 +40,7 @@ def rules_of(prometheus):
 
 
 def record(prometheus, begin, end):
-    """[(series in promtool's notation, its values)] of every metric that an alert asks for, from begin to end."""
+    """Returns [(series in promtool's notation, values)] of every metric in the alerts, from `begin` to `end`."""
     names = {n for r in rules_of(prometheus) for n in re.findall(r"\b(?:coxswain_|vllm:|http_)\w+", r["query"])}
     out = []
     for name in sorted(names):
@@ -53,7 +53,8 @@ def record(prometheus, begin, end):
 
 
 def stretched(record, n, held):
-    """Of n steps; each step in `held` lasts HELD_MIN minutes, the others one. What has no value is absent then."""
+    """Stretches a record of n steps. Each step in `held` lasts HELD_MIN minutes, the others one. A missing value is an absent
+    sample."""
     for name, at in record:
         values = []
         for i in range(n):
@@ -62,7 +63,7 @@ def stretched(record, n, held):
 
 
 def judge(tmp_path, alerts, series, minutes):
-    """promtool finds each alert silent at every minute."""
+    """Lets promtool check that each alert is silent at every minute."""
     file = tmp_path / "recorded.yml"
     file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [{
         "interval": "1m", "input_series": series,

@@ -1,5 +1,5 @@
-"""To no workers and back: `--scale-min 0`, and a stand-in for the autoscaler that does what `GET /scale` says. What comes while
-there is nobody waits and is answered whole; what waits too long is told when to come back."""
+"""Scaling to no workers and back with `--scale-min 0`, and a stand-in for the autoscaler that follows `GET /scale`. Requests that
+come without workers wait and are answered completely. Requests that wait too long get a Retry-After."""
 import json
 import re
 import threading
@@ -16,7 +16,7 @@ IDLE_S, START_S = 2, 40 * SLOW
 
 
 class Resting(Processes):
-    """A head that may have no workers, a patient gateway and another one; nobody has ever been asked."""
+    """A head that may have no workers, and two gateways, one of them with a short queue time-out. No worker has ever been requested."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -65,7 +65,7 @@ def c(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def rest(c):
-    """Each test begins with no workers."""
+    """Each test begins without workers."""
     c.scaler.paused.clear()
     wait_for("the gateways take requests", lambda: all(get(url + "/health")[0] == 200 for url in (c.url, c.hasty_url)), 60)
     wait_for("nobody is there", c.rests, 60)
@@ -104,7 +104,7 @@ def test_nobody_is_there_and_all_is_well(c):
 
 
 def test_who_comes_is_held_or_told_when_to_come_back(c):
-    c.scaler.paused.set()  # nobody starts anything
+    c.scaler.paused.set()  # no worker is started
     for stream in (False, True):
         late = ask(c.hasty_url, "nobody comes", stream=stream)
         assert late.status_code == 503 and "being started" in late.json()["error"]["message"], late.text
@@ -120,11 +120,11 @@ def test_who_comes_is_held_or_told_when_to_come_back(c):
     assert c.n_started == TP
     wait_for("the start is measured", lambda: c.metric("coxswain_head_cold_start_seconds"))
     assert c.scale()["cold_start_s"] > 0
-    assert c.n_events("scaled_from_zero") >= c.n_events("cold_start") == 1  # a slow machine may rest between two requests
+    assert c.n_events("scaled_from_zero") >= c.n_events("cold_start") == 1  # a slow machine may scale to zero between two requests
 
 
 def test_to_none_again_and_asked_while_the_last_ones_leave(c):
-    """The workers have their SIGTERM: what comes then is theirs or their successors', and nobody's loss."""
+    """Requests arrive while the last workers drain after SIGTERM. They or their successors answer, and no request is lost."""
     before = c.status()["requests"]["failed"], c.n_events("scaled_to_zero"), c.n_started
     Asked(c.url, "so that somebody is there").check()
     wait_for("they are told to go", lambda: c.scaler.log[-1][1] == 0, 60)

@@ -1,5 +1,5 @@
-"""Drawn at temperature 1, an answer parses and keeps to its JSON schema, whichever keywords that has: so says another program. A
-part of the schemas; with COX_GENERATIONS as many answers as that (scripts/acceptance e4)."""
+"""Answers sampled at temperature 1 parse and follow their JSON schema, for every keyword. Another program validates them. A part of
+the schemas is tested, or as many answers as COX_GENERATIONS says (scripts/acceptance e4)."""
 import asyncio
 import datetime
 import decimal
@@ -34,7 +34,7 @@ def is_date(v):
 
 
 def chosen():
-    """Every one of them in turn, from one end to the other where not all have one."""
+    """Returns the schemas in turn, spread over the list when there are fewer answers than schemas."""
     names = list(SCHEMAS)
     step = max(1, len(names) // N)
     return [(names[i * step % len(names)], i) for i in range(N)]
@@ -60,7 +60,7 @@ async def ask_all(url):
 
 
 def exact(text):
-    """As 1.15 is a multiple of 0.01: that it is none of the nearest double of that says nothing of the answer."""
+    """Reads numbers as decimals: 1.15 is a multiple of 0.01, although its nearest double is not."""
     return json.loads(text, parse_float=decimal.Decimal)
 
 
@@ -90,7 +90,7 @@ def test_answers_keep_to_their_schemas(answers, capsys):
 
 
 def test_they_are_drawn(answers):
-    """Nothing but what the schema forces would prove little."""
+    """Answers must differ: text that the schema forces proves little."""
     assert len({c["text"] for _, c in answers}) > 0.5 * len(answers)
 
 

@@ -1,4 +1,4 @@
-"""No secret of a command line is left where others see it: /proc of every process, logs, metrics, the admin API, a dump."""
+"""No secret of a command line is visible to others: in /proc of any process, logs, metrics, the admin API, or a dump."""
 import os
 import signal
 import socket
@@ -14,7 +14,7 @@ CANARIES = {"api": "canary-api-key-71", "redis": "canary-redis-72", "collector":
 
 
 class Redis:
-    """Answers AUTH, SELECT, PING and the like with +OK, and all else with an error: nothing is counted together."""
+    """Answers AUTH, SELECT, PING and similar commands with +OK, and everything else with an error, so that no limits are shared."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -95,17 +95,17 @@ def test_nothing_shows_a_secret(secrets):
             done = run_cox(*words, "--address", f"127.0.0.1:{c.admin_port}")
             assert_none(f"cox {' '.join(words)}", done.stdout + done.stderr)
         victim = c.pid("gateway-0")
-        os.kill(victim, signal.SIGQUIT)  # ends it as any strange signal does: what it says last is in the log
+        os.kill(victim, signal.SIGQUIT)  # SIGQUIT ends it like any unexpected signal, and its last words are in the log
         wait_for("the gateway is another one", lambda: not alive(victim) and c.pids().get("gateway-0", victim) != victim)
         wait_for("it serves", lambda: get(c.url + "/health")[0] == 200)
         assert_none("the command line of a gateway that was started again", b"".join(command_lines(below(c.process.pid)).values()))
-    assert CANARIES["redis"].encode() in redis.seen  # the password was used, not lost
+    assert CANARIES["redis"].encode() in redis.seen  # the password was used
     assert_none("the log of cox up", c.log())
     assert_none("the access log", log.read_bytes())
 
 
 def test_a_refusal_does_not_repeat_it():
-    """A collector's URL takes no password, and the error that says so does not hold it."""
+    """A collector's URL may not have a password, and the error does not repeat it."""
     done = run_cox("gateway", "--model", "null", "--insecure", "--port", "0", "--otlp-traces-endpoint",
                    f"http://user:{CANARIES['collector']}@127.0.0.1:9")
     assert done.returncode == 2 and "otlp-traces-endpoint http://" in done.stdout + done.stderr
@@ -125,7 +125,7 @@ def test_a_key_password(secrets):
 
 
 def held(*args):
-    """A command that waits for a peer that says nothing: its command line while it runs."""
+    """Returns the command line of a command while it waits for a silent peer."""
     with socket.create_server(("127.0.0.1", 0)) as quiet:
         words = [str(a).replace("PORT", str(quiet.getsockname()[1])) for a in args]
         p = subprocess.Popen([BIN / "cox", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -1,5 +1,4 @@
-"""No process is larger than it may be: with nothing to do, and after work that has used every KV block.
-Times and shares of a CPU are bench/sizes' business."""
+"""No process is larger than its bound, when idle and after work that used every KV block. bench/sizes measures times and CPU use."""
 import asyncio
 import json
 
@@ -12,7 +11,7 @@ from real_model import body_of, cpu_cluster, needs_model
 
 pytestmark = [needs_model, pytest.mark.skipif(SANITIZED, reason="sanitizers change sizes")]
 
-KV_BYTES = 32 << 20  # few, so that a crowd uses all of them and the worker's bound is close
+KV_BYTES = 32 << 20  # small, so that a crowd uses all blocks and the worker's bound is tight
 SEA = "The sea was calm and the boat went out. "
 
 
@@ -27,12 +26,12 @@ def test_sizes(tp):
         table = tables(c)
         assert set(table) == {f"worker-{i}" for i in range(tp)}
         for rows in table.values():
-            assert (rows["collectives"] > 4 << 20) == (tp > 1)  # 3 MiB are for KV blocks on their way
+            assert (rows["collectives"] > 4 << 20) == (tp > 1)  # 3 MiB are for KV blocks in transfer
             assert 0 < rows["KV cache"] <= KV_BYTES
         check(c, kv_used=False)
         run(c, [body_of(f"{i}. " + 10 * SEA) for i in range(16)])
         c.wait_idle()
-        # made by rank 0 beside the first steps, of more than what is left of it
+        # Rank 0 makes it during the first steps, and frees more memory than it keeps.
         wait_for("the vocabulary of grammars is made", lambda: "grammar_vocabulary" in c.log())
         wait_for("its tokenizer is freed", lambda: all(n <= bound for _, _, n, bound in bounds(c)), seconds=5)
         check(c)
@@ -40,7 +39,7 @@ def test_sizes(tp):
 
 
 def test_what_a_burst_took_goes_back():
-    """Bodies near the limit (10 MB), all at once: what they took is not kept for the next time."""
+    """Several bodies near the limit (10 MB) at once: their memory is returned afterwards."""
     with cpu_cluster("--kv-cache-memory-bytes", KV_BYTES, "--max-model-len", 512) as c:
         before = sizes(c)["gateway-0"]
 
@@ -51,5 +50,5 @@ def test_what_a_burst_took_goes_back():
 
         assert {r.status_code for r in asyncio.run(all_at_once())} == {400}
         assert sizes(c)["gateway-0"].peak > before.peak + (20 << 20)
-        # the last answers reach the client before the gateway has let go of what they answer
+        # The last answers reach the client before the gateway has freed their requests.
         wait_for("the gateway is small again", lambda: sizes(c)["gateway-0"].rss < before.rss + (10 << 20))

@@ -1,5 +1,5 @@
-"""A model in stages (--pp), real processes: tokens that are known, in chunks and with prefix hits; ranks that
-die inside a stage; what cannot be cut so."""
+"""A model in stages (--pp), with real processes: known tokens, in chunks and with cached prefixes; ranks that die within a stage;
+and models that cannot be split so."""
 import json
 import os
 import signal
@@ -26,7 +26,7 @@ def start(folder, tp, pp, *args, workers=None):
                                           (GOLDENS / "models/deepseek_v2_lite", 1, 2)],
                          ids=lambda x: getattr(x, "name", None))
 def test_known_tokens(folder, tp, pp):
-    """In chunks, with drafts; twice: the second time their prefixes are cached."""
+    """In chunks and with draft tokens, twice: the second time the prefixes are cached."""
     if not (folder / "expected.json").exists():
         pytest.skip(f"no {folder}")
     prompts = json.loads((folder / "expected.json").read_text())["prompts"]
@@ -61,8 +61,8 @@ def alone():
                                                   (0, (), ("head",))],
                          ids=["first", "last", "both", "a_spare_takes_the_place", "head"])
 def test_killed(alone, n_spares, stages, also):
-    """What the streams go on with is what one stage alone says. A new head takes the group over as it is, with ids
-    on their way to the first stage (or forms it anew, when a plan had reached one of the two)."""
+    """The streams continue with the tokens of a model in one stage. A new head adopts the replica as it is, with ids on their way to
+    the first stage. It forms the replica anew when a plan had reached only one of the two stages."""
     want = [alone[b] for b in BODIES]
     with start(OWN_GOLDENS / "gemma3_tiny_gguf_q4_0", 1, 2, "--max-model-len", 1024, workers=2 + n_spares) as c:
         wait_for("healthy", lambda: healthy(c, 2 + n_spares))
@@ -75,7 +75,7 @@ def test_killed(alone, n_spares, stages, also):
         results = run_under_strike(c, BODIES, lambda status: status["requests"]["running"] >= 2, strike)
         for body, of_body, expected in zip(BODIES, results, want):
             assert all(answer(got) == expected for got in of_body), body["prompt"]
-        # The streams may have been over when the strike came; then nothing but the head's own watch shows the loss.
+        # The streams may have ended before the strike; then only the head's own check detects the loss.
         wait_for("the group is dissolved", lambda: not stages or "group_dissolved" in c.log(), 30)
         wait_for("healthy again", lambda: healthy(c, 2 + n_spares), 30)
 

@@ -1,5 +1,5 @@
-"""Two heads and a real Redis on loopback (of Debian's redis-tools; skipped where there is none): who serves, what
-a loss of either does, and that nobody serves twice."""
+"""Two heads and a real Redis on loopback (from Debian's redis-tools; skipped where it is missing): the serving head, the effects of
+losing either process, and the rule that never two heads serve one cluster."""
 import json
 import os
 import signal
@@ -17,13 +17,13 @@ from cluster import BIN, SLOW, Cluster, end_all, free_ports, get, run_cox, wait_
 from completions import run
 from test_quotas import PASSWORD, Redis, needs_redis
 
-TTL = 1.5 if SLOW == 1 else 2.5  # a head that others keep from running for so long is followed
+TTL = 1.5 if SLOW == 1 else 2.5  # lease time in seconds: a head that does not run for so long is replaced
 LEASE, CLOCK = "{cox:default}:lease", BIN.parent / "tests/libchaos_clock.so"
 pytestmark = needs_redis
 
 
 class Head:
-    """A cox-head of a pair, restarted by nobody."""
+    """A cox-head of a pair, which nobody restarts."""
 
     def __init__(self, folder, url, name, keys=None):
         self.port, self.admin_port = free_ports(2)
@@ -56,7 +56,7 @@ class Head:
 
 @pytest.fixture
 def redis(tmp_path):
-    """Its wall clock is a file's, where the library for that has been built."""
+    """A Redis with a wall clock from a file, where the library for that has been built."""
     (tmp_path / "clock").write_bytes(bytes(8))
     with Redis(tmp_path, {"LD_PRELOAD": str(CLOCK), "CHAOS_CLOCK": str(tmp_path / "clock")} if CLOCK.exists() else None) as r:
         r.set_clock = lambda seconds: set_clock(tmp_path / "clock", seconds)
@@ -79,7 +79,7 @@ def heads(tmp_path, redis):
 
 
 def stays(heads, roles, seconds):
-    """Nothing is to happen: looked at for as long as it could."""
+    """Checks for `seconds` that the roles do not change."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for head, role in zip(heads, roles):
@@ -99,14 +99,14 @@ def test_one_serves_and_one_waits(heads, redis):
         assert f"coxswain_head_serves {serves}" in page and "coxswain_head_store_reached 1" in page
     wait_for("the standby is as old as a head that knows the load", lambda: b.status()["uptime_s"] > 6.5)
     code, text = get(f"http://127.0.0.1:{b.admin_port}/scale")
-    assert code == 503 and "standby" in text  # else an autoscaler would have its nobody for "one group is enough"
+    assert code == 503 and "standby" in text  # otherwise an autoscaler would take "no workers" for "one replica is enough"
     assert "coxswain_head_desired_workers" not in get(f"http://127.0.0.1:{b.admin_port}/metrics")[1]
     assert get(f"http://127.0.0.1:{a.admin_port}/scale")[0] == 200
     assert "coxswain_head_desired_workers 1" in get(f"http://127.0.0.1:{a.admin_port}/metrics")[1]
     said = cox("status", "--no-follow", b)
     assert said.returncode == 0 and str(a.port) in said.stdout and "HEALTHY" not in said.stdout, said.stdout + said.stderr
     assert "--workers" not in said.stdout
-    assert cox("status", a).returncode == 1  # it serves, and has no workers
+    assert cox("status", a).returncode == 1  # it serves, without workers
     for command in ("events", "--no-follow"), ("lora", "list", "--no-follow"):
         said = cox(*command, b)
         assert said.returncode == 0 and f":{a.port} serves" in said.stderr and said.stderr.count("\n") == 1, said.stderr
@@ -123,7 +123,7 @@ def test_one_serves_and_one_waits(heads, redis):
     a.start().wait_role("standby")
     stays(heads, ["standby", "serving"], 1.5 * TTL)
     begin = time.monotonic()
-    b.process.terminate()  # gives the lease back: nobody waits for the TTL
+    b.process.terminate()  # the head returns the lease, so nobody waits for the TTL
     a.wait_role("serving")
     assert time.monotonic() - begin < TTL * SLOW, a.log()
     assert b.process.wait(20) == 0
@@ -131,7 +131,7 @@ def test_one_serves_and_one_waits(heads, redis):
 
 
 def test_a_command_follows_from_the_standby_to_who_serves(heads, redis):
-    """Once, with a word of it, to the head that the lease names, and to no other."""
+    """A command follows once, with a message, to the head that the lease names, and to no other."""
     a, b = heads
     assert b.status()["lease"]["admin"] == f"127.0.0.1:{a.admin_port}" and "admin" not in b.status()["lease"]["holder"]
     followed = f": 127.0.0.1:{b.admin_port} is the standby: 127.0.0.1:{a.admin_port} serves and is asked\n"
@@ -141,23 +141,23 @@ def test_a_command_follows_from_the_standby_to_who_serves(heads, redis):
         assert there.stderr == f"cox {command[0]}{followed}" + here.stderr, command
         assert there.returncode == here.returncode, command
     assert "HEALTHY" in cox("status", b).stdout
-    assert "standby" in cox("keys", "--reload", b).stderr  # of that head alone
+    assert "standby" in cox("keys", "--reload", b).stderr  # these concern only the asked head
     assert cox("drain", "all", "--no-follow", b).returncode == 1
-    # at that address answers another one than the lease's: a pair of another machine that has its own 127.0.0.1
+    # Another head than the lease's answers at that address: a pair on another machine with its own 127.0.0.1.
     os.kill(a.process.pid, signal.SIGSTOP)
     text = redis.ask("GET", LEASE).split()
     redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000?admin=127.0.0.1:{b.admin_port} {text[2]}", "PX", "60000")
     wait_for("it sees that one", lambda: "10.0.0.1" in b.status()["lease"]["holder"])
     said = cox("status", b)
     assert "standby" in said.stdout and "serves and is asked" not in said.stderr
-    redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000 {text[2]}", "PX", "60000")  # of an older version
+    redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000 {text[2]}", "PX", "60000")  # written by an older version
     wait_for("it sees the old one", lambda: "admin" not in b.status()["lease"])
     assert "10.0.0.1:7000 serves" in cox("events", b).stderr
     os.kill(a.process.pid, signal.SIGCONT)
 
 
 def test_the_lease_says_what_others_can_use(tmp_path, redis):
-    """Every address is none to others: this host's name, or what --advertise-host says, for peers and admin API."""
+    """With addresses for every interface, the lease has this host's name or --advertise-host, for peers and the admin API."""
     key = tmp_path / "admin"
     key.write_text("an-admin-key\n")
     head = Head(tmp_path, redis.url, "a")
@@ -180,8 +180,8 @@ def make_keys(folder):
 
 
 def test_a_holder_of_other_keys_is_named(tmp_path, redis):
-    """Two clusters that took one name: who waits says so, once for each holder, and takes over all the same (the keys of
-    one cluster may be in the middle of a change)."""
+    """Two clusters use one name. The standby with other keys warns once for each holder, and still takes over, because a cluster's
+    keys may be in the middle of a change."""
     ours, theirs = (make_keys(tmp_path / f"keys-{n}") for n in ("ours", "theirs"))
     a, b, c = (Head(tmp_path, redis.url, n, keys) for n, keys in (("a", ours), ("b", theirs), ("c", ours)))
 
@@ -195,7 +195,7 @@ def test_a_holder_of_other_keys_is_named(tmp_path, redis):
         wait_for("who waits with other keys says so", lambda: named(b))
         assert str(a.port) in named(b)[0] and "--cluster-name" in named(b)[0]
         wait_for("the other one knows who serves", lambda: str(a.port) in c.status()["lease"]["holder"])
-        assert len(c.status()["lease"]["holder"].split()) == 2  # instance and address, no more
+        assert len(c.status()["lease"]["holder"].split()) == 2  # instance and address only
         stays([a, b, c], ["serving", "standby", "standby"], TTL)
         assert not named(c) and not named(a)
         assert b.log().count("lease_of_other_keys") == 1
@@ -208,7 +208,7 @@ def test_a_holder_of_other_keys_is_named(tmp_path, redis):
         a.start().wait_role("standby")
         wait_for("the first one says so now", lambda: named(a))
         assert "lease_of_other_keys" in a.log()
-        for name in ("head.key", "head.pub"):  # its key was being changed: this is the end of it
+        for name in ("head.key", "head.pub"):  # its key was being changed, and now the change is complete
             (ours / name).write_bytes((theirs / name).read_bytes())
         wait_for("nothing is said of equal keys", lambda: not named(a))
         assert "lease_of_other_keys" not in c.log()
@@ -242,7 +242,7 @@ def test_redis_goes_and_comes_back_empty(heads, redis):
     stays(heads, ["serving", "standby"], 2 * TTL)
     assert a.term() == term
     assert redis.ask("GET", "{cox:default}:term").split()[0] == str(term)
-    assert redis.ask("FLUSHALL") == "OK"  # under the links' feet
+    assert redis.ask("FLUSHALL") == "OK"  # deletes everything under the open links
     stays(heads, ["serving", "standby"], 2 * TTL)
     assert a.term() == term
 
@@ -253,7 +253,7 @@ def test_redis_and_the_serving_head_die_together(heads, redis):
     a.process.kill()
     a.process.wait()
     a.start().wait_role("standby")
-    stays(heads, ["standby", "standby"], 1.5 * TTL)  # nobody can say who may
+    stays(heads, ["standby", "standby"], 1.5 * TTL)  # without Redis nobody can grant the lease
     redis.start()
     wait_for("one serves", lambda: "serving" in (a.role(), b.role()))
     time.sleep(TTL)
@@ -261,7 +261,7 @@ def test_redis_and_the_serving_head_die_together(heads, redis):
 
 
 def test_a_head_may_end_while_redis_stands_still(heads, redis):
-    """It gives the lease back, and ends before there is an answer."""
+    """The head gives up the lease and ends before Redis answers."""
     a, b = heads
     redis.process.send_signal(signal.SIGSTOP)
     try:
@@ -279,7 +279,7 @@ def test_a_head_that_stood_still_steps_down(heads, redis):
     b.wait_role("serving")
     assert b.term() > term
     a.process.send_signal(signal.SIGCONT)
-    assert a.process.wait(20) == 0  # its supervisor starts it again, as the standby
+    assert a.process.wait(20) == 0  # its supervisor would restart it as the standby
     assert "lease_lost" in a.log()
     a.start().wait_role("standby")
     stays(heads, ["standby", "serving"], TTL)
@@ -295,7 +295,7 @@ def endless(head):
 
 @pytest.mark.parametrize("how", ["persisted", "clock"])
 def test_a_lease_that_would_not_end_is_taken_over(heads, redis, how):
-    """Its head dies before it can renew it: without an end (a dump that was restored), or with one a day away."""
+    """The head dies before it can renew a lease that has no end (a restored dump) or an end a day away. The standby takes over."""
     a, b = heads
     if how == "clock" and not CLOCK.exists():
         pytest.skip(f"no {CLOCK}")
@@ -330,7 +330,7 @@ def test_a_lease_without_an_end_stays_with_its_head(heads, redis):
 
 
 def test_a_lease_that_somebody_set_ends(heads, redis):
-    """The head that serves takes it for another's and ends; nobody has it, and who waits first has it in the end."""
+    """The serving head takes the lease as another's and ends. No head holds it, and the standby gets it in the end."""
     a, b = heads
     term = a.term()
     assert redis.ask("SET", LEASE, "somebody") == "OK"
@@ -344,11 +344,11 @@ def test_a_lease_that_somebody_set_ends(heads, redis):
 
 
 def test_a_redis_that_stood_still_changes_nothing(heads, redis):
-    """What the standby had asked for lies in its sockets meanwhile, and the lease is over when Redis reads it."""
+    """The standby's requests wait in its sockets meanwhile, and the lease has expired when Redis reads them."""
     a, b = heads
     term = a.term()
     wait_for("the standby may take what is free", lambda: b.status()["lease"]["store_reached"])
-    time.sleep(1.5 * TTL)  # it has watched for a TTL: from now on each question is one for the lease
+    time.sleep(1.5 * TTL)  # it has watched for a TTL: from now on each request asks for the lease
     for still in (0.6 * TTL, 2 * TTL, 3 * TTL):
         redis.process.send_signal(signal.SIGSTOP)
         time.sleep(still)
@@ -359,12 +359,12 @@ def test_a_redis_that_stood_still_changes_nothing(heads, redis):
 
 
 def test_nonsense_in_the_store_is_no_answer(heads, redis):
-    """Whatever somebody else writes there, the head that serves goes on."""
+    """The serving head goes on, whatever somebody else writes into the store."""
     a, b = heads
     for value in ("x", "99999999999999999999 0123456789abcdef", "4294967295 0123456789abcdef"):
         assert redis.ask("SET", "{cox:default}:term", value) == "OK"
         stays(heads, ["serving", "standby"], TTL)
-    assert "store_answer" in a.log()  # the last one leaves no room for a term
+    assert "store_answer" in a.log()  # the last value leaves no room for a term
 
 
 def nonsense(head):
@@ -373,7 +373,7 @@ def nonsense(head):
 
 @pytest.mark.parametrize("key", [LEASE, "{cox:default}:term"])
 def test_a_key_of_a_wrong_type_is_told(heads, redis, key):
-    """A list where a text belongs: the head that serves goes on, and both say that nobody could follow it."""
+    """A list in place of a string: the serving head goes on, and both heads report that no head could take over."""
     a, b = heads
     assert not nonsense(a) and not nonsense(b)
     assert redis.ask("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", "1", key) == "1"
@@ -397,7 +397,7 @@ def test_a_store_that_talks_nonsense_gives_no_lease(tmp_path):
         try:
             head.wait_role("standby")
             stays([head], ["standby"], 3 * TTL)
-            assert head.log().count("store_answer") == 1, head.log()  # said once
+            assert head.log().count("store_answer") == 1, head.log()  # logged once
             assert nonsense(head)
         finally:
             end_all([head.process])
@@ -436,7 +436,7 @@ def test_options_are_checked(tmp_path):
 
 
 class Pair(Cluster):
-    """`cox up --standby`: which of its two heads serves is asked of them."""
+    """`cox up --standby`. Both heads are asked which one serves."""
 
     def __init__(self, redis, *args, **kwargs):
         self.second_port, self.second_admin_port = free_ports(2)
@@ -447,7 +447,7 @@ class Pair(Cluster):
         return {"head": self.admin_port, "standby": self.second_admin_port}
 
     def states(self):
-        """{name: /api/status} of those that answer."""
+        """Returns {name: /api/status} of the heads that answer."""
         answers = {name: get(f"http://127.0.0.1:{port}/api/status", 2) for name, port in self.admin_ports().items()}
         return {name: json.loads(body) for name, (code, body) in answers.items() if code == 200}
 
@@ -455,7 +455,7 @@ class Pair(Cluster):
         return [name for name, s in self.states().items() if s["role"] == "serving"]
 
     def settled(self):
-        """One serves with a whole group, the other one waits."""
+        """Returns true when one head serves with a complete replica and the other one waits."""
         states = self.states()
         if sorted(s["role"] for s in states.values()) != ["serving", "standby"]:
             return None
@@ -479,7 +479,7 @@ def pair(tmp_path_factory):
 
 
 def survive(pair, strike, n=16, n_tokens=150, model="null"):
-    """16 streams; strike() once when they run. Every one is exactly what it would have been; gives the longest pause."""
+    """Runs 16 streams and calls strike() once while they run. Every stream must be exact. Returns the longest pause."""
     done, pause = [], [time.monotonic(), 0.0]
 
     def look(got):
@@ -506,11 +506,11 @@ def test_streams_survive_the_serving_head(pair, how):
         pause = survive(pair, lambda: os.kill(pid, sig), n_tokens=400)
         assert pause < 15 * SLOW
         other = "standby" if name == "head" else "head"
-        if how == "kill":  # its supervisor has it back so soon that it may be the one that takes the lease
+        if how == "kill":  # its supervisor restarts it so soon that it may take the lease itself
             other = wait_for("one serves", pair.serving)[0]
         assert other in pair.serving()
         if how == "stop":
-            # It wakes up among streams that are another's: it says nothing to them, looks, and ends.
+            # The head continues among streams that now belong to another head. It sends them nothing, checks the lease, and ends.
             survive(pair, lambda: os.kill(pid, signal.SIGCONT))
     finally:
         if how == "stop" and pair.pids().get(name) == pid:
@@ -521,7 +521,7 @@ def test_streams_survive_the_serving_head(pair, how):
 
 
 def test_adapters_survive_the_serving_head(pair):
-    """What the old head was told to load, the new one hears from the workers, however long it has waited."""
+    """The workers tell a new head which adapters the old one had loaded, however long it has waited."""
     def adapters(name):
         code, body = get(f"http://127.0.0.1:{pair.admin_ports()[name]}/api/adapters")
         return {a["name"]: (a["id"], a["state"]) for a in json.loads(body)["adapters"]} if code == 200 else None
@@ -556,7 +556,7 @@ def test_streams_do_not_notice_redis(pair):
 
 
 def test_the_heads_key_is_changed_under_a_pair(tmp_path, redis):
-    """The one that serves takes the new key when it is told to, the one that waits when it serves."""
+    """The serving head takes the new key when it is told to. The standby takes it when it begins to serve."""
     def rotate():
         for args in (("--keys-dir", tmp_path / "keys", "--rotate", "head"), ("--reload", "--address", f"127.0.0.1:{pair.admin_ports()[name]}")):
             said = run_cox("keys", *args)
@@ -579,7 +579,7 @@ def test_the_heads_key_is_changed_under_a_pair(tmp_path, redis):
 
 
 def test_pairs_of_throw_away_keys_never_meet(pair):
-    """`cox up --standby` without --keys-dir beside another one, on one Redis: each is a cluster of its own."""
+    """Two `cox up --standby` without --keys-dir share one Redis: each is a cluster of its own."""
     with Pair(pair.redis) as other:
         wait_for("both clusters have one head that serves", lambda: other.settled() and pair.settled())
         leases = [k for k in pair.redis.ask("KEYS", "*").splitlines() if k.endswith(":lease")]
@@ -588,7 +588,7 @@ def test_pairs_of_throw_away_keys_never_meet(pair):
 
 
 class Relay:
-    """Between one head and Redis; cut() is a network that lost them."""
+    """A relay between one head and Redis. cut() acts like a network failure."""
 
     def __init__(self, folder, redis):
         self.path, self.redis, self.open, self.sockets = folder / "relay.sock", redis, True, []
@@ -635,7 +635,7 @@ class Relay:
 
 
 def start_peers(tmp_path, heads):
-    """Two null workers and a gateway, given both heads; (processes, base url)."""
+    """Starts two null workers and a gateway, given both heads. Returns (processes, base URL)."""
     ports = free_ports(3)
     both = ",".join(f"127.0.0.1:{h.port}" for h in heads)
     log = open(tmp_path / "peers.log", "wb")
@@ -648,7 +648,7 @@ def start_peers(tmp_path, heads):
 
 
 def test_a_head_without_redis_keeps_its_peers_until_it_hears(tmp_path, redis):
-    """Two heads that both serve: what is with the old one goes on there, and goes over when it steps down."""
+    """Two heads serve: the peers and streams of the old one stay there, and move when it steps down."""
     relay = Relay(tmp_path, redis)
     a, b = Head(tmp_path, relay.url, "a"), Head(tmp_path, redis.url, "b")
     for h in (a, b):

@@ -1,4 +1,4 @@
-"""A rank that makes its group slow is told by name, everywhere an operator looks."""
+"""A rank that slows its replica down is named everywhere an operator looks."""
 import json
 import re
 import subprocess
@@ -8,7 +8,7 @@ from steady import Steady
 
 
 def slow_rank(cluster):
-    """The second rank, as cox up has started the first, on a machine three times slower."""
+    """Starts the second rank like the first one, but as on a machine three times slower."""
     with open(f"/proc/{cluster.pid('worker-0')}/cmdline", "rb") as f:
         args = f.read().decode().rstrip("\0").split("\0")
     port, = free_ports(1)

@@ -1,6 +1,5 @@
-"""What test_straggler.py has of null workers, of a real model on two ranks: one whose process gets a part of its time is
-told by name; two that get equally little are not. Nothing here is timed: reports are waited for, and windows of work
-are counted."""
+"""Like test_straggler.py, with a real model on two ranks. A process that gets only a part of its time is named; two that get equally
+little are not. Nothing is timed: the tests wait for reports and count windows of work."""
 import contextlib
 import json
 import os
@@ -16,15 +15,15 @@ from real_model import PROMPTS, answer, cpu_cluster
 TINY = ROOT / "build/goldens/gemma3_tiny_gguf_q4_0/model.gguf"
 pytestmark = [pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}: scripts/make-goldens"),
               pytest.mark.timeout(1000 * SLOW)]
-# Long prompts and few tokens: most of a step is a rank's own work, and a process stands still in it more often than not.
+# Long prompts and few tokens: most of a step is a rank's own work, so a stopped process is usually stopped within it.
 BODIES = [body_of((f"({i}) " + " ".join(PROMPTS[8:16]))[:840], max_tokens=24) for i in range(8)]
 STOPPED_S, RUNNING_S = 0.06, 0.012
-N_WINDOWS = 3 if SHORT else 6  # that each rank is looked at; three slow ones in a row are told
+N_WINDOWS = 3 if SHORT else 6  # windows in which each rank is checked; three slow ones in a row are reported
 
 
 @contextlib.contextmanager
 def slowed(pids):
-    """They run and stand still by turns, together, until the end."""
+    """Stops and continues the processes in turn, all together, until the end."""
     over = threading.Event()
 
     def duty():
@@ -46,7 +45,7 @@ def slowed(pids):
 
 @contextlib.contextmanager
 def streams(c):
-    """Always some of them; what they say is what they said before anybody was slow."""
+    """Keeps streams running. Their answers must equal the answers from before the slowdown."""
     want, over, wrong = [answer(got) for got in run(c, BODIES)], threading.Event(), []
 
     def go():
@@ -79,7 +78,7 @@ def told(c, name):
 
 
 def windows(c):
-    """Calls that say how many windows of work of both ranks have passed since the first."""
+    """Returns a function that counts the windows of work of both ranks since its first call."""
     seen = {}
 
     def look():

@@ -1,4 +1,4 @@
-"""Many streams at once, and streams whose cluster changes under them."""
+"""Many streams at once, and streams while their cluster changes."""
 import os
 import signal
 import threading
@@ -43,14 +43,14 @@ def test_disconnect_cancels(cluster):
             body = {"model": "null", "prompt": "x", "max_tokens": 5000, "stream": how == "stream"}
             if how == "stream":
                 with http.stream("POST", "/v1/completions", json=body) as r:
-                    lines = r.iter_lines()  # kept: dropping it would close the connection
+                    lines = r.iter_lines()  # keeps the iterator: dropping it would close the connection
                     next(lines)
                     wait_for("one request runs", lambda: cluster.running() == 1)
             else:
                 with pytest.raises(httpx.ReadTimeout):
                     http.post("/v1/completions", json=body, timeout=0.5)
             cluster.wait_idle()
-    # Blocks return with the results of the steps that were in flight.
+    # Blocks are freed with the results of the steps in flight.
     wait_for("all blocks are free", lambda: cluster.status()["kv"]["blocks_used"] == 0, 2)
 
 
@@ -76,7 +76,7 @@ def test_status_while_a_load_runs(cluster):
 @pytest.mark.parametrize("victim", ["worker-0", "worker-1", "head"])
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSTOP], ids=["kill", "stop"])
 def test_streams_survive(cluster, victim, sig):
-    """Every stream ends with exactly the oracle's tokens although a process goes away under it."""
+    """Every stream ends with exactly the oracle's tokens although a process is lost."""
     before, done, pause = cluster.pid(victim), [], [time.monotonic(), 0.0]
 
     def strike(got):
@@ -86,7 +86,7 @@ def test_streams_survive(cluster, victim, sig):
         if not done and got.n_chunks > 30:
             done.append(True)
             os.kill(before, sig)
-            if sig == signal.SIGSTOP:  # nobody restarts a stopped process; the loss is long known by then
+            if sig == signal.SIGSTOP:  # nobody restarts a stopped process; the loss is detected long before that
                 threading.Timer(3.0, os.kill, (before, signal.SIGKILL)).start()
 
     bodies = [{"prompt": f"survive {i}", "max_tokens": 150, "temperature": i % 2, "seed": i} for i in range(8)]

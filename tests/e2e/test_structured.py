@@ -1,5 +1,5 @@
-"""Constrained output of the demo model: what is drawn at temperature 1 follows its grammar, streamed or whole, with drafts and with
-a worker killed in the middle; what is no grammar is a 400."""
+"""Constrained output of the demo model: text sampled at temperature 1 follows its grammar, streamed or whole, with draft tokens and
+with a worker killed in the middle. An invalid grammar gives a 400."""
 import concurrent.futures
 import json
 import os
@@ -66,11 +66,11 @@ def test_answers_follow_their_grammar(alone):
     checks = [check for _, check in CASES for _ in SEEDS]
     for b, choice, check in zip(BODIES, alone, checks):
         assert choice["finish_reason"] == "stop" and check(choice["text"]), (b, choice)
-    assert len({c["text"] for c in alone}) > len(CASES) or SHORT  # they are drawn
+    assert len({c["text"] for c in alone}) > len(CASES) or SHORT  # sampled answers differ
 
 
 def test_streams_beside_others_are_the_same(cluster, alone):
-    """And what is not constrained stays as it is."""
+    """Requests without a constraint stay the same too."""
     free = [{**b, "max_tokens": 24} for b in (body({}, 5, return_token_ids=True), body({}, 6, return_token_ids=True))]
     want = [complete(cluster, **b)["choices"][0]["text"] for b in free]
     got = [g.texts[0] for g in run(cluster, BODIES + free)]
@@ -97,7 +97,8 @@ def test_drafts_are_cut_where_the_grammar_says(alone):
 
 
 def test_a_costly_mask_ends_its_own_answer(cluster):
-    """Ambiguous at both ends: by name, and whoever shares its steps has the tokens that it has alone."""
+    """An ambiguous grammar ends only its own answer, with a named error. Other requests in the same steps get the tokens that they
+    get alone."""
     free = body({}, 7, return_token_ids=True, max_tokens=16 if SHORT else 64, ignore_eos=True)
     costly = [body({"structured_outputs": {"grammar": "start: s\ns: s s | s s s | /[a-z ]/"}}, s, min_tokens=150) for s in range(4)]
     want = complete(cluster, **free)["choices"][0]["text"]
@@ -118,7 +119,7 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
                                         ({"tool_choice": "required", "parallel_tool_calls": False}, {"weather", "distance"}),
                                         ({"tool_choice": {"type": "function", "function": {"name": "distance"}}}, {"distance"})])
 def test_calls_that_are_asked_for(cluster, more, names):
-    """No parser of the model's family is needed; streamed they are the same."""
+    """Forced calls need no parser for the model's family, and are the same when streamed."""
     asked = {"model": "m", "messages": [{"role": "user", "content": "How far is it, and is it warm there?"}], "tools": TOOLS,
              "temperature": 1, "seed": 3, "max_tokens": 200, **more}
     choice = httpx.post(cluster.url + "/v1/chat/completions", json=asked, timeout=60 * SLOW).json()["choices"][0]
@@ -144,7 +145,7 @@ class Person(pydantic.BaseModel):
 
 
 def test_packages_parse_what_they_asked_for(cluster):
-    """A class becomes a schema, the answer an object of it: OpenAI's responses and Anthropic's messages, whole and streamed."""
+    """A class becomes a schema and the answer an object of it, in OpenAI's responses and Anthropic's messages, whole and streamed."""
     client = openai.OpenAI(base_url=cluster.url + "/v1", api_key="none", max_retries=0, timeout=60 * SLOW)
     ask = {"model": "m", "input": "Name somebody.", "max_output_tokens": 100, "temperature": 1, "text_format": Person}
     got = client.responses.parse(**ask)
@@ -183,7 +184,7 @@ COLOUR = {"type": "object", "additionalProperties": False, "required": ["colour"
 
 
 def reasoned(url, **more):
-    """Reasoning and content, streamed."""
+    """Returns reasoning, content and finish reason of a stream."""
     body = {"model": "m", "temperature": 1, "max_tokens": 300, "stream": True,
             "response_format": {"type": "json_schema", "json_schema": {"name": "c", "schema": COLOUR}}, **more}
     reasoning, content, finish = "", "", None
@@ -197,7 +198,8 @@ def reasoned(url, **more):
 
 
 def test_reasoning_comes_before_the_grammar():
-    """What is in no way the schema's, up to the marker; then the schema's. Biases make a model that knows no marker write one."""
+    """Text before the marker is free, and text after it follows the schema. Biases make the model write the marker, which it does
+    not know."""
     with cpu_cluster("--max-model-len", 512, "--reasoning-parser", "deepseek_v3") as c:
         ids = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "a</think>", "add_special_tokens": False}).json()["tokens"][1:]
         chat = [{"role": "user", "content": "A colour?"}, {"role": "assistant", "content": "<think>Perhaps"}]
@@ -212,9 +214,9 @@ def test_reasoning_comes_before_the_grammar():
                 "response_format": {"type": "json_schema", "json_schema": {"name": "c", "schema": COLOUR}}}).json()["choices"][0]["message"]
             assert (whole.get("reasoning") or "", whole["content"]) == (reasoning, content)
         more = {"messages": chat, "continue_final_message": True, "add_generation_prompt": False, "max_tokens": 20}
-        reasoning, content, finish = reasoned(c.url, **more)  # free text, as long as nothing ends it
+        reasoning, content, finish = reasoned(c.url, **more)  # free text, until the marker ends it
         assert finish == "length" and len(reasoning) > 20 and not content, (reasoning, content)
-        # not begun: the answer at once, or the opening marker first
+        # Reasoning that has not begun: the answer comes at once, or the opening marker comes first.
         opening = httpx.post(c.url + "/tokenize", json={"model": "m", "prompt": "<think>", "add_special_tokens": False}).json()["tokens"]
         for bias in (-100, 100):
             more = {"messages": chat[:1], "seed": 0, "logit_bias": {str(opening[0]): bias}, "max_tokens": 300 if bias < 0 else 20}
@@ -230,12 +232,12 @@ def test_reasoning_comes_before_the_grammar():
     ({"guided_json": {"type": "nothing"}}, "guided_json", "nothing"),
     ({"structured_outputs": {"regex": "(a"}}, "structured_outputs", "unclosed group"),
     ({"structured_outputs": {"grammar": "start: nobody"}}, "structured_outputs", "nobody"),
-    ({"guided_grammar": "root ::= nobody"}, "guided_grammar", "needs a rule nobody"),
+    ({"guided_grammar": "root ::= nobody"}, "guided_grammar", "uses the rule nobody, which is not defined"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"minimum": 3, "maximum": 2, "type": "integer"}}}},
      "response_format", "nsatisfiable"),
     ({"structured_outputs": {"regex": "(" * 65 + "a" + ")" * 65}}, "structured_outputs", "nested"),
     ({"structured_outputs": {"regex": "a" * 300000}}, "structured_outputs", "300000 bytes"),
-    ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice", "one shape")])
+    ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice", "only one of them")])
 def test_what_is_no_grammar_is_refused(cluster, extra, field, words):
     r = httpx.post(cluster.url + "/v1/completions", json=body(extra), timeout=60 * SLOW)
     assert r.status_code == 400 and r.json()["error"]["param"] == field and words in r.json()["error"]["message"], r.text

@@ -1,6 +1,5 @@
-"""Another implementation's greedy tokens through the whole cluster, for models small enough to be made
-here (scripts/make-goldens): in safetensors and GGUF, from their text and from ids, on one rank and on
-several."""
+"""Greedy tokens of another implementation in a whole cluster, for models small enough to be made here (scripts/make-goldens):
+safetensors and GGUF, text and ids, one rank and several."""
 import json
 
 import pytest
@@ -10,7 +9,7 @@ from real_model import GOLDENS
 
 OWN_GOLDENS = ROOT / "build/goldens"
 TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("gemma3_tiny_gguf_q8_0", 1),
-        ("llama_tiny", 2),              # 8 heads over 2 of keys
+        ("llama_tiny", 2),              # 8 query heads, 2 KV heads
         ("llama_tiny_gguf_q8_0", 2),
         ("llama_tiny_torch", 2),        # PyTorch's shards
         ("llama_tiny_gguf_split", 1),
@@ -18,11 +17,11 @@ TINY = [("llama_tiny", 1), ("gemma3_tiny", 1), ("llama_tiny_gguf_q4_k", 1), ("ge
         ("qwen2_moe", 2),
         ("llama_tiny_gptq4_act_order", 2),
         ("llama_tiny_w8a8", 1),         # integers of compressed-tensors
-        ("llama_bias", 2),              # biases, a tied head, 6 heads over 2 of keys
-        ("gemma3_tiny_gguf_q4_0", 2),   # windows, one head of keys: both ranks hold it
+        ("llama_bias", 2),              # biases, tied embeddings, 6 query heads, 2 KV heads
+        ("gemma3_tiny_gguf_q4_0", 2),   # windows; one KV head, which both ranks hold
         ("gemma3_caps", 2),
-        ("llama_tiny", 3),              # uneven: 3, 3 and 2 heads, one KV head on two ranks
-        ("llama_tiny", 4)]              # two ranks for each head of keys
+        ("llama_tiny", 3),              # uneven: 3, 3 and 2 query heads, one KV head on two ranks
+        ("llama_tiny", 4)]              # two ranks for each KV head
 
 
 pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.skipif(not OWN_GOLDENS.exists(),
 
 
 def start(name, tp, *args, kv="float32", dtype="float32"):
-    """As exact as the references are, unless told otherwise: activations are floats beside codes, too."""
+    """Starts a model as exact as the references by default: activations are floats, also beside quantised weights."""
     folder = OWN_GOLDENS / name
     gguf = folder / "model.gguf"
     return Cluster("--device", "cpu", "--kv-cache-dtype", kv, "--dtype", dtype, "--served-model-name", "m", *args, workers=tp, tp=tp,
@@ -38,7 +37,7 @@ def start(name, tp, *args, kv="float32", dtype="float32"):
 
 
 def prompts_of(name):
-    """Each with the request whose answer is known."""
+    """Returns each prompt with the request whose answer is known."""
     prompts = json.loads((OWN_GOLDENS / name / "expected.json").read_text())["prompts"]
     return [(p, body_of(p["text"] or p["ids"], max_tokens=len(p["greedy"]))) for p in prompts]
 
@@ -64,7 +63,7 @@ def test_two_ranks_in_small_chunks(name):
 @pytest.mark.parametrize("name,tp", [("deepseek_v2_lite", 1), ("deepseek_v3", 2), ("gpt_oss_mxfp4", 2), ("mixtral", 4),
                                      ("llama_awq", 2), ("phi3", 2)])
 def test_reference_checkpoints(name, tp):
-    """Families and formats that are not made here, in chunks, twice: the second time their prefixes are cached."""
+    """Families and formats that are not made here, in chunks and twice: the second time the prefixes are cached."""
     folder = GOLDENS / "models" / name
     if not (folder / "expected.json").exists():
         pytest.skip(f"no {folder}: scripts/make-goldens")
@@ -80,7 +79,7 @@ def test_reference_checkpoints(name, tp):
 
 @pytest.mark.parametrize("how,tp", [("int8", 2), ("int4", 1), ("fp8", 1)])
 def test_quantized_at_load(how, tp):
-    """The answers of the model with its weights rounded; one that is quantised already is refused."""
+    """The answers equal those of the model with rounded weights. A model that is already quantised is refused."""
     known = prompts_of(f"at_load/llama_tiny_{how}")
     with start(f"at_load/llama_tiny_{how}", tp, "--quantization", how) as c:
         for (p, _), got in zip(known, run(c, [body for _, body in known])):
@@ -90,7 +89,8 @@ def test_quantized_at_load(how, tp):
 
 
 def answers_by_chunks(name, tp, **dtypes):
-    """Log-probabilities, too, to the bit: in small chunks and whole, with prefix hits and without."""
+    """Returns answers with log-probabilities, which must be equal bit by bit: in small chunks and whole, with prefix hits and
+    without."""
     bodies = [{**body, "logprobs": 2} for _, body in prompts_of(name)]
     answers = []
     for chunk in (16, 512):
@@ -109,16 +109,17 @@ def test_kv_cache_dtypes(name, tp, dtype):
 
 @pytest.mark.parametrize("name,tp", [("llama_tiny_gguf_q8_0", 2), ("llama_tiny_gguf_q4_k", 1), ("llama_tiny_w4a16", 1)])
 def test_activations_as_codes(name, tp):
-    """What a worker does by default beside quantised weights: not what floats give, and that exactly."""
+    """By default a worker quantises activations beside quantised weights. The answers differ from those with floats, and are equal
+    for all chunk sizes."""
     codes = answers_by_chunks(name, tp, kv="float16", dtype="auto")
     assert codes != answers_by_chunks(name, tp, kv="float16")
 
 
 def test_two_ranks_out_of_blocks():
-    """Blocks for all prompts, not for all that they grow to: some are thrown out and computed again."""
+    """There are blocks for all prompts but not for all answers, so some sequences are preempted and computed again."""
     p, body = next((p, body) for p, body in prompts_of("llama_tiny") if p["name"] == "p7")
     with start("llama_tiny", 2, "--max-model-len", 256, "--num-gpu-blocks-override", 16, "--step-target-ms", 0) as c:
-        for choice in complete(c, **body | {"n": 12})["choices"]:  # of one request: clients of a busy machine come one by one
+        for choice in complete(c, **body | {"n": 12})["choices"]:  # one request: separate ones would come one by one on a busy machine
             assert choice["token_ids"] == p["greedy"]
         assert c.status()["requests"]["preemptions"] > 0
 
@@ -131,7 +132,8 @@ def path_of(name):
 @pytest.mark.parametrize("name,tp,draft", [("llama_tiny", 1, "llama_tiny"), ("llama_tiny", 2, "llama_tiny_gguf_q4_k"),
                                            ("gemma3_tiny", 1, "gemma3_caps")])
 def test_a_draft_model_changes_nothing(name, tp, draft):
-    """Greedy, drawn, several choices of a prompt, with log-probabilities, and too few blocks for all."""
+    """A draft model changes no answer: greedy, sampled, several choices of a prompt, with log-probabilities, and with too few blocks
+    for all."""
     known = prompts_of(name)
     drawn = [body_of("Once upon a time", temperature=1, seed=5 + i, n=2, logprobs=2) for i in range(3)]
     bodies = [body for _, body in known] + drawn
@@ -148,7 +150,7 @@ def test_a_draft_model_changes_nothing(name, tp, draft):
         for w, g in zip(want, half[len(known):]):
             assert g.ids == w.ids
     assert got_whole == want_whole and len(got_whole) == 2 and got_whole[0]["logprobs"]["top_logprobs"]
-    assert counts["draft_tokens"] > counts["accepted_tokens"] > 0  # what is drawn is not what is likeliest
+    assert counts["draft_tokens"] > counts["accepted_tokens"] > 0  # a sampled token is not always the likeliest
 
 
 def test_a_draft_model_of_other_tokens():
@@ -162,7 +164,7 @@ def test_a_draft_model_of_other_tokens():
 @pytest.mark.parametrize("name,tp,words", [("llama_tiny", 21, "leaves none for rank 20"),
                                            ("llama_tiny_gguf_q4_k/model.gguf", 2, "do not divide into whole blocks")])
 def test_a_model_that_cannot_be_cut_so(name, tp, words):
-    """One sentence and an end: what does not work today does not work after a restart either."""
+    """One sentence and an end, because a restart would not help."""
     ports = free_ports(3 + tp)
     r = run_cox("up", OWN_GOLDENS / name, "--tp", tp, "--port", ports[0], "--head-port", ports[1], "--admin-port",
                 ports[2], "--worker-http-port", ports[3])

@@ -1,5 +1,5 @@
-"""HTTPS: openssl's and curl's and Python's clients, clients' certificates, certificates that change
-while streams run, and what comes in place of a handshake."""
+"""HTTPS with the clients of openssl, curl and Python, client certificates, certificates that change during streams, and bytes that
+are no handshake."""
 import contextlib
 import shutil
 import socket
@@ -20,7 +20,7 @@ def openssl(*args, cwd, **kwargs):
 
 
 class Authority:
-    """Certificates as openssl makes them."""
+    """An authority whose certificates are made with openssl."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -31,7 +31,7 @@ class Authority:
         assert done.returncode == 0, done.stderr
 
     def make(self, name):
-        """(certificate, key) of name, good for this machine."""
+        """Returns (certificate, key) of `name`, valid for this machine."""
         request = openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
                           f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr", cwd=self.folder)
         assert request.returncode == 0, request.stderr
@@ -54,7 +54,7 @@ def cluster():
 
 
 class Gateway:
-    """One more gateway of a cluster, with TLS, and an admin address."""
+    """Another gateway of a cluster, with TLS and an admin address."""
 
     def __init__(self, cluster, log, *args):
         self.port, self.admin_port = free_ports(2)
@@ -105,9 +105,9 @@ def test_clients(cluster, authority, tmp_path):
     with Gateway(cluster, tmp_path / "log", "--ssl-certfile", cert, "--ssl-keyfile", key) as g:
         g.wait(verify=authority.ca)
         plain = httpx.post(f"{cluster.url}/v1/completions", json=completion(300, seed=1), timeout=60).json()
-        with g.client(authority.ca) as c:  # a big body, a stream, more requests of one connection
+        with g.client(authority.ca) as c:  # a large body, a stream, and more requests on one connection
             body = {**completion(2), "prompt": "word " * 10000}
-            assert c.post("/v1/completions", json=body).status_code == 400  # longer than the context, and read
+            assert c.post("/v1/completions", json=body).status_code == 400  # longer than the context, but read completely
             whole = c.post("/v1/completions", json=completion(300, seed=1)).json()
             assert whole["choices"] == plain["choices"]
             with c.stream("POST", "/v1/completions", json=completion(300, seed=1, stream=True)) as s:
@@ -120,7 +120,7 @@ def test_clients(cluster, authority, tmp_path):
             ends = openssl("x509", "-in", cert, "-noout", "-enddate", cwd=tmp_path).stdout.strip().partition("=")[2]
             assert float(told.split()[-1]) == ssl.cert_time_to_seconds(ends)
         with pytest.raises(httpx.ConnectError), httpx.Client(trust_env=False) as c:
-            c.get(f"https://127.0.0.1:{g.port}/health")  # an authority that this client does not know
+            c.get(f"https://127.0.0.1:{g.port}/health")  # this client does not know the authority
         url = f"https://localhost:{g.port}/health"
         done = subprocess.run(["curl", "-sS", "--noproxy", "*", "--cacert", str(authority.ca), "-o", "-", "-w",
                                "%{http_code} %{http_version} %{ssl_verify_result}", url],
@@ -135,7 +135,7 @@ def test_clients(cluster, authority, tmp_path):
                            cwd=authority.folder, input="")
             assert said.returncode != 0, said.stdout
         said = openssl("s_client", "-connect", f"127.0.0.1:{g.port}", "-tls1_2", cwd=authority.folder, input="R\n")
-        assert "no renegotiation" in said.stderr, said  # "R": openssl asks for one
+        assert "no renegotiation" in said.stderr, said  # "R" makes openssl ask for a renegotiation
 
 
 def test_what_is_no_tls(cluster, authority, tmp_path):
@@ -154,13 +154,13 @@ def test_what_is_no_tls(cluster, authority, tmp_path):
                         pass
                 except ConnectionResetError:
                     pass
-        for _ in range(50):  # begun and left open: others are served
+        for _ in range(50):  # handshakes begun and left open: others are served
             s = socket.create_connection(("127.0.0.1", g.port), timeout=WAIT)
             s.sendall(b"\x16\x03\x01\x02\x00\x01")
             held.append(s)
         with g.client(authority.ca) as c:
             assert c.post("/v1/completions", json=completion(3)).status_code == 200
-        for s in held:  # and ended by the deadline of a request's head
+        for s in held:  # the deadline of a request's head ends them
             assert s.recv(1) == b""
             s.close()
         assert g.process.poll() is None
@@ -243,7 +243,7 @@ def test_flags_that_cannot_work(flags, error):
 
 @contextlib.contextmanager
 def started(cluster):
-    """One whose gateways cannot be asked over plain HTTP."""
+    """Starts a cluster whose gateways cannot be asked over plain HTTP."""
     cluster.start(wait=False)
     try:
         wait_for("cox up says that it serves", lambda: "ready in" in cluster.log(), WAIT)
@@ -273,7 +273,7 @@ def test_cox_up(authority, tmp_path, wanted):
             assert run_cox("chat", "--url", url, *ask, input="Hi\n").returncode != 0
         bench = ["bench", "serve", "--base-url", url, "--num-prompts", 2, "--random-input-len", 4, "--random-output-len", 2]
         known_key = known[known.index("--cert"):] if "--cert" in known else []
-        assert run_cox(*bench, *known_key).returncode == 1  # the authority is not the system's
+        assert run_cox(*bench, *known_key).returncode == 1  # the system does not know this authority
         said = run_cox(*bench, *known_key, "--insecure")
         assert said.returncode == 0, said.stderr
         said = run_cox("chat", "--url", url, "--completion", input="Hi\n")
@@ -283,11 +283,12 @@ def test_cox_up(authority, tmp_path, wanted):
 
 
 def test_ready_means_that_the_gateway_listens(authority, tmp_path):
-    """Nobody without a certificate may ask it: the head's word alone came before the gateway was there."""
+    """The gateway refuses clients without a certificate. Before, `cox up` relied on the head's word and was ready before the gateway
+    listened."""
     for program in BIN.glob("cox*"):
         if program.is_file() and program.name not in ("cox", "cox-gateway"):
             (tmp_path / program.name).symlink_to(program)
-    shutil.copy2(BIN / "cox", tmp_path / "cox")  # which finds the others beside itself
+    shutil.copy2(BIN / "cox", tmp_path / "cox")  # this one finds the other programs in its own folder
     late = tmp_path / "cox-gateway"
     late.write_text(f'#!/bin/sh\nsleep 1\nexec {BIN / "cox-gateway"} "$@"\n')
     late.chmod(0o755)

@@ -1,5 +1,4 @@
-"""Spans of requests at a collector, trace ids in the access log, and what a collector that is slow or away does to
-those who are served: nothing."""
+"""Spans of requests at a collector, and trace ids in the access log. A slow or absent collector has no effect on requests."""
 import json
 import subprocess
 import threading
@@ -16,7 +15,7 @@ BODY = {"prompt": "some words of a prompt", "max_tokens": 8, "temperature": 0}
 
 
 class Collector:
-    """Takes OTLP/HTTP in JSON, as the specification has it. answers: statuses of the next posts, then 200."""
+    """Accepts OTLP/HTTP in JSON as specified. answers: statuses of the next posts, then 200."""
 
     def __init__(self):
         self.spans, self.resources, self.answers, self.posts = [], [], [], 0
@@ -100,7 +99,7 @@ def ask(cluster, trace, flags="01", key="sk-trace-1", body=BODY, **headers):
 
 
 def line_of(cluster, request_id):
-    """Of the access log; its last line may be half there."""
+    """Returns the access log's line of this request. The last line may be incomplete."""
     def found():
         whole, _, _ = cluster.log_of_requests.read_text().rpartition("\n")
         return [e for e in map(json.loads, whole.splitlines()) if e["id"] == request_id]
@@ -154,7 +153,7 @@ def test_the_log_says_what_an_operator_asks(cluster):
 
 
 def test_what_is_not_sampled_stays_here(cluster, collector):
-    """The caller's flag decides; a traceparent that is none is as if there were none."""
+    """The caller's flag decides. A malformed traceparent counts as absent."""
     ask(cluster, "4" * 32, flags="00")
     ask(cluster, "5" * 32, flags="0")
     own = line_of(cluster, "r" + "5" * 8)["trace_id"]
@@ -168,10 +167,10 @@ def test_errors_and_those_who_left_have_spans(cluster, collector):
     headers = {"Authorization": "Bearer sk-trace-1", "traceparent": f"00-{'6' * 32}-{PARENT}-01"}
     with httpx.stream("POST", cluster.url + "/v1/completions", headers=headers, timeout=30,
                       json=BODY | {"max_tokens": 1000, "stream": True, "n": 2, "ignore_eos": True}) as r:
-        pieces = r.iter_raw()  # whose end would be the stream's
+        pieces = r.iter_raw()  # keeps the iterator, whose end would end the stream
         next(pieces)
         wait_for("one runs, one waits", lambda: cluster.status()["requests"]["waiting"] == 1)
-        refused = ask(cluster, "7" * 32, body=BODY | {"n": 2})  # one more may wait
+        refused = ask(cluster, "7" * 32, body=BODY | {"n": 2})  # one more request may wait
     assert refused.status_code == 429
     for trace, outcome, status in (("6" * 32, "abort", 200), ("7" * 32, "error", 429)):
         span, = wait_for(outcome, lambda trace=trace: collector.of(trace))
@@ -185,20 +184,20 @@ def test_a_collector_that_is_slow_or_refuses_hurts_nobody(cluster, collector):
     exported, dropped = (metric(cluster, f"coxswain_gateway_spans_{n}_total") for n in ("exported", "dropped"))
     collector.go_on.clear()
     posts, n, end = collector.posts, 0, time.monotonic() + 5
-    # For 5 s at most: the gateway gives a collector 10 s to answer, tries four times, and then drops the spans, as it should.
+    # For 5 s at most: the gateway gives a collector 10 s to answer, tries four times, and then drops the spans.
     while n < 20 and (n == 0 or time.monotonic() < end):
         assert ask(cluster, f"8{n:031}").status_code == 200
         n += 1
     assert collector.posts == posts
-    collector.answers = [503, 200]  # come again
+    collector.answers = [503, 200]  # the spans come again
     collector.go_on.set()
     wait_for("all are there", lambda: sum(len(collector.of(f"8{i:031}")) for i in range(n)) == n)
-    collector.answers = [400]  # no
+    collector.answers = [400]  # the collector refuses them
     assert ask(cluster, "9" * 32).status_code == 200
     wait_for("it is counted", lambda: metric(cluster, "coxswain_gateway_spans_dropped_total") == dropped + 1)
     assert metric(cluster, "coxswain_gateway_spans_exported_total") >= exported + n
     assert collector.of("9" * 32) == []
-    wait_for("it is told of", lambda: "spans_refused" in cluster.log())  # cox up passes it on
+    wait_for("it is told of", lambda: "spans_refused" in cluster.log())  # `cox up` passes it on
 
 
 def test_the_last_spans_are_delivered_and_others_names_are_known():
@@ -212,7 +211,7 @@ def test_the_last_spans_are_delivered_and_others_names_are_known():
 
 
 def test_an_endpoint_that_cannot_be_is_refused():
-    for url, why in (("https://collector:4318", "https:// is not spoken here"), ("collector:4317", "wants http://")):
+    for url, why in (("https://collector:4318", "https:// is not supported"), ("collector:4317", "must have the form http://")):
         done = subprocess.run([BIN / "cox-gateway", "--model", "null", "--insecure", "--port", "0",
                                "--otlp-traces-endpoint", url], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and f"--otlp-traces-endpoint {url}: " in done.stderr and why in done.stderr

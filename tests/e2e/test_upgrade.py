@@ -1,4 +1,4 @@
-"""Every process of a cluster under load, one after the other, replaced by one of another version: no stream fails."""
+"""Under load, every process of a cluster is replaced by one of another version, one after the other. No stream fails."""
 import os
 import shutil
 import signal
@@ -9,11 +9,12 @@ from cluster import BIN, SLOW, alive, get, wait_for
 from steady import Steady
 
 OLD = b"0.1.0"
-NEW = b"9.1.0"  # its end stays: linkers let other texts ("1.0") begin inside of it
+NEW = b"9.1.0"  # same end as OLD: linkers let other texts ("1.0") begin inside it
 
 
 def install(folder, version):
-    """The programs as of another version: the same but for what they say. Replaced by renaming, as packages do."""
+    """Installs the programs as another version: the same except for their version text. Files are replaced by renaming, as packages
+    do."""
     folder.mkdir(exist_ok=True)
     for name in ("cox", "cox-head", "cox-worker", "cox-gateway"):
         program = (BIN / name).read_bytes()
@@ -33,7 +34,7 @@ def cluster(tmp_path, monkeypatch):
 
 
 def replace(cluster, name):
-    """SIGTERM, and `cox up` starts what the folder has now."""
+    """Sends SIGTERM, and `cox up` starts the program that is now in the folder."""
     old = cluster.pid(name)
     os.kill(old, signal.SIGTERM)
     wait_for(f"{name} has ended", lambda: not alive(old), 60)
@@ -41,7 +42,7 @@ def replace(cluster, name):
 
 
 def n_serving(cluster):
-    """Groups of ready ranks; none while the head is away."""
+    """Returns the number of replicas with ready ranks; 0 while the head is away."""
     if get(cluster.admin + "/api/status")[0] != 200:
         return 0
     return sum(g["state"] == "ready" and None not in g["workers"] for g in cluster.status()["groups"])
@@ -53,7 +54,7 @@ def version_at(port):
 
 
 def wait_for_more(load, cluster):
-    """Streams that began after the change have ended well."""
+    """Waits until streams that began after the change have ended well."""
     done = load.check().n_done
     wait_for("streams go on", lambda: load.check().n_done > done + 2 * load.n_users, 60)
 

@@ -1,4 +1,4 @@
-"""`cox` under the name vllm: vLLM's command lines, through a link as the image has one."""
+"""`cox` under the name vllm: vLLM's command lines, through a link as in the image."""
 import json
 import os
 import re
@@ -27,7 +27,7 @@ def vllm(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(env={"VLLM_API_KEY": KEY + " \n"}) as c:  # as `echo` and a template leave it in a Secret
+    with Cluster(env={"VLLM_API_KEY": KEY + " \n"}) as c:  # as `echo` and a template write it into a Secret
         yield c
 
 
@@ -38,7 +38,7 @@ def test_the_commands_there_are(vllm):
     assert said.returncode == 0 and all(f"  {name} " in said.stdout for name in ("serve", "chat", "complete", "bench", "run-batch"))
     said = vllm()
     assert said.returncode == 2 and "usage: vllm COMMAND" in said.stderr
-    for name in ("collect-env", "launch", "head"):  # of vLLM, and of cox
+    for name in ("collect-env", "launch", "head"):  # two commands of vLLM, one of cox
         said = vllm(name)
         assert said.returncode == 2 and said.stdout == ""
         assert said.stderr.startswith(f'vllm: there is no command "{name}" here. This vllm is Coxswain and has serve, chat, complete')
@@ -69,7 +69,7 @@ def test_wrong_usage_is_in_the_words_that_were_typed(vllm, words, says):
 
 def test_serve_has_vllms_defaults(vllm, tmp_path):
     help_text = vllm("serve", "--help").stdout
-    assert re.search(r"--host TEXT .*\(default 0\.0\.0\.0\)", help_text) and re.search(r"--port N .*\(default 8000,", help_text)
+    assert re.search(r"--host TEXT .*\(default 0\.0\.0\.0\)", help_text) and re.search(r"--port N [^-]*\(default 8000;", help_text)
     port, head, admin, workers = free_ports(4)
     log = (tmp_path / "log").open("w")
     p = subprocess.Popen([vllm.link, "serve", "null", "--port", str(port), "--head-port", str(head), "--admin-port", str(admin),
@@ -88,7 +88,8 @@ TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
 
 def test_adapters_and_a_template_on_the_command_line(tmp_path):
-    """In JSON too, and more of them than the default --max-loras, which bounds a batch with vLLM; the template in one line or in several."""
+    """Adapters may be in JSON, and there may be more than the default --max-loras, which bounds a batch in vLLM. The template may be
+    in one line or in several."""
     for name in "abc":
         (tmp_path / name).mkdir()
     modules = ["--lora-modules", '{"name": "a", "path": "a"}', '{"name": "b", "path": "b", "base_model_name": "null"}', "c=c"]
@@ -100,7 +101,7 @@ def test_adapters_and_a_template_on_the_command_line(tmp_path):
             r = httpx.post(c.url + "/v1/chat/completions", json={"model": name, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2})
             assert r.status_code == 200 and r.json()["usage"]["prompt_tokens"] == len("<user>\nhi"), r.text
         gateway = ["gateway", "--model", "null", "--insecure", "--head", "127.0.0.1:1", "--port", free_ports(1)[0], "--chat-template"]
-        for broken in ("{{ x", "{% if %}", "a\n{% b"):  # it is read as a template, not as a file's name
+        for broken in ("{{ x", "{% if %}", "a\n{% b"):  # the text is read as a template, not as a file name
             done = run_cox(*gateway, broken)
             assert done.returncode == 2 and "chat template of null" in done.stderr and "No such file" not in done.stderr, done.stderr
 
@@ -115,7 +116,7 @@ def test_chat_and_complete(vllm, cluster):
     want = oracle.text("hi", 6, temperature=0)
     said = vllm("complete", *at, "--api-key", KEY, "-q", "hi", "--max-tokens", 6, "--temperature", 0)
     assert (said.returncode, said.stdout, said.stderr) == (0, want + "\n", "")
-    said = vllm("complete", *at, "--api-key", KEY, "--max-tokens", 6, "--temperature", 0, said="hi\nhi\n")  # a text each
+    said = vllm("complete", *at, "--api-key", KEY, "--max-tokens", 6, "--temperature", 0, said="hi\nhi\n")  # each line is one text
     assert (said.returncode, said.stdout, said.stderr) == (0, f"{want}\n{want}\n", "")
 
 

@@ -1,5 +1,5 @@
-"""A gateway whose tokens are not those of the workers' model is refused by name, whichever of them comes first, and
-taken as soon as the workers have its model; one with the same model in another file is taken."""
+"""A gateway whose vocabulary differs from the workers' model is refused by name, whichever comes first. It is accepted as soon as
+the workers have its model. A gateway with the same model in another file is accepted."""
 import json
 
 import httpx
@@ -35,9 +35,9 @@ class Models(Processes):
         return [w for w in self.status()["warnings"] if "vocabulary" in w]
 
     def is_refused(self, url, name):
-        wait_for(f"{name} is refused", lambda: "vocabulary is not the workers'" in get(url + "/readyz")[1])
+        wait_for(f"{name} is refused", lambda: "has another vocabulary than the workers'" in get(url + "/readyz")[1])
         r = httpx.post(url + "/v1/completions", json={"model": "gemma3_tiny", "prompt": "once", "max_tokens": 4}, timeout=10)
-        assert r.status_code == 503 and "vocabulary is not the workers'" in r.json()["error"]["message"], r.text
+        assert r.status_code == 503 and "has another vocabulary than the workers'" in r.json()["error"]["message"], r.text
         assert get(url + "/health")[0] == get(url + "/accepting")[0] == 503
         assert "has another model's vocabulary: gemma3_tiny with 384 tokens, the workers serve llama_tiny with 320" in \
             self.log(name)
@@ -52,7 +52,7 @@ def answers(url, model="llama_tiny"):
 def test_gateways_of_other_models(tmp_path):
     with Models(tmp_path) as c:
         c.start_head(tp=1)
-        early = c.gateway("early", GEMMA)  # before any worker: it is taken, and refused when one has said its tokens
+        early = c.gateway("early", GEMMA)  # before any worker: it is accepted, and refused when a worker has reported its vocabulary
         wait_for("it has joined", lambda: "gateway_joined" in c.events())
         assert "vocabulary" not in get(early + "/readyz")[1]
         c.worker("worker-0", LLAMA)
@@ -68,7 +68,7 @@ def test_gateways_of_other_models(tmp_path):
 
 
 def test_workers_that_change(tmp_path):
-    """A refused gateway tries again: when the workers have its model, after the old ones have gone, it serves."""
+    """A refused gateway retries: it serves when workers with its model have replaced the old ones."""
     with Models(tmp_path) as c:
         c.start("head", BIN / "cox-head", "--port", c.head_port, "--admin-port", c.admin_port, "--keys-dir", c.keys, "--tp", 2)
         wait_for("the head answers", lambda: get(c.admin + "/livez")[0] == 200)
@@ -76,18 +76,18 @@ def test_workers_that_change(tmp_path):
             c.worker(f"worker-{i}", LLAMA_GGUF, "--ordinal", i, tp=2)
         wait_for("a group serves", c.serving)
         url = c.gateway("gemma", GEMMA)
-        wait_for("it is refused", lambda: "vocabulary is not the workers'" in get(url + "/readyz")[1])
+        wait_for("it is refused", lambda: "has another vocabulary than the workers'" in get(url + "/readyz")[1])
         same = c.gateway("llama", LLAMA)  # safetensors, beside workers with a GGUF
         wait_for("it is taken", lambda: get(same + "/readyz")[0] == 200)
-        # A head started anew knows nothing, and learns it from the workers that it adopts.
+        # A restarted head knows no vocabulary and learns it from the workers that it adopts.
         c.started["head"].kill()
         c.started["head"].wait()
         c.start("head-2", BIN / "cox-head", "--port", c.head_port, "--admin-port", c.admin_port, "--keys-dir", c.keys, "--tp", 2)
         wait_for("the head answers", lambda: get(c.admin + "/livez")[0] == 200)
         wait_for("a group serves", c.serving)
-        wait_for("it is refused again", lambda: c.warnings() and "vocabulary is not" in get(url + "/readyz")[1])
+        wait_for("it is refused again", lambda: c.warnings() and "has another vocabulary" in get(url + "/readyz")[1])
         wait_for("the other one is taken", lambda: get(same + "/readyz")[0] == 200)
-        c.started["head-2"].kill()  # a model in force is so for 30 s after its last worker: a head anew has none
+        c.started["head-2"].kill()  # a vocabulary stays in force for 30 s after its last worker; a new head has none
         c.started["head-2"].wait()
         for i in range(2):
             c.started[f"worker-{i}"].kill()
@@ -96,6 +96,6 @@ def test_workers_that_change(tmp_path):
             c.worker(f"new-{i}", GEMMA, "--ordinal", i, tp=2)
         wait_for("the gateway is taken", lambda: get(url + "/readyz")[0] == 200, 30)
         answers(url, "gemma3_tiny")
-        null = c.gateway("null", "null")  # bytes are a vocabulary, too
-        wait_for("it is refused", lambda: "vocabulary is not the workers'" in get(null + "/readyz")[1])
-        wait_for("the other one is not", lambda: "vocabulary is not the workers'" in get(same + "/readyz")[1])
+        null = c.gateway("null", "null")  # bytes are a vocabulary too
+        wait_for("it is refused", lambda: "has another vocabulary than the workers'" in get(null + "/readyz")[1])
+        wait_for("the other one is not", lambda: "has another vocabulary than the workers'" in get(same + "/readyz")[1])

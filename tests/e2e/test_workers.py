@@ -1,5 +1,5 @@
-"""`cox workers --ranks N`: several ranks of one pod, with ordinals and ports that count up, started again when they die,
-ready when all are, and drained by one SIGTERM."""
+"""`cox workers --ranks N` runs several ranks in one pod, with consecutive ordinals and ports. Ranks that die are restarted, the pod
+is ready when all ranks are, and one SIGTERM drains them all."""
 import os
 import signal
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_two_pods_of_two_ranks(tmp_path):
             assert all(get(f"http://127.0.0.1:{p}/livez")[0] == 200 for p in ports)
 
         with Steady([c.url], n_users=4) as load:
-            # a rank that dies comes back by itself
+            # A rank that dies is restarted.
             victim = c.ranks_of(0)[0]
             os.kill(victim, signal.SIGKILL)
             wait_for("it is started again", lambda: not alive(victim) and len(c.ranks_of(0)) == 2)
@@ -49,7 +49,7 @@ def test_two_pods_of_two_ranks(tmp_path):
             wait_for("the pod is ready again", lambda: get(f"http://127.0.0.1:{first[0]}/readyz")[0] == 200)
             wait_for("they are four", lambda: c.ordinals() == [0, 1, 2, 3])
 
-            # one SIGTERM drains all ranks of a pod
+            # One SIGTERM drains all ranks of a pod.
             ranks = c.ranks_of(1)
             c.started["pod-1"].terminate()
             assert c.started["pod-1"].wait(60 * SLOW) == 0

@@ -1,16 +1,16 @@
-"""A wire between two network interfaces, run in a namespace of its own by hosts.Wire: what comes in at one goes out
-at the other, unless told otherwise by lines on stdin:
+"""A wire between two network interfaces, run by hosts.Wire in a separate namespace. Frames that arrive at one interface leave at the
+other, unless lines on stdin say otherwise:
 
-    pass            as it comes (the start)
-    delay MS J      each frame MS +- J milliseconds later, in order; J a fraction of MS
-    drop            nothing passes, and nobody is told
-    find HEX        how many frames so far had these bytes in them, and how many there were
+    pass            no change (the default)
+    delay MS J      each frame MS +- J milliseconds later, in order; J is a fraction of MS
+    drop            every frame is lost silently
+    find HEX        prints how many frames so far contained these bytes, and how many there were
 
-`wire.py --listen DEVICE...` passes nothing on and only hears.
-`wire.py --plain DEVICE`, in the namespace of each end, makes that end send what a real wire carries: frames no longer
-than the MTU, checksums in them.
+`wire.py --listen DEVICE...` only listens and passes nothing on.
+`wire.py --plain DEVICE`, in the namespace of each end, makes that end send frames as a real wire carries them: no longer than the
+MTU, and with checksums.
 
-Kernels without netem or nftables are common in containers; every one has packet sockets."""
+It uses packet sockets, which every kernel has. Kernels without netem or nftables are common in containers."""
 import array
 import fcntl
 import heapq
@@ -23,7 +23,7 @@ import time
 
 ETH_P_ALL, PACKET_OUTGOING = 3, 4
 SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17
-KEEP = 64 << 20  # bytes of frames for `find`
+KEEP = 64 << 20  # bytes of frames kept for `find`
 
 
 def open_port(name):
@@ -40,7 +40,7 @@ class Wire:
         self.ports = [open_port(n) for n in names]
         self.drop, self.delay, self.jitter = False, 0.0, 0.0
         self.due, self.n, self.frames, self.n_bytes = [], 0, [], 0
-        self.last = [0.0, 0.0]  # when the newest frame of each direction is due: they keep their order
+        self.last = [0.0, 0.0]  # time at which the newest frame of each direction is due: frames keep their order
 
     def receive(self, i):
         for _ in range(64):
@@ -67,7 +67,7 @@ class Wire:
         try:
             self.ports[i].send(frame)
         except OSError:
-            pass  # a port that is down, a queue that is full: lost, as on a wire
+            pass  # the port is down or the queue is full: the frame is lost, as on a wire
 
     def command(self, words):
         if words[0] == "find":

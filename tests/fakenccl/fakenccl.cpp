@@ -1,13 +1,14 @@
-/* A stand-in for libnccl, for tests: the calls that kernels/cuda/nccl*.c makes, for ranks that are
- * processes of one host, on one device or on the emulation of one. Never installed. What travels
- * goes through shared memory: copies to the host, a host function in the stream, copies back; so it
- * runs in the stream's order and can be captured. Sums are added in the order of ranks, in float.
+/* A stand-in for libnccl, for tests; it is never installed. It has the calls that
+ * kernels/cuda/comm/nccl*.c makes, for ranks that are processes of one host, on one device or on
+ * its emulation. Data goes through shared memory (shared.h): copies to the host, a host function
+ * in the stream, copies back. So it moves in the stream's order and can be captured. Sums are
+ * added in the order of ranks, in float.
  *
- * A peer that is killed is noticed (pidfd). FAKENCCL_LOSS says what follows:
- *   error  (default) the communicator has an error, and what waits for the peer ends
- *   spin   the communicator has an error, and what waits ends with an abort only, as kernels do
- *   hang   nothing is ever said, nothing ends, and ncclCommAbort does not come back
- * FAKENCCL_VERSION is what ncclGetVersion says. */
+ * A peer that is killed is noticed by its pidfd. FAKENCCL_LOSS sets the consequence:
+ *   error  (default) the communicator has an error, and work that waits for the peer ends
+ *   spin   the communicator has an error, and waiting work ends only with an abort, as kernels do
+ *   hang   no error is reported, nothing ends, and ncclCommAbort does not return
+ * FAKENCCL_VERSION sets the result of ncclGetVersion. */
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -39,8 +40,9 @@ namespace
 {
 enum loss { LOSS_ERROR, LOSS_SPIN, LOSS_HANG };
 constexpr size_t STAGING_BYTES = 1 << 20;
-constexpr unsigned SPINS = 2000, NAP_US = 50, LOOK_EVERY = 20; /* naps between looks at the peers */
-constexpr int PRETENDED = 3; /* times that a first call is said to be in progress */
+/* LOOK_EVERY: naps between two checks of the peers */
+constexpr unsigned SPINS = 2000, NAP_US = 50, LOOK_EVERY = 20;
+constexpr int PRETENDED = 3; /* times that a first call reports "in progress" */
 
 std::string last_error;
 
@@ -53,20 +55,20 @@ loss loss_mode()
                                 : LOSS_ERROR;
 }
 
-/* What outlives an abort: captured host functions hold it. */
+/* State that outlives an abort, because captured host functions hold it. */
 struct state {
     std::string name;
     int rank = 0, n = 0;
     shared *at = nullptr;
     int pidfds[MAX_RANKS];
-    uint8_t *staging = nullptr; /* host memory of the runtime's: copies of a stream go there */
+    uint8_t *staging = nullptr; /* host memory of the runtime, for the stream's copies */
     std::atomic<int> async{NCCL_IN_PROGRESS};
     std::atomic<int> pretended{0};
     std::atomic<bool> peer_lost{false};
-    std::shared_ptr<std::atomic<bool>> aborted; /* one with what was split off */
+    std::shared_ptr<std::atomic<bool>> aborted; /* shared with communicators that were split off */
     std::atomic<bool> running{false};
     bool used = false;
-    uint64_t turn = 0; /* of collectives; host functions run one after the other */
+    uint64_t turn = 0; /* number of the collective; host functions run one after the other */
     uint64_t n_splits = 0;
 
     state()
@@ -96,7 +98,7 @@ bool look_for_lost_peers(state &s)
     return s.peer_lost;
 }
 
-/* Until it holds; false: it never will. */
+/* Waits until the condition holds. Returns false when it never will. */
 template <class Condition> bool await(state &s, Condition holds)
 {
     for (unsigned n = 0; !holds(); n++) {
@@ -135,7 +137,8 @@ int open_pidfd(int pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* Whoever comes first makes it; whoever comes last takes its name away. */
+/* Attaches to the group's shared memory. The first rank creates it; the last one removes its
+ * name. */
 bool attach(state &s)
 {
     int fd = shm_open(s.name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -178,7 +181,7 @@ std::shared_ptr<state> make_state(const std::string &name, int rank, int n,
 
 struct nccl_native {
     std::shared_ptr<state> s;
-    std::thread work; /* what is in progress */
+    std::thread work; /* runs the call that is in progress */
     cudaStream_t stream = nullptr;
 };
 
@@ -187,7 +190,7 @@ namespace
 thread_local int group_depth;
 thread_local std::vector<nccl_native *> group_aborts;
 
-/* Members of `color` in the order of their keys. */
+/* Returns the number of members of `color`; *rank is the own place in the order of their keys. */
 int find_members(const state &s, uint64_t turn, int color, int *rank)
 {
     int n = 0, own = s.rank;
@@ -227,7 +230,7 @@ void split(nccl_native *parent, int color, int key, nccl_native **out)
     s.async.compare_exchange_strong(in_progress, NCCL_SUCCESS);
 }
 
-/* ---- collectives: in rounds of what fits the staging area ---- */
+/* ---- collectives, in rounds that fit the staging area ---- */
 
 struct round {
     std::shared_ptr<state> s;
@@ -273,7 +276,7 @@ bool ranks_agree(state &s, const round &r)
             s.at->headers[i].root != r.root) {
             fail(s, NCCL_INVALID_USAGE, "the ranks called different collectives");
             return false;
-        } else if (s.at->headers[i].captured != r.captured) { /* NCCL's manual, "CUDA Graphs" */
+        } else if (s.at->headers[i].captured != r.captured) { /* see NCCL's manual, "CUDA Graphs" */
             fail(s, NCCL_INVALID_USAGE, "a collective is of a graph on some ranks alone");
             return false;
         }
@@ -327,7 +330,7 @@ bool is_captured(cudaStream_t stream)
            status != cudaStreamCaptureStatusNone;
 }
 
-/* The first call is said to be in progress for a while, as one that connects is. */
+/* The first call reports "in progress" for a while, like a call that connects. */
 int enqueued(nccl_native *c, cudaStream_t stream, cudaError_t e)
 {
     c->stream = stream;
@@ -364,7 +367,7 @@ int collective(nccl_native *c, const void *from, void *to, size_t n_bytes, round
 {
     cudaError_t e = cudaSuccess;
     if (group_depth > 0)
-        return NCCL_INVALID_USAGE; /* nobody does so */
+        return NCCL_INVALID_USAGE; /* not used by the worker */
     for (size_t at = 0; at < n_bytes && e == cudaSuccess; at += SLOT_BYTES) {
         what.s = c->s;
         what.n_bytes = n_bytes - at < SLOT_BYTES ? n_bytes - at : SLOT_BYTES;
@@ -391,7 +394,7 @@ thread_local std::vector<piece> group_pieces;
 thread_local nccl_native *group_comm;
 thread_local cudaStream_t group_stream;
 
-/* True: something moved. */
+/* Returns true when data has moved. */
 bool pass_on(state &s, piece &p)
 {
     mailbox &m = p.send ? s.at->mail[s.rank][p.peer] : s.at->mail[p.peer][s.rank];
@@ -417,7 +420,7 @@ bool pass_on(state &s, piece &p)
     return true;
 }
 
-/* One turn over all pieces; those to or from one rank go one after the other. */
+/* Makes one turn over all pieces. Pieces to or from one rank go one after the other. */
 bool pass_turn(state &s, std::vector<piece> &pieces)
 {
     bool busy[2][MAX_RANKS] = {}, left = false;
@@ -436,7 +439,7 @@ void CUDART_CB run_passing(void *arg)
 {
     run_round<passing>(arg, [](state &s, passing &r) {
         for (piece &p : r.pieces)
-            p.n_done = 0; /* of a graph: again */
+            p.n_done = 0; /* a graph may run it again */
         (void)await(s, [&] { return pass_turn(s, r.pieces); });
     });
 }
@@ -458,7 +461,7 @@ cudaError_t enqueue_passing(nccl_native *c, const std::vector<piece> &pieces, cu
     return e;
 }
 
-/* Rounds of as many pieces, or parts of one, as fit the staging area. */
+/* Sends rounds of as many pieces, or parts of one, as fit the staging area. */
 int pass_group()
 {
     std::vector<piece> all, now;

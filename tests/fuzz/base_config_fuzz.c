@@ -1,5 +1,5 @@
-/* The option table's readers: the bytes are a YAML file, and their lines also an argv and an
- * environment. Whatever is accepted must print as YAML that is accepted again. */
+/* Fuzzes the readers of the option table. The bytes are a YAML file, and their lines also an
+ * argv and an environment. Accepted options must print as YAML that is accepted again. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static enum status parse_file(const void *bytes, size_t n, struct sample *out,
     return s;
 }
 
-/* The text that was read, and the one that came back, which names no user of a URL. */
+/* Compares a text that was read with its printed form, in which URLs have no user. */
 static bool is_same(const char *read, const char *back)
 {
     char *shown = read ? strdup(read) : NULL;
@@ -78,7 +78,7 @@ static void parse_words(const uint8_t *data, size_t size)
     memcpy(copy, data, size);
     copy[size] = '\0';
     for (char *w = strtok_r(copy, "\n", &save); w && n < N_WORDS; w = strtok_r(NULL, "\n", &save))
-        if (strncmp(w, "--config", 8) != 0) /* no files of the machine that fuzzes */
+        if (strncmp(w, "--config", 8) != 0) /* reads no files of the fuzzing machine */
             words[n++] = w;
     if (config_parse(specs, N_SPECS, n, words, NULL, &out, &res, &err) == STATUS_OK)
         config_fini(&res);
@@ -105,7 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config_print_yaml(&b, specs, N_SPECS, &first);
     if (first.number < -100 || first.choice < 0 || first.choice > 2 || !(first.share <= 1))
         abort();
-    /* a text that is no UTF-8 cannot come out of YAML, so a printed one reads back the same */
+    /* YAML holds only UTF-8 text, so every accepted text can be printed and read back */
     if (parse_file(b.ptr, b.len, &second, &again) != STATUS_OK || second.number != first.number ||
         second.list.n_items != first.list.n_items || !is_same(first.text, second.text) ||
         !is_same(first.object, second.object))

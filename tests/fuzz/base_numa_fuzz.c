@@ -1,5 +1,5 @@
-/* A list of CPUs, of /sys or of a user: what is accepted reads as itself when it is printed, and
- * words are refused or give CPUs that are allowed. */
+/* Fuzzes the reader of CPU lists, from /sys or from a user. An accepted list reads as itself
+ * when it is printed. Words are refused or give allowed CPUs. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

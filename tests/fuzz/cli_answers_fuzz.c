@@ -1,5 +1,6 @@
-/* What the commands read from whoever answers: an event stream in pieces, the JSON of `cox status`
- * and `cox top`, a child's last line. The first byte picks, the second cuts. */
+/* Fuzzes the answers that cox's commands read: an event stream in pieces, the JSON of `cox
+ * status` and `cox top`, a child's last line. The first byte selects the reader, the second the
+ * cuts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ static void on_data(void *ctx, struct str data)
 {
     struct strbuf *all = ctx;
     if (memchr(data.ptr, '\n', data.len))
-        abort(); /* an event's data is of one line */
+        abort(); /* an event's data has one line */
     strbuf_append_str(all, data);
     strbuf_append_c(all, "\n");
 }
@@ -49,11 +50,11 @@ static void check_text(const struct strbuf *out)
     if (out->len == 0)
         abort();
     for (size_t i = 0; i < out->len; i++)
-        if (out->ptr[i] == 0x1B) /* nothing reaches the terminal but text */
+        if (out->ptr[i] == 0x1B) /* only text may reach the terminal */
             abort();
 }
 
-/* Twice, so that there is a curve. */
+/* Draws twice, so that there is a curve. */
 static void top(const json_t *root, struct strbuf *out)
 {
     static struct top_history h;

@@ -1,6 +1,6 @@
-/* What servers of strangers send `cox pull` before a file comes: a bucket's pages, a hub's listing,
- * an index's page, a wheel; and the name of a model, which may come from anywhere. The first byte
- * picks. */
+/* Fuzzes the answers of foreign servers that `cox pull` reads before a file comes: a bucket's
+ * pages, a hub's listing, an index's page, a wheel; and the name of a model, from any source.
+ * The first byte selects. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void page(struct str bytes)
     must(strlen(p.next_token) < sizeof p.next_token);
 }
 
-/* Nothing leaves the folder or the host, whatever it is called. */
+/* No file may leave the folder or the host, whatever its name. */
 static void listing(struct str bytes, const char *model)
 {
     static const char front[] = "https://h/";
@@ -100,7 +100,7 @@ static void name(struct str bytes)
     if (model_ref_parse(text, &r, &err) == STATUS_OK && model_ref_is_remote(&r)) {
         must(model_ref_name_is_safe(r.folder) && r.name[0] && !strpbrk(r.text, "\r\n\x1b"));
         must(!r.file || r.kind != MODEL_REF_URL || model_ref_name_is_safe(r.file));
-        if (r.kind != MODEL_REF_URL) { /* its one spelling is the same model */
+        if (r.kind != MODEL_REF_URL) { /* its printed form must be the same model */
             must(model_ref_parse(r.text, &again, &err) == STATUS_OK);
             must(strcmp(again.text, r.text) == 0 && strcmp(again.folder, r.folder) == 0);
             model_ref_fini(&again);

@@ -1,5 +1,5 @@
-/* Run files, of anybody's making: read without a crash, with a line for whatever is wrong, and what
- * is right gives options that `cox up` reads again. */
+/* Fuzzes run files. Any file is read without a crash, with a line for each error, and the valid
+ * options are options that `cox up` reads again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

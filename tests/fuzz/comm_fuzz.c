@@ -1,6 +1,6 @@
-/* What a rank reads from its port: hellos and replies (with a proof that fits, too, so that the
- * fields behind it are reached), addresses from the head, and what a linked peer sends in the
- * middle of a collective. The first byte picks. */
+/* Fuzzes the bytes that a rank reads from its port: hellos and replies (also with a valid proof,
+ * so that the fields behind it are reached), addresses from the head, and bytes of a linked peer
+ * in the middle of a collective. The first byte selects. */
 #include <sodium.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void read_hello(const uint8_t *data, size_t size)
     struct hello h;
     struct error err;
     memcpy(in, data, size < sizeof in ? size : sizeof in);
-    check(hello_decode(in, id, &h, &err) != STATUS_OK); /* nobody drafts a proof */
+    check(hello_decode(in, id, &h, &err) != STATUS_OK); /* nobody can guess a proof */
     crypto_generichash_init(&s, id, sizeof id, PROOF_BYTES);
     crypto_generichash_update(&s, (const uint8_t *)"hello", 6);
     crypto_generichash_update(&s, in, HELLO_BYTES - PROOF_BYTES);
@@ -35,7 +35,7 @@ static void read_hello(const uint8_t *data, size_t size)
     if (hello_decode(in, id, &h, &err) != STATUS_OK)
         return;
     hello_encode(&h, id, again);
-    if (in[6] <= 1 && in[7] == 0) /* flags we do not know are dropped */
+    if (in[6] <= 1 && in[7] == 0) /* unknown flags are dropped */
         check(memcmp(in, again, sizeof in) == 0);
 }
 
@@ -62,7 +62,7 @@ static void read_address(const uint8_t *data, size_t size)
     check(a.n == b.n && memcmp(&a.sa, &b.sa, a.n) == 0);
 }
 
-/* ---- a peer that has proven itself and now sends anything ---- */
+/* ---- a peer with a valid proof that sends arbitrary bytes ---- */
 
 struct hostile {
     struct comm_link link;
@@ -100,7 +100,7 @@ static enum status hostile_recv(struct comm_link *l, const struct iovec *v, size
     return STATUS_OK;
 }
 
-/* Never called: something moves on every turn. */
+/* Never called: some bytes move on every turn. */
 static short hostile_before_sleep(struct comm_link *l, bool wants_send, bool wants_recv)
 {
     abort();

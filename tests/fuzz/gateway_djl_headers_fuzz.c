@@ -1,5 +1,5 @@
-/* Custom attributes and queries of SageMaker's clients. What is found lies in what was sent, has
- * nothing around it, and is there under its name in whatever case. */
+/* Fuzzes the custom attributes and queries of SageMaker's clients. A value that is found lies in
+ * the input, has no blanks around it, and is found under its name in any case. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

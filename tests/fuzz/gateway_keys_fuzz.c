@@ -1,5 +1,5 @@
-/* A file of API keys of arbitrary bytes: read whole, or refused with words that do not repeat it;
- * what is read has bounds that can be worked with, and is the same when it is read again. */
+/* Fuzzes files of API keys. A file is read whole, or refused with a message that does not repeat
+ * it. The keys that are read have usable limits, and are the same when the file is read again. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void check(const struct api_key *k)
         abort();
 }
 
-/* A request now and one a second later: neither bucket becomes a number that is none. */
+/* Uses a key now and one second later: no bucket may become NaN. */
 static void use(struct api_key *k)
 {
     struct api_error e = {0};
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 a.entries[i].key->tenant != again.entries[i].key->tenant)
                 abort();
         }
-        /* a front without tenants and bounds reads the same keys of it */
+        /* a set of keys without tenants and limits reads the same keys from it */
         if (api_keys_init(&front, &none, path, &err) != STATUS_OK || front.n != a.n_entries)
             abort();
         api_keys_fini(&front);

@@ -1,6 +1,6 @@
-/* Bodies of all endpoints through everything that reads them: JSON, the field table, prompts,
- * messages, a template, the tokenizer. First byte: which endpoint. What is accepted must keep the
- * promises the rest of the gateway builds on. */
+/* Fuzzes request bodies of all endpoints through all their readers: JSON, the field table,
+ * prompts, messages, a template, the tokenizer. First byte: the endpoint. An accepted body must
+ * keep the promises that the rest of the gateway relies on. */
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
@@ -89,7 +89,7 @@ static const struct dialect *dialect_of(uint8_t letter)
     }
 }
 
-/* What is answered without generating is JSON too. */
+/* Checks that an answer without generation is JSON. */
 static void answer(const struct dialect *d, const struct prepared *p)
 {
     const struct answer_shape a = {
@@ -121,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(p.error.http_status >= 400 && p.error.http_status < 500);
         strbuf_init(&b, 0);
         d->error(&b, &p.error, false);
-        json_t *j = json_loadb(b.ptr, b.len, 0, NULL); /* whatever the body held, it is JSON */
+        json_t *j = json_loadb(b.ptr, b.len, 0, NULL); /* JSON for every body */
         assert(j);
         json_decref(j);
         strbuf_fini(&b);

@@ -1,7 +1,8 @@
-/* A gateway's folder of state that was damaged while the gateway was away: it starts, it answers
- * each call, and it ends. First byte: bit 0 set, single values of rows become others, of any type;
- * else bytes of the database's file become others, and bit 1 cuts the file. Then one change in each
- * RECORD_BYTES. */
+/* Fuzzes a gateway's state folder that was damaged while the gateway was away. The gateway
+ * starts, answers each call, and ends. First byte: with bit 0 set, single values of rows are
+ * replaced, by any type; else bytes of the database's file are replaced, and bit 1 cuts the
+ * file. Then each RECORD_BYTES describe one change. make_databases makes the databases once for
+ * each process; each input damages a copy of one. */
 #include <dirent.h>
 #include <sqlite3.h>
 #include <stdint.h>
@@ -25,7 +26,7 @@ struct database {
 };
 
 static char dir[64], path[96];
-static struct database typed, untyped; /* the same rows; any value fits into the second's */
+static struct database typed, untyped; /* the same rows; the second one accepts any type of value */
 static struct error err;
 
 static const char lines[] =
@@ -106,8 +107,9 @@ static void add_batch(struct state_store *s, const struct stored_file *input)
     stored_batch_fini(&b);
 }
 
-/* Files, a batch on its way (a line answered, one taken, one waiting) and one that waits, and a
- * file that is on its way out. Ids are made the same in every process, for repeatable inputs. */
+/* Makes files, a batch in progress (a line answered, one taken, one waiting), a waiting batch,
+ * and a file that is being deleted. Ids are the same in every process, so that inputs are
+ * repeatable. */
 static void make_databases(void)
 {
     struct state_store *s;
@@ -213,7 +215,7 @@ static void change_values(const uint8_t *data, size_t size)
     sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
     for (; size >= RECORD_BYTES; data += RECORD_BYTES, size -= RECORD_BYTES) {
         const char *column = columns[data[0] % N];
-        const int row = data[1] >> 4 & 3; /* 0: all of them */
+        const int row = data[1] >> 4 & 3; /* 0 = all rows */
         char sql[160];
         sqlite3_stmt *q;
         snprintf(sql, sizeof sql, "UPDATE OR IGNORE %s = ?1 WHERE ?2 = 0 OR %s = ?2", column,
@@ -228,9 +230,9 @@ static void change_values(const uint8_t *data, size_t size)
     must(sqlite3_close(db) == SQLITE_OK);
 }
 
-/* ---- the life after it ---- */
+/* ---- calls after the damage ---- */
 
-/* A call works, or says why not. */
+/* Checks a call: it works, or its status says why not. */
 static void tell(enum status s)
 {
     must(s == STATUS_OK || err.text[0] != '\0');
@@ -293,7 +295,7 @@ static void read_files(struct seen *seen)
     }
 }
 
-/* True: some line was there to be taken. What is taken once is not to be had again. */
+/* Returns true when some line could be taken. A taken line must not be offered again. */
 static bool run_lines(struct state_store *s, uint64_t now_s)
 {
     struct taken_line l[N_TAKEN];
@@ -332,7 +334,7 @@ static void live(void)
     read_files(&seen);
     int n_turns = 0;
     while (run_lines(seen.s, CREATED_S))
-        must(++n_turns < 16); /* six lines, four at a time: they end */
+        must(++n_turns < 16); /* six lines, four at a time, must end soon */
     for (int i = 0; i < N_LOOKS; i++)
         (void)state_look(seen.s);
     end_all(&seen);

@@ -1,5 +1,5 @@
-/* traceparent, tracestate and the collector's address from hostile hands, a line each. What is
- * taken for a trace can be written as a span, and that is JSON. */
+/* Fuzzes traceparent, tracestate and the collector's address, one line each. An accepted trace
+ * can be written as a span, and the span is JSON. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

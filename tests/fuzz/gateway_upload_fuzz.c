@@ -1,4 +1,4 @@
-/* What a client may upload: a form, and the lines of a batch. First byte: which of the two. */
+/* Fuzzes uploads of clients: a form, and the lines of a batch. The first byte selects. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* The block table against a model of plain arrays (unit/head/kv/blocks_model.h): the input says
- * which requests come, which of them run how far in which step, who leaves, and how late results
- * are. */
+/* Fuzzes the block table against a model of plain arrays (unit/head/kv/blocks_model.h). The
+ * input decides which requests come, how far they run in each step, which leave, and how late
+ * results are. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
-/* Peers with good keys that say anything: a gateway and two workers that have formed a replica and
- * run a request, and then frames whose bodies come from the input. Session and numbers are made
- * right, so that what the messages say is what is looked at; the frames that were not understood
- * close the session, and a Hello from the input opens another. After every input the head's
- * invariants hold. Input: frames one after the other, of which byte 5 picks the connection and byte
- * 7 what is done. */
+/* Fuzzes the head core with peers that have valid keys and send anything: a gateway and two
+ * workers that have formed a replica and run a request, and then frames whose bodies come from
+ * the input. Session and numbers are made valid, so that the messages themselves are tested. A
+ * frame that was not understood closes the session, and a Hello from the input opens another
+ * one. After every input the head's invariants hold. Input: frames one after the other; byte 5
+ * of a frame selects the connection, byte 7 the action. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum {
     N_CONNECTIONS = 6, /* 0, 4: gateways; 1, 2, 3, 5: workers */
     N_FRAMES = 24,
     MAX_ITEMS = 64,
-    N_PLANS = 4, /* more than are in flight */
+    N_PLANS = 4, /* more than can be in flight */
     PROMPT = 40,
     AT_TYPE = 4,
     AT_CONNECTION = 5,
@@ -40,8 +40,8 @@ enum what {
 
 static struct world {
     struct head_core *core;
-    uint64_t now_ns, epoch, other_epoch; /* of the replica of 1 and 2, and of another one */
-    uint8_t other_maker;                 /* who makes that one's id */
+    uint64_t now_ns, epoch, other_epoch; /* epochs of the replica of 1 and 2, and of another one */
+    uint8_t other_maker;                 /* connection that makes the other replica's id */
     bool has_other;
     struct link links[N_CONNECTIONS];
     struct arena scratch;
@@ -49,11 +49,11 @@ static struct world {
     struct seen {
         uint64_t step;
         uint32_t sampled[MAX_ITEMS], n_sampled;
-    } plans[N_PLANS]; /* to the first worker, by step */
+    } plans[N_PLANS]; /* plans to the first worker, by step */
     uint64_t last_step, answered;
     struct {
         uint64_t epoch, id;
-    } grammar; /* the last one that the head wanted */
+    } grammar; /* the last grammar that the head asked for */
 } w;
 
 static struct bus_peer address(uint8_t connection)
@@ -85,7 +85,7 @@ static enum status on_send(void *ctx, struct bus_peer to, struct str frame)
     arena_init(&a, 0);
     if (frame_parse_header(frame, &h, NULL) != STATUS_OK ||
         codec_decode(frame, &h, &a, &m, NULL) != STATUS_OK)
-        abort(); /* whatever came in, what goes out is well-formed */
+        abort(); /* frames from the head are well-formed, whatever came in */
     if (m.type == MSG_WELCOME)
         link_open(&w.links[to.id[1]], h.session, m.welcome.credit_bytes);
     if (m.type == MSG_FORM)
@@ -125,7 +125,7 @@ static void say(uint8_t connection, const struct msg *m)
     deliver(connection, strbuf_str(&w.frame));
 }
 
-/* ---- what honest peers do ---- */
+/* ---- actions of honest peers ---- */
 
 static void hello(uint8_t connection)
 {
@@ -217,8 +217,8 @@ static void pass_time(uint8_t ticks)
     }
 }
 
-/* A second replica, and the first one's worker is drained: blocks are on their way between the two,
- * and whatever workers say of that comes from the input. */
+/* Forms a second replica and drains the first one's worker. Blocks are then on their way between
+ * them, and the workers' messages about that come from the input. */
 static void move(void)
 {
     if (!w.has_other) {
@@ -240,7 +240,7 @@ static void move(void)
         pass_time(0);
 }
 
-/* Any rank says any end of the grammar that the head wants, and any sizes. */
+/* Lets any rank report any end of the grammar that the head asked for, and any sizes. */
 static void grammar_done(uint8_t connection, uint8_t status, struct str text)
 {
     struct msg m = {.type = MSG_GRAMMAR_DONE,
@@ -339,7 +339,7 @@ static void start(void)
     submit(1, GRAMMAR_NONE, STR(""));
     submit(2, GRAMMAR_NONE, STR(""));
     if (!head_core_is_ready(w.core) || w.last_step == 0)
-        abort(); /* or this fuzzes nothing */
+        abort(); /* otherwise nothing is fuzzed */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,8 +1,8 @@
-/* The scheduler as bytes drive it: the first say what the world is like (budgets, pools, KV groups,
- * drafts, tenants), then each says what happens next: requests, cancels, resubmissions, plans,
- * results late or wrong, lost ranks, time. It is the simulator's world (tests/sim), with its
- * simulated rank and the real worker's bookkeeping as readers of every plan and the null rule as
- * the oracle of every token; every invariant is looked at after every operation. */
+/* Fuzzes the scheduler. The first bytes choose the world (budgets, pools, KV groups, drafts,
+ * tenants). Each further byte chooses the next event: requests, cancels, resubmissions, plans,
+ * late or wrong results, lost ranks, time. The world is the simulator's (tests/sim). Its
+ * simulated rank and the real worker's bookkeeping read every plan, and the null rule checks
+ * every token. Every invariant is checked after every operation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { STEPS_TO_DRAIN = 40, LOSE_PERCENT = 20, LONG_MS = 2500 };
 
 enum op { OP_STEP, OP_DELIVER, OP_ARRIVE, OP_TIME, OP_DISTURB, OP_LIE, OP_LOSE, OP_LONG_TIME };
-/* how often each is meant, of random bytes */
+/* relative frequency of each operation with random bytes */
 static const uint8_t ops[16] = {
     OP_STEP,   OP_STEP,   OP_STEP, OP_STEP,    OP_DELIVER, OP_DELIVER, OP_DELIVER, OP_DELIVER,
     OP_ARRIVE, OP_ARRIVE, OP_TIME, OP_DISTURB, OP_DISTURB, OP_LIE,     OP_LOSE,    OP_LONG_TIME};
@@ -51,7 +51,7 @@ static bool operate(struct world *w)
     }
 }
 
-/* Some steps for those who are near their end; the others go away, wherever they are. */
+/* Runs some steps for requests near their end. The others are cancelled, wherever they are. */
 static bool drain(struct world *w)
 {
     bool made;

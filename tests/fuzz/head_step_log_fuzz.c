@@ -1,5 +1,5 @@
-/* A step log whose sums are right and whose events are anything: the reader gives events whose
- * numbers are in their ranges, or says that they are none. Input: the payload of a chunk. */
+/* Fuzzes the reader of step logs whose checksums are right and whose events are arbitrary. It
+ * returns events with numbers in their ranges, or refuses them. Input: the payload of a chunk. */
 #include <stdlib.h>
 
 #include "common/base/mem.h"

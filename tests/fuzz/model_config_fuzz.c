@@ -1,5 +1,5 @@
-/* config.json and a GGUF's metadata from anywhere: what is accepted is a shape that a runner can
- * count with. Input that is no GGUF is JSON. */
+/* Fuzzes config.json and the metadata of a GGUF. An accepted one has a shape that a runner can
+ * use. Input that is no GGUF is read as JSON. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

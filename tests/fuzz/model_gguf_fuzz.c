@@ -1,4 +1,4 @@
-/* A GGUF from anywhere: what opens must be readable in full without leaving the file. */
+/* Fuzzes GGUF files. A file that opens must be readable in full, without reads outside of it. */
 #include <stdlib.h>
 #include <string.h>
 

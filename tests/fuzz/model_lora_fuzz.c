@@ -1,5 +1,6 @@
-/* An adapter's folder from anywhere: adapter_config.json up to the first NUL, then
- * adapter_model.safetensors. What opens has both matrices of every module, of one rank. */
+/* Fuzzes adapter folders: adapter_config.json up to the first NUL, then
+ * adapter_model.safetensors. An adapter that opens has both matrices of every module, with the
+ * same rank. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

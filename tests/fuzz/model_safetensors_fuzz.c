@@ -1,5 +1,5 @@
-/* A safetensors file from anywhere: what opens must be readable in full without leaving the file.
- */
+/* Fuzzes safetensors files. A file that opens must be readable in full, without reads outside of
+ * it. */
 #include <stdlib.h>
 
 #include "common/model/files/safetensors.h"
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint64_t i = 0; i < safetensors_n_tensors(s); i++) {
         const struct tensor *t = safetensors_tensor_at(s, i);
         check(t, at, data + size);
-        at = t->data + t->n_bytes; /* no overlaps */
+        at = t->data + t->n_bytes; /* tensors do not overlap */
         if (safetensors_find(s, t->name.ptr) != t)
             abort();
     }

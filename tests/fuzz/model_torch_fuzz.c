@@ -1,5 +1,5 @@
-/* A PyTorch checkpoint from anywhere: what opens must be readable in full without leaving the file.
- * Input that is no archive is the pickle alone, which a fuzzer reaches sooner. */
+/* Fuzzes PyTorch checkpoints. A file that opens must be readable in full, without reads outside
+ * of it. Input that is no archive is read as the pickle alone, which a fuzzer reaches sooner. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* The HTTP parser on arbitrary bytes in arbitrary pieces (the first byte seeds the cuts). What it
- * accepts must be consistent: views inside the message, and the same whatever the pieces. */
+/* Fuzzes the HTTP parser with arbitrary bytes in arbitrary pieces (the first byte seeds the
+ * cuts). Accepted messages must be consistent: their views lie inside the message and do not
+ * depend on the pieces. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static void compare(const struct http_message *a, const struct http_message *b)
             abort();
 }
 
-/* A handler may rely on this: every field has a name, and none has a line's end in it. */
+/* Handlers rely on this: every field has a name, and no field contains a line end. */
 static void check_fields(const struct http_message *m)
 {
     for (uint32_t i = 0; i < m->n_fields; i++) {
@@ -49,7 +50,7 @@ static void check_fields(const struct http_message *m)
     }
 }
 
-/* Bodies up to a bound of the handler's, or none. */
+/* Limits bodies as a handler would, or not at all. */
 static uint64_t body_max(void *ctx)
 {
     return *(const uint64_t *)ctx;

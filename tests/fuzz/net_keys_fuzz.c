@@ -1,5 +1,5 @@
-/* Key texts from people and files: the bytes are an authorized file, a PEM file and a join token. A
- * token that is accepted is the one its content encodes to. */
+/* Fuzzes key texts from people and files. The bytes are an authorized file, a PEM file and a
+ * join token. An accepted token is the encoding of its content. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void read_authorized(const uint8_t *data, size_t size)
     close(fd);
 }
 
-/* What is taken is PEM, and as much of it as was asked for. */
+/* Accepted text is PEM, with as many keys as were asked for. */
 static void read_pem(struct str text)
 {
     uint8_t keys[2][PEM_KEY_BYTES];

@@ -1,5 +1,6 @@
-/* Answers of a hostile Redis in arbitrary pieces (the first byte says how large): what comes out is
- * the same whatever the pieces, and bounded. The same bytes as a URL: parsed, or refused. */
+/* Fuzzes the reader of Redis' answers, in arbitrary pieces (the first byte gives their size).
+ * The replies do not depend on the pieces, and their size is limited. The same bytes are also
+ * read as a URL, which is parsed or refused. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Looks at everything, so that sanitizers do. */
+/* Reads every part of a reply, so that sanitizers see it. */
 static uint64_t digest(const struct redis_reply *r, uint32_t depth)
 {
     uint64_t h = (uint64_t)r->kind * 31 + (uint64_t)r->integer + depth;

@@ -1,6 +1,6 @@
-/* Bytes of a hostile client in front of a TLS session, in arbitrary pieces (the first byte says how
- * large), some of them behind the beginning of a real handshake: it fails, waits or goes on, and
- * says so; it never answers by itself without end. */
+/* Fuzzes a TLS session with a hostile client's bytes in arbitrary pieces (the first byte gives
+ * their size), some of them after the beginning of a real handshake. The session fails, waits or
+ * goes on, and reports which. It never sends without end by itself. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>

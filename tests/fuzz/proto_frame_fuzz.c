@@ -1,6 +1,6 @@
-/* A frame as it comes from the network. What decodes must encode, and decode again to the same. The
- * input is tried as it is, and once more with a header made right so that mutations reach the body.
- */
+/* Fuzzes frames from the network. A frame that decodes must encode, and decode again to the same
+ * message. The input is tried as it is, and once more with a valid header, so that mutations
+ * reach the body. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void encode(const struct msg *m, struct strbuf *out)
 {
     strbuf_reset(out);
     if (codec_encode(m, 1, 1, &scratch, out) != STATUS_OK)
-        abort(); /* what we accept we can send */
+        abort(); /* an accepted message can be sent */
 }
 
 static void check(struct str frame)

@@ -1,8 +1,10 @@
-/* Runs a fuzz target over the files of a corpus folder: how the fuzzers are tests in every build.
+/* Runs a fuzz target over the files of a corpus folder, so that the fuzzers are tests in every
+ * build.
  *   PROGRAM FOLDER [--mutated N [--seed N]]
- * --mutated: and over so many inputs made of them, by changed bits and bytes, cuts, repeats and
- * pieces of each other; the same ones for a seed. It follows no coverage, as the fuzzers do; it
- * needs no clang and counts. A long run says on stderr how far it is; the last line is of all. */
+ * --mutated: also runs N inputs made from these by changed bits and bytes, cuts, repeats and
+ * pieces of each other; a seed always gives the same ones. Unlike a fuzzer it does not follow
+ * coverage, and needs no clang. A long run reports its progress on stderr; the last line is the
+ * total. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -14,7 +16,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FILE_MAX = 1 << 20, INPUT_MAX = 4096, FILES_MAX = 4096, CHANGES_MAX = 6 };
-enum { SAID_EVERY = 5000000 }; /* inputs: some seconds of the quickest target */
+enum { SAID_EVERY = 5000000 }; /* inputs between two reports: some seconds of the fastest target */
 
 struct input {
     uint8_t *ptr;
@@ -24,7 +26,7 @@ struct input {
 static struct input files[FILES_MAX];
 static uint32_t n_files;
 
-/* exact size: a sanitizer sees a read past the end */
+/* the exact size lets a sanitizer see a read past the end */
 static void run(const uint8_t *data, size_t n)
 {
     uint8_t *exact = malloc(n ? n : 1);
@@ -54,10 +56,10 @@ static bool run_file(const char *path)
     return true;
 }
 
-/* ---- inputs made of others ---- */
+/* ---- inputs made from others ---- */
 
-/* Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled" (2014):
- * xorshift64*. */
+/* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators,
+ * scrambled" (2014). */
 static uint64_t draw(uint64_t *state, uint64_t below)
 {
     *state ^= *state >> 12;
@@ -81,7 +83,7 @@ static void change(struct input *in, uint64_t *state)
     case 2:
         in->ptr[at] = odd[draw(state, sizeof odd)];
         break;
-    case 3: /* a piece is gone */
+    case 3: /* a piece is removed */
         n = 1 + draw(state, in->n - at);
         memmove(in->ptr + at, in->ptr + at + n, in->n - at - n);
         in->n -= n;
@@ -92,7 +94,7 @@ static void change(struct input *in, uint64_t *state)
         memmove(in->ptr + at + n, in->ptr + at, in->n - at);
         in->n += n;
         break;
-    default: /* from here on it is another */
+    default: /* the rest comes from another input */
         n = other->n > at ? other->n - at : 0;
         if (n > 0)
             memcpy(in->ptr + at, other->ptr + at, n);
@@ -100,7 +102,7 @@ static void change(struct input *in, uint64_t *state)
     }
 }
 
-/* How many were run: all of them, or none when no file is short enough to begin with. */
+/* Returns the number of inputs that ran: n, or 0 when no file is short enough. */
 static uint64_t run_mutated(uint64_t n, uint64_t seed)
 {
     static uint8_t buf[INPUT_MAX];
@@ -130,7 +132,7 @@ int main(int argc, char **argv)
 {
     int n = 0;
     LLVMFuzzerTestOneInput((const uint8_t *)"", 0);
-    struct dirent **found = NULL; /* in an order that is the same everywhere */
+    struct dirent **found = NULL; /* in the same order on every machine */
     int n_found = argc > 1 ? scandir(argv[1], &found, NULL, alphasort) : 0;
     for (int i = 0; i < n_found; i++) {
         char path[4096];

@@ -1,6 +1,7 @@
-/* A grammar's source behind a byte that says its kind, compiled over a vocabulary of bytes; then up
- * to 64 of the tokens that its masks allow. As in text_model_fuzz.c: no panic, no fault, and an
- * end; and no more counted work than text/ promises. */
+/* Fuzzes grammars: a source behind a byte with its kind, compiled over a vocabulary of bytes;
+ * then up to 64 of the tokens that its masks allow. As in text_model_fuzz.c there must be no
+ * panic and no fault, and it must end. It must also take no more counted work than text/
+ * promises. */
 #include "text/text.h"
 
 #include <stdint.h>
@@ -9,8 +10,9 @@
 
 enum { WORDS = 9, N_TOKENS = 64 };
 
-/* By count, never by the clock: a compile's bytes (heap.rs), and units of masks (mask_budget.rs),
- * of which the lexer may have 140000 for each beside those that are charged. */
+/* Limits by count, never by the clock: a compile's bytes (heap.rs), and units of masks
+ * (mask_budget.rs). The lexer may use 140,000 units for each mask in addition to those that are
+ * charged. */
 static const uint64_t most_bytes = UINT64_C(3) << 29, most_at_once = UINT64_C(256) << 20,
                       most_units = 11000000 + N_TOKENS * (150000 + 140000);
 
@@ -35,10 +37,11 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* The crate's own words for one that it caught; an input may hold the word as well. */
+/* Returns whether the error is the crate's text for a caught panic; an input may contain the
+ * word too. */
 static bool tells_a_panic(const char *err)
 {
-    return begins(err, "panic: ") || begins(err, "it allows no text: panic: ");
+    return begins(err, "panic: ") || begins(err, "the grammar allows no text: panic: ");
 }
 
 static void follow(struct text_matcher *m, uint32_t seed)
@@ -52,7 +55,7 @@ static void follow(struct text_matcher *m, uint32_t seed)
         for (; left > 0 && !(words[id / 32 % WORDS] >> (id % 32) & 1); left--)
             id = (id + 1) % (WORDS * 32);
         id %= WORDS * 32;
-        /* what a mask allows is accepted */
+        /* a token that the mask allows must be accepted */
         if (left == 0 || text_matcher_accept(m, id, err) != TEXT_OK)
             abort();
     }

@@ -1,7 +1,6 @@
-/* A model's file as text/ reads it, tokenizer.json, tokenizer.model or GGUF: opened, a text
- * encoded, every id decoded. The library behind text.h is Rust and is not instrumented: inputs vary
- * blindly around the corpus, and what counts is that no panic (TEXT_INTERNAL) and no fault comes
- * out. */
+/* Fuzzes the model files that text/ reads, tokenizer.json, tokenizer.model or GGUF: opened, a
+ * text encoded, every id decoded. The library behind text.h is Rust and is not instrumented, so
+ * inputs vary blindly around the corpus. There must be no panic (TEXT_INTERNAL) and no fault. */
 #include "text/text.h"
 
 #include <stdint.h>

@@ -1,5 +1,6 @@
-/* A chat template and a context, parted by the first NUL, compiled and rendered with little fuel.
- * As in text_model_fuzz.c: no panic, no fault, and an end. */
+/* Fuzzes chat templates: a template and a context, separated by the first NUL, compiled and
+ * rendered with little fuel. As in text_model_fuzz.c there must be no panic and no fault, and it
+ * must end. */
 #include "text/text.h"
 
 #include <stdint.h>

@@ -1,9 +1,10 @@
-/* The CPU device behind its executor, plan by plan, against folders with expectations: every prompt
- * several times at once, in chunks and whole, in steps of more rows than a pass and more samples
- * than logits are computed at once, with draft tokens for most; then one that enters with KV blocks
- * copied from another. Alone, as two ranks, which are threads here, and as two stages of
- * two; those twice, the second time in each other's place. Usage: executor_golden
- * own|reference|FOLDER...; exit 77: of one of them there is no model. */
+/* Tests the CPU device behind its executor, plan by plan, against folders with expected results.
+ * Every prompt runs several times at once, in chunks and whole. Steps have more rows than a pass
+ * and more samples than logits are computed at once, and most runs have draft tokens. A last
+ * sequence starts with KV blocks copied from another one. The ranks are one rank, two ranks
+ * (threads here), and two stages of two. The latter two run twice, the second time with their
+ * ranks exchanged.
+ * Usage: executor_golden own|reference|FOLDER...; exit 77: a set has no model. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,8 +29,8 @@ enum {
     MAX_DRAFT = 4,
     MAX_LEN = STREAM_BLOCKS * BLOCK
 };
-#define SCORE_BOUND 1e-3f /* as model_golden.c has it for log-probabilities */
-/* Tokens of a prompt in one step, for each time that it is there. */
+#define SCORE_BOUND 1e-3f /* the bound of model_golden.c for log-probabilities */
+/* Tokens of a prompt in one step, for each time that the prompt runs. */
 static const uint32_t chunks[] = {1000, 1000, 1000, 64, 7};
 enum { TIMES = sizeof chunks / sizeof chunks[0] };
 
@@ -40,10 +41,10 @@ struct stream {
     struct plan_blocks tables[PROGRAM_MAX_KV_GROUPS];
     uint32_t blocks[PROGRAM_MAX_KV_GROUPS][STREAM_BLOCKS];
 };
-/* One rank and what its thread is to do. */
+/* One rank, and the work of its thread. */
 struct rank {
     struct executor *executor;
-    const struct executor_comm *comm; /* to join; else: a step */
+    const struct executor_comm *comm; /* the communicator to join; NULL = run a step */
     const struct msg_plan *plan;
     struct arena arena;
     struct msg_result result;
@@ -56,18 +57,19 @@ struct job {
     struct stream streams[MAX_STREAMS];
     uint32_t n_streams, n_groups;
     uint64_t step, epoch, n_drafted, n_right;
-    uint32_t shortest, longest; /* prompts that are run */
-    uint32_t vocab_size;        /* of the reference's rows */
+    uint32_t shortest, longest; /* bounds of the prompts that are run */
+    uint32_t vocab_size;        /* vocabulary of the reference's rows */
 };
 
-/* Scattered, no two alike, other ones in each group: N_BLOCKS is a prime. */
+/* Block numbers are scattered, all different, and differ between groups: N_BLOCKS is a prime. */
 static uint32_t block_of(uint32_t i_group, uint32_t slot, uint32_t i)
 {
     return (slot * STREAM_BLOCKS + i) * (7 + i_group) % N_BLOCKS;
 }
 
-/* The first token that did not come before may stop the stream, but not a step earlier: the greedy
- * tokens stay as they are when the executor counts what was generated. */
+/* Makes the first token that did not occur before a stop token that min_tokens forbids until
+ * then. The greedy tokens stay the same only if the executor counts the generated tokens
+ * correctly. */
 static void forbid_until_due(struct stream *s)
 {
     const uint32_t *ids = s->prompt->greedy;
@@ -130,7 +132,7 @@ static void check_item(struct job *j, struct stream *s, uint32_t n_draft,
 
 static uint64_t all_scored;
 
-/* Prompts that are scored: against the reference's log-probabilities at every position. */
+/* Compares prompt_logprobs with the reference's log-probabilities at every position. */
 static void check_scores(struct stream *s, uint32_t n, const struct result_item *item,
                          uint32_t vocab_size)
 {
@@ -192,7 +194,7 @@ static const struct msg_result *step_all(struct job *j, const struct msg_plan *p
     return &j->ranks[answers].result;
 }
 
-/* Positions of its next run that an id of the prompt follows. */
+/* Returns the number of rows in the next run that are followed by an id of the prompt. */
 static uint32_t n_prompt_logprobs_of(const struct stream *s, uint32_t n_tokens)
 {
     uint32_t last = s->prompt->n_ids - 1, left = s->n_done < last ? last - s->n_done : 0;
@@ -201,7 +203,7 @@ static uint32_t n_prompt_logprobs_of(const struct stream *s, uint32_t n_tokens)
     return n_tokens < left ? n_tokens : left;
 }
 
-/* One step of all streams that are not done. False: there was none. */
+/* Runs one step of all streams that are not done. Returns false when there was none. */
 static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_copies)
 {
     struct plan_admit admits[MAX_STREAMS];
@@ -255,11 +257,12 @@ static bool run_step(struct job *j, const struct plan_copy *copies, uint32_t n_c
     j->n_drafted += result->n_drafted;
     for (uint32_t i = 0; i < p.n_runs; i++)
         for (uint32_t g = 0; g < j->n_groups; g++)
-            j->streams[runs[i].slot].tables[g].ids.n = 0; /* the rank has them now */
+            j->streams[runs[i].slot].tables[g].ids.n = 0; /* the rank has the block table now */
     return true;
 }
 
-/* As after a prefix hit, but in blocks of its own: those of `from`, copied in the same step. */
+/* Starts a stream as after a prefix hit, but in blocks of its own, which are copied from `from`
+ * in the same step. */
 static void enter_with_copies(struct job *j, const struct stream *from)
 {
     struct plan_copy copies[PROGRAM_MAX_KV_GROUPS * N_COPIED];
@@ -358,7 +361,7 @@ static void run_prompts(struct job *j, const struct golden_file *f)
     enter_with_copies(j, &j->streams[i_long]);
 }
 
-/* Of the draft tokens of a run, and of all runs of the program. */
+/* Draft tokens of all runs of the program: all, and those that were right. */
 static uint64_t all_drafted, all_right;
 
 static void check_model(const char *folder, struct job *j, const struct golden_file *f)
@@ -375,7 +378,7 @@ static void check_model(const char *folder, struct job *j, const struct golden_f
         all_drafted += j->n_drafted;
         all_right += j->n_right;
         leave_ranks(j);
-        struct rank first = j->ranks[0]; /* and now in each other's place */
+        struct rank first = j->ranks[0]; /* and again, with the ranks exchanged */
         for (uint32_t i = 0; i + 1 < j->n_ranks; i++)
             j->ranks[i] = j->ranks[i + 1];
         j->ranks[j->n_ranks - 1] = first;

@@ -1,3 +1,11 @@
+/* Records which experts a device's routers choose, and makes CPUs follow them.
+ * golden_choices_new wraps the device's table of functions: each router's choices of a pass are
+ * copied to a buffer on the device (`keep`). golden_choices_take brings them to the host after
+ * the pass. A follower wraps a CPU's table in the same way: for each router it finds the least
+ * move of the logits to that choice (`least_move`), and then forces it (`choose_theirs`).
+ * The order of the routers in a pass identifies them, so followers must run the same passes as
+ * the device. Buffers have room for MAX_ROUTES routers of `rows` rows. One thread; impossible
+ * sizes end the program. */
 #include "tests/golden/golden_choices.h"
 
 #include <math.h>
@@ -9,12 +17,12 @@
 enum { MAX_ROUTES = 64, MAX_EXPERTS = 1024, DOUBLINGS = 14, HALVINGS = 10 };
 
 struct golden_choices {
-    struct ops ops; /* first: the device's table leads back here */
+    struct ops ops; /* must be first: the device's table of functions leads back here */
     const struct ops *real;
     struct device *device;
     uint32_t rows, n_chosen;
-    uint32_t n_routes, i_route; /* of a pass; of the one that is being enqueued */
-    uint32_t *kept, *taken;     /* [MAX_ROUTES][rows][n_chosen]: on the device, on the host */
+    uint32_t n_routes, i_route; /* routers of a pass; index of the next one to be enqueued */
+    uint32_t *kept, *taken;     /* [MAX_ROUTES][rows][n_chosen]: on the device, and on the host */
 };
 
 struct golden_follower {
@@ -36,7 +44,7 @@ static struct golden_follower *follower_of(struct device *d)
     return (struct golden_follower *)(uintptr_t)d->ops;
 }
 
-/* ---- what the device chooses ---- */
+/* ---- the device's choices ---- */
 
 static size_t kept_bytes(const struct golden_choices *c)
 {
@@ -50,8 +58,8 @@ static void begin_keeping(struct device *d)
     c->real->pass.begin(d);
 }
 
-/* A place for each router of a pass: a recorded pass leaves its choices there again, though nobody
- * calls this. */
+/* Keeps the choices of each router in a buffer of its own. A recorded pass writes there again
+ * although this function is not called. */
 static void keep(struct device *d, const struct route_params *p)
 {
     struct golden_choices *c = choices_of(d);
@@ -99,7 +107,7 @@ void golden_choices_take(struct golden_choices *c)
         golden_die("the device's choices: %s", err.text);
 }
 
-/* ---- who follows ---- */
+/* ---- the followers ---- */
 
 static void begin_following(struct device *d)
 {
@@ -117,8 +125,8 @@ static bool is_chosen(const uint32_t *ids, uint32_t n, uint32_t expert)
     return false;
 }
 
-/* What a move favours: the experts that were chosen, or, of experts in groups, all of those groups:
- * who makes a group one of the best need not be chosen. */
+/* Experts that a move of the logits favours: the chosen ones, or with groups all experts of the
+ * chosen groups. An expert that makes its group one of the best need not be chosen itself. */
 enum favour { FAVOUR_CHOSEN, FAVOUR_GROUPS };
 
 static bool is_favoured(const struct route_params *row, const uint32_t *ids, enum favour favour,
@@ -131,7 +139,8 @@ static bool is_favoured(const struct route_params *row, const uint32_t *ids, enu
     return false;
 }
 
-/* One row, its logits moved by so much in favour of ids. */
+/* Returns whether the router chooses `ids` when the row's logits are moved by `by` in their
+ * favour. */
 static bool chooses_moved(struct golden_follower *f, const struct route_params *row,
                           const uint32_t *ids, enum favour favour, double by)
 {
@@ -145,8 +154,9 @@ static bool chooses_moved(struct golden_follower *f, const struct route_params *
     return memcmp(moved.ids, ids, sizeof *ids * row->n_chosen) == 0;
 }
 
-/* The least of the moves up to most; infinity: none of them does it, as of what is not finite. Too
- * large a move is none either (sigmoids are all one then): from the small ones on. */
+/* Returns the least such move up to `most`, or infinity when none makes the choice (for example
+ * with NaN). The search starts with small moves: too large ones do not work either, because all
+ * sigmoids are then one. */
 static double search_move(struct golden_follower *f, const struct route_params *row,
                           const uint32_t *ids, enum favour favour, double most)
 {
@@ -167,7 +177,7 @@ static double search_move(struct golden_follower *f, const struct route_params *
     return high;
 }
 
-/* As golden_moves has it. */
+/* Returns the row's move as golden_moves defines it. */
 static double least_move(struct golden_follower *f, const struct route_params *row,
                          const uint32_t *ids)
 {
@@ -193,14 +203,14 @@ static void note(struct golden_follower *f, uint32_t i_row, double move)
         m->first_pass = f->n_passes - 1;
         m->first_row = i_row;
     } else if (m->first_pass == f->n_passes - 1 && i_row < m->first_row) {
-        m->first_row = i_row; /* of a later layer */
+        m->first_row = i_row; /* a row of a later layer */
     }
     if (!(move <= m->largest))
         m->largest = move;
 }
 
-/* A bias is for the choice alone: one that nothing outweighs makes the choice and leaves the
- * shares as the row's scores have them. */
+/* Makes the router choose `ids`. A bias affects only the choice: a large one forces it and
+ * leaves the shares to the row's own scores. */
 static void choose_theirs(struct golden_follower *f, const struct route_params *row,
                           const uint32_t *ids)
 {
@@ -212,7 +222,7 @@ static void choose_theirs(struct golden_follower *f, const struct route_params *
     forced.bias = bias;
     f->real->math.route(f->device, &forced);
     if (memcmp(forced.ids, ids, sizeof *ids * row->n_chosen) != 0)
-        f->moves.largest = (double)INFINITY; /* no choice at all: one expert twice, or unsorted */
+        f->moves.largest = (double)INFINITY; /* invalid choice: an expert twice, or unsorted */
 }
 
 static void follow(struct device *d, const struct route_params *p)

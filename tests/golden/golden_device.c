@@ -1,3 +1,11 @@
+/* Compares a model on a GPU with two CPUs, row by row (golden_device.h). model_golden.c calls
+ * golden_device_run with a model and its golden file. For each prompt, run_piece feeds the same
+ * ids to the device, to the exact CPU and to the rounding CPU. The CPUs follow the device's
+ * experts. `compare` adds up the distances of the rows, check_reference compares the exact CPU
+ * with the golden file, and check_step compares the sampled token. `end_side` and `check_ratio`
+ * judge the prompt.
+ * A failed check counts in `excess`, apart by whether rounding can explain it. Buffers of rows
+ * hold the longest prompt, which must fit into one pass. One thread, beside the devices' own. */
 #include "tests/golden/golden_device.h"
 
 #include <math.h>
@@ -10,9 +18,9 @@
 #include "tests/golden/golden_math.h"
 #include "tests/golden/golden_round.h"
 
-/* What a row may differ by, as a share of its spread: the worst row of a prompt and the root of the
- * mean square over its rows. Of docs/develop/gpu.md, "Numbers", with a fifth added: a GPU adds up
- * in another order than its emulation. */
+/* Limits of a row's distance, as a fraction of the row's spread: for the worst row of a prompt,
+ * and for the root mean square over its rows. They are the values of docs/develop/gpu.md,
+ * "Numbers", plus a fifth, because a GPU adds in another order than its emulation. */
 struct limits {
     double row, mean;
 };
@@ -21,27 +29,28 @@ struct bounds {
 };
 static const struct bounds plain = {{6.5e-2, 3.2e-2}, {4.5e-2, 2.5e-2}};
 static const struct bounds mixture = {{9.5e-2, 3.8e-2}, {8e-2, 2.7e-2}};
-/* Of a KV cache of codes, a number beside the next code's border is another one. */
+/* For a KV cache of codes: a number close to the next code's border may get another code. */
 static const struct bounds coarse = {{12e-2, 6.5e-2}, {10e-2, 4e-2}};
-/* A row may be further from the reference where the CPU that rounds is so far as well, but for this
- * factor: some rows are of that kind (gpt_oss_bf16: one of 20 %). */
+/* A row may be further from the reference when the rounding CPU is as far, up to this factor.
+ * Some rows are of that kind (gpt_oss_bf16: one of 20 %). */
 static const double as_far = 1.5;
-/* All rows of a prompt may be so much further from the CPU that rounds than that is from the
- * reference: two that round alike but in another order differ by about as much as either from none
- * that rounds, in each model by its own measure. */
+/* The rows of a prompt may be this much further from the rounding CPU than that CPU is from the
+ * reference. Two devices that round alike but add in another order differ from each other by
+ * about as much as each differs from exact numbers, by a measure that depends on the model. */
 static const double as_rounding = 1.2;
-/* The same with weights whose scales are products that a GPU rounds to float16 and that CPU does
- * not (docs/develop/gpu.md, "Weights"; measured: 1.27, llama_tiny_gguf_q4_k; 0.86 with float
- * scales). */
+/* The same limit for weights whose scales are products that a GPU rounds to float16 and this CPU
+ * does not (docs/develop/gpu.md, "Weights"; measured: 1.27, llama_tiny_gguf_q4_k; 0.86 with
+ * float scales). */
 static const double as_rounding_scaled = 1.45;
-/* That a router's logits may have to move for the device's choice, of their standard deviation. */
+/* Largest move of a router's logits for the device's choice, as a fraction of their standard
+ * deviation. */
 static const double router_move = 0.1;
-/* Of the logits of two tokens, of the reference or of the CPU that rounds: closer ones may change
- * places. And behind a prompt's first step that is so close, where the issue that asks for this
- * asks for nothing any more (measured: 0.172, phi3). */
+/* Tokens may change places when their logits differ by less than this, in the reference or in
+ * the rounding CPU. The second value applies after a prompt's first step that is so close
+ * (measured: 0.172, phi3). */
 static const double greedy_gap = 0.1, greedy_gap_behind = 0.2;
-/* Models of which a step is undecided at more than that: of prompt p65 of this one the tenth of
- * the tokens behind, whose two best are 0.123 apart. */
+/* Models with a step that is undecided at a larger gap. In prompt p65 of this model, the two
+ * best logits are 0.123 apart at the tenth token. */
 static const struct {
     const char *name;
     double gap;
@@ -52,14 +61,14 @@ struct distance {
     uint32_t n, worst_row;
 };
 
-/* A CPU that is compared with. */
+/* A CPU that the device is compared with. */
 struct side {
     struct device *cpu;
     struct golden_follower *follower;
     struct golden_engine engine;
     float *rows;          /* [rows of a piece][vocab_size] */
-    struct distance from; /* of the prompt */
-    double worst, mean;   /* of all prompts: the largest */
+    struct distance from; /* distance in the current prompt */
+    double worst, mean;   /* largest values over all prompts */
     double largest_move;
     uint32_t n_moved;
 };
@@ -67,21 +76,25 @@ struct side {
 struct run {
     const struct golden_device_check *check;
     const struct bounds *bounds;
-    double as_rounding, undecided; /* undecided: the gap of a named exception, else 0 */
+    double as_rounding, undecided; /* `undecided`: the gap of a named exception, else 0 */
     const struct golden_prompt *prompt;
     struct golden_choices *choices;
     struct golden_engine engine;
     float *rows;
     struct side exact, rounding;
-    uint32_t piece_rows;                           /* the most that are fed at once */
-    uint32_t n_passes, n_wrong;                    /* of the prompt; greedy steps that failed */
-    struct golden_excess excess;                   /* of n_failed */
-    uint32_t n_failed, n_prompts, n_rows, n_alone; /* n_alone: rows that the file has no word on */
-    /* Greedy steps: the reference's token, or why not; n_named: the exceptions of `undecided`. */
+    uint32_t piece_rows;         /* most rows that are fed at once */
+    uint32_t n_passes, n_wrong;  /* in the current prompt; n_wrong: greedy steps that failed */
+    struct golden_excess excess; /* excess of the n_failed checks */
+    /* n_alone: rows that the golden file does not cover */
+    uint32_t n_failed, n_prompts, n_rows, n_alone;
+    /* Greedy steps by outcome; n_same: the reference's token. n_named: exceptions of
+     * `undecided`. */
     uint32_t n_same, n_close, n_rounded, n_named;
-    double own_squares, worst_ratio; /* of the CPU that rounds from the reference; as_rounding's */
-    double worst_far, own_far; /* of rows that as_far forgives: the worst, and the other CPU's */
-    bool is_behind;            /* of the prompt: a close step has been */
+    /* rounding CPU from the reference; the worst ratio for as_rounding */
+    double own_squares, worst_ratio;
+    /* worst row that as_far forgives; the rounding CPU's distance there */
+    double worst_far, own_far;
+    bool is_behind; /* the current prompt had a close step */
 };
 
 static bool is_coarse(enum dtype kv)
@@ -96,14 +109,14 @@ static void tell_failure(struct run *r, const char *what, uint32_t row, double v
            row, what, value, limit);
 }
 
-/* A check whose outcome follows from how the device rounds. */
+/* Reports a failed check whose outcome depends on how the device rounds. */
 static void fail(struct run *r, const char *what, uint32_t row, double value, double limit)
 {
     golden_excess_add(&r->excess, value, limit);
     tell_failure(r, what, row, value, limit);
 }
 
-/* A check of the CPU that stands for the reference: the device has no part in it. */
+/* Reports a failed check of the CPU that stands for the reference; the device is not involved. */
 static void fail_reference(struct run *r, const char *what, uint32_t row, double value,
                            double limit)
 {
@@ -231,7 +244,7 @@ static void feed(struct golden_engine *e, float *rows, const uint32_t *ids, uint
     golden_engine_feed(e, ids, n, 0, keep_row, &k);
 }
 
-/* Is the reference still where it would have gone by itself? Row i of the pass that came last. */
+/* Returns whether the reference has so far chosen its own experts, up to row i of the last pass. */
 static bool is_own(const struct run *r, uint32_t i)
 {
     const struct golden_moves *m = golden_follower_moves(r->exact.follower);
@@ -252,7 +265,7 @@ static void add(struct distance *d, double share, uint32_t i_row)
     }
 }
 
-/* Row i of the pass that came last, i_row of the prompt and what follows it. */
+/* Compares row i of the last pass, which is row i_row of the prompt and its continuation. */
 static void compare(struct run *r, uint32_t i, uint32_t i_row)
 {
     struct distance *e = &r->exact.from, *o = &r->rounding.from;
@@ -273,7 +286,7 @@ static void compare(struct run *r, uint32_t i, uint32_t i_row)
     r->n_alone += !is_own(r, i);
 }
 
-/* The CPU against the golden file, in whose place it stands. */
+/* Compares the reference CPU with the golden file that it stands for. */
 static void check_reference(struct run *r, uint32_t i)
 {
     const struct golden_prompt *p = r->prompt;
@@ -296,14 +309,14 @@ static void check_reference(struct run *r, uint32_t i)
                        r->check->file_distance);
 }
 
-/* How much rather the CPU that rounds would say the one than the other. */
+/* Returns by how much the rounding CPU prefers the first token to the other. */
 static double gap_of_rounding(const struct run *r, uint32_t i, uint32_t id, uint32_t other)
 {
     const float *x = row_of(r, r->rounding.rows, i);
     return (double)x[id] - (double)x[other];
 }
 
-/* A step that rounding decides: it is no close one of the reference's. */
+/* Reports a step that rounding decides although the reference's gap is not small. */
 static void tell_step(struct run *r, uint32_t i, uint32_t i_row, const struct golden_two *want,
                       uint32_t got)
 {
@@ -314,7 +327,7 @@ static void tell_step(struct run *r, uint32_t i, uint32_t i_row, const struct go
            gap_of_rounding(r, i, want->id, got));
 }
 
-/* One that the issue does not allow: told by name, and apart in the result. */
+/* Reports a step that the requirement does not allow: by name, and apart in the result. */
 static void tell_exception(struct run *r, uint32_t i_row, double gap)
 {
     r->n_named++;
@@ -323,7 +336,7 @@ static void tell_exception(struct run *r, uint32_t i_row, double gap)
            r->check->title, r->prompt->name, i_row, gap, r->undecided);
 }
 
-/* What is said at step i_step, by row i of the pass that came last. */
+/* Checks the token of step i_step, from row i of the last pass. */
 static void check_step(struct run *r, uint32_t i, uint32_t i_step)
 {
     const struct golden_prompt *p = r->prompt;
@@ -346,11 +359,11 @@ static void check_step(struct run *r, uint32_t i, uint32_t i_step)
         tell_exception(r, i_row, want.gap);
     else if (gap_of_rounding(r, i, want.id, got) < limit)
         tell_step(r, i, i_row, &want, got);
-    else if (r->n_wrong++ == 0) /* one of a prompt tells all */
+    else if (r->n_wrong++ == 0) /* only the first one of a prompt is reported */
         fail(r, "a greedy token differs at a gap of", i_row, want.gap, limit);
 }
 
-/* The next n ids through all three, and their rows compared. */
+/* Feeds the next n ids to the device and both CPUs, and compares their rows. */
 static void run_piece(struct run *r, const uint32_t *ids, uint32_t n)
 {
     const uint32_t first = r->engine.n_done;

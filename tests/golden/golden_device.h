@@ -1,11 +1,11 @@
 #pragma once
-/* A model on a GPU, every row of logits of it: prompts whole, then what follows them a token at a
- * time, the reference's tokens whatever the device would have said. Each row is compared with the
- * float32 reference and with a CPU that rounds to bfloat16 after every operator, both sent to the
- * device's experts (golden_choices.h); no row may be further from either than the limits.
+/* Compares every row of a model's logits on a GPU: whole prompts first, then the reference's
+ * tokens one at a time, whatever the device would have sampled. Each row is compared with the
+ * float32 reference and with a CPU that rounds to bfloat16 after every operator. Both CPUs use
+ * the device's experts (golden_choices.h). No row may be further from either than the limits.
  *
- * The float32 reference is the CPU, which gives rows of what follows and of other experts too;
- * where the experts are its own it has to agree with the golden file first. */
+ * The float32 reference is a CPU, which also gives the rows of the continuation and of other
+ * experts. Where the experts are its own, it must first agree with the golden file. */
 #include "tests/golden/golden_engine.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/golden_math.h"
@@ -13,13 +13,14 @@
 struct golden_device_check {
     const char *model, *title;
     const struct golden_file *want;
-    const struct golden_engine_options *options; /* with the device */
-    uint32_t shortest, longest; /* of prompts with what follows them; others are left out */
-    /* Of the CPU, in float32, from the golden file: of a logit; and tokens may differ from the
-     * file's at closer gaps. */
+    const struct golden_engine_options *options; /* options with the device set */
+    /* bounds of the prompts' lengths with their continuation; others are left out */
+    uint32_t shortest, longest;
+    /* Largest distance of a logit of the float32 CPU from the golden file; gap below which its
+     * token may differ from the file's. */
     double file_distance, file_gap;
-    struct golden_excess *excess; /* failures are added to it */
+    struct golden_excess *excess; /* the failures are added here */
 };
-/* Prints what it found. Returns the number of failures. Ends the program when the model cannot be
- * opened. */
+/* Runs the check, prints its results and returns the number of failures. Ends the program when
+ * the model cannot be opened. */
 uint32_t golden_device_run(const struct golden_device_check *check);

@@ -9,7 +9,7 @@ enum { BLOCK = 16, LORA_RANK = 16 };
 static _Atomic uint64_t progress;
 static const _Atomic bool interrupt;
 
-/* The ranks share the cores out, as cox up has them do. */
+/* Divides the cores among the ranks, as cox up does. */
 static uint32_t threads_of_rank(uint32_t n_ranks)
 {
     uint32_t n = host_cpus() / n_ranks;
@@ -77,7 +77,8 @@ void golden_engine_begin(struct golden_engine *e)
     e->n_done = 0;
 }
 
-/* Rows first .. n - 1 of the last pass, which began at row i_base of what was fed. */
+/* Passes rows first to n - 1 to the caller, from the last pass, which began at row i_base of the
+ * fed ids. */
 static void give_logits(struct golden_engine *e, uint32_t first, uint32_t n, uint32_t i_base,
                         golden_row_fn *fn, void *ctx)
 {
@@ -115,7 +116,7 @@ void golden_engine_feed(struct golden_engine *e, const uint32_t *ids, uint32_t n
             e->adapters[i] = e->adapter;
             e->rows[i] = (struct kv_row){.blocks = e->table, .position = e->n_done};
         }
-        for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++) /* those that the model has */
+        for (uint32_t g = 0; g < PROGRAM_MAX_KV_GROUPS; g++) /* groups that the model has */
             b.kv_rows[g] = e->rows;
         if (golden_ranks_forward(e->ranks, &b, &err) != STATUS_OK)
             golden_die("forward: %s", err.text);

@@ -1,5 +1,5 @@
-/* Processes that meet in shared memory: counters, the id of the communicators, a piece of logits.
- * Whoever waits for one that failed is ended with it. */
+/* Processes of ranks on GPUs. They share memory with counters, the communicators' id, and a
+ * buffer of logits. A process that waits for a failed one ends with it. */
 #include "tests/golden/golden_gpus.h"
 
 #include <signal.h>
@@ -19,9 +19,10 @@
 
 enum { SHARED_FLOATS = 8 << 20 }; /* 16 rows of the largest vocabulary, and more */
 
-/* Of all processes. */
+/* Memory shared by all processes. */
 struct area {
-    _Atomic uint64_t arrived[COMM_MAX_RANKS]; /* at the turn-th meeting */
+    /* number of meetings at which each rank has arrived */
+    _Atomic uint64_t arrived[COMM_MAX_RANKS];
     uint8_t id[GPU_COMM_ID_BYTES];
     float floats[SHARED_FLOATS];
 };
@@ -46,7 +47,8 @@ static void meet(void)
             usleep(50);
 }
 
-/* One that ends before it is asked to has failed; the others wait for it. */
+/* A child that ends before golden_gpus_end has failed. The others would wait for it, so the
+ * parent ends. */
 static void on_child(int number)
 {
     static const char text[] = "a rank has failed\n";
@@ -110,7 +112,7 @@ bool golden_gpus_has(const struct device *d)
     return d && d == device && comm_place_world(&place) > 1;
 }
 
-/* All meet first: what ends with a failure is one that nobody waits for any more. */
+/* All processes meet first. After that, the failure of one blocks no other. */
 int golden_gpus_end(int status)
 {
     if (comm_place_world(&place) == 1)
@@ -124,7 +126,7 @@ int golden_gpus_end(int status)
     return status;
 }
 
-/* ---- a group ---- */
+/* ---- ranks ---- */
 
 enum status golden_gpus_open(struct golden_gpus **out, struct error *err)
 {
@@ -153,7 +155,8 @@ enum status golden_gpus_join(struct golden_gpus *g, struct error *err)
     return collectives_gpu_join(g->gpus, &place, (struct bytes){area->id, sizeof area->id}, err);
 }
 
-/* Behind the second meeting nobody reads what the last turn left, behind the first all may. */
+/* Before the first meeting nobody writes, because others may still read the last turn's data.
+ * After the second meeting all may read. */
 float *golden_gpus_share(const float *own, size_t n)
 {
     if (n > SHARED_FLOATS)
@@ -170,7 +173,7 @@ void golden_gpus_leave(struct golden_gpus *g, struct engine *e)
     struct error err = {0};
     if (!g)
         return;
-    meet(); /* who leaves is lost to those that are not done */
+    meet(); /* a rank that left early would be lost to those that are not done */
     if (collectives_gpu_drain(g->gpus) && e)
         runner_drop_records(e->runner);
     if (collectives_gpu_leave(g->gpus, &err) != STATUS_OK)

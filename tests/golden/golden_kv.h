@@ -1,6 +1,6 @@
 #pragma once
-/* --kv of the golden programs. */
+/* The option --kv of the golden programs. */
 #include "common/base/dtype.h"
 
-/* f32, f16, bf16, fp8, int8; another name ends the program. */
+/* Returns the dtype for f32, f16, bf16, fp8 or int8; any other name ends the program. */
 enum dtype golden_kv_dtype(const char *name);

@@ -31,7 +31,7 @@ static const char *const reference[] = {"llama2_mha",
                                         "gpt_oss_mxfp4"};
 enum { N_REFERENCE = sizeof reference / sizeof *reference };
 
-/* Models that are others for texts longer than this. */
+/* Models that use other factors for texts longer than this. */
 static const struct {
     const char *name;
     uint32_t short_len;
@@ -57,7 +57,7 @@ static uint32_t short_len_of(const char *path)
     return 0;
 }
 
-/* A folder without expected.json is none. */
+/* Adds the model in a folder; a folder without expected.json is ignored. */
 static void add(struct list *l, const char *folder, const char *name)
 {
     struct golden_model m = {.short_len = 0};

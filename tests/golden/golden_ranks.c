@@ -1,3 +1,11 @@
+/* Runs the engines of all ranks of a replica in one process (golden_ranks.h), for the golden
+ * programs. Each rank has a thread that waits for a call: on_all sets `fn` and its arguments,
+ * wakes the threads, and waits until all have run it. The ranks' collectives go through a
+ * communicator over shared memory or sockets. With one rank the caller's thread runs the call
+ * itself; with GPUs this process has only its own rank.
+ * `mutex` guards the call and its result. When a rank fails, the others' collectives are
+ * interrupted, and the first error is returned. The first n of the n_all opened ranks take part;
+ * the others wait for golden_ranks_reshape. */
 #include "tests/golden/golden_ranks.h"
 
 #include <pthread.h>
@@ -13,7 +21,7 @@ typedef enum status rank_fn(struct rank *r, struct error *err);
 
 struct rank {
     struct golden_ranks *group;
-    struct comm_place place; /* in the communicator; not always as it is here */
+    struct comm_place place; /* place in the communicator; differs from the index after a turn */
     struct engine *engine;
     struct comm *comm;
     struct comm_stages comms;
@@ -26,19 +34,19 @@ struct rank {
 struct golden_ranks {
     struct engine_setup setup;
     uint32_t n, tp, pp;
-    uint32_t n_all; /* that were opened: the first n are in the group */
+    uint32_t n_all; /* ranks that were opened; the first n serve */
     bool sockets;
-    struct golden_gpus *gpus; /* of ranks on GPUs: this process has one, as ranks[0] */
+    struct golden_gpus *gpus; /* set for ranks on GPUs: this process has only ranks[0] */
     struct rank ranks[COMM_MAX_RANKS];
-    /* What all of them do now. */
+    /* The call that all threads run now. */
     pthread_mutex_t mutex;
     pthread_cond_t begin, end;
-    rank_fn *fn; /* NULL: the threads end */
+    rank_fn *fn; /* NULL = the threads end */
     uint64_t n_begun;
     uint32_t n_running;
-    enum status status; /* of the first that failed */
+    enum status status; /* status of the first rank that failed */
     struct error error;
-    /* What it is about. */
+    /* Arguments of the call. */
     uint64_t term_epoch;
     uint8_t id[COMM_ID_BYTES];
     struct str addresses[COMM_MAX_RANKS]; /* by rank */
@@ -47,7 +55,7 @@ struct golden_ranks {
     uint32_t n_rows;
 };
 
-/* The others wait for one that failed: they end too. */
+/* Interrupts the ranks that wait for a failed one, so that they end too. */
 static void give_up(struct golden_ranks *g, enum status s, const struct error *err)
 {
     if (g->status == STATUS_OK) {
@@ -108,7 +116,7 @@ static enum status on_all(struct golden_ranks *g, rank_fn *fn, struct error *err
     return s;
 }
 
-/* ---- what a rank does ---- */
+/* ---- calls of one rank ---- */
 
 static enum status open_rank(struct rank *r, struct error *err)
 {
@@ -155,7 +163,7 @@ static enum status logits(struct rank *r, struct error *err)
                      : STATUS_OK;
 }
 
-/* ---- the group ---- */
+/* ---- all ranks ---- */
 
 static enum status join_all(struct golden_ranks *g, struct error *err)
 {
@@ -189,7 +197,7 @@ static enum status open_all(struct golden_ranks *g, struct error *err)
     return join_all(g, err);
 }
 
-/* This process's rank of a group on GPUs. */
+/* Opens this process's rank on its GPU. */
 static enum status open_gpu(struct golden_ranks *g, struct error *err)
 {
     g->ranks[0] = (struct rank){.group = g, .place = golden_gpus_place()};
@@ -208,7 +216,8 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     g->setup = *setup;
     g->tp = setup->tp;
     g->pp = pp;
-    if (setup->device && !golden_gpus_has(setup->device)) /* has no peers */
+    /* without golden_gpus_use: one rank */
+    if (setup->device && !golden_gpus_has(setup->device))
         g->setup.tp = g->setup.pp = g->tp = g->pp = 1;
     bool on_gpus = golden_gpus_has(setup->device);
     g->n = g->n_all = on_gpus ? 1 : g->tp * g->pp;
@@ -217,7 +226,8 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     pthread_cond_init(&g->begin, NULL);
     pthread_cond_init(&g->end, NULL);
     enum status s = on_gpus ? open_gpu(g, err) : open_all(g, err);
-    for (uint32_t i = 1; s == STATUS_OK && i < g->n; i++) /* the head would not put them together */
+    /* the head would not form a replica from these */
+    for (uint32_t i = 1; s == STATUS_OK && i < g->n; i++)
         if (g->ranks[i].engine->main_dtype != g->ranks[0].engine->main_dtype)
             s = error_set(err, STATUS_INTERNAL, "ranks 0 and %u: most weights are of other types",
                           i);
@@ -275,7 +285,8 @@ enum status golden_ranks_forward(struct golden_ranks *g, const struct row_batch 
     TRY(on_all(g, forward, err));
     for (uint32_t i = 1; i < g->n; i++) {
         uint32_t first = i / g->tp * g->tp, n_rows = b->n_rows;
-        if (b->kept && i / g->tp + 1 == g->n / g->tp) /* of the last stage, in front */
+        /* the last stage has only its kept rows, in front */
+        if (b->kept && i / g->tp + 1 == g->n / g->tp)
             n_rows = b->n_kept;
         struct view x = runner_hidden(g->ranks[first].engine->runner);
         struct view y = runner_hidden(g->ranks[i].engine->runner);

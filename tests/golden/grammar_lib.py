@@ -1,4 +1,4 @@
-"""Grammars and matchers of text.h for Python tests, beside text_golden.py's tokenizers."""
+"""Grammars and matchers of text.h for Python tests; text_golden.py has the tokenizers."""
 import ctypes as C
 
 import text_golden
@@ -40,7 +40,7 @@ class Vocabulary:
 
 
 class Grammar:
-    """Raises TextError where the source is no grammar."""
+    """A compiled grammar. Raises TextError when the source is no grammar."""
 
     def __init__(self, v, kind, source):
         self.v, self.h, raw = v, C.c_void_p(), source.encode("utf-8", "surrogatepass")
@@ -63,12 +63,12 @@ class Matcher:
         self.v.lib.c.text_matcher_free(self.h)
 
     def mask(self):
-        """Bit i: token i may be next. As one number."""
+        """Returns the mask as one number: bit i is set when token i may come next."""
         self.v.lib.call("text_matcher_mask", self.h, self.words, C.c_size_t(len(self.words)))
         return int.from_bytes(bytes(self.words), "little")
 
     def accept(self, token):
-        """False: the grammar does not allow it."""
+        """Returns False when the grammar does not allow the token."""
         try:
             self.v.lib.call("text_matcher_accept", self.h, C.c_uint32(token))
             return True

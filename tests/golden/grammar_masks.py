@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Masks of text.h against those of PyPI's llguidance, the crate's own program, token by token: over real vocabularies (the
-goldens' tokenizers), grammars out of a seed and prefixes drawn from the masks. Both read the tokenizer.json themselves.
-Three things are meant to differ. What ends an answer is compared as such: here ends are the ids that a request has, there
-one id. And an added token that is not special is text here, as decoders print it; llguidance never allows one: its bytes
-are asked there, as tokens of a byte each. And names of members that a schema does not list have one spelling here: there
-they may have escapes of what needs none. Numbers are those of which both have the same texts (docs/reference/structured-outputs.md says which llguidance
-leaves out). Usage:
+"""Compares the masks of text.h with those of PyPI's llguidance, the crate's own program, token by token: over real vocabularies (the
+goldens' tokenizers), generated grammars, and prefixes sampled from the masks. Both read the tokenizer.json themselves. Some
+differences are intended:
+- Tokens that end an answer are compared as one: here a request has several such ids, llguidance has one.
+- An added token that is not special is text here, as decoders print it. llguidance never allows one, so it is asked for the
+  token's bytes, as tokens of a byte each.
+- Names of members that a schema does not list have one spelling here. llguidance also allows escapes of characters that need none.
+- Numbers are limited to those of which both have the same texts (docs/reference/structured-outputs.md lists those that
+  llguidance leaves out).
+Usage:
   grammar_masks.py [--lib build/text/release/libcoxtext.a] [--vocabularies a,b] [--grammars N] [--prefixes N] [--seed N]
-What is not there (the goldens, npm's packages, llguidance) is said, and the exit status is 77 (skipped).
+When something is missing (the goldens, npm's packages, llguidance), it is named and the exit status is 77 (skipped).
 """
 import argparse
 import json
@@ -27,13 +30,13 @@ try:
 except ImportError as e:
     skip(f"{e.name} is not there (scripts/setup)")
 
-LIMIT = 3  # text.h: TEXT_LIMIT
-MOST_TOKENS = 12  # of one walk; then another one begins
+LIMIT = 3  # TEXT_LIMIT of text.h
+MOST_TOKENS = 12  # most tokens of one walk
 WORDS = ["name", "id", "größe", "x y", "tags", "a\"b", "value", "日本", "next", "-", "Content-Type", ""]
 
 
 def schema(r, depth=0):
-    """Of keywords that text/src/schema/rules.rs hands on as they are."""
+    """Returns a random schema of keywords that text/src/schema/rules.rs passes on unchanged."""
     kinds = ["string", "integer", "number", "boolean", "null", "enum", "any"] + (["object", "array", "anyOf"] * 2 if depth < 3 else [])
     kind = r.choice(kinds)
     if kind == "string":
@@ -41,7 +44,7 @@ def schema(r, depth=0):
                                               {"pattern": "^" + regex(r) + "$"}, {"format": r.choice(["uuid", "email", "ipv4"])}])}
     if kind in ("integer", "number"):
         low = r.randint(-1000, 1000)
-        low = abs(low) if kind == "number" else low  # below 0 theirs take no zero at a fraction's end, ours do
+        low = abs(low) if kind == "number" else low  # below 0, llguidance allows no zero at the end of a fraction; ours does
         return {"type": kind, **r.choice([{}, {"minimum": low}, {"minimum": low, "maximum": low + r.randint(1, 10**r.randint(1, 9))}])}
     if kind == "enum":
         return {"enum": r.sample([1, 2.5, "red", "green", "日本語", None, True, "", "a\nb", [1, "x"], {"k": 0}], r.randint(1, 5))}
@@ -57,7 +60,7 @@ def schema(r, depth=0):
 
 
 def regex(r, depth=0):
-    """Classes, counts and choices; some leave the way of a class at its first character only."""
+    """Returns a random pattern of classes, counts and choices. In some, only the first character of a class leads elsewhere."""
     atom = r.choice(["[a-z]", "[A-Za-z0-9]", "[^<]", "[0-9]", "[ -~]", "(a1|[b-z])", "é", "[à-ÿ]", "[^a-c\\n]", "日", "ab", "[A-Z][a-z]", "(?:x|yz)"])
     if depth < 2 and r.random() < 0.5:
         parts = "".join(regex(r, depth + 1) for _ in range(r.randint(2, 3)))
@@ -80,20 +83,20 @@ def grammar(r):
 
 
 def of_theirs(kind, source):
-    """Nothing is forced: how a text is cut into tokens is the model's here."""
+    """Returns llguidance's grammar without forced tokens: here the model decides how a text is cut into tokens."""
     text = {JSON_SCHEMA: f"start: %json {source}", REGEX: f"start: RX\nRX: /{source}/", LARK: source}[kind]
     return llguidance.LLMatcher.grammar_from_lark('%llguidance {"no_forcing": true}\n' + text)
 
 
 def has_other_spelling(text):
-    """Whether an escape is none of those that a name may have here, nor begins one."""
+    """Returns whether the text has an escape that a name may not have here."""
     short = text.replace(b"\\\\", b"")
     return any(not re.fullmatch(rb"\\($|[\"bfnrt].*|u($|0($|0($|0($|[0-7bef].*)|1($|[0-9a-f].*)))))", short[m.start():], re.S)
                for m in re.finditer(rb"\\", short))
 
 
 class GivenUp(Exception):
-    """A mask costs more than it may, here or there."""
+    """A mask exceeds its cost limit, here or in llguidance."""
 
 
 class Reference:
@@ -113,7 +116,7 @@ class Reference:
 
 
 class Pair:
-    """A grammar's matcher here, and its matcher there."""
+    """Our matcher and llguidance's matcher of one grammar."""
 
     def __init__(self, v, reference, kind, source):
         self.grammar = v.grammar(kind, source)
@@ -129,7 +132,7 @@ class Pair:
             raise ValueError(self.theirs.get_error())
 
     def masks(self):
-        """Both as arrays of the same length, without what ends a text; whether it may end."""
+        """Returns both masks as arrays of the same length, without the tokens that end a text, and whether the text may end."""
         n = (max(self.v.n, self.tokens.vocab_size) + 31) // 32 * 4
         try:
             mine = self.ours.mask().to_bytes(n, "little")
@@ -149,7 +152,7 @@ class Pair:
         return bits, ends
 
     def ask_added(self, bits):
-        """Those that are allowed here, and a few that are not."""
+        """Asks llguidance about added tokens: those that are allowed here, and a few others."""
         asked = [i for i in self.reference.added if bits[0][i]][:20] + random.sample(self.reference.added, min(3, len(self.reference.added)))
         for i in self.reference.added:
             bits[1][i] = bits[0][i]
@@ -158,7 +161,7 @@ class Pair:
             bits[1][i] = self.theirs.validate_tokens(cut) == len(cut)
 
     def to_draw(self, mine):
-        """What both can take: of some added tokens llguidance has not the bytes."""
+        """Returns the tokens that both can take. llguidance lacks the bytes of some added tokens."""
         bits = mine.copy()
         for i in self.reference.added_set - set(self.reference.added_bytes):
             bits[i] = 0
@@ -171,7 +174,7 @@ class Pair:
 
 
 def walk(pair, r, most):
-    """Positions compared on one way through the grammar, and tokens of difference."""
+    """Walks through the grammar once. Returns the number of compared positions and of differing tokens."""
     compared = different = 0
     for _ in range(min(most, MOST_TOKENS)):
         try:
@@ -203,7 +206,7 @@ def compare(v, reference, n_grammars, n_prefixes, r):
         kind, source = grammar(r)
         try:
             pair = Pair(v, reference, kind, source)
-        except (TextError, ValueError):  # one that nothing satisfies
+        except (TextError, ValueError):  # a grammar that nothing satisfies
             continue
         done += 1
         left = n_prefixes

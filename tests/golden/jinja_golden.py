@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Chat templates against Python's jinja2: every row of jinja_rows.py is rendered by both. Where jinja2
-gives a text, ours must be the same text or an error that says what is not supported; where jinja2 has an
-error, or a text with a place in memory, ours must have an error. Usage: jinja_golden.py [--lib ARCHIVE] [--list]
+"""Compares our chat templates with Python's jinja2: both render every row of jinja_rows.py. Where jinja2 gives a text, ours must be
+the same text, or an error that says what is not supported. Where jinja2 has an error, or a text with a memory address, ours must
+have an error.
+Usage: jinja_golden.py [--lib ARCHIVE] [--list]
 """
 import argparse
 import collections
@@ -20,11 +21,11 @@ import jinja_rows
 from text_golden import ROOT, Lib, Template, TextError
 
 NOW = datetime.datetime(2024, 7, 26, 12, 0, 0)
-MOST_NOT_SUPPORTED = 40  # of the rows: a new one is a decision
+MOST_NOT_SUPPORTED = 40  # most rows that may be unsupported; raising it is a decision
 
 
 class Ours:
-    """Templates are read once for all the values that they are rendered with."""
+    """Reads each template once for all the values that it is rendered with."""
 
     def __init__(self, lib):
         self.lib, self.source, self.template = lib, None, None
@@ -40,12 +41,12 @@ class Ours:
 
 
 def outcome(render):
-    """(text, None) or (None, why)."""
+    """Returns (text, None) or (None, reason)."""
     try:
         return render(), None
     except TextError as e:
         return None, (e.code, e.message)
-    except Exception as e:  # jinja2's and Python's own: all of them end a rendering
+    except Exception as e:  # errors of jinja2 and of Python itself; all of them end a rendering
         return None, f"{type(e).__name__}: {e}"
 
 
@@ -70,7 +71,7 @@ def main():
     for source, bound in dict.fromkeys(jinja_rows.rows()):
         values = jinja_rows.values_of(bound)
         got = outcome(lambda: ours.render(source, values, int(NOW.timestamp())))
-        # A copy: the filter `indent` of jinja2 adds to a list that it is given.
+        # The values are copied, because jinja2's filter `indent` adds to a list that it gets.
         want = outcome(lambda: jinja_reference.render(env, source, copy.deepcopy(values)))
         what = verdict(got, want)
         counts[what] += 1

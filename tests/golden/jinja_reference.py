@@ -1,4 +1,4 @@
-"""Python's jinja2 as transformers and vLLM set it up for chat templates."""
+"""Python's jinja2, set up for chat templates as in transformers and vLLM."""
 import functools
 import json
 
@@ -9,7 +9,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class Generation(Extension):
-    """{% generation %} … {% endgeneration %}: the text between them."""
+    """{% generation %} … {% endgeneration %} renders the text between them."""
     tags = {"generation"}
 
     def parse(self, parser):
@@ -42,5 +42,5 @@ def _compiled(env, source):
 
 def render(env, source, values):
     text = _compiled(env, source).render(**values)
-    text.encode()  # half of a surrogate pair is no text
+    text.encode()  # raises for half of a surrogate pair, which is no text
     return text

@@ -1,11 +1,13 @@
-/* The dtypes of the KV cache, on whole models. A tiny model of random weights makes much of little:
- * a rounded key moves its logits by tenths, and another expert is another number altogether. So the
- * measure is the same model in float32 (which model_golden holds against others) whose keys and
- * values go through the plain definition of the format before they are stored: from that only the
- * order of additions differs, and a few codes next to a tie. Every position and greedy step of the
- * goldens is compared. How far the rounding itself leads from the reference is bounded too.
- *   kv_golden [--isa LEVEL|all] [--tp N] SET|FOLDER...   golden_models.h has the sets
- * Exit status 77: a set is not there. */
+/* Tests the dtypes of the KV cache on whole models. In a tiny model of random weights, small
+ * changes have large effects: a rounded key moves its logits by tenths, and another expert gives
+ * another number altogether. The reference is therefore the same model in float32 (which
+ * model_golden compares with other programs), with keys and values converted by the plain
+ * definition of the format before they are stored. The tested model then differs from the
+ * reference only in the order of additions, and in a few codes next to a tie. Every position and
+ * greedy step of the goldens is compared. The distance that rounding itself causes from the
+ * unrounded reference is bounded too.
+ *   kv_golden [--isa LEVEL|all] [--tp N] SET|FOLDER...   golden_models.h lists the sets
+ * Exit status 77: a set is missing. */
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
@@ -21,12 +23,13 @@
 
 enum { SKIPPED = 77, MAX_LEN = 256 };
 
-/* from_plain: of a logit, at any step (what is allowed is printed beside it); at steps whose two
- * best are closer than that twice, another token may win; a single code of fp8 is off by a
- * sixteenth of its value. mean: of all logits, which such codes do not change. from_reference: of
- * the largest logit, where no experts are chosen. teeth: and half of what the smallest left-out
- * feature changes; the coarser formats move more than the smallest of them, so for those
- * model_golden has to do. */
+/* from_plain: bound of a logit's distance at any step (the allowed value is printed beside it).
+ * At steps whose two best logits are closer than twice that, another token may win; one code of
+ * fp8 differs by a sixteenth of its value. mean: bound of the mean over all logits, which such
+ * codes do not change. from_reference: bound relative to the largest logit, for models without
+ * experts. teeth: the distance must also be less than half of the smallest effect of a left-out
+ * feature. The coarser formats move more than that, so model_golden must detect left-out
+ * features for them. */
 static const struct format {
     const char *name;
     enum dtype dtype;
@@ -41,7 +44,7 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* ---- a float32 cache of rounded numbers ---- */
 
-static enum dtype rounded_as; /* one engine at a time */
+static enum dtype rounded_as; /* only one engine at a time */
 static const struct ops *real_ops;
 static struct ops rounding_ops;
 
@@ -89,10 +92,10 @@ static struct device *rounding_device(enum cpu_isa isa)
 struct check {
     const struct golden_file *want;
     const struct golden_prompt *prompt;
-    float *logits[2]; /* [n_rows][vocab_size]: plain, and of the cache */
+    float *logits[2]; /* [n_rows][vocab_size]: plain, and from the tested cache */
     double from_plain, from_reference, sum;
     uint64_t n_summed;
-    uint32_t n_other; /* greedy tokens, where they may be */
+    uint32_t n_other; /* greedy tokens that differ where they may */
     uint32_t n_failed;
 };
 
@@ -106,7 +109,7 @@ static void keep_row(void *ctx, uint32_t i, const float *logits)
     memcpy(to->logits + (size_t)i * to->vocab_size, logits, to->vocab_size * sizeof *logits);
 }
 
-/* The prompt and the reference's continuation, whatever this engine would have said. */
+/* Feeds the prompt and the reference's continuation, whatever this engine would have sampled. */
 static void feed(struct golden_engine *e, const struct golden_prompt *p, float *logits)
 {
     uint32_t n = p->n_ids + p->n_greedy - 1;
@@ -138,7 +141,7 @@ static uint32_t best_of(const float *x, uint32_t n, double *gap)
     return best;
 }
 
-/* NaN is further than anything. */
+/* Raises *worst to distance. NaN counts as the largest distance. */
 static void widen(double *worst, double distance)
 {
     if (!(distance <= *worst))
@@ -166,7 +169,7 @@ static void check_step(struct check *c, const struct format *f, uint32_t i)
     }
 }
 
-/* Half of the smallest change of this prompt's last logits by a feature left out. */
+/* Returns half of the smallest change of this prompt's last logits by a left-out feature. */
 static double half_a_tooth(const struct check *c)
 {
     double least = (double)INFINITY;

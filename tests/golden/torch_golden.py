@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""llama2_mha of the reference models (COX_GOLDENS, else build/goldens/reference), rewritten as Vicuna and open_llama were published:
-pytorch_model-*.bin shards with an index, a tokenizer.model and no tokenizer.json. It says what the original
-says: the same words of model_golden about both, at 1, 2 and 4 ranks, and the same ids of every text there.
+"""Rewrites llama2_mha of the reference models (COX_GOLDENS, else build/goldens/reference) in the form in which Vicuna and open_llama
+were published: pytorch_model-*.bin shards with an index, a tokenizer.model and no tokenizer.json. Both forms must give the same
+output of model_golden, at 1, 2 and 4 ranks, and the same ids for every text.
   torch_golden.py MODEL_GOLDEN LIBCOXTEXT
 """
 import json
@@ -31,7 +31,7 @@ def says(program, folder, tp):
 
 
 def check_texts(archive, folder):
-    """The same ids of every text, the same texts of the continuations, whole and piece by piece."""
+    """Compares the ids of every text, and the texts of the continuations, whole and piece by piece."""
     lib = text_golden.Lib(archive)
     one, other = text_golden.Tokenizer(lib, SOURCE), text_golden.Tokenizer(lib, folder)
     with open(os.path.join(SOURCE, "expected.json"), encoding="utf-8") as f:

@@ -1,10 +1,11 @@
-"""Attacks a gateway, one attack at a time, and says of each whether it held.
+"""Attacks a gateway, one attack at a time, and reports for each whether the gateway held.
 
     tests/run_python tests/hostile/attack.py --gateway http://127.0.0.1:8000 --key K [--only NAME ...] [--pid PID]
     tests/run_python tests/hostile/attack.py --list
 
-An attack holds when its own condition does (attacks.py), every GET /health beside it is answered within --health-s, the process
-lives, and with --pid its memory and its children's stays below --memory-mib. Exit status 1: one did not hold.
+The gateway holds when the attack's own condition is met (attacks.py), every GET /health meanwhile is answered within --health-s,
+the process lives, and with --pid its memory and its children's stays below --memory-mib. Exit status 1: it did not hold against
+one attack.
 """
 import argparse
 import http.client
@@ -22,7 +23,7 @@ from shots import Engine, Shot
 
 
 class Health(threading.Thread):
-    """The worst time of GET /health, and how often it had no answer."""
+    """Measures the longest time of GET /health, and how often it had no answer."""
 
     def __init__(self, target):
         super().__init__(daemon=True)
@@ -53,7 +54,7 @@ def children(pid):
 
 
 def resident_mib(pid):
-    """The resident memory of a process and of all below it; 0 when it has ended."""
+    """Returns the resident memory of a process and all its descendants; 0 when it has ended."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -63,7 +64,7 @@ def resident_mib(pid):
 
 
 class Memory(threading.Thread):
-    """The most that a process and its children took. A kernel would end it at its limit: so does this, for the machine's sake."""
+    """Measures the peak memory of a process and its children. It ends them at the limit, as a kernel would, to protect the machine."""
 
     def __init__(self, pid, kill_mib):
         super().__init__(daemon=True)
@@ -78,7 +79,7 @@ class Memory(threading.Thread):
 
 
 def upload_file(t, n=15 << 20):
-    """Its id; "" where the gateway keeps no files."""
+    """Uploads a file and returns its id; "" when the gateway keeps no files."""
     from attacks_load import form
     r = Engine(t.host, t.port).run([form(t, n)], 60)[0]
     return json.loads(r.text())["id"] if r.status == 200 else ""
@@ -90,7 +91,7 @@ def delete_file(t):
 
 
 def strike(attack, t, pid=0, health_s=2.0, memory_mib=1024):
-    """"" when it held, or why not; and the results."""
+    """Runs an attack. Returns "" or the reason why the gateway did not hold, and the results."""
     health, memory = Health(t), Memory(pid, 2 * memory_mib)
     shots = attack.shots(t)
     health.start()
@@ -117,7 +118,7 @@ def fits(attack, has):
 
 
 def wanted(attacks, names):
-    """By name, by family, or all."""
+    """Selects attacks by name or by family; without names, all."""
     return [a for a in attacks if not names or a.name in names or a.family in names]
 
 

@@ -1,5 +1,5 @@
-"""The list of all attacks. An attack is a name, shots to send and the rule that their results must obey. attack.py and neighbour.py
-look at its effect on others (the probe, the gateway's memory, its life) for all attacks alike."""
+"""The list of all attacks. An attack has a name, shots to send, and a rule for their results. attack.py and neighbour.py check the
+effect on others for all attacks alike (the probe, the gateway's memory and life)."""
 import dataclasses
 import json
 from collections.abc import Callable
@@ -13,9 +13,9 @@ REFUSALS = {400, 401, 403, 404, 405, 408, 411, 413, 414, 415, 417, 421, 422, 429
 class Target:
     host: str
     port: int
-    key: str = ""  # "": the gateway has no keys
+    key: str = ""  # "" = the gateway has no keys
     model: str = "demo"
-    file_id: str = ""  # of 15 MiB, when the gateway keeps files
+    file_id: str = ""  # a file of 15 MiB, when the gateway keeps files
 
     def head(self, method, path, n=None, key=True, more=(), host=None, close=True):
         lines = [f"{method} {path} HTTP/1.1", f"Host: {host or f'{self.host}:{self.port}'}"]
@@ -43,7 +43,7 @@ class Target:
 
 
 def named(r: Result):
-    """Why this refusal does not say what is wrong; "": it does."""
+    """Returns why this refusal does not name its reason; "" when it does."""
     if r.status in (408, 431):
         return ""  # the request was not read to its end
     try:
@@ -54,7 +54,7 @@ def named(r: Result):
 
 
 def answered(results, t):
-    """Each has an answer: 200, or a refusal by name."""
+    """Checks that each shot has an answer: 200, or a refusal that names its reason."""
     for r in results:
         if r.status == 200:
             continue
@@ -75,7 +75,7 @@ def refused(*statuses):
 
 
 def let_go(results, t):
-    """The server ends each by itself, before the client would leave, with or without a word."""
+    """Checks that the server ends each connection by itself before the client would leave, with an answer or without."""
     late = [r for r in results if not r.closed]
     return f"{len(late)} of {len(results)} connections are held on after {results[0].seconds:.0f} s" if late else ""
 
@@ -87,11 +87,11 @@ def anything(results, t):
 @dataclasses.dataclass
 class Attack:
     name: str
-    family: str  # the row of the table that it is a neighbour of
+    family: str  # the attack's row in the table
     shots: Callable[[Target], list]
-    holds: Callable[[list, Target], str] = answered  # "" or what went wrong
-    needs: tuple = ()  # keys, no_keys, state, template
-    seconds: float = 25.0  # until all of its shots have an answer
+    holds: Callable[[list, Target], str] = answered  # returns "" or the reason for a failure
+    needs: tuple = ()  # any of keys, no_keys, state, template
+    seconds: float = 25.0  # most seconds until all shots have an answer
 
 
 def all_attacks():

@@ -1,11 +1,11 @@
-"""Grammars, schemas and regular expressions: what they cost to compile and to run, however they are spelled, and what becomes of an
-answer that they cannot finish."""
+"""Attacks with grammars, schemas and regular expressions: their cost to compile and to run, however they are spelled, and the fate
+of an answer that they cannot finish."""
 import json
 import sys
 
 from attacks import Attack, answered
 
-sys.setrecursionlimit(20000)  # json writes deep schemas
+sys.setrecursionlimit(20000)  # json writes deep schemas recursively
 
 
 def patterns(n, repeat=5, by="allOf"):
@@ -64,7 +64,7 @@ ALLOF = [
 
 
 def spelled(t, name, value, path="/v1/completions", **fields):
-    """A body in which a key's first letter is an escape: no look at the text finds it."""
+    """Makes a body in which the first letter of a key is an escape, so that no text search finds the key."""
     base = {"model": t.model, "max_tokens": 2, **({"prompt": "Hi"} if path == "/v1/completions" else
                                                   {"messages": [{"role": "user", "content": "Hi"}]}), **fields}
     inner = json.dumps(value).replace('"json_schema"', '"\\u006ason_schema"').replace('"pattern"', '"p\\u0061ttern"')
@@ -116,7 +116,7 @@ MASK = [
 
 
 def ends_right(results, t):
-    """An answer of a strict schema that says "stop" is whole JSON; anything else says by its reason that it is not."""
+    """Checks that an answer with a strict schema and the reason "stop" is whole JSON. Any other answer must name another reason."""
     if why := answered(results, t):
         return why
     for r in results:

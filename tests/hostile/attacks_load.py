@@ -1,4 +1,4 @@
-"""Much of what is allowed: prompts that keep a step long, requests that are many, files until the disk or the limit is full."""
+"""Attacks with much of what is allowed: prompts that make steps long, many requests, files until the disk or the limit is full."""
 import itertools
 import json
 
@@ -9,7 +9,7 @@ number = itertools.count()
 
 
 def words(n):
-    """Another prompt each time: nothing of it is cached."""
+    """A new prompt each time, so that none of it is cached."""
     k = next(number)
     return f"{k} " + " ".join(f"w{(k * 7919 + i * 104729) % 9973}" for i in range(n))
 
@@ -53,7 +53,7 @@ def ids(results):
 
 
 def files_go(results, t):
-    """Whatever was taken can be deleted."""
+    """Checks that every accepted file can be deleted."""
     if why := answered(results, t):
         return why
     gone = Engine(t.host, t.port).run([Shot(t.head("DELETE", f"/v1/files/{i}")) for i in ids(results)], 60)
@@ -62,7 +62,7 @@ def files_go(results, t):
 
 
 def every_one_is_told(results, t):
-    """200, 404, or a 503 that says when to come again."""
+    """Accepts 200, 404, or a 503 with retry-after."""
     bad = [r.status for r in results if r.status not in (200, 404) and not (r.status == 503 and b"retry-after:" in r.body.lower())]
     return f"statuses {sorted(set(bad))} of {len(bad)}" if bad else ""
 

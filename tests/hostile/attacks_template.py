@@ -1,4 +1,4 @@
-"""Chat templates of a request (--trust-request-chat-template) and what is handed to them: memory and time of every filter."""
+"""Attacks with a request's chat template (--trust-request-chat-template) and its input: memory and time of every filter."""
 from attacks import Attack
 
 

@@ -1,14 +1,18 @@
-"""A hostile tenant with a valid key beside a polite one: everything in this folder at 50 requests a second, for ten minutes.
+"""Runs a hostile tenant with a valid key beside a polite one: all attacks of this folder at 50 requests a second, for ten minutes.
 
     tests/run_python tests/hostile/neighbour.py [--minutes 10] [--rate 50] [--only NAME ...] [--json FILE]
 
-It starts a cluster with `cox up` (the demo model where it is, else the null model), two keys, and a polite tenant of 16 streams,
-alone and attacked by turns. It prints, and writes as JSON: the polite one's gaps between tokens alone and attacked with the ratio of
-their p99 (bar: 1.5), its tokens a second and times to the first token alone and attacked, its failures (bar: 0), each process's most memory beside the chart's limit, restarts (bar: 0), and what
-became of each attack's shots. Exit status 1 when a bar is not held; --short looks at failures, restarts and memory alone, which do
-not depend on how busy the machine is.
+It starts a cluster with `cox up` (the demo model if it is there, else the null model), two keys, and a polite tenant of 16
+streams, which runs alone and attacked in turns. It prints these figures and writes them as JSON:
+- the polite tenant's gaps between tokens, alone and attacked, with the ratio of their p99 (bar: 1.5);
+- its tokens a second and times to the first token, alone and attacked, and its failures (bar: 0);
+- each process's peak memory beside the chart's limit, and restarts (bar: 0);
+- the outcomes of each attack's shots.
+Exit status 1 when a bar is missed. --short checks only failures, restarts and memory, which do not depend on how busy the machine
+is.
 
-The hostile client is a process of its own at nice 10 with prepared bytes (shots.py); its CPU time is in the report, as a part of a core.
+The hostile client is a process of its own at nice 10 with prepared bytes (shots.py). Its CPU time is in the report, as a fraction
+of a core.
 """
 import argparse
 import collections
@@ -32,11 +36,11 @@ from real_model import MODEL
 from shots import Engine, Shot
 
 MAX_OPEN = 3000
-SLOW_SHOT_S = 30  # of a shot in the crowd: what has no answer by then is left
+SLOW_SHOT_S = 30  # time limit of a shot in the crowd; without an answer by then it is abandoned
 
 
 def chart_limits():
-    """MiB by process, from the chart's values."""
+    """Returns the limits in MiB by process, from the chart's values."""
     found, part = {}, None
     for line in (ROOT / "deploy/helm/coxswain/values.yaml").read_text().splitlines():
         if m := re.match(r"(head|worker|workers|gateway|gateways):$", line):
@@ -57,12 +61,12 @@ class Hostile:
         self.t, self.rate, self.random = t, rate, random.Random(seed)
         self.engine = Engine(t.host, t.port)
         self.outcomes, self.open = collections.defaultdict(collections.Counter), collections.Counter()
-        self.later = collections.deque()  # deletions of what was uploaded
+        self.later = collections.deque()  # deletions of uploaded files
         self.deck = [(a.name, s) for a in attacks for s in self.cut(a.shots(t))]
         self.n_left_out = 0
 
     def cut(self, shots):
-        """An attack of many shots keeps a few of them in a deck, so that each attack has its turn."""
+        """Puts only a few shots of each attack in the deck, so that every attack has its turn."""
         for s in shots[:4]:
             s.hold_s = min(s.hold_s, SLOW_SHOT_S)
             yield s
@@ -99,7 +103,7 @@ class Hostile:
         while self.engine.n_open and time.monotonic() < end:
             self.engine.poll(0.1)
         for name, n_open in self.open.items():
-            self.outcomes[name]["open"] += n_open  # still without an end
+            self.outcomes[name]["open"] += n_open  # shots without an end so far
         return n
 
 
@@ -108,7 +112,7 @@ def hostile_main(t, names, has, rate, seconds, seed, pipe):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     h = Hostile(t, [a for a in wanted(all_attacks(), names) if fits(a, has)], rate, seed)
-    pipe.send("ready")  # its bytes are made: that costs more than sending them
+    pipe.send("ready")  # its bytes are ready; making them costs more than sending them
     pipe.recv()
     before, begin = time.process_time(), time.monotonic()
     n = h.run(seconds)
@@ -117,7 +121,7 @@ def hostile_main(t, names, has, rate, seconds, seed, pipe):
 
 
 def start_hostile(polite, watch, *args):
-    """The polite tenant goes on while it gets ready: a client that waited would take its own pause for the cluster's."""
+    """The polite tenant goes on while the hostile one gets ready: a client that waited would count its own pause as the cluster's."""
     ours, theirs = multiprocessing.Pipe()
     p = multiprocessing.get_context("fork").Process(target=hostile_main, args=(*args, theirs), daemon=True)
     p.start()
@@ -128,11 +132,11 @@ def start_hostile(polite, watch, *args):
     return p, ours
 
 
-# ---- the cluster under watch ----
+# ---- the watched cluster ----
 
 
 class Watch:
-    """Memory and lives of the cluster's processes, once a second."""
+    """Watches the memory and the lives of the cluster's processes, once a second."""
 
     def __init__(self, cluster, kill_mib=3000):
         self.cluster, self.kill_mib = cluster, kill_mib
@@ -176,7 +180,7 @@ def run_phases(o, cluster, watch, polite, hostile_target, has):
             polite.run(0.5, watch.look)
         reports.append(pipe.recv())
         p.join()
-        polite.run(o.rest_s, watch.look)  # what the attack has left behind is neither alone nor attacked
+        polite.run(o.rest_s, watch.look)  # the aftermath of an attack counts neither as alone nor as attacked
         print(f"phase {i + 1} of {o.phases}: alone {summary(alone)}, attacked {summary(attacked)}, failures {len(polite.failures)}, "
               f"restarts {len(watch.restarts)}, MiB { {k: round(v) for k, v in watch.most.items()} }", flush=True)
     return alone, attacked, reports

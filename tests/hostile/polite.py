@@ -1,4 +1,4 @@
-"""The polite tenant: streams, one thread, and the gaps between their tokens."""
+"""The polite tenant: streams in one thread, and the gaps between their tokens."""
 import dataclasses
 import time
 
@@ -6,7 +6,7 @@ from shots import Connection, Engine, Shot
 
 
 class Stream(Connection):
-    """A stream that notes when each token came. A fault is anything but tokens and a whole end."""
+    """A stream that notes when each token came. Anything other than tokens and a complete end is a fault."""
 
     def __init__(self, engine, shot, done):
         self.marks, self.rest, self.ended_well, self.fault = [], b"", False, ""
@@ -27,15 +27,15 @@ class Stream(Connection):
 
 
 class Polite:
-    """n streams at any time; a stream that has ended is followed by the next one."""
+    """Keeps n streams running; a stream that has ended is followed by the next one."""
 
     def __init__(self, t, n=16, tokens=256):
         self.t, self.n, self.tokens = t, n, tokens
         self.engine = Engine(t.host, t.port)
         self.failures, self.n_done, self.n_asked = [], 0, 0
         self.live = {}
-        self.gaps = []  # (when, seconds)
-        self.firsts = []  # (when, seconds from the request to the first token)
+        self.gaps = []  # (time, seconds)
+        self.firsts = []  # (time, seconds from the request to the first token)
         self.n_tokens = 0
 
     def ask(self):
@@ -58,7 +58,7 @@ class Polite:
         self.live[k] = Stream(self.engine, shot, done)
 
     def run(self, seconds, each_second=lambda: None):
-        """Streams for so long; what they saw in it."""
+        """Runs the streams for a time; returns their figures."""
         self.collect()
         begin, before = time.monotonic(), self.n_tokens
         end, tick = begin + seconds, begin
@@ -93,7 +93,7 @@ class Polite:
         s.marks = s.marks[-1:]
 
     def close(self):
-        """Streams that are still on their way are given up, and are no failures."""
+        """Ends the streams that are still open; these are no failures."""
         failures = list(self.failures)
         for s in list(self.live.values()):
             s.end()
@@ -107,7 +107,7 @@ def percentile(values, q):
 
 @dataclasses.dataclass
 class Seen:
-    """Of a stretch of time: the gaps between tokens and the times to the first token, in seconds, and how many tokens came."""
+    """Figures of a period: the gaps between tokens and the times to the first token, in seconds, and the number of tokens."""
 
     gaps: list = dataclasses.field(default_factory=list)
     firsts: list = dataclasses.field(default_factory=list)

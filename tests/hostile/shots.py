@@ -1,7 +1,7 @@
 """Prepared bytes on raw sockets, thousands at once in one thread: the client of tests/hostile.
 
-A Shot says what is sent, how fast, and how much of the answer is read. The Engine runs shots side by side and gives a Result for
-each. It parses nothing but the status line, so that it costs a hostile client next to nothing to be hostile: about 0.2 ms of CPU a shot.
+A Shot describes the bytes to send, their speed, and how much of the answer is read. The Engine runs shots side by side and gives
+a Result for each. It parses only the status line, so a shot costs the hostile client only about 0.2 ms of CPU.
 """
 import dataclasses
 import heapq
@@ -10,33 +10,33 @@ import socket
 import time
 from collections.abc import Callable
 
-KEPT_BYTES = 256 << 10  # of an answer, for who looks into it
+KEPT_BYTES = 256 << 10  # bytes of an answer that are kept for inspection
 PIECE = 64 << 10
 
 
 @dataclasses.dataclass
 class Shot:
-    data: bytes  # sent as fast as it goes
-    drip: bytes = b""  # then this, again and again,
-    drip_every_s: float = 1.0  # so often,
-    drip_times: int = 0  # so many times, and then
-    tail: bytes = b""  # this
-    read: float = -1  # bytes a second of the answer; 0: nothing is read; -1: as fast as it comes
-    hold_s: float = 30.0  # the client leaves after so long
-    shutdown: bool = False  # sends FIN behind the data, and reads on
+    data: bytes  # sent as fast as possible
+    drip: bytes = b""  # then sent repeatedly
+    drip_every_s: float = 1.0  # seconds between the repeats
+    drip_times: int = 0  # number of repeats
+    tail: bytes = b""  # sent last
+    read: float = -1  # bytes a second read from the answer; 0 = none; -1 = as fast as they come
+    hold_s: float = 30.0  # the client leaves after this time
+    shutdown: bool = False  # sends FIN after the data, and reads on
 
 
 @dataclasses.dataclass
 class Result:
-    status: int = 0  # 0: no answer
+    status: int = 0  # 0 = no answer
     body: bytes = b""  # head and body, at most KEPT_BYTES
     n_bytes: int = 0
     seconds: float = 0.0
-    closed: bool = False  # by the server; False: the client left
+    closed: bool = False  # closed by the server; False: the client left
     error: str = ""
 
     def text(self):
-        """The body alone, chunks joined."""
+        """Returns the body alone, with its chunks joined."""
         head, _, rest = self.body.partition(b"\r\n\r\n")
         if b"transfer-encoding: chunked" not in head.lower():
             return rest
@@ -63,7 +63,7 @@ class Connection:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.sock.setblocking(False)
         if shot.read >= 0:
-            room = max(4096, int(shot.read / 2))  # a sip finds its bytes there
+            room = max(4096, int(shot.read / 2))  # a slow read finds its bytes there
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         try:
             self.sock.connect(engine.address)
@@ -101,7 +101,7 @@ class Connection:
         except OSError as e:
             self.result.error = str(e)
             self.want(self.events & ~selectors.EVENT_WRITE)
-            self.read_all()  # a refusal may lie in the buffer: it was sent before the door was shut
+            self.read_all()  # the buffer may hold a refusal that was sent before the connection was closed
             return
         self.want(self.events & ~selectors.EVENT_WRITE)
         if self.drips > 0:
@@ -161,7 +161,7 @@ class Connection:
         self.engine.later(0.1, self.sip)
 
     def is_over(self):
-        """Whether the server has closed: behind bytes that a sipping client has not read yet."""
+        """Returns whether the server has closed, even behind bytes that a slow client has not read yet."""
         try:
             return any(not self.sock.recv(PIECE) for _ in range(64))
         except BlockingIOError:
@@ -198,12 +198,12 @@ class Engine:
         self.n_open += 1
         try:
             Connection(self, shot, done)
-        except OSError as e:  # no descriptor left
+        except OSError as e:  # no descriptor is left
             self.n_open -= 1
             done(Result(error=str(e)))
 
     def poll(self, seconds):
-        """Waits at most so long for something to do, and does it."""
+        """Waits for at most this time for something to do, and does it."""
         now = time.monotonic()
         wait = min(seconds, max(0.0, self.timers[0][0] - now)) if self.timers else seconds
         for key, events in self.selector.select(wait):
@@ -216,7 +216,7 @@ class Engine:
             heapq.heappop(self.timers)[2]()
 
     def run(self, shots, seconds):
-        """All of them at once; the results in the order of the shots."""
+        """Runs all shots at once; returns the results in the order of the shots."""
         results = [None] * len(shots)
 
         def keep(i):

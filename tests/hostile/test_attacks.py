@@ -1,5 +1,5 @@
-"""The attacks that hold, each once, against a null cluster: WIRED names them by family or by name. All of them, and those that take
-longer than 26 s, with COX_HOSTILE_ALL=1; a crowd of them beside a polite tenant: neighbour.py."""
+"""Runs each attack that holds once against a null cluster; WIRED names them by family or by name. COX_HOSTILE_ALL=1 runs all of
+them, also those that take longer than 26 s. neighbour.py runs a crowd of them beside a polite tenant."""
 import os
 
 import pytest
@@ -10,11 +10,11 @@ from neighbour import chart_limits
 
 ALL = bool(os.environ.get("COX_HOSTILE_ALL"))
 WIRED = {"disk", "bytes", "host", "inline", "allof", "template", "stop", "unread/content", "body/of_a_ping", "body/of_a_probe"}
-LONG = 26.0  # seconds that an attack may ask for to be among the short ones, but for those of the disk
+LONG = 26.0  # most seconds that a short attack may ask for, except for those of the disk
 
 
 def chosen(needs_keys):
-    """Those without keys are told apart by what they need: the others are struck with a key."""
+    """Attacks without keys are known by their needs; all others use a key."""
     found = [a for a in all_attacks() if ("no_keys" in a.needs) != needs_keys]
     return found if ALL else [a for a in found if {a.name, a.family} & WIRED and (a.seconds <= LONG or a.family == "disk")]
 

@@ -1,3 +1,10 @@
+/* Explores the worlds of world.h in three ways (explore.h). The tests call explore_all,
+ * explore_bounded or explore_random with a configuration and get counts and the longest
+ * recovery. A search keeps the path of actions to its present world, and the hashes of all
+ * visited states (fingerprint.c). It cannot undo an action: to go back, it makes a new world and
+ * replays the path.
+ * A path has at most DEPTH_MAX actions. The first violation prints the path and ends the search
+ * with ok = false. Random choices come from the given seed only. One thread. */
 #include "tests/model/explore.h"
 
 #include <stdio.h>
@@ -8,9 +15,9 @@
 
 #define DEPTH_MAX    4096u
 #define CLOSURE_MAX  4000u
-#define CLOSURE_EACH 64u /* one in so many states is also followed to its end without faults */
+#define CLOSURE_EACH 64u /* one in this many states is also followed to its end without faults */
 
-/* ---- the set of states that were seen ---- */
+/* ---- the set of visited states ---- */
 
 struct seen {
     uint64_t *at;
@@ -89,7 +96,7 @@ static void count_end(struct explore_result *out, const struct world *w)
     out->max_recovery_ns = took > out->max_recovery_ns ? took : out->max_recovery_ns;
 }
 
-/* Goes on from w, without faults and choosing at random, until nothing can happen any more. */
+/* Goes on from w without faults, with random choices, until nothing can happen any more. */
 static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct explore_result *out)
 {
     struct action list[WORLD_ACTIONS_MAX];
@@ -120,7 +127,7 @@ static bool run_to_end(struct world *w, struct path *p, struct rng *rng, struct 
 struct level {
     struct action list[WORLD_ACTIONS_MAX];
     uint32_t n, next;
-    uint32_t n_delays; /* taken on the way here */
+    uint32_t n_delays; /* deviations taken on the way here */
     uint64_t state;
 };
 
@@ -130,7 +137,7 @@ struct search {
     struct seen seen;
     struct level *levels; /* [DEPTH_MAX] */
     struct path path;
-    struct world *world; /* at path.at[0..at) */
+    struct world *world; /* the state after path.at[0..at) */
     uint32_t at;
     struct rng rng;
 };
@@ -146,7 +153,7 @@ static void go_to(struct search *s, uint32_t depth)
     s->out.n_replays++;
 }
 
-/* The state the world is in is new: false ends the search. */
+/* Enters a new state, which the world is in. Returns false when the search must end. */
 static bool enter_state(struct search *s)
 {
     s->out.n_states++;
@@ -162,7 +169,7 @@ static bool enter_state(struct search *s)
     uint32_t depth = s->path.n;
     bool ok = run_to_end(s->world, &s->path, &s->rng, &s->out);
     s->path.n = depth;
-    s->at = UINT32_MAX; /* it went on: rebuild before the next step */
+    s->at = UINT32_MAX; /* the world has moved on, and is rebuilt before the next step */
     return ok;
 }
 
@@ -180,7 +187,7 @@ static bool search_step(struct search *s)
         return false;
     }
     if (s->path.n + 1 >= DEPTH_MAX || !seen_add(&s->seen, world_fingerprint(s->world))) {
-        s->path.n--; /* been here: the world is rebuilt when it is needed again */
+        s->path.n--; /* a visited state; the world is rebuilt when it is needed again */
         return true;
     }
     return enter_state(s);
@@ -211,14 +218,14 @@ struct explore_result explore_all(const struct world_config *c, uint64_t max_sta
     return s.out;
 }
 
-/* ---- every deviation from the straight way ---- */
+/* ---- every deviation from the default path ---- */
 
 struct bounded {
     struct search s;
     const struct explore_bounds *bounds;
 };
 
-/* With as many delays, or fewer, it was entered already. */
+/* Returns whether the state was entered before with as many delays, or fewer. */
 static bool was_entered(struct seen *seen, uint64_t state, uint32_t n_delays)
 {
     for (uint32_t n = 0; n < n_delays; n++) {
@@ -228,7 +235,7 @@ static bool was_entered(struct seen *seen, uint64_t state, uint32_t n_delays)
     return !seen_add(seen, state + n_delays);
 }
 
-/* The straight way from here came back to a state that it has left. */
+/* Returns whether the default path from here came back to a state that it had left. */
 static bool goes_round(const struct search *s, uint64_t state)
 {
     for (uint32_t d = s->path.n; d > 0 && s->levels[d - 1].next == 1; d--) {
@@ -251,7 +258,7 @@ static void enter_bounded(struct bounded *b, uint64_t state, uint32_t n_delays)
         s->out.depth = s->path.n;
 }
 
-/* The next of the level's ways that is to be gone; its end when there is none. */
+/* Returns the level's next action to try, or its end when there is none. */
 static uint32_t next_way(struct bounded *b, struct level *l)
 {
     for (; l->next < l->n; l->next++) {

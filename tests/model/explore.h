@@ -1,29 +1,30 @@
 #pragma once
-/* Three ways through the worlds: every interleaving of a small one (depth first, states seen before
- * are not entered again, the way back is a replay); every deviation from one straight way of a
- * larger one; and long random walks with many faults. All
- * end with the first violation, whose path is printed as a list of actions. */
+/* Three ways to explore the worlds. explore_all visits every interleaving of a small one: depth
+ * first, without entering visited states again; it goes back by replaying. explore_bounded
+ * visits every deviation from the default path of a larger one. explore_random takes long random
+ * walks with many faults. All end with the first violation and print its path as a list of
+ * actions. */
 #include "tests/model/world.h"
 
 struct explore_result {
-    uint64_t n_states, n_actions, n_ends; /* ends: states in which everything is over and well */
+    uint64_t n_states, n_actions, n_ends; /* n_ends: states in which everything has ended well */
     uint64_t n_replays, max_recovery_ns;
-    uint32_t depth; /* of the longest path */
-    bool complete;  /* every reachable state was seen */
+    uint32_t depth; /* length of the longest path */
+    bool complete;  /* every reachable state was visited */
     bool ok;
 };
 
-/* max_states 0: no bound. */
+/* max_states: 0 = no limit. */
 struct explore_result explore_all(const struct world_config *c, uint64_t max_states);
 
-/* The straight way takes the first of what can happen. From each of its states, and from each state
- * that is found so, every fault (as many as the world's budget has) and, n_delays times on a path,
- * every other order is tried, and followed straight on to its end: so from every state that is seen
- * the cluster gets well without further faults. */
+/* The default path always takes the first possible action. From each of its states, and from
+ * each state found this way, every fault is tried (up to the world's budget), and n_delays times
+ * on a path every other order. Each deviation is followed on the default path to its end. So
+ * from every visited state the cluster recovers without further faults. */
 struct explore_bounds {
     uint32_t n_delays;
-    uint32_t one_in; /* so many deviations, spread evenly, one is tried; 0 and 1: all */
-    uint64_t seed;   /* which one */
+    uint32_t one_in; /* tries one of this many deviations, evenly spread; 0 and 1: all */
+    uint64_t seed;   /* selects the deviations */
 };
 struct explore_result explore_bounded(const struct world_config *c, const struct explore_bounds *b);
 struct explore_result explore_random(const struct world_config *c, uint64_t seed, uint32_t n_walks);

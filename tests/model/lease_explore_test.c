@@ -1,15 +1,16 @@
-/* Two heads and their store, every interleaving: questions that wait at sea, or are given up and
- * executed later all the same (Redis stood still), heads that die or stand still, links that are
- * cut, a store that comes back empty, a lease that somebody wrote or made endless, a clock of the
- * store that jumps back by hours. head/lease/lease.c is the real one; the store does what store.c's
- * script does. What holds in every state:
- *   - a head serves with a term above all that were given before, unless the store was emptied;
- *   - two serve at once only when one of them was cut off or stood still, or the store was emptied;
+/* Explores two heads and their store, in every interleaving. Questions wait on their way, or are
+ * given up and executed later all the same (Redis stood still). Heads die or stand still, links
+ * are cut, a store comes back empty. Somebody writes the lease or makes it endless, or the
+ * store's clock jumps back by hours. head/lease/lease.c is the real one; the store model does
+ * the work of store.c's script. These hold in every state:
+ *   - a head serves with a term above all terms given before, unless the store was emptied;
+ *   - two serve at once only when one of them was cut off or stood still, or the store was
+ *     emptied;
  *   - while nothing goes wrong, and when a store was emptied or stood still, when the lease has
- * lost its end or the clock jumped, the lease stays where it is;
- *   - once nothing goes wrong any more one serves within five TTLs, and goes on.
- * With one fault of each kind at every point every state is seen; with up to eight, random walks
- * (COX_LEASE_WALKS: how many). */
+ *     lost its end or the clock jumped, the lease stays where it is;
+ *   - once nothing goes wrong any more, one head serves within five TTLs, and goes on.
+ * With one fault of each kind at every point every state is visited; with up to eight faults,
+ * random walks are taken (COX_LEASE_WALKS: their number). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +28,8 @@
 
 enum {
     TICK_MS = 100,
-    TTL_TICKS = 6, /* a question each second tick */
-    SEA_TICKS = 1  /* at most, for a question or an answer */
+    TTL_TICKS = 6, /* a head asks every second tick */
+    SEA_TICKS = 1  /* most ticks on the way, for a question or an answer */
 };
 
 enum stage { AT_REST, ASKED, ANSWERED };
@@ -48,16 +49,16 @@ struct head {
     struct store_question question;
     struct lease_answer answer;
     enum stage stage;
-    uint32_t age; /* of the stage, in ticks */
+    uint32_t age; /* ticks in this stage */
     bool stopped;
 };
 
 struct world {
     struct head heads[2];
-    struct store_question ghosts[2]; /* given up by who asked, not by the store */
+    struct store_question ghosts[2]; /* given up by the head, not by the store */
     struct store_model store;
     uint64_t now, given;
-    uint64_t n_asked[2]; /* by the heads */
+    uint64_t n_asked[2]; /* questions by each head */
     uint32_t n_faults, faults;
 };
 
@@ -80,7 +81,7 @@ static void start(struct world *w, int i)
     lease_on_store(&w->heads[i].lease, true, ns(w->now));
 }
 
-/* What it asked last stays with the store. */
+/* Gives up the head's question. The store may still execute it. */
 static void give_up(struct world *w, int i)
 {
     if (w->heads[i].stage == ASKED)
@@ -88,7 +89,7 @@ static void give_up(struct world *w, int i)
     w->heads[i].stage = AT_REST;
 }
 
-/* Its successor is another to the store. */
+/* Restarts a head. For the store, its successor is another head. */
 static void die(struct world *w, int i)
 {
     give_up(w, i);
@@ -111,7 +112,7 @@ static void ask(struct world *w, int i)
     h->age = 0;
 }
 
-/* NULL, or what is wrong. */
+/* Delivers an answer. Returns NULL, or the violated property. */
 static const char *hear(struct world *w, int i)
 {
     struct head *h = &w->heads[i];
@@ -144,7 +145,7 @@ static const char *hear(struct world *w, int i)
 
 /* ---- what may happen ---- */
 
-/* Of a head: and the same of the other behind it. */
+/* Actions of head 0; the value after each one is the same action of head 1. */
 enum action {
     TICK,
     STORE = 2,
@@ -182,7 +183,7 @@ static void tick(struct world *w)
     }
 }
 
-/* For longer than a lease; then it reads what was sent to it. */
+/* Stops the store for longer than a lease. Then it reads what was sent to it. */
 static void freeze(struct world *w)
 {
     store_model_freeze(&w->store);
@@ -196,7 +197,7 @@ static void freeze(struct world *w)
     }
 }
 
-/* What somebody or something does to the store's keys, and not for a head. false: not here. */
+/* Changes the store's keys as an outsider would. Returns false when that is not possible here. */
 static bool meddle(struct world *w, int action, uint32_t *fault)
 {
     if (w->store.owner == STORE_NOBODY && action != WRITE)
@@ -244,7 +245,7 @@ static bool harm(struct world *w, int action)
     return true;
 }
 
-/* false: it cannot happen here. */
+/* Performs an action. Returns false when it is not possible here. */
 static bool act(struct world *w, int action, const char **wrong)
 {
     int i = action % 2;
@@ -267,7 +268,7 @@ static bool act(struct world *w, int action, const char **wrong)
             return false;
         *wrong = hear(w, i);
         return true;
-    case SEE: /* a peer that was with the other one comes */
+    case SEE: /* a peer of the other head connects */
         if (!serves(h) || h->stopped || h->lease.term_seen >= w->given || h->lease.term >= w->given)
             return false;
         lease_see_term(&h->lease, w->given, ns(w->now));
@@ -295,7 +296,7 @@ static bool act(struct world *w, int action, const char **wrong)
     return true;
 }
 
-/* ---- once nothing goes wrong any more ---- */
+/* ---- after the last fault ---- */
 
 static void settle(struct world *w, const char **wrong)
 {
@@ -317,7 +318,7 @@ static const char *check_end(struct world w)
     return wrong;
 }
 
-/* ---- all of them ---- */
+/* ---- exploration ---- */
 
 enum { SET_BITS = 21, QUEUE_MAX = 1 << 20, WALK_FAULTS = 8, WALK_STEPS = 400 };
 
@@ -326,7 +327,8 @@ static uint64_t ticks_from(uint64_t now, uint64_t then_ns)
     return then_ns > ns(now) ? (then_ns - ns(now)) / ns(1) : 0;
 }
 
-/* Times as they are from now, terms as they are to each other: what decides what can follow. */
+/* Hashes the state. Times count from now and terms relative to each other, because only these
+ * decide what can follow. */
 static uint64_t fingerprint(const struct world *w)
 {
     uint64_t v[56], n = 0;
@@ -366,7 +368,7 @@ static uint64_t fingerprint(const struct world *w)
 }
 
 struct search {
-    uint64_t *seen; /* [1 << SET_BITS], 0: free */
+    uint64_t *seen; /* [1 << SET_BITS]; 0 = free */
     struct node {
         struct world world;
         uint32_t parent;

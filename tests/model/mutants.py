@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Plants bugs, one at a time, and says which of them the exploration of two heads finds.
+"""Plants bugs, one at a time, and reports which of them the exploration of two heads finds.
 
     tests/model/mutants.py [--build build/release] [NAME...]
 
-Each mutant is one file with one place changed, compiled beside the build and linked before its libraries: no source
-and no object of the build is touched. Exit status 1: one that should be found was not, or a place is no longer there.
-NOT FOUND in capitals is news; MASKED has those for which it is none. Minutes: a bug that is not found costs a whole run.
+Each mutant is one file with one changed place. It is compiled beside the build and linked before its libraries; no source and no
+object of the build changes. Exit status 1: a bug that should be found was not, or a place no longer exists. NOT FOUND in capitals
+is news; MASKED lists the mutants for which it is expected. Takes minutes: a bug that is not found costs a whole run.
 """
 import argparse
 import os
@@ -19,7 +19,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEST = "tests/model_pair_explore_test"
 
-# name: (file, what is there, what is planted); several of them are planted together
+# name: (file, original text, planted text); a list is planted together
 WELCOME_ALL = ("head/core/core.c", "if (io->on_foreign_term && cluster_term_is_foreign(", "if (false && cluster_term_is_foreign(")
 KEEP_TERM = ("head/cluster/cluster.c", "        take_term(c, term_seen + 1);", "        (void)c;")
 MUTANTS = {
@@ -91,7 +91,7 @@ MUTANTS = {
 }
 
 
-# Not found, and why: what stands before or behind it has the same effect, or the world has no such moment.
+# Mutants that are not found, with the reason: another check has the same effect, or such a moment does not occur in the world.
 MASKED = {
     "rank: a Form of an older term is taken": "a head of an older term refuses who has seen a newer one",
     "rank: a plan of another epoch is executed": "plans come in the session of their Form, after it",

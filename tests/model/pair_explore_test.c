@@ -1,10 +1,10 @@
-/* Two heads, their store, and one or two replicas with a gateway's two requests, under faults.
- * Steps take a quarter of a second, a lease one: what can happen to it happens while tokens come.
- * All places for one fault are tried, and all other orders once; of two faults, and of a fault with
- * another order, one in so many (COX_PAIR_ONE_IN; 1: all); then walks with many faults
- * (COX_PAIR_WALKS). COX_MODEL_SEED draws others. COX_PAIR="tp,ranks,faults,orders" explores that
- * alone. What must hold: world.c; which planted bugs are found: tests/model/mutants.py.
- */
+/* Explores two heads, their store, and one or two replicas with two requests of a gateway, under
+ * faults. A step takes a quarter of a second and a lease one second, so that its events happen
+ * while tokens come. All positions of one fault are tried, and each other order once. For two
+ * faults, or a fault and another order, one in COX_PAIR_ONE_IN positions is tried (1: all). Then
+ * COX_PAIR_WALKS walks with many faults follow. COX_MODEL_SEED selects others.
+ * COX_PAIR="tp,ranks,faults,orders" explores that case alone. world.c lists the properties;
+ * tests/model/mutants.py lists the planted bugs that are found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,15 +17,15 @@
 #include "common/base/log.h"
 #include "tests/model/explore.h"
 
-/* A lease 1 s, loss 1.5 s, a store that is cut off 5 s, adoption window 3 s: these may follow each
- * other. */
+/* A lease 1 s, loss 1.5 s, a store that is cut off 5 s, adoption window 3 s: these can follow
+ * one another. */
 #define RECOVERY_LIMIT_NS (15 * NS_PER_S)
 
 struct shape {
     uint32_t tp, n_ranks;
 };
 static const struct shape shapes[] = {
-    {1, 2}, {2, 4}, {2, 3}}; /* the last one: a replica, a spare */
+    {1, 2}, {2, 4}, {2, 3}}; /* the last one: a replica and a spare */
 #define N_SHAPES (sizeof shapes / sizeof shapes[0])
 
 static uint64_t from_env(const char *name, uint64_t otherwise)

@@ -12,7 +12,7 @@ void store_model_init(struct store_model *s, uint32_t ttl_ticks, uint32_t tick_m
 
 struct lease_answer store_model_execute(struct store_model *s, const struct store_question *q)
 {
-    bool is_ours = q->who != STORE_ANOTHER; /* a dead one's numbers are of no matter */
+    bool is_ours = q->who != STORE_ANOTHER; /* the question number of a dead head does not matter */
     bool is_late = !is_ours || s->asked_left[q->who] == 0 || s->asked[q->who] > q->number;
     if (q->what != LEASE_RENEW && is_ours &&
         (s->asked_left[q->who] == 0 || s->asked[q->who] <= q->number)) {

@@ -1,14 +1,13 @@
 #pragma once
-/* The store of two heads as head/lease/store.c's script leaves it, question by question; time
- * passes in ticks of whoever explores. Numbers of those that died are nobody's: what they had is
- * ANOTHER's.
- */
+/* A model of the two heads' store, with the effect of head/lease/store.c's script, one question
+ * at a time. Time passes in the explorer's ticks. A dead head's number belongs to nobody: its
+ * lease becomes STORE_ANOTHER's. */
 #include "head/lease/lease.h"
 
 enum { STORE_NOBODY = -1, STORE_ANOTHER = 2, STORE_ENDLESS = 1 << 20 };
 
 struct store_question {
-    enum lease_question what; /* LEASE_NOTHING: there is none */
+    enum lease_question what; /* LEASE_NOTHING = none */
     int who;
     uint64_t wanted, known, number;
 };
@@ -17,18 +16,18 @@ struct store_model {
     uint32_t ttl_ticks, tick_ms;
     uint64_t term;
     int owner, last;
-    uint32_t owner_left, asked_left[2]; /* the first may be STORE_ENDLESS */
+    uint32_t owner_left, asked_left[2]; /* owner_left may be STORE_ENDLESS */
     uint64_t asked[2];
 };
 
 void store_model_init(struct store_model *s, uint32_t ttl_ticks, uint32_t tick_ms);
 struct lease_answer store_model_execute(struct store_model *s, const struct store_question *q);
 void store_model_tick(struct store_model *s);
-/* Came back empty. */
+/* The store came back empty. */
 void store_model_lose_all(struct store_model *s);
-/* Stood still for longer than a lease: what expires is gone when it reads on. */
+/* The store stood still for longer than a lease: expired keys are gone when it reads on. */
 void store_model_freeze(struct store_model *s);
-/* The clock that ends keys, not the one of the heads: longer than any TTL. */
+/* The clock that expires keys jumps back by more than any TTL; the heads' clocks do not. */
 void store_model_jump_back(struct store_model *s);
-/* The head is dead: its successor is another one. */
+/* The head is dead; its successor is another head. */
 void store_model_die(struct store_model *s, int who);

@@ -1,14 +1,16 @@
-/* Actions. The properties, checked after every action:
- *   no two epochs of a replica execute at once (of two heads: none on the same rank), a rank's
- * epochs and so its terms only rise, steps of an epoch are contiguous, once on every rank and the
- * same on all of them, one rank in each rank slot, and each plan is legal (world_ranks.c,
- * sim_rank.c); what a client has is a prefix of what it must get, in order, with exactly one end;
- * the gateway takes tokens of the head that welcomed it, and goes to none of an older term
- * (world_gateway.c); the heads' own invariants (head_core_check: no rank in two replicas), none
- * serves without a lease, and nobody is refused, but by a head that looks whose the lease is
- * (world_heads.c); and in every state from which nothing but faults can follow (world_time.c): one
- * head serves, every replica is ready and every request has its end, so formation ends and nothing
- * is lost. */
+/* Actions. Every action is followed by a check of these properties:
+ *   - no two epochs of a replica execute at once (with two heads: none on the same rank);
+ *   - a rank's epochs only rise, and so do its terms;
+ *   - the steps of an epoch are contiguous, and every rank runs the same ones, once each;
+ *   - each rank slot has one rank, and each plan is legal (world_ranks.c, sim_rank.c);
+ *   - a client's tokens are a prefix of the expected ones, in order, with exactly one end;
+ *   - the gateway takes tokens of the head that welcomed it, and goes to none of an older term
+ *     (world_gateway.c);
+ *   - the heads' own invariants hold (head_core_check: no rank in two replicas), none serves
+ *     without a lease, and only a head that verifies the lease's owner refuses a peer
+ *     (world_heads.c);
+ *   - in every state in which only faults can follow (world_time.c), one head serves, every replica
+ *     is ready and every request has its end. So formation ends and nothing is lost. */
 #include "tests/model/world.h"
 
 #include <stdarg.h>
@@ -36,7 +38,7 @@ bool violate(struct world *w, const char *fmt, ...)
 void queue_push(struct frame_queue *q, struct frame_copy about, struct str frame)
 {
     if (q->n == FRAMES_MAX)
-        return; /* a runaway shows up as a lost frame and then as a broken property */
+        return; /* endless sending shows as a lost frame and then as a violated property */
     struct frame_copy *c = &q->at[q->n++];
     *c = about;
     c->ptr = mem_alloc(frame.len);
@@ -134,7 +136,7 @@ bool world_is_stable(const struct world *w)
     return w->stable;
 }
 
-/* ---- what can happen ---- */
+/* ---- possible actions ---- */
 
 struct action_list {
     struct action *at;
@@ -246,7 +248,7 @@ uint32_t world_enabled(const struct world *w, struct action out[WORLD_ACTIONS_MA
     return l.n;
 }
 
-/* ---- what happens ---- */
+/* ---- performing actions ---- */
 
 static void apply_progress(struct world *w, struct action a)
 {
@@ -322,9 +324,10 @@ static void gap(struct world *w, uint32_t who)
     proc_send(w, who, &m);
 }
 
-/* Terms come from those who have seen them. When no rank and no head is left that has, numbers may
- * come again, and what is remembered here of the old ones no longer binds. A gateway that has says
- * so in its Hello, which may come when the replica is formed already; it takes part in no epoch. */
+/* Forgets numbers that no living process knows. Terms come from processes that have seen them.
+ * When no rank and no head that has is left, numbers may come again, and the ledger's old
+ * entries no longer bind. A gateway that has seen one reports it in its Hello, which may come
+ * after the replica has formed; it takes part in no epoch. */
 static void forget_the_dead(struct world *w)
 {
     uint64_t term = 0;

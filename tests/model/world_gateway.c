@@ -1,5 +1,7 @@
-/* The gateway: its real end of the link (gateway/head_link/engine_client.h) between queues instead
- * of a socket, and around its requests the real stream_state; without text and HTTP. */
+/* The gateway: its real end of the link (gateway/head_link/engine_client.h) with queues instead
+ * of a socket, and real stream_states for its requests, without text and HTTP. world.c calls it
+ * with frames from the head, ticks and lost connections. It checks every token against the
+ * expected ones, and that the gateway takes tokens only of the head that welcomed it. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -125,7 +127,7 @@ static void connect_after(struct world *w, uint64_t ns)
     w->is_connecting = true;
 }
 
-/* When the engine's call is over, as in gateway.c. */
+/* Reconnects after the engine's call has returned, as in gateway.c. */
 static void reconnect(struct world *w)
 {
     struct proc *p = &w->procs[WORLD_GATEWAY];
@@ -154,8 +156,8 @@ void gateway_start(struct world *w)
     gateway_tick(w);
 }
 
-/* The socket's connection is gone, and it says so. Of several heads the next one is tried with a
- * tick of the engine's; the only one by the socket itself. */
+/* The socket reports that its connection is gone. With several heads, the next one is tried on a
+ * tick of the engine; the only head is tried by the socket itself. */
 void gateway_on_broken(struct world *w)
 {
     proc_leave(w, WORLD_GATEWAY);
@@ -175,7 +177,7 @@ static void try_connection(struct world *w)
         w->is_connecting = false;
         p->conn = ++w->n_conns;
         engine_client_on_connection(&w->engine, true, "", w->now_ns);
-    } else if (has_two_heads(w) && !(h->core && h->serves)) { /* who stands still says nothing */
+    } else if (has_two_heads(w) && !(h->core && h->serves)) { /* a stopped head does not answer */
         w->is_connecting = false;
         engine_client_on_connection(&w->engine, false, "nobody listens", w->now_ns);
     }
@@ -191,7 +193,7 @@ void gateway_tick(struct world *w)
     reconnect(w);
 }
 
-/* What the head says of itself is looked at here as well: the engine has to do the same. */
+/* Reads the term from a Welcome, apart from the engine, to check that the engine does the same. */
 static uint64_t welcome_term(struct world *w, struct str frame)
 {
     struct frame_header h;

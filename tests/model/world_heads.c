@@ -1,6 +1,8 @@
-/* The heads and their store. One head has no store and serves from the start. Of two each has the
- * real lease; what it asks is answered at once unless the answer orders something: those answers
- * are interleaved with everything else (lease_explore_test.c has the lease's questions at sea). */
+/* The heads and their store. A single head has no store and serves from the start. With two
+ * heads, each has the real lease. Its questions are answered at once unless the answer orders a
+ * change; those answers are interleaved with all other actions (lease_explore_test.c explores
+ * the lease's questions on their way). Checked here: no head serves without a lease, and
+ * head_core_check holds. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -15,7 +17,7 @@ static struct bus_peer address(uint32_t conn)
                              .id = {(uint8_t)conn, (uint8_t)(conn >> 8), (uint8_t)(conn >> 16), 1}};
 }
 
-/* Of the engine slots the one with the most: what a plan of any may rely on at most. */
+/* Returns the largest number of results in any engine slot: the most that a plan may rely on. */
 static uint64_t results_in(const struct head_core *core, struct str frame)
 {
     struct frame_header h;
@@ -63,7 +65,7 @@ static void core_start(struct world *w, struct world_head *h)
     c.cluster.tp = w->config.tp;
     c.cluster.max_replicas = w->config.n_ranks / w->config.tp + 1;
     c.cluster.elastic_tp = w->config.elastic;
-    c.cluster.elastic_wait_ns = 0; /* or time would have to pass beside a rank that is dead */
+    c.cluster.elastic_wait_ns = 0; /* otherwise time would have to pass beside a dead rank */
     c.max_num_batched_tokens = 64;
     c.max_num_seqs = 4;
     c.max_waiting = 8;
@@ -78,7 +80,7 @@ static void core_start(struct world *w, struct world_head *h)
 
 /* ---- the lease ---- */
 
-/* A head that stood still may hear late of a term that it was given. */
+/* Takes the term of a lease. A head that stood still may learn of it late. */
 static void take_term(struct world *w, struct world_head *h)
 {
     uint64_t bit = 1ull << h->lease.term % 64;
@@ -120,7 +122,7 @@ static void obey(struct world *w, struct world_head *h, enum lease_order order)
     }
 }
 
-/* What orders nothing is over at once. */
+/* Asks the store. An answer that orders nothing is handled at once. */
 static void ask(struct world *w, struct world_head *h)
 {
     if (h->stage != QUESTION_NONE)
@@ -165,7 +167,7 @@ void head_hear_answer(struct world *w, uint32_t i)
     obey(w, h, lease_on_answer(&h->lease, &h->answer, w->now_ns));
 }
 
-/* What it asked is given up; the store may have it executed. */
+/* Cuts a head off from the store. Its question is given up, but the store may still execute it. */
 static void lose_store(struct world *w, struct world_head *h)
 {
     h->stage = QUESTION_NONE;
@@ -207,12 +209,13 @@ void head_start(struct world *w, uint32_t i)
         return;
     }
     h->serves = true;
-    /* the peers' sockets connect again by themselves: same session as before, new routing ids */
+    /* the peers' sockets reconnect by themselves, with the same session and new routing ids */
     for (uint32_t k = 0; k < w->config.n_ranks; k++)
         w->procs[k].conn = ++w->n_conns;
 }
 
-/* Of two heads the peers' connections break: what was on its way to them may still come. */
+/* Kills a head. With two heads, the peers' connections break; frames on their way may still
+ * arrive. */
 void head_kill(struct world *w, uint32_t i)
 {
     struct world_head *h = &w->heads[i];
@@ -266,9 +269,9 @@ void heads_tick(struct world *w)
     }
 }
 
-/* ---- what holds ---- */
+/* ---- properties ---- */
 
-/* One serves all replicas, and the other one waits. */
+/* Returns whether one head serves all replicas and the other one waits. */
 bool heads_are_well(const struct world *w)
 {
     uint32_t n_serve = 0;

@@ -9,16 +9,18 @@
 #include "tests/model/store_model.h"
 
 #define FRAMES_MAX 64u
-#define PLANS_MAX  32u /* ranks of the null device run apart: only rank 0 holds the head back */
+/* the null device's ranks are not in step: only rank 0 holds the head back */
+#define PLANS_MAX  32u
 #define LEDGER_MAX 512u
 
-#define WORLD_SILENT_NS  (1500 * NS_PER_MS)
-#define WORLD_TICK_NS    (HEAD_TICK_MS * NS_PER_MS)
-#define WORLD_STOP_NS    (3 * NS_PER_S)
-#define WORLD_CUT_NS     (5 * NS_PER_S)
-#define WORLD_TTL_NS     NS_PER_S
-#define WORLD_TO_NEXT_NS (50 * NS_PER_MS)  /* a peer that lost its head asks the next one after */
-#define WORLD_REFUSED_NS (500 * NS_PER_MS) /* and one that was refused */
+#define WORLD_SILENT_NS (1500 * NS_PER_MS)
+#define WORLD_TICK_NS   (HEAD_TICK_MS * NS_PER_MS)
+#define WORLD_STOP_NS   (3 * NS_PER_S)
+#define WORLD_CUT_NS    (5 * NS_PER_S)
+#define WORLD_TTL_NS    NS_PER_S
+/* delay before a peer that lost its head asks the next one */
+#define WORLD_TO_NEXT_NS (50 * NS_PER_MS)
+#define WORLD_REFUSED_NS (500 * NS_PER_MS) /* delay after a refusal */
 #define WORLD_MODEL_LEN  64u
 #define WORLD_VOCAB_SIZE 259u
 #define WORLD_CONN_BYTES (1u << 20)
@@ -26,9 +28,9 @@
 struct frame_copy {
     char *ptr;
     uint32_t len;
-    uint32_t serial; /* of the head that sent it */
-    uint64_t done;   /* results the head had when it sent this: what a plan may rely on */
-    uint64_t due_ns; /* of a plan: it is executed then */
+    uint32_t serial; /* head that sent it */
+    uint64_t done;   /* results that the head had when it sent this; a plan may rely on them */
+    uint64_t due_ns; /* for a plan: time of its execution */
 };
 struct frame_queue {
     struct frame_copy at[FRAMES_MAX];
@@ -39,14 +41,14 @@ enum proc_link { PROC_DOWN, PROC_HELLO, PROC_OPEN };
 
 struct proc {
     bool alive;
-    bool cut;    /* frames vanish, nobody has noticed yet */
-    bool broken; /* the head's process is gone: the peer is told sooner or later */
+    bool cut;    /* frames vanish, and nobody has noticed yet */
+    bool broken; /* the head's process is gone; the peer learns it sooner or later */
     enum proc_link state;
     uint64_t instance, heard_ns, beat_ns;
     uint64_t retry_ns, stopped_until_ns;
-    uint32_t at, stale_at; /* of the heads */
+    uint32_t at, stale_at; /* indexes into `heads` */
     uint32_t conn, stale_conn;
-    uint32_t serial; /* of the head that welcomed it */
+    uint32_t serial; /* head that welcomed it */
     struct link link;
     struct frame_queue to_head, to_peer, stale;
 };
@@ -55,8 +57,8 @@ struct rank {
     struct rank_state state;
     struct sim_rank *sim;
     bool joining, aborting;
-    uint32_t serial;  /* of the head that told it to join, or reset it */
-    bool was_stopped; /* in this epoch: at most two steps it may finish when it is over */
+    uint32_t serial;  /* head that told it to join, or reset it */
+    bool was_stopped; /* stopped in this epoch: it may finish two steps after the epoch's end */
     uint32_t n_late;
     uint64_t join_epoch;
     uint8_t join_id[32];
@@ -64,7 +66,7 @@ struct rank {
     struct frame_copy plans[PLANS_MAX];
     uint32_t n_plans;
     uint64_t exec_epoch, exec_step;
-    uint64_t n_collectives; /* steps since it joined: a Reset leaves them */
+    uint64_t n_collectives; /* steps since it joined; a Reset keeps the count */
     uint64_t progress;
 };
 
@@ -76,9 +78,9 @@ struct client_request {
 };
 
 struct ledger_entry {
-    uint32_t serial; /* of the head */
+    uint32_t serial; /* head that sent the plan */
     uint64_t epoch, step, hash, replica;
-    uint64_t by[WORLD_RANKS]; /* instance that executed it, by rank of the replica; 0: not yet */
+    uint64_t by[WORLD_RANKS]; /* instance that executed it, by rank of the replica; 0 = not yet */
 };
 
 enum question_stage { QUESTION_NONE, QUESTION_ASKED, QUESTION_ANSWERED };
@@ -86,7 +88,7 @@ enum question_stage { QUESTION_NONE, QUESTION_ASKED, QUESTION_ANSWERED };
 struct world_head {
     struct world *world; /* for head_io */
     uint32_t index, serial;
-    struct head_core *core; /* NULL: dead */
+    struct head_core *core; /* NULL = dead */
     bool serves;            /* its port is bound */
     uint64_t stopped_until_ns, cut_until_ns;
     struct lease lease;
@@ -103,19 +105,20 @@ struct world {
     uint32_t n_conns, n_head_starts;
     struct world_head heads[WORLD_HEADS];
     struct store_model store;
-    struct proc procs[WORLD_PEERS]; /* ranks beyond config.n_ranks never live */
+    struct proc procs[WORLD_PEERS]; /* ranks from config.n_ranks on never live */
     struct rank ranks[WORLD_RANKS];
     struct client_request requests[WORLD_REQUESTS];
     struct ledger_entry ledger[LEDGER_MAX];
     uint32_t n_ledger;
-    struct engine_client engine;          /* the gateway's */
-    bool is_connecting, reconnect_wanted; /* its socket */
-    uint64_t gateway_term;                /* of the head that the gateway takes tokens of */
-    uint64_t given;                       /* terms that heads served with, a bit each */
-    bool was_emptied;                     /* the store */
-    bool was_harmed;                      /* a head: killed, stopped, cut off from the store */
+    struct engine_client engine;          /* the gateway's engine client */
+    bool is_connecting, reconnect_wanted; /* state of the gateway's socket */
+    uint64_t gateway_term;                /* term of the head whose tokens the gateway takes */
+    uint64_t given;                       /* terms that heads served with, one bit each */
+    bool was_emptied;                     /* the store was emptied */
+    bool was_harmed;                      /* a head was killed, stopped or cut off from the store */
     uint32_t n_faults;
-    uint64_t fault_ns, unserved_ns; /* of the last fault; when something was missing last */
+    /* time of the last fault; last time when something was missing */
+    uint64_t fault_ns, unserved_ns;
     bool stable;
     char violation[400];
     struct frame_copy arriving; /* the frame being received; its ptr is not kept */
@@ -144,7 +147,7 @@ static inline bool is_stopped(const struct world *w, uint64_t until_ns)
 /* world_heads.c */
 void head_start(struct world *w, uint32_t i);
 void head_kill(struct world *w, uint32_t i);
-bool head_hears(const struct world *w, uint32_t i); /* lives, serves, does not stand still */
+bool head_hears(const struct world *w, uint32_t i); /* it lives, serves and is not stopped */
 void head_receive(struct world *w, uint32_t i, uint32_t conn, struct frame_copy c);
 void head_execute_question(struct world *w, uint32_t i);
 void head_hear_answer(struct world *w, uint32_t i);
@@ -163,13 +166,13 @@ void deliver_to_peer(struct world *w, uint32_t who);
 /* world_peers.c */
 void proc_start(struct world *w, uint32_t who);
 void proc_kill(struct world *w, uint32_t who);
-void proc_hello(struct world *w, uint32_t who); /* on the connection that it has */
-void proc_lost(struct world *w, uint32_t who);  /* drops it; another one follows */
+void proc_hello(struct world *w, uint32_t who); /* on its current connection */
+void proc_lost(struct world *w, uint32_t who);  /* drops the connection; another one follows */
 void proc_tick(struct world *w, uint32_t who);
 void proc_send(struct world *w, uint32_t who, const struct msg *m);
 void proc_receive(struct world *w, uint32_t who, struct str frame);
 bool proc_is_linked(const struct world *w, const struct proc *p);
-void proc_leave(struct world *w, uint32_t who); /* its connection: no more */
+void proc_leave(struct world *w, uint32_t who); /* drops the connection for good */
 void check_refused(struct world *w, const struct msg_refused *m);
 void proc_beat(struct world *w, uint32_t who);
 

@@ -1,6 +1,6 @@
-/* The workers' ends of their links as worker/link/head_link.c has them, without loop and sockets.
- * With two heads a peer goes to the next one whenever it loses its connection, or nobody answers.
- * The gateway's end is the real one (world_gateway.c). */
+/* The workers' ends of their links, like worker/link/head_link.c without event loop and sockets.
+ * With two heads, a peer goes to the next one whenever it loses its connection or gets no
+ * answer. The gateway's end is the real one (world_gateway.c). */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -17,7 +17,8 @@ void proc_send(struct world *w, uint32_t who, const struct msg *m)
 {
     struct proc *p = &w->procs[who];
     if (p->state == PROC_DOWN || (p->state == PROC_HELLO && m->type != MSG_HELLO))
-        return; /* as head_link_send: what cannot be said is made good by the next Hello */
+        /* as in head_link_send: the next Hello makes up for a message that cannot be sent */
+        return;
     strbuf_reset(&w->frame);
     uint64_t session = m->type == MSG_HELLO ? 0 : p->link.session;
     if (codec_encode(m, session, link_next_seq(&p->link), &w->encode, &w->frame) != STATUS_OK) {
@@ -47,12 +48,13 @@ void proc_hello(struct world *w, uint32_t who)
     proc_send(w, who, &m);
 }
 
-/* What is on its way to the head still comes, from a connection that is over. */
+/* Leaves a connection. Frames on their way to the head still arrive, from a connection that is
+ * over. */
 void proc_leave(struct world *w, uint32_t who)
 {
     struct proc *p = &w->procs[who];
     queue_clear(&p->to_peer);
-    queue_clear(&p->stale); /* of two old connections the older one's frames are gone */
+    queue_clear(&p->stale); /* only the newer one of two old connections keeps its frames */
     p->stale = p->to_head;
     p->stale_conn = p->conn;
     p->stale_at = p->at;
@@ -87,7 +89,7 @@ void proc_start(struct world *w, uint32_t who)
     }
     rank_start(w, who);
     p->at = w->config.n_heads - 1;
-    proc_lost(w, who); /* the first of the heads is next */
+    proc_lost(w, who); /* the first head is tried next */
 }
 
 void proc_kill(struct world *w, uint32_t who)
@@ -116,7 +118,7 @@ void proc_beat(struct world *w, uint32_t who)
     proc_send(w, who, &m);
 }
 
-/* Silence, and of several heads the way to one that answers. */
+/* Handles silence, and with several heads the search for one that answers. */
 void proc_tick(struct world *w, uint32_t who)
 {
     struct proc *p = &w->procs[who];
@@ -147,7 +149,8 @@ static void on_welcome(struct world *w, uint32_t who, const struct frame_header 
     rank_state_see_term(&w->ranks[who].state, m->term);
 }
 
-/* A head that is asked by who has seen a newer term looks at its lease first. */
+/* Checks a refusal: a head verifies its lease before it refuses a peer that has seen a newer
+ * term. */
 void check_refused(struct world *w, const struct msg_refused *m)
 {
     if (!has_two_heads(w) || m->status != STATUS_AGAIN)
@@ -172,7 +175,7 @@ void proc_receive(struct world *w, uint32_t who, struct str frame)
         return;
     }
     if (p->state == PROC_OPEN && h.session != p->link.session && h.type != MSG_WELCOME)
-        return; /* of a session before this one */
+        return; /* the frame belongs to an earlier session */
     if (p->state == PROC_HELLO && h.type != MSG_WELCOME && h.type != MSG_REFUSED)
         return;
     if (link_received(&p->link, &h, &err) != STATUS_OK) {

@@ -1,5 +1,10 @@
-/* The ranks: what worker.c does around the real rank_state, with the simulator's rank as its
- * device. Checked here: what a rank executes, and beside whom. */
+/* The ranks: they do worker.c's work around the real rank_state, with the simulator's rank as
+ * their device. world_peers.c hands them the messages of the head (rank_on_msg); the explorer
+ * decides when a join ends, an abort ends, or the oldest plan runs. Each rank owns copies of its
+ * plans until it has executed them.
+ * Checked here: epochs of a replica do not overlap, every rank of an epoch runs the same steps
+ * once each, a rank slot has one rank, and the ranks of a communicator have computed the same
+ * steps. The ledger keeps the executed steps of the newest epochs. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -10,8 +15,8 @@ static const struct kv_group kv = {.kind = KV_FULL, .block_tokens = 16, .n_block
 static const uint32_t blocks_alone[] = {6};
 static const struct elastic_shape alone = {.tp = 1, .n_blocks = {blocks_alone, 1}};
 
-/* A replica of its own: of another head, which has not heard of the others, it may have any epoch.
- */
+/* Returns whether the rank is a replica alone. Another head, which has not heard of the other
+ * ranks, may then have given it any epoch. */
 static bool is_single(const struct world *w, const struct rank *r)
 {
     return r->state.tp < w->config.tp;
@@ -192,13 +197,14 @@ void rank_on_msg(struct world *w, uint32_t who, const struct msg *m, struct str 
     }
 }
 
-/* When a store was emptied two heads may have one term, so an epoch is one of a head. */
+/* Returns whether two ranks are in one communicator. After a store was emptied two heads may
+ * have the same term, so an epoch counts for one head only. */
 static bool same_comm(const struct rank *a, const struct rank *b)
 {
     return a->state.comm_epoch == b->state.comm_epoch && a->serial == b->serial;
 }
 
-/* A collective join ends on nobody before all have begun it. */
+/* A collective join cannot end for any rank before all have begun it. */
 bool rank_can_join(const struct world *w, uint32_t who)
 {
     const struct rank *r = &w->ranks[who];
@@ -217,8 +223,9 @@ static bool has_plan(const struct world *w, uint32_t who)
     return r->n_plans > 0 && !r->aborting && w->now_ns >= r->plans[0].due_ns;
 }
 
-/* Where steps take time ranks compute them together, as those of a model do: a step begins when all
- * have it. The null device's run apart. */
+/* Returns whether the rank can run its oldest plan. Where steps take time, ranks compute them
+ * together, like a model's ranks: a step begins when all have it. The null device's ranks are
+ * not in step. */
 bool rank_can_execute(const struct world *w, uint32_t who)
 {
     const struct rank_state *s = &w->ranks[who].state;
@@ -273,7 +280,7 @@ void rank_aborted(struct world *w, uint32_t who)
         act(w, who, a, r->state.term_epoch);
 }
 
-/* ---- what is executed, and beside whom ---- */
+/* ---- checks of the executed steps ---- */
 
 static struct ledger_entry *ledger_entry(struct world *w, uint32_t serial, uint64_t epoch,
                                          uint64_t step)
@@ -283,7 +290,7 @@ static struct ledger_entry *ledger_entry(struct world *w, uint32_t serial, uint6
             w->ledger[i].serial == serial)
             return &w->ledger[i];
     }
-    if (w->n_ledger == LEDGER_MAX) { /* only the newest epochs can be met again */
+    if (w->n_ledger == LEDGER_MAX) { /* only the newest epochs can occur again */
         memmove(w->ledger, w->ledger + LEDGER_MAX / 2, LEDGER_MAX / 2 * sizeof w->ledger[0]);
         w->n_ledger = LEDGER_MAX / 2;
     }
@@ -291,9 +298,9 @@ static struct ledger_entry *ledger_entry(struct world *w, uint32_t serial, uint6
     return &w->ledger[w->n_ledger++];
 }
 
-/* Epochs of a replica never run side by side, but for the two steps at most that a rank had
- * received which stood still since. Of two heads each has its own epochs: what they have in common
- * is ranks, and a rank's epochs only rise. */
+/* Checks that epochs of a replica never overlap. A rank that stood still may finish at most two
+ * steps that it had received. Each of two heads has its own epochs. They share only ranks, and a
+ * rank's epochs only rise. */
 static void check_newest(struct world *w, uint32_t who, uint64_t epoch)
 {
     struct rank *r = &w->ranks[who];
@@ -310,8 +317,8 @@ static void check_newest(struct world *w, uint32_t who, uint64_t epoch)
                 (unsigned long long)epoch, (unsigned long long)newer->epoch);
 }
 
-/* A communicator outlives a Reset: whoever has not computed a step that the others have is behind
- * them by its collectives from then on. */
+/* Checks the communicator's position. A communicator survives a Reset: a rank that has not
+ * computed a step of the others is behind them in its collectives from then on. */
 static void check_collectives(struct world *w, uint32_t who)
 {
     const struct rank *r = &w->ranks[who];
@@ -324,14 +331,13 @@ static void check_collectives(struct world *w, uint32_t who)
     }
 }
 
-/* Every rank of an epoch runs the same steps, each of them once, and one rank alone in each rank
- * slot.
- */
+/* Checks that every rank of an epoch runs the same steps, each once, and that each rank slot has
+ * one rank. */
 static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m, uint32_t serial,
                          uint64_t hash)
 {
     struct rank *r = &w->ranks[who];
-    /* a head that took its term for one rank alone had not heard of all who knew a higher one */
+    /* a head that chose its term for a single rank had not heard of all that know a higher one */
     uint64_t epoch = m->term_epoch | (w->config.elastic ? (uint64_t)serial << 48 : 0);
     bool same = m->term_epoch == r->exec_epoch;
     if (same ? m->step != r->exec_step + 1 : m->term_epoch < r->exec_epoch || m->step != 1)

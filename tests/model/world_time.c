@@ -1,11 +1,11 @@
-/* The clock: it goes on when nothing else can happen, to the next thing that does. Heartbeats, and
- * what the store is asked, are not explored: they arrive at once, between other things. */
+/* The clock. When nothing else can happen, it moves on to the next event. Heartbeats and the
+ * store's questions are not explored: they are delivered at once, between other actions. */
 #include "common/base/mem.h"
 #include "head/state/head_core.h"
 #include "tests/model/world_internal.h"
 
 #define BEAT_NS   (250 * NS_PER_MS)
-#define STABLE_NS (70 * NS_PER_S) /* longer than every time-out there is */
+#define STABLE_NS (70 * NS_PER_S) /* longer than every time-out */
 
 static bool is_heartbeat(const struct frame_copy *c)
 {
@@ -18,7 +18,7 @@ static bool anything_to_do(const struct world *w)
 {
     struct action list[WORLD_ACTIONS_MAX];
     uint32_t n = 0;
-    add_progress_to(w, list, &n); /* time itself does not count */
+    add_progress_to(w, list, &n); /* the clock itself does not count */
     return n > 0;
 }
 
@@ -70,7 +70,8 @@ static void check_stable(struct world *w)
     }
 }
 
-/* Formation always ends is not enough: it ends in bounded time. */
+/* Returns whether the heads serve and every request has had its end. world_recovery_ns needs the
+ * last time at which this was not so: a recovery must also end in bounded time. */
 static bool is_served(const struct world *w)
 {
     bool served = heads_are_well(w);

@@ -1,3 +1,10 @@
+/* Makes the devices and loads of the step budget's tests from a seed (budget_curve.h), and
+ * computes the end of a step on them. budget_run.c asks for the end of each step at a virtual
+ * time. The speed of a device is a list of segments, each with factors; the load is a list of
+ * segments with the number of sequences.
+ * Every function depends only on the curve and its arguments, except for budget_curve_noise,
+ * which uses the caller's random numbers. Both lists have at most BUDGET_SEGMENTS entries. Times
+ * are nanoseconds as double. */
 #include "tests/sim/budget_curve.h"
 
 #include <math.h>
@@ -29,7 +36,7 @@ static bool chance(struct rng *rng, double p)
     return budget_uniform(rng, 0, 1) < p;
 }
 
-/* ---- how fast the machine is ---- */
+/* ---- speed of the machine ---- */
 
 static struct budget_segment *add_segment(struct budget_curve *c, double length_ns, bool jump)
 {
@@ -47,7 +54,7 @@ static void draw_drifts(struct budget_curve *c, enum budget_family f, struct rng
            swing = budget_uniform(rng, 0.3, 1.5), level = 0;
     while (c->n_segments < BUDGET_SEGMENTS) {
         struct budget_segment *s = add_segment(c, BUDGET_TARGET_NS / 2, false);
-        if (f == FAMILY_OTHER) { /* as the day goes by */
+        if (f == FAMILY_OTHER) { /* in waves, like a load over a day */
             s->all = exp(swing * sin(phase + rate * c->n_segments));
             continue;
         }
@@ -76,7 +83,7 @@ static void draw_stolen(struct budget_curve *c, enum budget_family f, struct rng
     double calm = BUDGET_TARGET_NS * budget_log_uniform(rng, 8, 200);
     double busy = BUDGET_TARGET_NS * budget_log_uniform(rng, 8, 200);
     for (bool is_busy = true; c->n_segments < BUDGET_SEGMENTS; is_busy = !is_busy) {
-        double mean = is_busy ? calm : busy; /* of the one before */
+        double mean = is_busy ? calm : busy; /* mean of the previous state */
         struct budget_segment *s = add_segment(
             c, f == FAMILY_WIDE ? exponential(rng, mean) : budget_uniform(rng, 0, 2 * mean), true);
         s->all = is_busy ? (f == FAMILY_WIDE ? factor : budget_uniform(rng, 1.5, factor)) : 1;
@@ -137,7 +144,7 @@ static void draw_costs(struct budget_curve *c, enum budget_family f, struct rng 
         c->scatter = budget_uniform(rng, 0, 0.15);
         c->tail = budget_uniform(rng, 0, 0.005);
         c->power = chance(rng, 0.7) ? 1 : budget_uniform(rng, 1, 1.15);
-    } else { /* by the row, and the pass in rows: many devices have next to none */
+    } else { /* rows cost time, passes nearly none, as on many devices */
         c->prompt_ns = 0.02e6 * exp(fabs(normal(rng)) * 2.2);
         c->pass_ns = c->prompt_ns * budget_uniform(rng, 0, 100);
         c->sampled_ns = c->prompt_ns * budget_uniform(rng, 0.5, 6);
@@ -202,7 +209,7 @@ static double work_ns(const struct budget_curve *c, const struct budget_segment 
     return s->all * (both + c->attend_ns * (x.context * x.n_sampled + n * (x.position + n / 2)));
 }
 
-/* The period's share is used first, then the rest of the period is waited for. */
+/* Uses the period's share first, then waits for the rest of the period. */
 static double with_quota(const struct budget_curve *c, double from_ns, double work)
 {
     double share = c->quota * c->period_ns, begin = floor(from_ns / c->period_ns) * c->period_ns;
@@ -214,7 +221,8 @@ static double with_quota(const struct budget_curve *c, double from_ns, double wo
     return begin + (1 + n_whole) * c->period_ns + (work - n_whole * share);
 }
 
-/* The speed at which a step starts is the speed at which it goes on until the device changes. */
+/* Returns the end of a step. The step keeps the speed at which it starts until the device
+ * changes. */
 double budget_curve_end(const struct budget_curve *c, double from_ns, struct budget_rows rows)
 {
     double left = 1, t = from_ns;
@@ -235,6 +243,6 @@ double budget_curve_noise(const struct budget_curve *c, struct rng *rng)
 {
     double x = exp(c->scatter * normal(rng) - c->scatter * c->scatter / 2);
     if (chance(rng, c->tail))
-        x *= 1.5 + pow(budget_uniform(rng, 1e-4, 1), -0.7); /* Pareto */
+        x *= 1.5 + pow(budget_uniform(rng, 1e-4, 1), -0.7); /* Pareto distribution */
     return x;
 }

@@ -1,5 +1,5 @@
-/* budget [--curves N] [--family 0|1] [--first SEED]: the step budget over N random speed curves.
- * Prints how late gaps and the prompts' times are distributed. */
+/* budget [--curves N] [--family 0|1] [--first SEED]: runs the step budget over N random speed
+ * curves and prints the distributions of late gaps and of the prompts' times. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,8 @@ struct kind {
 
 struct totals {
     struct kind kinds[N_SPEEDS];
-    double *late, *at_floor, *whole, *each; /* of the curves; each: of long prompts */
+    /* one value for each curve; each: one for each long prompt */
+    double *late, *at_floor, *whole, *each;
     size_t n_curves, n_whole, n_each, each_cap;
 };
 

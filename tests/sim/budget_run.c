@@ -14,7 +14,7 @@ double budget_rule_prompt_ns(double decodes_ns)
     return fmax(BUDGET_TARGET_NS - decodes_ns, decodes_ns / 3 + beyond * 5 / 3);
 }
 
-/* ---- who knows ---- */
+/* ---- a policy that knows the device ---- */
 
 static double step_ns(const struct budget_curve *c, double at, struct budget_rows rows, uint32_t n)
 {
@@ -22,7 +22,7 @@ static double step_ns(const struct budget_curve *c, double at, struct budget_row
     return budget_curve_end(c, at, rows) - at;
 }
 
-/* The most prompt tokens that the rule allows, of at most n_left, when the device is known. */
+/* Returns the most prompt tokens, at most n_left, that the rule allows when the device is known. */
 static uint32_t best_tokens(const struct budget_curve *c, double at, struct budget_rows rows,
                             uint32_t n_left)
 {
@@ -56,7 +56,7 @@ static double best_time(const struct budget_curve *c, double at, uint32_t n, uin
     return at - start;
 }
 
-/* ---- who learns ---- */
+/* ---- the budget, which learns ---- */
 
 struct flight {
     struct step_load load;
@@ -70,7 +70,7 @@ struct run {
     struct step_budget b;
     struct flight in_flight[DEPTH];
     double now;
-    double prompt_from; /* when the prompt came, or the next one comes */
+    double prompt_from; /* arrival of the current prompt, or of the next one */
     uint32_t n_done, n_prompt, since_jump;
     uint32_t n_prompt_steps;
     bool started;
@@ -86,7 +86,7 @@ static void next_prompt(struct run *r)
         r->prompt_from += budget_uniform(&r->rng, 0, 2 * r->c->prompt_gap_ns);
 }
 
-/* A prompt that is not done counts when it is late already. */
+/* Counts a prompt. An unfinished prompt counts when it is late already. */
 static void note_prompt(struct run *r, bool done)
 {
     uint32_t n_steps;
@@ -94,7 +94,7 @@ static void note_prompt(struct run *r, bool done)
     double best = best_time(r->c, r->prompt_from, r->n_prompt, &n_steps);
     struct budget_report *o = r->out;
     if (!r->started || (!done && took <= best))
-        return; /* the first prompts meet a budget that knows nothing */
+        return; /* the first prompts meet a budget that knows nothing yet */
     o->n_prompts++;
     if (n_steps >= BUDGET_LONG_STEPS)
         o->ratios[o->n_long++] = took / best;
@@ -110,8 +110,9 @@ static void note_gap(struct run *r, struct budget_rows rows, double from, double
     r->out->n_gaps++;
     if (rows.n_prompt == 0 || ns <= LATE * BUDGET_TARGET_NS)
         return;
-    /* Where who knows is over the target, the step is at the floor or at the prompts' least share:
-     * the budget answers for its size, the noise is nobody's. */
+    /* When even the policy that knows the device is over the target, the step is at the floor or
+     * at the prompts' least share. The budget is then responsible for the size of the step, not
+     * for the noise. */
     double best = step_ns(r->c, from, rows, best_tokens(r->c, from, rows, MOST_TOKENS));
     bool at_floor = best > BUDGET_TARGET_NS;
     r->out->n_late_at_floor += at_floor && clean > LATE * best;
@@ -136,7 +137,7 @@ static void step(struct run *r, uint32_t k)
         rows.n_prompt = n < r->n_prompt - r->n_done ? n : r->n_prompt - r->n_done;
     }
     struct budget_rows planned = rows;
-    if (r->c->n_draft > 0) /* what was not drafted is not run */
+    if (r->c->n_draft > 0) /* tokens that were not drafted do not run */
         rows.n_sampled -= (uint32_t)rng_below(&r->rng, rows.n_sampled / 2 + 1);
     double end = budget_curve_end(r->c, r->now, rows), clean = end - r->now;
     double ns = fmax(1, clean * budget_curve_noise(r->c, &r->rng));

@@ -1,5 +1,5 @@
-/* The step budget's promise over random speed curves of two families (budget_curve.h), and that the
- * curves are what they say. COX_BUDGET_CURVES=10000: more of them. */
+/* Tests the step budget's promise over random speed curves of two families (budget_curve.h), and
+ * the curves themselves. COX_BUDGET_CURVES=10000 runs more of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static void a_quota_lets_pass_its_share(void **state)
     c.prompt_ns = 3e6;
     c.period_ns = 100e6;
     c.quota = 0.04;
-    /* 10 ms of work, 4 of each 100: 4, 4, 2 */
+    /* 10 ms of work with 4 ms in each 100 ms: 4, 4, 2 */
     assert_true(budget_curve_end(&c, 300e6, rows) == 502e6);
     assert_true(budget_curve_end(&c, 350e6, rows) > 602e6 - 1);
 }

@@ -30,7 +30,8 @@ static uint32_t draw_length(struct rng *rng, const struct load_lengths *l)
     return x < 1.0 ? 1 : x > l->longest ? l->longest : (uint32_t)x;
 }
 
-/* The ids of a tenant's system prompt: a seed of their own, so that they are not kept. */
+/* Generates the ids of a tenant's system prompt again from their own seed, so that they need not
+ * be kept. */
 static void draw_ids(uint64_t seed, uint32_t *ids, uint32_t n)
 {
     struct rng rng = {seed};
@@ -76,7 +77,8 @@ static void arrive(struct load *l, const struct load_config *c, uint32_t i_tenan
     }
 }
 
-/* Draws of a tenant do not depend on the others: adding one leaves them as they were. */
+/* Generates one tenant's requests. They do not depend on the other tenants: adding one leaves
+ * them unchanged. */
 static void run_tenant(struct load *l, const struct load_config *c, uint32_t i_tenant)
 {
     const struct load_tenant *t = &c->tenants[i_tenant];

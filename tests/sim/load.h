@@ -1,15 +1,16 @@
 #pragma once
-/* The load: requests of clients to a replica over a while, from a seed: each tenant is a Poisson
- * process with lognormal lengths, bursts on top, shared system prompts in front. Lengths like
- * ShareGPT's have the means that the PagedAttention paper gives (Kwon et al. 2023, figure 11:
- * prompts of 161.31 tokens, answers of 337.99); how wide they spread (sigma 1.2 and 0.9 of the
- * logarithm) is our choice. Everything is drawn at once and does not depend on who serves it. */
+/* The load: requests of clients to a replica over a period, generated from a seed. Each tenant
+ * is a Poisson process with lognormal lengths, with bursts on top and shared system prompts in
+ * front. Lengths like ShareGPT's have the means of the PagedAttention paper (Kwon et al. 2023,
+ * figure 11: prompts of 161.31 tokens, answers of 337.99). Their spread (sigma 1.2 and 0.9 of
+ * the logarithm) is our choice. Everything is generated at once and does not depend on the
+ * policy. */
 #include <stdint.h>
 
 #define LOAD_MAX_TENANTS 8u
 
 struct load_lengths {
-    double mean, sigma; /* of the length; of its logarithm. sigma 0: always the mean */
+    double mean, sigma; /* mean of the length; sigma of its logarithm, 0 = always the mean */
     uint32_t longest;
 };
 #define LOAD_SHAREGPT_PROMPT                                                                       \
@@ -23,15 +24,15 @@ struct load_lengths {
 
 struct load_tenant {
     const char *name;
-    double per_second;       /* Poisson arrivals */
-    uint64_t burst_every_ns; /* 0: no bursts; the first comes after half of it */
-    uint32_t burst;          /* requests at once */
+    double per_second;       /* rate of Poisson arrivals */
+    uint64_t burst_every_ns; /* 0 = no bursts; the first comes after half of it */
+    uint32_t burst;          /* requests in a burst */
     int32_t priority;
     struct load_lengths prompt, answer;
-    /* One of so many system prompts stands before the prompt; a burst's requests share one. */
+    /* One of n_system_prompts stands before each prompt; all requests of a burst share one. */
     uint32_t n_system_prompts, system_tokens;
-    uint32_t n_choices;                      /* at most, uniformly; 0 as 1 */
-    uint32_t cancel_permille;                /* clients that go away, uniformly in 10 s */
+    uint32_t n_choices;       /* most choices, uniformly distributed; 0 counts as 1 */
+    uint32_t cancel_permille; /* clients that cancel, at a uniform time within 10 s */
     uint32_t deadline_permille, deadline_ms; /* requests with a timeout */
 };
 
@@ -43,21 +44,21 @@ struct load_config {
 };
 
 struct load_request {
-    uint64_t arrival_ns, cancel_ns; /* cancel_ns: UINT64_MAX: never */
-    uint64_t deadline_ms;           /* from arrival; 0: none */
-    uint64_t i_request;             /* choices share it */
+    uint64_t arrival_ns, cancel_ns; /* cancel_ns: UINT64_MAX = never */
+    uint64_t deadline_ms;           /* from arrival; 0 = none */
+    uint64_t i_request;             /* the same for all choices of a request */
     uint32_t i_tenant, i_choice;
     uint32_t n_prompt, n_answer;
     uint32_t *ids; /* [n_prompt], shared by the choices */
 };
 
 struct load {
-    struct load_request *requests; /* by arrival */
+    struct load_request *requests; /* in order of arrival */
     uint32_t n, cap;
     uint64_t n_requests;
 };
 
-/* Ids lie in [first, first + 10000): what a vocabulary of more than that has. */
+/* Ids lie in [LOAD_FIRST_ID, LOAD_FIRST_ID + 10000); the vocabulary must be larger. */
 #define LOAD_FIRST_ID 1000u
 struct load *load_new(const struct load_config *c);
 void load_free(struct load *l);

@@ -1,10 +1,11 @@
-/* Three replicas of one simulated rank each under a whole head: requests come, replicas are
- * drained, lost and formed again, blocks are copied between the ranks' KV memories, or lost on the
- * way, or never answered for. Each position of that memory holds a hash of the ids up to it and
- * each plan is checked against it, so blocks that are taken for what they are not, or written while
- * somebody reads them, are seen at once; and every token that a gateway gets is held against the
- * null rule. Some requests have grammars: ranks take their time to compile one, some grammars do
- * not compile, and no plan may admit a request whose grammar its rank has not said to be ready. */
+/* Tests moves between three replicas of one simulated rank each under a whole head. Requests
+ * come; replicas are drained, lost and formed again; blocks are copied between the ranks' KV
+ * memories, lost on the way, or never confirmed. Each position of that memory holds a hash of
+ * the ids up to it, and each plan is checked against it. Blocks that are mistaken for others, or
+ * written while they are read, are therefore found at once. Every token that a gateway gets is
+ * compared with the null rule. Some requests have grammars. Ranks need time to compile one, and
+ * some do not compile. No plan may admit a request before its rank has reported its grammar as
+ * ready. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,15 +15,15 @@
 
 enum {
     N_RANKS = 3,
-    GATEWAY = 4, /* ranks are on connections 1 .. 3 */
+    GATEWAY = 4, /* ranks are on connections 1 to 3 */
     N_CLIENTS = 24,
     N_WORLDS = 40,
     N_TURNS = 500,
     MODEL_LEN = 512,
     VOCAB = 259,
     MAX_BLOCKS_MOVED = 256,
-    N_SOURCES = 80, /* of grammars */
-    BAD_SOURCE = 7, /* every one of so many does not compile */
+    N_SOURCES = 80, /* number of different grammars */
+    BAD_SOURCE = 7, /* every BAD_SOURCE-th grammar does not compile */
     MAX_GRAMMARS = 256,
     LIVE = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
 };
@@ -32,7 +33,7 @@ struct order {
     struct order_side {
         bool there, answered;
         uint64_t epoch;
-    } sides[2]; /* who sends, who gets */
+    } sides[2]; /* sender, receiver */
     uint64_t id;
     uint32_t i_rank[2], n, groups[MAX_BLOCKS_MOVED], blocks[2][MAX_BLOCKS_MOVED];
 };
@@ -116,7 +117,7 @@ static void on_grammar(struct rank *x, const struct msg_grammar *m)
         sums.n_most_known = x->n_grammars;
 }
 
-/* The next one that was asked for is compiled now. */
+/* Compiles the next grammar that was asked for. */
 static void compile(struct world *w, uint32_t i)
 {
     struct rank *x = &w->ranks[i];
@@ -160,7 +161,7 @@ static void on_plan(struct world *w, struct rank *x, const struct msg_plan *p)
 {
     struct error err = {0};
     if (p->term_epoch != x->epoch)
-        return; /* of an epoch that is over here */
+        return; /* the plan belongs to an epoch that is over here */
     assert_true(x->n_results < 2);
     check_admits(x, p);
     struct msg_result *result = &x->results[x->n_results++];
@@ -199,7 +200,8 @@ static void forget_if_done(struct order *o)
     *o = (struct order){0};
 }
 
-/* What a rank does before it says Aborted: its transfers are over, and nothing is said for them. */
+/* Ends an epoch as a rank does before it sends Aborted: its transfers are over, and none is
+ * confirmed. */
 static void end_epoch(struct world *w, uint32_t i)
 {
     for (uint32_t k = 0; k < 8; k++)
@@ -239,7 +241,7 @@ static void on_tokens(struct world *w, const struct msg_tokens *t)
             if (w->clients[k].live && w->clients[k].id == x->id.lo)
                 c = &w->clients[k];
         if (!c)
-            continue; /* cancelled */
+            continue; /* the request was cancelled */
         assert_int_equal(x->start, c->n_seen);
         for (uint32_t k = 0; k < x->ids.n; k++) {
             assert_int_equal(x->ids.ptr[k], null_hash_token(&c->oracle, VOCAB));
@@ -248,7 +250,8 @@ static void on_tokens(struct world *w, const struct msg_tokens *t)
         c->n_seen += x->ids.n;
         sums.n_tokens += x->ids.n;
         bool given_up =
-            x->finish == FINISH_ERROR && x->status == STATUS_INTERNAL; /* losses_test.c */
+            /* allowed; losses_test.c tests it */
+            x->finish == FINISH_ERROR && x->status == STATUS_INTERNAL;
         bool bad = c->has_grammar && c->i_source % BAD_SOURCE == 0;
         if (bad) {
             assert_true(x->finish == FINISH_ERROR && x->status == STATUS_INVALID);
@@ -311,7 +314,7 @@ static void cancel(struct world *w)
     c->live = false;
 }
 
-/* ---- what the head says ---- */
+/* ---- messages from the head ---- */
 
 static void on_letter(struct world *w, uint32_t conn, const struct msg *m)
 {
@@ -372,7 +375,7 @@ static void read_letters(struct world *w)
         fail_msg("%s", err.text);
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void answer(struct world *w, uint32_t i)
 {
@@ -398,8 +401,9 @@ static void say_transferred(struct world *w, struct order *o, int side, enum sta
     say(w->f, (uint8_t)(1 + i), &m);
 }
 
-/* Both sides there: the blocks are copied, or some, or nonsense is; else a side gives up. A rank
- * whose peer's epoch is over reads what it gets from whoever is there now, as a wire would. */
+/* Finishes a transfer. With both sides there, all blocks are copied, or some, or garbage is;
+ * otherwise a side gives up. A rank whose peer's epoch is over reads from whatever rank is there
+ * now, as over a wire. */
 static void transfer_some(struct world *w, bool all)
 {
     struct order *o = &w->orders[below(w, 8)];
@@ -420,7 +424,7 @@ static void transfer_some(struct world *w, bool all)
         if (!o->there || o->id != copy.id || !o->sides[s].there || o->sides[s].answered)
             continue;
         if (!good && !all && below(w, 10) == 0) {
-            sums.n_dropped++; /* it never says so */
+            sums.n_dropped++; /* the side never confirms it */
             continue;
         }
         say_transferred(w, o, s, good ? STATUS_OK : STATUS_TIMEOUT);
@@ -501,7 +505,7 @@ static void open_world(struct world *w, uint64_t seed)
     *w = (struct world){.rng = {seed}};
     draw_replicas(w);
     w->n_draft = below(w, 2) ? 0 : 1 + below(w, 3);
-    w->execute_ns = below(w, 4) ? 400 * MS : 1000; /* seldom it is sooner to compute again */
+    w->execute_ns = below(w, 4) ? 400 * MS : 1000; /* now and then computing again is faster */
     w->f = fixture_new(1);
     head_core_free(w->f->core);
     struct head_core_config *c = &w->f->config;
@@ -568,7 +572,8 @@ static void close_world(struct world *w)
     fixture_free(w->f);
 }
 
-/* COX_MOVES_WORLDS: more of them; COX_MOVES_FIRST: from this seed on. */
+/* Tests that moves lose nothing. COX_MOVES_WORLDS sets the number of worlds; COX_MOVES_FIRST
+ * sets the first seed. */
 static void random_moves_lose_nothing(void **state)
 {
     static struct world w;
@@ -592,7 +597,8 @@ static void random_moves_lose_nothing(void **state)
            (unsigned long long)sums.n_dropped, (unsigned long long)sums.n_constrained,
            (unsigned long long)sums.n_bad_grammars, (unsigned long long)sums.n_let_go,
            (unsigned long long)sums.n_most_known, (unsigned long long)sums.n_put_aside);
-    assert_true(sums.n_given_up * 5 <= n); /* three replicas were lost under it, by chance */
+    /* by chance, three replicas were lost under such a request */
+    assert_true(sums.n_given_up * 5 <= n);
     assert_true(sums.n_constrained && sums.n_bad_grammars && sums.n_put_aside);
     assert_true(sums.n_moved && sums.n_recomputed && sums.n_done && sums.n_failed && sums.n_lost);
 }

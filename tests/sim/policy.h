@@ -1,7 +1,7 @@
 #pragma once
-/* The policy decides what a replica runs: the interface between virtual time (timed.h) and a
- * scheduler, ours or another one's. A policy knows requests by their index in the load. It never
- * sees an answer's length before its last token is sampled. One thread. */
+/* A policy decides which sequences a replica runs. This is the interface between virtual time
+ * (timed.h) and a scheduler, ours or another one. A policy knows requests by their index in the
+ * load. It never sees an answer's length before its last token is sampled. One thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,9 +12,8 @@
 
 #define POLICY_VOCAB 262144u /* tokens follow from the null rule, by request and choice */
 
-/* Called by a policy while it takes a result: n_new tokens were sampled; ended: these were the
- * last.
- */
+/* A policy calls this while it takes a result: n_new tokens were sampled; ended: they were the
+ * last. */
 typedef void policy_tokens_fn(void *ctx, uint32_t i, uint32_t n_new, bool ended);
 
 struct policy_config {
@@ -23,31 +22,33 @@ struct policy_config {
     const struct load *load;
     policy_tokens_fn *on_tokens;
     void *ctx;
-    bool by_priority;        /* vLLM's --scheduling-policy priority; ours always knows classes */
-    uint32_t accept_percent; /* of draft tokens: cost.h */
-    uint32_t check_every;    /* plans between two checks of every invariant; 0: never */
+    bool by_priority; /* vLLM's --scheduling-policy priority; ours always has priority classes */
+    uint32_t accept_percent; /* for draft tokens: cost.h */
+    uint32_t check_every;    /* plans between two checks of all invariants; 0 = never */
 };
 
-/* What a plan runs, for its cost. Functions return false when a property is violated: err says
- * which. */
+/* A policy's functions. A function returns false when a property is violated; err names it. */
 struct policy_ops {
     const char *name;
-    bool deadlines; /* it knows them; else clients hang up when they pass */
+    bool deadlines; /* true: the policy handles deadlines; else clients hang up at theirs */
     void *(*open)(const struct policy_config *c, struct error *err);
     void (*close)(void *p);
     bool (*add)(void *p, uint32_t i, uint64_t now_ns, bool *refused, struct error *err);
     void (*remove)(void *p, uint32_t i);
-    /* *made false: nothing to run, or as many plans in flight as may be. */
+    /* Makes a plan. *work: the plan's work, for its cost. *made: false when there is nothing to
+     * run, or when the maximum of plans is in flight. */
     bool (*step)(void *p, uint64_t now_ns, bool *made, struct cost_work *work, struct error *err);
     /* The oldest plan in flight has run. */
     bool (*on_result)(void *p, uint64_t now_ns, uint64_t execute_ns, struct error *err);
-    /* The ranks were lost with all they had, plans in flight too. Who does not outlive that is
-     * popped. */
+    /* The ranks were lost with all their state and the plans in flight. pop_ended then returns
+     * the requests that do not survive this. */
     bool (*lose)(void *p, struct error *err);
-    /* Requests that ended without a token: a deadline, or *lost. UINT32_MAX: no more. */
+    /* Returns a request that ended without a token: by a deadline, or *lost. UINT32_MAX when
+     * there is no more. */
     uint32_t (*pop_ended)(void *p, bool *lost);
-    /* Whether request i, which has not ended, waits for its first admission; and, when it does not
-     * any more, how many tokens of its prompt are computed for it (and not found in a cache). */
+    /* Returns whether request i, which has not ended, still waits for its first admission. When
+     * it does not, it also gives how many tokens of its prompt were computed for it (and not
+     * found in a cache). */
     bool (*waits)(void *p, uint32_t i);
     uint32_t (*prompt_tokens)(void *p, uint32_t i);
     bool (*drained)(void *p, struct error *err);

@@ -1,4 +1,7 @@
-/* Ours: the real scheduler, each plan checked and run by the simulated rank. */
+/* Our policy: the real scheduler with a simulated rank. timed.c calls it with arrivals, steps,
+ * results and losses. Each plan goes to the simulated rank (sim_rank.c), which checks and runs
+ * it; the result waits in in_flight until timed.c delivers it. The policy owns each request from
+ * its arrival to its end. It checks the scheduler's invariants every check_every plans. */
 #include "tests/sim/policy.h"
 
 #include <string.h>
@@ -12,7 +15,7 @@ struct cox {
     struct policy_config c;
     struct scheduler *scheduler;
     struct sim_rank *rank;
-    struct request **requests; /* by index in the load; NULL: not in */
+    struct request **requests; /* by index in the load; NULL = not in the policy */
     uint64_t term_epoch;
     struct msg_result in_flight[DEPTH_MAX];
     uint32_t n_in_flight, n_unchecked;
@@ -32,7 +35,7 @@ static void cox_close(void *p)
     scheduler_free(x->scheduler);
     for (uint32_t i = 0; i < x->c.load->n; i++)
         if (x->requests[i]) {
-            x->requests[i]->sched = NULL; /* the scheduler is gone */
+            x->requests[i]->sched = NULL; /* the scheduler no longer exists */
             request_free(x->requests[i]);
         }
     sim_rank_free(x->rank);
@@ -44,7 +47,7 @@ static void re_add(void *ctx, struct request *r)
 {
     struct cox *x = ctx;
     if (scheduler_add(x->scheduler, r) != STATUS_OK)
-        x->requests[r->i_gateway]->finish = FINISH_ERROR; /* lose() looks */
+        x->requests[r->i_gateway]->finish = FINISH_ERROR; /* lose() handles it */
 }
 
 static bool cox_lose(void *p, struct error *err)

@@ -1,14 +1,15 @@
-/* vLLM's policy (V1 scheduler), written from its documented behaviour: no phases, every request
- * catches up with its tokens under one budget. Running requests first, in the order in which they
- * were admitted, then waiting ones while nobody was preempted in this step; a waiting one needs
- * room for its whole prompt. Who lacks a block preempts the last of the running ones (by priority:
- * the worst, then the youngest); a preempted one loses its blocks and stands first in the queue. No
- * fair shares: the queue is one, by arrival. Hits of the prefix cache are looked for once, at
- * admission. With asynchronous scheduling the next step is made before the result of this one, with
- * draft tokens too: they are taken to be right until the result says otherwise. It knows no
- * deadlines (a client hangs up), and when a rank is lost the engine fails every request that it
- * has; that it is back as soon as we are is in its favour: the whole server has to be started
- * again. Only its decisions are modelled, not what they cost it. */
+/* vLLM's policy (V1 scheduler), written from its documented behaviour. There are no phases:
+ * every request catches up with its tokens under one budget. Running requests come first, in the
+ * order of their admission; then waiting ones, unless a request was preempted in this step. A
+ * waiting request needs room for its whole prompt. A request that lacks a block preempts the
+ * last running one (by priority: the worst class, then the youngest). The preempted request
+ * loses its blocks and is first in the queue. There are no fair shares: the queue is one, by
+ * arrival. Prefix cache hits are looked up once, at admission. With asynchronous scheduling the
+ * next step is made before the result of this one. Draft tokens are then taken to be right until
+ * the result says otherwise. The policy has no deadlines (a client hangs up).
+ * When a rank is lost, the engine fails all its requests. It is back as soon as ours is, which
+ * favours vLLM: its whole server would have to start again. Only its decisions are modelled, not
+ * their cost. */
 #include "tests/sim/policy.h"
 
 #include <assert.h>
@@ -21,18 +22,18 @@
 enum { DEPTH_MAX = 2 };
 
 struct item {
-    bool in, waits_first, preempted; /* waits_first: was never admitted */
-    uint32_t n_generated;            /* tokens known */
-    uint32_t n_pending; /* sampled in plans in flight, whatever becomes of draft tokens */
+    bool in, waits_first, preempted; /* waits_first: not admitted yet */
+    uint32_t n_generated;            /* known tokens */
+    uint32_t n_pending; /* tokens sampled in plans in flight, not counting draft tokens */
     uint32_t n_ahead;   /* draft tokens in flight */
     uint32_t n_computed, n_cached;
     uint32_t n_blocks, n_entered;
     uint32_t *blocks;
-    uint64_t *hashes; /* of the prompt's full blocks, and of those that followed */
+    uint64_t *hashes; /* hashes of the full blocks of prompt and answer */
     uint32_t n_hashes;
-    uint32_t incarnation; /* results of an older one are dropped */
+    uint32_t incarnation; /* results for an older one are dropped */
     uint64_t arrival;
-    struct null_hash hash; /* of the ids known: what draft tokens are right is a function of it */
+    struct null_hash hash; /* hash of the known ids; it decides which draft tokens are right */
 };
 
 struct flight {
@@ -45,7 +46,7 @@ struct vllm {
     uint32_t block_tokens;
     struct item *items;
     uint32_t *running, n_running;
-    uint32_t *waiting, n_waiting; /* first one first */
+    uint32_t *waiting, n_waiting; /* the first in the queue comes first */
     struct flight *flights[DEPTH_MAX];
     uint32_t n_flights[DEPTH_MAX], n_in_flight;
     uint64_t n_preemptions;
@@ -62,7 +63,8 @@ static uint32_t n_known(const struct vllm *v, uint32_t i)
     return v->c.load->requests[i].n_prompt + v->items[i].n_generated;
 }
 
-/* What a generated token is does not matter, only that it is the same again. */
+/* Returns the id at a position. The value of a generated token does not matter; it only must be
+ * the same again. */
 static uint32_t id_at(const struct vllm *v, uint32_t i, uint32_t position)
 {
     const struct load_request *r = &v->c.load->requests[i];
@@ -93,7 +95,7 @@ static uint32_t find_hit(struct vllm *v, uint32_t i)
     return n;
 }
 
-/* Blocks for all positions before `end`; false: there are not enough. */
+/* Allocates blocks for all positions before `end`; returns false when there are too few. */
 static bool allocate(struct vllm *v, uint32_t i, uint32_t end)
 {
     struct item *x = &v->items[i];
@@ -162,9 +164,9 @@ static uint32_t victim(const struct vllm *v)
 struct plan {
     uint32_t budget;
     struct cost_work *work;
-    struct flight *flights; /* those that sample a token */
+    struct flight *flights; /* requests that sample a token */
     uint32_t n_flights;
-    uint32_t *runs, *n_tokens, n; /* scheduled so far, to take back what is preempted */
+    uint32_t *runs, *n_tokens, n; /* scheduled so far; a preemption takes entries back */
 };
 
 static void schedule(struct vllm *v, struct plan *p, uint32_t i, uint32_t n)
@@ -174,7 +176,7 @@ static void schedule(struct vllm *v, struct plan *p, uint32_t i, uint32_t n)
     p->n_tokens[p->n++] = n;
 }
 
-/* The worst one goes. What was scheduled for it in this step is taken back. */
+/* Preempts the worst running request. Its part of this step's plan is taken back. */
 static void preempt(struct vllm *v, struct plan *p, uint32_t i)
 {
     for (uint32_t k = 0; k < p->n; k++)
@@ -205,7 +207,8 @@ static uint32_t wanted(const struct vllm *v, const struct plan *p, uint32_t i)
     return n < p->budget ? n : p->budget;
 }
 
-/* False: somebody was preempted, so nobody new comes in. */
+/* Schedules the running requests. Returns false when one was preempted; then no new request is
+ * admitted. */
 static bool run_running(struct vllm *v, struct plan *p)
 {
     bool calm = true;
@@ -218,7 +221,7 @@ static bool run_running(struct vllm *v, struct plan *p)
             calm = false;
             for (uint32_t before_us = 0; before_us < k; before_us++)
                 if (v->running[before_us] == out) {
-                    k--; /* the list moves up */
+                    k--; /* the list has moved up */
                     break;
                 }
             preempt(v, p, out);
@@ -294,7 +297,7 @@ static bool vllm_step(void *state, uint64_t now_ns, bool *made, struct cost_work
     return true;
 }
 
-/* One token, and the draft tokens that are right; tokens beyond the end are dropped. */
+/* Returns one token plus the right draft tokens. Tokens beyond the end are dropped. */
 static uint32_t take_tokens(struct vllm *v, uint32_t i, uint32_t n_draft)
 {
     struct item *x = &v->items[i];
@@ -408,7 +411,7 @@ static bool vllm_lose(void *state, struct error *err)
         vllm_remove(v, i);
         v->lost[v->n_lost++] = i;
     }
-    vllm_blocks_free(v->blocks); /* with what the prefix cache held */
+    vllm_blocks_free(v->blocks); /* also frees the prefix cache's blocks */
     v->blocks = vllm_blocks_new(v->c.scheduler.kv_groups[0].n_blocks);
     v->n_in_flight = 0;
     return true;

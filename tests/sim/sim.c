@@ -1,4 +1,4 @@
-/* Turns of a world, drawn from a seed. */
+/* Runs turns of a world, chosen from a seed. */
 #include "common/base/clock.h"
 #include "common/base/mem.h"
 #include "head/request/table.h"
@@ -42,7 +42,7 @@ static bool turn(struct world *w, bool arrivals)
 
 static bool run_world(struct world *w, uint64_t n_steps, uint64_t *i_turn)
 {
-    /* by recompute, work can be lost again and again, but each turn serves the oldest one */
+    /* preemptions can lose work again and again, but each turn serves the oldest request */
     uint64_t patience = n_steps * IDLE_TURNS_PER_STEP;
     if (!world_open(w))
         return false;

@@ -19,7 +19,8 @@ uint32_t below(struct world *w, uint32_t n)
 
 static void draw_replicas(struct world *w)
 {
-    uint32_t size = below(w, 3); /* tiny: one long sequence fits; small; roomy */
+    /* sequences of MAX_MODEL_LEN with room: 0: at most 1; 1: 1 to 2; 2: 4 to 16 */
+    uint32_t size = below(w, 3);
     w->c.n_kv_groups = percent(w, 50) ? 1 : between(w, 2, 3);
     for (uint32_t i = 0; i < w->c.n_kv_groups; i++) {
         struct kv_group *g = &w->c.kv_groups[i];
@@ -31,13 +32,14 @@ static void draw_replicas(struct world *w)
         uint32_t low[] = {whole / 4, whole, whole * 4}, high[] = {whole, whole * 2, whole * 16};
         g->n_blocks = between(w, low[size], high[size]);
     }
-    if (w->c.n_kv_groups == 1 && percent(w, 20)) { /* a model of windows only */
+    if (w->c.n_kv_groups == 1 && percent(w, 20)) { /* a model with windows only */
         w->c.kv_groups[0].kind = KV_WINDOW;
         w->c.kv_groups[0].window_tokens = between(w, 1, 60);
     }
 }
 
-/* Hundreds of sequences: what is O(sequences) or O(blocks) in the scheduler gets long lists. */
+/* Makes a world of hundreds of sequences, so that work of O(sequences) or O(blocks) in the
+ * scheduler gets long lists. */
 static void draw_large(struct world *w)
 {
     w->c.max_num_seqs = between(w, 64, MAX_SEQS_LARGE);
@@ -49,7 +51,7 @@ static void draw_large(struct world *w)
         w->c.kv_groups[i].n_blocks *= 16;
 }
 
-/* Of bytes: what a look at everything after every operation leaves time for. */
+/* Makes a small world for fuzzing by bytes, where everything is checked after every operation. */
 static void draw_small(struct world *w)
 {
     w->c.max_num_seqs = between(w, 1, 8);
@@ -89,7 +91,7 @@ void draw_world(struct world *w)
     w->stop_percent = percent(w, 50) ? 30 : 2;
     w->longest_prompt = between(w, 2, 300);
     w->longest_answer = between(w, 1, MAX_MODEL_LEN - 301);
-    if (percent(w, 30)) { /* short prompts that grow long in a small pool: preemptions */
+    if (percent(w, 30)) { /* short prompts that grow long in a small pool cause preemptions */
         w->longest_prompt = between(w, 2, 40);
         w->longest_answer = between(w, 150, MAX_MODEL_LEN - 41);
         w->c.max_num_seqs = between(w, 8, 24);

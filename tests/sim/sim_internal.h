@@ -1,9 +1,9 @@
 #pragma once
 /* A world: one replica of a simulated cluster and its clients.
- *   sim_draw.c   what it is like
- *   sim_world.c  what happens in it, and what must hold when it does
+ *   sim_draw.c   the shape of the world
+ *   sim_world.c  the events in it, and the properties that must hold then
  *   sim_move.c   requests that leave for another replica, and come from one
- *   sim.c        turns of it, drawn from a seed (tests/fuzz/head_scheduler_fuzz.c: from bytes) */
+ *   sim.c        turns of it, from a seed (tests/fuzz/head_scheduler_fuzz.c: from bytes) */
 #include "common/base/random.h"
 #include "head/scheduler/scheduler.h"
 #include "tests/sim/sim.h"
@@ -11,49 +11,49 @@
 #include "worker/sequences/sequences.h"
 
 enum {
-    MAX_LIVE = 48, /* requests; in a large world: */
+    MAX_LIVE = 48, /* live requests; below for a large world */
     MAX_LIVE_LARGE = 600,
     MAX_SEQS_LARGE = 256,
-    CHECK_EVERY_LARGE = 64, /* turns */
+    CHECK_EVERY_LARGE = 64, /* turns between two checks */
     IDLE_TURNS_PER_STEP = 200,
     N_PREFIXES = 6,
     MAX_MODEL_LEN = 512,
-    VOCAB_SIZE = 259, /* letters: 26 tokens, so that stop ids come up */
+    VOCAB_SIZE = 259, /* letters: only 26 tokens, so that stop ids occur */
     FIRST_LETTER = 97,
     N_LETTERS = 26,
     STEP_TARGET_NS = 250000000,
 };
 
-/* What the test knows of a request: who it is and what its stream must be. */
+/* The test's knowledge of a request: its identity and its expected stream. */
 struct client {
-    bool live, came_back; /* came_back: as it was when the scheduler got the request */
-    uint64_t i_request;   /* all choices of a request share it */
+    bool live, came_back; /* came_back: its value when the scheduler got the request */
+    uint64_t i_request;   /* shared by all choices of a request */
     uint64_t tenant;
-    bool outside;           /* in another replica, on its way here: n_move has its blocks */
-    uint64_t out_id, in_id; /* moves; 0: none */
-    uint32_t n_move;        /* tokens of it */
+    bool outside;           /* in another replica, on its way here; n_move tokens have blocks */
+    uint64_t out_id, in_id; /* ids of its moves; 0 = none */
+    uint32_t n_move;        /* tokens of the move */
     struct request *r;
-    struct null_hash oracle;                                /* of prompt and the n_seen tokens */
-    uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids 0: none */
-    uint32_t n_prompt_logprobs;                             /* rows of its prompt it has got */
+    struct null_hash oracle; /* hash of the prompt and the n_seen tokens */
+    uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids: 0 = none */
+    uint32_t n_prompt_logprobs;                             /* received rows of its prompt */
     uint32_t ids[MAX_MODEL_LEN];
     struct sampling_params sampling;
 };
 
 struct flight {
-    struct msg_result result; /* to come */
-    bool follows;             /* some run of it stands at a place that the head does not know */
+    struct msg_result result; /* result to be delivered */
+    bool follows;             /* some run has a position that the head does not know yet */
 };
 
 struct world {
     uint64_t now_ns, arrivals, n_requests, n_steps, n_moves;
     struct rng rng;
-    bool from_bytes; /* what is drawn, but for letters, comes from here: */
+    bool from_bytes; /* random numbers, except letters, come from these bytes: */
     const uint8_t *at, *end;
     struct scheduler_config c;
     uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent, lie_percent;
     uint32_t move_permille;
-    uint32_t n_tenants, choices_percent; /* requests that want several answers to one prompt */
+    uint32_t n_tenants, choices_percent; /* chance of a request with several choices */
     uint32_t longest_prompt, longest_answer, stop_percent;
     struct scheduler *scheduler;
     struct sim_rank *rank;
@@ -70,8 +70,8 @@ struct world {
     struct error *err;
 };
 
-/* From bytes: one, or two when n wants them; after the last the largest, so that nothing rare
- * happens any more. */
+/* Returns a random number below n. From bytes it uses one, or two when n needs them. After the
+ * last byte it returns the largest, so that nothing rare happens any more. */
 uint32_t below(struct world *w, uint32_t n);
 
 static inline uint32_t between(struct world *w, uint32_t low, uint32_t high)
@@ -89,34 +89,36 @@ static inline uint32_t letter(struct world *w)
     return FIRST_LETTER + (uint32_t)rng_below(&w->rng, N_LETTERS);
 }
 
-/* The shape of the world: budgets, pools, KV groups, arrivals, what goes wrong. */
+/* Chooses the shape of the world: budgets, pools, KV groups, arrivals, faults. */
 void draw_world(struct world *w);
-/* A request that is not live yet: prompt, lengths, ends, sampling. */
+/* Chooses a request that is not live yet: prompt, lengths, ends, sampling. */
 void draw_client(struct world *w, struct client *c);
 
-/* Seed, bytes, report and err have been set; the rest is drawn. Functions return false when a
- * property is violated: err says which. */
+/* Opens a world. Seed, bytes, report and err must be set; the rest is chosen at random. The
+ * functions return false when a property is violated; err names it. */
 bool world_open(struct world *w);
 void world_close(struct world *w);
-/* A request: a prompt and some answers to it. */
+/* A request arrives: a prompt with one or several choices. */
 bool world_arrive(struct world *w);
 void world_cancel(struct world *w, struct client *c);
-/* The client goes away, or its gateway comes back with what it has: to a head that forgot it, or to
- * one that goes on with it. */
+/* The client goes away, or its gateway submits the request again with its tokens: to a head that
+ * forgot it, or to one that still has it. */
 bool world_disturb(struct world *w, struct client *c);
-/* One more plan, which the rank and a worker read at once; *made false: there is none to make. */
+/* Makes one more plan, which the rank and a worker read at once. *made: false when there is
+ * none. */
 bool world_step(struct world *w, bool *made);
-/* The result of the oldest plan in flight. */
+/* Delivers the result of the oldest plan in flight. */
 bool world_deliver(struct world *w);
-/* An answer that nobody asked for: refused, and the scheduler is as it was. */
+/* Delivers an answer that nobody asked for. It must be refused and change nothing. */
 bool world_lie(struct world *w);
-/* A rank was lost: new epoch, results in flight never come. */
+/* A rank is lost: a new epoch begins, and results in flight never come. */
 bool world_lose_rank(struct world *w);
-/* Something of a move: its blocks are held, it leaves, it comes, its blocks are there or lost. */
+/* Does one part of a move: holds its blocks, lets it leave or come, delivers its blocks or loses
+ * them. */
 bool world_move(struct world *w, struct client *c);
-bool world_end_moves(struct world *w, struct client *c); /* at once */
+bool world_end_moves(struct world *w, struct client *c); /* ends all moves at once */
 bool world_has_moves(const struct world *w);
 bool world_to_scheduler(struct world *w, struct client *c);
 bool world_check(struct world *w);
-/* Nobody is left: nor is anything of them. */
+/* Returns whether no request is left, and nothing of any request. */
 bool world_is_empty(struct world *w);

@@ -1,4 +1,5 @@
-/* sim [--seeds N] [--steps N] [--first SEED]: long runs of the simulator; N steps in each seed. */
+/* sim [--seeds N] [--steps N] [--first SEED]: long runs of the simulator, with N steps for each
+ * seed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

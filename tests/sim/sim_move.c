@@ -1,6 +1,6 @@
-/* Moves. The other replica is not simulated: what it has is what must be true. A client that runs
- * here has its blocks held, leaves, and comes back as if from there: its blocks are imported while
- * other sequences run, filled with what they must hold, or lost; then it is added again. */
+/* Moves. The other replica is not simulated: its state is what must be true. A running client
+ * has its blocks held, leaves, and comes back as from the other replica. Its blocks are imported
+ * while other sequences run, filled with the right contents, or lost. Then it is added again. */
 #include <string.h>
 
 #include "tests/sim/sim_internal.h"
@@ -19,7 +19,7 @@ bool world_has_moves(const struct world *w)
     return false;
 }
 
-/* Every block of the move holds what its ids say, or is made to. */
+/* Checks that every block of the move has the contents for its ids, or writes them. */
 static bool fill(struct world *w, const struct client *c, uint64_t id, bool write)
 {
     uint32_t n;
@@ -39,13 +39,13 @@ static bool hold(struct world *w, struct client *c)
         return true;
     uint64_t id = ++w->n_moves;
     if (scheduler_hold(w->scheduler, c->r, n, id) != STATUS_OK)
-        return true; /* a window has gone on */
+        return true; /* a sliding window has moved on */
     c->out_id = id;
     c->n_move = n;
     return fill(w, c, id, false);
 }
 
-/* Out of this scheduler, with blocks here that wait for it to come back, or without. */
+/* Takes a request out of this scheduler. Its blocks here wait for it to come back, or are freed. */
 static bool leave(struct world *w, struct client *c)
 {
     if (c->out_id && !fill(w, c, c->out_id, false))
@@ -53,7 +53,7 @@ static bool leave(struct world *w, struct client *c)
     scheduler_let_go(w->scheduler, c->out_id);
     c->out_id = 0;
     if (!scheduler_leave(w->scheduler, c->r))
-        return true; /* when its results are in */
+        return true; /* only when its results are in */
     scheduler_remove(w->scheduler, c->r);
     c->outside = true;
     w->report->n_moved_out++;
@@ -81,7 +81,7 @@ static bool moves_in(struct world *w, struct client *c)
     w->report->n_moves_lost += !whole;
     c->outside = false;
     uint64_t id = c->in_id;
-    c->in_id = 0; /* the scheduler's own, if it takes the request */
+    c->in_id = 0; /* the scheduler frees it if it takes the request */
     if (!world_to_scheduler(w, c))
         return false;
     if (!c->live)

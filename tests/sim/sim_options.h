@@ -10,7 +10,7 @@ struct sim_option {
     uint64_t *value;
 };
 
-/* False: an argument is none of them, or no number. */
+/* Returns false when an argument is not an option, or no number. */
 static inline bool sim_options_read(int argc, char **argv, const struct sim_option *options,
                                     size_t n_options)
 {

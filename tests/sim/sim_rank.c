@@ -1,3 +1,10 @@
+/* The simulated rank (sim_rank.h). The simulator's worlds, the policies, the model's ranks and a
+ * fuzz target pass it every plan of the scheduler. sim_rank_execute first applies the plan's
+ * structure: finished sequences, admissions, copies, drops and appends of blocks, each checked
+ * by LEGAL. Then it runs the plan's runs in order: each one reads the KV memory of its
+ * positions, writes its own, and takes tokens from the null rule. The answer is a msg_result.
+ * The first illegal step fills err and stops the rank. The rank owns all memory of its answers,
+ * which alternate between N_RESULTS sets. It shares no code with the scheduler. One thread. */
 #include "tests/sim/sim_rank.h"
 
 #include <assert.h>
@@ -14,17 +21,17 @@ struct table {
 };
 
 struct slot {
-    bool active, ran, admitted; /* the last two: in this plan */
-    uint64_t serial;            /* of its admission: who writes into a block */
-    uint64_t draft_step;        /* the last step in which it was granted drafts; 0: none */
+    bool active, ran, admitted; /* ran and admitted: in this plan */
+    uint64_t serial;            /* number of its admission, used as the writer of blocks */
+    uint64_t draft_step;        /* last step in which it was granted draft tokens; 0 = none */
     uint32_t n_ids, max_ids;    /* max_ids: prompt and max_tokens */
-    uint32_t length;            /* positions computed, by itself or by others */
+    uint32_t length;            /* positions computed, by itself or found in the cache */
     bool has_grammar;
-    bool whole_prompt; /* logprobs of the prompt are wanted: no position may be skipped */
+    bool whole_prompt; /* prompt_logprobs are wanted, so no position may be skipped */
     uint32_t n_prompt;
-    uint32_t *ids;    /* those of the admission */
-    uint64_t *prefix; /* prefix[p]: hash of ids[0 .. p], what KV memory must hold at p */
-    uint64_t adapter; /* where the hash of an adapter's KV starts */
+    uint32_t *ids;    /* ids of the admission and of the sampled tokens */
+    uint64_t *prefix; /* prefix[p]: hash of ids[0 .. p], which KV memory must hold at p */
+    uint64_t adapter; /* start value of the hash for an adapter's KV cache */
     struct null_hash hash;
     struct table tables[MAX_GROUPS];
 };
@@ -32,10 +39,10 @@ struct slot {
 struct block {
     uint32_t n_owners;   /* active tables that hold it */
     uint64_t last_owned; /* last step in which an active table held it */
-    uint64_t writer;     /* the sequence that got it fresh: nobody else may write */
-    uint64_t fresh_in;   /* the step that handed it to the writer */
-    uint64_t copied_to;  /* the last step that copied into it, from another block */
-    uint64_t *content;   /* per position in the block; 0: never written */
+    uint64_t writer;     /* the sequence that got it fresh; no other may write it */
+    uint64_t fresh_in;   /* step that gave it to the writer */
+    uint64_t copied_to;  /* last step that copied another block into it */
+    uint64_t *content;   /* by position in the block; 0 = never written */
 };
 
 struct group {
@@ -52,7 +59,7 @@ struct sim_rank {
     struct result_item *items[N_RESULTS];
     uint32_t *tokens[N_RESULTS]; /* [max_num_seqs * (n_draft + 1)] */
     float *gaps;
-    struct logprob_row *rows[N_RESULTS]; /* [max_num_batched_tokens], and their ids and values */
+    struct logprob_row *rows[N_RESULTS]; /* [max_num_batched_tokens], with their ids and values */
     uint32_t *row_ids[N_RESULTS];
     float *row_values[N_RESULTS];
     uint32_t n_rows;
@@ -156,7 +163,7 @@ void sim_rank_reset(struct sim_rank *rank, uint64_t term_epoch)
     rank->step = 0;
 }
 
-/* ---- the plan's structure ---- */
+/* ---- structure of a plan ---- */
 
 static void push_id(struct slot *x, uint32_t id)
 {
@@ -205,8 +212,8 @@ static bool apply_admit(struct sim_rank *rank, const struct plan_admit *a)
     return true;
 }
 
-/* Blocks are copied before anything runs, possibly all at once: nothing that is written here may be
- * read here. Whether what is copied is right shows when somebody attends to it. */
+/* Applies the copies. They happen before anything runs, possibly all at once, so no block that
+ * is written here may be read here. Wrong contents show when a run attends to them. */
 static bool apply_copies(struct sim_rank *rank, const struct msg_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_copies; i++) {
@@ -230,7 +237,7 @@ static bool apply_copies(struct sim_rank *rank, const struct msg_plan *plan)
     return true;
 }
 
-/* Who gets a copy gets it fresh and alone, in this plan. */
+/* Checks that each copy's target is fresh in this plan and has one owner. */
 static bool copies_have_owners(struct sim_rank *rank, const struct msg_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_copies; i++) {
@@ -254,9 +261,10 @@ static bool append_block(struct sim_rank *rank, struct slot *x, const struct pla
         if (!LEGAL(rank, t->ids[k] != id))
             return false;
     struct block *b = &g->blocks[id];
-    /* wholly before what runs: found in the cache, so others may hold it and have written it */
+    /* A block wholly before the run was found in the cache, so others may hold it and have
+     * written it. */
     bool found = (t->n + 1) * g->k.block_tokens <= run->start && b->copied_to != rank->step;
-    /* else it is fresh: nobody holds it, and no step that is in flight may still use it */
+    /* Any other block is fresh: no table holds it, and no step in flight may still use it. */
     if (!found &&
         (!LEGAL(rank, b->n_owners == 0) || !LEGAL(rank, b->last_owned <= rank->step_done)))
         return false;
@@ -269,8 +277,8 @@ static bool append_block(struct sim_rank *rank, struct slot *x, const struct pla
     return true;
 }
 
-/* Drops of all runs come before the appends of any: a block may go from one to another in a plan.
- */
+/* Applies the drops of a run. The drops of all runs come before any append, so a block may
+ * change owners within a plan. */
 static bool apply_drops(struct sim_rank *rank, struct slot *x, const struct plan_run *run)
 {
     uint32_t seen = 0;
@@ -288,7 +296,7 @@ static bool apply_drops(struct sim_rank *rank, struct slot *x, const struct plan
         uint32_t held = t->n - t->first, drop = pb->drop_leading;
         for (uint32_t k = 0; k < drop && k < held; k++)
             rank->groups[pb->i_group].blocks[t->ids[t->first++]].n_owners--;
-        if (drop > held) /* a hit on the way, beyond what the table covers */
+        if (drop > held) /* a hit on the way, beyond the table's end */
             t->first = t->n = t->first + (drop - held);
     }
     return true;
@@ -310,7 +318,7 @@ static bool check_run(struct sim_rank *rank, const struct plan_run *run)
         return false;
     struct slot *x = &rank->slots[run->slot];
     bool place_unknown =
-        x->draft_step > rank->step_done; /* to the head: its drafts are in flight */
+        x->draft_step > rank->step_done; /* unknown to the head: its draft tokens are in flight */
     x->ran = true;
     if (!LEGAL(rank, run->n_tokens >= 1) || !LEGAL(rank, run->follows == place_unknown) ||
         !LEGAL(rank, run->start < rank->c.max_model_len) ||
@@ -329,7 +337,7 @@ static bool check_run(struct sim_rank *rank, const struct plan_run *run)
             !LEGAL(rank, run->sample == (run->start + run->n_tokens == x->n_ids)) ||
             !LEGAL(rank, !run->sample || x->n_ids < x->max_ids))
             return false;
-        x->length = run->start + run->n_tokens; /* drafts will add to it */
+        x->length = run->start + run->n_tokens; /* right draft tokens will add to it */
     }
     if (run->n_draft)
         x->draft_step = rank->step;
@@ -344,7 +352,7 @@ static bool check_drafts(struct sim_rank *rank, const struct msg_plan *plan)
     return LEGAL(rank, rank->c.draft_max_seqs == 0 || n_drafting <= rank->c.draft_max_seqs);
 }
 
-/* Lengths count what this plan runs, not what its drafts will add. */
+/* Checks the digest. Its lengths count the tokens of this plan, not the draft tokens it may add. */
 static bool check_digest(struct sim_rank *rank, const struct msg_plan *plan)
 {
     uint64_t sum = 0;
@@ -369,10 +377,11 @@ static bool check_digest(struct sim_rank *rank, const struct msg_plan *plan)
 
 /* ---- running ---- */
 
-/* What a run does in the end: positions start .. end - 1, of which n_drafted are draft tokens. */
+/* The actual work of a run: positions start to end - 1, of which the last n_drafted are draft
+ * tokens. */
 struct work {
     uint32_t start, end, n_drafted, n_right;
-    uint64_t prefix[SIM_RANK_MAX_DRAFT + 1]; /* of the last id and the draft tokens */
+    uint64_t prefix[SIM_RANK_MAX_DRAFT + 1]; /* hashes of the last id and the draft tokens */
 };
 
 static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *k, uint32_t i_group)
@@ -389,7 +398,8 @@ static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *
             return false;
     for (uint32_t p = k->start; p < k->end; p++) {
         struct block *b = &g->blocks[t->ids[p / bt]];
-        /* nobody writes what another one may read: others took it from the cache or wait for us */
+        /* no sequence writes a block that another one may read: others found it in the cache or
+         * wait for it */
         if (!LEGAL(rank, b->writer == x->serial))
             return false;
         b->content[p % bt] = p < n_known ? x->prefix[p] : k->prefix[p - n_known + 1];
@@ -397,12 +407,13 @@ static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *
     return true;
 }
 
-/* How many draft tokens there is room for. The head has granted blocks for the furthest place. */
+/* Returns how many draft tokens there is room for. The head has granted blocks up to the
+ * furthest position. */
 static bool clamp_drafts(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
                          uint32_t *out)
 {
     uint32_t n = run->n_draft,
-             left = x->max_ids - x->n_ids - 1; /* after the token sampled anyway */
+             left = x->max_ids - x->n_ids - 1; /* after the token that is sampled in any case */
     n = n < left ? n : left;
     left = rank->c.max_model_len - x->n_ids - 1;
     n = n < left ? n : left;
@@ -419,8 +430,8 @@ static uint32_t throw_dice(struct null_hash *h, uint32_t n_sides)
     return (uint32_t)((h->h ^ h->h >> 32) * 0x9E3779B97F4A7C15ull >> 33) % n_sides;
 }
 
-/* Draft tokens up to n ids. Which are right, and how many are made at all, is a hash of the
- * history. */
+/* Makes draft tokens up to n ids. A hash of the history decides which are right, and how many
+ * are made. */
 static void draft_token(const struct sim_rank *rank, const struct slot *x, uint32_t n,
                         struct work *k)
 {
@@ -462,7 +473,7 @@ float sim_rank_prompt_logprobs(const uint32_t *ids, uint32_t n, uint32_t n_adapt
     return score_of(h.h);
 }
 
-/* A row follows from all ids up to the one that it is of. */
+/* Makes the rows of prompt_logprobs. Each row follows from all ids up to its own. */
 static void score(struct sim_rank *rank, const struct slot *x, const struct plan_run *run,
                   struct result_item *out)
 {
@@ -486,7 +497,8 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
     struct work k = {.start = run->start, .end = run->start + run->n_tokens};
     uint32_t n_room, i_result = rank->step % N_RESULTS, n_sampled = 0;
     uint32_t *tokens =
-        rank->tokens[i_result] + (size_t)out->n_items * (rank->c.n_draft + 1); /* of this item */
+        /* ids of this item */
+        rank->tokens[i_result] + (size_t)out->n_items * (rank->c.n_draft + 1);
     bool nothing = run->follows && x->n_ids == x->max_ids;
     if (run->follows)
         k.start = x->n_ids - 1, k.end = x->n_ids;
@@ -505,7 +517,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
     }
     struct result_item item = {
         .slot = run->slot, .ids = {tokens, n_sampled}, .gaps = {rank->gaps, n_sampled}};
-    item.matcher_kib = x->has_grammar ? 4096 + 64 * x->n_ids : 0; /* of a text of 512 ids 36 MiB */
+    item.matcher_kib = x->has_grammar ? 4096 + 64 * x->n_ids : 0; /* 36 MiB for a text of 512 ids */
     if (x->whole_prompt)
         score(rank, x, run, &item);
     if (run->sample)
@@ -516,7 +528,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
     return true;
 }
 
-/* Run after run, as the plan has them: one may use what an earlier one writes. */
+/* Runs the plan's runs in order: one may use blocks that an earlier one writes. */
 static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct msg_result *out)
 {
     out->items = rank->items[rank->step % N_RESULTS];
@@ -527,7 +539,8 @@ static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct 
     return true;
 }
 
-/* Every active table holds its blocks through this step; admits and runs come in pairs. */
+/* Ends the plan: every active table holds its blocks through this step; each admit must have a
+ * run. */
 static bool close_plan(struct sim_rank *rank)
 {
     for (uint32_t s = 0; s < rank->c.max_num_seqs; s++) {

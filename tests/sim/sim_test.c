@@ -1,5 +1,5 @@
-/* A slice of the simulator that fits CI; build/<preset>/tests/sim runs longer. The counts at the
- * end make sure that the seeds still reach what they are meant to reach. */
+/* A part of the simulator that fits CI; build/<preset>/tests/sim runs longer. The counts at the
+ * end make sure that the seeds still reach the intended cases. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static void every_seed_holds(void **state)
     for (uint64_t seed = 1; seed <= N_SEEDS; seed++)
         if (!sim_run(seed, N_STEPS, &r, &err))
             fail_msg("%s", err.text);
-    /* about a third of what is usual; each world begins with one reset */
+    /* about a third of the usual count; each world begins with one reset */
     assert_true(r.n_tokens > 100000);
     assert_true(r.n_stopped > 300 && r.n_length > 1000);
     assert_true(r.n_cancelled > 100 && r.n_timeouts > 50 && r.n_resubmitted > 100);
@@ -29,7 +29,7 @@ static void every_seed_holds(void **state)
     assert_true(r.hit_tokens > 10000 && r.hit_tokens < r.query_tokens);
 }
 
-/* The same seed gives the same run: without it a failing seed would be worth nothing. */
+/* The same seed gives the same run. Otherwise a failing seed could not be examined. */
 static void a_seed_repeats(void **state)
 {
     struct sim_report a = {0}, b = {0};

@@ -1,3 +1,11 @@
+/* The events of a simulated world, and the properties that must hold when they happen (sim.h
+ * lists them). sim.c and head_scheduler_fuzz.c call the functions in any order: requests arrive
+ * and are cancelled, plans are made and run by the simulated rank and by the real worker's
+ * bookkeeping, results are delivered, ranks are lost. Each token goes from the scheduler's
+ * events to its client, which compares it with the null rule.
+ * A function returns false when a property is violated, and err names it. A client owns its
+ * request while it is live; the scheduler and the request table borrow it. Random choices come
+ * only from the world's seed or bytes. One thread. */
 #include "tests/sim/sim_internal.h"
 
 #include <string.h>
@@ -23,7 +31,7 @@ static void begin_oracle(struct client *c)
         null_hash_push(&c->oracle, c->ids[i]);
 }
 
-/* Makes the request of what the client has so far and gives it to table and scheduler. */
+/* Makes the request from the client's tokens so far, and adds it to the request table. */
 static bool submit(struct world *w, struct client *c, uint32_t attempt)
 {
     struct msg_submit m = {
@@ -103,7 +111,7 @@ bool world_to_scheduler(struct world *w, struct client *c)
         return fail(w, "more of a prompt is cached than it has");
     enum status st = scheduler_add(w->scheduler, c->r);
     if (st == STATUS_OK)
-        return pop_ended(w); /* the tokens it came with may have ended it */
+        return pop_ended(w); /* the tokens that it came with may have ended it */
     if (c->r->resubmitted && st == STATUS_LIMIT)
         return fail(w, "a resubmission was refused for load");
     w->report->n_refused++;
@@ -166,7 +174,7 @@ bool world_disturb(struct world *w, struct client *c)
 
 /* ---- tokens ---- */
 
-/* Each row once, in order, and all of them before the first token. */
+/* Takes prompt_logprobs: each row comes once, in order, and before the first token. */
 static bool take_rows(struct world *w, struct client *c, const struct scheduler_event *e)
 {
     const struct logprob_row *rows;
@@ -226,7 +234,8 @@ bool world_deliver(struct world *w)
     uint32_t n_events;
     w->in_flight[0] = w->in_flight[1];
     w->n_in_flight--;
-    if (w->c.step_target_ns) /* without rhyme or reason: the budget jumps between all and nothing */
+    /* arbitrary times, so that the budget jumps between everything and nothing */
+    if (w->c.step_target_ns)
         m.execute_ns = (uint64_t)between(w, 0, 100) * STEP_TARGET_NS / between(w, 1, 100);
     if (scheduler_on_result(w->scheduler, &m, w->now_ns, &events, &n_events, w->err) != STATUS_OK)
         return false;
@@ -237,7 +246,7 @@ bool world_deliver(struct world *w)
     return true;
 }
 
-/* ---- answers that are none ---- */
+/* ---- false answers ---- */
 
 enum lie {
     LIE_EPOCH,
@@ -264,7 +273,7 @@ static void spoil(struct world *w, const struct flight *f, struct msg_result *m,
     m->items = items;
     if (lie == LIE_SCORES && x && x->n_prompt_logprobs > 0)
         lie = LIE_SLOT;
-    if (lie == LIE_EMPTY && (f->follows || (x && x->ids.n == 0))) /* it may be true */
+    if (lie == LIE_EMPTY && (f->follows || (x && x->ids.n == 0))) /* this one may be true */
         lie = LIE_LONG;
     if (!x && lie >= LIE_LESS)
         lie = LIE_MORE;
@@ -333,7 +342,7 @@ bool world_lie(struct world *w)
 
 /* ---- steps ---- */
 
-/* Served first: nobody who runs goes before it. */
+/* Returns the running request that is served first: no other running one precedes it. */
 static struct request *oldest_running(const struct world *w)
 {
     const struct client *best = NULL;
@@ -350,7 +359,8 @@ static struct request *oldest_running(const struct world *w)
     return best ? best->r : NULL;
 }
 
-/* A better class may take the place of whoever runs. */
+/* Returns whether a waiting request has a better class, which may take the place of any running
+ * one. */
 static bool has_better_class(const struct world *w, const struct request *r)
 {
     for (uint32_t i = 0; i < w->n_clients; i++)
@@ -404,7 +414,7 @@ bool world_step(struct world *w, bool *made)
     const struct msg_plan *plan = scheduler_step(w->scheduler, w->now_ns);
     *made = plan != NULL;
     if (oldest && oldest->state == REQUEST_PREEMPTED && !has_better_class(w, oldest) &&
-        !world_has_moves(w)) /* nobody waits for those, but for blocks that they keep */
+        !world_has_moves(w)) /* blocks of requests that are moving may be needed */
         return fail(w, "the oldest running sequence was preempted");
     scheduler_get_stats(w->scheduler, &stats);
     if (stats.in_flight > w->c.depth)
@@ -466,7 +476,7 @@ bool world_lose_rank(struct world *w)
     for (uint32_t i = 0; i < w->n_clients; i++) {
         struct client *c = &w->clients[i];
         n -= c->live && c->outside;
-        c->out_id = c->in_id = 0; /* gone with the epoch */
+        c->out_id = c->in_id = 0; /* the epoch's end has removed them */
     }
     w->report->n_resets++;
     w->n_in_flight = 0;
@@ -493,7 +503,7 @@ bool world_is_empty(struct world *w)
 {
     struct scheduler_stats stats;
     struct scheduler_load load;
-    bool made; /* nothing; but what the last plan copied from is let go */
+    bool made; /* makes no plan, but frees the blocks that the last plan copied from */
     if (!world_step(w, &made))
         return false;
     scheduler_get_stats(w->scheduler, &stats);

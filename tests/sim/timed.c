@@ -1,3 +1,10 @@
+/* Runs a replica in virtual time (timed.h). goodput.c and timed_test.c call timed_run with a
+ * configuration and a policy. The main loop moves the clock to the next event: an arrival, a
+ * cancellation, a lost rank, or the end of the oldest plan. It passes the event to the policy,
+ * and asks it for plans until `depth` plans are in flight. The rank runs plans one after
+ * another, each for the time of the cost model. The policy reports tokens through on_tokens.
+ * The checks of timed.h run at each event; the first failure fills err and ends the run. The
+ * report owns its outcomes; all other memory is freed at the end. One thread. */
 #include "tests/sim/timed.h"
 
 #include <stdlib.h>
@@ -8,11 +15,12 @@
 
 enum { DEPTH_MAX = 2, LOSS_PAUSE_MS = 1500 };
 
-/* Tokens a tenant got, and since when somebody of it waits: for the check of fair shares. */
+/* Tokens that a tenant got, and the state of its waiting requests, for the check of fair shares. */
 struct tenant {
     uint64_t served;
     bool waits;
-    int64_t least[LOAD_MAX_TENANTS]; /* other's served - own, the least since it waits */
+    /* least value of (other's served - own served) since it waits */
+    int64_t least[LOAD_MAX_TENANTS];
 };
 
 struct cancel {
@@ -28,11 +36,11 @@ struct timed {
     struct load *load;
     struct timed_report *out;
     uint64_t now_ns, rank_free_ns, next_loss_ns;
-    uint64_t ends_ns[DEPTH_MAX], takes_ns[DEPTH_MAX]; /* of the plans in flight */
+    uint64_t ends_ns[DEPTH_MAX], takes_ns[DEPTH_MAX]; /* end and duration of each plan in flight */
     uint32_t n_in_flight;
     uint32_t n_arrived, n_live, i_cancel;
-    uint32_t *live;         /* [n_live] those in the policy */
-    bool *waits;            /* by request: was not admitted when last looked at */
+    uint32_t *live;         /* [n_live] requests in the policy */
+    bool *waits;            /* by request: was not admitted at the last look */
     struct cancel *cancels; /* [n_cancels] by time */
     uint32_t n_cancels;
     struct tenant tenants[LOAD_MAX_TENANTS];
@@ -59,7 +67,7 @@ static void end(struct timed *t, uint32_t i, enum timed_end how)
         t->out->longest_ns = took;
 }
 
-/* ---- what the policy says ---- */
+/* ---- calls from the policy ---- */
 
 static void on_tokens(void *ctx, uint32_t i, uint32_t n_new, bool ended)
 {
@@ -89,7 +97,7 @@ static bool take_result(struct timed *t)
     return t->ops->on_result(t->policy, t->now_ns, took, t->err) && t->err->status == STATUS_OK;
 }
 
-/* ---- what happens to it ---- */
+/* ---- events ---- */
 
 static bool take_arrivals(struct timed *t)
 {
@@ -183,7 +191,7 @@ static void look_who_waits(struct timed *t, bool *now)
     }
 }
 
-/* While somebody of tenant a waits, nobody of its class may get much more than a. */
+/* Checks fair shares: while a tenant waits, no other of its class may get much more than it. */
 static bool check_shares(struct timed *t)
 {
     bool now[LOAD_MAX_TENANTS] = {false};
@@ -248,7 +256,8 @@ static int by_time(const void *a, const void *b)
         return x->at_ns < y->at_ns ? -1 : 1;
     if (x->i != y->i)
         return x->i < y->i ? -1 : 1;
-    return (int)x->end - (int)y->end; /* who hangs up when its time is over */
+    /* the end of a request whose client hangs up at its deadline */
+    return (int)x->end - (int)y->end;
 }
 
 static void prepare(struct timed *t)

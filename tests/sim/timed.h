@@ -1,11 +1,12 @@
 #pragma once
-/* A replica in virtual time: a load (load.h) arrives, a policy (policy.h) makes plans, a rank runs
- * them one after another for as long as the cost model says, with up to `depth` plans in flight:
- * the next plan is made while one runs. No clock, no thread; the same seed gives the same run.
+/* A replica in virtual time. A load (load.h) arrives, a policy (policy.h) makes plans, and a
+ * rank runs them one after another for the time of the cost model. Up to `depth` plans are in
+ * flight: the next plan is made while one runs. There is no clock and no thread; the same seed
+ * gives the same run.
  *
- * What is checked while it runs: every request ends exactly once and with all its tokens; nothing
- * is left at the end; no tenant waits while another one of its class gets more than
- * fair_share_tokens beyond what it gets; it is over by end_by_ns. The policy checks the rest. */
+ * Checked while it runs: every request ends exactly once and with all its tokens; nothing is
+ * left at the end; no tenant waits while another of its class gets more than fair_share_tokens
+ * beyond it; the run is over by end_by_ns. The policy checks its own invariants. */
 #include "tests/sim/policy.h"
 
 struct timed_config {
@@ -14,10 +15,10 @@ struct timed_config {
     struct scheduler_config scheduler;
     bool by_priority;
     uint32_t check_every;
-    uint64_t fair_share_tokens; /* 0: not checked */
-    uint64_t end_by_ns;         /* 0: whenever it ends */
-    uint64_t longest_ns;        /* a request takes, from arrival to end; 0: any */
-    uint64_t loss_every_ns;     /* a rank is lost so often while requests arrive; 0: never */
+    uint64_t fair_share_tokens; /* 0 = not checked */
+    uint64_t end_by_ns;         /* 0 = no limit */
+    uint64_t longest_ns;        /* longest time of a request from arrival to end; 0 = any */
+    uint64_t loss_every_ns;     /* interval of rank losses while requests arrive; 0 = never */
 };
 
 enum timed_end {
@@ -32,14 +33,14 @@ enum timed_end {
 struct timed_outcome {
     enum timed_end end;
     uint32_t i_tenant, n_tokens;
-    uint64_t arrival_ns, first_ns, last_ns; /* of the first and the last token */
+    uint64_t arrival_ns, first_ns, last_ns; /* times of arrival, first token and last token */
 };
 
 struct timed_report {
-    struct timed_outcome *outcomes; /* by arrival */
+    struct timed_outcome *outcomes; /* in order of arrival */
     uint32_t n;
     uint64_t n_steps, end_ns, busy_ns, n_preemptions;
-    uint64_t worst_share_tokens; /* the most that somebody got beyond one who waited */
+    uint64_t worst_share_tokens; /* most tokens that a tenant got beyond one that waited */
     uint64_t longest_ns;
 };
 

@@ -1,4 +1,7 @@
-/* A replica in virtual time: the arrival process, the cost model, ours and vLLM's policy. */
+/* Tests a replica in virtual time: the arrival process, the cost model, and our policy and
+ * vLLM's. Each test makes timed_config values from seeds and runs them (timed_run), which checks
+ * every property on the way. The tests compare the reports and bound their times. All numbers
+ * are virtual, so a failure repeats on every machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +80,7 @@ static void lay_out(struct timed_config *c, struct rng *rng)
             t[i].system_tokens = (uint32_t)rng_below(rng, 300);
         }
     }
-    if (rng_below(rng, 2)) { /* one floods */
+    if (rng_below(rng, 2)) { /* one tenant floods */
         t[0].burst_every_ns = 4 * NS_PER_S;
         t[0].burst = 50 + (uint32_t)rng_below(rng, 100);
     }
@@ -104,9 +107,9 @@ static struct timed_config draw_world(uint64_t seed)
     return c;
 }
 
-/* Steps that are enough when each one brings the first in order of service forward by a token or a
- * chunk of what it has to compute: what "no livelock" means. Two more for blocks that are still in
- * use by the steps in flight. */
+/* Returns the steps that suffice when each step brings the first request in order of service
+ * forward, by a token or by a chunk of its remaining work: this is what "no livelock" means. Two
+ * steps are added for blocks that steps in flight still use. */
 static uint64_t steps_one_by_one(const struct timed_config *c)
 {
     struct load *l = load_new(&c->load);
@@ -150,8 +153,9 @@ static void every_world_ends(void **state)
     assert_true(n_ends[TIMED_TIMEOUT] > 50 && n_preemptions > 100);
 }
 
-/* Worlds made for thrashing: the pool takes one sequence of full length, dozens want to grow to
- * it. All do, in no more steps than one by one, and then the pool is empty. */
+/* Tests worlds made for thrashing: the pool holds one sequence of full length, and dozens want
+ * to grow to it. All must end, in no more steps than one by one, and the pool must then be
+ * empty. */
 static void a_pool_for_one_sequence_serves_many(void **state)
 {
     uint64_t n_preemptions = 0;
@@ -178,9 +182,9 @@ static void a_pool_for_one_sequence_serves_many(void **state)
     assert_true(n_preemptions > 500);
 }
 
-/* Below its capacity a replica keeps nobody waiting: what a request takes is bounded by what it
- * takes alone. (steps of 32 rows and some prompt tokens instead of one row: less than three times.)
- */
+/* Below its capacity, a replica keeps no request waiting: a request's time is bounded by its
+ * time alone. (Steps of 32 rows and some prompt tokens instead of one row take less than three
+ * times as long.) */
 static void requests_end_in_time_below_capacity(void **state)
 {
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -199,7 +203,7 @@ static void requests_end_in_time_below_capacity(void **state)
     }
 }
 
-/* The same arrivals, costs, deadlines and losses under vLLM's policy. */
+/* vLLM's policy ends every request too, with the same arrivals, costs, deadlines and losses. */
 static void the_other_policy_ends_everything_too(void **state)
 {
     uint32_t n_ends[TIMED_REFUSED + 1] = {0};
@@ -216,8 +220,8 @@ static void the_other_policy_ends_everything_too(void **state)
     assert_true(n_ends[TIMED_DONE] > 1000 && n_ends[TIMED_TIMEOUT] > 10 && n_ends[TIMED_LOST] > 10);
 }
 
-/* Ours go on after a loss with the tokens they have. What vLLM's policy has then is lost, and
- * nothing of it later. */
+/* Our requests go on after a loss with the tokens they have. vLLM's policy loses the requests
+ * that it has then, and no later ones. */
 static void requests_outlive_a_rank(void **state)
 {
     static const struct policy_ops *const policies[] = {&policy_cox, &policy_vllm};
@@ -236,8 +240,8 @@ static void requests_outlive_a_rank(void **state)
     }
 }
 
-/* Each of a replica's requests under a deadline that none can meet, and under one that all do: the
- * client of a policy that knows none hangs up. */
+/* Tests requests with a deadline that none can meet, and with one that all meet. With a policy
+ * that has no deadlines, the client hangs up. */
 static void deadlines_end_requests_in_time(void **state)
 {
     static const struct policy_ops *const policies[] = {&policy_cox, &policy_vllm};
@@ -257,8 +261,9 @@ static void deadlines_end_requests_in_time(void **state)
     }
 }
 
-/* Where nobody stands in another's way both policies run the same steps, with draft tokens too: as
- * many are right for both. (Arrivals in the same step may be counted to the next one.) */
+/* When no request is in another's way, both policies run the same steps, also with draft tokens,
+ * and the same number of draft tokens are right. (Arrivals in the same step may count in the
+ * next one.) */
 static void drafts_are_right_for_both_alike(void **state)
 {
     static const uint32_t percents[] = {0, 60, 100};
@@ -279,9 +284,9 @@ static void drafts_are_right_for_both_alike(void **state)
     assert_true(n_steps[1] < n_steps[0] * 3 / 4 && n_steps[2] < n_steps[0] / 2);
 }
 
-/* One tenant sends hundreds of requests at once, others one now and then. While somebody waits,
- * nobody of its class gets more beyond it than what the slots hold when it comes and a few turns
- * of the queue. Under one queue for all it gets what it has asked for first: the flood. */
+/* Makes a flood: one tenant sends hundreds of requests at once, others one now and then. While a
+ * tenant waits, no other of its class may get more beyond it than the slots hold when it comes,
+ * plus a few turns of the queue. With a single queue for all, the flood would be served first. */
 static struct timed_config draw_flood(uint64_t seed)
 {
     struct timed_config c = small_world(seed);
@@ -296,7 +301,7 @@ static struct timed_config draw_flood(uint64_t seed)
     t[0].burst = 400;
     c.scheduler.max_num_seqs = 4 + (uint32_t)seed % 7;
     c.scheduler.depth = 1 + (uint32_t)seed % 2;
-    c.check_every = 256; /* it looks at all that wait */
+    c.check_every = 256; /* the check visits all waiting requests */
     c.fair_share_tokens = (uint64_t)(c.scheduler.max_num_seqs + 4) * longest;
     return c;
 }

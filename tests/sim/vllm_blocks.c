@@ -10,8 +10,8 @@ struct block {
     uint32_t n_owners;
     bool entered;
     uint64_t hash;
-    uint32_t prev, next; /* in the free list, by age; `n` is its head */
-    uint32_t same;       /* next of its bucket */
+    uint32_t prev, next; /* links of the free list, by age; entry `n` is its head */
+    uint32_t same;       /* next entry of its bucket */
 };
 
 struct vllm_blocks {
@@ -91,7 +91,7 @@ static void leave_cache(struct vllm_blocks *b, uint32_t id)
 
 uint32_t vllm_blocks_alloc(struct vllm_blocks *b)
 {
-    uint32_t id = b->blocks[b->n].next; /* the oldest */
+    uint32_t id = b->blocks[b->n].next; /* the oldest free block */
     assert(id != b->n);
     vllm_blocks_take(b, id);
     if (b->blocks[id].entered)

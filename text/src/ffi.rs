@@ -1,5 +1,5 @@
-//! The extern functions of text.h. Each one checks its pointers, catches panics, and turns an error
-//! into a code and a text; nothing else in the crate knows about C.
+//! The extern functions of text.h. Each one checks its pointers, catches panics, and turns an error into a code and a
+//! text. No other file of the crate deals with C.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use crate::grammar::{Cost, Grammar, Matcher, Vocabulary};
@@ -14,7 +14,7 @@ use std::ptr;
 const ERR_MAX: usize = 512;
 const OK: c_int = 0;
 
-/// text.h: these may be used from several threads at once.
+/// text.h promises that several threads may use these types at once.
 const _: fn() = || {
     fn shared<T: Send + Sync>() {}
     shared::<Tokenizer>();
@@ -23,7 +23,7 @@ const _: fn() = || {
     shared::<Grammar>();
 };
 
-/// Runs `f` without letting a panic through; writes the error's text to `err`.
+/// Runs `f`, catches its panics, and writes the error's text to `err`.
 fn guard(err: *mut c_char, f: impl FnOnce() -> Result<()>) -> c_int {
     let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         let text = panic
@@ -42,7 +42,7 @@ fn guard(err: *mut c_char, f: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// A value instead of a code: `default` when f panics.
+/// Runs `f` and returns its value; returns `default` when `f` panics.
 fn guard_value<T>(default: T, f: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(default)
 }
@@ -63,7 +63,7 @@ fn write_err(err: *mut c_char, message: &str) {
 }
 
 /// # Safety
-/// `p` is NULL or has n readable elements for as long as the result lives.
+/// `p` is NULL or points to n readable elements that live as long as the result.
 unsafe fn slice<'a, T>(p: *const T, n: usize) -> &'a [T] {
     if p.is_null() || n == 0 {
         return &[];
@@ -72,7 +72,7 @@ unsafe fn slice<'a, T>(p: *const T, n: usize) -> &'a [T] {
 }
 
 /// # Safety
-/// As slice.
+/// The same conditions as for `slice`.
 unsafe fn text<'a>(p: *const c_char, n: usize, what: &str) -> Result<&'a str> {
     std::str::from_utf8(slice(p.cast::<u8>(), n))
         .map_err(|e| invalid(format!("{what} is not UTF-8 at byte {}", e.valid_up_to())))
@@ -87,14 +87,14 @@ unsafe fn path<'a>(p: *const c_char) -> Result<Option<&'a str>> {
     CStr::from_ptr(p).to_str().map(Some).map_err(|_| invalid("a path is not UTF-8"))
 }
 
-/// Copies to malloc'ed memory, which C frees; one extra zero byte ends texts.
+/// Copies `values` to malloc'ed memory, which the C caller frees. One extra zero byte follows the data.
 fn give<T: Copy>(values: &[T], out: *mut *mut T, n_out: *mut usize) -> Result<()> {
     let bytes = std::mem::size_of_val(values);
-    // SAFETY: the block is large enough, and out and n_out are the caller's variables.
+    // SAFETY: the block is large enough, and out and n_out point to the caller's variables.
     unsafe {
         let block = libc::malloc(bytes + 1).cast::<u8>();
         if block.is_null() {
-            return fail(Code::Limit, format!("no memory for {bytes} bytes"));
+            return fail(Code::Limit, format!("not enough memory for {bytes} bytes"));
         }
         ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), block, bytes);
         *block.add(bytes) = 0;
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn text_tokenizer_open(
     err: *mut c_char,
 ) -> c_int {
     guard(err, || {
-        let name = path(file)?.ok_or_else(|| invalid("no path"))?;
+        let name = path(file)?.ok_or_else(|| invalid("the path of the tokenizer is missing"))?;
         let t = Tokenizer::open(name, path(cache_dir)?.map(Path::new))?;
         *out = Box::into_raw(Box::new(t));
         Ok(())
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn text_decoder_new(
     n_prompt: usize,
 ) -> *mut Decoder<'static> {
     guard_value(ptr::null_mut(), || {
-        let tokenizer: &'static Tokenizer = &*t; // it outlives its decoders (text.h)
+        let tokenizer: &'static Tokenizer = &*t; // the tokenizer outlives its decoders (text.h)
         Box::into_raw(Box::new(Decoder::new(tokenizer, skip_special, slice(prompt, n_prompt))))
     })
 }

@@ -1,5 +1,5 @@
-//! Coxswain's text library: tokenizers, chat templates and grammars behind text.h. `ffi` is the border; `tokenizer`,
-//! `template` and `grammar` are what it opens. text/README.md has the folders and what must hold.
+//! Coxswain's text library: tokenizers, chat templates and grammars behind text.h. `ffi` is the boundary to C.
+//! `tokenizer`, `template` and `grammar` are the parts that C opens. text/README.md lists the folders and the invariants.
 #![allow(clippy::missing_safety_doc)] // text.h is the contract of the extern functions
 
 mod base;

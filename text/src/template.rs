@@ -1,5 +1,5 @@
-//! Chat templates: where one comes from, and rendering it as transformers does (jinja2 with
-//! trim_blocks and lstrip_blocks, Python's names for values), bounded in work, depth and output.
+//! Chat templates: finds the template of a model and renders it as transformers does (jinja2 with trim_blocks and
+//! lstrip_blocks, Python's value types). Work, depth and output are limited.
 
 use crate::base::error::{fail, invalid, Code, Result, TextError};
 use crate::files::gguf::{self, Metadata};
@@ -11,17 +11,17 @@ use crate::tokenizer::{map_spm, BYTES};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// Steps of a rendering, and more for each byte of its context: the templates of some models go through
-/// all messages for each of them.
+/// Default fuel of a rendering in steps, and the steps for each byte of its context: the templates of some models go
+/// through all messages for each message.
 const DEFAULT_FUEL: u64 = 20_000_000;
 const FUEL_PER_BYTE: u64 = 100;
-/// A step takes at most some 45 ns, so that a rendering ends within two seconds of a CPU.
+/// Upper limit of the default fuel. A step takes at most about 45 ns, so a rendering ends within two seconds of CPU time.
 const MOST_FUEL: u64 = 50_000_000;
 const TOOL_USE: &str = "tool_use";
 const DEFAULT: &str = "default";
-/// Of files in additional_chat_templates/.
+/// Most files in additional_chat_templates/.
 const MAX_NAMED: usize = 64;
-/// What a file's name has none of: a value of --chat-template with one of them may be the template itself.
+/// Characters that no file name should have. A value of --chat-template with one of them may be the template itself.
 const OF_TEMPLATES: [char; 3] = ['{', '}', '\n'];
 
 const BUILT_IN: [(&str, &str); 7] = [
@@ -36,11 +36,11 @@ const BUILT_IN: [(&str, &str); 7] = [
 
 pub struct Template {
     main: jinja::Template,
-    /// taken where a request has tools
+    /// used when a request has tools
     tool_use: Option<jinja::Template>,
-    /// the model's other ones by name, as texts: a request may name one
+    /// the model's other templates, name and text; a request may choose one by name
     named: Vec<(String, String)>,
-    /// bos_token, eos_token, … of the model's files: for contexts that do not name them
+    /// bos_token, eos_token, … from the model's files, for contexts that do not set them
     special: Vec<(String, String)>,
 }
 
@@ -50,10 +50,13 @@ pub fn built_in(name: &str) -> Option<&'static str> {
 
 fn no_such(name: &str) -> String {
     let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-    format!("{name}: no such file, and no built-in template: those are {}", names.join(", "))
+    format!(
+        "there is no file {name} and no built-in template of this name. Built-in templates: {}",
+        names.join(", ")
+    )
 }
 
-/// The format of a family whose files bring no template. Llama's two are told apart by their bos token.
+/// The built-in template of a family whose files have none. The bos token tells Llama 2 from Llama 3.
 fn of_family(family: &str, special: &[(String, String)]) -> Option<&'static str> {
     let bos = special.iter().find(|(name, _)| name == "bos_token").map(|(_, text)| text.as_str());
     built_in(match family {
@@ -70,7 +73,7 @@ fn parse(source: &str) -> Result<jinja::Template> {
     jinja::parse(source).map_err(|e| said(e, 0))
 }
 
-/// A rendering's end, in the codes of text.h. line: 0 where there is none.
+/// Converts a failure to an error of text.h. `line` is 0 when there is no line.
 fn said(fail: Fail, line: u32) -> TextError {
     let at = if line > 0 { format!("line {line}: ") } else { String::new() };
     match fail {
@@ -80,8 +83,8 @@ fn said(fail: Fail, line: u32) -> TextError {
     }
 }
 
-/// What --chat-template names: a built-in format, a file, or the template itself in a single line,
-/// whose \n and other escapes are read as vLLM reads them.
+/// Returns the template for a value of --chat-template: the name of a built-in template, a file, or the template itself
+/// in one line. In the last case \n and other escapes are read as in vLLM.
 fn chosen_text(name: &str) -> Result<String> {
     if let Some(text) = built_in(name) {
         return Ok(text.to_owned());
@@ -92,11 +95,12 @@ fn chosen_text(name: &str) -> Result<String> {
             None => fail(Code::Io, no_such(name)),
         };
     }
-    // A file may have such a name, too; what is too long for a name or no path is none.
+    // A file may have such a name too. A name that is too long or no valid path counts as no file.
     if let Ok(Some(text)) = read_small(Path::new(name)) {
         return Ok(text);
     }
-    jinja::unescape(name).map_err(|why| invalid(format!("the template on the command line: {why}")))
+    jinja::unescape(name)
+        .map_err(|why| invalid(format!("the chat template on the command line is not valid: {why}")))
 }
 
 impl Template {
@@ -112,7 +116,7 @@ impl Template {
             None => files.main.clone().or_else(family_text),
         };
         let Some(main) = main else {
-            return fail(Code::Unsupported, format!("{}: no chat template", model.display()));
+            return fail(Code::Unsupported, format!("the model {} has no chat template", model.display()));
         };
         let tool_use = match (chosen, files.named(TOOL_USE)) {
             (None, Some(text)) => Some(parse(text)?),
@@ -121,14 +125,14 @@ impl Template {
         Ok(Template { main: parse(&main)?, tool_use, named: files.named, special: files.special })
     }
 
-    /// The one of the model's templates that has this name; None: none has.
+    /// Returns the model's template with this name, or None.
     pub fn pick(&self, name: &str) -> Result<Option<Template>> {
         let Some((_, text)) = self.named.iter().find(|(n, _)| n == name) else { return Ok(None) };
         let (named, special) = (self.named.clone(), self.special.clone());
         Ok(Some(Template { main: parse(text)?, tool_use: None, named, special }))
     }
 
-    /// As apply_chat_template has it: `tools` and `documents` are there, none when not given.
+    /// Renders as apply_chat_template does: `tools` and `documents` always exist, and are none when they are not given.
     pub fn render(&self, context: &str, now_unix: i64, fuel: u64) -> Result<String> {
         let grown = DEFAULT_FUEL.saturating_add((context.len() as u64).saturating_mul(FUEL_PER_BYTE));
         let fuel = if fuel == 0 { grown.min(MOST_FUEL) } else { fuel };
@@ -148,11 +152,11 @@ impl Template {
     }
 }
 
-/// What a model's files say about templates.
+/// Templates and special tokens from a model's files.
 #[derive(Default)]
 struct Files {
     main: Option<String>,
-    /// `default` and `tool_use` among them
+    /// includes `default` and `tool_use`
     named: Vec<(String, String)>,
     special: Vec<(String, String)>,
 }
@@ -210,15 +214,18 @@ impl Files {
         self.named.iter().find(|(n, _)| n == name).map(|(_, text)| text.as_str())
     }
 
-    /// additional_chat_templates/NAME.jinja of a folder: they come before a list in the config, and
-    /// `default` is the template where there is no other.
+    /// Reads additional_chat_templates/NAME.jinja of a folder. These come before a list in the config, and `default` is
+    /// the main template when there is no other.
     fn take_additional(&mut self, folder: &Path) -> Result<()> {
         let folder = folder.join("additional_chat_templates");
         let Ok(files) = std::fs::read_dir(&folder) else { return Ok(()) };
         let mut paths: Vec<_> = files.flatten().map(|f| f.path()).collect();
         paths.retain(|p| p.extension().is_some_and(|e| e == "jinja"));
         if paths.len() > MAX_NAMED {
-            return fail(Code::Limit, format!("{}: more than {MAX_NAMED} templates", folder.display()));
+            return fail(
+                Code::Limit,
+                format!("the folder {} has more than {MAX_NAMED} chat templates", folder.display()),
+            );
         }
         paths.sort();
         for path in paths {
@@ -234,7 +241,7 @@ impl Files {
         Ok(())
     }
 
-    /// What a tokenizer.model's tokenizer calls its tokens: its class knows names that no file says.
+    /// Takes the special tokens of a tokenizer.model: its tokenizer class has names that no file gives.
     fn take_named(&mut self, named: Vec<(&'static str, String)>) {
         self.special.retain(|(key, _)| !spm::NAMES.contains(&key.as_str()));
         self.special.extend(named.into_iter().map(|(key, text)| (key.to_owned(), text)));

@@ -8,10 +8,11 @@
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/config/config.h"
-#include "common/config/print.h"
+#include "common/config/help.h"
 #include "common/model/files/guard.h"
 #include "common/model/info/info.h"
 #include "common/model/info/open.h"
+#include "common/options/groups.h"
 #include "worker/plan/targets.h"
 
 extern char **environ;
@@ -172,9 +173,15 @@ static int with_options(struct plan_options *o, const struct config_result *res)
     struct error err = {0};
     struct strbuf b;
     strbuf_init(&b, 0);
-    if (res->help)
-        config_print_help(&b, USAGE, plan_specs, plan_n_specs);
-    else if (res->version)
+    if (res->help) {
+        const struct help h = {.usage = USAGE,
+                               .specs = plan_specs,
+                               .n_specs = plan_n_specs,
+                               .groups = plan_option_groups,
+                               .topic = res->help_topic};
+        return help_print(&h);
+    }
+    if (res->version)
         strbuf_printf(&b, "cox %s\n", COX_VERSION);
     if (b.len > 0)
         return show(&b, EXIT_FITS);

@@ -1,4 +1,4 @@
-"""bench/busy-recovery, whose top says what it does."""
+"""Implements bench/busy-recovery; the comment at the top of that script describes it."""
 import asyncio
 import contextlib
 import json
@@ -18,12 +18,12 @@ from cluster import Cluster, alive, get, wait_for
 from options import count, counts, names, option_parser
 from serving import cpu_ns, machine, processes
 
-LAYOUTS = {"tp2": (2, 2), "spare": (3, 2), "replicas": (2, 1)}  # workers, TP
+LAYOUTS = {"tp2": (2, 2), "spare": (3, 2), "replicas": (2, 1)}  # layout: (workers, TP)
 STRIKES = ("kill", "stop", "head")
 FACTOR, MOST_S, SETTLED_S, GIVE_UP_S = 1.5, 15.0, 12.0, 240.0
-RATE_S = 6.0  # the longest that the rate before the strike is measured
+RATE_S = 6.0  # longest time in seconds for measuring the rate before the strike
 HOG = "while True: pass"
-# What a recovery passes, in its order: the name in the table, the process, the log's event.
+# The phases of a recovery in order: name in the table, process, event in the log.
 PHASES = (("dissolved", "head", "group_dissolved"), ("ended", "cox", "process_ended"), ("started", "cox", "worker_restarted"),
           ("started", "cox", "process_restarted"),
           ("loading", "worker", "model_loading"), ("loaded", "worker", "model_loaded"), ("up", "worker", "worker_started"),
@@ -33,11 +33,11 @@ LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z \S+ +(\S+) (.*)")
 
 
 class Client:
-    """So many streams on a thread of its own, by raw sockets: the least that a client can cost."""
+    """A number of streams on a thread of their own, over raw sockets, so that the client uses little CPU."""
 
     def __init__(self, port, n, prompt_words):
         self.port, self.n, self.words = port, n, prompt_words
-        self.name = random.randrange(10**9)  # no round's prompts are where the round before has left them
+        self.name = random.randrange(10**9)  # makes each round's prompts new, so that no round finds those of an earlier one in the prefix cache
         self.times, self.failures, self.done = [[] for _ in range(n)], [], threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self.main()), daemon=True)
         self.thread.start()
@@ -88,7 +88,8 @@ def hogs(n, weight):
 
 
 class Together:
-    """A control group for all that is started after this: there the kernel shares by thread, as in a container, and no session counts."""
+    """A control group for all processes started from now on. In it the kernel shares the CPU by thread, as in a container, not by
+    session."""
 
     def __init__(self, weight):
         self.path = Path("/sys/fs/cgroup/cpu") / f"coxbench-{os.getpid()}"
@@ -105,18 +106,19 @@ def weigh(pid, weight):
     path = Path(f"/proc/{pid}/autogroup")
     if weight and path.exists():
         path.write_text(str(-weight))
-        time.sleep(0.12)  # the kernel takes one change in a tenth of a second
+        time.sleep(0.12)  # the kernel accepts one change in a tenth of a second
 
 
 def pause_of(times, struck):
-    """From the strike to the end of the longest gap behind it; None: no token yet."""
+    """Returns the time from the strike to the end of the longest gap after it; None when no token came."""
     after = [struck] + [t for t in times if t > struck]
     gaps = [(b - a, b) for a, b in zip(after, after[1:])]
     return max(gaps)[1] - struck if gaps else None
 
 
 def phases(log, struck):
-    """{name: (seconds from the strike, how often)}: when each was first passed behind it, of those that recur the last."""
+    """Returns {name: (seconds since the strike, count)} for each phase in the log after the strike. The time is that of the phase's
+    last event."""
     found = {}
     for line in log.splitlines():
         m = LINE.search(line)
@@ -146,7 +148,7 @@ class Round:
         pid = self.c.pid(victim)
         os.kill(pid, signal.SIGSTOP if self.strike_name == "stop" else signal.SIGKILL)
         struck = time.time()
-        if self.strike_name == "stop":  # it ends a while later, as a probe would end it
+        if self.strike_name == "stop":  # a stopped process is killed after 3 s, as a liveness probe would do
             def end():
                 time.sleep(3)
                 if alive(pid):
@@ -155,7 +157,7 @@ class Round:
         return struck
 
     def watch(self, client, struck, seen):
-        """The pauses, when a group has been formed behind the strike and every stream has gone on after that."""
+        """Returns the pauses once a replica has formed after the strike and every stream has gone on after that."""
         end = time.monotonic() + GIVE_UP_S
         while time.monotonic() < end and not client.failures:
             time.sleep(0.2)
@@ -200,11 +202,11 @@ def settle(c, n_workers):
         return s.get("healthy") and len([w for w in s["workers"] if w["state"] in ("ready", "free")]) == n_workers
     wait_for("the cluster is whole", well, 60)
     c.wait_idle(60)
-    time.sleep(SETTLED_S)  # the supervisor's memory of the last loss
+    time.sleep(SETTLED_S)  # the supervisor remembers the last loss for a while
 
 
 def table(rounds, o):
-    """Medians and worsts; how many are beyond a bar."""
+    """Prints medians and maxima; returns the number of missed bars."""
     beyond = 0
     print("\n| layout, strike | hogs | pause, median s | worst s | share left | 1.5 x calm / share | |\n|---|---|---|---|---|---|---|")
     for key in dict.fromkeys((r.layout, r.strike_name) for r in rounds):

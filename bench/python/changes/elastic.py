@@ -1,4 +1,4 @@
-"""bench/elastic, whose top says what it does."""
+"""Implements bench/elastic; the comment at the top of that script describes it."""
 import signal
 import sys
 import time
@@ -9,8 +9,8 @@ from serving import PROGRAMS, build, machine
 from steady import Steady
 from test_elastic import Elastic
 
-FOLLOWS_S = 10  # after a change
-NEAR = 0.8      # of what so many groups gave, by what one gave
+FOLLOWS_S = 10  # seconds after a change
+NEAR = 0.8      # fraction of n times one replica's rate that n replicas must reach
 
 
 def tokens_each_second(load, seconds):

@@ -1,4 +1,4 @@
-"""bench/recovery, whose top says what it does."""
+"""Implements bench/recovery; the comment at the top of that script describes it."""
 import asyncio
 import json
 import os
@@ -19,13 +19,13 @@ from options import count, names, option_parser
 from serving import PROGRAMS, build, machine
 
 N_STREAMS, N_TOKENS = 8, 1500
-UNWELL_S = 30.0  # /health that is not 200 for so long has a server started anew, as a liveness probe would
+UNWELL_S = 30.0  # seconds without a 200 from /health after which a server is started anew, as a liveness probe would do
 GIVE_UP_S = 300.0
-BACK_S = 3.0  # at most, ours: a worker is lost
+BACK_S = 3.0  # longest time in seconds in which Coxswain must be back after the loss of a worker
 
 
 class Watched:
-    """Started again when it has ended."""
+    """A server that is started again when it has ended."""
 
     def __init__(self, tokenizer):
         super().__init__(tokenizer)
@@ -43,7 +43,7 @@ class Watched:
                 if time.monotonic() - well < UNWELL_S:
                     continue
                 self.kill_all()
-            for pid in self.left:  # ranks that outlived it hold its port or its memory
+            for pid in self.left:  # ranks that outlived the server hold its port or its memory
                 if alive(pid):
                     os.kill(pid, signal.SIGKILL)
             with open(self.log, "ab") as log:
@@ -113,7 +113,7 @@ class Cox:
 
 
 async def stream(client, url, model, i, begun):
-    """True: it had all of its tokens."""
+    """Returns True when the stream got all of its tokens."""
     n, done = 0, False
     body = {"model": model, "prompt": f"stream {i} of a few", "max_tokens": N_TOKENS, "temperature": 0, "ignore_eos": True,
             "stream": True, "stream_options": {"include_usage": True}}
@@ -145,13 +145,13 @@ async def time_back(client, url, model, at):
 
 
 class Slot:
-    """One stream after the other until the kill, so that whatever a server's speed is, one is open then."""
+    """Runs one stream after the other until the kill, so that one is open at the kill whatever the server's speed is."""
 
     def __init__(self):
         self.is_open = False
 
     async def run(self, client, url, model, i, begun, killed):
-        """True: the stream that was open at the kill, if one was, had all of its tokens."""
+        """Returns True when the last stream, which may be open at the kill, got all of its tokens."""
         whole = True
         while whole and not killed.is_set():
             self.is_open = True
@@ -178,7 +178,7 @@ async def one_round(server, url):
 
 
 def judge(name, rounds):
-    """What of these rounds is beyond the bars, in words."""
+    """Returns a text for each bar that these rounds miss."""
     failed, slowest = sum(r[1] for r in rounds), max(r[2] for r in rounds)
     if name != "cox":
         return [] if failed else [f"{name}: no stream failed, was it killed?"]

@@ -1,4 +1,4 @@
-"""bench/takeover: see there."""
+"""Implements bench/takeover; the comment at the top of that script describes it."""
 import os
 import random
 import signal
@@ -32,7 +32,7 @@ def percentile(values, p):
 
 
 class Clocked:
-    """When each stream's pieces came, and the kill among them."""
+    """Records the arrival times of each stream's chunks, and kills a process during the streams."""
 
     def __init__(self, strike):
         self.strike, self.killed, self.times = strike, None, {}
@@ -45,7 +45,8 @@ class Clocked:
             self.strike()
 
     def pauses(self):
-        """Of each stream from the kill to the end of the longest pause after it: tokens that were on their way come before."""
+        """Yields for each stream the time from the kill to the end of the longest pause after it. Tokens that were under way come
+        before that pause."""
         for times in self.times.values():
             after = [self.killed] + [t for t in times if t > self.killed]
             gaps = [(b - a, b) for a, b in zip(after, after[1:])]
@@ -66,7 +67,7 @@ def one_round(cluster, victim, seed):
 def worker(seed):
     with Cluster("--null-step-us", STEP_US, workers=3) as c:
         wait_for("a group and a spare", lambda: len(c.status()["workers"]) == 3)
-        time.sleep(random.random() / 4)  # anywhere between heartbeats
+        time.sleep(random.random() / 4)  # a random time between heartbeats
         members = [w["ordinal"] for w in c.status()["workers"] if w["group"] is not None]
         return one_round(c, f"worker-{random.choice(members)}", seed)
 
@@ -81,7 +82,7 @@ def standby(seed):
     with tempfile.TemporaryDirectory() as folder, Redis(Path(folder)) as redis:
         with Pair(redis, "--null-step-us", STEP_US, "--lease-ttl", 2) as c:
             wait_for("one serves, one waits", c.settled)
-            time.sleep(2.5 + random.random())  # the standby has looked for a whole TTL; anywhere between renewals
+            time.sleep(2.5 + random.random())  # the standby has watched for a whole TTL; a random time between renewals
             return one_round(c, c.serving()[0], seed)
 
 

@@ -1,5 +1,5 @@
-"""llama.cpp, told what to run line by line as bench_cpu_model is (bench/cpu/model.c has the commands): batches go
-straight to llama_decode, its context's defaults but for the threads and the sequences. Run by bench/cpu-peers.
+"""Runs llama.cpp by the same commands as bench_cpu_model (listed in bench/cpu/model.c), for bench/cpu-peers. Batches go directly to
+llama_decode. The context has its defaults, except for threads and sequences.
   cpu_llama.py serve MODEL THREADS
   cpu_llama.py quantize FROM TO FTYPE"""
 import ctypes
@@ -15,7 +15,7 @@ kept = L.llama_log_callback(lambda level, text, data: None)
 
 
 class Batches:
-    """A context for n sequences of n_ids tokens each."""
+    """Makes a context for n sequences of n_ids tokens each."""
 
     def __init__(self, model, threads, n, n_ids):
         p = L.llama_context_default_params()
@@ -31,7 +31,7 @@ class Batches:
         L.llama_memory_clear(L.llama_get_memory(self.context), True)
 
     def step(self, rows, n_drawn):
-        """rows: [(sequence, position, id, is drawn from)]. The ids with the best scores, in their order."""
+        """Decodes rows [(sequence, position, id, is sampled)]. Returns the ids with the best scores, in the order of the rows."""
         b = self.batch
         b.n_tokens = len(rows)
         for i, (sequence, position, token, drawn) in enumerate(rows):
@@ -78,7 +78,7 @@ class Program:
         ids = [b.step([(i, k, token, k == n_prompt - 1) for k, token in enumerate(self.ids(i, n_prompt))], 1)[0]
                for i in range(n_streams)]
         for step in range(n_steps + 1):
-            if step == 1:  # the first of its kind pays for what grows
+            if step == 1:  # the first step of its kind grows buffers
                 begin = time.perf_counter()
             ids = b.step([(i, n_prompt + step, token, True) for i, token in enumerate(ids)], n_streams)
         return {"seconds": time.perf_counter() - begin, "tokens": n_streams * n_steps}

@@ -1,5 +1,5 @@
-"""bench/cpu-peers: see there. Each program is a child that is told what to run and sleeps otherwise, so that in
-every round each figure is taken of one right after the other, in an order that alternates."""
+"""Implements bench/cpu-peers; the comment at the top of that script describes it. Each program is a child that runs by commands and
+sleeps otherwise. In every round, the children take each figure one right after the other, in alternating order."""
 import json
 import os
 import re
@@ -15,8 +15,8 @@ from cpu_peers_rows import Row, conclude, show
 from options import THREADS, count, counts, names, option_parser
 from serving import BUILD, build, machine
 
-PROMPT, SHORT = 512, 16  # tokens of a prompt that is measured, and of one that streams begin with
-STEPS = {1: 64, 8: 32, 32: 16}  # of so many streams
+PROMPT, SHORT = 512, 16  # tokens of a measured prompt; tokens of the prompt that a decode stream begins with
+STEPS = {1: 64, 8: 32, 32: 16}  # streams: measured steps
 WORKS = {"prompt": f"prompt {PROMPT}"} | {f"decode {n}": f"decode {n} {steps} {SHORT}" for n, steps in STEPS.items()}
 MODELS = ("demo", "bf16", "q8_0", "q4_0", "q4_k_m")
 TEXT = "The harbour was quiet that morning, and the old pilot"
@@ -26,11 +26,11 @@ Pair = namedtuple("Pair", "model threads path peer bytes")
 
 
 class Ended(SystemExit):
-    """A program that should have answered; where nobody catches it, a script ends with what it says."""
+    """A program ended before it answered. When nobody catches this, the script ends with its message."""
 
 
 class Child:
-    """A program that answers lines by lines of JSON."""
+    """A program that answers each line with a line of JSON."""
 
     def __init__(self, command, env=None):
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -59,7 +59,7 @@ class Child:
 
 
 def program():
-    """bench_cpu_model: of COX_BIN where that has one, or built here."""
+    """Returns bench_cpu_model: from COX_BIN if it is there, else built here."""
     given = Path(os.environ.get("COX_BIN", "/nowhere")) / "bench_cpu_model"
     if given.exists():
         return given
@@ -68,7 +68,7 @@ def program():
 
 
 def start_children(pair, options):
-    """[ours, the peer's]; the latter is None where it is not installed."""
+    """Returns [ours, the peer's]; the peer's is None when it is not installed."""
     path, isa = pair.path, "auto" if options.isa == "native" else options.isa
     ours = Child([program(), path, pair.threads, isa])
     command = peers.llama_command(options.isa, "serve", path, pair.threads) if pair.peer == "llama.cpp" else \
@@ -77,7 +77,7 @@ def start_children(pair, options):
 
 
 def agreement(ours, theirs):
-    """How many of the tokens after one text are the same."""
+    """Describes how many greedy tokens after the same text are equal."""
     ask = f"greedy {GREEDY} " + " ".join(map(str, theirs.ask(f"tokenize {TEXT}")["ids"]))
     both = zip(ours.ask(ask)["ids"], theirs.ask(ask)["ids"])
     same = next((i for i, (a, b) in enumerate(both) if a != b), GREEDY)
@@ -94,13 +94,13 @@ def describe(pair, ours, theirs):
 
 
 def cpu_seconds(children):
-    """(of all processes, of these and what they have started)."""
+    """Returns the CPU seconds (of all processes, of these children and their descendants)."""
     busy = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:4]]
     sessions, own = {child.process.pid for child in children}, 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rsplit(")", 1)[1].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if int(fields[3]) in sessions:
             own += int(fields[11]) + int(fields[12])
@@ -113,20 +113,20 @@ def one_round(i, rows, ours, theirs):
             row.read.append(ours.ask(f"read {row.threads}")["bytes_per_second"])
         for values, child in ((row.ours, ours), (row.theirs, theirs))[::1 if i % 2 == 0 else -1]:
             if child:
-                time.sleep(0.1)  # threads of the other one may still spin
+                time.sleep(0.1)  # threads of the other program may still spin
                 values.append(child.rate(WORKS[work]))
         peers.say(f"  {work}: {row.ours[-1]:.1f}" + (f" to {row.theirs[-1]:.1f} tokens/s" if theirs else " tokens/s"))
 
 
 def measure(pair, options):
-    """The rows of one model and number of threads beside one peer."""
+    """Returns the rows of one model and number of threads beside one peer."""
     ours, theirs = start_children(pair, options)
     rows = {work: Row(pair.model, pair.threads, work, pair.peer) for work in WORKS}
     rows["decode 1"].bytes = pair.bytes
     skipped = "" if theirs else f"not installed ({options.isa})"
     try:
         describe(pair, ours, theirs)
-        for child in filter(None, (ours, theirs)):  # memory that is used for the first time
+        for child in filter(None, (ours, theirs)):  # warms up: memory is used for the first time
             for line in WORKS.values():
                 child.ask(line)
         ours.ask(f"read {pair.threads}")
@@ -153,7 +153,7 @@ def measure(pair, options):
 
 
 def pairs_of(options):
-    """What is measured beside what. vLLM reads no GGUF: both have the checkpoint."""
+    """Yields the pairs to measure. vLLM reads no GGUF, so both programs get the checkpoint there."""
     for name in options.models:
         path = peers.model_file(name)
         for threads in options.threads:

@@ -3,8 +3,8 @@ import math
 import statistics
 from dataclasses import dataclass, field
 
-# What has to be shown, by (model, threads): the least of ours to the peer's. "or read": or so much of the read
-# bandwidth. "read": so much of it in any case.
+# Bars by (model, threads): the least ratio of ours to the peer's. "or read": alternatively, this fraction of the read bandwidth. "read": this
+# fraction of the read bandwidth in addition.
 QUANTISED = {"decode 1": 1.35, "or read": 0.90, "prompt": 2.0, "decode 32": 1.8}
 DEMO = {"decode 1": 1.5, "prompt": 2.5, "decode 8": 2.0, "decode 32": 2.0}
 LLAMA_BARS = {
@@ -23,34 +23,35 @@ BARS = {"llama.cpp": LLAMA_BARS, "vLLM": VLLM_BARS, "llama-server": dict.fromkey
 
 @dataclass
 class Row:
-    """One figure of one model and number of threads: the rounds' values, a value of each in the order of the rounds."""
+    """One figure of one model and number of threads, with one value for each round."""
     model: str
     threads: int
     work: str
     peer: str
     ours: list = field(default_factory=list)
     theirs: list = field(default_factory=list)
-    read: list = field(default_factory=list)  # bytes/s of the memory
-    bytes: int = 0  # that a token reads, where these bound it
+    read: list = field(default_factory=list)  # the memory's read bandwidth in bytes/s
+    bytes: int = 0  # bytes that a token reads, when they limit it; else 0
     skipped: str = ""
     less_is_more: bool = False
 
     @property
     def ratio(self):
-        """How many times better ours is, in the median round."""
+        """Returns how many times better ours is, in the median round."""
         if not self.ours or not self.theirs:
             return None
         pairs = zip(self.ours, self.theirs)
         return statistics.median(b / a if self.less_is_more else a / b for a, b in pairs)
 
     def share(self, rates):
-        """Of the read bandwidth of the same round."""
+        """Returns the fraction of the same round's read bandwidth, in the median round."""
         if not self.bytes or not rates:
             return None
         return statistics.median(rate * self.bytes / read for rate, read in zip(rates, self.read))
 
     def judge(self):
-        """(the bar in words, how much of it is reached); None: there is no bar, nan: it was not measured."""
+        """Returns (the bar in words, the fraction of it that is reached). The fraction is None without a bar, and nan when it was
+        not measured."""
         bar = BARS[self.peer].get((self.model, self.threads), {})
         if self.work not in bar:
             return "", None
@@ -87,7 +88,7 @@ def show(rows):
 
 
 def conclude(rows):
-    """The last lines; whether every bar was measured and is held."""
+    """Prints the last lines. Returns whether every bar was measured and is held."""
     judged = [(row, row.judge()[1]) for row in rows if row.judge()[1] is not None]
     measured = [(row, reached) for row, reached in judged if not math.isnan(reached)]
     held = [row for row, reached in measured if reached >= 1]

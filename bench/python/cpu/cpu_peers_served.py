@@ -1,4 +1,4 @@
-"""bench/cpu-peers --served: both servers stay up through the rounds and one of them works at a time; `cox bench serve`
+"""Implements bench/cpu-peers --served. Both servers stay up through the rounds, and one of them works at a time. `cox bench serve`
 is the client of both."""
 import contextlib
 import json
@@ -13,14 +13,14 @@ import cpu_peers_setup as peers
 from cluster import BIN, Cluster, free_ports, get, wait_for
 from cpu_peers_rows import Row
 
-TOKENS = 128  # of a prompt, and of an answer
+TOKENS = 128  # tokens of a prompt, and of an answer
 FIGURES = {"output_throughput": "served tokens/s", "p99_ttft_ms": "TTFT p99, ms", "p99_itl_ms": "ITL p99, ms",
            "p100_itl_ms": "longest gap, ms"}
 VLLM_STREAMS = (8, 32)
 
 
 class Server:
-    """A peer's, on a port of its own."""
+    """A peer's server on a port of its own."""
 
     def __init__(self, command, env, seconds):
         self.port = free_ports(1)[0]
@@ -54,7 +54,7 @@ class Server:
 
 
 def llama_server(path, threads, n_streams, isa):
-    """A slot for each stream with room for one request; the rest as it comes."""
+    """Starts llama-server with a slot for each stream and room for one request in it. Everything else has its default."""
     return Server([peers.LLAMA[isa] / "bin/llama-server", "-m", path, "-t", threads, "-tb", threads, "-np", n_streams,
                    "-c", n_streams * 2 * (TOKENS + 64), "--alias", "m"], os.environ, 120)
 
@@ -67,7 +67,7 @@ def vllm_server(path, threads):
 
 
 def load(url, tokenizer, n_streams, seed):
-    """Two requests of each stream, one after the other."""
+    """Sends two requests for each stream, one after the other."""
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
         command = [BIN / "cox", "bench", "serve", "--base-url", url, "--model", "m", "--tokenizer", tokenizer, "--dataset-name", "random",
                    "--random-input-len", TOKENS, "--random-output-len", TOKENS, "--ignore-eos", "--num-prompts", 2 * n_streams,
@@ -94,7 +94,7 @@ def measure(pair, rows, ours, theirs, rounds, tokenizer):
             for who, url in (("ours", ours), ("theirs", theirs))[::1 if i % 2 == 0 else -1]:
                 time.sleep(0.5)
                 found = load(url, tokenizer, n_streams, seed=1000 * n_streams + 10 * i + 17)
-                if i >= 0:  # the first one is not counted
+                if i >= 0:  # the first round is not counted
                     for key in FIGURES:
                         getattr(row[key], who).append(found[key])
 
@@ -118,7 +118,7 @@ def is_there(peer, options):
 
 
 def beside(peer, name, path, counts, options):
-    """The rows of one model beside one peer's server."""
+    """Returns the rows of one model beside one peer's server."""
     threads = max(options.threads)
     rows = {n: rows_of(name, threads, peer, n) for n in counts}
     if not is_there(peer, options):
@@ -130,13 +130,13 @@ def beside(peer, name, path, counts, options):
 
 
 def pairs_of(options):
-    """[(peer, model)]."""
+    """Returns [(peer, model)]."""
     vllm = [("vLLM", "bf16")] if "bf16" in options.models and options.isa == "native" and not options.no_vllm else []
     return [("llama-server", name) for name in options.models] + vllm
 
 
 def check(options):
-    """Ends the script where nothing could be measured."""
+    """Ends the script when nothing could be measured."""
     if not (BIN / "cox").exists():
         sys.exit(f"there is no {BIN / 'cox'}: scripts/build")
     wanted = pairs_of(options)

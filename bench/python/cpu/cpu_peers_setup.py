@@ -1,4 +1,4 @@
-"""What bench/cpu-peers measures: the peers, built beside the model cache, and the models of random weights."""
+"""Builds the peers of bench/cpu-peers beside the model cache, and makes its models with random weights."""
 import json
 import os
 import struct
@@ -19,13 +19,13 @@ PEERS, MODELS = CACHE / "peers", CACHE / "models/bench"
 LLAMA_PACKAGE = "llama-cpp-python==0.3.36"
 LLAMA_SOURCE, LLAMA_VENV = PEERS / "llama-source", PEERS / "llama-source/venv"
 LLAMA = {"native": PEERS / "llama-native", "avx2": PEERS / "llama-avx2"}
-# gcc 12 takes stores to a tile configuration for dead ones (its _tile_loadconfig reads 8 bytes): AMX faults without these.
+# gcc 12 drops stores to a tile configuration as dead, because its _tile_loadconfig reads only 8 bytes. AMX faults without these flags.
 HAS_AMX = "amx_tile" in Path("/proc/cpuinfo").read_text()
 LLAMA_FLAGS = {"native": ["-DGGML_NATIVE=ON", *(["-DCMAKE_CXX_FLAGS=-fno-tree-dse -fno-dse"] if HAS_AMX else [])],
                "avx2": ["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_AVX512=OFF"]}
 DEMO = CACHE / "models/demo/gemma-3-270m-q4_k_m.gguf"
 SHAPE = ROOT / "bench/models/tinyllama_1b/config.json"
-FTYPES = {"q4_0": 2, "q8_0": 7, "q4_k_m": 15}  # llama.h's enum llama_ftype
+FTYPES = {"q4_0": 2, "q8_0": 7, "q4_k_m": 15}  # values of llama.h's enum llama_ftype
 POOL = 8 << 20
 
 
@@ -41,7 +41,7 @@ def run(*command, **kwargs):
 # ---- the peers ----
 
 def llama_source():
-    """The sdist, unpacked, and a Python that has what its bindings import."""
+    """Unpacks the sdist and makes a Python environment with the packages that its bindings import."""
     if not (LLAMA_VENV / "bin/python").exists() or not list(LLAMA_SOURCE.glob("llama_cpp_python-*/llama_cpp")):
         with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
             venv.create(LLAMA_VENV, with_pip=True)
@@ -53,7 +53,7 @@ def llama_source():
 
 
 def setup_llama(isa, source):
-    """What `pip install` of the sdist builds, by cmake itself, so that its server comes from the same build."""
+    """Builds with cmake what `pip install` of the sdist would build, so that its server comes from the same build."""
     build = LLAMA[isa]
     if (build / "bin/llama-server").exists() and (build / "bin/libllama.so").exists():
         return say(f"llama.cpp ({isa}) is in {build}")
@@ -84,7 +84,7 @@ def setup(only):
 
 
 def llama_command(isa, *args):
-    """(command, environment) of cpu_llama.py over one build of llama.cpp; None: it is not there."""
+    """Returns (command, environment) of cpu_llama.py over one build of llama.cpp; None when it is not installed."""
     source = list(LLAMA_SOURCE.glob("llama_cpp_python-*"))
     if not source or not (LLAMA[isa] / "bin/libllama.so").exists():
         return None
@@ -93,7 +93,7 @@ def llama_command(isa, *args):
 
 
 def vllm_command(*args):
-    """(command, environment) of cpu_vllm.py; None: it is not there."""
+    """Returns (command, environment) of cpu_vllm.py; None when vLLM is not installed."""
     return ([VLLM / "bin/python", ROOT / "bench/python/cpu/cpu_vllm.py", *args], dict(os.environ)) if has_vllm() else None
 
 
@@ -105,7 +105,7 @@ def gguf_string(text):
 
 
 def gguf_value(value):
-    """With its type in front. Lists are of strings, floats or ints."""
+    """Encodes a value with its type in front. Lists are of strings, floats or ints."""
     if isinstance(value, bool):
         return struct.pack("<IB", 7, value)
     if isinstance(value, int):
@@ -120,7 +120,7 @@ def gguf_value(value):
 
 
 def vocabulary(n):
-    """SentencePiece's shape: three special tokens, the bytes, letters, and words that nobody says."""
+    """Makes a vocabulary like SentencePiece's: three special tokens, the bytes, letters, and made-up words."""
     texts = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
     texts += ["\u2581"] + [chr(c) for c in range(33, 127)]
     syllables = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
@@ -132,7 +132,7 @@ def vocabulary(n):
 
 
 def gguf_tensors(c):
-    """{name: shape}, rows first."""
+    """Returns {name: shape}, rows first."""
     d, ffn = c["hidden_size"], c["intermediate_size"]
     kv = d // c["num_attention_heads"] * c["num_key_value_heads"]
     found = {"token_embd.weight": (c["vocab_size"], d)}
@@ -144,7 +144,7 @@ def gguf_tensors(c):
 
 
 def gguf_header(c, tensors):
-    """All in front of the weights. tensors: {name: (shape, type, bytes)}, in their order."""
+    """Returns the bytes before the weights. tensors: {name: (shape, type, bytes)}, in file order."""
     texts, scores, types = vocabulary(c["vocab_size"])
     meta = {"general.architecture": "llama", "general.name": "bench-1.1b", "general.file_type": 32,
             "llama.block_count": c["num_hidden_layers"], "llama.context_length": c["max_position_embeddings"],
@@ -160,17 +160,17 @@ def gguf_header(c, tensors):
     for name, (shape, kind, n_bytes) in tensors.items():
         head += gguf_string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, at)
         at += n_bytes
-        assert at % 32 == 0  # the alignment that GGUF has when it names none
+        assert at % 32 == 0  # GGUF's default alignment
     fields = b"".join(gguf_string(key) + gguf_value(value) for key, value in meta.items())
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(meta)) + fields + head
     return head + b"\0" * (-len(head) % 32)
 
 
 def write_gguf(path):
-    """Normal weights of the size that keeps activations where training does: quantisers see such."""
+    """Writes normally distributed weights whose size keeps activations as after training: quantisers need realistic numbers."""
     c = json.loads(SHAPE.read_text())
     tensors = gguf_tensors(c)
-    stored = {name: (shape, *((0, 4) if len(shape) == 1 else (30, 2))) for name, shape in tensors.items()}  # float32, bfloat16
+    stored = {name: (shape, *((0, 4) if len(shape) == 1 else (30, 2))) for name, shape in tensors.items()}  # float32 or bfloat16: type, bytes
     pool = np.random.default_rng(1).normal(0, 0.02, POOL).astype(np.float32).view(np.uint32)
     pool = ((pool + 0x8000) >> 16).astype(np.uint16)
     with open(path, "wb") as f:
@@ -183,7 +183,7 @@ def write_gguf(path):
 
 
 def check_models(names):
-    """Ends the script where one of them neither is there nor can be made."""
+    """Ends the script when a model is missing and cannot be made."""
     if "demo" in names and not DEMO.exists():
         sys.exit("there is no demo model: scripts/fetch-demo-model")
     quantised = [name for name in names if name in FTYPES and not bench_file(name).exists()]
@@ -196,7 +196,7 @@ def bench_file(name):
 
 
 def model_file(name):
-    """Its path, made when it is not there. The quantised ones are llama.cpp's own."""
+    """Returns the model's path; makes the file when it is missing. llama.cpp itself makes the quantised ones."""
     check_models([name])
     path = DEMO if name == "demo" else bench_file(name)
     if path.exists():
@@ -214,7 +214,7 @@ def model_file(name):
 
 
 def checkpoint_folder():
-    """The same shape as a checkpoint, with a tokenizer of letters."""
+    """Returns a checkpoint of the same shape, with a tokenizer of letters."""
     folder = MODELS / "llama-1.1b-checkpoint"
     if (folder / "config.json").exists():
         return folder
@@ -261,7 +261,7 @@ def skip_gguf_value(f, kind):
 
 
 def bytes_per_token(path):
-    """Of its tensors, all but the embeddings, unless these are the head as well."""
+    """Returns the bytes of all tensors, without the embeddings unless these are the head as well."""
     with open(path, "rb") as f:
         _, _, n_tensors, n_fields = struct.unpack("<4sIQQ", f.read(24))
         for _ in range(n_fields):

@@ -1,6 +1,6 @@
-"""vLLM's CPU engine, told what to run line by line as bench_cpu_model is (bench/cpu/model.c has the commands), through
-its LLM class. It has no call for a step alone: what a prompt takes is measured beside and taken off. Run by
-bench/cpu-peers in the venv of bench/scheduler --setup-peer.
+"""Runs vLLM's CPU engine by the same commands as bench_cpu_model (listed in bench/cpu/model.c), through its LLM class, for
+bench/cpu-peers. vLLM has no call for a single step, so the time of a prompt is measured apart and subtracted. Runs in the venv of
+bench/scheduler --setup-peer.
   cpu_vllm.py FOLDER THREADS"""
 import json
 import os
@@ -15,13 +15,13 @@ class Program:
     def __init__(self, path):
         from vllm import LLM, SamplingParams
         self.sampling = SamplingParams
-        # Prefixes would be found again in every round, and it has no tokenizer to ask.
+        # Without prefix caching, because every round repeats its prompts. There is no tokenizer.
         self.llm = LLM(model=path, dtype="bfloat16", skip_tokenizer_init=True, max_model_len=2048, max_num_seqs=32,
                        enable_prefix_caching=False, seed=0)
         self.n_vocab = self.llm.llm_engine.model_config.get_vocab_size()
 
     def run(self, n_streams, n_prompt, n_tokens):
-        """Seconds of so many tokens of each stream, the first one with its prompt."""
+        """Returns the seconds of this many tokens in each stream. The first token includes its prompt."""
         prompts = [{"prompt_token_ids": [(k * 7919 + i * 104729 + 13) % self.n_vocab for k in range(n_prompt)]}
                    for i in range(n_streams)]
         sampling = self.sampling(temperature=0, max_tokens=n_tokens, ignore_eos=True, detokenize=False)
@@ -50,5 +50,5 @@ def main():
         print(json.dumps(program.answer(line)), flush=True)
 
 
-if __name__ == "__main__":  # its engine is a process that imports this file
+if __name__ == "__main__":  # vLLM's engine is a process that imports this file
     main()

@@ -1,4 +1,4 @@
-"""bench/hogged: see there."""
+"""Implements bench/hogged; the comment at the top of that script describes it."""
 import contextlib
 import os
 import statistics
@@ -11,14 +11,15 @@ from cpu_peers import Child, program
 from options import count, counts_among, option_parser
 from serving import machine, quiet
 
-BAR = 2.2  # times slower than alone
+BAR = 2.2  # most times slower than alone
 STEPS = {1: 96, 8: 48}
 NICE = {"alone": None, "nice 0": 0, "nice 19": 19}
 
 
 @contextlib.contextmanager
 def hog(core, nice):
-    """A busy loop on a core; None: none. In a session of its own `nice` weighs nothing where the kernel groups sessions."""
+    """Runs a busy loop on a core; with nice None, nothing. Where the kernel groups sessions, `nice` has no effect on a process in a
+    session of its own, so its autogroup is set too."""
     if nice is None:
         yield
         return
@@ -28,7 +29,7 @@ def hog(core, nice):
         process.stdout.readline()
         group = Path(f"/proc/{process.pid}/autogroup")
         if group.exists():
-            with contextlib.suppress(OSError):  # one change in a tenth of a second
+            with contextlib.suppress(OSError):  # the kernel accepts one change in a tenth of a second
                 group.write_text(str(nice))
         yield
     finally:
@@ -37,7 +38,7 @@ def hog(core, nice):
 
 
 def programs(options, cores):
-    """{name: a child that is told what to run}, both on these cores."""
+    """Returns {name: child that runs by commands}; all children run on these cores."""
     path, pin = peers.model_file("demo"), ["taskset", "-c", ",".join(map(str, cores))]
     isa = "auto" if options.isa == "native" else options.isa
     found = {"cox": Child([*pin, program(), path, 2, isa])}
@@ -63,7 +64,7 @@ def main():
     rates = {(n, name, how): [] for n in options.streams for name in children for how in NICE}
     print(f"{machine()}; cores {cores[0]},{cores[1]}, a busy loop on {cores[1]}; {rounds} rounds, medians", flush=True)
     try:
-        for child in children.values():  # memory that is used for the first time
+        for child in children.values():  # warms up: memory is used for the first time
             for n in options.streams:
                 child.ask(f"decode {n} 4 16")
         for i in range(rounds):
@@ -81,7 +82,7 @@ def main():
 
 
 def show(rates, streams, names):
-    """The table and the verdict."""
+    """Prints the table and the verdict."""
     print("\n| streams | | " + " | ".join(f"{how}, tokens/s" for how in NICE) + " | times slower | |\n|---|---" + "|---" * len(NICE) + "|---|---|")
     missed = 0
     for n in streams:

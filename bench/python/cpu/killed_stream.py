@@ -1,4 +1,4 @@
-"""What bench/killed-stream runs: one stream, a SIGKILL of a process that computes, and how the stream ends."""
+"""Implements bench/killed-stream: one stream, a SIGKILL of a process that computes, and how the stream ends."""
 import json
 import os
 import signal
@@ -13,7 +13,7 @@ from cluster import Cluster, get
 from cpu_peers_served import vllm_server
 from options import count, names, option_parser
 
-KILLED_AFTER = 30  # tokens that the client has by then
+KILLED_AFTER = 30  # events that the client has received at the kill
 
 
 class Stream(threading.Thread):
@@ -51,7 +51,7 @@ class Stream(threading.Thread):
 
 
 def struck(url, n_tokens, victim):
-    """victim: gives the process to kill once the stream runs."""
+    """Runs a stream and kills a process during it. `victim` returns the process to kill once the stream runs."""
     undisturbed = Stream(url, n_tokens).text()
     stream = Stream(url, n_tokens).until(KILLED_AFTER)
     pid, events = victim(), len(stream.texts)

@@ -1,4 +1,4 @@
-"""bench/long-context: see there."""
+"""Implements bench/long-context; the comment at the top of that script describes it."""
 import statistics
 import sys
 
@@ -8,7 +8,7 @@ from cpu_peers import Child, program
 from options import THREADS, count, option_parser
 from serving import machine, quiet, spread
 
-ROWS, STEPS, LAYERS = 512, 8, 4  # LAYERS: of attention alone, which takes longest
+ROWS, STEPS, LAYERS = 512, 8, 4  # LAYERS: layers of the attention alone, which takes longest
 ROOM = 64  # tokens behind the position
 BAR = 1.3
 COLUMNS = {"chunk": f"the last {ROWS} tokens, s", "linears": "the matrices alone, s", "attention": "attention alone, s",
@@ -17,13 +17,13 @@ COLUMNS = {"chunk": f"the last {ROWS} tokens, s", "linears": "the matrices alone
 
 
 def one_round(child, info, options, bytes_per_token):
-    """One of everything; prompt and decode in units of their bounds as well."""
+    """Measures every figure once; prompt and decode also as multiples of their bounds."""
     begin = options.position - ROWS
     linears, chunk = child.ask(f"linears {ROWS} 1"), child.ask(f"chunk {ROWS} {begin}")
     attention = child.ask(f"attention {ROWS} {begin} {LAYERS}")
     read = child.ask(f"read {options.threads}")["bytes_per_second"]
     decode = child.ask(f"decode-at {STEPS} {options.position}")
-    alone = attention["seconds"] / attention["layers"] * (info["layers"] - 1)  # in the last layer one row attends
+    alone = attention["seconds"] / attention["layers"] * (info["layers"] - 1)  # in the last layer only one row attends
     token, kv = decode["seconds"] / STEPS, info["kv_token_bytes"] * options.position
     bound = (bytes_per_token + kv) / read
     return {"chunk": chunk["seconds"], "linears": linears["seconds"], "attention": alone,
@@ -34,7 +34,7 @@ def one_round(child, info, options, bytes_per_token):
 
 
 def whole(child, options):
-    """A prompt of that length: seconds in all, of its first chunk and of its last one."""
+    """Computes a whole prompt; prints its seconds, and those of its first and last chunk."""
     seconds = [child.ask(f"chunk {min(ROWS, options.position - at)} {at}")["seconds"] for at in range(0, options.position, ROWS)]
     print(f"a whole prompt of {options.position}: {sum(seconds):.1f} s, {options.position / sum(seconds):.1f} tokens/s; "
           f"its first {ROWS} tokens {seconds[0]:.2f} s, its last {seconds[-1]:.2f} s", flush=True)
@@ -55,7 +55,7 @@ def main():
         info = child.ask("info")
         print(f"{machine()}; {info['device']}, KV {info['kv']}, {info['kv_token_bytes']} bytes of it a token; position {options.position}", flush=True)
         child.ask(f"fill {options.position}")
-        child.ask(f"chunk {ROWS} 0")  # memory that is used for the first time
+        child.ask(f"chunk {ROWS} 0")  # warms up: memory is used for the first time
         child.ask(f"read {options.threads}")
         child.ask(f"fill {options.position}")
         rounds = []

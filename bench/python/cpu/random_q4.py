@@ -1,19 +1,19 @@
-"""TinyLlama 1.1B's shape in Q4_0 with random weights, made without anybody's quantiser: a GGUF file whose model may be as
-long as one likes, and what distributed-llama reads. Both have the same blocks of the same pool, so that two programs
-multiply the same numbers, and each file is made once."""
+"""Makes models of TinyLlama 1.1B's shape in Q4_0 with random weights, without a quantiser: a GGUF file with any maximum length, and
+the files that distributed-llama reads. Both have the same blocks of the same pool, so that two programs multiply the same
+numbers. Each file is made once."""
 import json
 import struct
 
 import numpy as np
 from cpu_peers_setup import MODELS, POOL, SHAPE, gguf_header, gguf_tensors, say, vocabulary
 
-BLOCK, BLOCK_BYTES = 32, 18  # numbers; a float16 and their 4 bits
-LONG = 40960  # tokens
+BLOCK, BLOCK_BYTES = 32, 18  # numbers in a block; its bytes: a float16 scale and 4 bits for each number
+LONG = 40960  # maximum length of the model in tokens
 GGUF_F32, GGUF_Q4_0 = 0, 2
 
 
 def pool():
-    """[blocks, 18] bytes, as GGML and distributed-llama lay them out: number i beside number i + 16."""
+    """Returns [blocks, 18] bytes in the layout of GGML and distributed-llama: number i shares a byte with number i + 16."""
     x = np.random.default_rng(1).normal(0, 0.02, POOL).astype(np.float32).reshape(-1, BLOCK)
     largest = x[np.arange(len(x)), np.abs(x).argmax(axis=1)]
     scale = (largest / -8).astype(np.float16)
@@ -22,7 +22,7 @@ def pool():
 
 
 def tensor(blocks, i, shape):
-    """Bytes of tensor i, each from another place of the pool on; vectors are ones."""
+    """Returns the bytes of tensor i. Each tensor begins at another offset in the pool; vectors are ones."""
     n = int(np.prod(shape))
     if len(shape) == 1:
         return np.ones(n, np.float32).tobytes()
@@ -30,7 +30,7 @@ def tensor(blocks, i, shape):
 
 
 def gguf_file(context=LONG):
-    """Its path."""
+    """Returns the path of the file, which is made when it is missing."""
     path = MODELS / f"llama-1.1b-q4_0-{context // 1024}k.gguf"
     if path.exists():
         return path
@@ -59,7 +59,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def dllama_numbers(magic, fields):
-    """A header: its magic, its length, and pairs of a key and a value."""
+    """Packs a header: magic, length, and pairs of key and value."""
     data = b"".join(struct.pack("<ii", *pair) for pair in fields.items())
     return struct.pack("<ii", magic, 8 + len(data)) + data
 
@@ -81,7 +81,7 @@ def dllama_model():
     with open(part, "wb") as f:
         f.write(dllama_numbers(MODEL_MAGIC, fields))
         n = c["vocab_size"] * c["hidden_size"]
-        f.write(np.resize(np.random.default_rng(2).normal(0, 0.02, POOL).astype(np.float32), n).tobytes())  # its embeddings are floats
+        f.write(np.resize(np.random.default_rng(2).normal(0, 0.02, POOL).astype(np.float32), n).tobytes())  # embeddings are floats
         for name in [*names, "output_norm.weight", "output.weight"]:
             f.write(tensor(blocks, places[name], tensors[name]))
     part.rename(path)
@@ -89,14 +89,14 @@ def dllama_model():
 
 
 def dllama_tokenizer():
-    """A vocabulary of that size: words that nobody says, and single letters, so that a text of n letters is n tokens."""
+    """Makes a vocabulary of the model's size from single letters and made-up words, so that a text of n letters is n tokens."""
     path = MODELS / "llama-1.1b.dllama.t"
     if path.exists():
         return path
     MODELS.mkdir(parents=True, exist_ok=True)
     n = json.loads(SHAPE.read_text())["vocab_size"]
     words = [text.encode() for text in vocabulary(n)[0][259 + 95:]]
-    bos = n - 2  # what is in front of it is what texts are made of
+    bos = n - 2  # texts consist of the tokens before bos
     tokens = [letter.encode() for letter in LETTERS] + words + [b"<%d>" % k for k in range(n)]
     tokens = tokens[:bos] + [b"<s>", b"</s>"]
     with open(path, "wb") as f:

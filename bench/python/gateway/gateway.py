@@ -1,4 +1,4 @@
-"""bench/gateway: see there."""
+"""Implements bench/gateway; the comment at the top of that script describes it."""
 import json
 import statistics
 import subprocess
@@ -17,7 +17,7 @@ PARTS = ("rate", "latency", "memory")
 
 
 def client(port, pids, *args):
-    """gateway_load's line."""
+    """Runs gateway_load and returns its line of JSON."""
     pids = ",".join(f"{name}={pid}" for name, pid in pids.items())
     command = [BIN / "gateway_load", "--port", port, *(["--pids", pids] if pids else []), *args]
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
@@ -27,7 +27,7 @@ def client(port, pids, *args):
 
 
 class Run:
-    """A cluster of one null worker, and the client's one line about it."""
+    """A cluster of one null worker, and the line that the client prints about it."""
 
     def __init__(self, step_us, *args, cluster=(), log=False, first=False):
         c = Cluster("--null-step-us", str(step_us), "--max-num-seqs", "512", *cluster, workers=1, tp=1)
@@ -46,7 +46,7 @@ class Run:
 
 
 def rate(o):
-    """One round: 256 streams as fast as they go."""
+    """Runs one round of the rate: 256 streams without a pause."""
     return Run(o.step_us, "--streams", o.streams, "--tokens", o.tokens, "--seconds", o.seconds,
                first=o.first).said
 
@@ -59,14 +59,15 @@ def latency(o):
 
 
 def memory(o):
-    """Steps are slow, so that all streams are open at once; a token takes a block of 16 positions."""
+    """Measures memory. Steps are slow, so that all streams are open at once; each token needs a block of 16 positions."""
     room = ["--max-num-seqs", "8192", "--num-gpu-blocks-override", str(20 * o.held), "--max-num-batched-tokens", "65536"]
     said = Run(100_000, "--streams", o.held, "--tokens", 256, "--hold", cluster=room).said
     return said["bytes_per_stream"]
 
 
 def against(peer, o, rounds):
-    """Tokens/s of both by the number of streams, in turns; the peer's server stays up and idle meanwhile. True: below its bar."""
+    """Compares tokens/s with a peer's, by the number of streams, in turns. The peer's server stays up and idle meanwhile. Returns
+    True when a ratio is below its bar."""
     ours, theirs = {n: [] for n in PEER_STREAMS}, {n: [] for n in PEER_STREAMS}
     length = ["--tokens", o.tokens, "--seconds", o.seconds]
     for _ in range(rounds):

@@ -1,4 +1,5 @@
-"""The peers of bench/gateway: vLLM's whole server and llama.cpp's on a model that computes next to nothing, or any that is there."""
+"""The peers of bench/gateway: vLLM's whole server and llama.cpp's on a model that computes next to nothing, or a server that already
+runs."""
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ PEER_STREAMS = (64, 128)
 
 
 def family(pid):
-    """The process and all that it started."""
+    """Returns the ids of the process and of all its descendants."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in task.read_text().split():
@@ -30,7 +31,7 @@ def family(pid):
 
 
 class Server:
-    """One that is started here on a model of one layer of 128. BAR: what we are to do times its tokens/s."""
+    """A server that is started here on a model of one layer of width 128. `bar`: the least ratio of our tokens/s to its own."""
 
     def __init__(self, tokenizer):
         self.folder = tempfile.TemporaryDirectory(prefix="coxbench-")
@@ -63,7 +64,7 @@ class Server:
 
 
 class Vllm(Server):
-    """In the venv of bench/scheduler --setup-peer. Its defaults, but for the length of the model."""
+    """vLLM's server in the venv of bench/scheduler --setup-peer, with its defaults except for the model's length."""
 
     name, bar = "vllm", 10
     env = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -74,7 +75,7 @@ class Vllm(Server):
 
 
 class Llama(Server):
-    """llama-server with a slot of 256 tokens for each stream, as many threads as there are cores."""
+    """llama-server with a slot of 256 tokens for each stream, and as many threads as there are cores."""
 
     name, bar = "llama-server", 25
     env = {}
@@ -91,7 +92,7 @@ class Llama(Server):
 
 
 class Listening:
-    """What somebody has started: llama-server, for one."""
+    """A server that somebody else has started, such as llama-server."""
 
     name, bar = "peer", None
 
@@ -110,7 +111,7 @@ class Listening:
 
 
 def setup_llama():
-    """llama-server from the sources that PyPI's llama-cpp-python has with it, for this host's processor; minutes."""
+    """Builds llama-server for this host's processor from the sources in PyPI's llama-cpp-python. Takes minutes."""
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
         def run(*command):
             subprocess.run([str(word) for word in command], cwd=folder, check=True, stdout=sys.stderr)

@@ -1,4 +1,4 @@
-"""bench/overload: see there."""
+"""Implements bench/overload; the comment at the top of that script describes it."""
 import collections
 import json
 import shutil
@@ -15,7 +15,7 @@ from options import amount, count, option_parser
 from serving import machine
 
 SLOTS, QUEUE, TOKENS = 32, 32, 50
-SLACK = 1 << 20  # what an allocator may move about
+SLACK = 1 << 20  # bytes of growth that an allocator may cause
 
 
 def options():
@@ -32,7 +32,7 @@ def percentile(values, p):
 
 
 def load(cluster, folder, clients, seconds):
-    """{status: milliseconds of each answer}."""
+    """Runs h2load. Returns {status: milliseconds of each answer}."""
     log = folder / "log"
     log.unlink(missing_ok=True)
     done = subprocess.run(["h2load", "--h1", "-t", "1", "-c", str(clients), "-D", str(seconds), "-d", str(folder / "body"),
@@ -67,7 +67,7 @@ def main():
             Cluster("--null-step-us", 2000, "--max-num-seqs", SLOTS, "--max-num-queued-reqs", QUEUE) as c:
         folder = Path(folder)
         (folder / "body").write_bytes(body)
-        load(c, folder, o.clients, 2)  # memory that is used for the first time
+        load(c, folder, o.clients, 2)  # warms up: memory is used for the first time
         for clients in (SLOTS + QUEUE, o.clients, SLOTS + QUEUE, o.clients):
             found = load(c, folder, clients, o.seconds)
             c.wait_idle(30)
@@ -83,7 +83,7 @@ def main():
                 failures.append(f"other answers: {dict((k, len(v)) for k, v in found.items())}")
             if bool(refused) != (clients > SLOTS + QUEUE):
                 failures.append(f"{len(refused)} refused of {clients} clients")
-    calm, over = min(p99[0], p99[2]), min(p99[1], p99[3])  # the better of two: others use the machine, too
+    calm, over = min(p99[0], p99[2]), min(p99[1], p99[3])  # the better one of two, because others use the machine too
     if over > o.ratio * calm:
         failures.append(f"p99 {over:.0f} ms, {calm:.0f} ms without overload")
     for name in sizes[0]:

@@ -1,4 +1,4 @@
-"""bench/stalls: see there."""
+"""Implements bench/stalls; the comment at the top of that script describes it."""
 import json
 import os
 import socket
@@ -15,7 +15,7 @@ from options import count, names, option_parser
 from serving import PROGRAMS, build, machine
 
 BAR_MS = 50
-MEASURED = struct.Struct("ddd")  # bench/gateway_load/stalls_turns.c: own, clock, sum
+MEASURED = struct.Struct("ddd")  # values written by bench/gateway_load/stalls_turns.c: own, clock, sum
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "responses": "/v1/responses",
          "embeddings": "/v1/embeddings", "messages": "/v1/messages", "tokenize": "/tokenize", "detokenize": "/detokenize",
          "invocations": "/invocations", "files": "/v1/files", "batches": "/v1/batches", "adapters": "/v1/load_lora_adapter"}
@@ -24,10 +24,10 @@ FORM = "multipart/form-data; boundary=frontier"
 ADMIN_KEY = "a-key-for-the-bench"
 
 
-# ---- bodies: n bytes or so ----
+# ---- bodies of about n bytes ----
 
 def field_of(endpoint):
-    """The name of the prompt, and how a text is written there."""
+    """Returns the name of the field for the prompt, and a function that writes a text there."""
     chat = {"chat": "messages", "messages": "messages"}.get(endpoint)
     if chat:
         return chat, lambda text: f'[{{"role":"user","content":{text}}}]'
@@ -52,12 +52,12 @@ def wide(endpoint, n):
 
 
 def fields(endpoint, n):
-    """As many unknown fields as the bound on values lets pass."""
+    """Makes a body with as many unknown fields as the limit on values allows."""
     return with_text(endpoint, '"a"', "".join(f',"field_{i}":0' for i in range(min(499_000, n // 16))))
 
 
 def members(endpoint, n):
-    """Unknown members of one message, or of stream_options."""
+    """Makes a body with unknown members in one message, or in stream_options."""
     more = ",".join(f'"field_{i}":0' for i in range(min(499_000, n // 16)))
     if endpoint in ("chat", "messages"):
         return f'{{"model":"null","max_tokens":1,"messages":[{{"role":"user","content":"a",{more}}}]}}'
@@ -65,7 +65,7 @@ def members(endpoint, n):
 
 
 def listed(endpoint, n):
-    """A list of 200,000 messages, items or prompts."""
+    """Makes a body with a list of up to 190,000 messages, items or prompts."""
     item = {"completions": '"a"', "embeddings": '"a"', "detokenize": "1", "invocations": '"a"', "tokenize": '"a"'}.get(
         endpoint, '{"role":"user","content":"a"}')
     name, _ = field_of(endpoint)
@@ -73,7 +73,7 @@ def listed(endpoint, n):
 
 
 def ids(endpoint, n):
-    """Almost a million ids."""
+    """Makes a body with almost a million ids."""
     name, _ = field_of(endpoint)
     return f'{{"model":"null","max_tokens":1,"{name}":[{",".join(["97"] * min(990_000, n // 3))}]}}'
 
@@ -93,12 +93,12 @@ def deep(endpoint, n):
 
 
 def values(endpoint, n):
-    """More values than the bound."""
+    """Makes a body with more values than the limit."""
     return with_text(endpoint, "[" + "1," * (n // 2) + "1]")
 
 
 def broken(endpoint, n):
-    """Not JSON, at its very end."""
+    """Makes a body whose last byte is missing, so that it is no JSON."""
     return with_text(endpoint, '"' + "word " * (n // 5) + '"')[:-1]
 
 
@@ -120,7 +120,7 @@ def make(endpoint, body, n):
 # ---- one request ----
 
 def read_answer(s):
-    """(status, bytes) of an answer with a length, or until the end of the connection."""
+    """Returns (status, bytes) of an answer with a length, or up to the end of the connection."""
     got = b""
     while b"\r\n\r\n" not in got:
         piece = s.recv(1 << 16)
@@ -138,7 +138,7 @@ def read_answer(s):
 
 
 def probe(port):
-    """Asks for /health until stdin ends; then writes how long the longest answer took, ms. It is a process of its own."""
+    """Runs in a process of its own: requests /health until stdin ends, then prints the longest time of an answer in ms."""
     s = socket.create_connection(("127.0.0.1", port))
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     os.set_blocking(0, False)
@@ -177,7 +177,7 @@ class Gateway:
         return MEASURED.unpack(self.turns.read())
 
     def ask(self, endpoint, body):
-        """{status, wait, turn, loop} of one request."""
+        """Sends one request. Returns {status, wait, turn, loop}."""
         head = (f"POST {PATHS[endpoint]} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nAuthorization: Bearer {ADMIN_KEY}\r\n"
                 f"Content-Type: {FORM if endpoint == 'files' else 'application/json'}\r\nConnection: close\r\n\r\n").encode()
         prober = subprocess.Popen([sys.executable, __file__, "--probe", str(self.port)], stdin=subprocess.PIPE,
@@ -190,9 +190,9 @@ class Gateway:
             try:
                 s.sendall(head + body)
                 status, answer = read_answer(s)
-            except OSError as why:  # refused before it was read whole, or never answered
+            except OSError as why:  # the gateway refused it before it was read whole, or never answered
                 status, answer = 0, str(why).encode()
-        time.sleep(0.3)  # what is freed behind the answer
+        time.sleep(0.3)  # includes the work of freeing the request after the answer
         wait = float(prober.communicate()[0])
         turn, _, loop = self.measured()
         return {"status": status, "answer": answer, "wait": wait, "turn": turn, "loop": loop}

@@ -1,4 +1,4 @@
-"""bench/cuda_serving: see there."""
+"""Implements bench/cuda_serving; the comment at the top of that script describes it."""
 import asyncio
 import os
 import shutil
@@ -18,7 +18,7 @@ NO_DEVICE = "no CUDA device found"
 
 
 def emulated_programs(folder):
-    """`cox up` looks for the worker beside itself: here that is the emulated one."""
+    """`cox up` looks for the worker beside itself; in this folder it finds the emulated one."""
     for name in ("cox", "cox-head", "cox-gateway"):
         shutil.copy(BIN / name, folder / name)
     shutil.copy(BIN.parent / "tests/cox-worker-emulated", folder / "cox-worker")
@@ -34,7 +34,7 @@ def cluster_of(options, folder):
 
 
 def measure(c, options, tokens):
-    """Rates and ms to the first token of each round; a first one that is not counted records the passes."""
+    """Returns tokens/s and ms to the first token of each round. A first round, which records the passes, is not counted."""
     asyncio.run(load(c.ports[0], 1, min(tokens, 64)))
     rounds, begin = [], time.monotonic()
     while len(rounds) < options.rounds:

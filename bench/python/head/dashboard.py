@@ -1,4 +1,4 @@
-"""bench/dashboard: see there."""
+"""Implements bench/dashboard; the comment at the top of that script describes it."""
 import statistics
 import sys
 import time
@@ -11,7 +11,7 @@ from options import amount, count, option_parser
 from serving import machine
 
 PERIOD_MS, LATE, MEMORY_MB = 1000 / 60, 1.5, 100
-# Scrolls at a steady pace, to the end and back, a step each frame, and gives the time between frames, in ms.
+# Scrolls at a steady pace to the end and back, one step in each frame. Returns the times between frames in ms.
 SCROLL = """
 const [selector, seconds, pace] = arguments, box = document.querySelector(selector);
 const end = box.scrollHeight - box.clientHeight, times = [];
@@ -29,20 +29,21 @@ return new Promise(done => {
 
 
 def durations(b):
-    """Seconds of processor that the page's thread has had so far, by what it did."""
+    """Returns the CPU seconds of the page's thread so far, by kind of work."""
     found = {m["name"]: m["value"] for m in b.devtools("Performance.getMetrics")["metrics"]}
     return [found[name] for name in ("TaskDuration", "ScriptDuration", "RecalcStyleDuration", "LayoutDuration")]
 
 
 def is_below(process, ancestor):
-    """Both process ids."""
+    """Returns whether `process` is `ancestor` or a descendant of it; both are process ids."""
     while process > 1 and process != ancestor:
         process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
     return process == ancestor
 
 
 def memory_mb(b):
-    """After a collection: JavaScript's heap, and what the page's process has for itself alone (DOM, styles, canvases too)."""
+    """Returns the memory after a garbage collection: JavaScript's heap, and the private memory of the page's process (with DOM,
+    styles and canvases)."""
     b.devtools("HeapProfiler.collectGarbage")
     heap = b.js("return performance.memory.usedJSHeapSize") / 1e6
     private = []
@@ -52,7 +53,7 @@ def memory_mb(b):
                 rows = dict(line.split(":") for line in (process / "smaps_rollup").read_text().splitlines()[1:])
                 private.append(sum(int(rows[name].split()[0]) for name in ("Private_Clean", "Private_Dirty")) / 1000)
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # the process has ended meanwhile
     return heap, max(private), b.devtools("Memory.getDOMCounters")
 
 

@@ -1,4 +1,4 @@
-"""bench/gap: see there."""
+"""Implements bench/gap; the comment at the top of that script describes it."""
 import asyncio
 import re
 import time
@@ -20,7 +20,7 @@ def arguments():
 
 
 def histogram(c):
-    """(steps with a bound or less, by bound, and the seconds of all)."""
+    """Returns (cumulative number of steps by bound, seconds of all steps) from the metrics."""
     text = get(f"http://127.0.0.1:{c.admin_port}/metrics")[1]
     text = text.decode() if isinstance(text, bytes) else text
     rows = re.findall(r'^coxswain_rank_wait_seconds_bucket\{le="([^"]+)"\} (\d+)', text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""bench/prefix: see there."""
+"""Implements bench/prefix; the comment at the top of that script describes it."""
 import asyncio
 import json
 import random
@@ -17,7 +17,7 @@ LEAST_SHARED, LEAST_SPEEDUP = 0.95, 5
 
 
 async def stream(client, body):
-    """(seconds to the first token, what came)."""
+    """Returns (seconds to the first token, the collected answer)."""
     begin, first, got = time.perf_counter(), None, Collected()
     async with client.stream("POST", "/v1/completions", json=body) as r:
         assert r.status_code == 200, (await r.aread()).decode()
@@ -36,7 +36,7 @@ def measure(options, bodies, *args):
 
     with Cluster("--device", "cpu", "--served-model-name", "m", "--max-model-len", 2048, "--block-size", BLOCK, *args,
                  model=options.model, workers=options.tp, tp=options.tp) as c:
-        asyncio.run(stream_one(c, bodies[0]["prompt"][::-1]))  # memory that is used for the first time
+        asyncio.run(stream_one(c, bodies[0]["prompt"][::-1]))  # warms up: memory is used for the first time
         return asyncio.run(all_at_once())
 
 

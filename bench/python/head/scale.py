@@ -1,4 +1,4 @@
-"""bench/scale: see there."""
+"""Implements bench/scale; the comment at the top of that script describes it."""
 import json
 import os
 import resource
@@ -38,7 +38,7 @@ def build():
 
 
 def threads(pid):
-    """CPU ns of each thread, by name; several of one name together."""
+    """Returns the CPU ns of the threads, summed by name."""
     out = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         name = (task / "comm").read_text().strip()
@@ -71,7 +71,7 @@ class Peers:
 
 
 def window(head, peers, seconds, perf=None):
-    """(counts, the head's CPU ns by thread, the peers' in all) of so many seconds."""
+    """Measures for a number of seconds. Returns (counts, the head's CPU ns by thread, the peers' CPU ns in all)."""
     recorder = None
     if perf:
         recorder = subprocess.Popen(["perf", "record", "-q", "-g", "-F", "499", "-o", perf, "-p", str(head.pid)])

@@ -1,4 +1,4 @@
-"""bench/scheduler: see there."""
+"""Implements bench/scheduler; the comment at the top of that script describes it."""
 import json
 import os
 import statistics
@@ -10,7 +10,7 @@ from options import count, counts, option_parser
 from serving import BUILD, build, machine
 from vllm_peer import PEER, setup_peer
 
-ASYNC_COUNTS = 256  # up to so many its AsyncScheduler is measured too; the ratio is that to the faster one
+ASYNC_COUNTS = 256  # largest count at which vLLM's AsyncScheduler is measured too; the ratio compares with the faster one
 BARS_US = {256: 15, 4096: 250}
 PEER_RATIO = {256: 100}
 PHASES = ("schedule", "plan", "result", "apply", "tokens")
@@ -19,7 +19,7 @@ PEER_COLUMNS = ("vllm", "p99", "arrival", "ratio")
 
 
 def lines_of(command, most=0, env=None):
-    """What it prints, a JSON object per line, by count. It says what is wrong on stderr itself."""
+    """Runs a command that prints a JSON object per line. Returns the objects by count. The command reports errors on stderr itself."""
     out = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, env=env)
     if out.returncode > most:
         sys.exit(f"{command[0]}: exit status {out.returncode}")
@@ -57,7 +57,7 @@ class Rounds:
         self.peer_async.append(self.run_peer(1, [n for n in self.o.counts if n <= ASYNC_COUNTS]))
 
     def peer_us(self, count):
-        """Of whichever of its schedulers is faster."""
+        """Returns the median of the faster one of vLLM's two schedulers."""
         return min(median(r, count, "median") for r in (self.peer, self.peer_async) if count in r[0])
 
 

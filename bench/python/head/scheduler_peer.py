@@ -1,8 +1,8 @@
-"""vLLM's own scheduler under the trace of bench/scheduling/trace.c: schedule() and update_from_output() on config
-objects, without a model, as vLLM's unit tests build it. Run by bench/scheduler in the peer's venv.
-  scheduler_peer.py STEPS SEED ASYNC COUNT...     a line of JSON per count; of many sequences fewer steps
-ASYNC 1: its AsyncScheduler, with a step in flight. A request is made and hashed outside of a step, as ours is.
-Times are the thread's CPU time: its steps are long enough to be interrupted, and that is not its fault."""
+"""Runs vLLM's own scheduler with the trace of bench/scheduling/trace.c: schedule() and update_from_output() on config objects,
+without a model, as vLLM's unit tests do. bench/scheduler runs it in the peer's venv.
+  scheduler_peer.py STEPS SEED ASYNC COUNT...     a line of JSON per count; large counts run fewer steps
+ASYNC 1: the AsyncScheduler, with a step in flight. Requests are made and hashed outside of a step, as ours are. Times are the
+thread's CPU time: its steps are so long that the OS may interrupt them, which must not count."""
 import gc
 import json
 import os
@@ -58,10 +58,10 @@ class Run:
         self.hasher = get_request_block_hasher(BLOCK, sha256)
         self.prefixes = [self.random_ids(PREFIX) for _ in range(PREFIXES)]
         self.depth, self.in_flight = 2 if is_async else 1, deque()
-        self.slots = [None] * n  # (id of its request, is it a newcomer)
+        self.slots = [None] * n  # (id of its request, whether it is a newcomer)
         self.n_made, self.owed_ends, self.ends, self.ending = 0, 0.0, False, set()
-        self.arrivals, self.seconds = [], []  # of a step: schedule, update
-        self.counts, self.n_runs, self.hits = False, 0, []  # of the measured steps; hits: tokens, by admission
+        self.arrivals, self.seconds = [], []  # seconds: (schedule, update) of each step
+        self.counts, self.n_runs, self.hits = False, 0, []  # figures of the measured steps; hits: cached tokens of each admission
 
     def random_ids(self, n):
         return self.rng.choices(range(SPECIAL), k=n)
@@ -82,7 +82,7 @@ class Run:
             self.arrivals.append(time.thread_time() - begin)
 
     def answer(self, plan):
-        """What the model runner would say: a token of each sequence whose ids have all been run."""
+        """Makes the model runner's answer: a token for each sequence whose prompt has been computed."""
         names = list(plan.num_scheduled_tokens)
         requests = self.scheduler.requests
         drawn = [[self.rng.randrange(SPECIAL)] if requests[x].num_computed_tokens >= requests[x].num_prompt_tokens
@@ -101,7 +101,7 @@ class Run:
                                  sampled_token_ids=drawn), sum(map(len, drawn))
 
     def step(self):
-        """Number of sequences that drew a token."""
+        """Runs a step. Returns the number of sequences that sampled a token."""
         begin = time.thread_time()
         plan = self.scheduler.schedule()
         scheduled = time.thread_time() - begin
@@ -163,7 +163,7 @@ def measure(n, n_steps, is_async, seed, folder):
     for _ in range(WARM_WINDOWS):
         run.window(False)
     gc.collect()
-    gc.freeze()  # as its engine does before it serves
+    gc.freeze()  # vLLM's engine does this before it serves
     run.arrivals.clear()
     while len(run.seconds) < n_steps:
         run.window(True)

@@ -1,4 +1,4 @@
-"""bench/shapes: see there."""
+"""Implements bench/shapes; the comment at the top of that script describes it."""
 import json
 import re
 import shutil
@@ -21,7 +21,7 @@ broken = []
 
 
 def mappings(pid):
-    """[(size, rss)] of memory that asked for huge pages, and the rss of all the rest."""
+    """Returns [(size, rss)] of the mappings with huge pages, and the rss of all others."""
     large, rest = [], 0
     for text in re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path(f"/proc/{pid}/smaps").read_text(), flags=re.MULTILINE)[1:]:
         rows = kib_rows(text)
@@ -33,7 +33,7 @@ def mappings(pid):
 
 
 def take_nearest(large, n_bytes):
-    """The mapping of something so large."""
+    """Removes and returns the mapping whose size is nearest to n_bytes."""
     best = min(large, key=lambda m: abs(m[0] - n_bytes))
     large.remove(best)
     return best
@@ -51,7 +51,7 @@ def show(title, plan, tables, c):
     for rank, planned in enumerate(plan["ranks"]):
         table, (large, rest) = tables[rank], mappings(c.pids()[f"worker-{rank}"])
         resident = rest + sum(rss for _, rss in large)
-        named, drawn = {}, table["sampler_bytes"]  # those are on the heap, one for each thread
+        named, drawn = {}, table["sampler_bytes"]  # the samplers are on the heap, one for each thread
         table = {**table, "activation_bytes": table["activation_bytes"] - drawn}
         planned = {**planned, "activation_bytes": planned["activation_bytes"] - drawn}
         for key in sorted(("weights_bytes", "kv_bytes", "activation_bytes"), key=lambda k: -table[k]):

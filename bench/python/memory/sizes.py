@@ -1,4 +1,4 @@
-"""bench/sizes: see there."""
+"""Implements bench/sizes; the comment at the top of that script describes it."""
 import asyncio
 import os
 import platform
@@ -13,9 +13,9 @@ from options import amount, count, counts, option_parser
 from serving import cold_cache, cpu_ns, load, long_prompt, processes, stream
 
 STREAMS, TOKENS = 16, 256
-CPU_BOUND = 1.0  # % of a core, all processes of an idle cluster together
-GROWTH_BOUND = MIB  # of a process in the second half of a soak
-KV_BYTES = 128 * MIB  # so that a soak has used all of it before half its time is over
+CPU_BOUND = 1.0  # % of a core, for all processes of an idle cluster together
+GROWTH_BOUND = MIB  # bytes that a process may grow in the second half of a soak
+KV_BYTES = 128 * MIB  # small enough that a soak uses all of it within half of its time
 
 broken = []
 
@@ -47,7 +47,7 @@ def show_tables(c):
 
 
 def show_cpu(title, c, seconds):
-    time.sleep(2)  # what follows a start or a load is over
+    time.sleep(2)  # waits for the work that follows a start or a load
     before = {n: cpu_ns(p) for n, p in processes(c).items()}
     time.sleep(seconds)
     share = {n: (cpu_ns(p) - before[n]) / seconds / 1e7 for n, p in processes(c).items()}
@@ -70,7 +70,7 @@ def work(c, model):
 
 
 def soak(c, model, seconds):
-    """Nothing grows once everything has been used. Each half is a round of work at least."""
+    """Checks that nothing grows once all memory has been used. Each half has at least one round of work."""
     begin, half, rounds = time.monotonic(), None, 0
     while time.monotonic() - begin < seconds or half is None:
         work(c, model)

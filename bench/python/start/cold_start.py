@@ -1,4 +1,4 @@
-"""bench/cold_start, whose top says what it does."""
+"""Implements bench/cold_start; the comment at the top of that script describes it."""
 import datetime
 import json
 import os
@@ -39,7 +39,7 @@ class Cluster(Processes):
         return code == 200 and json.loads(body)["desired_workers"] == 0 and not self.status()["workers"] and not self.scaler.leaving
 
     def at(self, names, event):
-        """When the last of these processes logged it, by the wall clock."""
+        """Returns the wall-clock time at which the last of these processes logged the event."""
         found = [re.search(rf"^(\S+)Z +\w+ +\S+ {event}\b", self.log(n), re.M) for n in names]
         return max(datetime.datetime.fromisoformat(m[1] + "+00:00").timestamp() for m in found)
 
@@ -68,7 +68,7 @@ def one(c, cold):
     asked = time.time()
     came = first_token(c)
     clock = time.time() - time.monotonic()
-    # a name is used once a round, its log begins anew with it
+    # a name is used once a round, and its log starts anew with it
     started = [when + clock for when, n in c.scaler.log[n_before:] if n > 0][0]
     events = json.loads(get(c.admin + "/api/events?since=0")[1])["events"]
     wanted = [e["time"] for e in events if e["event"] == "scaled_from_zero"][-1]
@@ -97,7 +97,7 @@ def main():
         c.scaler.start()
         wait_for("the gateway takes requests", lambda: get(c.url + "/health")[0] == 200, 60)
         rounds = {cold: [] for cold in (False, True)}
-        one(c, False)  # the tokenizer is compiled, pages of the programs are in memory
+        one(c, False)  # warms up: the tokenizer is compiled, and pages of the programs are in memory
         for _ in range(o.rounds):
             for cold, all_of in rounds.items():
                 all_of.append(one(c, cold))

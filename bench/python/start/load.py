@@ -1,4 +1,4 @@
-"""bench/load: see there."""
+"""Implements bench/load; the comment at the top of that script describes it."""
 import re
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def into_page_cache(file):
 
 
 class Round:
-    """One start: seconds to ready, of the workers' loading, and the largest rss of all workers together."""
+    """Measures one start: seconds until ready, seconds of the workers' loading, and the largest rss of all workers together."""
 
     def __init__(self, folder, options):
         into_page_cache(folder / "model.safetensors")
@@ -54,7 +54,7 @@ def main():
         go_first("self")
     with tempfile.TemporaryDirectory(prefix="coxbench-") as folder:
         n_bytes = checkpoint.write(options.shape, options.tokenizer, Path(folder))
-        subprocess.run(["sync", "-f", folder], check=True)  # writing it back is not a part of loading it
+        subprocess.run(["sync", "-f", folder], check=True)  # writing the file back must not be part of the measured load
         print(f"{machine()}; {n_bytes / 1e9:.2f} GB, --tp {options.tp}, {options.rounds} rounds: median (least … most)")
         before = Round(Path(folder), options)
         rounds = [Round(Path(folder), options) for _ in range(options.rounds)]

@@ -1,4 +1,4 @@
-"""bench/ready: see there."""
+"""Implements bench/ready; the comment at the top of that script describes it."""
 import sys
 import tempfile
 import time

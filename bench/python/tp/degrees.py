@@ -1,4 +1,4 @@
-"""bench/degrees: see there."""
+"""Implements bench/degrees; the comment at the top of that script describes it."""
 import re
 import statistics
 import subprocess
@@ -9,7 +9,7 @@ from serving import machine
 
 
 def figures(options, degree):
-    """(requests/s, tokens/s, seconds), out of the lines that people read."""
+    """Returns (requests/s, tokens/s, seconds), read from the lines that users see."""
     lengths = ["--input-len", options.input_len, "--output-len", options.output_len]
     said = []
     for command, more in (("throughput", ["--num-prompts", options.num_prompts]), ("latency", ["--num-iters", "5", "--num-iters-warmup", "1"])):

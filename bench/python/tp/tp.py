@@ -1,5 +1,5 @@
-"""bench/tp: see there. All clusters stay up through a round and only one of them works at a time, in an order that
-alternates, so that a machine whose speed drifts does the same to all."""
+"""Implements bench/tp; the comment at the top of that script describes it. All clusters stay up through a round, and only one works
+at a time, in alternating order. A machine whose speed drifts then affects all of them alike."""
 import contextlib
 import os
 import signal
@@ -15,15 +15,15 @@ from options import THREADS, count, counts, names, option_parser
 from serving import machine, quiet, spread
 from tp_places import MODELS, Here, TwoHosts, model_path
 
-TOKENS = {"demo": 96, "1b": 48}  # of each stream
+TOKENS = {"demo": 96, "1b": 48}  # tokens of each stream
 PROMPT = 512
-BARS = {"`--tp 2`": 0.95, TwoHosts.name: 0.90}  # of the first place's figures
-PEER_BAR = 1.6  # to the better one of its one node and its two
+BARS = {"`--tp 2`": 0.95, TwoHosts.name: 0.90}  # least ratio to the first place's figures
+PEER_BAR = 1.6  # least ratio to the better one of the peer's one node and its two
 ONE_STREAM, PROMPTS = "1 streams, tokens/s in all", f"a prompt of {PROMPT}, tokens/s"
 
 
 class Table:
-    """{figure: {place: [a value of each round]}}."""
+    """The figures: {figure: {place: [one value for each round]}}."""
 
     def __init__(self, model):
         self.model, self.figures, self.places, self.others = model, {}, [], []
@@ -40,14 +40,14 @@ class Table:
             print(f"| {figure} | " + " | ".join(spread(rows[p], form) if p in rows else "" for p in self.places) + " |")
 
     def ratio(self, figure, ours, theirs):
-        """In the median round; None: one of them has no such figure."""
+        """Returns the ratio in the median round; None when one of the places has no such figure."""
         rows = self.figures[figure]
         if ours not in rows or theirs not in rows:
             return None
         return statistics.median(a / b for a, b in zip(rows[ours], rows[theirs]))
 
     def verdicts(self):
-        """[(words, how much of the bar is reached; None: that says nothing)]."""
+        """Returns [(words, fraction of the bar that is reached)]. The fraction is None when it cannot be judged."""
         for ours, bar in BARS.items():
             for figure in self.figures if ours in self.places[1:] else ():
                 if not figure.startswith("ready") and (ratio := self.ratio(figure, ours, self.places[0])) is not None:
@@ -72,7 +72,7 @@ def measure_all(table, places, options, i_round):
         for place in places:
             table.add(figure, place.name, statistics.fmean(values[place.name]))
 
-    for place in places:  # memory that is used for the first time
+    for place in places:  # warms up: memory is used for the first time
         place.decode(max(options.streams), 8)
         place.prompt(PROMPT)
     for n in options.streams:
@@ -142,7 +142,7 @@ def arguments():
 
 
 def refused(options):
-    """Why these are not measured, in words; None: they are."""
+    """Returns the reason why these are not measured; None when they are."""
     if options.hey and (options.hosts or options.pp != [1]):
         return "--hey is of ranks on this machine: not with --hosts, --peer or --pp"
     if options.peer and not tp_peer.program(options.peer):
@@ -160,7 +160,7 @@ def refused(options):
 
 def main():
     options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exits normally, so that started processes are ended
     cores = sorted(os.sched_getaffinity(0))[:options.cores]
     peers.check_models(options.models)
     if not (BIN / "cox").exists():

@@ -1,4 +1,4 @@
-"""bench/tp --hey: requests/s of a client that nobody here wrote, with the body that its users send."""
+"""Implements bench/tp --hey: requests/s of hey, an independent client, with the body that its users send."""
 import contextlib
 import json
 import os
@@ -13,9 +13,9 @@ from serving import quiet, spread
 from tp_places import Here, model_path
 
 BODY = {"prompt": "Singapore is a", "temperature": 0}
-TOKENS = {"demo": 64, "1b": 16}  # at most, of a request
+TOKENS = {"demo": 64, "1b": 16}  # most tokens of a request
 LOAD = ["-c", "5", "-n", "50"]
-BAR = 0.95  # the most ranks to one
+BAR = 0.95  # least ratio of the most ranks to one rank
 
 
 def program():

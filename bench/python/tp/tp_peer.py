@@ -1,7 +1,7 @@
-"""distributed-llama beside the two ranks of bench/tp: on two hosts of its own, each node with a thread and a core as our
-ranks have them, while none of our clusters is up. Its nodes spin while they wait for each other, so whatever else runs on
-one of their cores stops both at each of two sums a layer: what others took of the machine meanwhile is a figure, too,
-and so is one node alone, beside which two that are starved are seen."""
+"""Runs distributed-llama as the peer of bench/tp: on two hosts of its own, each node with one thread and one core like our ranks,
+while none of our clusters is up. Its nodes spin while they wait for each other, so any other load on one of their cores stops
+both at each of two sums a layer. The load of other processes is therefore a figure too. One node alone is measured as well, which
+shows when the two were short of CPU time."""
 import os
 import re
 import resource
@@ -16,20 +16,20 @@ from cpu_peers import cpu_seconds
 from tp_places import Pair
 
 ONE, TWO = "distributed-llama, one node", "distributed-llama, two hosts"
-PROMPT, TOKENS = 128, 32  # evaluated in its batches, and predicted one by one
+PROMPT, TOKENS = 128, 32  # tokens evaluated in batches, and tokens predicted one by one
 PORT = 9998
 FLAGS = ["--buffer-float-type", "q80", "--max-seq-len", 2048, "--temperature", 0, "--steps", PROMPT + TOKENS]
-QUIET = 0.1  # of the machine: with more in others' hands a figure says nothing
+QUIET = 0.1  # fraction of the machine; with more used by others the figure is not judged
 
 
 def program(folder):
-    """Its program in the folder where somebody built it; None: there is none."""
+    """Returns distributed-llama's program in the folder where it was built; None when it is missing."""
     path = Path(folder).resolve() / "dllama"
     return path if path.is_file() and os.access(path, os.X_OK) else None
 
 
 def listens(process, port):
-    """On its host; ends the script where the process has ended."""
+    """Returns whether a process on its host listens on the port; ends the script when the process has ended."""
     if process.poll() is not None:
         raise SystemExit(f"distributed-llama's second node ended with exit status {process.returncode}")
     rows = [row.split() for row in Path(f"/proc/{process.pid}/net/tcp").read_text().splitlines()[1:]]
@@ -37,8 +37,8 @@ def listens(process, port):
 
 
 class DistributedLlama:
-    """A run is a process at the root, which loads its weights and sends the other node its part; the figures of evaluation
-    and prediction are its own."""
+    """Runs distributed-llama. Each run is a process at the root, which loads the weights and sends the other node its part. It
+    prints the figures of evaluation and prediction itself."""
 
     def __init__(self, folder, cores):
         self.program, self.cores, self.folder = program(folder), cores, tempfile.TemporaryDirectory(prefix="coxbench-")
@@ -54,20 +54,20 @@ class DistributedLlama:
         self.folder.cleanup()
 
     def start(self, i, *args):
-        """A node, on host i and on its core."""
+        """Starts a node on host i, on its core."""
         command = ["taskset", "-c", self.cores[i], self.program, *args, "--nthreads", 1]
         return subprocess.Popen(self.pair.workers[i].inside(*command), stdout=subprocess.PIPE if i == 0 else subprocess.DEVNULL,
                                 stderr=subprocess.STDOUT, text=True)
 
     def infer(self, nodes):
-        """What the root says."""
+        """Runs one inference; returns the root's output."""
         running = []
         try:
             if nodes == 2:
                 running.append(self.start(1, "worker", "--port", PORT))
                 wait_for("distributed-llama's second node listens", lambda: listens(running[0], PORT), 30)
             others = ["--workers", f"{self.pair.address(1, 2)}:{PORT}"] if nodes == 2 else []
-            text = (random_q4.LETTERS * PROMPT)[:PROMPT]  # a letter is a token
+            text = (random_q4.LETTERS * PROMPT)[:PROMPT]  # each letter is one token
             running.append(self.start(0, "inference", "--model", self.model, "--tokenizer", self.tokenizer, "--prompt", text, *FLAGS, *others))
             return running[-1].communicate(timeout=600)[0]
         finally:
@@ -76,7 +76,7 @@ class DistributedLlama:
                 process.wait()
 
     def run(self, nodes):
-        """(prompt tokens/s, decoded tokens/s)."""
+        """Returns (prompt tokens/s, decoded tokens/s)."""
         begin, before = time.monotonic(), self.busy()
         said = self.infer(nodes)
         self.others.append((self.busy() - before) / (time.monotonic() - begin) / os.cpu_count())
@@ -88,7 +88,7 @@ class DistributedLlama:
 
     @staticmethod
     def busy():
-        """CPU seconds of all but this script's children that have ended."""
+        """Returns the CPU seconds of all processes, without this script's children that have ended."""
         own = resource.getrusage(resource.RUSAGE_CHILDREN)
         return cpu_seconds([])[0] - own.ru_utime - own.ru_stime
 

@@ -1,4 +1,4 @@
-"""Where bench/tp's ranks run: here, and on two hosts that are network namespaces."""
+"""The places where bench/tp's ranks run: this machine, and two hosts that are network namespaces."""
 import os
 import sys
 import tempfile
@@ -13,7 +13,7 @@ from serving import cpu_ns
 
 MODELS = ("demo", "1b")
 CLIENT = [sys.executable, ROOT / "bench/python/tp/tp_client.py"]
-VOCABULARY = 30000  # ids below it are any model's
+VOCABULARY = 30000  # ids below this are valid in every model
 ROOM = ["--max-model-len", 2048]
 
 
@@ -22,7 +22,7 @@ def model_path(name):
 
 
 def settle(pids):
-    """Until the processes rest: what a start leaves to be done beside requests (a grammar's vocabulary) takes seconds."""
+    """Waits until the processes are idle. Work that a start leaves for later, such as a grammar's vocabulary, takes seconds."""
     end = time.monotonic() + 60
     last = 0
     while time.monotonic() < end:
@@ -34,7 +34,7 @@ def settle(pids):
 
 
 class Place:
-    """A cluster with a client beside its gateway."""
+    """A cluster, with a client beside its gateway."""
     client = port = None
 
     def decode(self, streams, tokens):
@@ -45,7 +45,7 @@ class Place:
 
 
 class Here(Place):
-    """tp x pp ranks on this machine, on `cores` of it in all."""
+    """tp x pp ranks on this machine, on `cores` in all."""
 
     def __init__(self, path, tp, pp, cores, threads=None):
         threads = threads or max(1, len(cores) // (tp * pp))
@@ -55,7 +55,7 @@ class Here(Place):
 
     def __enter__(self):
         begin = time.perf_counter()
-        self.cluster.__enter__()  # which ends what it has started where that is never ready
+        self.cluster.__enter__()  # ends the processes that it started when the cluster never becomes ready
         self.ready_s = time.perf_counter() - begin
         settle(self.cluster.pids().values())
         self.client, self.port = Child(CLIENT), self.cluster.ports[0]
@@ -67,12 +67,12 @@ class Here(Place):
 
 
 class Pair(hosts.HostCluster):
-    """Two hosts and one cable: head, gateway and rank 0 are on the first, rank 1 is on the second. cores: rank i has the ith."""
+    """Two hosts and one cable: head, gateway and rank 0 are on the first, rank 1 is on the second. Rank i runs on cores[i]."""
     cores = ()
 
     def start_worker(self, i, *args, **kwargs):
         before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, self.cores[i:i + 1] or before)  # what is started has it, too
+        os.sched_setaffinity(0, self.cores[i:i + 1] or before)  # started processes inherit it
         try:
             return super().start_worker(i, *args, **kwargs)
         finally:
@@ -93,7 +93,7 @@ class Pair(hosts.HostCluster):
 
 
 class TwoHosts(Place):
-    """--tp 2 over the cable of a Pair, a thread for each rank."""
+    """--tp 2 over the cable of a Pair, with one thread for each rank."""
     name, port = "`--tp 2`, two hosts", hosts.HTTP_PORT
 
     def __init__(self, path, cores):

@@ -1,3 +1,8 @@
+/* Computes the figures of a load with vLLM's formulas, and parses the options that name metrics.
+ * `bench_metrics_compute` takes the results of cli/bench/load.h and fills `struct bench_metrics`;
+ * plot.c and report.c print it.
+ * Invariants: latencies come from successful requests only. A series is sorted before a percentile
+ * is taken. `struct bench_metrics` owns its series until `bench_metrics_fini`. Pure. */
 #include "cli/bench/report/metrics.h"
 
 #include <math.h>
@@ -177,7 +182,8 @@ static void add_result(struct bench_metrics *m, const struct bench_result *r)
         add(&m->series[BENCH_ITL], ms_of(r->gaps_ns[k]));
 }
 
-/* The most requests open at one time; one that ends when another one begins is not open then. */
+/* Returns the largest number of requests open at one time. A request that ends when another one
+ * begins does not count as open with it. */
 static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32_t n_ok)
 {
     uint64_t *starts = mem_array(n_ok, sizeof *starts), *ends = mem_array(n_ok, sizeof *ends);
@@ -200,7 +206,8 @@ static uint32_t peak_open(const struct bench_result *results, uint32_t n, uint32
     return most;
 }
 
-/* The most pieces in a second since the first request was sent. */
+/* Returns the largest number of pieces within one second, counted in seconds since the first
+ * request was sent. */
 static uint32_t peak_pieces(const struct bench_result *results, uint32_t n)
 {
     uint64_t from = UINT64_MAX, to = 0;

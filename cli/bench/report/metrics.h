@@ -1,13 +1,13 @@
 #pragma once
-/* The figures of a load, as vLLM's benchmark computes them: latencies of what succeeded, rates over
- * the whole duration, percentiles with linear interpolation (NumPy's). Pure. */
+/* The figures of a load, as vLLM's benchmark computes them: latencies of successful requests,
+ * rates over the whole duration, and percentiles with linear interpolation (NumPy's). Pure. */
 #include "cli/bench/load.h"
 
 enum bench_metric {
     BENCH_TTFT, /* time to first token */
-    BENCH_TPOT, /* (end - first token) / (tokens - 1), of answers of two tokens and more */
+    BENCH_TPOT, /* (end - first token) / (tokens - 1), for answers of two or more tokens */
     BENCH_ITL,  /* each gap between two pieces */
-    BENCH_E2EL, /* sent to end */
+    BENCH_E2EL, /* time from sending to the end */
     BENCH_METRIC_COUNT
 };
 
@@ -19,11 +19,11 @@ struct bench_series {
 };
 
 struct bench_spread {
-    double mean, median, std; /* std of the population; all 0 of an empty series */
+    double mean, median, std; /* std is the population's; an empty series has 0 for all */
 };
 
 struct bench_goodput {
-    double limit_ms[BENCH_METRIC_COUNT]; /* 0: none */
+    double limit_ms[BENCH_METRIC_COUNT]; /* 0 = no limit */
     bool is_given;
 };
 
@@ -31,8 +31,8 @@ struct bench_metrics {
     uint32_t n_completed, n_failed;
     uint64_t n_input_tokens, n_output_tokens;
     double duration_s, requests_per_s, output_per_s, total_per_s;
-    double good_requests_per_s; /* with goodput */
-    double peak_output_per_s;   /* most pieces in a second of the load's clock */
+    double good_requests_per_s; /* only with goodput limits */
+    double peak_output_per_s;   /* most pieces within one second */
     uint32_t peak_concurrent;   /* most requests open at one time */
     struct bench_series series[BENCH_METRIC_COUNT];
 };
@@ -41,18 +41,18 @@ const char *bench_metric_key(enum bench_metric m);  /* "ttft" */
 const char *bench_metric_name(enum bench_metric m); /* "TTFT" */
 const char *bench_metric_head(enum bench_metric m); /* "Time to First Token" */
 
-/* p in 0 to 100, of an ascending series; 0 of an empty one. */
+/* Returns the percentile p (0 to 100) of a sorted series; 0 for an empty one. */
 double bench_percentile(const struct bench_series *s, double p);
 struct bench_spread bench_spread(const struct bench_series *s);
-/* Sorts it. */
+/* Sorts the values, ascending. */
 void bench_series_sort(struct bench_series *s);
 
-/* "25,50,99.9": [BENCH_PERCENTILES_MAX]. */
+/* Parses a list such as "25,50,99.9" into out[BENCH_PERCENTILES_MAX]. */
 MUST_USE enum status bench_percentiles_parse(const char *text, double *out, size_t *n,
                                              struct error *err);
-/* "ttft,tpot": *mask gets bit 1 << metric of each. */
+/* Parses a list such as "ttft,tpot". Bit 1 << metric of *mask is set for each. */
 MUST_USE enum status bench_metrics_parse(const char *text, unsigned *mask, struct error *err);
-/* "ttft:200" of ttft, tpot, e2el, in milliseconds. */
+/* Parses one limit such as "ttft:200", in milliseconds, for ttft, tpot or e2el. */
 MUST_USE enum status bench_goodput_parse(struct bench_goodput *g, const char *pair,
                                          struct error *err);
 

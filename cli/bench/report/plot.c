@@ -1,9 +1,14 @@
+/* Draws the distribution of latencies: bars of text for a terminal, and an SVG picture.
+ * `bench_histogram_make` counts a sorted series into bins. `bench_plot_text` prints them;
+ * `bench_plot_svg` and `bench_plot_write` make the picture with a chart per metric.
+ * Invariants: there are at most BENCH_BINS bins, and one more for all values above the 99th
+ * percentile. The title is escaped. No state; the caller owns the buffer. */
 #include "cli/bench/report/plot.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { /* of the picture, in pixels */
+enum { /* pixels of the picture */
        CHART_WIDTH = 560,
        CHART_HEIGHT = 190,
        HEAD = 72,
@@ -24,11 +29,11 @@ void bench_histogram_make(struct bench_histogram *h, const struct bench_series *
     h->width_ms = (to - h->from_ms) / h->n_bins;
     for (size_t i = 0; i < s->n; i++) {
         double v = s->values[i];
-        uint32_t bin = h->n_bins; /* above */
+        uint32_t bin = h->n_bins; /* the last bin, for values above all others */
         if (v <= to)
             bin = h->width_ms > 0 ? (uint32_t)((v - h->from_ms) / h->width_ms) : 0;
         if (v <= to && bin >= h->n_bins)
-            bin = h->n_bins - 1; /* the end of the last one is in it */
+            bin = h->n_bins - 1; /* the upper bound belongs to the last bin */
         h->counts[bin]++;
     }
     for (uint32_t i = 0; i <= h->n_bins; i++)
@@ -47,7 +52,7 @@ static bool is_shown(const struct bench_metrics *m, unsigned shown, int k)
 
 /* ---- text ---- */
 
-/* In eighths of a column, as Unicode has them. */
+/* Prints a bar in steps of an eighth of a column, with Unicode's block characters. */
 static void print_bar(FILE *to, uint32_t count, uint32_t most, int columns)
 {
     static const char *const parts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
@@ -71,7 +76,7 @@ static void print_histogram(FILE *to, const struct bench_series *s, const char *
 
 void bench_plot_text(const struct bench_metrics *m, unsigned shown, int columns, FILE *to)
 {
-    const int left = 21; /* bound and count */
+    const int left = 21; /* columns for the bound and the count */
     columns = columns > left + 10 ? columns - left : 10;
     for (int k = 0; k < BENCH_METRIC_COUNT; k++)
         if (is_shown(m, shown, k))
@@ -103,7 +108,7 @@ static void append_line(struct strbuf *b, double x, const char *class, const cha
                   class, x, PLOT_TOP, x, PLOT_TOP + PLOT_HEIGHT, name, ms);
 }
 
-/* The x of a value; a value above all bins stands in the last one. */
+/* Returns the x coordinate of a value. A value above all bins is placed in the last one. */
 static double x_of(const struct bench_histogram *h, double ms)
 {
     double bin = h->width_ms > 0 ? (ms - h->from_ms) / h->width_ms : 0.5;
@@ -125,7 +130,7 @@ static void append_bars(struct strbuf *b, const struct bench_histogram *h)
     }
 }
 
-/* Bounds below the axis, at its begin, its middle and where the last bin begins. */
+/* Writes the bounds below the axis: at its begin, at its middle, and where the last bin begins. */
 static void append_scale(struct strbuf *b, const struct bench_histogram *h)
 {
     const uint32_t at[] = {0, h->n_bins / 2, h->n_bins};

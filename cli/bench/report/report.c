@@ -1,3 +1,9 @@
+/* Prints the report of a load: vLLM's table, JSON with vLLM's keys, and a list of failures.
+ * `bench_report_print` and `bench_report_json` take `struct bench_metrics` of metrics.h;
+ * `bench_report_json` can add the figures of each request. `bench_report_write` writes the JSON to
+ * a file.
+ * Invariants: names, order and number format are vLLM's, so that scripts that read its output
+ * work. Text from a server is cut and may not be valid UTF-8. The caller owns the JSON. */
 #include "cli/bench/report/report.h"
 
 #include <errno.h>
@@ -16,7 +22,8 @@ const char *bench_float_text(char *out, size_t size, double v)
         return out;
     }
     bool is_plain = v == 0 || (fabs(v) >= 1e-4 && fabs(v) < 1e16);
-    for (int digits = 1; digits <= 17; digits++) { /* the fewest that read back the same */
+    /* fewest digits that read back as the same number */
+    for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, size, is_plain ? "%.*f" : "%.*g", digits, v);
         if (strtod(out, NULL) == v)
             break;
@@ -26,7 +33,7 @@ const char *bench_float_text(char *out, size_t size, double v)
 
 /* ---- the table ---- */
 
-/* Python's "{:^50}": what is odd goes to the right. */
+/* Centres the text like Python's "{:^50}": an odd column goes to the right. */
 static void print_head(FILE *to, const char *text, char fill)
 {
     int n = (int)strlen(text), left = n < WIDTH ? (WIDTH - n) / 2 : 0;
@@ -55,7 +62,7 @@ static void print_latency(FILE *to, const char *what, const char *metric, double
     print_number(to, name, v);
 }
 
-/* "99", "99.9" */
+/* Formats a percentile: "99", "99.9". */
 static const char *percentile_word(char *out, size_t size, double p)
 {
     if (p == floor(p))
@@ -147,14 +154,15 @@ static json_t *text_of(const struct bench_result *r)
     return j ? j : json_string("");
 }
 
-/* A server's words that were cut may end within a character. */
+/* Makes a JSON string of an error text. A server's text that was cut may end within a UTF-8
+ * character. */
 static json_t *error_of(const struct bench_result *r)
 {
     struct str text = str_from(r->error);
     return json_stringn(text.ptr ? text.ptr : "", str_utf8_valid(text));
 }
 
-/* The figures of each request, in the order in which they were sent; seconds. */
+/* Adds the figures of each request, in the order in which they were sent, in seconds. */
 static void set_details(json_t *j, const struct bench_result *results, uint32_t n)
 {
     static const char *const keys[] = {"input_lens",  "output_lens",     "ttfts", "itls",

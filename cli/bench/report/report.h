@@ -1,5 +1,5 @@
 #pragma once
-/* The report of a load: vLLM's table, line for line, and the JSON with its keys. */
+/* The report of a load: vLLM's table, line for line, and JSON with vLLM's keys. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -7,22 +7,24 @@
 
 struct bench_report {
     const struct bench_metrics *m;
-    unsigned shown; /* bit 1 << metric of each whose latencies are told */
+    unsigned shown; /* mask of the metrics whose latencies are shown: 1 << metric */
     double percentiles[BENCH_PERCENTILES_MAX];
     size_t n_percentiles;
-    double request_per_s;     /* as configured; INFINITY: not told */
-    uint32_t max_concurrency; /* 0: not told */
+    double request_per_s;     /* configured rate; INFINITY = not shown */
+    uint32_t max_concurrency; /* 0 = not shown */
     bool has_goodput;
 };
 
-/* As Python prints a float: "3.0", "0.5", "inf". */
+/* Formats a number as Python prints a float: "3.0", "0.5", "inf". */
 const char *bench_float_text(char *out, size_t size, double v);
 void bench_report_print(const struct bench_report *r, FILE *to);
-/* The figures; with results also what each request had. The caller adds what was configured. */
+/* Returns the figures as JSON. With `results` it also has the figures of each request. The
+ * caller adds the configuration. */
 json_t *bench_report_json(const struct bench_report *r, const struct bench_result *results,
                           uint32_t n);
-/* On stderr, as who: how many failed, and of what: each text once, the most frequent first. */
+/* Writes to stderr, with the name `who` in front, how many requests failed and why. Each error
+ * text comes once, the most frequent first. */
 void bench_report_failures(const char *who, const struct bench_result *results, uint32_t n);
-/* j into path; append: as a further line. A text that could not be written is an error. */
+/* Writes j to the file; with `append` as one more line. A failed write is an error. */
 MUST_USE enum status bench_report_write(const json_t *j, const char *path, bool append,
                                         struct error *err);

@@ -1,4 +1,4 @@
-/* `cox bench BENCHMARK`: the way to the benchmarks. */
+/* `cox bench BENCHMARK`: finds the benchmark's command and runs it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ int cmd_bench(const struct command_table *t, int argc, char **argv)
         }
         fprintf(stderr, "cox bench: no benchmark \"%.20s\"; ", argv[1]);
     }
-    bool asked = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    bool asked = argc == 2 && (strncmp(argv[1], "--help", 6) == 0 || strcmp(argv[1], "-h") == 0);
     FILE *to = asked ? stdout : stderr;
     fprintf(to, "usage: %s bench BENCHMARK [OPTION...]\n\n", program_name());
     for (size_t i = 0; i < t->n; i++)

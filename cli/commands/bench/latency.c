@@ -1,5 +1,6 @@
-/* `cox bench latency`: one batch after the other, how long each takes, as `vllm bench latency` and
- * benchmark_latency.py. Each batch has prompts of its own, so that no prefix cache answers them. */
+/* `cox bench latency`: sends one batch after another and measures how long each takes, like
+ * `vllm bench latency` and benchmark_latency.py. Each batch has its own prompts, so that the
+ * prefix cache answers none of them. */
 #include <string.h>
 
 #include "cli/base/command_line.h"
@@ -24,23 +25,24 @@ struct latency_options {
 const struct option_spec bench_latency_specs[] = {
     BENCH_ENGINE_ROWS(S),
     BENCH_ACCESS_ROWS(S, engine.access),
-    OPT_INT(S, input_len, "input-len", 1, 1 << 24, "32", "prompt tokens"),
-    OPT_INT(S, output_len, "output-len", 1, 1 << 24, "128", "output tokens"),
-    OPT_INT(S, batch_size, "batch-size", 1, 65536, "8", "requests that are sent at once"),
-    OPT_INT(S, n, "n", 1, 128, "1", "answers per prompt"),
-    OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1 << 20, "10", "batches before; not counted"),
-    OPT_INT(S, n_iterations, "num-iters", 1, 1 << 20, "30", "batches that are counted"),
-    OPT_INT(S, seed, "seed", 0, 9007199254740992.0, "0", "of prompts: the same again"),
-    OPT_FLOAT(S, temperature, "temperature", 0, 10, "1", "of sampling"),
-    OPT_STRING(S, output_json, "output-json", NULL, "the figures into a file"),
-    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "no progress bar"),
+    OPT_INT(S, input_len, "input-len", 1, 1 << 24, "32", "Tokens in each prompt."),
+    OPT_INT(S, output_len, "output-len", 1, 1 << 24, "128", "Tokens in each answer."),
+    OPT_INT(S, batch_size, "batch-size", 1, 65536, "8",
+            "Number of requests that are sent at once."),
+    OPT_INT(S, n, "n", 1, 128, "1", "Number of answers per prompt."),
+    OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1 << 20, "10",
+            "Number of batches before the measurement."),
+    OPT_INT(S, n_iterations, "num-iters", 1, 1 << 20, "30", "Number of batches that are measured."),
+    OPT_INT(S, seed, "seed", 0, 9007199254740992.0, "0", "Seed of the prompts."),
+    OPT_FLOAT(S, temperature, "temperature", 0, 10, "1", "Sampling temperature."),
+    OPT_STRING(S, output_json, "output-json", NULL, "File to write the results to."),
+    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "Show no progress bar."),
     BENCH_OFFLINE_IGNORED,
 };
 #undef S
 const size_t bench_latency_n_specs = sizeof bench_latency_specs / sizeof bench_latency_specs[0];
 
-/* The mean and vLLM's percentiles of what was measured in seconds (ascending): printed, and as
- * members of j. */
+/* Prints the mean and vLLM's percentiles of a sorted series in seconds, and adds them to j. */
 static void write_latencies(const struct bench_series *seconds, FILE *to, json_t *j)
 {
     static const int told[] = {10, 25, 50, 75, 90, 99};
@@ -59,7 +61,7 @@ static void write_latencies(const struct bench_series *seconds, FILE *to, json_t
     json_object_set_new(j, "percentiles", percentiles);
 }
 
-/* One batch, to its last answer. */
+/* Sends one batch and waits for its last answer. */
 static enum status run_batch(const struct bench_target *target, const struct bench_prompts *batch,
                              double *seconds, struct error *err)
 {
@@ -149,6 +151,7 @@ int cmd_bench_latency(int argc, char **argv)
     const struct command_line line = {
         .usage = "cox bench latency --model MODEL [OPTION...] [-- OPTION-OF-COX-UP...]",
         .specs = bench_latency_specs,
-        .n_specs = bench_latency_n_specs};
+        .n_specs = bench_latency_n_specs,
+        .groups = bench_option_groups};
     return bench_offline_command(argc, argv, line, &o, run);
 }

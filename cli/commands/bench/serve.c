@@ -1,5 +1,10 @@
-/* `cox bench serve`: a load of streams against a server that runs, as `vllm bench serve` and
- * benchmark_serving.py. */
+/* `cox bench serve`: a load of streamed requests to a running server, like `vllm bench serve`
+ * and benchmark_serving.py.
+ * Options become a `struct serve`: target, arrivals and limits. cli/bench/dataset.h makes the
+ * prompts, cli/bench/load.h sends them, cli/bench/report/ computes and prints the figures, and
+ * `save` writes the JSON.
+ * Invariants: everything that can fail before the load (options, result folder, plot's name) is
+ * checked before it. `struct serve` owns all memory of the run. One thread. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -44,7 +49,7 @@ struct serve_options {
     int64_t top_k, logprobs;
     const char *request_id_prefix;
     struct option_list lora_modules;
-    int lora_assignment; /* 1: round-robin */
+    int lora_assignment; /* 1 = round-robin */
 };
 
 #define S serve_options
@@ -55,75 +60,96 @@ const struct option_spec bench_serve_specs[] = {
      .offset = offsetof(struct S, backend),
      .choices = BACKENDS,
      .def = "openai",
-     .help = "all of them are OpenAI's API; those with -chat ask /v1/chat/completions"},
+     .help = "API of the server. All values are OpenAI's API; those with -chat use "
+             "/v1/chat/completions."},
     BENCH_TEXT(S, access.model, "model", NULL,
-               "its name at the server; default: the first that the server has"),
+               "Name of the model at the server. Default: the first model that the server has."),
     OPT_STRING(S, access.served_model_name, "served-model-name", NULL,
-               "its name at the server where --model is a path"),
+               "Name of the model at the server, if --model is a path."),
     BENCH_ACCESS_ROWS(S, access),
-    OPT_STRING(S, endpoint, "endpoint", NULL, "default: /v1/completions, or as --backend says"),
-    OPT_WORDS(S, headers, "header", WORDS_ARE_VALUES, "NAME=VALUE of every request; several"),
+    OPT_STRING(S, endpoint, "endpoint", NULL,
+               "Path of the API. Default: /v1/completions, or as --backend says."),
+    OPT_WORDS(S, headers, "header", WORDS_ARE_VALUES,
+              "NAME=VALUE of a header for every request. Several are allowed."),
     OPT_STRING(S, request_rate, "request-rate", "inf",
-               "requests per second, each sent at its time whatever became of the others; inf: all "
-               "at once"),
+               "Requests per second. Each request is sent at its time, whether or not earlier ones "
+               "have ended. inf = all at once."),
     OPT_STRING(S, burstiness, "burstiness", "1.0",
-               "of arrivals: 1 a Poisson process, less (gamma) burstier, more evener, inf even"),
-    OPT_INT(S, max_concurrency, "max-concurrency", 0, 1 << 20, "0",
-            "requests open at once; those beyond wait unsent; 0: no bound"),
+               "Burstiness of the arrivals. 1 = a Poisson process; lower = burstier (gamma); "
+               "higher = more even; inf = even."),
+    OPT_INT(
+        S, max_concurrency, "max-concurrency", 0, 1 << 20, "0",
+        "Maximum number of open requests; further ones wait before they are sent. 0 = no limit."),
     OPT_ENUM(S, ramp, "ramp-up-strategy", "none|linear|exponential", "none",
-             "the rate goes from --ramp-up-start-rps to --ramp-up-end-rps"),
-    OPT_FLOAT(S, ramp_from, "ramp-up-start-rps", 0, 1e6, "0", "requests per second at the begin"),
-    OPT_FLOAT(S, ramp_to, "ramp-up-end-rps", 0, 1e6, "0", "requests per second at the end"),
+             "Change of the rate from --ramp-up-start-rps to --ramp-up-end-rps."),
+    OPT_FLOAT(S, ramp_from, "ramp-up-start-rps", 0, 1e6, "0",
+              "Requests per second at the start of the ramp."),
+    OPT_FLOAT(S, ramp_to, "ramp-up-end-rps", 0, 1e6, "0",
+              "Requests per second at the end of the ramp."),
     BENCH_DATASET_ROWS(S, "1000"),
-    OPT_INT(S, warmups, "num-warmups", 0, 1 << 20, "0", "requests before the load; not counted"),
+    OPT_INT(S, warmups, "num-warmups", 0, 1 << 20, "0",
+            "Number of requests before the measurement."),
     OPT_FLOAT(S, ready_s, "ready-check-timeout-sec", -1, 86400, "-1",
-              "Seconds to wait for a server that is not there yet; 0: no request before the load "
-              "looks whether it answers. -1: 600, but a closed port of this machine is not waited "
-              "for."),
+              "Seconds to wait for the server to answer. 0 = send no request before the load; -1 = "
+              "600, but fail at once if the port on this machine is closed."),
     OPT_WORDS(S, goodput, "goodput", WORDS_ARE_VALUES,
-              "ttft:MS tpot:MS e2el:MS: counts the requests that keep all of them"),
+              "Targets in milliseconds, as ttft:MS tpot:MS e2el:MS. The result counts the requests "
+              "that meet all of them."),
     OPT_STRING(S, percentile_metrics, "percentile-metrics", "ttft,tpot,itl",
-               "of ttft, tpot, itl, e2el: which are printed"),
-    OPT_STRING(S, metric_percentiles, "metric-percentiles", "99", "which percentiles: 50,90,99.9"),
-    OPT_STRING(S, plot, "plot", NULL, "FILE.svg: histograms of the metrics that are printed"),
-    OPT_BOOL(S, histogram, "histogram", NULL, "the same as bars of text below the table"),
-    OPT_BOOL(S, save_result, "save-result", NULL, "the figures into a file of JSON"),
-    OPT_BOOL(S, save_detailed, "save-detailed", NULL, "and with them those of each request"),
-    OPT_BOOL(S, append_result, "append-result", NULL, "as one more line of that file"),
-    OPT_STRING(S, result_dir, "result-dir", NULL, "its folder, made when it is missing"),
+               "Metrics to print: ttft, tpot, itl, e2el."),
+    OPT_STRING(S, metric_percentiles, "metric-percentiles", "99",
+               "Percentiles to print, for example 50,90,99.9."),
+    OPT_STRING(S, plot, "plot", NULL, "SVG file with histograms of the printed metrics."),
+    OPT_BOOL(S, histogram, "histogram", NULL, "Print the same histograms as text below the table."),
+    OPT_BOOL(S, save_result, "save-result", NULL, "Write the results to a JSON file."),
+    OPT_BOOL(S, save_detailed, "save-detailed", NULL, "Write the results of each request too."),
+    OPT_BOOL(S, append_result, "append-result", NULL,
+             "Append the results to the file as one more line."),
+    OPT_STRING(S, result_dir, "result-dir", NULL,
+               "Folder of the result file. It is created if it is missing."),
     OPT_STRING(S, result_filename, "result-filename", NULL,
-               "its name; default: BACKEND-RATEqps-MODEL-DATE.json"),
-    OPT_STRING(S, label, "label", NULL, "in place of BACKEND in its name and in it"),
-    OPT_WORDS(S, metadata, "metadata", WORDS_ARE_VALUES, "NAME=VALUE to keep in it; several"),
-    OPT_BOOL(S, dataset.quiet, "disable-tqdm", NULL, "no progress bar"),
-    OPT_BOOL(S, ignore_eos, "ignore-eos", NULL, "every answer has all the tokens asked for"),
-    OPT_FLOAT(S, temperature, "temperature", 0, 10, "0", "of sampling"),
-    OPT_FLOAT(S, top_p, "top-p", 0, 1, "1", "of sampling"),
-    OPT_INT(S, top_k, "top-k", -1, 1 << 30, "0", "of sampling; 0: not sent"),
-    OPT_FLOAT(S, min_p, "min-p", 0, 1, "0", "of sampling"),
-    OPT_FLOAT(S, frequency_penalty, "frequency-penalty", -2, 2, "0", "of sampling"),
-    OPT_FLOAT(S, presence_penalty, "presence-penalty", -2, 2, "0", "of sampling"),
-    OPT_FLOAT(S, repetition_penalty, "repetition-penalty", 0, 10, "1", "of sampling"),
-    OPT_INT(S, logprobs, "logprobs", -1, 1000, "-1", "asks for so many of each token"),
+               "Name of the result file. Default: BACKEND-RATEqps-MODEL-DATE.json."),
+    OPT_STRING(S, label, "label", NULL,
+               "Label that replaces BACKEND in the result and its file name."),
+    OPT_WORDS(S, metadata, "metadata", WORDS_ARE_VALUES,
+              "NAME=VALUE to store with the results. Several are allowed."),
+    OPT_BOOL(S, dataset.quiet, "disable-tqdm", NULL, "Show no progress bar."),
+    OPT_BOOL(S, ignore_eos, "ignore-eos", NULL,
+             "Generate all tokens of each answer, even after an end token."),
+    OPT_FLOAT(S, temperature, "temperature", 0, 10, "0", "Sampling temperature."),
+    OPT_FLOAT(S, top_p, "top-p", 0, 1, "1", "Probability mass of the tokens to sample from."),
+    OPT_INT(S, top_k, "top-k", -1, 1 << 30, "0",
+            "Number of most probable tokens to sample from. 0 = do not send it."),
+    OPT_FLOAT(S, min_p, "min-p", 0, 1, "0",
+              "Minimum probability of a token, relative to the most probable one."),
+    OPT_FLOAT(S, frequency_penalty, "frequency-penalty", -2, 2, "0",
+              "Penalty for tokens by how often they occurred in the answer."),
+    OPT_FLOAT(S, presence_penalty, "presence-penalty", -2, 2, "0",
+              "Penalty for tokens that occurred in the answer."),
+    OPT_FLOAT(S, repetition_penalty, "repetition-penalty", 0, 10, "1",
+              "Factor against tokens that occurred in the prompt or the answer."),
+    OPT_INT(S, logprobs, "logprobs", -1, 1000, "-1",
+            "Number of log-probabilities to ask for per token. -1 = none."),
     {.name = "extra-body",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, extra_body),
-     .help = "a JSON object: further members of every request",
+     .help = "JSON object with further members of every request.",
      .json = true},
     OPT_STRING(S, request_id_prefix, "request-id-prefix", NULL,
-               "Send X-Request-Id with each request: this text and the request's number."),
+               "Prefix of the X-Request-Id header of each request; the request's number follows "
+               "it. Default: no header."),
     OPT_WORDS(S, lora_modules, "lora-modules", WORDS_ARE_VALUES,
-              "Names of adapters that the server has; each request asks for one of them."),
+              "Names of adapters at the server. Each request uses one of them."),
     OPT_ENUM(S, lora_assignment, "lora-assignment", "random|round-robin", "random",
-             "How --lora-modules are shared out: drawn by --seed, or in turn."),
+             "Choice of the adapter. random = by --seed; round-robin = in turn."),
     OPT_BOOL(S, access.gateway.insecure, "insecure", NULL,
-             "https: accept any certificate, as for a server with one of its own making."),
+             "Accept any certificate, for example a self-signed one, for https."),
     BENCH_SERVE_FOREIGN,
 };
 #undef S
 const size_t bench_serve_n_specs = sizeof bench_serve_specs / sizeof bench_serve_specs[0];
 
-/* All that one run has. */
+/* State of one run. */
 struct serve {
     const struct serve_options *o;
     struct bench_target target;
@@ -132,7 +158,7 @@ struct serve {
     struct bench_goodput goodput;
     struct bench_report report;
     char **owned_headers; /* [o->headers.n_items] "Name: value" */
-    char backend[64];     /* or the label */
+    char backend[64];     /* backend's name, or --label */
 };
 
 /* ---- options ---- */
@@ -168,7 +194,7 @@ static enum status read_arrivals(struct serve *v, struct error *err)
     return STATUS_OK;
 }
 
-/* "Name=value" as "Name: value". */
+/* Turns each "Name=value" into "Name: value". */
 static enum status read_headers(struct serve *v, struct error *err)
 {
     const struct option_list *l = &v->o->headers;
@@ -193,7 +219,8 @@ static enum status check_metadata(const struct option_list *l, struct error *err
     return STATUS_OK;
 }
 
-/* A picture is SVG, whatever it is called: one that is called otherwise opens nowhere. */
+/* Checks the plot's file name. The picture is always SVG; with another suffix programs would not
+ * open it. */
 static enum status check_plot(const char *path, struct error *err)
 {
     size_t n = path ? strlen(path) : 0;
@@ -267,7 +294,7 @@ static enum status set_fields(struct serve *v, struct error *err)
     return STATUS_OK;
 }
 
-/* ---- the file ---- */
+/* ---- the result file ---- */
 
 static const char *model_word(const char *model)
 {
@@ -283,7 +310,8 @@ static void date_now(char *out, size_t size)
     (void)strftime(out, size, "%Y%m%d-%H%M%S", &tm);
 }
 
-/* Made and looked at before the load: an hour's figures are not lost to a folder without rights. */
+/* Makes and checks the result folder before the load, so that a folder without write permission
+ * does not cost the figures of an hour. */
 static enum status check_folder(const struct serve_options *o, struct error *err)
 {
     const char *dir = o->result_dir ? o->result_dir : ".";
@@ -317,7 +345,7 @@ static void set_rate(json_t *j, const char *key, double v)
     json_object_set_new(j, key, isfinite(v) ? json_real(v) : json_string("inf"));
 }
 
-/* The JSON: the configuration by vLLM's keys, in its order; then the figures. */
+/* Makes the JSON: the configuration with vLLM's keys in vLLM's order, then the figures. */
 static json_t *make_json(const struct serve *v, const struct bench_result *results,
                          const char *date)
 {
@@ -475,7 +503,7 @@ static enum status measure(struct serve *v, struct bench_result *results, struct
     return s;
 }
 
-/* Chooses the adapter that each request asks for. */
+/* Chooses the adapter of each request. */
 static void share_adapters(struct serve *v)
 {
     const struct option_list *l = &v->o->lora_modules;
@@ -518,7 +546,8 @@ int cmd_bench_serve(int argc, char **argv)
     int code;
     const struct command_line line = {.usage = "cox bench serve [OPTION...]",
                                       .specs = bench_serve_specs,
-                                      .n_specs = bench_serve_n_specs};
+                                      .n_specs = bench_serve_n_specs,
+                                      .groups = bench_option_groups};
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         struct serve v = {.o = &o};
         enum status s = run(&v, &err);

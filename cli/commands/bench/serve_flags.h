@@ -1,29 +1,32 @@
 #pragma once
-/* Flags of `vllm bench serve` that do nothing here, or would change what is measured: each is known
- * by name, so that a command line of vLLM's is taken or says why not. */
+/* Flags of `vllm bench serve` that have no effect here, or that would change the measured
+ * values. Each is known by name, so that vLLM's command lines are accepted or the error says why
+ * not. */
 #include "common/config/config.h"
 
-#define BENCH_NO_DATASET "it is an option of a dataset that is not here (see --dataset-name)"
-#define BENCH_NO_MEDIA   "text only: there are no images, audio or video"
+#define BENCH_NO_DATASET "It is an option of a dataset that is not supported; see --dataset-name."
+#define BENCH_NO_MEDIA   "Only text is supported, no images, audio or video."
 #define BENCH_NO_TRACE                                                                             \
-    "there is no timed_trace dataset: requests are sent at --request-rate, or as --ramp-up-* says"
+    "The timed_trace dataset is not supported. Use --request-rate or --ramp-up-strategy."
 #define BENCH_OTHER_DATASET(nm) OPT_IGNORED(nm, TAKES_ONE, BENCH_NO_DATASET)
 
 #define BENCH_SERVE_FOREIGN                                                                        \
-    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "no code of a model is run"),                  \
-        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "there is one"),                                  \
+    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),                 \
+        OPT_IGNORED("tokenizer-mode", TAKES_ONE, "There is only one mode."),                       \
         OPT_IGNORED("skip-tokenizer-init", TAKES_NOTHING,                                          \
-                    "without --tokenizer the server counts the prompts"),                          \
+                    "Without --tokenizer the server counts the prompt tokens."),                   \
         OPT_IGNORED("skip-chat-template", TAKES_NOTHING,                                           \
-                    "the client puts no chat template around prompts anyway"),                     \
+                    "The client never applies a chat template."),                                  \
         OPT_IGNORED("no-stream", TAKES_NOTHING,                                                    \
-                    "it is about loading a dataset of a hub; answers are streamed either way"),    \
+                    "It affects datasets of a hub only. Answers are always streamed."),            \
         OPT_IGNORED("no-reranker", TAKES_NOTHING, BENCH_NO_DATASET),                               \
         OPT_IGNORED("custom-ensure-client-side-data", TAKES_NOTHING, BENCH_NO_MEDIA),              \
         OPT_IGNORED("enable-multimodal-chat", TAKES_NOTHING, BENCH_NO_MEDIA),                      \
-        OPT_IGNORED("plot-timeline", TAKES_NOTHING, "--plot FILE.svg draws the latencies"),        \
-        OPT_IGNORED("plot-dataset-stats", TAKES_NOTHING, "--plot FILE.svg draws the latencies"),   \
-        OPT_IGNORED("timeline-itl-thresholds", TAKES_ONE, "--plot FILE.svg draws the latencies"),  \
+        OPT_IGNORED("plot-timeline", TAKES_NOTHING, "Use --plot FILE.svg to draw the latencies."), \
+        OPT_IGNORED("plot-dataset-stats", TAKES_NOTHING,                                           \
+                    "Use --plot FILE.svg to draw the latencies."),                                 \
+        OPT_IGNORED("timeline-itl-thresholds", TAKES_ONE,                                          \
+                    "Use --plot FILE.svg to draw the latencies."),                                 \
         BENCH_OTHER_DATASET("asr-max-audio-len-sec"),                                              \
         BENCH_OTHER_DATASET("asr-min-audio-len-sec"), BENCH_OTHER_DATASET("bfcl-categories"),      \
         BENCH_OTHER_DATASET("blazedit-max-distance"),                                              \
@@ -49,14 +52,14 @@
         BENCH_OTHER_DATASET("timed-trace-sec-multiplier"),                                         \
         OPT_REFUSED("self-timed", TAKES_NOTHING, NULL, BENCH_NO_TRACE),                            \
         OPT_REFUSED("random-batch-size", TAKES_ONE, "1",                                           \
-                    "leave it out: a request has one prompt"),                                     \
+                    "Leave it out: each request has one prompt."),                                 \
         OPT_REFUSED("probe-request-rate", TAKES_ONE, "0|0.0",                                      \
-                    "leave it out: run a second `cox bench serve --request-rate R "                \
-                    "--random-output-len 1` beside this one"),                                     \
+                    "Leave it out: run a second `cox bench serve --request-rate R "                \
+                    "--random-output-len 1` at the same time."),                                   \
         OPT_REFUSED("chat-template-kwargs", TAKES_ONE, NULL,                                       \
-                    "the template is the server's: give --backend openai-chat --extra-body "       \
-                    "'{\"chat_template_kwargs\": {...}}'"),                                        \
+                    "The template is the server's. Use --backend openai-chat --extra-body "        \
+                    "'{\"chat_template_kwargs\": {...}}'."),                                       \
         OPT_REFUSED("use-beam-search", TAKES_NOTHING, NULL,                                        \
-                    "leave it out: there is no beam search"),                                      \
+                    "Leave it out: beam search is not supported."),                                \
         OPT_REFUSED("profile", TAKES_NOTHING, NULL,                                                \
-                    "leave it out: the server has no profiler to start")
+                    "Leave it out: the server has no profiler to start.")

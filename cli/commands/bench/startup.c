@@ -1,6 +1,10 @@
-/* `cox bench startup`: how long from `cox up MODEL` until requests are served, again and again;
- * cold with the model's files out of the page cache, warm with them in it, as `vllm bench startup`.
- */
+/* `cox bench startup`: measures the time from `cox up MODEL` until requests are served, several
+ * times, like `vllm bench startup`. Cold starts first drop the model's files from the page
+ * cache; warm starts do not.
+ * `start_often` starts a cluster through cli/bench/engine.h, measures, and ends it; `report`
+ * prints the figures or writes JSON.
+ * Invariants: at most one cluster runs at a time, and each is ended before the next starts.  One
+ * thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,12 +38,14 @@ struct startup_options {
 const struct option_spec bench_startup_specs[] = {
     BENCH_ENGINE_ROWS(S),
     OPT_INT(S, n_cold, "num-iters-cold", 0, 1000, "3",
-            "starts with the model's files out of the page cache"),
-    OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1000, "1", "starts before the warm ones"),
-    OPT_INT(S, n_warm, "num-iters-warm", 0, 1000, "3", "starts with them in it"),
-    OPT_STRING(S, output_json, "output-json", NULL, "the figures into a file"),
-    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "no progress bar"),
-    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "no code of a model is run"),
+            "Number of starts with the model's files removed from the page cache."),
+    OPT_INT(S, n_warmups, "num-iters-warmup", 0, 1000, "1",
+            "Number of starts before the warm ones."),
+    OPT_INT(S, n_warm, "num-iters-warm", 0, 1000, "3",
+            "Number of starts with the model's files in the page cache."),
+    OPT_STRING(S, output_json, "output-json", NULL, "File to write the results to."),
+    OPT_BOOL(S, disable_tqdm, "disable-tqdm", NULL, "Show no progress bar."),
+    OPT_IGNORED("trust-remote-code", TAKES_NOTHING, "No code of a model is run."),
 };
 #undef S
 const size_t bench_startup_n_specs = sizeof bench_startup_specs / sizeof bench_startup_specs[0];
@@ -51,7 +57,7 @@ static enum status forget_file(const char *path, struct error *err)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
-    (void)fdatasync(fd); /* what is not written yet stays */
+    (void)fdatasync(fd); /* pages that are not written yet cannot be dropped */
     int rc = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     close(fd);
     return rc == 0 ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", path, strerror(rc));
@@ -74,7 +80,8 @@ static enum status forget_folder(const char *folder, struct error *err)
     return s;
 }
 
-/* All its parts, and not what lies beside them. They are closed first: what is mapped stays. */
+/* Drops all parts of a GGUF, but no other files of the folder. The file is closed first, because
+ * mapped pages stay in the cache. */
 static enum status forget_gguf(const char *path, struct error *err)
 {
     struct gguf *g = NULL;
@@ -102,7 +109,7 @@ static enum status forget_model(const char *path, struct error *err)
     return S_ISDIR(st.st_mode) ? forget_folder(path, err) : forget_gguf(path, err);
 }
 
-/* Finds the model's path; NULL for a model without files. For mem_free. */
+/* Finds the model's path; NULL for a model without files. The caller frees it with `mem_free`. */
 static enum status find_model(const char *model, char **path, struct error *err)
 {
     char cache_dir[4096];
@@ -122,7 +129,8 @@ static enum status start_once(const struct startup_options *o, const struct opti
                               double *seconds, struct error *err)
 {
     struct batch_cluster cluster;
-    struct bench_engine_options engine = o->engine; /* a start writes its socket there */
+    /* a copy, since a start writes its socket there */
+    struct bench_engine_options engine = o->engine;
     uint64_t begin_ns = clock_mono_ns();
     enum status s = bench_engine_start(&cluster, &engine, NULL, words, err);
     *seconds = (double)(clock_mono_ns() - begin_ns) / 1e9;
@@ -130,7 +138,7 @@ static enum status start_once(const struct startup_options *o, const struct opti
     return s;
 }
 
-/* n starts, each after the model is forgotten where path is given. */
+/* Makes n starts. With a path, the model's files are dropped from the page cache before each. */
 static enum status start_often(const struct startup_options *o, const struct option_list *words,
                                int64_t n, const char *path, struct bench_series *out,
                                struct error *err)
@@ -151,7 +159,7 @@ static enum status start_often(const struct startup_options *o, const struct opt
     return STATUS_OK;
 }
 
-/* ---- what is told ---- */
+/* ---- the report ---- */
 
 static void tell(const char *head, const char *key, const struct bench_series *s, json_t *j)
 {
@@ -230,6 +238,7 @@ int cmd_bench_startup(int argc, char **argv)
     const struct command_line line = {
         .usage = "cox bench startup --model MODEL [OPTION...] [-- OPTION-OF-COX-UP...]",
         .specs = bench_startup_specs,
-        .n_specs = bench_startup_n_specs};
+        .n_specs = bench_startup_n_specs,
+        .groups = bench_option_groups};
     return bench_offline_command(argc, argv, line, &o, run);
 }

@@ -1,5 +1,5 @@
-/* `cox bench throughput`: all prompts at once, how long until the last answer, as `vllm bench
- * throughput` and benchmark_throughput.py. */
+/* `cox bench throughput`: sends all prompts at once and measures the time to the last answer,
+ * like `vllm bench throughput` and benchmark_throughput.py. */
 #include "cli/base/command_line.h"
 #include "cli/bench/engine.h"
 #include "cli/bench/load.h"
@@ -24,17 +24,18 @@ struct throughput_options {
 #define S throughput_options
 const struct option_spec bench_throughput_specs[] = {
     OPT_ENUM(S, backend, "backend", "vllm|vllm-chat", "vllm",
-             "vllm: completions; vllm-chat: chats. Both are this program's own engine, or "
-             "--base-url's"),
+             "API of the requests: vllm = completions, vllm-chat = chats. Both use this program's "
+             "own engine, or --base-url."),
     BENCH_ENGINE_ROWS(S),
     BENCH_ACCESS_ROWS(S, engine.access),
     BENCH_DATASET_ROWS(S, "1000"),
-    OPT_INT(S, n, "n", 1, 128, "1", "answers per prompt"),
+    OPT_INT(S, n, "n", 1, 128, "1", "Number of answers per prompt."),
     OPT_INT(S, max_concurrency, "max-concurrency", 1, 1 << 20, "512",
-            "requests open at once: more than run at once, so that one is always there"),
-    OPT_FLOAT(S, temperature, "temperature", 0, 10, "1", "of sampling"),
-    OPT_STRING(S, output_json, "output-json", NULL, "the figures into a file"),
-    OPT_BOOL(S, dataset.quiet, "disable-tqdm", NULL, "no progress bar"),
+            "Maximum number of open requests. Use more than run at once, so that the queue is "
+            "never empty."),
+    OPT_FLOAT(S, temperature, "temperature", 0, 10, "1", "Sampling temperature."),
+    OPT_STRING(S, output_json, "output-json", NULL, "File to write the results to."),
+    OPT_BOOL(S, dataset.quiet, "disable-tqdm", NULL, "Show no progress bar."),
     BENCH_OFFLINE_IGNORED,
 };
 #undef S
@@ -118,6 +119,7 @@ int cmd_bench_throughput(int argc, char **argv)
     const struct command_line line = {
         .usage = "cox bench throughput --model MODEL [OPTION...] [-- OPTION-OF-COX-UP...]",
         .specs = bench_throughput_specs,
-        .n_specs = bench_throughput_n_specs};
+        .n_specs = bench_throughput_n_specs,
+        .groups = bench_option_groups};
     return bench_offline_command(argc, argv, line, &o, run);
 }

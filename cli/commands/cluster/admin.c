@@ -1,4 +1,11 @@
-/* status, events, drain, debug: HTTP and JSON to the head's admin port. */
+/* `cox status`, `events`, `drain`, `undrain` and `debug`: commands that ask or change the head
+ * through its admin API.
+ * Each command parses its options, follows a standby to the serving head (`admin_follow`,
+ * cli/client/admin.h), makes one or more calls, and prints text or JSON; cli/view/ formats the
+ * status.
+ * Invariants: an answer is untrusted JSON, owned by the function that asked for it. A head that
+ * cannot be reached gives EXIT_UNREACHABLE. `--watch` repeats until a write to stdout fails. One
+ * thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +27,8 @@ enum { EXIT_UNREACHABLE = 2, WATCH_MS = 1000 };
 const struct option_spec status_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
-    OPT_BOOL(admin_access, json, "json", NULL, "the answer as it came, for programs"),
-    OPT_BOOL(admin_access, watch, "watch", NULL, "again every second, until Ctrl-C"),
+    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON."),
+    OPT_BOOL(admin_access, watch, "watch", NULL, "Repeat every second until Ctrl-C."),
 };
 const size_t status_n_specs = sizeof status_specs / sizeof status_specs[0];
 
@@ -29,20 +36,21 @@ const struct option_spec events_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
     OPT_INT(admin_access, since, "since", 0, 9007199254740992.0, "0",
-            "only events from this number on"),
-    OPT_BOOL(admin_access, json, "json", NULL, "one JSON object a line"),
-    OPT_BOOL(admin_access, watch, "watch", NULL, "go on, until Ctrl-C"),
+            "Number of the first event to print."),
+    OPT_BOOL(admin_access, json, "json", NULL, "Print one JSON object per line."),
+    OPT_BOOL(admin_access, watch, "watch", NULL, "Print new events until Ctrl-C."),
 };
 const size_t events_n_specs = sizeof events_specs / sizeof events_specs[0];
 
 #define DRAIN_JSON_ROW                                                                             \
-    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON, for programs.")
+    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON.")
 
 const struct option_spec drain_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
     DRAIN_JSON_ROW,
-    OPT_BOOL(admin_access, undo, "undo", NULL, "Let the worker have work again: `cox undrain`."),
+    OPT_BOOL(admin_access, undo, "undo", NULL,
+             "Send work to the worker again, as `cox undrain` does."),
 };
 const size_t drain_n_specs = sizeof drain_specs / sizeof drain_specs[0];
 
@@ -82,7 +90,7 @@ static int show_status(struct admin_access *o)
         (void)fail("status", s, &err);
         if (s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_PROTOCOL)
             fprintf(stderr, "cox status: is that the head's admin port (--admin-port)?\n");
-        return EXIT_UNREACHABLE; /* whatever answered, it is no head of ours */
+        return EXIT_UNREACHABLE; /* the answer is not one of Coxswain's head */
     }
     if (o->json) {
         print_json(answer, o->watch ? JSON_COMPACT : JSON_INDENT(2));
@@ -123,7 +131,7 @@ int cmd_status(int argc, char **argv)
     return code;
 }
 
-/* fields as key=value, in the order they came */
+/* Prints one event; its fields are key=value in the order of the answer. */
 static void print_event(const json_t *e)
 {
     double seconds = json_number_value(json_object_get(e, "time")); /* Unix time */
@@ -190,7 +198,7 @@ int cmd_events(int argc, char **argv)
     return code;
 }
 
-/* The worker's row in a status that was read before the drain; NULL: the status has none. */
+/* Returns the worker's row in a status from before the drain; NULL = the status has no such row. */
 static const json_t *worker_of(const json_t *status, const char *instance)
 {
     size_t i;
@@ -200,8 +208,8 @@ static const json_t *worker_of(const json_t *status, const char *instance)
     return NULL;
 }
 
-/* The sentence about the requests of the worker's replica: other replicas take them, or a spare
- * takes the worker's place. */
+/* Prints what happens to the requests of the worker's replica: other replicas take them, or a
+ * spare takes the worker's rank slot. */
 static void say_of_group(const json_t *status, const json_t *worker)
 {
     const json_t *replica = json_object_get(worker, "group"), *o;
@@ -264,7 +272,8 @@ static void say_drained(const json_t *status, const json_t *answer, const char *
     strbuf_fini(&b);
 }
 
-/* Exit codes: 2 as well for a name that is several workers', or nobody's kind of name. */
+/* Drains or undrains a worker. The exit code is also 2 when the name fits several workers, or
+ * has no valid form. */
 static int drain(const char *command, struct admin_access *o, const char *worker)
 {
     struct error err = {0};
@@ -276,9 +285,9 @@ static int drain(const char *command, struct admin_access *o, const char *worker
                 command);
         return EXIT_USAGE;
     }
-    if (!admin_follow(o, command, false)) /* a standby's own answer says that it waits */
+    if (!admin_follow(o, command, false)) /* the answer of a standby says that it waits */
         return EXIT_UNREACHABLE;
-    json_t *before = NULL; /* for the sentence alone: without it there is less to say */
+    json_t *before = NULL; /* only for the printed sentence; without it the sentence is shorter */
     if (!o->json && admin_call(o, "GET", "/api/status", NULL, &before, &err) != STATUS_OK)
         before = NULL;
     json_t *ask = json_pack("{s:s,s:b}", "worker", worker, "on", o->undo ? 0 : 1);
@@ -301,7 +310,7 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     return EXIT_FINE;
 }
 
-/* Runs drain and undrain, which is `drain --undo`. */
+/* Runs `cox drain` and `cox undrain`, which equals `cox drain --undo`. */
 static int run_drain(int argc, char **argv, const struct command_line *line, bool undo)
 {
     struct admin_access o = {0};

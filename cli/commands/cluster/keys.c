@@ -1,4 +1,9 @@
-/* keys and join-token: what a cluster over several machines needs before it starts. */
+/* `cox keys` and `cox join-token`: make and change the keys of a cluster over several machines.
+ * `cox keys` makes a folder of keys, or rotates and retires one role's keys and prints the next
+ * steps. `cox join-token` packs the head's address, the head's public keys and the worker's key
+ * into one token. common/keys reads and writes the files.
+ * Invariants: a folder that already has what a token needs is not written to. Private keys are
+ * never printed, except inside of a token. One thread. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,21 +18,22 @@
 #include "common/keys/rotation.h"
 
 struct keys_options {
-    struct admin_access admin; /* the first: its rows are shared */
+    struct admin_access admin; /* must be first: ADMIN_ROWS use its offsets */
     const char *keys_dir, *head, *rotate, *retire;
     bool reload;
 };
 
-#define KEYS_DIR_ROW OPT_STRING(keys_options, keys_dir, "keys-dir", NULL, "folder of the keys")
+#define KEYS_DIR_ROW OPT_STRING(keys_options, keys_dir, "keys-dir", NULL, "Folder of the keys.")
 
 const struct option_spec keys_specs[] = {
     KEYS_DIR_ROW,
     OPT_STRING(keys_options, rotate, "rotate", NULL,
-               "a new key for head, worker, gateway or operator, beside the old one"),
+               "Role that gets a new key beside the old one: head, worker, gateway or operator."),
     OPT_STRING(keys_options, retire, "retire", NULL,
-               "the end of --rotate: that role's old key is not taken any more"),
-    OPT_BOOL(keys_options, reload, "reload", NULL,
-             "has the head at --address take up the head.key of its own folder, without a restart"),
+               "Role whose old key is no longer accepted; the end of --rotate."),
+    OPT_BOOL(
+        keys_options, reload, "reload", NULL,
+        "Make the head at --address read the head.key of its own folder again, without a restart."),
     ADMIN_ROWS,
 };
 const size_t keys_n_specs = sizeof keys_specs / sizeof keys_specs[0];
@@ -35,7 +41,7 @@ const size_t keys_n_specs = sizeof keys_specs / sizeof keys_specs[0];
 const struct option_spec join_token_specs[] = {
     KEYS_DIR_ROW,
     OPT_STRING(keys_options, head, "head", "127.0.0.1:7000",
-               "HOST:PORT at which the joining machine reaches the head"),
+               "HOST:PORT at which the joining machine reaches the head."),
 };
 const size_t join_token_n_specs = sizeof join_token_specs / sizeof join_token_specs[0];
 
@@ -46,12 +52,13 @@ static bool is_missing(const char *dir, const char *name)
     return n > 0 && (size_t)n < sizeof path && access(path, F_OK) != 0;
 }
 
-/* A folder that has what a token needs is only read: it may be a Secret's. */
+/* Makes a join token. A folder that has the needed keys is only read: it may be a mounted
+ * Secret. */
 static enum status make_token(const struct keys_options *o, char *out, size_t size,
                               struct error *err)
 {
     struct join_token t = {0};
-    TRY(join_token_check_head(o->head, err)); /* before keys are made for nothing */
+    TRY(join_token_check_head(o->head, err)); /* checked before keys are made */
     size_t n_head = strlen(o->head);
     if (n_head >= sizeof t.head)
         return error_set(err, STATUS_INVALID, "--head is too long");
@@ -59,7 +66,8 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
     if (is_missing(o->keys_dir, "head.pub") || is_missing(o->keys_dir, "worker.key")) {
         bool fresh = is_missing(o->keys_dir, "head.pub");
         TRY(keys_make_dir(o->keys_dir, err));
-        if (fresh) /* on stderr: a mistyped folder would otherwise look like a good token */
+        /* on stderr: keys from a mistyped folder would otherwise give a token that looks right */
+        if (fresh)
             fprintf(stderr,
                     "cox join-token: made new keys in %s: only a head started with --keys-dir %s "
                     "takes this token\n",

@@ -1,4 +1,9 @@
-/* `cox logs`, `cox scale`: of a cluster that `cox up` runs on this machine. */
+/* `cox logs` and `cox scale`, for a cluster that `cox up` runs on this machine.
+ * Both find the cluster through its control socket (cli/up/local/find.h) and ask that socket.
+ * `cox logs` prints lines and asks again with the last position for --follow; `cox scale` sends
+ * a number of workers.
+ * Invariants: a cluster of another user is never found. In a Kubernetes pod `cox scale` changes
+ * nothing and prints the kubectl command. One thread; each answer is freed before the next call. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +20,7 @@ enum { FOLLOW_MS = 250, HOST_BYTES = 256, NAME_WIDTH = 10, NEXT_BYTES = 21 };
 
 #define ROW_ADDRESS                                                                                \
     OPT_STRING(local_options, address, "address", NULL,                                            \
-               "HOST:PORT of the cluster's admin API, where two clusters have one name.")
+               "HOST:PORT of the cluster's admin API, if two clusters have the same name.")
 
 const struct option_spec logs_specs[] = {
     ROW_ADDRESS,
@@ -25,12 +30,12 @@ const struct option_spec logs_specs[] = {
      .offset = offsetof(struct local_options, lines),
      .max = 4096,
      .def = "100",
-     .help = "Number of lines, the last ones of the log (default 100)."},
+     .help = "Number of lines to print from the end of the log."},
     {.name = "follow",
      .aliases = "f",
      .type = OPTION_BOOL,
      .offset = offsetof(struct local_options, follow),
-     .help = "Print further lines as they come, until Ctrl-C."},
+     .help = "Print new lines until Ctrl-C."},
 };
 const size_t logs_n_specs = sizeof logs_specs / sizeof logs_specs[0];
 
@@ -55,7 +60,7 @@ static bool is_wanted(const struct option_list *names, struct str line)
     return names->n_items == 0;
 }
 
-/* The next line of *rest, without its end; false: there is none. */
+/* Takes the next line, without its end, from *rest. Returns false when there is none. */
 static bool next_line(struct str *rest, struct str *line)
 {
     const char *end = rest->len > 0 ? memchr(rest->ptr, '\n', rest->len) : NULL;
@@ -74,7 +79,7 @@ static void print_line(struct str line)
            line.ptr + from);
 }
 
-/* The last `lines` that are wanted; lines < 0: all. */
+/* Prints the last `lines` lines of the named processes; a negative number means all. */
 static enum status show(const struct local_cluster *c, const struct option_list *names,
                         long long lines, unsigned long long *since, struct error *err)
 {
@@ -109,7 +114,8 @@ static bool has_name(const json_t *names, const char *name)
     return false;
 }
 
-/* Exit code 2 territory: a process that nobody is called as, with those that there are. */
+/* Checks the names of processes. An unknown name is an error that lists the existing ones (exit
+ * code 2). */
 static enum status check_names(const struct local_cluster *c, const struct option_list *wanted,
                                struct error *err)
 {
@@ -132,7 +138,8 @@ static enum status check_names(const struct local_cluster *c, const struct optio
     return s;
 }
 
-/* A first word that is a cluster's name says which one; it is left out of *processes. */
+/* Finds the cluster. When the first word is a cluster's name, it chooses the cluster and is not
+ * part of *processes. */
 static enum status find_logs(const char *address, const struct option_list *words,
                              struct local_cluster *c, struct option_list *processes,
                              struct error *err)
@@ -180,7 +187,8 @@ int cmd_logs(int argc, char **argv)
 
 /* ---- scale ---- */
 
-/* In a pod it is Kubernetes that starts workers; this one may not ask it to. */
+/* Prints the kubectl command in a pod: Kubernetes starts workers there, and this process may not
+ * ask it to. Returns false outside of a pod. */
 static bool print_kubectl(unsigned long long n)
 {
     char host[HOST_BYTES] = "";

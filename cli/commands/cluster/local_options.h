@@ -1,9 +1,9 @@
 #pragma once
-/* The options of the commands for a cluster that `cox up` runs on this machine. */
+/* Options of the commands for a cluster that `cox up` runs on this machine. */
 #include <stdbool.h>
 #include <stdint.h>
 
-struct local_options { /* of a cluster that `cox up` runs here */
+struct local_options {
     const char *address;
     int64_t lines;
     double timeout_s;

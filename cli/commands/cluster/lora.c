@@ -1,4 +1,5 @@
-/* cox lora: which adapters the cluster has loaded, and changing that while it runs. */
+/* `cox lora`: lists the cluster's LoRA adapters, and loads or unloads them while the cluster
+ * runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +15,13 @@ enum { EXIT_UNREACHABLE = 2, POLL_MS = 100 };
 const struct option_spec lora_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
-    OPT_BOOL(admin_access, json, "json", NULL, "list: the answer as it came, for programs"),
+    OPT_BOOL(admin_access, json, "json", NULL, "Print the head's answer as JSON (list only)."),
     OPT_BOOL(admin_access, in_place, "in-place", NULL,
-             "load: take the place of an adapter of this name; who uses that one ends with it, so "
-             "that there has to be room for both (--max-loras)"),
-    OPT_INT(admin_access, timeout_s, "timeout", 0, 86400, "300",
-            "seconds to wait until all workers have it, or none; 0: not at all"),
+             "Replace an adapter of the same name (load only). Requests that use the old one end "
+             "with it, so there must be room for both (--max-loras)."),
+    OPT_INT(
+        admin_access, timeout_s, "timeout", 0, 86400, "300",
+        "Seconds to wait until all workers have loaded or unloaded the adapter. 0 = do not wait."),
 };
 const size_t lora_n_specs = sizeof lora_specs / sizeof lora_specs[0];
 
@@ -71,9 +73,9 @@ static int list(const struct admin_access *o)
     return EXIT_FINE;
 }
 
-/* A name is there twice while an adapter takes another's place: the old one is used until the new
- * one is ready, and then leaves for as long as somebody has it, which who waits for the new one
- * need not wait for. */
+/* Progress of loading or unloading an adapter. While an adapter replaces another one of the same
+ * name, the list has the name twice. The old one serves until the new one is ready, and stays as
+ * "leaving" while requests use it. A wait for the new one ignores the old one. */
 enum progress { PROGRESS_WAITS, PROGRESS_READY, PROGRESS_FAILED, PROGRESS_GONE };
 static enum progress look(const json_t *answer, const char *name, bool on, char *text, size_t size)
 {

@@ -1,5 +1,9 @@
-/* `cox ps`, `cox stop`: the clusters that `cox up` runs on this machine, by their control sockets.
- */
+/* `cox ps` and `cox stop`: list and stop the clusters that `cox up` runs on this machine.
+ * Both find clusters by their control sockets (cli/up/local/find.h). `cox ps` prints a table or
+ * JSON and asks each head for its running requests. `cox stop` asks the socket for a shutdown
+ * and waits until the process is gone.
+ * Invariants: only clusters of this user are found. On a terminal no line is wider than the
+ * terminal. One thread. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
@@ -8,7 +12,6 @@
 #include <unistd.h>
 
 #include "cli/base/command_line.h"
-#include "cli/base/terminal_width.h"
 #include "cli/client/admin.h"
 #include "cli/commands/cluster/local_options.h"
 #include "cli/commands/command.h"
@@ -17,26 +20,28 @@
 #include "cli/view/answer.h"
 #include "common/base/clock.h"
 #include "common/base/mem.h"
+#include "common/host/terminal_width.h"
 
 enum { LOOK_MS = 5000, WAIT_MS = 50, GONE_MS = 2000, UPTIME_BYTES = 24 };
 
 const struct option_spec ps_specs[] = {
-    OPT_BOOL(local_options, json, "json", NULL, "Print a JSON array, for programs."),
+    OPT_BOOL(local_options, json, "json", NULL, "Print a JSON array."),
 };
 const size_t ps_n_specs = sizeof ps_specs / sizeof ps_specs[0];
 
 const struct option_spec stop_specs[] = {
     OPT_STRING(local_options, address, "address", NULL,
-               "HOST:PORT of the cluster's admin API, where two clusters have one name."),
-    OPT_BOOL(local_options, all, "all", NULL, "Stop every cluster that this user runs here."),
+               "HOST:PORT of the cluster's admin API, if two clusters have the same name."),
+    OPT_BOOL(local_options, all, "all", NULL, "Stop every cluster of this user on this machine."),
     OPT_FLOAT(local_options, timeout_s, "timeout", 0, 86400, "60",
-              "Seconds to wait for each cluster to end."),
+              "Seconds to wait for each cluster to stop."),
 };
 const size_t stop_n_specs = sizeof stop_specs / sizeof stop_specs[0];
 
 /* ---- ps ---- */
 
-/* Requests that run; -1: the head does not say, as one with a key to whoever has none. */
+/* Returns the number of running requests; -1 = the head does not say, for example because it
+ * needs a key. */
 static long long running_of(const struct local_cluster *c)
 {
     struct error err;
@@ -64,7 +69,8 @@ static void uptime_text(long long s, char out[UPTIME_BYTES])
         snprintf(out, UPTIME_BYTES, "%lldd%02lldh", s / 86400, s / 3600 % 24);
 }
 
-/* The table's columns, and which is left out first where the terminal is narrow (drop_order). */
+/* Columns of the table. On a narrow terminal the columns of drop_order are left out, the first
+ * one first. */
 enum ps_column { PS_NAME, PS_PID, PS_MODEL, PS_STATE, PS_URL, PS_WORKERS, PS_UPTIME, PS_REQUESTS };
 enum { PS_COLUMNS = PS_REQUESTS + 1, CELL_BYTES = 320, GAP = 2 };
 static const enum ps_column drop_order[] = {PS_PID, PS_MODEL, PS_WORKERS, PS_UPTIME, PS_REQUESTS};
@@ -96,7 +102,7 @@ static size_t total_of(const size_t widths[PS_COLUMNS])
     return total;
 }
 
-/* A width of 0 is a column that is left out. */
+/* Chooses the column widths; 0 = the column is left out. */
 static void choose_widths(const struct ps_row *rows, size_t n, size_t room,
                           size_t widths[PS_COLUMNS])
 {
@@ -128,7 +134,7 @@ static void print_row(const struct ps_row *r, const size_t widths[PS_COLUMNS], s
     printf("%.*s\n", (int)(room > 0 && used > room ? room : used), line);
 }
 
-/* On a terminal no line is wider than it; elsewhere the table is whole. */
+/* Prints the table. On a terminal it fits the width; elsewhere it has all columns. */
 static void print_list(const struct local_cluster *all, size_t n)
 {
     struct ps_row *rows = mem_array(n + 1, sizeof *rows);
@@ -154,7 +160,7 @@ static void print_json(const struct local_cluster *all, size_t n)
                               c->url, "admin", c->admin, "workers", (json_int_t)c->workers,
                               "uptime_s", (json_int_t)c->uptime_s);
         if (!o)
-            continue; /* a name that is no UTF-8 is no cluster of ours */
+            continue; /* NULL: the name is not UTF-8, so it is no cluster of `cox up` */
         json_object_set_new(o, "requests", running >= 0 ? json_integer(running) : json_null());
         json_object_set_new(o, "log", c->log_file[0] ? json_string(c->log_file) : json_null());
         json_array_append_new(list, o);
@@ -164,7 +170,7 @@ static void print_json(const struct local_cluster *all, size_t n)
     json_decref(list);
 }
 
-/* Those of that name alone. */
+/* Keeps the clusters with that name. Returns their number. */
 static size_t keep_named(struct local_cluster *all, size_t n, const char *name)
 {
     size_t n_kept = 0;
@@ -209,7 +215,8 @@ int cmd_ps(int argc, char **argv)
 
 /* ---- stop ---- */
 
-/* It removes its socket as the last thing; killed, it leaves one that nobody answers at. */
+/* Returns true when the cluster has ended. It removes its socket last; a killed one leaves a
+ * socket that nobody answers at, so *in_order is false. */
 static bool has_ended(const struct local_cluster *c, bool *in_order)
 {
     *in_order = access(c->socket, F_OK) != 0;

@@ -1,9 +1,10 @@
-/* `cox top`: the cluster every second, on one screen that keys move and sort; plain blocks of text
- * where there is no terminal.
- *
- * The terminal is in the alternate screen, without echo and line mode, from the first answer to the
- * end: every signal that ends or suspends the program only sets a flag, and the loop gives the
- * terminal back before it obeys. */
+/* `cox top`: shows the cluster every second, on one screen that keys scroll and sort, or as
+ * plain blocks of text when stdout is no terminal.
+ * `look` asks the head for /api/status; cli/view/top_view.h draws the answer; `wait_for_look`
+ * handles keys, sizes and signals until the next look.
+ * Invariants: from the first answer to the end the terminal is in the alternate screen, without
+ * echo and line mode. Every signal that ends or suspends the program only sets a flag; the loop
+ * restores the terminal before it acts. One thread. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -31,18 +32,17 @@ const struct option_spec top_specs[] = {
     ADMIN_ROWS,
     ADMIN_FOLLOW_ROW,
     OPT_BOOL(admin_access, once, "once", NULL,
-             "Look once and print text; the exit code is 1 when the cluster is not healthy."),
-    OPT_FLOAT(admin_access, interval_s, "interval", 0.1, 3600, "1",
-              "Seconds between two looks (default 1)."),
+             "Print one snapshot as text. The exit code is 1 when the cluster is not healthy."),
+    OPT_FLOAT(admin_access, interval_s, "interval", 0.1, 3600, "1", "Seconds between two updates."),
 };
 const size_t top_n_specs = sizeof top_specs / sizeof top_specs[0];
 
 struct top {
     struct admin_access o;
     struct top_history history;
-    struct top_shape shape; /* scroll, order */
-    unsigned most;          /* the largest scroll of the last screen */
-    json_t *status;         /* the last answer; NULL: why says why there is none */
+    struct top_shape shape; /* scroll position and order */
+    unsigned most;          /* largest useful scroll of the last screen */
+    json_t *status;         /* last answer; NULL = none, and `why` has the reason */
     char why[600];
     bool live, has_keys, is_raw;
     struct termios usual;
@@ -72,7 +72,7 @@ static void on_resize(int signum)
 static void catch_signals(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    struct sigaction sa = {.sa_handler = on_end}; /* no SA_RESTART: poll() returns */
+    struct sigaction sa = {.sa_handler = on_end}; /* no SA_RESTART, so that poll() returns */
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         (void)sigaction(ends[i], &sa, NULL);
     sa.sa_handler = on_suspend;
@@ -91,7 +91,7 @@ static void take_terminal(struct top *t)
         raw.c_cc[VTIME] = 0;
         t->is_raw = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
-    /* without wrapping: a terminal of a few columns shows the left part of each line */
+    /* no wrapping, so that a narrow terminal shows the left part of each line */
     fputs("\033[?1049h\033[?25l\033[?7l\033[2J", stdout);
     fflush(stdout);
 }
@@ -110,7 +110,7 @@ static void suspend(struct top *t)
     suspend_wanted = 0;
     give_terminal_back(t);
     (void)sigaction(SIGTSTP, &usual, NULL);
-    (void)raise(SIGTSTP); /* goes on behind this when it is in the foreground again */
+    (void)raise(SIGTSTP); /* returns when the process is in the foreground again */
     catch_signals();
     take_terminal(t);
 }
@@ -127,8 +127,8 @@ static void measure(struct top *t)
     }
 }
 
-/* Without flicker: what was there is written over; each line wipes what is right of it, the last
- * one what is below. */
+/* Writes the screen without flicker: new text overwrites the old one. Each line clears the rest
+ * of its row, and the last one clears everything below. */
 static void write_screen(const struct strbuf *text)
 {
     fputs("\033[H", stdout);
@@ -162,8 +162,8 @@ static void draw(struct top *t)
 
 /* ---- looks ---- */
 
-/* The exit code of a command that ends with this look; a head that does not answer may be there at
- * the next one. */
+/* Asks for the status once. Returns the exit code of a command that would end now; a head that
+ * does not answer may answer at the next look. */
 static int look(struct top *t)
 {
     struct error err = {0};
@@ -189,7 +189,7 @@ static void move(struct top *t, int lines)
         t->shape.scroll = t->most - at > by ? at + by : t->most;
 }
 
-/* keys is the text behind ESC [: an arrow, or a number and "~". */
+/* Handles an escape sequence. `keys` is the text behind ESC [: an arrow, or a number and "~". */
 static void on_escape(struct top *t, const char *keys)
 {
     int page = (int)top_view_page(&t->shape);
@@ -207,7 +207,7 @@ static void on_escape(struct top *t, const char *keys)
         t->shape.scroll = t->most;
 }
 
-/* One byte; -1: none has come. */
+/* Reads one byte; -1 = none arrived in wait_ms milliseconds. */
 static int next_key(int wait_ms)
 {
     unsigned char c;
@@ -215,7 +215,7 @@ static int next_key(int wait_ms)
     return poll(&p, 1, wait_ms) > 0 && read(STDIN_FILENO, &c, 1) == 1 ? c : -1;
 }
 
-/* ESC [ or ESC O, then bytes up to a letter or "~". */
+/* Reads the rest of ESC [ or ESC O: bytes up to a letter or "~". */
 static void read_escape(struct top *t)
 {
     char keys[8];
@@ -232,7 +232,7 @@ static void read_escape(struct top *t)
     on_escape(t, keys);
 }
 
-/* False: it is to end. */
+/* Handles one key. Returns false when the program should end. */
 static bool on_key(struct top *t, int key)
 {
     switch (key) {
@@ -273,7 +273,7 @@ static bool on_key(struct top *t, int key)
     return true;
 }
 
-/* ---- life ---- */
+/* ---- the loop ---- */
 
 static int ms_until(uint64_t when_ns)
 {
@@ -281,7 +281,8 @@ static int ms_until(uint64_t when_ns)
     return when_ns > now ? (int)((when_ns - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
 }
 
-/* Keys, sizes and signals until the next look. False: it is to end. */
+/* Handles keys, sizes and signals until the next look. Returns false when the program should
+ * end. */
 static bool wait_for_look(struct top *t, uint64_t when_ns)
 {
     while (!end_signal && !ferror(stdout)) {
@@ -290,7 +291,7 @@ static bool wait_for_look(struct top *t, uint64_t when_ns)
         int n = poll(&p, 1, wait_ms);
         if (n > 0 && (p.revents & POLLIN)) {
             int key = next_key(0);
-            if (key < 0) /* the terminal's end: it has gone */
+            if (key < 0) /* end of input: the terminal is gone */
                 return false;
             if (!on_key(t, key))
                 return false;
@@ -319,7 +320,7 @@ static void run_live(struct top *t)
         if (!wait_for_look(t, next_ns))
             break;
         if (look(t) == EXIT_UNREACHABLE)
-            t->o.followed[0] = '\0'; /* the one that waited may serve by now */
+            t->o.followed[0] = '\0'; /* the standby may serve by now, so `address` is asked again */
     }
     give_terminal_back(t);
 }
@@ -341,7 +342,7 @@ static void run_plain(struct top *t)
 
 static int run(struct top *t)
 {
-    (void)setlocale(LC_CTYPE, ""); /* for what the terminal can show */
+    (void)setlocale(LC_CTYPE, ""); /* for the characters that the terminal can show */
     if (!admin_follow(&t->o, "top", false))
         return EXIT_UNREACHABLE;
     int code = look(t);
@@ -355,7 +356,7 @@ static int run(struct top *t)
         return code;
     }
     run_live(t);
-    if (end_signal) { /* as whoever waits for this process expects it */
+    if (end_signal) { /* the parent process sees the signal as the cause of the end */
         struct sigaction usual = {.sa_handler = SIG_DFL};
         (void)sigaction(end_signal, &usual, NULL);
         (void)raise(end_signal);

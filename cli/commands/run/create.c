@@ -1,5 +1,10 @@
-/* `cox run -f FILE` (its last part) and `cox run create`: what is to be started, from a file or
- * from the copy that a run has. */
+/* `cox run create`, and the start of `cox run -f FILE`: starts a run from a file, or again from
+ * the copy that an earlier run keeps.
+ * The file is read (cli/run/source.h), the values for `env` are taken, the run is prepared, and
+ * its keeper runs in the background (`run_start_keeper`) or in this terminal (`run_keep`).
+ * Invariants: a wrong file is exit code 2; after that every failure is exit code 1. A run
+ * started from within another run inherits neither that run's `env` nor its COX_ variables. One
+ * thread. */
 #include "cli/commands/run/create.h"
 
 #include <errno.h>
@@ -27,14 +32,14 @@ struct create_options {
 const struct option_spec run_create_specs[] = {
     RUN_ROW_FILE(S),
     OPT_STRING(S, from, "from", NULL,
-               "in place of a file: the same once more, from the copy that this run has (ID)"),
+               "ID of a run to repeat from its own copy, instead of a file."),
     RUN_ROW_DIR(S),
 };
 #undef S
 const size_t run_create_n_specs = sizeof run_create_specs / sizeof run_create_specs[0];
 
-/* The values that `env` takes of the starter's environment, else of the run that is started again.
- */
+/* Collects the values that `env` takes from the environment. A missing one is taken from the run
+ * that is started again. */
 static json_t *take_env(const struct run_source *source, const char *from_folder, const char *path)
 {
     json_t *before = from_folder ? run_store_read_json(from_folder, "env.json") : NULL;
@@ -80,12 +85,12 @@ static enum status start_here(struct run_start *r, struct error *err)
     enum status s = run_keep(r, &ended, err);
     struct pollfd last = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (s == STATUS_OK &&
-        poll(&last, 1, 0) == 1) /* a terminal that is held (Ctrl-S) holds no end */
+        poll(&last, 1, 0) == 1) /* does not block when Ctrl-S has stopped the terminal's output */
         fprintf(stderr, "cox run: %s\n", run_status_name(ended));
     return s;
 }
 
-/* A file that could be started, and was not: EXIT_FAILED whatever it was. */
+/* Starts the run of a correct file. Every failure is STATUS_IO, so the exit code is EXIT_FAILED. */
 static enum status start(struct run_start *r, const char *from_folder, struct error *err)
 {
     enum status s;
@@ -126,8 +131,8 @@ enum status run_here(const char *path, const char *runs_dir, struct error *err)
     return start_file(path, runs_dir, true, err);
 }
 
-/* A run that is started from within another run (the Runs page) inherits nothing of it: not that
- * run's own environment, nor what `cox up` has put there for its children. */
+/* Removes the environment of the run that this process runs in, as on the Runs page. The new run
+ * inherits neither that run's `env` nor the COX_ variables that `cox up` sets for its children. */
 static void leave_environment(const char *runs_dir)
 {
     char dir[RUN_PATH_BYTES], name[64];
@@ -149,7 +154,7 @@ static void leave_environment(const char *runs_dir)
         bool is_ours = strncmp(*e, "COX_", 4) == 0 && n < sizeof name;
         snprintf(name, sizeof name, "%.*s", (int)n, *e);
         if (is_ours && unsetenv(name) == 0)
-            e = environ; /* it has moved up */
+            e = environ; /* unsetenv has moved the entries: start again */
         else
             e++;
     }
@@ -169,7 +174,7 @@ static enum status start_again(const char *who, const char *runs_dir, struct err
     run_store_path(&store, record.id, "run.yaml", path);
     const char *cwd = run_record_text(&record, "cwd");
     enum status s = run_source_open(&source, path, false, err);
-    if (s == STATUS_OK && cwd[0] && chdir(cwd) != 0) /* its relative paths are from there */
+    if (s == STATUS_OK && cwd[0] && chdir(cwd) != 0) /* its relative paths begin there */
         s = error_set(err, STATUS_IO, "run %s was started in %s: %s", record.id, cwd,
                       strerror(errno));
     if (s == STATUS_OK) {

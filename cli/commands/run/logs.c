@@ -1,4 +1,5 @@
-/* `cox run logs`: the last lines of a run's log, and with -f those that come until it has ended. */
+/* `cox run logs`: prints the last lines of a run's log. With -f it also prints new lines until
+ * the run has ended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,18 +30,19 @@ const struct option_spec run_logs_specs[] = {
      .offset = offsetof(struct S, lines),
      .max = 1e9,
      .def = "100",
-     .help = "how many of the last ones"},
+     .help = "Number of lines to print from the end of the log."},
     {.name = "follow",
      .aliases = "f",
      .type = OPTION_BOOL,
      .offset = offsetof(struct S, follow),
-     .help = "go on, until the run has ended"},
+     .help = "Print new lines until the run ends."},
     RUN_ROW_DIR(S),
 };
 #undef S
 const size_t run_logs_n_specs = sizeof run_logs_specs / sizeof run_logs_specs[0];
 
-/* The offset of the last *n lines; *n becomes the number that is wanted of the file before. */
+/* Returns the offset of the last *n lines. *n becomes the number of lines that are still wanted
+ * from the older file. */
 static off_t begin_of_last(int fd, int64_t *n)
 {
     char *buf = mem_alloc(BLOCK);
@@ -64,7 +66,7 @@ static off_t begin_of_last(int fd, int64_t *n)
     return 0;
 }
 
-/* All from *at on. */
+/* Copies everything from *at on to stdout. */
 static void copy_out(int fd, off_t *at)
 {
     char buf[16384];
@@ -91,7 +93,7 @@ static bool lives(const struct run_store *s, const char *id)
     return live;
 }
 
-/* The file was turned over: the one at hand is read to its end first. */
+/* Copies new text. When the log has been rotated, the rest of the old file comes first. */
 static void go_on(const struct run_store *s, const char *id, int *fd, off_t *at)
 {
     struct stat mine, now;

@@ -1,5 +1,5 @@
 #pragma once
-/* The options of `cox run` and its subcommands, and the rows that their tables share. */
+/* Options of `cox run` and its subcommands, and the rows that their tables share. */
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -13,9 +13,9 @@ struct run_options {
 #define RUN_ROW_FILE(S)                                                                            \
     {                                                                                              \
         .name = "file", .aliases = "f", .type = OPTION_STRING, .offset = offsetof(struct S, file), \
-        .help = "the run file (docs/reference/runs.md)"                                            \
+        .help = "Run file; see docs/reference/runs.md."                                            \
     }
 #define RUN_ROW_DIR(S)                                                                             \
     OPT_STRING(S, runs_dir, "runs-dir", NULL,                                                      \
-               "where runs are kept; default: COX_RUNS_DIR, XDG_STATE_HOME/coxswain/runs, "        \
-               "~/.local/state/coxswain/runs")
+               "Folder of the runs. Default: COX_RUNS_DIR, XDG_STATE_HOME/coxswain/runs or "       \
+               "~/.local/state/coxswain/runs.")

@@ -1,4 +1,4 @@
-/* `cox run render`: the objects, for kubectl apply -f -. */
+/* `cox run render`: prints the run as Kubernetes objects for `kubectl apply -f -`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,9 @@ const struct option_spec run_render_specs[] = {
      .aliases = "n",
      .type = OPTION_STRING,
      .offset = offsetof(struct S, namespace_),
-     .help = "of the objects; default: the one that kubectl is set to"},
+     .help = "Kubernetes namespace of the objects. Default: the current one of kubectl."},
     OPT_STRING(S, git_image, "git-image", NULL,
-               "image with git and a shell, for imports; default: the run's"),
+               "Image with git and a shell, used for imports. Default: the run's image."),
 };
 #undef S
 const size_t run_render_n_specs = sizeof run_render_specs / sizeof run_render_specs[0];

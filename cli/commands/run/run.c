@@ -1,4 +1,4 @@
-/* `cox run -f FILE`, and the way to its other commands. */
+/* `cox run -f FILE`, and the dispatch to the subcommands of `cox run`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #define S run_options
 const struct option_spec run_specs[] = {
     RUN_ROW_FILE(S),
-    OPT_BOOL(S, check, "check", NULL, "validate it only: nothing is started"),
+    OPT_BOOL(S, check, "check", NULL, "Check the file and start nothing."),
     RUN_ROW_DIR(S),
 };
 #undef S
@@ -28,7 +28,7 @@ static enum status check(const char *path, struct error *err)
     return s;
 }
 
-/* ---- which of them ---- */
+/* ---- subcommands ---- */
 
 static int unknown_command(const struct command_table *t, const char *name)
 {

@@ -1,4 +1,10 @@
-/* `cox run list`, `show`, `terminate`, `delete`: of the runs that are kept here. */
+/* `cox run list`, `show`, `terminate` and `delete`, for the runs that are kept on this machine.
+ * cli/run/store.h finds and reads the runs' folders. `with_one` finds the one run that the
+ * command names and calls its function. `terminate` sends SIGTERM to the run's keeper and waits
+ * for its end.
+ * Invariants: a signal goes only to the process that began when the record says. Values of `env`
+ * are never printed. Texts from a file are printed without control characters. A live run is not
+ * deleted. One thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -19,7 +25,8 @@
 #include "cli/run/source.h"
 
 enum { END_WAIT_S = 40, LOOK_MS = 50, DESCRIPTION_WIDTH = 60 };
-/* The head takes 4 MiB; a row of the list is indented: up to 300 lines, by two more. */
+/* Bytes of `list --json`. The head accepts 4 MiB. A row is indented by two more blanks, over up
+ * to 300 lines. */
 enum { LIST_MAX_BYTES = 3 << 20, ROW_MORE_BYTES = 1000 };
 
 struct runs_options {
@@ -28,7 +35,7 @@ struct runs_options {
     bool json;
 };
 #define S        runs_options
-#define ROW_JSON OPT_BOOL(S, json, "json", NULL, "as JSON, for programs")
+#define ROW_JSON OPT_BOOL(S, json, "json", NULL, "Print JSON.")
 const struct option_spec run_list_specs[] = {
     ROW_JSON,
     {.name = "last",
@@ -37,7 +44,7 @@ const struct option_spec run_list_specs[] = {
      .offset = offsetof(struct S, last),
      .max = 1e9,
      .def = "0",
-     .help = "the newest so many; as JSON they are at most 3 MiB; 0: all"},
+     .help = "Number of the newest runs to print. 0 = all. JSON output is at most 3 MiB then."},
     RUN_ROW_DIR(S),
 };
 const struct option_spec run_show_specs[] = {ROW_JSON, RUN_ROW_DIR(S)};
@@ -49,9 +56,9 @@ const size_t run_show_n_specs = sizeof run_show_specs / sizeof run_show_specs[0]
 const size_t run_terminate_n_specs = sizeof run_terminate_specs / sizeof run_terminate_specs[0];
 const size_t run_delete_n_specs = sizeof run_delete_specs / sizeof run_delete_specs[0];
 
-/* ---- what is shown ---- */
+/* ---- output ---- */
 
-/* "2024-02-06 04:16:36+00:00", as `vessl run list` writes it */
+/* Formats a time as `vessl run list` does: "2024-02-06 04:16:36+00:00". */
 static const char *time_text(const json_t *state, const char *key, char out[40])
 {
     time_t t = (time_t)json_number_value(json_object_get(state, key));
@@ -62,7 +69,8 @@ static const char *time_text(const json_t *state, const char *key, char out[40])
     return out;
 }
 
-/* A text of a file on a terminal: a line, and nothing that moves the cursor. */
+/* Prints a text of a run file as one line, without control characters that would move the
+ * cursor. */
 static void print_text(const char *s, size_t max)
 {
     size_t n = strlen(s), cut = n > max ? str_utf8_valid((struct str){s, max}) : n;
@@ -91,14 +99,15 @@ static const char *reason_of(const struct run_record *r)
     return r->was_killed ? "the keeper was killed" : run_record_text(r, "reason");
 }
 
-/* The record of a run for programs: its state, without the fields that find its keeper. */
+/* Returns the record of a run for programs: its state without the fields that identify its
+ * keeper. */
 static json_t *record_json(const struct run_record *r)
 {
     json_t *j = json_deep_copy(r->state);
     json_t *env = json_object_get(j, "env"), *value;
     const char *name;
     (void)json_object_del(j, "keeper");
-    json_object_foreach(env, name, value) /* also of one that an older version has written */
+    json_object_foreach(env, name, value) /* an older version may have stored the values */
         (void) json_object_set_new(env, name, json_string("***"));
     (void)json_object_set_new(j, "status", json_string(run_status_name(r->status)));
     (void)json_object_set_new(j, "reason", json_string(reason_of(r)));
@@ -113,8 +122,8 @@ static void print_json(json_t *owned)
     json_decref(owned);
 }
 
-/* The newest, and how many there are. Without env, which is of whoever looks at one run; with a
- * bound also in bytes, for who has to hold the answer. */
+/* Returns the newest runs and the number of all runs. `env` is left out; `show` has it. With
+ * `last` the size is bounded too, because the reader keeps the whole answer in memory. */
 static json_t *list_json(const struct run_record *all, size_t n, int64_t last)
 {
     json_t *list = json_array();
@@ -229,7 +238,7 @@ int cmd_run_list(int argc, char **argv)
     return code;
 }
 
-/* ---- of one run ---- */
+/* ---- commands for one run ---- */
 
 struct one {
     struct runs_options o;
@@ -290,7 +299,8 @@ static void sleep_ms(long ms)
     (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
 }
 
-/* The process that began then, and no other that got its number since. */
+/* Sends SIGTERM to the keeper. A pidfd and the start time exclude another process that got its
+ * number since. */
 static enum status signal_keeper(const struct run_record *r, struct error *err)
 {
     int fd = pidfd_open(r->keeper.pid, 0);
@@ -304,7 +314,7 @@ static enum status signal_keeper(const struct run_record *r, struct error *err)
     return s;
 }
 
-/* SIGTERM; who is there after a second gets SIGKILL. */
+/* Ends processes that a dead keeper left: SIGTERM, then SIGKILL after a second. */
 static void end_leftovers(struct one *one)
 {
     if (run_leftovers_kill(&one->store, one->record.id, SIGTERM) == 0)
@@ -319,7 +329,7 @@ static enum status terminate(struct one *one, struct error *err)
     const char *id = one->record.id;
     if (one->record.was_killed) {
         end_leftovers(one);
-        printf("Terminated '#%s'.\n", id); /* what its keeper has left */
+        printf("Terminated '#%s'.\n", id); /* the processes that its killed keeper left */
         return STATUS_OK;
     }
     if (!one->record.is_live)
@@ -352,7 +362,8 @@ int cmd_run_terminate(int argc, char **argv)
     return with_one(argc, argv, &line, terminate);
 }
 
-/* All of a run, what it is known by at the end: what cannot be removed is found again. */
+/* Removes the run's folder. state.json goes last, so that a run that could not be removed
+ * completely is still listed. */
 static enum status remove_run(const char *folder, struct error *err)
 {
     char path[RUN_PATH_BYTES];

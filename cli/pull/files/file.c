@@ -1,5 +1,10 @@
-/* A file's bytes are hashed as they come. What a run before this one has left is hashed first, so
- * that at the end the hash is of all that lies there, whoever wrote it. */
+/* Fetches one file in one stream: into NAME.part, then under its name.
+ * parallel.c calls `pull_file_fetch` on its threads. Bytes come through common's HTTP client
+ * into `on_data`, which writes and hashes them; `receive` tries again after a failure that may
+ * pass.
+ * Invariants: bytes that an earlier run left are hashed first, so the final hash covers the
+ * whole file. Nothing is written after the lock was lost. A file gets its name only when size
+ * and hash are right. */
 #include "cli/pull/files/file.h"
 
 #include <fcntl.h>
@@ -25,11 +30,11 @@ struct incoming {
     const struct pull_file *f;
     struct pull_progress *progress;
     struct pull_lock *lock;
-    const char *part; /* path */
+    const char *part; /* path of the part */
     int fd;
     struct pull_digests digests;
-    uint64_t at, high; /* bytes here; the most there ever were */
-    struct error err;  /* of a callback */
+    uint64_t at, high; /* bytes here now; largest value of `at` so far */
+    struct error err;  /* error of a callback */
 };
 
 uint64_t pull_file_have(const struct pull_file *f, const char *folder)
@@ -50,7 +55,7 @@ uint64_t pull_file_have(const struct pull_file *f, const char *folder)
 
 uint64_t pull_file_room(const struct pull_file *f, const char *folder)
 {
-    enum { STAT_BLOCK = 512 }; /* st_blocks is of these, whatever the file system's are */
+    enum { STAT_BLOCK = 512 }; /* unit of st_blocks on every file system */
     char path[PATH_MAX];
     struct stat st;
     struct error err;
@@ -63,9 +68,9 @@ uint64_t pull_file_room(const struct pull_file *f, const char *folder)
     return own > have ? own : have;
 }
 
-/* ---- what comes ---- */
+/* ---- incoming bytes ---- */
 
-/* From the first byte on, all of it. */
+/* Starts again from the first byte. */
 static bool start_over(struct incoming *in)
 {
     if (!pull_part_may_write(in->f, in->lock, &in->err))
@@ -88,7 +93,7 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
                   (unsigned long long)in->f->n_bytes);
         return false;
     }
-    if (a->begin == 0 && in->at > 0) /* it knows no ranges, or the file has changed */
+    if (a->begin == 0 && in->at > 0) /* the server supports no ranges, or the file has changed */
         return start_over(in);
     if (a->begin != in->at) {
         error_set(&in->err, STATUS_PROTOCOL, "%s: %s answers with another part than was asked for",
@@ -119,7 +124,7 @@ static bool on_data(void *ctx, struct str piece)
     return true;
 }
 
-/* One attempt. AGAIN: not all is here; *answer and *err say why. */
+/* Makes one attempt. STATUS_AGAIN: bytes are missing; *answer, *how and *err say why. */
 static enum status receive_once(const struct pull_source *source, struct incoming *in,
                                 struct fetch_answer *answer, enum status *how, struct error *err)
 {
@@ -150,7 +155,7 @@ static enum status receive_once(const struct pull_source *source, struct incomin
     return STATUS_AGAIN;
 }
 
-/* Until all bytes are here, whatever they are. */
+/* Fetches until all bytes are here. Their hash is checked later. */
 static enum status receive(const struct pull_source *source, struct incoming *in, struct error *err)
 {
     struct pull_retry retry = {.net = source->net};
@@ -183,7 +188,7 @@ static enum status fetch_part(const struct pull_source *source, struct incoming 
     if (in->fd < 0 || fstat(in->fd, &st) != 0)
         return pull_part_error(in->part, err);
     uint64_t have = (uint64_t)st.st_size;
-    if (have > in->f->n_bytes) { /* pull_file_have has not counted it either */
+    if (have > in->f->n_bytes) { /* too long; pull_file_have does not count such a part either */
         have = 0;
         if (ftruncate(in->fd, 0) != 0)
             return pull_part_error(in->part, err);

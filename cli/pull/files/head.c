@@ -15,7 +15,7 @@
 #include "common/base/mem.h"
 #include "common/model/gguf/gguf.h"
 
-/* A vocabulary and its merges are most of it. */
+/* Limits of a GGUF's head. Vocabulary and merges are most of it. */
 enum { FIRST_BYTES = 8 << 20, MOST_BYTES = 128 << 20 };
 
 static bool is_gguf(const char *name)
@@ -43,13 +43,13 @@ void pull_heads_choose(struct pull_list *l)
     l->n_files = n;
 }
 
-/* ---- a GGUF's ---- */
+/* ---- a GGUF's head ---- */
 
 struct head {
     const struct pull_file *f;
     int fd;
-    uint64_t at, end; /* bytes here, and wanted */
-    struct error err; /* of a callback */
+    uint64_t at, end; /* bytes that are here, and that are wanted */
+    struct error err; /* error of a callback */
 };
 
 static bool on_begin(void *ctx, const struct fetch_answer *a)
@@ -58,7 +58,7 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     if (a->total != FETCH_UNKNOWN && a->total != h->f->n_bytes)
         error_set(&h->err, STATUS_PROTOCOL, "%s has %llu bytes of it, its listing says %llu",
                   a->host, (unsigned long long)a->total, (unsigned long long)h->f->n_bytes);
-    else if (a->begin == 0) /* from the first one on, or it knows no ranges */
+    else if (a->begin == 0) /* at the first byte, or the server supports no ranges */
         h->at = 0;
     else if (a->begin != h->at)
         error_set(&h->err, STATUS_PROTOCOL, "%s answers with another part than was asked for",
@@ -66,7 +66,7 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     return h->err.status == STATUS_OK;
 }
 
-/* false: that is enough, or it cannot be written. */
+/* Takes a piece. Returns false when enough has come, or when it cannot be written. */
 static bool on_data(void *ctx, struct str piece)
 {
     struct head *h = ctx;
@@ -112,7 +112,7 @@ static enum status fetch_bytes(const struct pull_source *source, struct head *h,
     return s == STATUS_OK ? pull_explain(&a, &source->words, err) : err->status;
 }
 
-/* Does all that comes before the tensors' bytes lie in the first n? */
+/* Checks that the first n bytes hold everything in front of the tensors' data. */
 static enum status check_head(const char *path, uint64_t n, struct error *err)
 {
     struct gguf *g = NULL;

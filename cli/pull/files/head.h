@@ -1,12 +1,12 @@
 #pragma once
-/* The part of a model that a plan needs, without its weights: config.json, or the bytes of a GGUF
- * up to its tensors. */
+/* The parts of a model that a plan needs, without its weights: config.json, or the bytes of a
+ * GGUF in front of its tensors. */
 #include "cli/pull/files/list.h"
 #include "cli/pull/files/source.h"
 
-/* Keeps of a listing what is such. */
+/* Keeps only these files in the list. */
 void pull_heads_choose(struct pull_list *l);
-/* A GGUF's first bytes into folder, as a file of its whole size with a hole for the rest. Nobody
- * has checked their hash: it is of all bytes. */
+/* Fetches the first bytes of a GGUF into `folder`. The file has its full size, with a hole for
+ * the rest. Its hash is not checked, since that needs all bytes. */
 MUST_USE enum status pull_head_fetch(const struct pull_source *source, const struct pull_file *f,
                                      const char *folder, struct error *err);

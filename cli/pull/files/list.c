@@ -25,7 +25,8 @@ bool pull_is_weights(const char *name)
     return false;
 }
 
-/* Does it end in "-DDDDD-of-DDDDD.gguf"? *number: where the first five digits stand. */
+/* Returns true for a name that ends in "-DDDDD-of-DDDDD.gguf". *number is the index of the first
+ * five digits. */
 static bool is_part(const char *name, size_t *number)
 {
     static const char form[] = "-00000-of-00000.gguf";
@@ -58,7 +59,7 @@ uint64_t pull_list_bytes(const struct pull_list *l)
     return n;
 }
 
-/* One is a folder that the other one lies in. */
+/* Returns true when one name is a folder above the other. */
 static bool clash(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b), least = n < m ? n : m;
@@ -122,7 +123,7 @@ void pull_list_finish(struct pull_list *l)
     }
     struct digest *d = digest_new(DIGEST_SHA256);
     if (!d || !digest_add(d, b.ptr, b.len))
-        abort(); /* OpenSSL has lost its SHA-256 */
+        abort(); /* OpenSSL has no SHA-256 */
     digest_end(d, l->identity);
     digest_free(d);
     strbuf_fini(&b);

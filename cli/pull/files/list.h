@@ -1,6 +1,6 @@
 #pragma once
-/* The files of a model at a server, as its listing has them. The names come from that server: what
- * is not safe as a name is refused when it is added. */
+/* The files of a model on a server. The names come from the server, so a name that is not safe
+ * as a file name is refused. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,31 +10,33 @@
 
 struct pull_file {
     char *name, *url;
-    char *hub_name;        /* of a hub: its name there, with folders; or NULL */
-    uint64_t n_bytes;      /* FETCH_UNKNOWN only while a listing is made */
-    char sha256[65];       /* "": nobody has said it */
-    char git_id[41];       /* SHA-1 of a git blob; "" likewise */
-    char etag[136];        /* strong; ranges are asked for under it. "" likewise */
-    bool hf_blob_is_right; /* what huggingface_hub's cache has of it was read, and is it */
+    char *hub_name;        /* name with folders at a hub; NULL = the same as `name` */
+    uint64_t n_bytes;      /* FETCH_UNKNOWN only while the list is made */
+    char sha256[65];       /* hexadecimal; "" = unknown */
+    char git_id[41];       /* SHA-1 of the git blob; "" = unknown */
+    char etag[136];        /* strong ETag for requests of ranges; "" = unknown */
+    bool hf_blob_is_right; /* the blob in huggingface_hub's cache was checked and is right */
 };
 
 struct pull_list {
     struct pull_file *files;
     uint32_t n_files, cap;
-    char commit[65];   /* of a hub */
-    char identity[65]; /* SHA-256 of all that the listing says: what parts belong to */
+    char commit[65];   /* commit at a hub; "" = none */
+    char identity[65]; /* SHA-256 of the whole list; parts belong to one identity */
 };
 
-/* Refuses names that are not safe, that are there already, and what is too large or too much. url
- * is taken over. */
+/* Adds a file and takes over `owned_url`. Unsafe names, duplicates, too large files and too many
+ * files are refused. */
 MUST_USE enum status pull_list_add(struct pull_list *l, const char *name, char *owned_url,
                                    uint64_t n_bytes, struct error *err);
-/* When all are in it: small ones first, so that what is not a model is seen soon. */
+/* Completes the list: sorts it and computes `identity`. Weights come last, so that a folder that
+ * is no model is noticed early. */
 void pull_list_finish(struct pull_list *l);
 uint64_t pull_list_bytes(const struct pull_list *l);
 void pull_list_fini(struct pull_list *l);
-/* Is it a file of weights, which are large? */
+/* Returns true for a file of weights. */
 bool pull_is_weights(const char *name);
 
-/* Is name the GGUF wanted, or another part of it (NAME-00002-of-00003.gguf)? */
+/* Returns true when `name` is the GGUF `wanted`, or another part of it
+ * (NAME-00002-of-00003.gguf). */
 bool pull_is_of_gguf(const char *name, const char *wanted);

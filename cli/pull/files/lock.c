@@ -1,3 +1,11 @@
+/* A lock file for one model, on one machine or on a volume that several machines share (lock.h has
+ * the scheme).
+ * `pull_lock_acquire` makes the file with O_EXCL, or watches the holder's record until the holder
+ * is gone; `beat` runs on its own thread and writes the record every two seconds; writers call
+ * `pull_lock_may_write`.
+ * Invariants: the record says who holds the lock; a lock whose record is not ours is lost. `mutex`
+ * guards the record and `is_ending`. A lock is only taken over after a rename whose result is
+ * checked. No two clocks are compared. */
 #include "cli/pull/files/lock.h"
 
 #include <errno.h>
@@ -32,7 +40,7 @@ static void fill_identity(struct pull_lock *l)
         snprintf(l->nonce + 2 * i, 3, "%02x", random[i]);
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (!f || fscanf(f, "%39s", l->boot) != 1)
-        snprintf(l->boot, sizeof l->boot, "-"); /* never taken for another's */
+        snprintf(l->boot, sizeof l->boot, "-"); /* never equal to another machine's boot id */
     if (f)
         (void)fclose(f);
     if (gethostname(l->host, sizeof l->host - 1) != 0 || !l->host[0])
@@ -63,7 +71,7 @@ static bool is_of_this_boot(const struct pull_lock *l, const struct record *r)
            strcmp(boot, "-") != 0;
 }
 
-/* ---- holding it ---- */
+/* ---- the holder ---- */
 
 static bool is_ours(const struct pull_lock *l)
 {
@@ -84,7 +92,7 @@ static void *beat(void *ctx)
         l->beat++;
         if (!l->is_ending && (!is_ours(l) || !write_record(l)))
             atomic_store(&l->is_lost,
-                         !is_ours(l)); /* a full disk takes no beat, and no lock away */
+                         !is_ours(l)); /* a full disk stops the beat, but the lock is still ours */
     }
     pthread_mutex_unlock(&l->mutex);
     return NULL;
@@ -95,7 +103,8 @@ static enum status hold(struct pull_lock *l, struct error *err)
     pthread_condattr_t by_monotonic;
     sigset_t all, before;
     (void)flock(l->fd,
-                LOCK_EX | LOCK_NB); /* before the record: who reads it may ask for the flock */
+                /* before the record: a reader of the record may test the flock */
+                LOCK_EX | LOCK_NB);
     if (!write_record(l)) {
         int saved = errno;
         (void)unlink(l->path);
@@ -108,7 +117,7 @@ static enum status hold(struct pull_lock *l, struct error *err)
     pthread_cond_init(&l->wake, &by_monotonic);
     pthread_condattr_destroy(&by_monotonic);
     pthread_mutex_init(&l->mutex, NULL);
-    sigfillset(&all); /* signals are the main thread's */
+    sigfillset(&all); /* signals are handled by the main thread */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = pthread_create(&l->thread, NULL, beat, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -146,16 +155,16 @@ void pull_lock_release(struct pull_lock *l)
     *l = (struct pull_lock){.fd = -1};
 }
 
-/* ---- waiting for it ---- */
+/* ---- waiting for the lock ---- */
 
 struct watch {
     struct record seen;
-    uint64_t since_ns; /* when it was seen for the first time */
+    uint64_t since_ns; /* time when this record was first seen */
     bool has_said;
 };
 
-/* A lock whose holder is gone is moved away, and what was moved is looked at again: it may have
- * been a new one, made a moment ago by who came first. */
+/* Moves away a lock whose holder is gone, and reads the moved file. It may be a new lock that
+ * another process has just made; then it is put back. */
 static void take_away(const struct pull_lock *l, const struct record *gone)
 {
     char aside[PATH_MAX];
@@ -169,10 +178,11 @@ static void take_away(const struct pull_lock *l, const struct record *gone)
         (void)close(fd);
     }
     bool is_new = strcmp(moved.text, gone->text) != 0;
-    if (!is_new || link(aside, l->path) == 0 || errno == EEXIST) /* a third one: it has lost it */
+    /* EEXIST: a third process has the lock, so the moved one has lost it */
+    if (!is_new || link(aside, l->path) == 0 || errno == EEXIST)
         (void)unlink(aside);
     else
-        (void)rename(aside, l->path); /* a file system without links */
+        (void)rename(aside, l->path); /* for a file system without hard links */
 }
 
 static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
@@ -190,7 +200,7 @@ static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
     w->say(text);
 }
 
-/* Somebody has it: is that one still there? */
+/* Looks whether the holder of the lock is still there. */
 static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct watch *watch)
 {
     struct record r;
@@ -213,8 +223,9 @@ static void look(struct pull_lock *l, const struct pull_lock_wait *w, struct wat
     (void)close(fd);
 }
 
-/* Another holder may have been done after our last look; or NFS told us of its names only now, as
- * making a file is what reads the folder anew. */
+/* Holds the new lock, unless the work is already done. The last holder may have finished after
+ * our last look. NFS may also show its files only now, because making a file reads the folder
+ * again. */
 static enum status hold_unless_done(struct pull_lock *l, const struct pull_lock_wait *w,
                                     struct error *err)
 {

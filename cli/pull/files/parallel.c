@@ -1,6 +1,9 @@
-/* Threads that take what is next from one list: a small file whole, or a range of a large one. Each
- * has a connection of its own, which it keeps; calls block, as the code below them reads better
- * for it. The first that fails stops the others. */
+/* Fetches the files of a model over several connections.
+ * `pull_files_fetch` starts threads, each with its own connection and blocking calls. A thread
+ * takes the next unit from the list: a small file as a whole (file.c), or one range of a large
+ * file (ranges.c). The last thread at a large file checks and renames it.
+ * Invariants: `mutex` guards the list, the counts and `err`; files are fetched without it. The
+ * first error stops all threads. Each file's `sha256` is written by one thread. */
 #include "cli/pull/files/parallel.h"
 
 #include <pthread.h>
@@ -13,11 +16,11 @@
 #include "cli/pull/files/source.h"
 #include "common/base/mem.h"
 
-/* One large file that has begun. */
+/* A large file whose fetch has begun. */
 struct large {
     struct pull_ranges *ranges;
-    uint32_t n_active; /* threads at it */
-    bool has_ended;    /* its last range was brought, or it comes in one stream */
+    uint32_t n_active; /* threads that fetch its ranges */
+    bool has_ended;    /* its last range is here, or it comes in one stream */
 };
 
 struct work {
@@ -30,15 +33,15 @@ struct work {
     struct large *large; /* [n_files] */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    uint32_t i_next; /* files before it have begun */
+    uint32_t i_next; /* index of the next file to begin */
     uint32_t n_unfinished;
     atomic_bool cancelled;
-    struct error err; /* the first; under mutex */
+    struct error err; /* first error; guarded by `mutex` */
 };
 
 struct unit {
     uint32_t i_file, i_range;
-    struct large *large; /* NULL: a whole file */
+    struct large *large; /* NULL = the whole file */
 };
 
 static void fail(struct work *w, const struct error *err)
@@ -69,7 +72,7 @@ static bool is_there(const struct work *w, uint32_t i)
     return pull_file_have(&w->files[i], w->folder) == w->files[i].n_bytes;
 }
 
-/* The next file; of one that comes in ranges the caller takes one. */
+/* Begins the next file. For a file in ranges the caller then takes a range. */
 static enum status begin_file(struct work *w, struct unit *u, bool *is_whole, struct error *err)
 {
     uint32_t i = w->i_next++;
@@ -80,7 +83,8 @@ static enum status begin_file(struct work *w, struct unit *u, bool *is_whole, st
                                         &w->large[i].ranges, err);
 }
 
-/* Waits while others are at the last ranges: one of them may have to come again. False: no more. */
+/* Takes the next unit. It waits while other threads fetch the last ranges, since a range may
+ * have to come again. Returns false when there is no more work. */
 static bool take(struct work *w, struct unit *u)
 {
     struct error err = {0};
@@ -100,7 +104,7 @@ static bool take(struct work *w, struct unit *u)
             u->large = &w->large[u->i_file];
             u->large->n_active++;
             return true;
-        } else { /* all of it was here already, but its name */
+        } else { /* all ranges were here already; only the rename is left */
             u->large = &w->large[u->i_file];
             u->large->n_active++;
             u->i_range = UINT32_MAX;
@@ -118,7 +122,7 @@ static enum status do_file(struct work *w, const struct pull_source *source, uin
     return pull_file_fetch(source, &w->files[i], w->folder, w->progress, w->sha256[i], err);
 }
 
-/* The last one at a file ends it. *is_done: it is under its name. */
+/* Ends a file by its last thread. *is_done: the file has its final name. */
 static enum status end_large(struct work *w, const struct pull_source *source, uint32_t i,
                              bool one_stream, bool *is_done, struct error *err)
 {
@@ -196,9 +200,9 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* ---- all ---- */
+/* ---- all files ---- */
 
-/* Not more threads than there is something to do for. */
+/* Returns the number of threads: never more than there are units. */
 static uint32_t threads_for(const struct work *w)
 {
     uint64_t units = 0;
@@ -228,7 +232,7 @@ enum status pull_files_fetch(const struct pull_source *source, const struct pull
     (void)pthread_cond_init(&w.changed, NULL);
     while (n_started + 1 < n && pthread_create(&threads[n_started], NULL, run, &w) == 0)
         n_started++;
-    (void)run(&w); /* this one, too; alone where threads are short */
+    (void)run(&w); /* this thread works too, alone when no other could be started */
     for (uint32_t i = 0; i < n_started; i++)
         (void)pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < n_files; i++)

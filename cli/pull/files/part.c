@@ -89,7 +89,7 @@ enum status pull_digests_start(struct pull_digests *d, const struct pull_file *f
 {
     pull_digests_free(d);
     d->sha256 = digest_new(DIGEST_SHA256);
-    if (f->git_id[0]) { /* what git hashes has a line of its own in front */
+    if (f->git_id[0]) { /* git hashes a header in front of the bytes */
         char head[40];
         int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)f->n_bytes);
         d->git = digest_new(DIGEST_SHA1);
@@ -138,7 +138,7 @@ bool pull_digests_end(struct pull_digests *d, const struct pull_file *f, char *s
            (!d->git || strcmp(f->git_id, git) == 0);
 }
 
-/* All of a file here: its SHA-256, and whether it is as f has it. */
+/* Hashes a whole file on the disk. Returns its SHA-256, and whether it matches f. */
 static enum status hash_whole(const struct fetch_net *net, const struct pull_file *f,
                               const char *path, char *sha256, struct error *err)
 {

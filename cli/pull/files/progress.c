@@ -1,17 +1,23 @@
+/* The progress of a pull on stderr: a bar on a terminal, otherwise a line every five seconds.
+ * Threads of parallel.c call `pull_progress_add`; every call may draw when enough time has passed.
+ * `pull_progress_bar` makes the bar's text.
+ * Invariants: `mutex` guards `struct pull_progress`; start and clear are called while no other
+ * thread uses it. The bar is never wider than the terminal at the time of drawing. Names are
+ * borrowed. */
 #include "cli/pull/files/progress.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/base/terminal_width.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/host/terminal_width.h"
 
 enum {
     CELLS_MIN = 10,
     CELLS_MAX = 24,
-    PERCENT = 5 /* "100 %" */,
+    PERCENT = 5 /* columns of "100 %" */,
     NAME_MIN_SHOWN = 12,
     NAME_MAX_SHOWN = 40
 };
@@ -46,8 +52,8 @@ void pull_progress_start(struct pull_progress *p, const char *command, bool quie
 
 /* ---- the bar ---- */
 
-/* Bytes of the character at s, and its columns: 2 for all that is not ASCII, some of which are so
- * wide. */
+/* Returns the bytes of the character at s. *columns is 2 for every character that is not ASCII,
+ * since some are that wide. */
 static size_t char_at(const char *s, size_t *columns)
 {
     size_t n = 1;
@@ -65,7 +71,7 @@ size_t pull_columns_of(const char *s)
     return all;
 }
 
-/* Bytes of s that have at most room columns. */
+/* Returns how many bytes of s fit into `room` columns. */
 static size_t fitting(const char *s, size_t room)
 {
     size_t n = 0, columns;
@@ -112,13 +118,13 @@ static unsigned percent_of(const struct pull_progress *p)
     return n > 100 ? 100 : (unsigned)n;
 }
 
-/* Seconds that are left; per_s is not 0. */
+/* Returns the seconds that are left; per_s is not 0. */
 static uint64_t seconds_left(const struct pull_progress *p, uint64_t per_s)
 {
     return p->total > p->done ? (p->total - p->done) / per_s : 0;
 }
 
-/* The words behind the bar, the longest that leave so much room; "" when none do. */
+/* Chooses the longest words behind the bar that fit into `room` columns; "" when none fit. */
 static void choose_words(const struct pull_progress *p, uint64_t per_s, size_t room,
                          char words[4][160], const char **out)
 {
@@ -177,7 +183,7 @@ static unsigned terminal_columns(void)
     return n > 0 ? n : 80;
 }
 
-/* A terminal that has become narrower has broken the bar into several lines. */
+/* Erases the bar. A terminal that has become narrower has broken it into several lines. */
 static void wipe(struct pull_progress *p, unsigned columns)
 {
     unsigned n_above = p->n_drawn > columns ? (p->n_drawn - 1) / columns : 0;

@@ -1,3 +1,10 @@
+/* Fetches one large file in ranges of 16 MiB that several threads fetch at once (ranges.h has the
+ * files' layout).
+ * parallel.c calls `pull_ranges_next` under its mutex, `pull_ranges_fetch` on any thread, and
+ * `pull_ranges_finish` once. `hash_on` hashes the ranges that follow each other from the start.
+ * Invariants: the byte of a range is written to the list after the range's own bytes. `is_here` is
+ * atomic; `mutex` guards the hash, and a thread that finds it taken goes on. The file gets its
+ * name only when its hash is right. */
 #include "cli/pull/files/ranges.h"
 
 #include <errno.h>
@@ -26,9 +33,9 @@ struct pull_ranges {
     char path[PATH_MAX], part[PATH_MAX], ranges[PATH_MAX];
     int fd, ranges_fd;
     uint32_t n, i_next, n_tries;
-    unsigned char *is_here; /* [n]; atomic: set by who brings one, read by who hashes */
-    atomic_bool is_whole;   /* all of it came as the answer for a range */
-    pthread_mutex_t mutex;  /* of the hash */
+    unsigned char *is_here; /* [n] flags, atomic: set after a range is written, read by the hash */
+    atomic_bool is_whole;   /* the server answered a range with the whole file */
+    pthread_mutex_t mutex;  /* guards the hash */
     struct pull_digests digests;
     uint64_t hashed;
 };
@@ -54,9 +61,10 @@ static uint64_t end_of(const struct pull_file *f, uint32_t i)
     return end < f->n_bytes ? end : f->n_bytes;
 }
 
-/* ---- what a run before has left ---- */
+/* ---- parts of an earlier run ---- */
 
-/* Into is_here[n]. Of a part without its list, of one stream, what is whole from the start on. */
+/* Fills is_here[n] from the list. A part without a list came in one stream, so its ranges are
+ * whole from the start on. */
 static void read_ranges(const struct pull_file *f, int part_fd, int ranges_fd,
                         unsigned char *is_here)
 {
@@ -105,7 +113,7 @@ uint64_t pull_ranges_have(const struct pull_file *f, const char *folder)
     return n_bytes;
 }
 
-/* All of the list, so that its size says that it is one. */
+/* Writes the whole list, so that its size shows that it is complete. */
 static enum status write_ranges(struct pull_ranges *r, struct error *err)
 {
     char *text = mem_alloc(r->n);
@@ -204,7 +212,7 @@ struct incoming {
     struct pull_ranges *r;
     struct pull_lock *lock;
     uint64_t begin, at, high, end;
-    struct error err; /* of a callback */
+    struct error err; /* error of a callback */
 };
 
 static bool on_begin(void *ctx, const struct fetch_answer *a)
@@ -251,7 +259,7 @@ static bool on_data(void *ctx, struct str piece)
     return true;
 }
 
-/* One attempt. AGAIN: not all is here; *answer, *how and *err say why. */
+/* Makes one attempt. STATUS_AGAIN: bytes are missing; *answer, *how and *err say why. */
 static enum status receive_once(const struct pull_source *source, struct incoming *in,
                                 struct fetch_answer *answer, enum status *how, struct error *err)
 {
@@ -306,7 +314,8 @@ static enum status receive(const struct pull_source *source, struct incoming *in
     }
 }
 
-/* Hashes the whole ranges that follow; one thread at a time, others need not wait. */
+/* Hashes the whole ranges that follow the hashed bytes. One thread at a time does this; others
+ * do not wait. */
 static enum status hash_on(struct pull_ranges *r, const struct fetch_net *net, struct error *err)
 {
     enum status s = STATUS_OK;
@@ -351,7 +360,8 @@ static enum status start_over(struct pull_ranges *r, struct error *err)
     return pull_digests_start(&r->digests, r->f, err);
 }
 
-/* The list goes first: a part without it is one that is whole from the start on. */
+/* Publishes the file. The list is removed first: a part without a list counts as whole from the
+ * start on. */
 static enum status publish(struct pull_ranges *r, struct error *err)
 {
     if (fsync(r->fd) != 0)

@@ -17,7 +17,7 @@ void aws_answer_fini(struct aws_answer *a)
     *a = (struct aws_answer){0};
 }
 
-/* Into a header it goes: printable ASCII without blanks. */
+/* Returns true for printable ASCII without blanks, because the text goes into a header. */
 static bool is_word(struct str s)
 {
     if (s.len == 0 || s.len > WORD_MAX)
@@ -28,7 +28,7 @@ static bool is_word(struct str s)
     return true;
 }
 
-/* "2026-11-24T18:10:45Z", perhaps with a fraction */
+/* Parses "2026-11-24T18:10:45Z", with or without a fraction of a second. */
 static bool read_time(struct str s, int64_t *out)
 {
     struct tm tm = {0};
@@ -65,7 +65,7 @@ static bool take(struct str id, struct str secret, struct str session, struct st
     return true;
 }
 
-/* The text between <NAME> and the next <, without blanks around it. */
+/* Returns the text between <NAME> and the next <, without blanks around it. */
 static struct str element(struct str text, const char *name)
 {
     size_t n = strlen(name);

@@ -1,3 +1,11 @@
+/* Finds the keys that sign requests to S3 and renews temporary ones (aws_credentials.h has the
+ * order).
+ * `aws_credentials_open` reads flags, environment and AWS's files and chooses one way;
+ * `aws_credentials_keys` is called before each request and fetches keys through STS, a
+ * container's agent or the instance's metadata service.
+ * Invariants: `mutex` guards `newest`. Old generations of keys stay until the end, because
+ * another thread may still sign with them. Answers are bounded and parsed by aws_answer.h. A
+ * container's agent is asked over plain HTTP only at an address of this machine. */
 #include "cli/pull/request/aws_credentials.h"
 
 #include <errno.h>
@@ -20,13 +28,14 @@
 enum {
     FILE_MAX = 1 << 20,
     ANSWER_MAX = 256 << 10,
-    EARLY_S = 300, /* before they end; half their life when that is less */
+    EARLY_S = 300, /* seconds before keys expire; half their lifetime when that is less */
     ROLE_TIMEOUT_MS = 20000
 };
 
 enum way { WAY_KEYS, WAY_WEB_IDENTITY, WAY_CONTAINER, WAY_INSTANCE };
 
-/* Those before it may still be signed with, by another thread: they are kept to the end. */
+/* One set of keys. Older sets are kept to the end, since another thread may still sign with
+ * them. */
 struct generation {
     struct aws_answer keys;
     int64_t fetched_s;
@@ -37,12 +46,13 @@ struct aws_credentials {
     struct aws_setup setup;
     enum way way;
     char source[160];
-    char *region, *role_arn, *token_file, *session_name; /* the last three: of a web identity */
+    /* role_arn, token_file, session_name: for a web identity */
+    char *region, *role_arn, *token_file, *session_name;
     pthread_mutex_t mutex;
     struct generation *newest;
 };
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 
 static const char *given(const char *s)
 {
@@ -54,7 +64,7 @@ static const char *env_of(const struct aws_credentials *c, const char *name)
     return given(c->setup.env(name));
 }
 
-/* NOT_FOUND: there is none. */
+/* Reads a file. STATUS_NOT_FOUND: there is none. */
 static enum status read_file(const char *path, size_t max, struct strbuf *out, struct error *err)
 {
     struct stat st;
@@ -66,7 +76,7 @@ static enum status read_file(const char *path, size_t max, struct strbuf *out, s
     enum status s = STATUS_OK;
     char *room;
     bool is_there = fstat(fd, &st) == 0;
-    if (is_there && S_ISCHR(st.st_mode)) /* /dev/null: nothing is in it */
+    if (is_there && S_ISCHR(st.st_mode)) /* /dev/null counts as empty */
         st.st_size = 0;
     else if (!is_there || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > max)
         s = error_set(err, STATUS_INVALID, "%s: not a file of at most %zu KiB", path, max >> 10);
@@ -93,7 +103,7 @@ static void take(struct aws_credentials *c, struct aws_answer *owned)
     *owned = (struct aws_answer){0};
 }
 
-/* One call, tried again where that may help. */
+/* Makes one call, with retries when they may help. */
 static enum status call(const struct aws_credentials *c, struct http_call *h, int *code,
                         struct strbuf *out, struct error *err)
 {
@@ -152,7 +162,8 @@ static enum status ask_sts(struct aws_credentials *c, struct strbuf *form, struc
                : error_set(err, STATUS_PROTOCOL, "%s: its answer has no keys", url);
 }
 
-/* The token is read each time: Kubernetes writes a new one before the old one ends. */
+/* Fetches keys for a web identity. The token file is read each time, because Kubernetes writes a
+ * new token before the old one expires. */
 static enum status fetch_web_identity(struct aws_credentials *c, struct aws_answer *a,
                                       struct error *err)
 {
@@ -182,8 +193,9 @@ static enum status fetch_web_identity(struct aws_credentials *c, struct aws_answ
 
 /* ---- a container's role ---- */
 
-/* Plain HTTP only where it stays in the machine: to its own addresses and the agents', written out;
- * a name that begins as one of them is anybody's. */
+/* Returns true when plain HTTP to this host stays inside of the machine: loopback, or the
+ * literal addresses of the agents. A host name that only begins like one of them may belong to
+ * anybody. */
 static bool is_agent(const char *url)
 {
     static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
@@ -277,7 +289,8 @@ static enum status ask_instance(const struct aws_credentials *c, const char *met
     return code == 200 ? STATUS_OK : error_set(err, STATUS_NOT_FOUND, "%s answers %d", url, code);
 }
 
-/* Version 2 of the service alone: version 1 answers whoever makes us ask. */
+/* Fetches the instance's keys with version 2 of the metadata service only. Version 1 would also
+ * answer requests that a third party has caused. */
 static enum status fetch_instance(struct aws_credentials *c, struct aws_answer *a,
                                   struct error *err)
 {
@@ -295,7 +308,7 @@ static enum status fetch_instance(struct aws_credentials *c, struct aws_answer *
     }
     if (s == STATUS_OK) {
         strbuf_append_c(&path, base);
-        role.len = strcspn(role.ptr ? role.ptr : "", "\r\n"); /* the first one */
+        role.len = strcspn(role.ptr ? role.ptr : "", "\r\n"); /* the first role */
         if (role.ptr)
             role.ptr[role.len] = '\0';
         fetch_append_encoded(&path, strbuf_str(&role).ptr, "");
@@ -312,7 +325,7 @@ static enum status fetch_instance(struct aws_credentials *c, struct aws_answer *
     return s;
 }
 
-/* ---- which ---- */
+/* ---- choice of the way ---- */
 
 static enum status fetch(struct aws_credentials *c, struct error *err)
 {
@@ -345,7 +358,7 @@ static char *setting(const struct files *f, const char *key)
     return out ? out : aws_profile_get(strbuf_str(&f->config), AWS_FILE_CONFIG, f->profile, key);
 }
 
-/* Keys of one file, both or none. */
+/* Takes the keys of one file: both, or none. */
 static bool keys_of(struct aws_credentials *c, const struct strbuf *text, enum aws_file file,
                     const char *profile)
 {
@@ -362,7 +375,8 @@ static bool keys_of(struct aws_credentials *c, const struct strbuf *text, enum a
     return ok;
 }
 
-/* A profile that says how to get keys in a way that is not ours: nothing else is tried. */
+/* Refuses a profile with a way of getting keys that is not supported. No other way is tried
+ * then. */
 static enum status refuse_others(const struct files *f, struct error *err)
 {
     static const char *const keys[] = {"credential_process", "sso_session",       "sso_start_url",
@@ -414,7 +428,7 @@ static enum status read_files(const struct aws_credentials *c, struct files *f, 
     return STATUS_OK;
 }
 
-/* Takes a web identity of the environment, or of the profile. */
+/* Takes a web identity from the environment or the profile. */
 static bool set_web_identity(struct aws_credentials *c, const struct files *f)
 {
     const char *arn = env_of(c, "AWS_ROLE_ARN"), *file = env_of(c, "AWS_WEB_IDENTITY_TOKEN_FILE"),
@@ -433,7 +447,7 @@ static void set_source(struct aws_credentials *c, enum way way, const char *text
     snprintf(c->source, sizeof c->source, "%s", text);
 }
 
-/* *none: nothing is set up. */
+/* Chooses the way. *none: nothing is configured. */
 static enum status find(struct aws_credentials *c, const struct files *f, bool *none,
                         struct error *err)
 {
@@ -469,7 +483,7 @@ static enum status find(struct aws_credentials *c, const struct files *f, bool *
     return STATUS_OK;
 }
 
-/* ---- the interface ---- */
+/* ---- public functions ---- */
 
 const char *aws_domain(const char *region)
 {
@@ -488,7 +502,7 @@ enum status aws_credentials_open(const struct aws_setup *setup, struct aws_crede
     strbuf_init(&f.config, FILE_MAX);
     *endpoint = NULL;
     enum status s = STATUS_OK;
-    /* whoever gives keys needs no files: what is wrong with them is no matter */
+    /* given keys need no files, so errors of the files do not matter */
     if (!given(setup->id) || !given(setup->region))
         s = read_files(c, &f, err);
     if (s != STATUS_OK && given(setup->id))
@@ -516,7 +530,8 @@ enum status aws_credentials_open(const struct aws_setup *setup, struct aws_crede
     return s;
 }
 
-/* With what is left of their life when they came. */
+/* Returns true when the keys expire soon, measured by their remaining lifetime when they were
+ * fetched. */
 static bool end_soon(const struct generation *g, int64_t now)
 {
     int64_t life = g->keys.expires_s - g->fetched_s;
@@ -532,7 +547,7 @@ enum status aws_credentials_keys(struct aws_credentials *c, struct aws_keys *out
     if (c->way != WAY_KEYS && end_soon(c->newest, now)) {
         s = fetch(c, err);
         if (s != STATUS_OK && s != STATUS_CLOSED && now < c->newest->keys.expires_s)
-            s = STATUS_OK; /* these are good for a while */
+            s = STATUS_OK; /* the old keys are still valid for a while */
     }
     const struct aws_answer *k = &c->newest->keys;
     *out = (struct aws_keys){k->id, k->secret, k->session, c->region};

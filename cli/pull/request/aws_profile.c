@@ -11,7 +11,7 @@ static struct str unquoted(struct str s)
     return is_quoted ? (struct str){s.ptr + 1, s.len - 2} : s;
 }
 
-/* "[profile NAME]", "[NAME]" */
+/* Returns true when the line opens the profile's section: "[profile NAME]" or "[NAME]". */
 static bool is_section_of(struct str line, enum aws_file file, const char *profile)
 {
     const char *end = memchr(line.ptr, ']', line.len);
@@ -26,7 +26,8 @@ static bool is_section_of(struct str line, enum aws_file file, const char *profi
     return strcmp(profile, "default") == 0 && str_eq_c(name, "default");
 }
 
-/* found: the section; out: of key, when it is not NULL. */
+/* Walks over the lines. *found: the section exists. *out: the value of `key`, when that is not
+ * NULL. */
 static void walk(struct str text, enum aws_file file, const char *profile, const char *key,
                  bool *found, char **out)
 {

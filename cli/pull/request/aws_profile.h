@@ -1,12 +1,13 @@
 #pragma once
-/* The files of the AWS command line: ~/.aws/credentials, whose sections are profiles, and
- * ~/.aws/config, where they are called "profile NAME" (the default one "default", too). Pure. */
+/* Reads the files of the AWS command line: ~/.aws/credentials, whose sections are profile names,
+ * and ~/.aws/config, whose sections are "profile NAME" ("default" is also accepted alone). Pure. */
 #include "common/base/str.h"
 
 enum aws_file { AWS_FILE_CREDENTIALS, AWS_FILE_CONFIG };
 
-/* Is there such a profile? */
+/* Returns true when the file has such a profile. */
 bool aws_profile_is_there(struct str text, enum aws_file file, const char *profile);
-/* The value of a key, the last one counts; for mem_free. NULL: it has none. Settings that are
- * indented belong to another setting ("s3 =") and are passed over. */
+/* Returns the value of a key; the last one counts. Returns NULL when the profile has no such
+ * key. Indented settings belong to another setting ("s3 =") and are skipped. The caller frees
+ * the value with `mem_free`. */
 char *aws_profile_get(struct str text, enum aws_file file, const char *profile, const char *key);

@@ -15,7 +15,7 @@ static bool is_passing(enum status s, int code)
     return code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505);
 }
 
-/* False: a signal came. */
+/* Waits. Returns false when a signal came. */
 static bool wait(const struct fetch_net *net, double seconds)
 {
     uint64_t end = clock_mono_ns() + (uint64_t)(seconds * 1e9);
@@ -114,7 +114,7 @@ enum status pull_get_text(const struct fetch_net *net, const struct fetch_call *
 
 static bool on_ignored(void *ctx, struct str piece)
 {
-    return false; /* the head has said it; a server without ranges would send all of the file */
+    return false; /* the header was enough; a server without ranges would send the whole file */
 }
 
 enum status pull_get_size(const struct fetch_net *net, const struct fetch_call *c,
@@ -131,7 +131,7 @@ enum status pull_get_size(const struct fetch_net *net, const struct fetch_call *
             break;
         if ((s == STATUS_OK || s == STATUS_CLOSED) && (a->code == 200 || a->code == 206))
             return STATUS_OK;
-        if (s == STATUS_OK && a->code == 416) { /* no first byte */
+        if (s == STATUS_OK && a->code == 416) { /* the file is empty */
             a->total = 0;
             return STATUS_OK;
         }

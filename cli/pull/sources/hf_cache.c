@@ -1,5 +1,9 @@
-/* Hard links and no symbolic ones between the two caches: either may be cleaned (`hf cache rm`, rm)
- * without a file going from under the other, and the room is taken once. */
+/* Shares files with the cache of Python's huggingface_hub (hf_cache.h has its layout).
+ * cli/pull/pull.c calls `hf_cache_take` for each file before a fetch and `hf_cache_give` after
+ * it. A file is linked or copied under a temporary name, then renamed.
+ * Invariants: the two caches share hard links, never symbolic links. Either cache may be cleaned
+ * (`hf cache rm`, rm) without breaking the other, and the bytes are stored once. A blob is
+ * hashed before it is trusted. A blob in use is replaced by a rename, never overwritten. */
 #include "cli/pull/sources/hf_cache.h"
 
 #include <errno.h>
@@ -19,7 +23,7 @@
 
 enum { BLOCK = 1 << 20 };
 
-/* ---- where ---- */
+/* ---- location ---- */
 
 static char *joined(const char *a, const char *b)
 {
@@ -36,7 +40,7 @@ static bool is_given(const char *s)
     return s && s[0];
 }
 
-/* "~/x" as Python's expanduser reads it. */
+/* Expands "~/x" as Python's expanduser does. */
 static char *expanded(const char *path, const char *home)
 {
     return path[0] == '~' && (path[1] == '/' || !path[1]) && is_given(home) ? joined(home, path + 1)
@@ -79,7 +83,7 @@ void hf_cache_fini(struct hf_cache *c)
 
 /* ---- paths ---- */
 
-/* FOLDER/models--ORG--NAME/KIND/NAME; kind "" and name "" for the folders. */
+/* Writes FOLDER/models--ORG--NAME/KIND/NAME to `out`. An empty kind or name gives the folder. */
 static enum status path_of(const struct hf_cache *c, const char *repo, const char *kind,
                            const char *name, char *out, struct error *err)
 {
@@ -110,7 +114,7 @@ static enum status io_error(const char *path, struct error *err)
     return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
 }
 
-/* The folders above the last component of path. */
+/* Makes the folders above the last component of `path`. */
 static enum status make_parents(const char *path, struct error *err)
 {
     char parent[PATH_MAX];
@@ -147,9 +151,9 @@ static enum status copy_bytes(int from, int to, const char *path, struct error *
     return s;
 }
 
-/* from's bytes under the name part, then to; the blocks are shared where the file system can.
- * part is locked, so that two do not write it; what one that was killed has left is written anew.
- */
+/* Copies `from` to the name `part`, then renames it to `to`. The file system shares the blocks
+ * if it can. `part` is locked, so that two processes do not write it. Bytes of a killed process
+ * are overwritten. */
 static enum status copy(const char *from, const char *part, const char *to, bool only_clones,
                         struct error *err)
 {
@@ -174,14 +178,14 @@ static enum status copy(const char *from, const char *part, const char *to, bool
     return s;
 }
 
-/* Links to the file itself: blobs may be symbolic links to another disk's, and one of those here
- * would point out of our cache. */
+/* Makes a hard link to the file itself. A blob may be a symbolic link to another disk, and a
+ * link to that would point outside of our cache. */
 static bool has_linked(const char *from, const char *to)
 {
     return linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* ---- out of it ---- */
+/* ---- from huggingface_hub's cache ---- */
 
 bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const char *repo,
                    struct pull_file *f, const char *folder, struct error *err)
@@ -210,16 +214,16 @@ bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const 
         return false;
     if (!has_linked(blob, path) && copy(blob, part, path, false, err) != STATUS_OK)
         return false;
-    (void)unlink(part); /* what a run before this one had of it */
+    (void)unlink(part); /* the part of an earlier run is not needed */
     m = snprintf(part, sizeof part, "%s/%s.part.ranges", folder, f->name);
     if (m > 0 && m < PATH_MAX)
         (void)unlink(part);
     return true;
 }
 
-/* ---- into it ---- */
+/* ---- to huggingface_hub's cache ---- */
 
-/* Is what lies there under f's name f? A name and a size say nothing of the bytes. */
+/* Checks whether the blob is file f. Name and size alone do not prove its bytes. */
 static enum status check_blob(const struct fetch_net *net, const struct pull_file *f,
                               const char *from, const char *blob, bool *is_right, struct error *err)
 {
@@ -236,8 +240,8 @@ static enum status check_blob(const struct fetch_net *net, const struct pull_fil
     return s == STATUS_CLOSED ? s : STATUS_OK;
 }
 
-/* A damaged blob (half of one, from a disk that was full; one whose disk has rotted) is replaced in
- * one step: a process that has it open keeps the old bytes. */
+/* Puts a blob into the cache. A damaged one (from a full disk, or a bad disk) is replaced in one
+ * step, so a process that has it open keeps the old bytes. */
 static enum status give_blob(const struct hf_cache *c, const struct fetch_net *net,
                              const struct pull_file *f, const char *from, const char *blob,
                              struct error *err)
@@ -254,7 +258,7 @@ static enum status give_blob(const struct hf_cache *c, const struct fetch_net *n
     TRY(make_parents(blob, err));
     if (has_linked(from, blob))
         return STATUS_OK;
-    (void)unlink(fresh); /* of one of our number that was killed */
+    (void)unlink(fresh); /* left by a killed process with our process number */
     if (!has_linked(from, fresh))
         return copy(from, part, blob, !c->copies, err);
     if (rename(fresh, blob) == 0)
@@ -264,7 +268,7 @@ static enum status give_blob(const struct hf_cache *c, const struct fetch_net *n
     return s;
 }
 
-/* snapshots/COMMIT/NAME, a relative link as huggingface_hub makes it. */
+/* Makes snapshots/COMMIT/NAME, a relative link as huggingface_hub makes it. */
 static enum status give_link(const char *path, const char *name, const char *id, struct error *err)
 {
     char to[PATH_MAX], there[PATH_MAX], fresh[PATH_MAX];
@@ -289,7 +293,8 @@ static enum status give_link(const char *path, const char *name, const char *id,
     return STATUS_OK;
 }
 
-/* Beside refs/, where nobody looks for one, then renamed into it. */
+/* Writes refs/REVISION: first a file outside of refs/, where huggingface_hub looks for none,
+ * then a rename. */
 static enum status give_ref(const struct hf_cache *c, const struct model_ref *r, const char *commit,
                             struct error *err)
 {

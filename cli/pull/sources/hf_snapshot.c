@@ -1,8 +1,9 @@
-/* A snapshot of huggingface_hub's cache as a listing: hf_cache_list. Its folder is written out as
- * the hub's own answer would be, so that the same code chooses the files. The cache is another
- * program's: names are checked as a server's are, and the bytes of each blob when it is taken. A
- * download that was broken off has left a part of the snapshot, which is no model: each set of
- * numbered files has to be complete, and so has each index. */
+/* Lists a snapshot of huggingface_hub's cache, for a fetch without a network.
+ * `hf_cache_list` writes the snapshot's folder as JSON in the form of the hub's answer and
+ * passes it to `pull_hub_read`, so the same code chooses the files.
+ * Invariants: another program writes this cache. Names are checked like a server's, and a blob's
+ * bytes are checked when it is taken. An interrupted download leaves an incomplete snapshot, so
+ * each set of numbered files and each index must be complete. */
 #include "cli/pull/sources/hf_snapshot.h"
 
 #include <dirent.h>
@@ -33,7 +34,7 @@ static bool is_commit(const char *s)
     return is_hex(s, 40) || is_hex(s, 64);
 }
 
-/* The folder of the repository, FOLDER/models--ORG--NAME. */
+/* Writes the repository's folder, FOLDER/models--ORG--NAME, to `out`. */
 static enum status repo_folder(const struct hf_cache *c, const char *repo, char *out,
                                struct error *err)
 {
@@ -49,7 +50,7 @@ static enum status repo_folder(const struct hf_cache *c, const char *repo, char 
               : error_set(err, STATUS_INVALID, "%s: a path in it is too long", c->folder);
 }
 
-/* The commit that the revision is, as the cache knows it. */
+/* Finds the commit of the revision in the cache. */
 static enum status find_commit(const char *folder, const char *revision, char *commit,
                                struct error *err)
 {
@@ -69,7 +70,7 @@ static enum status find_commit(const char *folder, const char *revision, char *c
                              : error_set(err, STATUS_NOT_FOUND, "it has no revision %s", revision);
 }
 
-/* The blob's name says the hash of its bytes: SHA-256, or git's of a small file. */
+/* Adds the hash of a file, which is the name of its blob: SHA-256, or git's id for a small file. */
 static void add_hash(int dir_fd, const char *entry, uint64_t n_bytes, json_t *sibling)
 {
     char to[PATH_MAX];
@@ -83,7 +84,7 @@ static void add_hash(int dir_fd, const char *entry, uint64_t n_bytes, json_t *si
         json_object_set_new(sibling, "blobId", json_string(id));
 }
 
-/* The files of one folder of the snapshot; below: "" or with a slash at its end. */
+/* Adds the files of one folder of the snapshot. `below` is "" or ends with a slash. */
 static enum status add_folder(const char *snapshot, const char *below, json_t *siblings,
                               struct error *err)
 {
@@ -101,7 +102,7 @@ static enum status add_folder(const char *snapshot, const char *below, json_t *s
             continue;
         json_t *sibling =
             json_pack("{s:s, s:I}", "rfilename", name, "size", (json_int_t)st.st_size);
-        if (!sibling) /* no UTF-8 */
+        if (!sibling) /* the name is not UTF-8 */
             continue;
         add_hash(dirfd(d), e->d_name, (uint64_t)st.st_size, sibling);
         json_array_append_new(siblings, sibling);
@@ -110,7 +111,7 @@ static enum status add_folder(const char *snapshot, const char *below, json_t *s
     return STATUS_OK;
 }
 
-/* ---- is it whole? ---- */
+/* ---- completeness ---- */
 
 static bool has(const struct pull_list *l, const char *name)
 {
@@ -120,8 +121,8 @@ static bool has(const struct pull_list *l, const char *name)
     return false;
 }
 
-/* How many files a name like model-00001-of-00030.safetensors stands among; 0: it has no such form.
- * *begin: where -00001 begins. */
+/* Returns the total in a name such as model-00001-of-00030.safetensors; 0 = the name has no such
+ * form. *begin is the index of -00001. */
 static unsigned parts_of(const char *name, size_t *begin)
 {
     unsigned i, n;
@@ -151,7 +152,7 @@ static enum status check_parts(const struct pull_list *l, struct error *err)
     return STATUS_OK;
 }
 
-/* Each file that the index names is there. */
+/* Checks that each file in the index is there. */
 static enum status check_index(const char *snapshot, const char *index, const struct pull_list *l,
                                struct error *err)
 {
@@ -216,7 +217,7 @@ enum status hf_cache_list(const struct hf_cache *c, const struct model_ref *r, s
         return error_set(err, STATUS_NO_MEMORY, "%s: no memory for a list of it", snapshot);
     s = pull_hub_read(str_from(text), r, "", l, err);
     free(text);
-    if (s != STATUS_OK) /* a file that is not there is a part that has not come */
+    if (s != STATUS_OK) /* a missing file means that the snapshot is incomplete */
         return s == STATUS_INVALID ? (err->status = STATUS_NOT_FOUND) : s;
     return check_whole(snapshot, r, l, err);
 }

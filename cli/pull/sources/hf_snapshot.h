@@ -1,9 +1,9 @@
 #pragma once
-/* A model of huggingface_hub's cache as a listing, for a fetch without a network. */
+/* Lists a model of huggingface_hub's cache, for a fetch without a network. */
 #include "cli/pull/sources/hf_cache.h"
 
-/* Lists a model of the cache without a network: the commit that refs/REVISION names (or
- * REVISION itself), and the files of its snapshot that serve, as pull_hub_list would list them.
- * NOT_FOUND: no such snapshot, or not all of it; the text says what is missing. */
+/* Finds the commit that refs/REVISION names (or REVISION itself) and lists the files of its
+ * snapshot that a model needs, as pull_hub_list would. STATUS_NOT_FOUND: no such snapshot, or an
+ * incomplete one; the text says what is missing. */
 MUST_USE enum status hf_cache_list(const struct hf_cache *c, const struct model_ref *r,
                                    struct pull_list *l, struct error *err);

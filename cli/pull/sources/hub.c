@@ -1,3 +1,10 @@
+/* Lists the files of a model at Hugging Face's hub, or another server with its API.
+ * `pull_hub_list` asks /api/models/REPO and calls `pull_hub_read`, which parses the JSON, chooses
+ * the files that a model needs and adds them to the list. hf_snapshot.c and s3.c share the rules
+ * for names.
+ * Invariants: the server is not trusted; names are checked by `pull_list_add`, and hashes and
+ * commit must be hexadecimal. The list pins one commit, so files of two revisions are never mixed.
+ * The caller owns the list. */
 #include "cli/pull/sources/hub.h"
 
 #include <jansson.h>
@@ -18,15 +25,16 @@ static bool has_end(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
-/* chat templates besides the plain one: for tools, for retrieval */
+/* chat templates for tools and retrieval */
 #define ADDITIONAL "additional_chat_templates/"
-#define POOLING    "1_Pooling/" /* how an embedding model makes one vector of many */
+#define POOLING    "1_Pooling/" /* an embedding model's rule to make one vector from many */
 
 static const char pooling_config[] = POOLING "config.json";
 
 const char *const pull_folders[] = {ADDITIONAL, POOLING, NULL};
 
-/* "consolidated.*" are the same weights once more, by another project's names. */
+/* Files called "consolidated.*" are a second copy of the weights with another project's names;
+ * they are not wanted. */
 bool pull_is_wanted(const char *name, int *kind)
 {
     static const char *const names[] = {"config.json",
@@ -82,7 +90,8 @@ static enum status add(const json_t *o, const char *name, const struct model_ref
     const char *sha256 = json_string_value(json_object_get(lfs, "sha256")),
                *git_id = json_string_value(json_object_get(o, "blobId"));
     uint64_t n_bytes = size_of(json_is_object(lfs) ? lfs : o);
-    const char *local = strrchr(name, '/'); /* a GGUF lies here without its folder there */
+    /* a GGUF is stored here without its folder at the hub */
+    const char *local = strrchr(name, '/');
     struct strbuf url;
     strbuf_init(&url, 0);
     strbuf_printf(&url, "%s/%s/resolve/%s/", endpoint, r->repo, l->commit);
@@ -102,7 +111,7 @@ static enum status add(const json_t *o, const char *name, const struct model_ref
     return STATUS_OK;
 }
 
-/* ---- which ---- */
+/* ---- choice of the files ---- */
 
 static const char *name_at(const json_t *siblings, size_t i)
 {
@@ -119,7 +128,7 @@ static int weights_there(const json_t *siblings)
     return best;
 }
 
-/* The error for a reference that names no file. */
+/* Makes the error for a reference that must name a file. */
 static enum status no_folder(const json_t *siblings, const struct model_ref *r, struct error *err)
 {
     struct strbuf b;
@@ -191,7 +200,7 @@ enum status pull_hub_read(struct str json, const struct model_ref *r, const char
     return s;
 }
 
-/* Some mirrors of the API leave sizes out. */
+/* Asks for missing sizes, which some mirrors of the API leave out. */
 static enum status ask_sizes(const struct pull_source *source, struct pull_list *l,
                              struct error *err)
 {

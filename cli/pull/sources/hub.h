@@ -1,20 +1,20 @@
 #pragma once
-/* The files that a model hub has of a model: Hugging Face's API (GET
- * /api/models/REPO/revision/REV?blobs=true, files at /REPO/resolve/COMMIT/NAME) at any endpoint
- * that speaks it. */
+/* Lists the files of a model at a hub with Hugging Face's API: GET
+ * /api/models/REPO/revision/REV?blobs=true, and files at /REPO/resolve/COMMIT/NAME. */
 #include "cli/pull/files/list.h"
 #include "cli/pull/files/source.h"
 #include "common/model/info/ref.h"
 
-/* The API's answer into l, the files that serve: config, tokenizer, templates, weights. */
+/* Reads the API's answer and adds the files that a model needs to l: config, tokenizer,
+ * templates, weights. */
 MUST_USE enum status pull_hub_read(struct str json, const struct model_ref *r, const char *endpoint,
                                    struct pull_list *l, struct error *err);
-/* Asks for it, and for sizes that it has not said. */
+/* Asks the API, and also for sizes that are missing in its answer. */
 MUST_USE enum status pull_hub_list(const struct pull_source *source, const struct model_ref *r,
                                    const char *endpoint, struct pull_list *l, struct error *err);
-/* Is a file of that name part of a model's folder? Of weights, which are either *.safetensors or
- * pytorch_model*.bin, *kind gets which: 0 none, 1, 2. */
+/* Returns true when a model's folder needs a file of that name. *kind is 1 for *.safetensors, 2
+ * for pytorch_model*.bin, 0 for other files. */
 bool pull_is_wanted(const char *name, int *kind);
-/* The folders in a model's folder that such files may lie in, each with its slash; NULL ends them.
- * They are no deeper. */
+/* Folders within a model's folder that may have such files, each with its slash; NULL ends the
+ * list. There are no deeper ones. */
 extern const char *const pull_folders[];

@@ -14,7 +14,7 @@ static void take_hash(struct index_file *f, const char *hex)
         memcpy(f->sha256, hex, 65);
 }
 
-/* Does the link lead to a file of that name? What follows # is cut off, its hash kept. */
+/* Takes a link when its file has that name. The part behind # is cut off, and its hash is kept. */
 static bool take_link(struct index_file *f, const char *link, size_t n, const char *name)
 {
     static const char mark[] = "#sha256=";
@@ -53,7 +53,7 @@ static enum status read_json(const json_t *files, const char *name, struct index
     return error_set(err, STATUS_NOT_FOUND, "the package index has no %s", name);
 }
 
-/* Reads the links of HTML: each href="…", of any element. */
+/* Reads the links of an HTML page: href="…" in any element. */
 static enum status read_html(struct str page, const char *name, struct index_file *out,
                              struct error *err)
 {

@@ -1,3 +1,9 @@
+/* Lists the files of a model in an S3 bucket, or at a server with S3's API.
+ * `pull_s3_list` asks for pages of ListObjectsV2, signed when there are keys, and parses each with
+ * s3_xml.h; `on_object` adds the files that a model needs.
+ * Invariants: the server is not trusted; the number of pages is bounded and `pull_list_add` checks
+ * each name. URLs are written in the spelling that the signature needs. The caller owns the list.
+ * Blocking; one thread. */
 #include "cli/pull/sources/s3.h"
 
 #include <stdio.h>
@@ -17,15 +23,16 @@ enum { PAGE_MAX_BYTES = 8 << 20, MAX_PAGES = 100 };
 struct listing {
     const struct model_ref *r;
     struct pull_list *l;
-    char *base;      /* the bucket's URL, without a slash at its end */
-    char *prefix;    /* of the keys that are asked for */
+    char *base;      /* URL of the bucket, without a slash at its end */
+    char *prefix;    /* prefix of the keys that are asked for */
     size_t n_folder; /* bytes of a key in front of the file's name */
     bool has_config, has_safetensors, has_torch;
-    unsigned folders; /* bit i: there is pull_folders[i] */
+    unsigned folders; /* bit i: pull_folders[i] exists */
     int n_pages;
 };
 
-/* A bucket with a dot in its name has no certificate as a host. */
+/* Returns the URL of the bucket. A bucket with a dot in its name goes into the path, because
+ * certificates do not cover it as a host name. */
 static char *base_of(const struct model_ref *r, const char *endpoint, const char *region)
 {
     struct strbuf b;
@@ -47,7 +54,7 @@ static bool is_one_gguf(const struct model_ref *r)
     return n > 5 && strcmp(r->prefix + n - 5, ".gguf") == 0;
 }
 
-/* The prefix that all parts of a GGUF have. */
+/* Sets the prefix that all parts of a GGUF share. */
 static void set_prefix(struct listing *g)
 {
     const char *prefix = g->r->prefix;
@@ -80,7 +87,7 @@ static bool is_wanted_here(struct listing *g, const char *name)
     return is_one_gguf(g->r) ? !strchr(name, '/') && is_wanted(g, name) : is_wanted(g, name);
 }
 
-/* Folders whose files may be wanted are asked for in turn; what else lies below is not listed. */
+/* Notes a folder whose files may be needed; it is asked for later. Other folders are not listed. */
 static void on_folder(struct listing *g, const char *name)
 {
     for (unsigned i = 0; pull_folders[i]; i++)
@@ -113,7 +120,7 @@ static enum status on_object(void *ctx, const struct s3_object *o, struct error 
     return STATUS_OK;
 }
 
-/* Names and values in the order and the spelling that a signature is made over. */
+/* Writes the page's URL, with parameters in the order and spelling that the signature covers. */
 static void page_url(const struct listing *g, const char *token, struct strbuf *b)
 {
     strbuf_reset(b);
@@ -176,7 +183,7 @@ static enum status read_folders(const struct pull_source *source, struct listing
     return s;
 }
 
-/* Weights in two formats: one is enough. */
+/* Drops the second format when weights come in two formats. */
 static void drop_torch(struct pull_list *l)
 {
     uint32_t kept = 0;

@@ -1,3 +1,9 @@
+/* A strict XML reader for pages of S3's ListObjectsV2 (s3_xml.h has the format).
+ * `s3_xml_read` walks the document once. At the end of each object or folder it calls `on_object`;
+ * the token of the next page goes to `struct s3_page`.
+ * Invariants: the server is not trusted. Depth, names, texts and numbers are bounded by arrays in
+ * `struct reader`, and anything outside the accepted subset of XML ends the read with
+ * STATUS_PROTOCOL. It allocates nothing. Pure, except for the callback. */
 #include "cli/pull/sources/s3_xml.h"
 
 #include <ctype.h>
@@ -10,9 +16,10 @@ struct reader {
     const char *at, *end;
     char names[MAX_DEPTH][MAX_NAME + 1];
     int depth;
-    char text[MAX_TEXT + 1]; /* of the innermost element, since it began or a child ended */
+    /* text of the innermost element since its begin or the end of a child */
+    char text[MAX_TEXT + 1];
     size_t n_text;
-    /* of the Contents that is read */
+    /* values of the current Contents element */
     char key[S3_KEY_MAX + 1], etag[136];
     uint64_t n_bytes;
     bool has_key, has_size;
@@ -58,7 +65,7 @@ static enum status put(struct reader *r, const char *bytes, size_t n)
     return STATUS_OK;
 }
 
-/* A code point of a numbered entity, in UTF-8. XML allows no zero and no surrogates. */
+/* Appends the code point of a numeric entity as UTF-8. XML allows neither zero nor surrogates. */
 static enum status put_code_point(struct reader *r, uint32_t c)
 {
     char u[4];
@@ -113,7 +120,7 @@ static enum status read_text(struct reader *r)
     return STATUS_OK;
 }
 
-/* ---- what the elements mean ---- */
+/* ---- meaning of the elements ---- */
 
 static bool is_at(const struct reader *r, int depth, const char *name)
 {
@@ -230,7 +237,7 @@ static enum status read_end(struct reader *r)
     return STATUS_OK;
 }
 
-/* Behind "<". */
+/* Reads the begin of an element; the "<" has been read. */
 static enum status read_begin(struct reader *r)
 {
     if (r->depth == MAX_DEPTH)

@@ -1,5 +1,9 @@
-/* The top of a run file: what each key is, and what has to fit together. imports and volumes are in
- * places.c, options in options.c. */
+/* Reads the top level of a run file and checks that its parts fit together.
+ * `run_file_parse` gets the text, parses the YAML, and calls the function of each key; places.c
+ * reads `import`, `export` and `volumes`, options.c reads `options` and `resources`. The result
+ * is a `struct run_file` and a list of problems.
+ * Invariants: nothing is read except the text, so every machine finds the same problems. A
+ * problem never stops the reading. All strings are on the caller's arena. Single thread. */
 #include "cli/run/file/file.h"
 
 #include <ctype.h>
@@ -19,7 +23,7 @@ enum {
     NAME_MAX_BYTES = 100,
     DESCRIPTION_MAX_BYTES = 2000,
     IMAGE_MAX_BYTES = 500,
-    PORT_NAME_MAX = 15, /* a service's name, RFC 6335; Kubernetes holds ports to it */
+    PORT_NAME_MAX = 15, /* name of a service (RFC 6335); Kubernetes has the same limit */
     TAGS_MAX = 32,
     COMMANDS_MAX = 64,
     PORTS_MAX = 32,
@@ -28,7 +32,8 @@ enum {
 
 /* ---- name, description, tags, image, model ---- */
 
-/* Also of a terminal that takes C1 controls, U+0080 to U+009F. */
+/* Returns true for a text without control characters. C1 controls, U+0080 to U+009F, count too,
+ * since some terminals act on them. */
 static bool is_one_line(const char *s)
 {
     for (; *s; s++)
@@ -244,7 +249,7 @@ static bool is_env_name(const char *s)
     return true;
 }
 
-/* Whether the name has a word that secrets are called by; a key of a map is none. */
+/* Returns true when the name contains a word for secrets, such as TOKEN. */
 static bool is_secret_name(const char *name)
 {
     static const char *const words[] = {"KEY", "TOKEN", "SECRET", "PASSWORD"};
@@ -277,7 +282,7 @@ static void read_env(struct run_reader *r, const struct yaml_node *v, void *ctx)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 static const struct run_key top_keys[] = {{"name", read_name},
                                           {"description", read_description},
@@ -299,7 +304,7 @@ static bool is_prometheus(const struct run_port *port)
     return port->name && strcmp(port->name, "prometheus") == 0;
 }
 
-/* The first port is the gateway's. */
+/* Sets the gateway's port to the first port of the list. */
 static void add_gateway_port(struct run_reader *r)
 {
     for (size_t i = 0; i < r->f->ports.n; i++) {

@@ -1,6 +1,8 @@
-/* `options` and `resources` of a run file. An option is checked by the table of `cox up` itself,
- * which reads it from a small file as it reads --config: in memory, one option at a time, so that
- * each has its line. What only fails together is told at `model`. */
+/* Reads `options` and `resources` of a run file and checks them with the table of `cox up`.
+ * Keys become entries of `struct run_file`; `run_check_options` writes them to a file in memory
+ * and lets the parser of --config read it, first each option alone, then all together.
+ * Invariants: each option is checked alone, so a problem has that option's line. A problem of
+ * several options together is reported at `model`. `up_owned` owns the parsed strings. */
 #include "cli/run/file/options.h"
 
 #include <ctype.h>
@@ -16,7 +18,7 @@
 
 enum { OPTIONS_MAX = 256 };
 
-/* Kubernetes' quantities as far as anybody writes them: 2, 1.5, 500m, 10Gi. */
+/* Returns true for a quantity in Kubernetes' notation, in its usual forms: 2, 1.5, 500m, 10Gi. */
 bool run_is_quantity(const char *s)
 {
     static const char *const suffixes[] = {"",  "m",  "k",  "M",  "G",  "T",
@@ -168,9 +170,9 @@ void run_file_options(const struct run_file *f, struct strbuf *out)
     strbuf_append_c(out, "\n}\n");
 }
 
-/* ---- checked as `cox up` checks ---- */
+/* ---- check by the parser of `cox up` ---- */
 
-/* A file in memory with this text; its path is short. */
+/* Parses `text` through a file in memory. `path` gets its short path. */
 static enum status parse_options(struct str text, struct up_options *o, struct config_result *res,
                                  char path[64], struct error *err)
 {
@@ -188,7 +190,8 @@ static enum status parse_options(struct str text, struct up_options *o, struct c
     return s;
 }
 
-/* "/proc/self/fd/5:2: max_model_len: …": without the place, which is another. */
+/* Returns the error text without the position in the file in memory, as in "/proc/self/fd/5:2:
+ * max_model_len: …". */
 static const char *without_place(const char *text, const char *path)
 {
     const char *at = strstr(text, path);
@@ -223,7 +226,8 @@ static bool check_one(struct run_reader *r, const struct run_option *option)
     return s == STATUS_OK;
 }
 
-/* All of them: what `cox up` would say before it starts anything. */
+/* Checks all options together. It reports the errors that `cox up` would report before it starts
+ * a process. */
 static void check_together(struct run_reader *r)
 {
     struct strbuf text;

@@ -1,5 +1,5 @@
 #pragma once
-/* The parts of a run file that become options of `cox up`: options, resources, ports. */
+/* The parts of a run file that become options of `cox up`: `options`, `resources` and `ports`. */
 #include "cli/run/file/reader.h"
 
 void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx);
@@ -10,5 +10,5 @@ void run_add_option(struct run_reader *r, struct yaml_mark at, const char *from,
 void run_check_options(struct run_reader *r);
 bool run_is_quantity(const char *s);
 
-/* The options as a --config file of `cox up`: a member a line. */
+/* Appends the options as a --config file of `cox up`, one member per line. */
 void run_file_options(const struct run_file *f, struct strbuf *out);

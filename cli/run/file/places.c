@@ -1,7 +1,9 @@
-/* `import`, `export` and `volumes` of a run file: what comes where. A place is a path below the
- * run's folder, or of a pod; no place lies in another one, so that none is written through another.
- * What goes to `git` is a URL of a transport that is named here: `ext::` and its like run programs.
- */
+/* Reads `import`, `export` and `volumes` of a run file.
+ * file.c calls `run_read_imports`, `run_read_exports` and `run_read_volumes` with YAML nodes,
+ * then `run_check_places`. Entries go to `struct run_file`, problems to the list.
+ * Invariants: a place is a path below the run's folder, or in a pod. No place lies inside of
+ * another one, so none is written through another. A URL for git uses a transport from a fixed
+ * list, because `ext::` and similar ones run programs. */
 #include "cli/run/file/places.h"
 
 #include <ctype.h>
@@ -23,7 +25,8 @@ const char *run_read_path(struct run_reader *r, const char *text, struct yaml_ma
         is_good = i == n || ((unsigned char)text[i] >= ' ' && text[i] != 0x7F && text[i] != ':');
         if ((i == n || text[i] == '/') && i > 0) {
             size_t len = i - from;
-            bool is_dots = len <= 2 && strncmp(text + from, "..", len) == 0; /* also of none */
+            /* true also for an empty name */
+            bool is_dots = len <= 2 && strncmp(text + from, "..", len) == 0;
             is_good = is_good && !is_dots;
             from = i + 1;
         }
@@ -44,21 +47,22 @@ static bool is_plain_text(const char *s)
     return true;
 }
 
-/* user@host:path, as ssh takes it */
+/* Matches user@host:path, as ssh accepts it. */
 static bool is_scp_like(const char *s)
 {
     size_t n = strcspn(s, ":/");
     return s[n] == ':' && memchr(s, '@', n) && strncmp(s + n, "://", 3) != 0 && s[n + 1] != ':';
 }
 
-/* "github.com/…": as VESSL writes it */
+/* Matches "github.com/…", the form that VESSL uses. */
 static bool is_bare_host(const char *s)
 {
     size_t n = strcspn(s, "/");
     return s[n] == '/' && memchr(s, '.', n) && !memchr(s, ':', n) && s[0] != '.';
 }
 
-/* A password, or over https whatever stands for one: git's URL is in the log, and in `ps`. */
+/* Returns true for a URL with a password, or with a user in a transport other than ssh. The log
+ * and `ps` would show it. */
 static bool has_secret(const char *s)
 {
     const char *scheme = strstr(s, "://"), *user = scheme ? scheme + 3 : s;
@@ -66,7 +70,8 @@ static bool has_secret(const char *s)
     if (!end)
         return false;
     bool is_ssh =
-        scheme ? strncmp(s, "ssh://", 6) == 0 : end[strcspn(end, ":/")] == ':'; /* git@host:path */
+        /* form git@host:path */
+        scheme ? strncmp(s, "ssh://", 6) == 0 : end[strcspn(end, ":/")] == ':';
     return !is_ssh || memchr(user, ':', (size_t)(end - user));
 }
 
@@ -100,7 +105,7 @@ static void read_git_url(struct run_reader *r, const struct yaml_node *v, void *
     im->what = git_url(r, v);
 }
 
-/* A name that is no option, no refspec and no path out of refs/. */
+/* Reads a ref. The accepted names are no option, no refspec and no path that leaves refs/. */
 static void read_git_ref(struct run_reader *r, const struct yaml_node *v, void *ctx)
 {
     struct run_import *im = ctx;
@@ -155,7 +160,7 @@ static bool is_artifact(const char *s)
     return strncmp(s, artifact_scheme, strlen(artifact_scheme)) == 0;
 }
 
-/* Three names, each of which is one folder's. */
+/* Returns true for a name of three parts, each of which is a valid folder name. */
 static bool is_artifact_name(const char *s)
 {
     size_t n_names = 0;
@@ -353,7 +358,7 @@ void run_read_volumes(struct run_reader *r, const struct yaml_node *v, void *ctx
     }
 }
 
-/* ---- together ---- */
+/* ---- all places together ---- */
 
 static bool is_same_artifact(const struct run_import *a, const struct run_import *b)
 {
@@ -361,7 +366,7 @@ static bool is_same_artifact(const struct run_import *a, const struct run_import
            a->what && b->what && strcmp(a->path, b->path) == 0 && strcmp(a->what, b->what) == 0;
 }
 
-/* Is a path at b or below it? */
+/* Returns true when path a is b or lies below it. */
 static bool lies_in(const char *a, const char *b)
 {
     size_t n = strlen(b);

@@ -23,7 +23,7 @@ static void write_text(struct run_problem *to, struct yaml_mark at, const char *
 {
     to->at = at;
     vsnprintf(to->text, sizeof to->text, fmt, ap);
-    for (char *c = to->text; *c; c++) /* a line is a line, whatever the file has in it */
+    for (char *c = to->text; *c; c++) /* a problem stays on one line, whatever the file contains */
         if ((unsigned char)*c < ' ' || *c == 0x7F)
             *c = '?';
     to->text[str_utf8_valid(str_from(to->text))] = '\0';

@@ -50,7 +50,7 @@ void run_read_map(struct run_reader *r, const struct yaml_node *map, const char 
             i++;
         if (i == n_keys)
             unknown(r, v->key, what, keys, n_keys);
-        else if (!yaml_node_is_null(v)) /* nothing at all: as if it were not there */
+        else if (!yaml_node_is_null(v)) /* a key without a value counts as missing */
             keys[i].read(r, v, ctx);
     }
 }
@@ -78,7 +78,8 @@ bool run_read_int(struct run_reader *r, const struct yaml_node *v, const char *w
     return false;
 }
 
-/* The arena has no limit: NULL is plain out of memory, and ends as mem_alloc does. */
+/* Ends the program when p is NULL. The arena has no limit, so NULL means out of memory, as in
+ * mem_alloc. */
 static void *or_abort(void *p)
 {
     return p ? p : mem_array(SIZE_MAX, 2);
@@ -86,9 +87,9 @@ static void *or_abort(void *p)
 
 void *run_list_add(struct arena *arena, void *items, size_t *n, size_t *cap, size_t size)
 {
-    char *at; /* whatever it points to, a pointer is read and written by its bytes */
+    char *at; /* the pointer is copied as bytes, since its type is unknown here */
     memcpy(&at, items, sizeof at);
-    if (*n == *cap) { /* the old array stays on the arena: a file is bounded */
+    if (*n == *cap) { /* the old array stays on the arena; a file's size bounds the waste */
         size_t more = *cap ? *cap * 2 : 4;
         char *grown = or_abort(arena_try_array(arena, more, size));
         if (*n)

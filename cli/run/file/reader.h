@@ -1,6 +1,6 @@
 #pragma once
-/* Private to cli/run/file: the tables with which the parts of a run file are read. A key's function
- * gets the value's node; what is wrong goes to the problems, and reading goes on. */
+/* Private to cli/run/file: the tables that read the parts of a run file. The function of a key
+ * gets the value's node. An error is added to the problems, and reading goes on. */
 #include "cli/run/file/problems.h"
 #include "cli/run/file/types.h"
 #include "common/base/arena.h"
@@ -17,20 +17,21 @@ struct run_key {
     void (*read)(struct run_reader *r, const struct yaml_node *v, void *ctx);
 };
 
-/* Each key of a mapping to its function; another one is a problem, with the nearest that there is.
- */
+/* Calls the function of each key in a mapping. An unknown key is a problem; its text names the
+ * nearest known key. */
 void run_read_map(struct run_reader *r, const struct yaml_node *map, const char *what,
                   const struct run_key *keys, size_t n_keys, void *ctx);
 #define RUN_READ_MAP(r, map, what, keys, ctx)                                                      \
     run_read_map(r, map, what, keys, sizeof(keys) / sizeof(keys)[0], ctx)
 
-/* NULL, and a problem: it is a list, a mapping, or nothing. what: "`name`". */
+/* Returns the text of a node. For a list, a mapping or no value it returns NULL and adds a
+ * problem. `what` names the value: "`name`". */
 const char *run_read_text(struct run_reader *r, const struct yaml_node *v, const char *what);
 bool run_read_int(struct run_reader *r, const struct yaml_node *v, const char *what, int64_t min,
                   int64_t max, int64_t *out);
-/* A new zeroed item at the end of a RUN_LIST. */
+/* Appends a zeroed item to a RUN_LIST and returns it. */
 void *run_list_add(struct arena *arena, void *items, size_t *n, size_t *cap, size_t size);
 #define RUN_ADD(r, list)                                                                           \
     run_list_add((r)->arena, (void *)&(list).items, &(list).n, &(list).cap, sizeof *(list).items)
-/* On the arena. */
+/* Formats a string on the arena. */
 const char *run_print(struct run_reader *r, const char *fmt, ...) PRINTF_LIKE(2, 3);

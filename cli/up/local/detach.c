@@ -1,3 +1,11 @@
+/* `cox up --detach`: runs the cluster in the background, with its log in a file (detach.h has a
+ * drawing).
+ * `up_detach` makes the log and forks. The typed command copies the pipe to its stderr until READY
+ * or the end, and returns the exit code. The cluster goes on with `up_detach_begin_log` and
+ * `up_detach_ready`.
+ * Invariants: the fork comes before any thread. The log belongs to one cluster, by a flock, and is
+ * never another user's file. A log of LOG_MAX_BYTES is renamed and begun again. A second Ctrl-C in
+ * the typed command ends the cluster at once. */
 #include "cli/up/local/detach.h"
 
 #include <errno.h>
@@ -16,14 +24,15 @@
 #include "cli/base/command_line.h"
 #include "cli/up/local/find.h"
 
-#define READY '\006' /* the last byte in the pipe of a cluster that serves: no text has it */
+#define READY '\006' /* last byte in the pipe of a cluster that serves; no text contains it */
 
 enum { PIECE = 4096, LOOK_MS = 100 };
 static const unsigned long long LOG_MAX_BYTES = 64ull << 20;
 
 /* ---- the log ---- */
 
-/* "/home/me/.local/state/coxswain/up"; false: there is no such folder and none can be made. */
+/* Writes the log folder to `out`, such as "/home/me/.local/state/coxswain/up", and makes it.
+ * Returns false when that is not possible. */
 static bool state_folder(char *out, size_t size)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -38,7 +47,7 @@ static bool state_folder(char *out, size_t size)
         return false;
     for (char *slash = strchr(out + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(out, 0700); /* a failure shows at the last one */
+        (void)mkdir(out, 0700); /* a failure is noticed at the last folder */
         *slash = '/';
     }
     struct stat st;
@@ -46,7 +55,8 @@ static bool state_folder(char *out, size_t size)
            S_ISDIR(st.st_mode) && access(out, W_OK) == 0;
 }
 
-/* -1: it cannot be, or another cluster writes it (errno EWOULDBLOCK). */
+/* Opens the log. Returns -1 when that fails, or when another cluster writes it (errno
+ * EWOULDBLOCK). */
 static int open_log(const char *path)
 {
     struct stat st;
@@ -60,7 +70,7 @@ static int open_log(const char *path)
     return -1;
 }
 
-/* In a folder that others may write to too, no file of theirs is taken (open_log). */
+/* Makes the log. In a folder that others may write to, their files are refused (open_log). */
 static enum status make_log(const char *name, struct up_detach *d, int *fd, struct error *err)
 {
     char folder[3000];
@@ -70,7 +80,7 @@ static enum status make_log(const char *name, struct up_detach *d, int *fd, stru
         snprintf(folder, sizeof folder, "%.2900s", local_cluster_folder());
     snprintf(d->log_file, sizeof d->log_file, "%s/%s%s.log", folder, prefix, name);
     *fd = open_log(d->log_file);
-    if (*fd < 0) { /* one of the same name, with another TMPDIR */
+    if (*fd < 0) { /* a cluster of this name runs with another TMPDIR */
         snprintf(d->log_file, sizeof d->log_file, "%s/%s%s.%d.log", folder, prefix, name,
                  (int)getpid());
         *fd = open_log(d->log_file);
@@ -95,7 +105,7 @@ void up_detach_logged(struct up_detach *d, unsigned long long n)
         return;
     int fd = open_log(d->log_file);
     if (fd < 0)
-        return; /* the old one goes on */
+        return; /* the old log continues */
     (void)dup2(fd, STDOUT_FILENO);
     (void)dup2(fd, STDERR_FILENO);
     close(fd);
@@ -122,15 +132,16 @@ static bool write_piece(const char *bytes, size_t n)
     return true;
 }
 
-/* Copies what comes; true: it ended with READY. */
+/* Copies the cluster's output to stderr. Returns true when it ended with READY. */
 static bool show(int fd, pid_t cluster)
 {
     char piece[PIECE];
     sig_atomic_t n_sent = 0;
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        bool came = poll(&p, 1, LOOK_MS) > 0; /* a signal just before it is seen soon after */
-        if (n_interrupts > n_sent) {          /* the second one ends it at once */
+        /* a signal just before poll() is noticed after LOOK_MS */
+        bool came = poll(&p, 1, LOOK_MS) > 0;
+        if (n_interrupts > n_sent) { /* the second signal ends the cluster at once */
             n_sent = n_interrupts;
             (void)kill(cluster, SIGTERM);
         }
@@ -226,7 +237,7 @@ void up_detach_begin_log(struct up_detach *d)
     fflush(NULL);
     (void)dup2(d->log_fd, STDOUT_FILENO);
     (void)dup2(d->log_fd, STDERR_FILENO);
-    close(d->log_fd); /* its lock stays with the two copies */
+    close(d->log_fd); /* the two copies keep the lock */
     d->log_fd = -1;
 }
 

@@ -1,3 +1,9 @@
+/* Finds the clusters of `cox up` on this machine by their control sockets.
+ * `local_cluster_list` looks into every folder of a cluster in TMPDIR and asks its socket;
+ * `local_cluster_find` chooses one by name or address; `local_cluster_ask` sends a request to it.
+ * Invariants: only folders that belong to this user and that no other user may enter are looked
+ * into. Text from a socket is cut, and its control characters are replaced. Calls block for a
+ * bounded time. The caller frees lists and JSON. */
 #include "cli/up/local/find.h"
 
 #include <dirent.h>
@@ -28,12 +34,13 @@ static void copy_text(const json_t *j, const char *key, char *out, size_t size)
 {
     const char *text = json_string_value(json_object_get(j, key));
     snprintf(out, size, "%s", text ? text : "");
-    for (char *c = out; *c; c++) /* it goes to a terminal */
+    for (char *c = out; *c; c++) /* the text goes to a terminal */
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
 }
 
-/* NULL: nobody answers there, or it is no `cox up`. The caller's to free. */
+/* Asks a socket about its cluster. Returns NULL when there is no answer, or not one of `cox up`.
+ * The caller owns the JSON. */
 static json_t *about(const char *socket, uint32_t wait_ms)
 {
     struct strbuf answer;
@@ -72,8 +79,8 @@ static bool look_at(const char *socket, uint32_t wait_ms, struct local_cluster *
     return true;
 }
 
-/* A folder of `cox up`, of this user: in a folder that all may write to others could have made it.
- */
+/* Returns true for a private folder of this user. In a folder that everybody may write to,
+ * another user could have made it. */
 static bool is_ours(const char *path)
 {
     struct stat st;
@@ -125,7 +132,7 @@ static bool is_meant(const struct local_cluster *c, const char *name, const char
     return (!name || strcmp(name, c->name) == 0) && (!address || strcmp(address, c->admin) == 0);
 }
 
-/* "demo (127.0.0.1:8265), demo-2 (127.0.0.1:9265)" */
+/* Appends the matching clusters: "demo (127.0.0.1:8265), demo-2 (127.0.0.1:9265)". */
 static void append_names(const struct local_cluster *all, size_t n, const char *name,
                          const char *address, struct strbuf *out)
 {
@@ -135,7 +142,7 @@ static void append_names(const struct local_cluster *all, size_t n, const char *
                           all[i].name[0] ? all[i].name : "-", all[i].admin);
 }
 
-/* " called NAME at ADDRESS", as far as they are given. */
+/* Appends " called NAME at ADDRESS" with the parts that are given. */
 static void append_wish(const char *name, const char *address, struct strbuf *out)
 {
     if (name)
@@ -145,7 +152,7 @@ static void append_wish(const char *name, const char *address, struct strbuf *ou
     strbuf_append(out, "", 1);
 }
 
-/* The error for a cluster that is not there names those that are. */
+/* Makes the error for a cluster that was not found; it names the existing ones. */
 static enum status none_is_meant(const char *name, const char *address,
                                  const struct local_cluster *all, size_t n, struct error *err)
 {

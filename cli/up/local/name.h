@@ -1,15 +1,16 @@
 #pragma once
-/* The name by which people know one of several clusters of `cox up` on this machine. */
+/* The name of a cluster of `cox up`, by which people tell several clusters of this machine
+ * apart. */
 #include <stdbool.h>
 
 #include "common/base/status.h"
 
 enum { UP_NAME_BYTES = 48 };
 
-/* wanted: --name; NULL: one made of the model's name, with a number behind it where that is taken.
- * *is_only: no other cluster runs here. STATUS_INVALID: no usable name; STATUS_EXISTS: a cluster
- * that runs has it. */
+/* Chooses the name. `wanted` is --name; NULL makes a name from the model's name, with a number
+ * at its end when it is taken. *is_only: no other cluster runs here. STATUS_INVALID: the name is
+ * not usable. STATUS_EXISTS: a running cluster has it. */
 MUST_USE enum status up_name_choose(const char *wanted, const char *model, char out[UP_NAME_BYTES],
                                     bool *is_only, struct error *err);
-/* Pure: "Qwen/Qwen2-0.5B" is qwen2-0.5b. */
+/* Makes a name from a model's name: "Qwen/Qwen2-0.5B" gives qwen2-0.5b. Pure. */
 void up_name_of_model(const char *model, char out[UP_NAME_BYTES]);

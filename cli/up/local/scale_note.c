@@ -1,5 +1,6 @@
-/* scale_note_tell → a ring of NOTES_MAX notes → the thread → POST /api/scaled. Where more are told
- * than the head takes, the oldest are dropped: the newest says how many workers there are. */
+/* Data flow: scale_note_tell → a ring of NOTES_MAX notes → the thread → POST /api/scaled. When
+ * notes come faster than the head takes them, the oldest are dropped: the newest has the current
+ * number of workers. */
 #include "cli/up/local/scale_note.h"
 
 #include <pthread.h>
@@ -23,9 +24,9 @@ struct scale_note {
     struct admin_access access;
     pthread_t thread;
     bool runs;
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t changed;
-    struct note notes[NOTES_MAX]; /* ring */
+    struct note notes[NOTES_MAX]; /* ring of notes; `first` and `end` count them */
     uint64_t first, end;
     bool ends;
 };
@@ -49,7 +50,7 @@ static enum status post(const struct scale_note *n, const struct note *x, struct
         json_pack("{s:i,s:i,s:s}", "was", (int)x->was, "workers", (int)x->workers, "by", by);
     char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
-    if (!body) /* a name that is not UTF-8 */
+    if (!body) /* the name is not UTF-8 */
         return error_set(err, STATUS_INVALID, "the name of user %u is no text", x->uid);
     enum status s = admin_call(&n->access, "POST", "/api/scaled", body, &answer, err);
     free(body);
@@ -57,7 +58,7 @@ static enum status post(const struct scale_note *n, const struct note *x, struct
     return s;
 }
 
-/* Returns true when it is to end. */
+/* Waits a moment. Returns true when the thread should end. */
 static bool wait_some(struct scale_note *n)
 {
     struct timespec until;

@@ -17,7 +17,7 @@ const char *up_text(struct up_builder *b, const char *fmt, ...)
     va_end(ap);
     assert(n >= 0);
     char *s = arena_try_alloc(b->arena, (size_t)n + 1);
-    assert(s); /* command lines of ours on an arena without limit */
+    assert(s); /* the arena has no limit */
     vsnprintf(s, (size_t)n + 1, fmt, again);
     va_end(again);
     return s;
@@ -95,7 +95,8 @@ void up_flags_of_adapters(struct up_builder *b, struct up_child *c)
     if (!o->enable_lora)
         return;
     up_arg(c, "--enable-lora");
-    /* vLLM's --max-loras bounds a batch, and more may be served: here all have a place */
+    /* vLLM's --max-loras bounds a batch, and more adapters may be served; here it must count all
+     * of them */
     up_flag_int(b, c, "--max-loras",
                 (size_t)o->max_loras < o->lora_modules.n_items ? (int64_t)o->lora_modules.n_items
                                                                : o->max_loras);

@@ -45,13 +45,15 @@ static void flags_of_front(struct up_builder *b, struct up_child *c)
         up_arg(c, "--no-chat-page");
 }
 
-/* The key's password goes through the environment, as API keys do. */
+/* Writes the options of tracing. The key's password goes through the environment, as API keys
+ * do. */
 static void flags_of_trace(struct up_builder *b, struct up_child *c)
 {
     const struct trace_options *t = &b->o->trace;
     if (!t->endpoint)
         return;
-    if (!strchr(t->endpoint, '@')) /* else it is in the environment (up_machine_export_secrets) */
+    /* an endpoint with a user goes through the environment (up_machine_export_secrets) */
+    if (!strchr(t->endpoint, '@'))
         up_flag(c, "--otlp-traces-endpoint", t->endpoint);
     up_flag(c, "--otlp-service-name", t->service_name);
     up_flag(c, "--otlp-sampling", up_text(b, "%.17g", t->sampling));
@@ -80,7 +82,7 @@ static void flags_of_listeners(struct up_builder *b, struct up_child *c, uint32_
         up_flag(c, "--host", o->host);
         up_flag_int(b, c, "--port", o->port + i);
     }
-    /* COX_ADMIN_PORT is the head's, so there is always one on the command line. */
+    /* The option is always written: COX_ADMIN_PORT in the environment is the head's. */
     int64_t admin_port = o->gateway_admin_port + (o->gateway_admin_port > 0 ? i : 0);
     up_flag_int(b, c, "--admin-port", admin_port);
     if (admin_port < 0)
@@ -138,5 +140,5 @@ void up_build_gateway(struct up_builder *b, struct up_child *c, uint32_t i)
     flags_of_front(b, c);
     up_flag(c, "--generation-config", o->generation_config);
     up_flags_of_names(b, c);
-    /* --api-key goes through the environment: a command line is public */
+    /* --api-key goes through the environment, since a command line is public */
 }

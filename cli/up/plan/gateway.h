@@ -2,5 +2,5 @@
 /* The command line of a gateway of `cox up`. */
 #include "cli/up/plan/argv.h"
 
-/* Gateway i, from 0. */
+/* Writes gateway i, from 0. */
 void up_build_gateway(struct up_builder *b, struct up_child *c, uint32_t i);

@@ -3,7 +3,8 @@
 static const char *const stats_formats[] = {"vllm", "vllm0"};
 static const char *const scheduling_policies[] = {"fcfs", "priority"};
 
-/* The Redis itself they inherit as COX_REDIS, which holds a password; one head alone wants none. */
+/* Writes the options of the lease. The heads inherit the Redis address as COX_REDIS, because it
+ * holds a password. A single head needs no Redis. */
 static void flags_of_lease(struct up_builder *b, struct up_child *c)
 {
     const struct up_options *o = b->o;

@@ -1,3 +1,9 @@
+/* The option table of `cox up`, and the values that follow from the options alone.
+ * cli/commands/up.c parses a command line with `up_specs` into `struct up_options`; plan.c, numa.c
+ * and cluster.c read it. docs/reference/flags.md and the shell completion are made from the table.
+ * Invariants: an option has vLLM's name when vLLM has it. Every flag of vLLM that is missing here
+ * is listed at the end, with advice, so that its command lines are understood. Pure; strings in
+ * the struct are borrowed from the parser's result. */
 #include "cli/up/plan/options.h"
 
 #include <stdlib.h>
@@ -5,15 +11,15 @@
 
 #include "common/options/capacity.h"
 #include "common/options/kv_dtype.h"
+#include "common/options/lora_module.h"
 #include "common/options/model.h"
-#include "common/options/peer_timeout.h"
 #include "common/options/rows.h"
 #include "common/options/structured.h"
 
 #define S up_options
 
-/* vLLM's flags that we lack: those that change nothing here are ignored, those whose absence would
- * change what is served are refused. With each what to do instead. */
+/* vLLM's flags that Coxswain lacks. A flag that would change nothing here is ignored. A flag whose
+ * absence would change what is served is refused. `instead` says why, or what to do instead. */
 #define IGNORED(nm, al, t, i)                                                                      \
     {                                                                                              \
         .name = nm, .aliases = al, .type = OPTION_IGNORED, .takes = TAKES_##t, .instead = i        \
@@ -23,83 +29,92 @@
         .name = nm, .aliases = al, .type = OPTION_REFUSED, .takes = TAKES_##t, .choices = ok,      \
         .instead = i                                                                               \
     }
-#define ADAPTERS   "adapters keep their files' numbers, and are of PEFT's usual kind"
-#define CONFIG     "the model is read as its own files describe it"
-#define EXPERTS    "experts stay where they are, and are computed one way"
-#define FRONT      "the gateway is one event loop; --gateways starts more of them"
-#define GPU        "it tunes another engine's GPU kernels or compiler"
-#define GRAMMAR    "constrained output has one backend here, llguidance"
-#define HOSTS      "workers of other machines join with cox worker, see cox join-token"
-#define LOCAL      "a MODEL that is missing is fetched as by cox pull, into --cache-dir"
-#define LOGS       "see --log-level and --log-format"
-#define MEDIA      "text only; requests with images, audio or video are refused"
-#define MEMORY     "weights and KV cache are in main memory"
-#define METRICS    "see /metrics and cox events"
-#define NO_POOLING "no pooling, only generation"
-#define SAMPLING   "give a folder with your own generation_config.json as --generation-config"
-#define SPEC       "a draft model runs whole, on the first rank of each group"
-#define SPREAD     "the head schedules all groups"
-#define TOOLS      "parsers are built in, and no code is loaded; see --tool-call-parser"
+#define ADAPTERS                                                                                   \
+    "Adapters keep the number format of their files and are plain LoRA adapters of PEFT."
+#define CONFIG     "The model is read as its own files describe it."
+#define EXPERTS    "The placement and the computation of experts cannot be changed."
+#define FRONT      "Each gateway is one event loop. Use --gateways to start more of them."
+#define GPU        "This option tunes vLLM's own GPU kernels or compiler."
+#define GRAMMAR    "Structured output has one backend, llguidance."
+#define HOSTS      "Workers on other machines join with `cox worker`; see `cox join-token`."
+#define LOCAL      "A missing model is downloaded to --cache-dir, as by `cox pull`."
+#define LOGS       "Use --log-level and --log-format."
+#define MEDIA      "Only text is supported. Requests with images, audio or video are refused."
+#define MEMORY     "Weights and KV cache stay in the memory of their device."
+#define METRICS    "Use /metrics and `cox events`."
+#define NO_POOLING "The route of a request chooses the task. /v1/embeddings gives vectors."
+#define SAMPLING   "Use --generation-config with a folder that has your own generation_config.json."
+#define SPEC       "A draft model runs whole on the first rank of each replica."
+#define SPREAD     "The head schedules all replicas."
+#define TOOLS      "Parsers are built in and no other code is loaded. Use --tool-call-parser."
 
-/* vLLM's names where vLLM has them. At the end: its flags that we lack. */
+/* Options have vLLM's names where vLLM has them. vLLM's flags that Coxswain lacks are at the end.
+ */
 const struct option_spec up_specs[] = {
-    {.name = "model", .type = OPTION_ARGUMENT, .help = "the same as a bare MODEL"},
-    OPT_STRING(S, host, "host", "127.0.0.1", "address the gateways listen on"),
-    OPT_INT(S, port, "port", 1, 65535, "8000", "HTTP port; further gateways take the next ones"),
+    {.name = "model", .type = OPTION_ARGUMENT, .help = "Model to serve, the same as a bare MODEL."},
+    OPT_STRING(S, host, "host", "127.0.0.1", "Address that the gateways listen on."),
+    OPT_INT(S, port, "port", 1, 65535, "8000",
+            "HTTP port of the first gateway. Further gateways use the next ports."),
     {.name = "detach",
      .aliases = "d",
      .type = OPTION_BOOL,
      .offset = offsetof(struct S, detach),
-     .help = "Run the cluster in the background, with its log in a file; the command returns when "
+     .help = "Run the cluster in the background, with its log in a file. The command returns when "
              "the cluster serves, or with the error."},
-    OPT_STRING(
-        S, name, "name", NULL,
-        "Name of this cluster for `cox ps`, `cox stop`, `cox logs` and `cox scale` (default: "
-        "made of the model's name)."),
+    OPT_STRING(S, name, "name", NULL,
+               "Name of this cluster for `cox ps`, `cox stop`, `cox logs` and `cox scale`. "
+               "Default: made from the model's name."),
     {.name = "verbose",
      .aliases = "v",
      .type = OPTION_BOOL,
      .offset = offsetof(struct S, verbose),
-     .help = "Show every line of the processes' logs on a terminal too (default there: progress, "
-             "warnings, errors and a summary; elsewhere every line)."},
-    OPT_INT(S, gateways, "gateways", 1, 64, "1", "gateways to start"),
-    OPT_INT(S, workers, "workers", 0, 1024, "0", "workers to start; 0: TP x PP x DP"),
+     .help = "Show every log line of the processes on a terminal. Default on a terminal: progress, "
+             "warnings, errors and a summary; elsewhere: every line."},
+    OPT_INT(S, gateways, "gateways", 1, 64, "1", "Number of gateways to start."),
+    OPT_INT(S, workers, "workers", 0, 1024, "0", "Number of workers to start. 0 = TP x PP x DP."),
     OPT_INT(S, prefill_workers, "prefill-workers", 0, 1024, "0",
-            "of these, workers whose groups compute prompts (cox worker --role prefill)"),
+            "Number of workers that compute prompts only (cox worker --role prefill)."),
     OPT_INT(S, decode_workers, "decode-workers", 0, 1024, "0",
-            "of these, workers whose groups take over behind the first token (--role decode)"),
-    ROW_SIZE(S, tp, "tp", "tensor-parallel-size", "ranks that share every layer"),
-    ROW_SIZE(S, pp, "pp", "pipeline-parallel-size", "stages that share the layers out"),
+            "Number of workers that continue a request after its first token (cox worker --role "
+            "decode)."),
+    ROW_SIZE(S, tp, "tp", "tensor-parallel-size",
+             "Tensor parallel size: the number of ranks that share every layer."),
+    ROW_SIZE(S, pp, "pp", "pipeline-parallel-size",
+             "Pipeline parallel size: the number of stages that the layers are divided into."),
     ROW_ELASTIC_TP(S),
     ROW_ELASTIC_TP_WAIT(S),
     ROW_SIZE(S, dp, "dp", "data-parallel-size",
-             "Number of groups that serve side by side (default 1). Beside --workers, 2 or more: "
-             "workers that are left over are spares."),
+             "Number of replicas that serve side by side. With 2 or more and --workers, workers "
+             "that are left over are spares."),
     OPT_ENUM(S, device, "device", "auto|null|cpu|cuda", "auto",
-             "what computes; auto: a GPU where there is one, else cpu; null for the model null"),
+             "Device that computes. auto = a GPU if there is one, else the CPU; null = no "
+             "computation, for the model null."),
     OPT_INT(S, gpu, "gpu", -1, 1023, "-1",
-            "the GPU of the first worker, then counting up; -1: this machine's, shared out"),
+            "Number of the first worker's GPU; further workers use the next ones. -1 = share out "
+            "the GPUs of this machine."),
     OPT_FLOAT(S, gpu_memory_utilization, "gpu-memory-utilization", 0, 1, "0",
-              "part " GPU_MEMORY_HELP "; 0: as cox worker"),
+              GPU_MEMORY_HELP("each worker") " 0 = the worker's default, 0.92."),
     OPT_BOOL(S, enforce_eager, "enforce-eager", NULL, ENFORCE_EAGER_HELP),
     OPT_BOOL(S, no_early_launch, "no-early-launch", NULL, NO_EARLY_LAUNCH_HELP),
     OPT_BOOL(S, no_one_shot, "no-one-shot", NULL, NO_ONE_SHOT_HELP),
-    OPT_WORDS(
-        S, served_model_names, "served-model-name", WORDS_ARE_VALUES_BUT_ONE,
-        "names in /v1/models and in requests, the first one in answers; several, or repeated"),
+    OPT_WORDS(S, served_model_names, "served-model-name", WORDS_ARE_VALUES_BUT_ONE,
+              "Names of the model in /v1/models and in requests. Answers have the first one. Give "
+              "several values or repeat the option."),
     OPT_STRING(S, chat_template, "chat-template", NULL,
-               "file, name of a built-in template, or the template in one line"),
+               "Chat template: a file, the name of a built-in template, or the template itself in "
+               "one line. Default: the model's own."),
     {.name = "max-model-len",
      .type = OPTION_INT,
      .offset = offsetof(struct S, max_model_len),
      .max = 1 << 30,
      .def = "0",
-     .help = "0: the model's own",
-     .instead = "0 is the model's own length; as many tokens as there is memory for run at once"},
+     .help = "Maximum length of a sequence in tokens. 0 = the model's own.",
+     .instead =
+         "0 is the model's own length. The KV cache limits the tokens that run at the same time."},
     OPT_INT(S, max_num_seqs, "max-num-seqs", 0, 65536, "0",
-            "sequence budget of one step; 0: as cox head"),
+            "Maximum number of sequences in one step. 0 = the head's default, 256."),
     OPT_INT(S, max_num_batched_tokens, "max-num-batched-tokens", 0, 1 << 20, "0",
-            "token budget of one step; 0: as cox head"),
+            "Maximum number of tokens in one step. 0 = the head's default, 8192."),
     ROW_LONG_PREFILL(S),
     ROW_PARTIAL_PREFILLS(S),
     ROW_STEP_TARGET(S),
@@ -120,25 +135,27 @@ const struct option_spec up_specs[] = {
      .offset = offsetof(struct S, max_waiting),
      .max = 1 << 20,
      .def = "0",
-     .help = "requests that may wait; more are answered 429, but those of a tenant that has few "
-             "there; 0: as cox head"},
+     .help = "Maximum number of waiting requests. Further ones get status 429, except those of a "
+             "tenant that has few waiting. 0 = the head's default, 4096."},
     OPT_INT(S, max_waiting_per_key, "max-waiting-per-key", 0, 1 << 20, "0",
-            "the same for each API key; 0: one key may fill the queue"),
+            "Maximum number of waiting requests of one API key. 0 = no limit per key."),
     ROW_MAX_REQUEST_BYTES(S),
-    OPT_INT(S, block_size, "block-size", 0, 1024, "0", "tokens of a KV block; 0: as cox worker"),
+    OPT_INT(S, block_size, "block-size", 0, 1024, "0",
+            "Tokens in one KV block. 0 = the worker's default, 16."),
     OPT_INT(S, num_gpu_blocks_override, "num-gpu-blocks-override", 0, 1 << 30, "0",
-            "KV blocks per worker; 0: from the memory"),
+            "Number of KV blocks of each worker. 0 = computed from the memory."),
     OPT_INT(S, kv_cache_memory_bytes, "kv-cache-memory-bytes", 0, (double)(1ull << 50), "0",
-            "memory for the KV cache per worker; 0: the device's default"),
+            "Bytes of memory for the KV cache of each worker. 0 = the device's default."),
     OPT_INT(S, grammar_room, "grammar-room", 0, (double)(1ull << 40), "0",
-            "host memory that grammars, and the matchers of answers with one, may take on the "
-            "sampling rank; 0: a quarter of what is free, 64Mi to 1Gi"),
+            "Host memory in bytes for grammars and their matchers on the sampling rank. 0 = a "
+            "quarter of the free memory, at least 64Mi and at most 1Gi."),
     OPT_ENUM(S, kv_cache_dtype, "kv-cache-dtype", KV_CACHE_DTYPES, "auto", KV_CACHE_DTYPE_HELP),
-    OPT_ENUM(S, load_format, "load-format",
-             "auto|dummy|safetensors|gguf|pt|hf|fastsafetensors|runai_streamer|stream", "auto",
-             "which weights are read; dummy: none, they are random, as config.json says they are; "
-             "stream (runai_streamer): of a model elsewhere (s3://, hf:, https:) straight into "
-             "memory, without a disk; hf and fastsafetensors are vLLM's and mean auto"),
+    OPT_ENUM(
+        S, load_format, "load-format",
+        "auto|dummy|safetensors|gguf|pt|hf|fastsafetensors|runai_streamer|stream", "auto",
+        "Format of the weights to read. auto = whatever the model has; dummy = random weights in "
+        "the shapes of config.json; stream (or runai_streamer) = load a remote model (s3://, hf:, "
+        "https:) into memory without writing it to disk. hf and fastsafetensors mean auto."),
     {.name = "quantization",
      .aliases = "q",
      .type = OPTION_ENUM,
@@ -150,25 +167,26 @@ const struct option_spec up_specs[] = {
     ROW_DTYPE(S),
     ROWS_SPECULATION(S),
     OPT_INT(S, threads, "threads", 0, 256, "0",
-            "each worker's threads of the host, that compute on a CPU or pack weights for a GPU; "
-            "0: this "
-            "machine's cores, shared out"),
-    OPT_BOOL(
-        S, numa_bind, "numa-bind", NULL,
-        "each worker keeps to one NUMA node with threads and memory: the GPU's, else in order, "
-        "as evenly as they go"),
+            "Number of host threads of each worker. They compute on a CPU and pack weights for a "
+            "GPU. 0 = share out the cores of this machine."),
+    OPT_BOOL(S, numa_bind, "numa-bind", NULL,
+             "Bind the threads and the memory of each worker to one NUMA node: its GPU's node, or "
+             "nodes in order on a CPU."),
     OPT_WORDS(S, numa_bind_nodes, "numa-bind-nodes", WORDS_ARE_VALUES_BUT_ONE,
-              "the node of each worker, as in 0 0 1 1"),
+              "NUMA node of each worker, for example 0 0 1 1."),
     OPT_WORDS(S, numa_bind_cpus, "numa-bind-cpus", WORDS_ARE_VALUES_BUT_ONE,
-              "the CPUs of each worker, as in 0-7,32-39 8-15,40-47"),
+              "CPUs of each worker, for example 0-7,32-39 8-15,40-47."),
     ROW_CPU_ISA(S),
     OPT_STRING(S, comm_host, "comm-host", NULL,
-               "this machine's address for ranks elsewhere; default: that of the way to the head"),
+               "Address of this machine for ranks on other machines. Default: the address from "
+               "which this machine reaches the head."),
     OPT_INT(S, comm_port, "comm-port", 0, 65535, "0",
-            "port for ranks elsewhere, of the first worker, then counting up; 0: any"),
+            "Port of the first worker for ranks on other machines; further workers use the next "
+            "ports. 0 = any free port."),
     OPT_INT(S, kv_port, "kv-port", -1, 65535, "0",
-            "port other groups' ranks come to for KV blocks, of the first worker, then counting "
-            "up; 0: any; -1: none, requests that move are computed again"),
+            "Port of the first worker at which ranks of other replicas connect for KV blocks; "
+            "further workers use the next ports. 0 = any free port; -1 = no KV transfer, moved "
+            "requests are computed again."),
     ROW_NCCL_LIBRARY(S),
     ROW_STEP_TIMEOUT(S),
     ROW_ZONE(S),
@@ -176,17 +194,19 @@ const struct option_spec up_specs[] = {
      .aliases = "ep",
      .type = OPTION_BOOL,
      .offset = offsetof(struct S, enable_expert_parallel),
-     .help = "ranks have whole experts of a mixture, not a part of each"},
+     .help = "Give each rank whole experts of a mixture-of-experts model instead of a part of each "
+             "expert."},
     OPT_BOOL(S, no_shared_memory, "no-shared-memory", NULL,
-             "ranks of this machine talk through sockets too"),
+             "Connect ranks of one machine by sockets instead of shared memory."),
     ROW_API_KEY(S),
     OPT_FLOAT(S, shutdown_timeout_s, "shutdown-timeout", 0, 86400, "0",
-              "seconds that a stop waits for open requests; a second signal ends at once"),
+              "Seconds that a stop waits for open requests. A second signal stops at once."),
     ROW_KEEP_ALIVE(S),
     ROW_CHUNK_TIMEOUT(S),
     ROW_PEER_TIMEOUT(S),
-    OPT_FLOAT(S, startup_timeout_s, "startup-timeout", 0, 86400, "0",
-              "seconds until requests are served, or it ends with an error; 0: it goes on trying"),
+    OPT_FLOAT(
+        S, startup_timeout_s, "startup-timeout", 0, 86400, "0",
+        "Seconds until the cluster must serve requests; later the start fails. 0 = no limit."),
     ROWS_ANSWERS(S),
     ROWS_STRUCTURED(S),
     OPT_BOOL(S, sagemaker, "sagemaker", NULL, SAGEMAKER_HELP),
@@ -196,61 +216,68 @@ const struct option_spec up_specs[] = {
     ROWS_BOUNDS(S),
     ROWS_SSL(S),
     OPT_STRING(S, uds, "uds", NULL,
-               "path of a Unix socket to listen on in place of --host and --port; further gateways "
-               "add .1, .2, ..."),
+               "Path of a Unix socket to listen on instead of --host and --port. Further gateways "
+               "add .1, .2 and so on."),
     OPT_STRING(S, gateway_admin_host, "gateway-admin-host", "127.0.0.1",
-               "address of --gateway-admin-port"),
+               "Address that --gateway-admin-port listens on."),
     OPT_INT(S, gateway_admin_port, "gateway-admin-port", -1, 65535, "-1",
-            "port of the gateways' admin routes, /metrics, /livez and /readyz; further gateways "
-            "take the next ones; -1: they are at --port"),
+            "Port of the first gateway's admin routes, /metrics, /livez and /readyz; further "
+            "gateways use the next ports. -1 = these routes are at --port."),
     ROWS_FRONT(S),
     ROWS_TRACE(S),
     ROW_GENERATION_CONFIG(S),
     ROW_API_KEY_FILE(S),
     ROW_REDIS(S),
-    OPT_STRING(S, head_host, "head-host", "127.0.0.1", "address workers and gateways connect to"),
-    OPT_INT(S, head_port, "head-port", 1, 65535, "7000", "its port"),
-    OPT_STRING(S, admin_host, "admin-host", "127.0.0.1", "address of the dashboard and admin API"),
-    OPT_INT(S, admin_port, "admin-port", 1, 65535, "8265", "its port"),
+    OPT_STRING(S, head_host, "head-host", "127.0.0.1",
+               "Address that the head listens on for workers and gateways."),
+    OPT_INT(S, head_port, "head-port", 1, 65535, "7000",
+            "Port that the head listens on for workers and gateways."),
+    OPT_STRING(S, admin_host, "admin-host", "127.0.0.1",
+               "Address of the dashboard and the admin API."),
+    OPT_INT(S, admin_port, "admin-port", 1, 65535, "8265",
+            "Port of the dashboard and the admin API."),
     OPT_BOOL(S, standby, "standby", NULL,
-             "a second head that waits, and serves within seconds when the first is lost; with "
-             "--redis"),
+             "Start a second head that takes over within seconds when the first one is lost. Needs "
+             "--redis."),
     OPT_INT(S, standby_port, "standby-port", 1, 65535, "6999",
-            "port of the second head at --head-host"),
+            "Port of the second head at --head-host."),
     OPT_INT(S, standby_admin_port, "standby-admin-port", 1, 65535, "8266",
-            "port of its dashboard and admin API at --admin-host"),
-    OPT_STRING(S, cluster_name, "cluster-name", NULL,
-               "which cluster of those that share a Redis; default: \"default\", and with "
-               "throw-away keys a name of its own, as no other head can be of such a cluster"),
+            "Port of the second head's dashboard and admin API at --admin-host."),
+    OPT_STRING(
+        S, cluster_name, "cluster-name", NULL,
+        "Name of this cluster among those that share a Redis. Default: \"default\"; with "
+        "throw-away keys a new name each time, since no other head can belong to such a cluster."),
     ROW_LEASE_TTL(S),
     OPT_STRING(
         S, admin_key_file, "admin-key-file", NULL,
-        "File with the keys of the admin API, a line each: KEY [NAME]; events say the name."),
-    OPT_STRING(
-        S, state_dir, "state-dir", NULL,
-        "folder of uploaded files and batches, in it one per gateway; without it there are none"),
+        "File with the keys of the admin API, one line each: KEY [NAME]. Events show the name."),
+    OPT_STRING(S, state_dir, "state-dir", NULL,
+               "Folder for uploaded files and batches, with a subfolder for each gateway. Without "
+               "it there is no Files and Batches API."),
     ROWS_CAPACITY(S),
-    OPT_BOOL(S, metrics_public, "metrics-public", NULL, "/metrics without a key"),
+    OPT_BOOL(S, metrics_public, "metrics-public", NULL, "Serve /metrics without a key."),
     OPT_INT(S, worker_http_port, "worker-http-port", 1, 65535, "7001",
-            "HTTP port of worker 0; the others take the next ones"),
+            "HTTP port of worker 0. Further workers use the next ports."),
     OPT_STRING(S, keys_dir, "keys-dir", NULL,
-               "folder of the cluster's keys; default: throw-away keys, removed at the end"),
+               "Folder with the cluster's keys. Default: throw-away keys, removed at the end."),
     ROW_CACHE_DIR(S),
     ROW_OFFLINE(S, offline),
     OPT_STRING(S, revision, "revision", NULL,
-               "Branch, tag or commit of a hub's MODEL, as ORG/NAME@REVISION names it (default: "
-               "main)."),
+               "Branch, tag or commit of a model from a hub; the same as ORG/NAME@REVISION. "
+               "Default: main."),
     OPT_STRING(S, print_pids, "print-pids", NULL,
-               "file with a \"name pid\" line per process, kept up to date"),
+               "File with one \"name pid\" line per process, kept up to date."),
     ROW_LOG_LEVEL(S),
     ROW_LOG_FORMAT(S),
-    OPT_ENUM(S, color, "color", "auto|always|never", "auto", "coloured names before log lines"),
+    OPT_ENUM(S, color, "color", "auto|always|never", "auto",
+             "Colour the process names before log lines."),
     OPT_INT(S, vocab_size, "vocab-size", 0, 1 << 24, "0",
-            "null device: vocabulary; 0: the model's"),
+            "Vocabulary size of the null device. 0 = the model's."),
     OPT_INT(S, null_step_us, "null-step-us", -1, 60000000, "-1",
-            "null device: time of a step, microseconds; -1: as cox worker"),
-    OPT_INT(S, null_token_us, "null-token-us", -1, 60000000, "-1",
-            "null device: time of each token run; -1: as cox worker"),
+            "Microseconds that the null device takes for a step. -1 = the worker's default, 1000."),
+    OPT_INT(
+        S, null_token_us, "null-token-us", -1, 60000000, "-1",
+        "Microseconds that the null device takes for each token. -1 = the worker's default, 0."),
     IGNORED("additional-config", NULL, ONE, NULL),
     IGNORED("aggregate-engine-logging", NULL, NOTHING, LOGS),
     IGNORED("all2all-backend", NULL, ONE, EXPERTS),
@@ -262,12 +289,12 @@ const struct option_spec up_specs[] = {
     IGNORED("attention-config", NULL, ONE, GPU),
     IGNORED("calculate-kv-scales", NULL, NOTHING, GPU),
     REFUSED("chat-template-content-format", NULL, ONE, "auto|string",
-            "the parts of a message reach the template as one text"),
-    REFUSED("code-revision", NULL, ONE, "main", "no code of a model is run"),
+            "The parts of a message reach the template as one text."),
+    REFUSED("code-revision", NULL, ONE, "main", "No code of a model is run."),
     IGNORED("collect-detailed-traces", NULL, MANY, METRICS),
     IGNORED("compilation-config", "cc", ONE, GPU),
     REFUSED("config-format", NULL, ONE, "auto|hf",
-            "a model folder has a config.json as Hugging Face writes it"),
+            "A model folder must have a config.json in Hugging Face's format."),
     REFUSED("convert", NULL, ONE, "auto|none", NO_POOLING),
     IGNORED("cp-kv-cache-interleave-size", NULL, ONE, NULL),
     IGNORED("cpu-offload-gb", NULL, ONE, MEMORY),
@@ -287,40 +314,41 @@ const struct option_spec up_specs[] = {
     IGNORED("dbo-prefill-token-threshold", NULL, ONE, EXPERTS),
     IGNORED("dcp-comm-backend", NULL, ONE, NULL),
     IGNORED("dcp-kv-cache-interleave-size", NULL, ONE, NULL),
-    REFUSED("decode-context-parallel-size", "dcp", ONE, "1", "--tp and --pp share a model out"),
+    REFUSED("decode-context-parallel-size", "dcp", ONE, "1",
+            "Use --tp and --pp to divide a model."),
     REFUSED("default-chat-template-kwargs", NULL, ONE, NULL,
-            "put chat_template_kwargs into the request"),
+            "Put chat_template_kwargs into the request."),
     IGNORED("default-mm-loras", NULL, ONE, ADAPTERS),
     IGNORED("disable-access-log-for-endpoints", NULL, ONE, LOGS),
-    IGNORED("disable-async-output-proc", NULL, NOTHING, "see --async-scheduling"),
+    IGNORED("disable-async-output-proc", NULL, NOTHING, "Use --async-scheduling."),
     IGNORED("disable-cascade-attn", NULL, NOTHING, GPU),
     IGNORED("disable-chunked-mm-input", NULL, NOTHING, MEDIA),
     IGNORED("disable-custom-all-reduce", NULL, NOTHING, GPU),
-    IGNORED("disable-fastapi-docs", NULL, NOTHING, "there are no such pages"),
+    IGNORED("disable-fastapi-docs", NULL, NOTHING, "These pages do not exist here."),
     IGNORED("disable-frontend-multiprocessing", NULL, NOTHING, FRONT),
     IGNORED("disable-hybrid-kv-cache-manager", NULL, NOTHING, NULL),
     IGNORED("disable-log-requests", NULL, NOTHING, LOGS),
-    IGNORED("disable-log-stats", NULL, NOTHING, "--stats-interval 0 leaves the line out"),
+    IGNORED("disable-log-stats", NULL, NOTHING, "Use --stats-interval 0."),
     IGNORED("disable-mm-preprocessor-cache", NULL, NOTHING, MEDIA),
     IGNORED("disable-nccl-for-dp-synchronization", NULL, NOTHING, SPREAD),
     REFUSED("disable-sliding-window", NULL, NOTHING, NULL,
-            "--max-model-len, up to the size of the window, has the same effect"),
+            "Use --max-model-len with at most the size of the window; it has the same effect."),
     IGNORED("disable-uvicorn-access-log", NULL, NOTHING, LOGS),
     IGNORED("distributed-executor-backend", NULL, ONE, SPREAD),
     IGNORED("distributed-timeout-seconds", NULL, ONE, SPREAD),
     IGNORED("download-dir", NULL, ONE, LOCAL),
     REFUSED("ec-transfer-config", NULL, ONE, NULL,
-            "prompts and answers are computed by the same workers"),
+            "The encoder and the decoder of a model cannot be separated."),
     IGNORED("enable-chunked-prefill", NULL, NOTHING,
-            "prompts are always cut; see --long-prefill-token-threshold"),
+            "Prompts are always split; see --long-prefill-token-threshold."),
     IGNORED("enable-dbo", NULL, NOTHING, EXPERTS),
     REFUSED("enable-elastic-ep", NULL, NOTHING, NULL,
-            "start another cluster with other sizes instead"),
+            "Start another cluster with other sizes instead."),
     IGNORED("enable-ep-weight-filter", NULL, NOTHING, EXPERTS),
     IGNORED("enable-eplb", NULL, NOTHING, EXPERTS),
     IGNORED("enable-flashinfer-autotune", NULL, NOTHING, GPU),
     REFUSED("enable-force-include-usage", NULL, NOTHING, NULL,
-            "put \"stream_options\": {\"include_usage\": true} into the request"),
+            "Put \"stream_options\": {\"include_usage\": true} into the request."),
     IGNORED("enable-layerwise-nvtx-tracing", NULL, NOTHING, GPU),
     IGNORED("enable-log-deltas", NULL, NOTHING, LOGS),
     IGNORED("enable-log-outputs", NULL, NOTHING, LOGS),
@@ -330,17 +358,18 @@ const struct option_spec up_specs[] = {
     IGNORED("enable-mfu-metrics", NULL, NOTHING, METRICS),
     IGNORED("enable-mm-embeds", NULL, NOTHING, MEDIA),
     IGNORED("enable-multimodal-encoder-data-parallel", NULL, NOTHING, MEDIA),
-    IGNORED("enable-offline-docs", NULL, NOTHING, "there are no such pages"),
+    IGNORED("enable-offline-docs", NULL, NOTHING, "These pages do not exist here."),
     IGNORED("enable-per-request-metrics", NULL, NOTHING, METRICS),
-    REFUSED("enable-prompt-embeds", NULL, NOTHING, NULL, "a prompt is text or token ids"),
+    REFUSED("enable-prompt-embeds", NULL, NOTHING, NULL, "A prompt must be text or token ids."),
     IGNORED("enable-prompt-tokens-details", NULL, NOTHING,
-            "usage always has prompt_tokens_details"),
-    IGNORED("enable-reasoning", NULL, NOTHING, "--reasoning-parser alone does it"),
+            "The usage always has prompt_tokens_details."),
+    IGNORED("enable-reasoning", NULL, NOTHING, "--reasoning-parser alone turns it on."),
     IGNORED("enable-return-routed-experts", NULL, NOTHING, EXPERTS),
     IGNORED("enable-server-load-tracking", NULL, NOTHING, FRONT),
     REFUSED("enable-sleep-mode", NULL, NOTHING, NULL,
-            "start another cluster with other sizes instead"),
-    REFUSED("enable-tokenizer-info-endpoint", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
+            "Start another cluster with other sizes instead."),
+    REFUSED("enable-tokenizer-info-endpoint", NULL, NOTHING, NULL,
+            "The API is OpenAI's over HTTP."),
     IGNORED("enable-tower-connector-lora", NULL, NOTHING, ADAPTERS),
     IGNORED("engine-use-ray", NULL, NOTHING, SPREAD),
     IGNORED("eplb-config", NULL, ONE, EXPERTS),
@@ -348,12 +377,12 @@ const struct option_spec up_specs[] = {
     IGNORED("eplb-step-interval", NULL, ONE, EXPERTS),
     IGNORED("eplb-window-size", NULL, ONE, EXPERTS),
     REFUSED("exclude-tools-when-tool-choice-none", NULL, NOTHING, NULL,
-            "the template is shown the tools of a request whatever its tool_choice says"),
+            "The template always gets the tools of a request."),
     IGNORED("expert-placement-strategy", NULL, ONE, EXPERTS),
     IGNORED("fingerprint-mode", NULL, ONE, NULL),
     IGNORED("fingerprint-value", NULL, ONE, NULL),
     IGNORED("fully-sharded-loras", NULL, NOTHING, ADAPTERS),
-    REFUSED("grpc", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
+    REFUSED("grpc", NULL, NOTHING, NULL, "The API is OpenAI's over HTTP."),
     IGNORED("guided-decoding-backend", NULL, ONE, GRAMMAR),
     IGNORED("guided-decoding-disable-additional-properties", NULL, NOTHING, GRAMMAR),
     IGNORED("guided-decoding-disable-fallback", NULL, NOTHING, GRAMMAR),
@@ -362,10 +391,10 @@ const struct option_spec up_specs[] = {
     REFUSED("headless", NULL, NOTHING, NULL, HOSTS),
     REFUSED("hf-config-path", NULL, ONE, NULL, CONFIG),
     REFUSED("hf-overrides", NULL, ONE, NULL, CONFIG),
-    IGNORED("hf-token", NULL, PERHAPS_ONE, "set HF_TOKEN, which `ps` does not show"),
+    IGNORED("hf-token", NULL, PERHAPS_ONE, "Set HF_TOKEN, which `ps` does not show."),
     IGNORED("ignore-patterns", NULL, MANY, LOCAL),
     IGNORED("interleave-mm-strings", NULL, NOTHING, MEDIA),
-    REFUSED("io-processor-plugin", NULL, ONE, NULL, "there are no plugins"),
+    REFUSED("io-processor-plugin", NULL, ONE, NULL, "Plugins are not supported."),
     IGNORED("kernel-config", NULL, ONE, GPU),
     IGNORED("kv-cache-metrics", NULL, NOTHING, METRICS),
     IGNORED("kv-cache-metrics-sample", NULL, ONE, METRICS),
@@ -374,19 +403,19 @@ const struct option_spec up_specs[] = {
     IGNORED("kv-offloading-size", NULL, ONE, MEMORY),
     IGNORED("kv-sharing-fast-prefill", NULL, NOTHING, NULL),
     REFUSED("kv-transfer-config", NULL, ONE, NULL,
-            "--prefill-workers and --decode-workers say which workers compute what; KV blocks go "
-            "from one to the other without a connector"),
+            "Use --prefill-workers and --decode-workers. KV blocks move between workers without a "
+            "connector."),
     IGNORED("language-model-only", NULL, NOTHING, MEDIA),
     IGNORED("limit-mm-per-prompt", NULL, ONE, MEDIA),
     IGNORED("linear-backend", NULL, ONE, GPU),
     IGNORED("log-config-file", NULL, ONE, LOGS),
     IGNORED("log-error-stack", NULL, NOTHING, LOGS),
     REFUSED("logits-processor-pattern", NULL, ONE, NULL,
-            "a request has logit_bias, penalties, min_p and the like"),
+            "Use logit_bias, the penalties or min_p in the request."),
     REFUSED("logits-processors", NULL, MANY, NULL,
-            "a request has logit_bias, penalties, min_p and the like"),
+            "Use logit_bias, the penalties or min_p in the request."),
     REFUSED("logprobs-mode", NULL, ONE, "raw_logprobs",
-            "log-probabilities are those of the model, before temperature and penalties"),
+            "Log-probabilities are always the model's, before temperature and penalties."),
     IGNORED("lora-dtype", NULL, ONE, ADAPTERS),
     IGNORED("lora-extra-vocab-size", NULL, ONE, ADAPTERS),
     IGNORED("lora-target-modules", NULL, ONE, ADAPTERS),
@@ -401,12 +430,13 @@ const struct option_spec up_specs[] = {
     IGNORED("max-cpu-loras", NULL, ONE, ADAPTERS),
     IGNORED("max-cudagraph-capture-size", NULL, ONE, GPU),
     IGNORED("max-log-len", NULL, ONE, LOGS),
-    IGNORED("max-long-partial-prefills", NULL, ONE, "see --long-prefill-token-threshold"),
-    IGNORED("max-num-queued-tokens", NULL, ONE, "--max-waiting bounds the requests that wait"),
+    IGNORED("max-long-partial-prefills", NULL, ONE, "Use --long-prefill-token-threshold."),
+    IGNORED("max-num-queued-tokens", NULL, ONE, "Use --max-waiting to limit waiting requests."),
     IGNORED("max-parallel-loading-workers", NULL, ONE, LOCAL),
     IGNORED("max-seq-len-to-capture", NULL, ONE, GPU),
     IGNORED("media-io-kwargs", NULL, ONE, MEDIA),
-    REFUSED("middleware", NULL, ONE, NULL, "there are no plugins; put a reverse proxy in front"),
+    REFUSED("middleware", NULL, ONE, NULL,
+            "Plugins are not supported. Put a reverse proxy in front."),
     IGNORED("mm-encoder-attn-backend", NULL, ONE, MEDIA),
     IGNORED("mm-encoder-attn-dtype", NULL, ONE, MEDIA),
     IGNORED("mm-encoder-only", NULL, NOTHING, MEDIA),
@@ -418,12 +448,13 @@ const struct option_spec up_specs[] = {
     IGNORED("model-impl", NULL, ONE, NULL),
     IGNORED("model-loader-extra-config", NULL, ONE, LOCAL),
     IGNORED("moe-backend", NULL, ONE, EXPERTS),
-    IGNORED("multi-step-stream-outputs", NULL, NOTHING, "every token is sent as it comes"),
+    IGNORED("multi-step-stream-outputs", NULL, NOTHING,
+            "Every token is sent as soon as it is generated."),
     REFUSED("nnodes", "n", ONE, "1", HOSTS),
     REFUSED("node-rank", "r", ONE, "0", HOSTS),
-    IGNORED("num-lookahead-slots", NULL, ONE, "the head grants the slots of draft tokens"),
+    IGNORED("num-lookahead-slots", NULL, ONE, "The head assigns the slots of draft tokens."),
     IGNORED("num-redundant-experts", NULL, ONE, EXPERTS),
-    IGNORED("num-scheduler-steps", NULL, ONE, "every token is sent as it comes"),
+    IGNORED("num-scheduler-steps", NULL, ONE, "Every token is sent as soon as it is generated."),
     IGNORED("offload-backend", NULL, ONE, MEMORY),
     IGNORED("offload-group-size", NULL, ONE, MEMORY),
     IGNORED("offload-num-in-group", NULL, ONE, MEMORY),
@@ -431,38 +462,40 @@ const struct option_spec up_specs[] = {
     IGNORED("optimization-level", "O", ONE, GPU),
     IGNORED("override-attention-dtype", NULL, ONE, GPU),
     REFUSED("override-generation-config", NULL, ONE, NULL, SAMPLING),
-    REFUSED("override-pooler-config", NULL, ONE, NULL, "--pooler-config"),
+    REFUSED("override-pooler-config", NULL, ONE, NULL, "Use --pooler-config."),
     IGNORED("performance-mode", NULL, ONE, GPU),
-    IGNORED("preemption-mode", NULL, ONE, "every token is sent as it comes"),
-    REFUSED("prefill-context-parallel-size", "pcp", ONE, "1", "--tp and --pp share a model out"),
+    IGNORED("preemption-mode", NULL, ONE, "Every token is sent as soon as it is generated."),
+    REFUSED("prefill-context-parallel-size", "pcp", ONE, "1",
+            "Use --tp and --pp to divide a model."),
     IGNORED("prefix-caching-hash-algo", NULL, ONE, NULL),
     IGNORED("profiler-config", NULL, ONE, METRICS),
     IGNORED("pt-load-map-location", NULL, ONE, LOCAL),
     REFUSED("quantization-param-path", NULL, ONE, NULL, CONFIG),
     IGNORED("ray-workers-use-nsight", NULL, NOTHING, GPU),
-    REFUSED("reasoning-config", NULL, ONE, NULL, "there is no budget for reasoning alone"),
+    REFUSED("reasoning-config", NULL, ONE, NULL,
+            "A token budget for reasoning alone does not exist."),
     REFUSED("reasoning-parser-plugin", NULL, ONE, NULL,
-            "parsers are built in, and no code is loaded; see --reasoning-parser"),
-    REFUSED("response-role", NULL, ONE, "assistant", "answers have the role assistant"),
+            "Parsers are built in and no other code is loaded. Use --reasoning-parser."),
+    REFUSED("response-role", NULL, ONE, "assistant", "Answers always have the role assistant."),
     REFUSED("return-tokens-as-token-ids", NULL, NOTHING, NULL,
-            "put \"return_tokens_as_token_ids\": true into the request"),
+            "Put \"return_tokens_as_token_ids\": true into the request."),
     REFUSED("rope-scaling", NULL, ONE, NULL, CONFIG),
     REFUSED("rope-theta", NULL, ONE, NULL, CONFIG),
     REFUSED("runner", NULL, ONE, "auto|generate", NO_POOLING),
     IGNORED("safetensors-load-strategy", NULL, ONE, LOCAL),
     IGNORED("safetensors-prefetch-block-size", NULL, ONE, LOCAL),
     IGNORED("safetensors-prefetch-num-threads", NULL, ONE, LOCAL),
-    REFUSED("scheduler-cls", NULL, ONE, NULL, "the scheduler is part of cox-head"),
-    IGNORED("scheduler-delay-factor", NULL, ONE, "every token is sent as it comes"),
+    REFUSED("scheduler-cls", NULL, ONE, NULL, "The scheduler is part of cox-head."),
+    IGNORED("scheduler-delay-factor", NULL, ONE, "Every token is sent as soon as it is generated."),
     IGNORED("seed", NULL, ONE,
-            "a request without a seed draws anew each time; give seed in the request"),
+            "A request without a seed gets a new one each time. Set seed in the request."),
     IGNORED("show-hidden-metrics-for-version", NULL, ONE, METRICS),
     IGNORED("skip-mm-profiling", NULL, NOTHING, MEDIA),
     REFUSED("skip-tokenizer-init", NULL, NOTHING, NULL,
-            "the gateway needs the tokenizer; requests may send prompts as token ids"),
+            "The gateway needs the tokenizer. Requests may send prompts as token ids."),
     IGNORED("specialize-active-lora", NULL, NOTHING, ADAPTERS),
     IGNORED("speculative-draft-tensor-parallel-size", NULL, ONE, SPEC),
-    IGNORED("stream-interval", NULL, ONE, "every token is sent as it comes"),
+    IGNORED("stream-interval", NULL, ONE, "Every token is sent as soon as it is generated."),
     IGNORED("structured-outputs-config.backend",
             "structured-outputs-config.disable-additional-properties,"
             "structured-outputs-config.disable-fallback,"
@@ -472,24 +505,25 @@ const struct option_spec up_specs[] = {
             ONE, GRAMMAR),
     IGNORED("swap-space", NULL, ONE, MEMORY),
     REFUSED("task", NULL, ONE, "auto|generate", NO_POOLING),
-    REFUSED("tokenizer", NULL, ONE, NULL,
-            "the tokenizer of the model is used: a GGUF file has it inside, a folder beside it"),
-    REFUSED("tokenizer-mode", NULL, ONE, "auto|slow|hf", "the tokenizer of the model is used"),
+    REFUSED(
+        "tokenizer", NULL, ONE, NULL,
+        "The model's own tokenizer is used, inside a GGUF file or beside the weights in a folder."),
+    REFUSED("tokenizer-mode", NULL, ONE, "auto|slow|hf", "The model's own tokenizer is used."),
     IGNORED("tokenizer-pool-extra-config", NULL, ONE, FRONT),
     IGNORED("tokenizer-pool-size", NULL, ONE, FRONT),
     IGNORED("tokenizer-pool-type", NULL, ONE, FRONT),
     REFUSED("tokenizer-revision", NULL, ONE, "main",
-            "the model's own tokenizer is used: ORG/NAME@REVISION names both"),
-    REFUSED("tokens-only", NULL, NOTHING, NULL, "the API is OpenAI's over HTTP"),
+            "The model's own tokenizer is used. ORG/NAME@REVISION names the revision of both."),
+    REFUSED("tokens-only", NULL, NOTHING, NULL, "The API is OpenAI's over HTTP."),
     REFUSED("tool-parser-plugin", NULL, ONE, NULL, TOOLS),
     REFUSED("tool-server", NULL, ONE, NULL, TOOLS),
-    IGNORED("trust-remote-code", NULL, NOTHING, "no code of a model is run"),
+    IGNORED("trust-remote-code", NULL, NOTHING, "No code of a model is run."),
     IGNORED("ubatch-size", NULL, ONE, EXPERTS),
     IGNORED("use-tqdm-on-load", NULL, NOTHING, NULL),
     IGNORED("use-v2-block-manager", NULL, NOTHING, NULL),
     IGNORED("uvicorn-log-level", NULL, ONE, LOGS),
     IGNORED("video-pruning-rate", NULL, ONE, MEDIA),
-    REFUSED("weight-transfer-config", NULL, ONE, NULL, "weights change with a new start"),
+    REFUSED("weight-transfer-config", NULL, ONE, NULL, "Restart the cluster to change weights."),
     IGNORED("worker-cls", NULL, ONE, NULL),
     IGNORED("worker-extension-cls", NULL, ONE, NULL),
     IGNORED("worker-use-ray", NULL, NOTHING, SPREAD),
@@ -531,7 +565,8 @@ int64_t up_options_n_workers(const struct up_options *o)
     return o->workers > 0 ? o->workers : n_roles > all ? n_roles : all;
 }
 
-/* With workers of two roles --dp alone would leave one of them out. */
+/* Returns the largest number of replicas that serve at once. With workers of two roles, --dp
+ * alone would leave one role out. */
 uint32_t up_options_max_replicas(const struct up_options *o)
 {
     bool has_roles = o->prefill_workers + o->decode_workers > 0;

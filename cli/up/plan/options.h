@@ -1,6 +1,6 @@
 #pragma once
-/* The options of `cox up`: the struct, the table that fills it, and what follows from them alone.
- * Pure. */
+/* The options of `cox up`: the struct, the table that fills it, and values that follow from them
+ * alone. Pure. */
 #include "common/config/config.h"
 #include "common/options/bounds.h"
 #include "common/options/front.h"
@@ -8,21 +8,22 @@
 #include "common/options/ssl.h"
 #include "common/options/trace.h"
 
-enum { UP_LOAD_STREAM = 7 }; /* and what is behind it in --load-format's choices */
+enum { UP_LOAD_STREAM = 7 }; /* index in --load-format's choices; later ones stream too */
 enum up_device { UP_DEVICE_AUTO, UP_DEVICE_NULL, UP_DEVICE_CPU, UP_DEVICE_CUDA };
 struct up_options {
     const char *host, *head_host, *admin_host, *comm_host, *cache_dir, *chat_template;
-    const char *revision; /* of a hub's MODEL; NULL: what MODEL says */
+    const char *revision; /* revision of a hub's MODEL; NULL = the one in MODEL */
     const char *nccl_library, *zone;
     int device;                    /* enum up_device */
-    double gpu_memory_utilization; /* 0: as cox worker */
+    double gpu_memory_utilization; /* 0 = the worker's default */
     int64_t port, head_port, admin_port, worker_http_port;
-    int64_t comm_port; /* of worker 0, the next one of worker 1, ...; 0: any */
-    int64_t kv_port;   /* the same; -1: none */
-    int64_t gpu;       /* the same; -1: shared out */
+    int64_t comm_port; /* port of worker 0, the next one for worker 1, ...; 0 = any */
+    int64_t kv_port;   /* counts up like comm_port; -1 = none */
+    int64_t gpu;       /* counts up like comm_port; -1 = assigned automatically */
     int64_t step_timeout_s;
     int64_t workers, gateways, tp, pp, dp;
-    int64_t prefill_workers, decode_workers; /* the first ones, then the next; the rest: both */
+    /* workers for prefill, then for decode; the rest do both */
+    int64_t prefill_workers, decode_workers;
     struct option_list served_model_names, api_keys;
     const char *api_key_file, *admin_key_file, *state_dir, *keys_dir, *print_pids, *redis;
     const char *cluster_name, *name;
@@ -40,9 +41,9 @@ struct up_options {
     int64_t kv_cache_memory_bytes, grammar_room, vocab_size;
     int64_t threads, null_step_us, null_token_us;
     bool numa_bind;
-    struct option_list numa_bind_nodes, numa_bind_cpus; /* one of each worker */
-    struct speculation_options speculation;             /* the workers' */
-    /* as cox-worker has them; 0: auto, none */
+    struct option_list numa_bind_nodes, numa_bind_cpus; /* one entry per worker */
+    struct speculation_options speculation;             /* passed to the workers */
+    /* enums of cox-worker; 0 = auto or none */
     int cpu_isa, kv_cache_dtype, dtype, load_format, quantization;
     const char *step_log;
     int64_t step_log_max_bytes, max_partial_prefills;
@@ -54,21 +55,22 @@ struct up_options {
     const char *lora_root;
     struct option_list lora_modules;
     struct ssl_options ssl;
-    const char *uds, *gateway_admin_host; /* of gateway-0; further ones are numbered */
-    int64_t gateway_admin_port;           /* -1: none */
+    const char *uds, *gateway_admin_host; /* for gateway-0; further gateways add a number */
+    int64_t gateway_admin_port;           /* -1 = none */
     const char *reasoning_parser, *tool_call_parser, *pooler_config;
     const char *structured_outputs_config;
     int64_t grammar_processes, grammar_memory;
     bool enable_auto_tool_choice, trust_request_chat_template, disable_any_whitespace;
     int64_t max_logprobs;
     int unknown_fields, invocations;
-    struct bounds_options bounds; /* the gateways', as is, with front */
+    struct bounds_options bounds; /* bounds and front are passed to the gateways */
     struct front_options front;
     struct trace_options trace;
     const char *generation_config;
     struct option_list invocations_statuses;
     int64_t max_body_bytes;
-    int64_t max_state_bytes, batch_lines, max_connections, max_open_choices; /* of each gateway */
+    /* limits of each gateway */
+    int64_t max_state_bytes, batch_lines, max_connections, max_open_choices;
     int64_t tokenizer_threads, tokenizer_queue;
     double queue_timeout_s, head_timeout_s, pause_timeout_s;
     double chunk_timeout_s, startup_timeout_s;
@@ -77,10 +79,10 @@ struct up_options {
 extern const struct option_spec up_specs[];
 extern const size_t up_n_specs;
 
-/* Workers that the cluster has from the start. */
+/* Returns the number of workers at the start. */
 int64_t up_options_n_workers(const struct up_options *o);
-/* Replicas that serve at once at most; further workers are spares: --dp beside --workers. 0: as
- * many as there are workers for. */
+/* Returns the largest number of replicas that serve at once (--dp next to --workers); further
+ * workers are spares. 0 = no limit but the number of workers. */
 uint32_t up_options_max_replicas(const struct up_options *o);
-/* A line for each flag that does nothing without --standby. */
+/* Appends a line for each option that has no effect without --standby. */
 void up_options_warnings(const struct up_options *o, struct strbuf *lines);

@@ -13,7 +13,7 @@
 #include "common/options/head.h"
 #include "common/options/worker.h"
 
-/* Only workers of one role form a replica. */
+/* Checks the numbers of prefill and decode workers. All ranks of a replica have the same role. */
 static enum status check_roles(const struct up_options *o, int64_t n_workers, struct error *err)
 {
     int64_t replica_ranks = o->tp * o->pp, n_roles = o->prefill_workers + o->decode_workers;
@@ -35,7 +35,8 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
 {
     int64_t replica_ranks = o->tp * o->pp;
     struct speculation speculation;
-    TRY(speculation_read(&o->speculation, &speculation, err)); /* said once, not by each worker */
+    /* reported once here instead of by each worker */
+    TRY(speculation_read(&o->speculation, &speculation, err));
     TRY(check_roles(o, n_workers, err));
     if (o->standby && !o->redis)
         return error_set(err, STATUS_INVALID,
@@ -72,7 +73,7 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     return STATUS_OK;
 }
 
-/* The earlier listener with the same port as a listener of child i; NULL: none. */
+/* Returns an earlier listener with the same port as listener k of child i; NULL = none. */
 static const struct up_listener *meets(const struct up_plan *plan, uint32_t i, uint32_t k)
 {
     uint16_t port = plan->children[i].listeners[k].port;
@@ -85,8 +86,8 @@ static const struct up_listener *meets(const struct up_plan *plan, uint32_t i, u
     return NULL;
 }
 
-/* Two of our own on one port: the second could never start. Another address may share a number, but
- * a plan that needs that is more likely a slip. */
+/* Checks that no two listeners of the plan have the same port: the second could not start. Two
+ * addresses may share a port, but such a plan is more likely a mistake. */
 static enum status check_ports(const struct up_plan *plan, struct error *err)
 {
     for (uint32_t i = 0; i < plan->n_children; i++)
@@ -100,7 +101,7 @@ static enum status check_ports(const struct up_plan *plan, struct error *err)
     return STATUS_OK;
 }
 
-/* The served name: given, or the model's own. */
+/* Returns the served name: the given one, or else the model's own. */
 static const char *served_name(struct up_builder *b)
 {
     struct str name = model_name_of(b->model);

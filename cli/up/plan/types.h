@@ -1,24 +1,24 @@
 #pragma once
-/* The plan of `cox up`: its processes, where each of them will listen, and the machine that they
- * are planned for. */
+/* The plan of `cox up`: its processes, their listeners, and the machine that they are planned
+ * for. */
 #include <sched.h>
 #include <stdint.h>
 
 #include "common/host/numa.h"
 
-#define UP_ARGV_MAX      352u /* the head may have 64 adapters and 64 names */
+#define UP_ARGV_MAX      352u /* words; the head may have 64 adapters and 64 names */
 #define UP_MAX_NAMES     64u
 #define UP_MAX_LORAS     64u
 #define UP_LISTENERS_MAX 3u
 
 enum up_role { UP_HEAD, UP_GATEWAY, UP_WORKER, UP_ROLE_COUNT };
 
-/* A port that a child will listen on; it has to be free before the start. */
+/* A port that a child will listen on. It must be free before the start. */
 struct up_listener {
     const char *what; /* "gateway-0", "head's admin API" */
-    const char *flag; /* what to change when the port is in use */
-    const char *host; /* NULL: it may never listen there, and nobody looks */
-    uint16_t port;    /* not 0 */
+    const char *flag; /* option that chooses another port */
+    const char *host; /* NULL = perhaps never used, so it is not checked */
+    uint16_t port;    /* never 0 */
 };
 
 struct up_child {
@@ -33,14 +33,13 @@ struct up_child {
 struct up_plan {
     struct up_child *children;
     uint32_t n_children, n_workers;
-    const char *model_name; /* as requests name it */
+    const char *model_name; /* name in requests */
 };
 
-/* The machine and the folders. bin_dir: the folder where cox-head and the others are; keys_dir: of
- * the cluster's keys; own_name: of a cluster with throw-away keys, which no other head can be of;
- * NULL: keys that stay. n_cores: for the workers' kernels. numa, allowed: of this machine and
- * process; NULL: not known.
- */
+/* The machine and its folders. bin_dir has cox-head and the other programs; keys_dir has the
+ * cluster's keys. own_name is the name of a cluster with throw-away keys, which no other head
+ * can have; NULL = lasting keys. n_cores is for the workers' kernels. numa and allowed describe
+ * this machine and process; numa NULL = unknown. */
 struct up_place {
     const char *bin_dir, *keys_dir, *own_name;
     uint32_t n_cores;

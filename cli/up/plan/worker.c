@@ -31,14 +31,14 @@ static void flags_of_numa(struct up_builder *b, struct up_child *c, uint32_t i)
     up_flag(c, "--cpus", f.cpus);
 }
 
-/* The host at which other ranks reach this machine's, as cox-worker finds it. */
+/* Returns the host that reaches the ranks on this machine, as cox-worker finds it. */
 static const char *ranks_host(const struct up_options *o)
 {
     return o->comm_host ? o->comm_host : up_reachable_host(o->head_host);
 }
 
-/* The flags of a worker that computes: every worker gets its share of the cores, so that ranks of
- * one machine do not fight for them. */
+/* Writes the options of a worker that computes. Each worker gets its share of the cores, so that
+ * ranks on one machine do not compete for them. */
 static void flags_of_ranks(struct up_builder *b, struct up_child *c, uint32_t i)
 {
     const struct up_options *o = b->o;
@@ -62,7 +62,7 @@ static void flags_of_ranks(struct up_builder *b, struct up_child *c, uint32_t i)
     if (o->cpu_isa)
         up_flag(c, "--cpu-isa", cpu_isas[o->cpu_isa]);
     up_flag(c, "--comm-host", o->comm_host);
-    if (o->comm_port > 0) { /* a rank alone has nobody to wait for, and GPUs' meet by NCCL */
+    if (o->comm_port > 0) { /* a single rank does not listen, and GPU ranks connect through NCCL */
         bool listening = o->tp * o->pp > 1 && o->device != UP_DEVICE_CUDA;
         const char *host = listening ? ranks_host(o) : NULL;
         up_listens(b, c, "'s ranks", "--comm-port", host, o->comm_port + i);

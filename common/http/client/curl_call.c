@@ -75,33 +75,34 @@ enum status http_client_describe(CURLcode rc, const struct http_call *c, struct 
     const char *why = curl_easy_strerror(rc);
     switch (rc) {
     case CURLE_OPERATION_TIMEDOUT:
-        return error_set(err, STATUS_TIMEOUT, "%s: no answer in time (%s)", c->url, why);
+        return error_set(err, STATUS_TIMEOUT, "%s did not answer in time (%s)", c->url, why);
     case CURLE_WRITE_ERROR: /* on_data returned false */
         return c->on_data ? STATUS_OK
-                          : error_set(err, STATUS_LIMIT, "%s: the answer is over %d MiB", c->url,
-                                      HTTP_ANSWER_MAX_BYTES >> 20);
+                          : error_set(err, STATUS_LIMIT, "the answer of %s is larger than %d MiB",
+                                      c->url, HTTP_ANSWER_MAX_BYTES >> 20);
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
-        return error_set(err, STATUS_IO,
-                         "%s: cannot connect (%s): is it running, and the address right?", c->url,
-                         why);
+        return error_set(
+            err, STATUS_IO,
+            "cannot connect to %s (%s). Check that the server runs and that the address is right",
+            c->url, why);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
         return error_set(err, STATUS_DENIED,
-                         "%s: its certificate is not one to trust (%s): --cacert FILE names its "
-                         "authority",
+                         "the certificate of %s is not trusted (%s). Give the certificate of its "
+                         "authority with --cacert FILE",
                          c->url, why);
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CONNECT_ERROR:
         return error_set(err, STATUS_DENIED,
-                         "%s: no TLS with it (%s): is it https there, and does it want a "
-                         "certificate (--cert, --key)?",
+                         "the TLS handshake with %s failed (%s). Check that the server uses https "
+                         "and whether it requires a client certificate (--cert, --key)",
                          c->url, why);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
-        return error_set(err, STATUS_INVALID, "%s: not a usable address (%s)", c->url, why);
+        return error_set(err, STATUS_INVALID, "%s is not a valid address (%s)", c->url, why);
     default:
-        return error_set(err, STATUS_IO, "%s: %s", c->url, why);
+        return error_set(err, STATUS_IO, "the request to %s failed: %s", c->url, why);
     }
 }
 
@@ -110,10 +111,11 @@ enum status http_client_prepare(CURL *curl, const struct http_call *c, struct cu
 {
     *headers = NULL;
     if (c->bearer && strpbrk(c->bearer, "\r\n"))
-        return error_set(err, STATUS_INVALID, "the key holds a line break");
+        return error_set(err, STATUS_INVALID, "the key contains a line break; remove it");
     for (size_t i = 0; i < c->n_headers; i++)
         if (strpbrk(c->headers[i], "\r\n"))
-            return error_set(err, STATUS_INVALID, "a header holds a line break");
+            return error_set(err, STATUS_INVALID,
+                             "a request header contains a line break; remove it");
     *headers = make_headers(c);
     curl_easy_setopt(curl, CURLOPT_URL, c->url);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");

@@ -105,9 +105,9 @@ enum status fetch_check_endpoint(const char *option, const char *url, struct err
 {
     struct origin o;
     if (!origin_of(url, &o) || strpbrk(url, "?# \r\n"))
-        return error_set(err, STATUS_INVALID,
-                         "%s: wanted is https://HOST or https://HOST/PATH, without user and query",
-                         option);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s must be https://HOST or https://HOST/PATH, without a user name or a query", option);
     return STATUS_OK;
 }
 
@@ -266,7 +266,7 @@ static struct curl_slist *add(struct curl_slist *list, const char *name, const c
 {
     struct strbuf b;
     strbuf_init(&b, 0);
-    strbuf_printf(&b, "%s: %s", name, value);
+    strbuf_printf(&b, "the request to %s failed: %s", name, value);
     list = curl_slist_append(list, strbuf_str(&b).ptr);
     strbuf_fini(&b);
     return list;
@@ -369,30 +369,30 @@ static enum status describe(CURLcode rc, const struct transfer *t, struct error 
 {
     const char *host = t->answer->host, *why = curl_easy_strerror(rc);
     if (t->is_stopped || rc == CURLE_ABORTED_BY_CALLBACK)
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the transfer was stopped");
     switch (rc) {
     case CURLE_OPERATION_TIMEDOUT:
-        return error_set(err, STATUS_TIMEOUT, "%s: nothing came for a while (%s)", host, why);
+        return error_set(err, STATUS_TIMEOUT, "%s sent no data for too long (%s)", host, why);
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
-        return error_set(err, STATUS_IO,
-                         "%s cannot be reached (%s): is there a network, or a proxy to name in "
-                         "HTTPS_PROXY?",
-                         host, why);
+        return error_set(
+            err, STATUS_IO,
+            "cannot reach %s (%s). Check the network; if a proxy is needed, set HTTPS_PROXY", host,
+            why);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
         return error_set(err, STATUS_DENIED,
-                         "%s: its certificate is not one to trust (%s): --cacert FILE (or "
-                         "SSL_CERT_FILE) names its authority",
+                         "the certificate of %s is not trusted (%s). Give the certificate of its "
+                         "authority with --cacert FILE or SSL_CERT_FILE",
                          host, why);
     case CURLE_SSL_CONNECT_ERROR:
-        return error_set(err, STATUS_IO, "%s: no TLS with it (%s)", host, why);
+        return error_set(err, STATUS_IO, "the TLS handshake with %s failed (%s)", host, why);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
-        return error_set(err, STATUS_INVALID, "%s: not a usable address (%s)", host, why);
+        return error_set(err, STATUS_INVALID, "the address of %s is not valid (%s)", host, why);
     default:
-        return error_set(err, STATUS_IO, "%s: %s", host, why);
+        return error_set(err, STATUS_IO, "the request to %s failed: %s", host, why);
     }
 }
 
@@ -410,7 +410,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     *next = NULL;
     t->curl = t->call->session ? t->call->session->curl : curl_easy_init();
     if (!t->curl)
-        return error_set(err, STATUS_INTERNAL, "libcurl did not start");
+        return error_set(err, STATUS_INTERNAL, "cannot create a libcurl handle");
     curl_easy_reset(t->curl); /* keeps the open connections */
     t->has_begun = t->is_stopped = false;
     t->header_bytes = 0;
@@ -425,7 +425,7 @@ static enum status hop(struct transfer *t, const char *url, const struct origin 
     t->answer->retry_after_s = wait > 0 && wait < 86400 ? (uint32_t)wait : 0;
     if (s == STATUS_OK && !t->has_begun && (t->answer->code == 200 || t->answer->code == 206) &&
         !begin(t)) /* on_body was not called: the body is empty */
-        s = error_set(err, STATUS_CLOSED, "stopped");
+        s = error_set(err, STATUS_CLOSED, "the transfer was stopped");
     char *to = NULL;
     if (s == STATUS_OK && is_redirect(t->answer->code) &&
         curl_easy_getinfo(t->curl, CURLINFO_REDIRECT_URL, &to) == CURLE_OK && to)
@@ -442,9 +442,10 @@ static enum status follow(struct transfer *t, struct error *err)
 {
     char *url = mem_strdup(t->call->url), *next = NULL;
     struct origin first, here;
-    enum status s = origin_of(url, &first)
-                        ? STATUS_OK
-                        : error_set(err, STATUS_INVALID, "not a usable http or https address");
+    enum status s =
+        origin_of(url, &first)
+            ? STATUS_OK
+            : error_set(err, STATUS_INVALID, "this is not a valid http:// or https:// address");
     here = first;
     for (int i = 0; s == STATUS_OK; i++) {
         s = hop(t, url, &here, same_origin(&here, &first), &next, err);
@@ -457,13 +458,15 @@ static enum status follow(struct transfer *t, struct error *err)
         bool was_https = strcmp(here.scheme, "https") == 0;
         memcpy(from_host, here.host, sizeof from_host);
         if (!origin_of(url, &here))
-            s = error_set(err, STATUS_INVALID, "%s sends to an address that is not usable",
+            s = error_set(err, STATUS_INVALID, "%s redirects to an address that is not valid",
                           from_host);
         else if (was_https && strcmp(here.scheme, "https") != 0)
-            s = error_set(err, STATUS_DENIED, "%s sends from https to http: not followed",
-                          from_host);
+            s = error_set(
+                err, STATUS_DENIED,
+                "%s redirects from https to http, which is not followed because it is not secure",
+                from_host);
         else if (i == MAX_REDIRECTS)
-            s = error_set(err, STATUS_INVALID, "%s: more than %d redirects", from_host,
+            s = error_set(err, STATUS_INVALID, "%s redirects more than %d times", from_host,
                           MAX_REDIRECTS);
     }
     mem_free(next);
@@ -484,7 +487,7 @@ enum status fetch_get(const struct fetch_net *net, const struct fetch_call *c,
     if (holds_line_break(c->bearer) || holds_line_break(c->user) ||
         (c->keys && (holds_line_break(c->keys->id) || holds_line_break(c->keys->secret) ||
                      holds_line_break(c->keys->session))))
-        return error_set(err, STATUS_INVALID, "the token or key holds a line break");
+        return error_set(err, STATUS_INVALID, "the token or key contains a line break; remove it");
     strbuf_init(&t.problem, (size_t)2 * PROBLEM_MAX);
     enum status s = follow(&t, err);
     strbuf_fini(&t.problem);

@@ -70,13 +70,14 @@ enum status http_target_parse(struct str url, const char *default_path, struct h
     *out = (struct http_target){0};
     if (str_starts(url, STR("https://")))
         return error_set(err, STATUS_INVALID,
-                         "https:// is not spoken here: give a collector beside this process, as "
-                         "http://127.0.0.1:4318, that passes on what it gets");
+                         "https:// is not supported. Run a collector on this machine that forwards "
+                         "the data, and give its address, such as http://127.0.0.1:4318");
     if (str_starts(url, STR("grpc://")))
         return error_set(err, STATUS_INVALID,
-                         "gRPC is not spoken here: collectors take the same by HTTP at port 4318");
+                         "gRPC is not supported. Use the HTTP port of the collector, usually 4318");
     if (!str_starts(url, scheme) || !is_plain(url))
-        return error_set(err, STATUS_INVALID, "wants http://HOST[:PORT][/PATH]");
+        return error_set(err, STATUS_INVALID,
+                         "the address must have the form http://HOST[:PORT][/PATH]");
     struct str rest = {url.ptr + scheme.len, url.len - scheme.len};
     const char *slash = memchr(rest.ptr, '/', rest.len);
     struct str authority = {rest.ptr, slash ? (size_t)(slash - rest.ptr) : rest.len};
@@ -85,8 +86,8 @@ enum status http_target_parse(struct str url, const char *default_path, struct h
         path = str_from(default_path);
     if (!read_authority(authority, out) || !copy(out->path, sizeof out->path, path))
         return error_set(err, STATUS_INVALID,
-                         "wants http://HOST[:PORT][/PATH], a port of 1 to 65535 and a path of up "
-                         "to %zu bytes",
+                         "the address must have the form http://HOST[:PORT][/PATH], with a port "
+                         "from 1 to 65535 and a path of at most %zu bytes",
                          sizeof out->path - 1);
     return STATUS_OK;
 }
@@ -238,9 +239,11 @@ enum status http_post(const struct http_post *p, int *status_code, struct error 
         return s;
     errno = why;
     if (s == STATUS_TIMEOUT && p->stop && atomic_load(p->stop))
-        return error_set(err, s, "http://%s:%s%s: given up", p->to->host, p->to->port, p->to->path);
-    return s == STATUS_TIMEOUT
-               ? error_set(err, s, "http://%s:%s%s: no answer within %u ms", p->to->host,
-                           p->to->port, p->to->path, p->timeout_ms)
-               : error_set(err, s, "http://%s:%s%s: %m", p->to->host, p->to->port, p->to->path);
+        return error_set(err, s,
+                         "the request to http://%s:%s%s was stopped, because this process ends",
+                         p->to->host, p->to->port, p->to->path);
+    return s == STATUS_TIMEOUT ? error_set(err, s, "http://%s:%s%s did not answer within %u ms",
+                                           p->to->host, p->to->port, p->to->path, p->timeout_ms)
+                               : error_set(err, s, "the request to http://%s:%s%s failed: %m",
+                                           p->to->host, p->to->port, p->to->path);
 }

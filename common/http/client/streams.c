@@ -22,7 +22,7 @@ enum status http_streams_new(struct http_streams **out, struct error *err)
     s->multi = curl_multi_init();
     if (!s->multi) {
         mem_free(s);
-        return error_set(err, STATUS_INTERNAL, "libcurl did not start");
+        return error_set(err, STATUS_INTERNAL, "cannot create a libcurl handle");
     }
     *out = s;
     return STATUS_OK;
@@ -63,8 +63,9 @@ enum status http_streams_begin(struct http_streams *s, const struct http_call *c
     t->call = *c;
     t->on_end = on_end;
     t->curl = curl_easy_init();
-    enum status status = t->curl ? http_client_prepare(t->curl, &t->call, &t->headers, err)
-                                 : error_set(err, STATUS_INTERNAL, "libcurl did not start");
+    enum status status = t->curl
+                             ? http_client_prepare(t->curl, &t->call, &t->headers, err)
+                             : error_set(err, STATUS_INTERNAL, "cannot create a libcurl handle");
     if (status == STATUS_OK) {
         curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, on_body);
         curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);

@@ -32,13 +32,15 @@ static void decode(uv_work_t *w)
 static void refuse(struct conn *c, enum content_verdict v)
 {
     if (v == CONTENT_TOO_LARGE)
-        conn_refuse(c, 413, "The request body is too large once it is decoded");
+        conn_refuse(c, 413,
+                    "The request body is too large after it is decoded (Content-Encoding). Send a "
+                    "smaller body");
     else if (v == CONTENT_NO_MEMORY)
-        conn_refuse(c, 503, "There is no memory to decode the request body: try again later");
+        conn_refuse(c, 503, "The server has no memory to decode the request body. Try again later");
     else
         conn_refuse(c, 400,
-                    "The request body is not what its Content-Encoding says: it is cut off or "
-                    "corrupt, or asks for a window of more than 8 MiB");
+                    "The request body does not match its Content-Encoding: it is cut off or "
+                    "corrupt, or it needs a window of more than 8 MiB");
 }
 
 static void after_decode(uv_work_t *w, int rc)
@@ -69,10 +71,10 @@ bool conn_decode(struct conn *c, conn_decoded_fn *done)
     for (uint32_t i = 0; i < m->n_fields && m->body.len > 0; i++)
         if (http_field_is(&m->fields[i], "content-encoding") &&
             !content_codings_add(&codings, m->fields[i].value)) {
-            conn_refuse(c, 415,
-                        "Content-Encoding is none of " CONTENT_CODINGS
-                        " (at most two, one over the other): send the body as it is, or in one of "
-                        "these");
+            conn_refuse(
+                c, 415,
+                "The Content-Encoding is not supported. Send the body without it, or use at most "
+                "two of " CONTENT_CODINGS);
             return true;
         }
     if (codings.n == 0)

@@ -49,14 +49,15 @@ void conn_refuse_for_room(struct conn *c)
     char text[200];
     c->server->counts.refused_bodies++;
     if (wanted <= most) {
-        conn_refuse(c, 503,
-                    "There is no room for this request: too many bytes of requests are held, of "
-                    "yours or of all: try again in a moment");
+        conn_refuse(
+            c, 503,
+            "The server cannot accept this request now: the requests that it holds, yours or those "
+            "of all clients, use all the memory for requests. Try again in a moment");
         return;
     }
     snprintf(text, sizeof text,
-             "The request body is too large: with what it is decoded to it takes %llu bytes, and "
-             "this server holds at most %llu for one client",
+             "The request body is too large: it needs %llu bytes of memory, decoded form included, "
+             "but the limit for one client is %llu bytes",
              (unsigned long long)wanted, (unsigned long long)most);
     conn_refuse(c, 413, text);
 }

@@ -19,7 +19,8 @@ static void respond_metrics(const struct admin_options *o, struct http_request *
     if (o->metrics_keys && !admin_keys_admit(o->metrics_keys, http_header(r, "authorization"))) {
         const struct http_header_kv h = {"WWW-Authenticate", "Bearer"};
         http_respond(r, 401, "text/plain; charset=utf-8",
-                     STR("/metrics wants the key: Authorization: Bearer KEY\n"), &h, 1);
+                     STR("/metrics requires a key. Send the header Authorization: Bearer KEY\n"),
+                     &h, 1);
         return;
     }
     if (o->before_metrics)
@@ -46,7 +47,8 @@ bool admin_handle(const struct admin_options *o, struct http_request *r)
     }
     if (!str_eq_c(method, "GET") && !str_eq_c(method, "HEAD")) {
         const struct http_header_kv h = {"Allow", "GET, HEAD"};
-        http_respond(r, 405, "text/plain; charset=utf-8", STR("only GET and HEAD\n"), &h, 1);
+        http_respond(r, 405, "text/plain; charset=utf-8",
+                     STR("only GET and HEAD are allowed here\n"), &h, 1);
         return true;
     }
     if (metrics) {

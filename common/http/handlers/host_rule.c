@@ -57,11 +57,12 @@ const char *host_rule_refuses(const struct host_rule *r, const struct http_reque
     if (!r->on)
         return NULL;
     if (host.len > 0 && !is_ours(r, host)) /* HTTP/1.0 tools may send no Host; browsers always do */
-        return "Host must be a loopback name or address, because this server asks for no key: ask "
-               "for localhost or 127.0.0.1, or start it with --allowed-hosts NAME or with a key";
+        return "The Host header must be a loopback name or address, because this server requires "
+               "no key. Use localhost or 127.0.0.1, or start the server with --allowed-hosts NAME "
+               "or with a key";
     if (is_page(origin, &page) && !option_list_has(r->origins, STR("*")) &&
         !option_list_has(r->origins, origin) && !(page.len > 0 && is_ours(r, page)))
-        return "Origin must be a page of this machine, because this server asks for no key: start "
-               "it with --allowed-origins ORIGIN or with a key";
+        return "The Origin header must be a page of this machine, because this server requires no "
+               "key. Start the server with --allowed-origins ORIGIN or with a key";
     return NULL;
 }

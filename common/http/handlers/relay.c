@@ -201,7 +201,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (r->complete) {
         close_relay(r);
     } else if (n < 0 || llhttp_get_errno(&r->parser) != HPE_OK) {
-        fail(r, 502, "The model's process gave no whole answer.");
+        fail(r, 502, "The process of the model sent an incomplete answer. Try again.");
     } else if (r->streaming && http_stream_room(r->request) == 0) {
         r->paused = true;
         uv_read_stop(stream);
@@ -212,7 +212,8 @@ static void on_sent(uv_write_t *w, int rc)
 {
     struct http_relay *r = w->handle->data;
     if (rc < 0 && rc != UV_ECANCELED && !r->complete && r->request)
-        fail(r, 502, "The model's process hung up.");
+        fail(r, 502,
+             "The process of the model closed the connection before it answered. Try again.");
 }
 
 static void on_connected(uv_connect_t *c, int rc)
@@ -221,13 +222,15 @@ static void on_connected(uv_connect_t *c, int rc)
     if (rc == UV_ECANCELED || !r->request)
         return; /* the relay was closed meanwhile */
     if (rc < 0) {
-        fail(r, 503, "The model's process does not listen.");
+        fail(r, 503,
+             "The process of the model does not accept connections. Try again in a moment.");
         return;
     }
     uv_buf_t b = uv_buf_init(r->asked.ptr, (unsigned)r->asked.len);
     if (uv_write(&r->write, (uv_stream_t *)&r->tcp, &b, 1, on_sent) != 0 ||
         uv_read_start((uv_stream_t *)&r->tcp, on_alloc, on_read) != 0)
-        fail(r, 502, "The model's process hung up.");
+        fail(r, 502,
+             "The process of the model closed the connection before it answered. Try again.");
 }
 
 static void write_request(struct http_relay *r, const struct http_relay_options *o)
@@ -273,7 +276,8 @@ void http_relay_start(const struct http_relay_options *o)
     r->tcp.data = r;
     uv_ip4_addr("127.0.0.1", o->port, &to);
     if (uv_tcp_connect(&r->connect, &r->tcp, (const struct sockaddr *)&to, on_connected) != 0)
-        fail(r, 503, "The model's process does not listen.");
+        fail(r, 503,
+             "The process of the model does not accept connections. Try again in a moment.");
 }
 
 void http_relay_on_drain(struct http_relay *r)

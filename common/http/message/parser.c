@@ -47,10 +47,18 @@ static int fail(struct http_parser *p, int status, const char *text)
     return -1;
 }
 
+static int too_large(struct http_parser *p, uint64_t most)
+{
+    p->error_status = 413;
+    snprintf(p->error_text, sizeof p->error_text,
+             "The request body is larger than the limit of %llu bytes", (unsigned long long)most);
+    return -1;
+}
+
 static int add_head(struct http_parser *p, const char *at, size_t n)
 {
     if (p->head.len + n > p->limits.max_header_bytes)
-        return fail(p, 431, "The request line and headers are too large");
+        return fail(p, 431, "The request line and headers are larger than this server allows");
     strbuf_append(&p->head, at, n);
     return 0;
 }
@@ -58,8 +66,9 @@ static int add_head(struct http_parser *p, const char *at, size_t n)
 static int add_noise(struct http_parser *p, size_t n)
 {
     p->noise_bytes += (uint32_t)n;
-    return p->noise_bytes > CHUNK_NOISE_MAX ? fail(p, 400, "Too many chunk extensions or trailers")
-                                            : 0;
+    return p->noise_bytes > CHUNK_NOISE_MAX
+               ? fail(p, 400, "The request has too many bytes of chunk extensions or trailers")
+               : 0;
 }
 
 static int on_begin(llhttp_t *l)
@@ -73,7 +82,7 @@ static int on_url(llhttp_t *l, const char *at, size_t n)
     struct http_parser *p = l->data;
     p->url_len += (uint32_t)n;
     if (p->url_len > HTTP_MAX_URL)
-        return fail(p, 414, "The URL is too long: at most 8 KiB are taken");
+        return fail(p, 414, "The URL is longer than 8 KiB");
     return add_head(p, at, n);
 }
 
@@ -84,7 +93,7 @@ static int on_field(llhttp_t *l, const char *at, size_t n)
         return add_noise(p, n);
     if (p->n_fields == 0 || p->in_value) {
         if (p->n_fields == HTTP_MAX_FIELDS)
-            return fail(p, 431, "Too many header fields");
+            return fail(p, 431, "The request has too many header fields");
         p->fields[p->n_fields++] = (struct offsets){.name = (uint32_t)p->head.len};
         p->in_value = false;
     }
@@ -116,7 +125,7 @@ static int on_value_complete(llhttp_t *l)
     p->in_value = true; /* also for an empty value */
     while (f->value_len > 0 && strchr(" \t", p->head.ptr[f->value + f->value_len - 1]))
         f->value_len--;
-    return f->name_len > 0 ? 0 : fail(p, 400, "Malformed HTTP request: a header has no name");
+    return f->name_len > 0 ? 0 : fail(p, 400, "Malformed HTTP request: a header field has no name");
 }
 
 static struct str field_value(const struct http_parser *p, const char *name, uint32_t *n_found)
@@ -159,14 +168,14 @@ static int on_headers_complete(llhttp_t *l)
         return fail(p, 405, "CONNECT is not supported");
     l->upgrade = 0; /* a server may ignore an offer to upgrade (RFC 9110, 7.8) */
     if (l->http_major != 1 || l->http_minor > 1)
-        return fail(p, 505, "Only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return fail(p, 505, "Only HTTP/1.0 and HTTP/1.1 are supported");
     field_value(p, "host", &n);
     if (n > 1 || (n == 0 && l->http_minor == 1))
-        return fail(p, 400, "Exactly one Host header is required");
+        return fail(p, 400, "The request must have exactly one Host header");
     struct str coding = field_value(p, "transfer-encoding", &n);
     p->is_suspect = n > 0 && l->http_minor == 0;
     if (n > 1 || (n == 1 && (coding.len != 7 || strncasecmp(coding.ptr, "chunked", 7) != 0)))
-        return fail(p, 501, "The only transfer coding spoken here is chunked");
+        return fail(p, 501, "The only supported Transfer-Encoding is chunked");
     struct str expect = field_value(p, "expect", &n);
     if (n && (expect.len != 12 || strncasecmp(expect.ptr, "100-continue", 12) != 0))
         return fail(p, 417, "Only Expect: 100-continue is supported");
@@ -177,7 +186,7 @@ static int on_headers_complete(llhttp_t *l)
         return HPE_PAUSED;
     }
     if (l->flags & F_CONTENT_LENGTH && l->content_length > p->max_body)
-        return fail(p, 413, "The request body is too large");
+        return too_large(p, p->max_body);
     p->expects_continue = n && l->http_minor == 1;
     return 0;
 }
@@ -186,7 +195,7 @@ static int on_body(llhttp_t *l, const char *at, size_t n)
 {
     struct http_parser *p = l->data;
     if (n > p->max_body - p->body_bytes)
-        return fail(p, 413, "The request body is too large");
+        return too_large(p, p->max_body);
     p->body_bytes += n;
     strbuf_append(&p->body, at, n);
     return 0;
@@ -201,7 +210,7 @@ static int on_chunk(llhttp_t *l)
 {
     struct http_parser *p = l->data;
     if (l->content_length > p->limits.max_body_bytes - p->body_bytes)
-        return fail(p, 413, "The request body is too large");
+        return too_large(p, p->limits.max_body_bytes);
     return 0;
 }
 
@@ -345,8 +354,8 @@ enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t
         return HTTP_PARSE_ERROR;
     if (!p->headers_done && is_folded(p, bytes)) {
         fail(p, 400,
-             "Malformed HTTP request: a header is folded over lines, which is obsolete (RFC 9112, "
-             "5.2): send each in one line");
+             "Malformed HTTP request: a header field spans several lines, which is obsolete (RFC "
+             "9112, 5.2). Send each field in one line");
         return HTTP_PARSE_ERROR;
     }
     llhttp_errno_t rc = llhttp_execute(&p->llhttp, bytes.ptr, bytes.len);

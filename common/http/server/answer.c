@@ -30,9 +30,9 @@ bool http_answer_has_room(struct http_request *r)
 }
 
 #define NO_ROOM                                                                                    \
-    "{\"error\":{\"message\":\"Too many bytes of answers wait for their readers, yours or all: "   \
-    "read "                                                                                        \
-    "those, then try again\",\"type\":\"ServiceUnavailableError\",\"param\":null,\"code\":503}}"
+    "{\"error\":{\"message\":\"The server cannot answer now: answers that clients have not read "  \
+    "yet, yours or those of all clients, use all the memory for answers. Read them, then try "     \
+    "again\",\"type\":\"ServiceUnavailableError\",\"param\":null,\"code\":503}}"
 
 /* Returns false when the tenant's share is full of answers that nobody reads, because this
  * answer would wait as well. */

@@ -295,7 +295,7 @@ void conn_refuse_place(struct conn *c)
     if (c->tls || c->server->n_extra > EXTRA_MAX)
         conn_close(c); /* refusals are bounded, and a TLS handshake costs too much for one */
     else
-        conn_refuse(c, 503, "Too many connections; try again in a moment");
+        conn_refuse(c, 503, "The server has too many connections. Try again in a moment");
 }
 
 struct conn *conn_accept(struct http_server *s, int fd)

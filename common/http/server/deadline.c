@@ -60,9 +60,9 @@ void conn_on_deadline(uv_timer_t *t)
     }
     if (c->state == CONN_READING && !http_parser_idle(c->parser) && !c->broken)
         conn_refuse(c, 408,
-                    is_body(c) ? "The request's body did not arrive in time: it stood still, or "
-                                 "came slower than this server waits for"
-                               : "The request did not arrive in time");
+                    is_body(c) ? "The request body did not arrive in time: it stopped, or arrived "
+                                 "more slowly than this server allows"
+                               : "The request line and headers did not arrive in time");
     else
         conn_abort(c); /* idle, lingering, or an answer that does not move */
 }

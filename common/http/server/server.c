@@ -175,16 +175,17 @@ static enum status listen_on_file(struct http_server *s, const char *path, struc
 {
     struct sockaddr_un a;
     if (strlen(path) >= sizeof a.sun_path)
-        return error_set(err, STATUS_INVALID, "socket %s: a path of at most %zu bytes", path,
-                         sizeof a.sun_path - 1);
+        return error_set(err, STATUS_INVALID, "the path of the socket %s is longer than %zu bytes",
+                         path, sizeof a.sun_path - 1);
     remove_dead_socket(path);
     int rc = uv_pipe_bind(&s->listener.pipe, path);
     if (rc == 0)
         rc = uv_listen(&s->listener.stream, BACKLOG, on_connection);
     if (rc == UV_EADDRINUSE)
-        return error_set(err, STATUS_EXISTS,
-                         "socket %s is there already: stop what listens on it, or choose another",
-                         path);
+        return error_set(
+            err, STATUS_EXISTS,
+            "the socket %s is in use. Stop the process that listens on it or choose another path",
+            path);
     return rc == 0 ? STATUS_OK
                    : error_set(err, STATUS_INVALID, "cannot listen on socket %s: %s", path,
                                uv_strerror(rc));
@@ -206,17 +207,20 @@ static enum status listen_on(struct http_server *s, const struct http_options *o
     struct sockaddr_storage a = {0};
     int len = sizeof a;
     if (parse_host(o->host, o->port, &a) != 0)
-        return error_set(err, STATUS_INVALID,
-                         "cannot listen on \"%s\": give an IP address (0.0.0.0 for all)", o->host);
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot listen on \"%s\": it is not an IP address. Give an IP address (0.0.0.0 = all)",
+            o->host);
     int rc = uv_tcp_bind(&s->listener.tcp, (struct sockaddr *)&a, 0);
     if (rc == 0)
         bound_unsent(s);
     if (rc == 0)
         rc = uv_listen(&s->listener.stream, BACKLOG, on_connection);
     if (rc == UV_EADDRINUSE)
-        return error_set(err, STATUS_EXISTS,
-                         "port %u on %s is in use: stop what listens there, or choose another port",
-                         o->port, o->host);
+        return error_set(
+            err, STATUS_EXISTS,
+            "port %u on %s is in use. Stop the process that listens there or choose another port",
+            o->port, o->host);
     if (rc != 0)
         return error_set(err, STATUS_INVALID, "cannot listen on %s port %u: %s", o->host, o->port,
                          uv_strerror(rc));

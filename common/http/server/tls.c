@@ -32,7 +32,7 @@ static void fail(struct conn *c, bool not_tls)
     if (c->state == CONN_READING && not_tls) {
         tls_session_free(c->tls);
         c->tls = NULL;
-        conn_refuse(c, 400, "This address speaks TLS: use https://");
+        conn_refuse(c, 400, "This address uses TLS. Use https:// instead of http://");
     } else if (c->state == CONN_READING) {
         conn_linger(c); /* gives the peer time to read the alert */
     } else if (c->state != CONN_LINGERING) {

@@ -22,17 +22,17 @@ static enum status get_u32_of_layers(const struct gguf_reader *r, const char *na
         return gguf_reader_u32(r, name, max, out);
     uint64_t first = gguf_array_u64(&v->array, 0);
     if (v->array.n != n_layers || (v->array.type != GGUF_U32 && v->array.type != GGUF_I32))
-        return error_set(r->err, STATUS_INVALID, "%s: %s is no list of %u integers",
+        return error_set(r->err, STATUS_INVALID, "%s: %s must be a list of %u integers",
                          gguf_path(r->g), key.text, n_layers);
     for (uint32_t i = 1; i < n_layers; i++)
         if (gguf_array_u64(&v->array, i) != first)
             return error_set(r->err, STATUS_UNSUPPORTED,
-                             "%s: %s varies by layer (%lld, and %lld in layer %u): this build runs "
-                             "models whose layers are alike",
+                             "%s: %s differs between layers (%lld, but %lld in layer %u). This "
+                             "build runs only models where all layers have the same value",
                              gguf_path(r->g), key.text, (long long)first,
                              (long long)gguf_array_u64(&v->array, i), i);
     if (first < 1 || first > max)
-        return error_set(r->err, STATUS_INVALID, "%s: %s is %lld, allowed is 1 to %u",
+        return error_set(r->err, STATUS_INVALID, "%s: %s is %lld; it must be from 1 to %u",
                          gguf_path(r->g), key.text, (long long)first, max);
     *out = (uint32_t)first;
     return STATUS_OK;
@@ -64,16 +64,19 @@ static enum status read_head_dim(const struct gguf_reader *r, struct model_confi
                            &value_dim));
     bool is_given = gguf_find(r->g, model_arch_key(r->arch, "attention.key_length").text) != NULL;
     if (!is_given && out->hidden % out->n_heads != 0)
-        return error_set(r->err, STATUS_INVALID, "%s: %u dimensions over %u attention heads",
+        return error_set(r->err, STATUS_INVALID,
+                         "%s: the number of dimensions (%u) is not a multiple of the number of "
+                         "attention heads (%u)",
                          gguf_path(r->g), out->hidden, out->n_heads);
     if (out->head_dim < 1 || out->head_dim > CONFIG_MAX_HEAD_DIM)
-        return error_set(r->err, STATUS_INVALID, "%s: heads of %u dimensions, allowed is 1 to %d",
+        return error_set(r->err, STATUS_INVALID,
+                         "%s: attention heads have %u dimensions; the number must be from 1 to %d",
                          gguf_path(r->g), out->head_dim, CONFIG_MAX_HEAD_DIM);
     if (value_dim != out->head_dim)
-        return error_set(
-            r->err, STATUS_UNSUPPORTED,
-            "%s: heads of %u dimensions with values of %u: this build needs them equal",
-            gguf_path(r->g), out->head_dim, value_dim);
+        return error_set(r->err, STATUS_UNSUPPORTED,
+                         "%s: attention heads have keys of %u dimensions and values of %u. This "
+                         "build runs only models where the two are equal",
+                         gguf_path(r->g), out->head_dim, value_dim);
     return STATUS_OK;
 }
 
@@ -95,7 +98,7 @@ static enum status read_windows(const struct gguf_reader *r, const struct config
         return STATUS_OK; /* no layer has a window */
     if (v && v->type == GGUF_ARRAY) {
         if (v->array.type != GGUF_BOOL || v->array.n != out->n_layers)
-            return error_set(r->err, STATUS_INVALID, "%s: %s is no list of %u bools",
+            return error_set(r->err, STATUS_INVALID, "%s: %s must be a list of %u bools",
                              gguf_path(r->g), key.text, out->n_layers);
         for (uint32_t i = 0; i < out->n_layers; i++)
             out->layer_is_window[i] = gguf_array_u64(&v->array, i) != 0;

@@ -80,7 +80,8 @@ static enum status read_latent(const struct gguf_reader *r, struct model_config 
     }
     if (key <= m->rope)
         return error_set(r->err, STATUS_INVALID,
-                         "%s: heads of %u dimensions, of which %u turn: some must not",
+                         "%s: an attention head has %u dimensions and RoPE rotates %u of them; it "
+                         "must rotate fewer than all",
                          gguf_path(r->g), key, m->rope);
     m->nope = key - m->rope;
     out->n_kv_heads = 1;
@@ -119,8 +120,9 @@ static enum status read_deepseek_experts(const struct gguf_reader *r, struct mod
     TRY(gguf_reader_positive_or(r, "expert_weights_scale", 1, 1e6, &factor));
     if ((uint64_t)n_shared * m->width > CONFIG_MAX_INTERMEDIATE || n_dense > out->n_layers)
         return error_set(r->err, STATUS_INVALID,
-                         "%s: %u shared experts of %u, %u dense layers of %u", gguf_path(r->g),
-                         n_shared, m->width, n_dense, out->n_layers);
+                         "%s: the model has %u shared experts of %u dimensions and %u dense layers "
+                         "of %u layers; these numbers are too large",
+                         gguf_path(r->g), n_shared, m->width, n_dense, out->n_layers);
     memset(m->layer_has, 0, n_dense);
     m->shared_width = n_shared * m->width;
     m->factor = (float)factor;

@@ -51,7 +51,8 @@ enum status gguf_reader_positive_or(const struct gguf_reader *r, const char *nam
     if (s == STATUS_NOT_FOUND)
         return STATUS_OK;
     if (s == STATUS_OK && !(*out > 0 && *out <= max))
-        return error_set(r->err, STATUS_INVALID, "%s: %s is %g, allowed is above 0 and at most %g",
-                         gguf_path(r->g), key.text, *out, max);
+        return error_set(r->err, STATUS_INVALID,
+                         "%s: %s is %g; it must be greater than 0 and at most %g", gguf_path(r->g),
+                         key.text, *out, max);
     return s;
 }

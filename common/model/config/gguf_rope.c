@@ -43,7 +43,8 @@ static enum status read_factors(const struct gguf_reader *r, const char *name, u
     }
     if (ok)
         return STATUS_OK;
-    return error_set(r->err, STATUS_INVALID, "%s: tensor %s is no F32 list of %u from %g to %g",
+    return error_set(r->err, STATUS_INVALID,
+                     "%s: the tensor %s must be a list of %u F32 numbers from %g to %g",
                      gguf_path(r->g), name, n, CONFIG_MIN_FACTOR, CONFIG_MAX_FACTOR);
 }
 
@@ -91,8 +92,8 @@ static enum status read_scaling(const struct gguf_reader *r, struct rope_config 
         return read_yarn(r, out);
     }
     return error_set(r->err, STATUS_UNSUPPORTED,
-                     "%s: rope scaling \"%.*s\": of GGUFs this build runs none, linear, yarn, "
-                     "longrope",
+                     "%s: this build does not support the RoPE scaling \"%.*s\" in a GGUF file; it "
+                     "supports none, linear, yarn and longrope",
                      gguf_path(r->g), (int)(type.len > 64 ? 64 : type.len), type.ptr);
 }
 

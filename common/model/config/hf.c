@@ -21,14 +21,15 @@ static enum status read_layer_types(struct hf_config c, const json_t *types,
                                     struct model_config *out, struct error *err)
 {
     if (json_array_size(types) != out->n_layers)
-        return error_set(err, STATUS_INVALID,
-                         "%s/config.json: layer_types is no list of num_hidden_layers (%u) texts",
-                         c.folder, out->n_layers);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s/config.json: layer_types must be a list of num_hidden_layers (%u) strings",
+            c.folder, out->n_layers);
     for (uint32_t i = 0; i < out->n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
         bool is_window = type && strcmp(type, "sliding_attention") == 0;
         if (!is_window && (!type || strcmp(type, "full_attention") != 0))
-            return model_config_unsupported(&c, "layer type", type ? type : "no text",
+            return model_config_unsupported(&c, "layer_types", type ? type : "(not a string)",
                                             "full_attention, sliding_attention", err);
         out->layer_is_window[i] = is_window;
     }
@@ -118,7 +119,7 @@ static enum status read_scores(struct hf_config c, const struct config_family *f
         TRY(hf_config_bool(c, "use_bidirectional_attention", false, &both_ways, err));
         if (both_ways)
             return model_config_unsupported(&c, "use_bidirectional_attention", "true",
-                                            "causal attention", err);
+                                            "causal attention (false)", err);
         TRY(hf_config_positive(c, "query_pre_attn_scalar", f->query_pre_attn_scalar, 1e6, &scalar,
                                err));
         TRY(read_softcap(c, "attn_logit_softcapping", f->attention_softcap, &out->attention_softcap,
@@ -173,8 +174,8 @@ static enum status read_sizes(struct hf_config c, const struct config_family *f,
     if (out->head_dim > CONFIG_MAX_HEAD_DIM ||
         (!hf_json_get(c.o, "head_dim") && !f->head_dim && out->hidden % out->n_heads != 0))
         return error_set(err, STATUS_INVALID,
-                         "%s/config.json: hidden_size %u over %u attention heads: no head_dim from "
-                         "1 to %d",
+                         "%s/config.json: hidden_size (%u) divided by the number of attention "
+                         "heads (%u) must be a whole number from 1 to %d, unless head_dim is set",
                          c.folder, out->hidden, out->n_heads, CONFIG_MAX_HEAD_DIM);
     return STATUS_OK;
 }

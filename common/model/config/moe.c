@@ -57,15 +57,16 @@ static enum status read_qwen_layers(const struct hf_config *c, struct model_conf
     for (uint32_t i = 0; i < out->n_layers; i++)
         out->moe.layer_has[i] = (i + 1) % step == 0;
     if (dense && !json_is_array(dense))
-        return error_set(err, STATUS_INVALID, "%s/config.json: mlp_only_layers is no list",
+        return error_set(err, STATUS_INVALID, "%s/config.json: mlp_only_layers must be a list",
                          c->folder);
     for (size_t i = 0; i < json_array_size(dense); i++) {
         const json_t *v = json_array_get(dense, i);
         json_int_t layer = json_integer_value(v);
         if (!json_is_integer(v) || layer < 0 || layer >= out->n_layers)
             return error_set(err, STATUS_INVALID,
-                             "%s/config.json: mlp_only_layers names no layer of %u", c->folder,
-                             out->n_layers);
+                             "%s/config.json: mlp_only_layers contains a value that is not the "
+                             "number of a layer; the model has %u layers",
+                             c->folder, out->n_layers);
         out->moe.layer_has[layer] = 0;
     }
     return STATUS_OK;
@@ -127,7 +128,7 @@ static enum status read_latent(const struct hf_config *c, struct model_config *o
     if (!interleaved)
         return model_config_unsupported(c, "rope_interleave", "false", "true", err);
     if (out->attention_bias)
-        return model_config_unsupported(c, "attention_bias", "true", "false, for this family", err);
+        return model_config_unsupported(c, "attention_bias", "true", "false for this family", err);
     TRY(read_count(c, "q_lora_rank", 0, CONFIG_MAX_HIDDEN, &m->q_rank, err));
     TRY(hf_config_u32(*c, "kv_lora_rank", 512, CONFIG_MAX_HIDDEN, &m->kv_rank, err));
     TRY(hf_config_u32(*c, "qk_nope_head_dim", 128, CONFIG_MAX_HEAD_DIM, &m->nope, err));
@@ -182,8 +183,10 @@ static enum status read_deepseek_experts(const struct hf_config *c, struct model
                       &m->width, err));
     TRY(read_count(c, "n_shared_experts", is_v3 ? 1 : 2, CONFIG_MAX_EXPERTS, &n_shared, err));
     if ((uint64_t)n_shared * m->width > CONFIG_MAX_INTERMEDIATE)
-        return error_set(err, STATUS_INVALID, "%s/config.json: %u shared experts of %u", c->folder,
-                         n_shared, m->width);
+        return error_set(err, STATUS_INVALID,
+                         "%s/config.json: the model has %u shared experts of %u dimensions each; "
+                         "these numbers are too large",
+                         c->folder, n_shared, m->width);
     m->shared_width = n_shared * m->width;
     TRY(read_count(c, "first_k_dense_replace", is_v3 ? 3 : 0, MODEL_MAX_LAYERS, &first, err));
     TRY(hf_config_u32(*c, "moe_layer_freq", 1, MODEL_MAX_LAYERS, &every, err));

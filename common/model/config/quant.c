@@ -16,7 +16,7 @@ static enum status must_be(const struct hf_config *q, const char *key, uint32_t 
     if (!v || (json_is_integer(v) && json_integer_value(v) == (json_int_t)want))
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "%s/config.json: quantization_config: %s is %lld: this build runs only %u",
+                     "%s/config.json: quantization_config: %s is %lld; this build supports only %u",
                      q->folder, key, (long long)json_integer_value(v), want);
 }
 
@@ -54,8 +54,8 @@ static enum status read_gptq(const struct hf_config *q, struct quant_config *out
     TRY(hf_config_u32(*q, "bits", 4, 64, &out->bits, err));
     if (out->bits != 2 && out->bits != 3 && out->bits != 4 && out->bits != 8)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s/config.json: quantization_config: bits is %u: this build runs only "
-                         "2, 3, 4 and 8",
+                         "%s/config.json: quantization_config: bits is %u; this build supports "
+                         "only 2, 3, 4 and 8",
                          q->folder, out->bits);
     TRY(hf_config_text(*q, "checkpoint_format", &format, err));
     out->zeros_are_whole = format && strcmp(format, "gptq_v2") == 0;
@@ -78,8 +78,9 @@ static enum status read_fp8(const struct hf_config *q, struct quant_config *out,
     json_int_t columns = json_integer_value(json_array_get(block, 1));
     if (json_array_size(block) != 2 || rows < 1 || columns < 1 || rows > CONFIG_MAX_HIDDEN ||
         columns > CONFIG_MAX_HIDDEN)
-        return error_set(err, STATUS_INVALID,
-                         "%s/config.json: weight_block_size is no list of two integers", q->folder);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s/config.json: weight_block_size must be a list of two positive integers", q->folder);
     out->block_rows = (uint32_t)rows;
     out->block_columns = (uint32_t)columns;
     return STATUS_OK;
@@ -101,8 +102,8 @@ static enum status read_integers(const struct hf_config *q, struct quant_config 
         json_int_t n = json_integer_value(bits);
         if (bits && n != 4 && n != 8)
             return error_set(err, STATUS_UNSUPPORTED,
-                             "%s/config.json: quantization_config: num_bits of %s is %lld: this "
-                             "build runs only 4 and 8",
+                             "%s/config.json: quantization_config: num_bits of %s is %lld; this "
+                             "build supports only 4 and 8",
                              q->folder, key, (long long)n);
         out->bits = n == 4 ? 4 : out->bits;
     }
@@ -147,5 +148,6 @@ enum status model_config_quant(const struct hf_config *c, const json_t *root,
         if (strcmp(methods[i].name, method) == 0)
             return methods[i].read(&q, &out->quant, err);
     return model_config_unsupported(c, "quant_method", method ? method : "?",
-                                    "awq, gptq, fp8, compressed-tensors, mxfp4, and GGUF", err);
+                                    "awq, gptq, fp8, compressed-tensors and mxfp4, and GGUF files",
+                                    err);
 }

@@ -88,8 +88,8 @@ static enum status read_factors(const struct rope_reader *x, const char *key, ui
     if (ok)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
-                     "%s/config.json: %s is no list of %u numbers from %g to %g", x->rope.folder,
-                     key, n, CONFIG_MIN_FACTOR, CONFIG_MAX_FACTOR);
+                     "%s/config.json: %s must be a list of %u numbers from %g to %g",
+                     x->rope.folder, key, n, CONFIG_MIN_FACTOR, CONFIG_MAX_FACTOR);
 }
 
 static enum status read_longrope(const struct rope_reader *x, struct rope_config *out,
@@ -123,7 +123,7 @@ static enum status read_scaling(const struct rope_reader *x, const char *type,
     while (i < n && type && strcmp(kinds[i].name, type) != 0)
         i++;
     if (i == n)
-        return model_config_unsupported(&x->rope, "rope scaling", type, RUNS, err);
+        return model_config_unsupported(&x->rope, "the RoPE scaling", type, RUNS, err);
     out->scaling = kinds[i].scaling;
     if (out->scaling != ROPE_PLAIN && out->scaling != ROPE_LONGROPE)
         TRY(hf_config_positive(x->rope, "factor", 0, CONFIG_MAX_FACTOR, &out->factor, err));
@@ -154,7 +154,8 @@ enum status model_config_ropes(const struct hf_config *c, const struct config_fa
     if (!rope || (json_is_object(rope) && json_object_size(rope) == 0))
         rope = hf_json_get(c->o, "rope_parameters");
     if (rope && !json_is_object(rope))
-        return error_set(err, STATUS_INVALID, "%s/config.json: its rope scaling is no object",
+        return error_set(err, STATUS_INVALID,
+                         "%s/config.json: rope_scaling or rope_parameters must be a JSON object",
                          c->folder);
     uint32_t dim = out->mla.kv_rank ? out->mla.rope : out->head_dim;
     double original = f->original_len ? f->original_len : max_len;
@@ -169,8 +170,9 @@ enum status model_config_ropes(const struct hf_config *c, const struct config_fa
     const json_t *full = hf_json_get(rope, "full_attention");
     const json_t *local = hf_json_get(rope, "sliding_attention");
     if ((full && !json_is_object(full)) || (local && !json_is_object(local)))
-        return error_set(err, STATUS_INVALID, "%s/config.json: a layer's rope is no object",
-                         c->folder);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s/config.json: the RoPE parameters of a layer type must be a JSON object", c->folder);
     if (!full && !local)
         full = rope; /* the embedding of window layers is then never scaled */
     x.rope.o = full;

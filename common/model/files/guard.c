@@ -79,8 +79,8 @@ static void on_sigbus(int signum, siginfo_t *info, void *context)
         return;
     }
     say(path);
-    say(": became shorter, or could not be read, while it was in use: put the whole file there "
-        "(under another name first, then rename it) and start again\n");
+    say(": this file became shorter or unreadable while it was in use. Copy the whole file there "
+        "under another name, rename it, then start again\n");
     _exit(1);
 }
 

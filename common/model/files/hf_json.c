@@ -29,9 +29,9 @@ static enum status read_whole(const char *path, int fd, struct strbuf *out, stru
         if (n == 0)
             return STATUS_OK;
         if (n < 0 && errno != EINTR)
-            return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+            return error_set(err, STATUS_IO, "cannot read %s: %s", path, strerror(errno));
         if (n > 0 && !strbuf_append(out, chunk, (size_t)n))
-            return error_set(err, STATUS_INVALID, "%s: is larger than %d bytes", path,
+            return error_set(err, STATUS_INVALID, "%s is larger than %d bytes", path,
                              MAX_JSON_BYTES);
     }
 }
@@ -45,7 +45,7 @@ enum status hf_json_load(const char *folder, const char *file, size_t flags, jso
     *out = NULL;
     int n = snprintf(path, sizeof path, "%s/%s", folder, file);
     if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "%s: the path is too long", folder);
+        return error_set(err, STATUS_INVALID, "the path of the folder %s is too long", folder);
     TRY(file_open_regular(path, &fd, &n_bytes, err));
     struct strbuf text;
     json_error_t why;
@@ -53,13 +53,14 @@ enum status hf_json_load(const char *folder, const char *file, size_t flags, jso
     enum status s = read_whole(path, fd, &text, err);
     close(fd);
     if (s == STATUS_OK && !json_is_bounded(strbuf_str(&text).ptr, text.len))
-        s = error_set(err, STATUS_INVALID, "%s: has more than %d values", path, JSON_MAX_VALUES);
+        s = error_set(err, STATUS_INVALID, "%s has more than %d values", path, JSON_MAX_VALUES);
     if (s == STATUS_OK) {
         *out = json_loadb(strbuf_str(&text).ptr, text.len, flags | JSON_REJECT_DUPLICATES, &why);
         if (!*out)
-            s = error_set(err, STATUS_INVALID, "%s:%d: %s", path, why.line, why.text);
+            s = error_set(err, STATUS_INVALID, "%s:%d: the file is not valid JSON: %s", path,
+                          why.line, why.text);
         else if (!json_is_object(*out))
-            s = error_set(err, STATUS_INVALID, "%s: is not a JSON object", path);
+            s = error_set(err, STATUS_INVALID, "%s must be a JSON object", path);
         if (s != STATUS_OK) {
             json_decref(*out);
             *out = NULL;
@@ -93,7 +94,7 @@ enum status hf_config_u32(struct hf_config c, const char *key, uint32_t def, uin
                          v ? "not an integer" : "missing");
     json_int_t i = json_integer_value(v);
     if (i < 1 || (uint64_t)i > max)
-        return error_set(err, STATUS_INVALID, "%s/config.json: %s is %lld, allowed is 1 to %u",
+        return error_set(err, STATUS_INVALID, "%s/config.json: %s is %lld; it must be from 1 to %u",
                          c.folder, key, (long long)i, max);
     *out = (uint32_t)i;
     return STATUS_OK;
@@ -112,8 +113,8 @@ enum status hf_config_positive(struct hf_config c, const char *key, double def, 
     double x = json_number_value(v);
     if (!isfinite(x) || x <= 0 || x > max)
         return error_set(err, STATUS_INVALID,
-                         "%s/config.json: %s is %g, allowed is above 0 and at most %g", c.folder,
-                         key, x, max);
+                         "%s/config.json: %s is %g; it must be greater than 0 and at most %g",
+                         c.folder, key, x, max);
     *out = x;
     return STATUS_OK;
 }
@@ -126,7 +127,7 @@ enum status hf_config_bool(struct hf_config c, const char *key, bool def, bool *
     if (!v)
         return STATUS_OK;
     if (!json_is_boolean(v))
-        return error_set(err, STATUS_INVALID, "%s/config.json: %s is not true or false", c.folder,
+        return error_set(err, STATUS_INVALID, "%s/config.json: %s must be true or false", c.folder,
                          key);
     *out = json_is_true(v);
     return STATUS_OK;
@@ -137,6 +138,6 @@ enum status hf_config_text(struct hf_config c, const char *key, const char **out
     const json_t *v = hf_json_get(c.o, key);
     *out = json_string_value(v);
     if (v && !*out)
-        return error_set(err, STATUS_INVALID, "%s/config.json: %s is not a text", c.folder, key);
+        return error_set(err, STATUS_INVALID, "%s/config.json: %s must be a string", c.folder, key);
     return STATUS_OK;
 }

@@ -17,11 +17,11 @@ enum status file_open_regular(const char *path, int *fd, uint64_t *n_bytes, stru
                          errno == ENOENT   ? STATUS_NOT_FOUND
                          : errno == EACCES ? STATUS_DENIED
                                            : STATUS_IO,
-                         "%s: %s", path, strerror(errno));
+                         "cannot open %s: %s", path, strerror(errno));
     if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(*fd);
         *fd = -1;
-        return error_set(err, STATUS_INVALID, "%s: is not a regular file", path);
+        return error_set(err, STATUS_INVALID, "%s is not a regular file", path);
     }
     *n_bytes = (uint64_t)st.st_size;
     return STATUS_OK;
@@ -37,7 +37,7 @@ enum status file_map_open(const char *path, struct file_map *out, struct error *
     int saved = errno;
     close(fd);
     if (p == MAP_FAILED)
-        return error_set(err, STATUS_IO, "%s: can not be mapped: %s", path, strerror(saved));
+        return error_set(err, STATUS_IO, "cannot map %s into memory: %s", path, strerror(saved));
     *out = (struct file_map){p, n};
     return STATUS_OK;
 }

@@ -7,7 +7,7 @@
 #include "common/base/mem.h"
 
 const char *const pickle_kind_names[] = {
-    "a mark",  "None",   "a bool", "an integer", "a float",   "a text",
+    "a mark",  "None",   "a bool", "an integer", "a float",   "a string",
     "a tuple", "a list", "a dict", "a name",     "a storage", "a tensor",
 };
 
@@ -18,8 +18,8 @@ enum status pickle_refuse(const struct pickle_machine *m, enum status s, const c
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    return error_set(m->err, s, "%s: its pickle, at byte %zu: %s", m->path,
-                     (size_t)(m->op - m->bytes), text);
+    return error_set(m->err, s, "%s: the pickle in this file cannot be read at byte %zu: %s",
+                     m->path, (size_t)(m->op - m->bytes), text);
 }
 
 enum status pickle_damaged(const struct pickle_machine *m, const char *what)
@@ -31,7 +31,7 @@ enum status pickle_pool_add(const struct pickle_machine *m, struct pickle_pool *
                             uint32_t limit, const void *element)
 {
     if (p->n == limit)
-        return pickle_refuse(m, STATUS_LIMIT, "more than %u values at once, tensors or dicts",
+        return pickle_refuse(m, STATUS_LIMIT, "it has more than %u values, tensors or dicts",
                              limit);
     if (p->n == p->cap) {
         p->cap = p->cap ? 2 * p->cap : 64;
@@ -55,7 +55,7 @@ enum status pickle_pop(struct pickle_machine *m, struct pickle_value *out)
 {
     *out = (struct pickle_value){.kind = PICKLE_NONE};
     if (m->stack.n == 0 || pickle_top(m)->kind == PICKLE_MARK)
-        return pickle_damaged(m, "nothing is on the stack");
+        return pickle_damaged(m, "the opcode needs a value, but the stack is empty");
     *out = *pickle_top(m);
     m->stack.n--;
     return STATUS_OK;
@@ -66,7 +66,7 @@ enum status pickle_pop_kind(struct pickle_machine *m, enum pickle_kind kind, con
 {
     TRY(pickle_pop(m, out));
     if (out->kind != kind)
-        return pickle_refuse(m, STATUS_INVALID, "%s is %s, want %s", what,
+        return pickle_refuse(m, STATUS_INVALID, "%s is %s, but must be %s", what,
                              pickle_kind_names[out->kind], pickle_kind_names[kind]);
     return STATUS_OK;
 }
@@ -80,7 +80,7 @@ enum status pickle_pop_marked(struct pickle_machine *m, const struct pickle_valu
     while (i > 0 && stack[i - 1].kind != PICKLE_MARK)
         i--;
     if (i == 0)
-        return pickle_damaged(m, "there is no mark on the stack");
+        return pickle_damaged(m, "the opcode needs a mark, but the stack has none");
     *v = stack + i;
     *n = m->stack.n - i;
     m->stack.n = i - 1;
@@ -96,7 +96,7 @@ enum status pickle_take(struct pickle_machine *m, uint64_t n, const uint8_t **ou
 {
     *out = m->at;
     if (n > (uint64_t)(m->end - m->at))
-        return pickle_damaged(m, "ends in the middle of this opcode");
+        return pickle_damaged(m, "it ends in the middle of this opcode");
     m->at += n;
     return STATUS_OK;
 }
@@ -117,7 +117,7 @@ enum status pickle_take_line(struct pickle_machine *m, struct str *out)
     const uint8_t *end = memchr(m->at, '\n', (size_t)(m->end - m->at));
     *out = (struct str){(const char *)m->at, 0};
     if (!end)
-        return pickle_damaged(m, "ends in the middle of a name");
+        return pickle_damaged(m, "it ends in the middle of a name");
     out->len = (size_t)(end - m->at);
     m->at = end + 1;
     return STATUS_OK;
@@ -126,6 +126,6 @@ enum status pickle_take_line(struct pickle_machine *m, struct str *out)
 enum status pickle_push_dict(struct pickle_machine *m)
 {
     if (m->n_dicts == PICKLE_MAX_DICTS)
-        return pickle_refuse(m, STATUS_LIMIT, "more than %d dicts", PICKLE_MAX_DICTS);
+        return pickle_refuse(m, STATUS_LIMIT, "it has more than %d dicts", PICKLE_MAX_DICTS);
     return pickle_push(m, (struct pickle_value){.kind = PICKLE_DICT, .at = m->n_dicts++});
 }

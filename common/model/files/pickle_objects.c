@@ -57,14 +57,14 @@ static bool is_name(struct str s)
 static enum status push_named(struct pickle_machine *m, struct str module, struct str name)
 {
     if (!is_name(module) || !is_name(name)) /* an invalid name is not printed either */
-        return pickle_damaged(m, "names what can be no name");
+        return pickle_damaged(m, "it names a Python object with an invalid name");
     for (uint32_t i = 0; i < N_GLOBALS; i++)
         if (str_eq_c(module, globals[i].module) && str_eq_c(name, globals[i].name))
             return pickle_push(m, (struct pickle_value){.kind = PICKLE_GLOBAL, .at = i});
     return pickle_refuse(
         m, STATUS_UNSUPPORTED,
-        "names %.*s.%.*s, which is no part of a dict of tensors; nothing of it was run. "
-        "If you trust where it comes from, save its state dict as safetensors",
+        "it needs %.*s.%.*s, which a dict of tensors does not need. No code of the file was run. "
+        "If you trust its source, save its state dict as safetensors",
         PICKLE_NAME_ARG(module), PICKLE_NAME_ARG(name));
 }
 
@@ -79,8 +79,8 @@ enum status pickle_push_global(struct pickle_machine *m)
 enum status pickle_push_stack_global(struct pickle_machine *m)
 {
     struct pickle_value module, name;
-    TRY(pickle_pop_kind(m, PICKLE_TEXT, "a name", &name));
-    TRY(pickle_pop_kind(m, PICKLE_TEXT, "a module's name", &module));
+    TRY(pickle_pop_kind(m, PICKLE_TEXT, "the name of a global", &name));
+    TRY(pickle_pop_kind(m, PICKLE_TEXT, "the module of a global", &module));
     return push_named(m, (struct str){module.text, module.n}, (struct str){name.text, name.n});
 }
 
@@ -88,13 +88,13 @@ enum status pickle_push_stack_global(struct pickle_machine *m)
 enum status pickle_push_storage(struct pickle_machine *m)
 {
     struct pickle_value id;
-    TRY(pickle_pop_kind(m, PICKLE_TUPLE, "a persistent id", &id));
+    TRY(pickle_pop_kind(m, PICKLE_TUPLE, "the persistent id", &id));
     const struct pickle_value *v = pickle_items(m, id);
     if (id.n != 5 || v[0].kind != PICKLE_TEXT ||
         !str_eq_c((struct str){v[0].text, v[0].n}, "storage") || v[1].kind != PICKLE_GLOBAL ||
         globals[v[1].at].global != STORAGE_TYPE || v[2].kind != PICKLE_TEXT ||
         !is_name((struct str){v[2].text, v[2].n}) || v[4].kind != PICKLE_INT || v[4].i < 0)
-        return pickle_damaged(m, "a persistent id that is no storage");
+        return pickle_damaged(m, "a persistent id does not describe a storage");
     struct torch_storage s = {
         .key = {v[2].text, v[2].n}, .dtype = globals[v[1].at].dtype, .n_elems = (uint64_t)v[4].i};
     struct pickle_value out = {.kind = PICKLE_STORAGE, .at = m->storages.n};
@@ -109,8 +109,8 @@ static enum status read_sizes(const struct pickle_machine *m, struct pickle_valu
     const struct pickle_value *v = pickle_items(m, tuple);
     for (uint32_t i = 0; i < tuple.n; i++) {
         if (v[i].kind != PICKLE_INT || v[i].i < 0)
-            return pickle_refuse(m, STATUS_INVALID, "a tensor whose %s holds what is no size",
-                                 what);
+            return pickle_refuse(m, STATUS_INVALID,
+                                 "the %s of a tensor contains a value that is not a size", what);
         out[i] = (uint64_t)v[i].i;
     }
     return STATUS_OK;
@@ -125,22 +125,22 @@ static enum status rebuild_tensor(struct pickle_machine *m, struct pickle_value 
     if (args.n < n_known || args.n > n_known + 1 || v[0].kind != PICKLE_STORAGE ||
         v[1].kind != PICKLE_INT || v[1].i < 0 || v[2].kind != PICKLE_TUPLE ||
         v[3].kind != PICKLE_TUPLE || v[2].n != v[3].n)
-        return pickle_damaged(m, "a tensor that is not described as torch.save does it");
+        return pickle_damaged(m, "a tensor is not described as torch.save does it");
     if (args.n > n_known && v[n_known].kind != PICKLE_NONE)
         return pickle_refuse(
             m, STATUS_UNSUPPORTED,
-            "a tensor with metadata (a conjugate or negative view): save a copy of it");
+            "a tensor has metadata (it is a conjugate or negative view). Save a copy of it");
     if (v[2].n > TORCH_MAX_DIMS)
         return pickle_refuse(m, STATUS_UNSUPPORTED,
-                             "a tensor of %u dimensions, at most %d are read", v[2].n,
+                             "a tensor has %u dimensions; at most %d are supported", v[2].n,
                              TORCH_MAX_DIMS);
     const struct torch_storage *s = (const struct torch_storage *)m->storages.at + v[0].at;
     struct torch_tensor t = {
         .storage = v[0].at, .dtype = s->dtype, .n_dims = v[2].n, .first = (uint64_t)v[1].i};
     if (has_dtype && (v[6].kind != PICKLE_GLOBAL || globals[v[6].at].global != DTYPE))
-        return pickle_damaged(m, "a tensor whose dtype is none");
+        return pickle_damaged(m, "the dtype of a tensor is not a dtype");
     if (has_dtype != (s->dtype == DTYPE_OPAQUE))
-        return pickle_damaged(m, "a tensor that has two dtypes, or none");
+        return pickle_damaged(m, "a tensor has two dtypes or none");
     if (has_dtype)
         t.dtype = globals[v[6].at].dtype;
     TRY(read_sizes(m, v[2], "shape", t.shape));
@@ -155,13 +155,13 @@ static enum status rebuild_tensor(struct pickle_machine *m, struct pickle_value 
 enum status pickle_reduce(struct pickle_machine *m)
 {
     struct pickle_value args, f;
-    TRY(pickle_pop_kind(m, PICKLE_TUPLE, "the arguments of a call", &args));
-    TRY(pickle_pop_kind(m, PICKLE_GLOBAL, "what is called", &f));
+    TRY(pickle_pop_kind(m, PICKLE_TUPLE, "the argument list of a call", &args));
+    TRY(pickle_pop_kind(m, PICKLE_GLOBAL, "the called function", &f));
     const struct pickle_value *v = pickle_items(m, args);
     switch (globals[f.at].global) {
     case ORDERED_DICT:
         return args.n == 0 ? pickle_push_dict(m)
-                           : pickle_damaged(m, "an OrderedDict with arguments");
+                           : pickle_damaged(m, "an OrderedDict has arguments");
     case REBUILD_V2:
         return rebuild_tensor(m, args, false);
     case REBUILD_V3:
@@ -169,11 +169,12 @@ enum status pickle_reduce(struct pickle_machine *m)
     case REBUILD_PARAMETER:
         return args.n == 3 && v[0].kind == PICKLE_TENSOR
                    ? pickle_push(m, v[0])
-                   : pickle_damaged(m, "a parameter that is no tensor");
+                   : pickle_damaged(m, "a parameter is not a tensor");
     case STORAGE_TYPE:
     case DTYPE:
         break;
     }
-    return pickle_refuse(m, STATUS_UNSUPPORTED, "calls %s.%s, which no dict of tensors does",
+    return pickle_refuse(m, STATUS_UNSUPPORTED,
+                         "it calls %s.%s, which a dict of tensors does not need",
                          globals[f.at].module, globals[f.at].name);
 }

@@ -74,7 +74,7 @@ static enum status read_shape(const struct safetensors *s, struct entry *e, cons
 {
     *n = 1;
     if (!json_is_array(shape))
-        return wrong(s, e, err, "its shape is missing or no list");
+        return wrong(s, e, err, "its shape is missing or is not a list");
     e->n_dims = json_array_size(shape);
     e->t.n_dims = e->n_dims > TENSOR_MAX_DIMS ? TENSOR_MAX_DIMS : (uint32_t)e->n_dims;
     for (size_t i = 0; i < TENSOR_MAX_DIMS; i++)
@@ -82,12 +82,12 @@ static enum status read_shape(const struct safetensors *s, struct entry *e, cons
     for (size_t i = 0; i < e->n_dims; i++) {
         const json_t *v = json_array_get(shape, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return wrong(s, e, err, "its shape holds what is no size");
+            return wrong(s, e, err, "its shape contains a value that is not a size");
         uint64_t size = (uint64_t)json_integer_value(v);
         if (i < TENSOR_MAX_DIMS)
             e->t.shape[i] = size;
         if (__builtin_mul_overflow(*n, size, n))
-            return wrong(s, e, err, "its shape is larger than any file");
+            return wrong(s, e, err, "its shape has too many elements for any file");
     }
     return STATUS_OK;
 }
@@ -99,15 +99,16 @@ static enum status read_offsets(const struct safetensors *s, struct entry *e, co
     uint64_t room = s->n_bytes - s->n_header_bytes;
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
         json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
-        return wrong(s, e, err, "its data_offsets are no pair of offsets in order");
+        return wrong(s, e, err,
+                     "its data_offsets must be two numbers, the second not less than the first");
     e->begin = (uint64_t)json_integer_value(begin);
     e->end = (uint64_t)json_integer_value(end);
     if (e->end > room)
-        return error_set(err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT " ends beyond the file (at %llu of %llu bytes of "
-                         "data): is the download complete?",
-                         s->path, STR_ARG(e->t.name), (unsigned long long)e->end,
-                         (unsigned long long)room);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: tensor " STR_FMT " ends after the end of the file (at byte %llu of %llu bytes of "
+            "data). Check that the download is complete",
+            s->path, STR_ARG(e->t.name), (unsigned long long)e->end, (unsigned long long)room);
     e->t.n_bytes = e->end - e->begin;
     e->t.data = s->bytes + s->n_header_bytes + e->begin;
     return STATUS_OK;
@@ -119,9 +120,9 @@ static enum status read_entry(const struct safetensors *s, struct entry *e, cons
     const char *dtype = json_string_value(json_object_get(o, "dtype"));
     uint64_t n, n_bytes;
     if (!json_is_object(o))
-        return wrong(s, e, err, "is described by no object");
+        return wrong(s, e, err, "its description must be a JSON object");
     if (!dtype)
-        return wrong(s, e, err, "its dtype is missing or no text");
+        return wrong(s, e, err, "its dtype is missing or is not a string");
     e->t.dtype = dtype_of(dtype);
     TRY(read_shape(s, e, json_object_get(o, "shape"), &n, err));
     TRY(read_offsets(s, e, json_object_get(o, "data_offsets"), err));
@@ -129,7 +130,7 @@ static enum status read_entry(const struct safetensors *s, struct entry *e, cons
         return STATUS_OK; /* element size unknown; nothing can use this tensor */
     if (!dtype_bytes(e->t.dtype, n, 1, &n_bytes) || n_bytes != e->t.n_bytes)
         return error_set(err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT ": %llu elements of %s do not take %llu bytes",
+                         "%s: tensor " STR_FMT ": %llu elements of %s do not need %llu bytes",
                          s->path, STR_ARG(e->t.name), (unsigned long long)n, dtype,
                          (unsigned long long)e->t.n_bytes);
     return STATUS_OK;
@@ -161,14 +162,15 @@ static enum status make_tables(struct safetensors *s, const json_t *root, struct
     uint64_t n = json_object_size(root);
     json_object_foreach((json_t *)root, name, o) n_name_bytes += strlen(name) + 1;
     if (n > MAX_TENSORS)
-        return error_set(err, STATUS_INVALID, "%s: %llu tensors, at most %d are allowed", s->path,
-                         (unsigned long long)n, MAX_TENSORS);
+        return error_set(err, STATUS_INVALID, "%s has %llu tensors; at most %d are allowed",
+                         s->path, (unsigned long long)n, MAX_TENSORS);
     s->names = mem_try_array(n_name_bytes + 1, 1);
     s->entries = mem_try_array(n + 1, sizeof *s->entries);
     s->by_name = mem_try_array(n + 1, sizeof *s->by_name);
     s->tensors = mem_try_array(n + 1, sizeof *s->tensors);
     if (!s->names || !s->entries || !s->by_name || !s->tensors)
-        return error_set(err, STATUS_NO_MEMORY, "%s: no memory for its tensors", s->path);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+                         s->path);
     return STATUS_OK;
 }
 
@@ -200,24 +202,25 @@ static enum status check_cover(const struct safetensors *s, struct error *err)
     for (uint64_t i = 0; i < s->n_entries; i++) {
         const struct entry *e = &s->entries[i];
         if (e->begin != at)
-            return error_set(err, STATUS_INVALID,
-                             "%s: tensor " STR_FMT " begins at %llu, %s the data before it (%llu)",
-                             s->path, STR_ARG(e->t.name), (unsigned long long)e->begin,
-                             e->begin < at ? "inside" : "leaving a hole after",
-                             (unsigned long long)at);
+            return error_set(
+                err, STATUS_INVALID,
+                "%s: tensor " STR_FMT
+                " begins at byte %llu, which %s the data before it (that ends at %llu)",
+                s->path, STR_ARG(e->t.name), (unsigned long long)e->begin,
+                e->begin < at ? "is inside" : "leaves a gap after", (unsigned long long)at);
         at = e->end;
     }
     if (at != room)
         return error_set(err, STATUS_INVALID,
-                         "%s: %llu bytes of data, its tensors take %llu of them", s->path,
-                         (unsigned long long)room, (unsigned long long)at);
+                         "%s has %llu bytes of data, but its tensors use only %llu of them",
+                         s->path, (unsigned long long)room, (unsigned long long)at);
     return STATUS_OK;
 }
 
 static enum status read_root(struct safetensors *s, const json_t *root, struct error *err)
 {
     if (!json_is_object(root))
-        return error_set(err, STATUS_INVALID, "%s: its header is no JSON object", s->path);
+        return error_set(err, STATUS_INVALID, "the header of %s must be a JSON object", s->path);
     TRY(make_tables(s, root, err));
     TRY(read_entries(s, root, err));
     qsort(s->entries, s->n_entries, sizeof *s->entries, compare_offsets);
@@ -236,32 +239,31 @@ static enum status parse(struct safetensors *s, struct error *err)
     uint64_t n;
     json_error_t why;
     if (s->n_bytes < LENGTH_BYTES)
-        return error_set(err, STATUS_INVALID, "%s: is not a safetensors file (%zu bytes)", s->path,
-                         s->n_bytes);
+        return error_set(err, STATUS_INVALID, "%s is not a safetensors file: it has only %zu bytes",
+                         s->path, s->n_bytes);
     static const char lfs[] = "version https://git-lfs";
     if (s->n_bytes > sizeof lfs && memcmp(s->bytes, lfs, sizeof lfs - 1) == 0)
         return error_set(err, STATUS_INVALID,
-                         "%s: is a Git LFS pointer, not the file itself: fetch it (git lfs pull)",
+                         "%s is only a Git LFS pointer. Fetch the file itself with `git lfs pull`",
                          s->path);
     memcpy(&n, s->bytes, sizeof n);
     if (n > MAX_HEADER_BYTES || n > s->n_bytes - LENGTH_BYTES)
         return error_set(err, STATUS_INVALID,
-                         "%s: is not a safetensors file, or cut short: a header of %llu bytes in a "
-                         "file of %zu (at most %d are allowed)",
+                         "%s is not a safetensors file or is incomplete: it states a header of "
+                         "%llu bytes, but the file has %zu bytes and a header at most %d",
                          s->path, (unsigned long long)n, s->n_bytes, MAX_HEADER_BYTES);
     s->n_header_bytes = LENGTH_BYTES + n;
     const char *text = (const char *)s->bytes + LENGTH_BYTES;
     if (n == 0 || text[0] != '{')
         return error_set(err, STATUS_INVALID,
-                         "%s: is not a safetensors file: its header does not begin with {",
-                         s->path);
+                         "%s is not a safetensors file: its header does not begin with {", s->path);
     if (!json_is_bounded(text, n))
-        return error_set(err, STATUS_INVALID, "%s: its header has more than %d values", s->path,
+        return error_set(err, STATUS_INVALID, "the header of %s has more than %d values", s->path,
                          JSON_MAX_VALUES);
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!root)
-        return error_set(err, STATUS_INVALID, "%s: its header, at byte %d: %s", s->path,
-                         why.position, why.text);
+        return error_set(err, STATUS_INVALID, "the header of %s is not valid JSON at byte %d: %s",
+                         s->path, why.position, why.text);
     enum status status = read_root(s, root, err);
     json_decref(root);
     return status;

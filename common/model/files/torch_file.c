@@ -57,10 +57,10 @@ static enum status check_magic(const struct torch_file *f, struct error *err)
         return STATUS_OK;
     if (f->n_bytes >= sizeof legacy && memcmp(f->bytes, legacy, sizeof legacy) == 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: is a PyTorch file in the format from before 1.6: load it with "
-                         "PyTorch and torch.save it again, or save it as safetensors",
+                         "%s has the file format of PyTorch before 1.6. Load it with PyTorch and "
+                         "save it again with torch.save or as safetensors",
                          f->path);
-    return error_set(err, STATUS_INVALID, "%s: is not a PyTorch checkpoint (%zu bytes)", f->path,
+    return error_set(err, STATUS_INVALID, "%s is not a PyTorch checkpoint (%zu bytes)", f->path,
                      f->n_bytes);
 }
 
@@ -76,14 +76,16 @@ static enum status open_archive(struct torch_file *f, struct error *err)
     const struct zip_member *order = find_member(f, "", STR("byteorder"));
     if (find_member(f, "", STR("constants.pkl")))
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: is a TorchScript archive (it has code): save the model's state dict",
+                         "%s is a TorchScript archive, which contains code. Save the state dict of "
+                         "the model instead",
                          f->path);
     if (!pickle)
         return error_set(err, STATUS_INVALID,
-                         "%s: is a zip archive without data.pkl: not a PyTorch checkpoint",
+                         "%s is not a PyTorch checkpoint: it is a zip archive without data.pkl",
                          f->path);
     if (order && !str_eq_c((struct str){(const char *)order->data, order->n_bytes}, "little"))
-        return error_set(err, STATUS_UNSUPPORTED, "%s: its byte order is not little-endian",
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "the byte order of %s is not little-endian, which is not supported",
                          f->path);
     f->pickle = (struct str){(const char *)pickle->data, pickle->n_bytes};
     return STATUS_OK;
@@ -110,14 +112,14 @@ static enum status measure(const struct torch_file *f, const struct torch_tensor
         empty = empty || t->shape[i] == 0;
         contiguous = contiguous && (t->shape[i] <= 1 || t->stride[i] == step);
         if (__builtin_mul_overflow(step, t->shape[i], &step))
-            return wrong(f, t, err, "its shape is larger than any file");
+            return wrong(f, t, err, "its shape has too many elements for any file");
     }
     *n = empty ? 0 : step;
     if (empty || contiguous)
         return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "%s: tensor " STR_FMT " is a view with gaps, or transposed: only contiguous "
-                     "tensors are read; save a copy of it (.contiguous())",
+                     "%s: tensor " STR_FMT " is not contiguous in memory, which is not supported. "
+                     "Save a contiguous copy of it (.contiguous())",
                      f->path, STR_ARG(t->name));
 }
 
@@ -137,7 +139,7 @@ static enum status find_storage(const struct torch_file *f, const struct torch_t
         n_bytes > m->n_bytes)
         return error_set(err, STATUS_INVALID,
                          "%s: tensor " STR_FMT ": its storage " STR_FMT
-                         " has %llu bytes, too few for %llu elements of %s",
+                         " has %llu bytes, which is too few for %llu elements of %s",
                          f->path, STR_ARG(t->name), STR_ARG(m->name),
                          (unsigned long long)m->n_bytes, (unsigned long long)s->n_elems,
                          s->dtype == DTYPE_OPAQUE ? "a byte" : dtype_traits(s->dtype).name);
@@ -155,8 +157,8 @@ static enum status read_tensor(const struct torch_file *f, const struct torch_te
     if (__builtin_add_overflow(t->first, n, &end) || !dtype_bytes(t->dtype, t->first, 1, &skip) ||
         !dtype_bytes(t->dtype, end, 1, &end) || end > storage.len)
         return error_set(err, STATUS_INVALID,
-                         "%s: tensor " STR_FMT " ends beyond its storage (%llu elements of %s from "
-                         "%llu on, in %zu bytes)",
+                         "%s: tensor " STR_FMT " ends after the end of its storage (%llu elements "
+                         "of %s from element %llu, in %zu bytes)",
                          f->path, STR_ARG(t->name), (unsigned long long)n,
                          dtype_traits(t->dtype).name, (unsigned long long)t->first, storage.len);
     e->n_dims = t->n_dims;
@@ -196,7 +198,8 @@ static enum status make_tables(struct torch_file *f, const struct torch_pickle *
     f->by_name = mem_try_array(n + 1, sizeof *f->by_name);
     f->tensors = mem_try_array(n + 1, sizeof *f->tensors);
     if (!f->names || !f->entries || !f->by_name || !f->tensors)
-        return error_set(err, STATUS_NO_MEMORY, "%s: no memory for its tensors", f->path);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+                         f->path);
     return STATUS_OK;
 }
 
@@ -227,8 +230,8 @@ static enum status index_entries(struct torch_file *f, struct error *err)
     qsort(f->by_name, f->n_entries, sizeof *f->by_name, compare_names);
     for (uint64_t i = 1; i < f->n_entries; i++)
         if (str_eq(f->by_name[i - 1]->t.name, f->by_name[i]->t.name))
-            return error_set(err, STATUS_INVALID, "%s: has the tensor " STR_FMT " twice", f->path,
-                             STR_ARG(f->by_name[i]->t.name));
+            return error_set(err, STATUS_INVALID, "%s contains the tensor " STR_FMT " twice",
+                             f->path, STR_ARG(f->by_name[i]->t.name));
     return STATUS_OK;
 }
 

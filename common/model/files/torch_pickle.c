@@ -21,7 +21,8 @@ static enum status op_proto(struct pickle_machine *m)
     uint64_t version;
     TRY(pickle_take_number(m, 1, &version));
     if (version < MIN_PROTOCOL || version > MAX_PROTOCOL)
-        return pickle_refuse(m, STATUS_UNSUPPORTED, "protocol %u; protocols %d to %d are read",
+        return pickle_refuse(m, STATUS_UNSUPPORTED,
+                             "it has the pickle protocol %u; protocols %d to %d are supported",
                              (unsigned)version, MIN_PROTOCOL, MAX_PROTOCOL);
     return STATUS_OK;
 }
@@ -30,14 +31,14 @@ static enum status op_frame(struct pickle_machine *m)
 {
     uint64_t n;
     TRY(pickle_take_number(m, 8, &n));
-    return n > (uint64_t)(m->end - m->at) ? pickle_damaged(m, "a frame longer than the pickle")
+    return n > (uint64_t)(m->end - m->at) ? pickle_damaged(m, "a frame is longer than the pickle")
                                           : STATUS_OK;
 }
 
 static enum status op_stop(struct pickle_machine *m)
 {
     m->done = true;
-    return m->at == m->end ? STATUS_OK : pickle_damaged(m, "there are bytes behind its end");
+    return m->at == m->end ? STATUS_OK : pickle_damaged(m, "there are more bytes after its end");
 }
 
 static enum status op_mark(struct pickle_machine *m)
@@ -91,8 +92,8 @@ static enum status op_long1(struct pickle_machine *m)
     uint64_t n;
     TRY(pickle_take_number(m, 1, &n));
     if (n > 8)
-        return pickle_refuse(m, STATUS_INVALID, "an integer of %u bytes: no tensor is so large",
-                             (unsigned)n);
+        return pickle_refuse(m, STATUS_INVALID,
+                             "an integer has %u bytes, but at most 8 are supported", (unsigned)n);
     return push_int(m, (unsigned)n, true);
 }
 
@@ -133,13 +134,14 @@ static enum status op_text8(struct pickle_machine *m)
 static enum status memoize(struct pickle_machine *m, uint64_t i)
 {
     if (m->stack.n == 0 || pickle_top(m)->kind == PICKLE_MARK)
-        return pickle_damaged(m, "nothing to remember is on the stack");
+        return pickle_damaged(m, "the opcode stores a value in the memo, but the stack is empty");
     if (i < m->memo.n) {
         ((struct pickle_value *)m->memo.at)[i] = *pickle_top(m);
         return STATUS_OK;
     }
     if (i > m->memo.n)
-        return pickle_damaged(m, "remembers under a number far from the last one");
+        return pickle_damaged(
+            m, "the opcode stores a value in the memo with a number that skips others");
     return pickle_pool_add(m, &m->memo, sizeof(struct pickle_value), PICKLE_MAX_MEMO,
                            pickle_top(m));
 }
@@ -171,7 +173,7 @@ static enum status get(struct pickle_machine *m, unsigned n_bytes)
     uint64_t i;
     TRY(pickle_take_number(m, n_bytes, &i));
     if (i >= m->memo.n)
-        return pickle_damaged(m, "asks for what was not remembered");
+        return pickle_damaged(m, "the opcode reads a memo entry that does not exist");
     return pickle_push(m, ((const struct pickle_value *)m->memo.at)[i]);
 }
 
@@ -249,7 +251,7 @@ static enum status op_append(struct pickle_machine *m)
 {
     struct pickle_value v;
     TRY(pickle_pop(m, &v));
-    return need_top(m, PICKLE_LIST, "what is appended to");
+    return need_top(m, PICKLE_LIST, "the target of an append");
 }
 
 static enum status op_appends(struct pickle_machine *m)
@@ -257,14 +259,14 @@ static enum status op_appends(struct pickle_machine *m)
     const struct pickle_value *v;
     uint32_t n;
     TRY(pickle_pop_marked(m, &v, &n));
-    return need_top(m, PICKLE_LIST, "what is appended to");
+    return need_top(m, PICKLE_LIST, "the target of an append");
 }
 
 static enum status set_items(struct pickle_machine *m, const struct pickle_value *v, uint32_t n)
 {
-    TRY(need_top(m, PICKLE_DICT, "what gets an entry"));
+    TRY(need_top(m, PICKLE_DICT, "the target of a new entry"));
     if (n % 2 != 0)
-        return pickle_damaged(m, "a key without a value");
+        return pickle_damaged(m, "a key has no value");
     for (uint32_t i = 0; i < n; i += 2) {
         struct pickle_entry e = {pickle_top(m)->at, v[i], v[i + 1]};
         TRY(pickle_pool_add(m, &m->entries, sizeof e, PICKLE_MAX_DICTS, &e));
@@ -292,8 +294,8 @@ static enum status op_setitems(struct pickle_machine *m)
 static enum status op_build(struct pickle_machine *m)
 {
     struct pickle_value state;
-    TRY(pickle_pop_kind(m, PICKLE_DICT, "what an object is built from", &state));
-    return need_top(m, PICKLE_DICT, "what is built");
+    TRY(pickle_pop_kind(m, PICKLE_DICT, "the state of an object", &state));
+    return need_top(m, PICKLE_DICT, "the built object");
 }
 
 /* ---- the machine ---- */
@@ -375,15 +377,16 @@ static const struct {
 static enum status run(struct pickle_machine *m)
 {
     if (m->bytes == m->end || *m->bytes != 0x80)
-        return pickle_damaged(m, "does not begin as a pickle does");
+        return pickle_damaged(m, "it does not begin with the opcode PROTO");
     while (!m->done) {
         const uint8_t *op;
         m->op = m->at;
         TRY(pickle_take(m, 1, &op));
         if (!opcodes[*op].run)
-            return pickle_refuse(m, STATUS_UNSUPPORTED,
-                                 "the opcode %s (0x%02X), which no dict of tensors needs",
-                                 opcodes[*op].name ? opcodes[*op].name : "unknown", *op);
+            return pickle_refuse(
+                m, STATUS_UNSUPPORTED,
+                "it has the opcode %s (0x%02X), which a dict of tensors does not need",
+                opcodes[*op].name ? opcodes[*op].name : "unknown", *op);
         TRY(opcodes[*op].run(m));
     }
     return STATUS_OK;
@@ -394,13 +397,12 @@ static enum status run(struct pickle_machine *m)
 static enum status none_of_them(const struct pickle_machine *m, const struct pickle_entry *other)
 {
     if (!other)
-        return pickle_damaged(m, "holds no tensors");
-    return pickle_refuse(
-        m, STATUS_INVALID,
-        "its dict holds no tensors; \"%.*s\" for instance is %s. What is wanted is the "
-        "state dict itself, from names to tensors",
-        PICKLE_NAME_ARG(((struct str){other->key.text, other->key.n})),
-        pickle_kind_names[other->value.kind]);
+        return pickle_damaged(m, "it contains no tensors");
+    return pickle_refuse(m, STATUS_INVALID,
+                         "its dict contains no tensors; for example, \"%.*s\" is %s. Save the "
+                         "state dict itself, which maps names to tensors",
+                         PICKLE_NAME_ARG(((struct str){other->key.text, other->key.n})),
+                         pickle_kind_names[other->value.kind]);
 }
 
 /* Collects the tensors. Other values (versions, states of modules) are left out. */
@@ -408,18 +410,18 @@ static enum status collect(struct pickle_machine *m, struct torch_pickle *out)
 {
     struct pickle_value dict;
     const struct pickle_entry *entries = m->entries.at, *other = NULL;
-    TRY(pickle_pop_kind(m, PICKLE_DICT, "what it describes", &dict));
+    TRY(pickle_pop_kind(m, PICKLE_DICT, "the value of the pickle", &dict));
     if (m->stack.n != 0)
-        return pickle_damaged(m, "more than one value is left at its end");
+        return pickle_damaged(m, "it describes more than one value");
     out->tensors = mem_try_array(m->entries.n + 1ul, sizeof *out->tensors);
     if (!out->tensors)
-        return pickle_refuse(m, STATUS_NO_MEMORY, "no memory for its tensors");
+        return pickle_refuse(m, STATUS_NO_MEMORY, "there is not enough memory for its tensors");
     for (uint32_t i = 0; i < m->entries.n; i++) {
         const struct pickle_entry *e = &entries[i];
         if (e->dict != dict.at)
             continue;
         if (e->key.kind != PICKLE_TEXT)
-            return pickle_refuse(m, STATUS_INVALID, "a key of its dict is %s, no text",
+            return pickle_refuse(m, STATUS_INVALID, "a key of its dict is %s, but must be a string",
                                  pickle_kind_names[e->key.kind]);
         struct str name = {e->key.text, e->key.n};
         if (e->value.kind != PICKLE_TENSOR) {
@@ -429,7 +431,7 @@ static enum status collect(struct pickle_machine *m, struct torch_pickle *out)
             continue;
         }
         if (memchr(name.ptr, 0, name.len) || str_utf8_valid(name) != name.len)
-            return pickle_damaged(m, "the name of a tensor is no UTF-8, or holds a NUL");
+            return pickle_damaged(m, "the name of a tensor is not UTF-8 or contains a NUL");
         struct torch_tensor *t = &out->tensors[out->n_tensors++];
         *t = ((const struct torch_tensor *)m->tensors.at)[e->value.at];
         t->name = name;
@@ -443,8 +445,9 @@ enum status torch_pickle_read(const void *bytes, size_t n, const char *name,
     struct pickle_machine m = {.bytes = bytes, .at = bytes, .op = bytes, .path = name, .err = err};
     *out = (struct torch_pickle){0};
     if (n > PICKLE_MAX_BYTES)
-        return error_set(err, STATUS_LIMIT, "%s: its pickle has %zu bytes, at most %d are read",
-                         name, n, PICKLE_MAX_BYTES);
+        return error_set(err, STATUS_LIMIT,
+                         "%s: the pickle in this file has %zu bytes; at most %d are allowed", name,
+                         n, PICKLE_MAX_BYTES);
     m.end = m.bytes + n;
     enum status s = run(&m);
     if (s == STATUS_OK)

@@ -90,33 +90,40 @@ static enum status read_end64(struct zip *z, uint64_t end, struct error *err)
     uint64_t at = load_u64(locator + 8), room = end - LOCATOR_BYTES;
     if (at > room || room - at < END64_BYTES || load_u32(z->bytes + at) != END64_MAGIC ||
         load_u64(z->bytes + at + 4) != room - at - 12 || load_u32(locator + 16) > 1)
-        return error_set(err, STATUS_INVALID, "%s: its zip64 directory is not where it says",
-                         z->path);
+        return error_set(
+            err, STATUS_INVALID,
+            "the zip archive %s is damaged: its zip64 directory is not at the stated place",
+            z->path);
     const uint8_t *r = z->bytes + at;
     uint64_t n = load_u64(r + 32), size = load_u64(r + 40), directory = load_u64(r + 48);
     if (load_u32(r + 16) != 0 || load_u32(r + 20) != 0 || load_u64(r + 24) != n ||
         !agrees(load_u16(e + 10), UINT16_MAX, n) || !agrees(load_u32(e + 12), UINT32_MAX, size) ||
         !agrees(load_u32(e + 16), UINT32_MAX, directory))
-        return error_set(err, STATUS_INVALID, "%s: its two directories do not agree", z->path);
+        return error_set(err, STATUS_INVALID,
+                         "the zip archive %s is damaged: its two directories contradict each other",
+                         z->path);
     z->n_entries = n;
     z->directory = directory;
     z->directory_end = at;
     if (directory > at || size != at - directory)
-        return error_set(err, STATUS_INVALID, "%s: its directory is outside the file", z->path);
+        return error_set(err, STATUS_INVALID,
+                         "the zip archive %s is damaged: its directory is outside the file",
+                         z->path);
     return STATUS_OK;
 }
 
 static enum status read_end(struct zip *z, struct error *err)
 {
     if (z->n_bytes < END_BYTES || load_u32(z->bytes + z->n_bytes - END_BYTES) != END_MAGIC)
-        return error_set(err, STATUS_INVALID,
-                         "%s: does not end as a zip archive does: is the download complete?",
-                         z->path);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s does not end as a zip archive does. Check that the download is complete", z->path);
     uint64_t end = z->n_bytes - END_BYTES;
     const uint8_t *e = z->bytes + end;
     if (load_u16(e + 20) != 0 || load_u16(e + 4) != load_u16(e + 6) ||
         load_u16(e + 8) != load_u16(e + 10))
-        return error_set(err, STATUS_UNSUPPORTED, "%s: is a zip archive of several disks", z->path);
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s is a zip archive of several disks, which is not supported", z->path);
     if (end >= LOCATOR_BYTES && load_u32(e - LOCATOR_BYTES) == LOCATOR_MAGIC)
         return read_end64(z, end, err);
     uint64_t size = load_u32(e + 12);
@@ -124,7 +131,9 @@ static enum status read_end(struct zip *z, struct error *err)
     z->directory = load_u32(e + 16);
     z->directory_end = end;
     if (z->directory > end || size != end - z->directory)
-        return error_set(err, STATUS_INVALID, "%s: its directory is outside the file", z->path);
+        return error_set(err, STATUS_INVALID,
+                         "the zip archive %s is damaged: its directory is outside the file",
+                         z->path);
     return STATUS_OK;
 }
 
@@ -160,20 +169,22 @@ static enum status place(const struct zip *z, struct entry *e, uint64_t n_bytes,
 {
     struct str name = e->member.name;
     if (e->begin > z->directory || z->directory - e->begin < LOCAL_BYTES)
-        return wrong(z, name, err, "begins beyond the file's data");
+        return wrong(z, name, err, "it begins after the end of the data");
     const uint8_t *h = z->bytes + e->begin;
     uint64_t n_name = load_u16(h + 26), n_head = LOCAL_BYTES + n_name + load_u16(h + 28);
     if (load_u32(h) != LOCAL_MAGIC)
-        return wrong(z, name, err, "has no header where the directory says");
+        return wrong(z, name, err, "it has no header at the place that the directory states");
     if (n_head > z->directory - e->begin || n_bytes > z->directory - e->begin - n_head)
-        return error_set(err, STATUS_INVALID,
-                         "%s: member " STR_FMT " ends beyond the file's data (%llu bytes at %llu)",
-                         z->path, STR_ARG(name), (unsigned long long)n_bytes,
-                         (unsigned long long)e->begin);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: member " STR_FMT " ends after the end of the data (%llu bytes from byte %llu)",
+            z->path, STR_ARG(name), (unsigned long long)n_bytes, (unsigned long long)e->begin);
     if (!str_eq(name, (struct str){(const char *)h + LOCAL_BYTES, n_name}))
-        return wrong(z, name, err, "its header has another name");
+        return wrong(z, name, err, "its header has a different name than the directory");
     if (load_u16(h + 8) != 0)
-        return wrong(z, name, err, "its header says that it is compressed");
+        return wrong(
+            z, name, err,
+            "its header says that it is compressed, but the directory says that it is not");
     e->member.data = h + n_head;
     e->member.n_bytes = n_bytes;
     e->end = e->begin + n_head + n_bytes;
@@ -186,13 +197,15 @@ static enum status read_entry(const struct zip *z, uint64_t *at, struct entry *e
     uint64_t room = z->directory_end - *at;
     const uint8_t *p = z->bytes + *at;
     if (room < ENTRY_BYTES || load_u32(p) != ENTRY_MAGIC)
-        return error_set(err, STATUS_INVALID, "%s: its directory ends early, or is damaged",
-                         z->path);
+        return error_set(err, STATUS_INVALID,
+                         "the zip archive %s is damaged: its directory is incomplete", z->path);
     uint64_t n_name = load_u16(p + 28), n_extra = load_u16(p + 30);
     uint64_t n = ENTRY_BYTES + n_name + n_extra + load_u16(p + 32);
     if (n > room || n_name == 0 || n_name > MAX_NAME_BYTES)
-        return error_set(err, STATUS_INVALID, "%s: its directory has a name of %llu bytes", z->path,
-                         (unsigned long long)n_name);
+        return error_set(
+            err, STATUS_INVALID,
+            "the zip archive %s has a member whose name has %llu bytes, which is not allowed",
+            z->path, (unsigned long long)n_name);
     struct str name = {(const char *)p + ENTRY_BYTES, n_name};
     struct str extra = {name.ptr + n_name, n_extra};
     uint64_t packed = load_u32(p + 20), n_bytes = load_u32(p + 24);
@@ -200,18 +213,18 @@ static enum status read_entry(const struct zip *z, uint64_t *at, struct entry *e
     e->begin = load_u32(p + 42);
     *at += n;
     if (memchr(name.ptr, 0, n_name))
-        return wrong(z, name, err, "a NUL in its name");
+        return wrong(z, name, err, "its name contains a NUL");
     if (load_u16(p + 8) & FLAG_ENCRYPTED)
         return error_set(err, STATUS_UNSUPPORTED, "%s: member " STR_FMT " is encrypted", z->path,
                          STR_ARG(name));
     if (load_u16(p + 10) != 0)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: member " STR_FMT " is compressed (method %u): only stored members "
-                         "are read, as torch.save writes them",
+                         "%s: member " STR_FMT " is compressed (method %u). Only uncompressed "
+                         "members are supported, as torch.save writes them",
                          z->path, STR_ARG(name), load_u16(p + 10));
     TRY(read_extra64(z, name, extra, (uint64_t *const[]){&n_bytes, &packed, &e->begin}, err));
     if (packed != n_bytes)
-        return wrong(z, name, err, "is stored, and yet has two sizes");
+        return wrong(z, name, err, "it is not compressed, but has two different sizes");
     return place(z, e, n_bytes, err);
 }
 
@@ -248,8 +261,8 @@ static enum status index_names(struct zip *z, struct error *err)
     qsort(z->by_name, z->n_entries, sizeof *z->by_name, compare_names);
     for (uint64_t i = 1; i < z->n_entries; i++)
         if (str_eq(z->by_name[i - 1]->member.name, z->by_name[i]->member.name))
-            return error_set(err, STATUS_INVALID, "%s: has the member " STR_FMT " twice", z->path,
-                             STR_ARG(z->by_name[i]->member.name));
+            return error_set(err, STATUS_INVALID, "%s contains the member " STR_FMT " twice",
+                             z->path, STR_ARG(z->by_name[i]->member.name));
     return STATUS_OK;
 }
 
@@ -259,18 +272,22 @@ static enum status parse(struct zip *z, struct error *err)
     uint64_t room = (z->directory_end - z->directory) / ENTRY_BYTES, at = z->directory;
     if (z->n_entries > room || z->n_entries > MAX_MEMBERS)
         return error_set(err, STATUS_INVALID,
-                         "%s: claims %llu members, its directory has room for %llu (at most %d)",
+                         "the zip archive %s states %llu members, but its directory has room for "
+                         "%llu (at most %d are allowed)",
                          z->path, (unsigned long long)z->n_entries, (unsigned long long)room,
                          MAX_MEMBERS);
     z->entries = mem_try_array(z->n_entries + 1, sizeof *z->entries);
     z->by_name = mem_try_array(z->n_entries + 1, sizeof *z->by_name);
     if (!z->entries || !z->by_name)
-        return error_set(err, STATUS_NO_MEMORY, "%s: no memory for its directory", z->path);
+        return error_set(err, STATUS_NO_MEMORY,
+                         "not enough memory for the directory of the zip archive %s", z->path);
     for (uint64_t i = 0; i < z->n_entries; i++)
         TRY(read_entry(z, &at, &z->entries[i], err));
     if (at != z->directory_end)
-        return error_set(err, STATUS_INVALID, "%s: its directory has more than its %llu members",
-                         z->path, (unsigned long long)z->n_entries);
+        return error_set(
+            err, STATUS_INVALID,
+            "the zip archive %s is damaged: its directory is longer than its %llu members", z->path,
+            (unsigned long long)z->n_entries);
     qsort(z->entries, z->n_entries, sizeof *z->entries, compare_places);
     TRY(check_places(z, err));
     return index_names(z, err);

@@ -86,13 +86,14 @@ enum status gguf_find_in_folder(const char *folder, char *out, struct error *err
     struct dirent *d;
     DIR *dir = opendir(folder);
     if (!dir)
-        return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open the folder %s: %s", folder, strerror(errno));
     while (s == STATUS_OK && (d = readdir(dir)) != NULL) {
         if (d->d_name[0] == '.' || gguf_stem_length(str_from(d->d_name)) == 0)
             continue;
         if (found[0] && !same_model(found, d->d_name))
             s = error_set(err, STATUS_INVALID,
-                          "%s: has the models %.128s and %.128s: name the file, not the folder",
+                          "the folder %s contains more than one model (%.128s and %.128s). Give "
+                          "the path of one file instead of the folder",
                           folder, strcmp(found, d->d_name) < 0 ? found : d->d_name,
                           strcmp(found, d->d_name) < 0 ? d->d_name : found);
         snprintf(found, sizeof found, "%s", d->d_name);
@@ -102,6 +103,6 @@ enum status gguf_find_in_folder(const char *folder, char *out, struct error *err
         return s;
     int n = snprintf(out, PATH_MAX, "%s/%s", folder, found);
     if (!found[0] || n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_NOT_FOUND, "%s: has no GGUF file", folder);
+        return error_set(err, STATUS_NOT_FOUND, "the folder %s contains no GGUF file", folder);
     return STATUS_OK;
 }

@@ -38,9 +38,10 @@ static enum status take(struct cursor *c, uint64_t n, const uint8_t **out)
 {
     *out = c->at;
     if (n > (uint64_t)(c->end - c->at))
-        return error_set(c->err, STATUS_INVALID,
-                         "%s: ends in the middle of its header, at byte %zu", c->g->path,
-                         (size_t)(c->at - c->g->bytes));
+        return error_set(
+            c->err, STATUS_INVALID,
+            "%s ends in the middle of its header, at byte %zu. Check that the download is complete",
+            c->g->path, (size_t)(c->at - c->g->bytes));
     c->at += n;
     return STATUS_OK;
 }
@@ -68,7 +69,7 @@ static enum status take_str(struct cursor *c, uint64_t max, struct str *out)
     TRY(take_u64(c, &n));
     if (n > max)
         return error_set(c->err, STATUS_INVALID,
-                         "%s: a string of %llu bytes at byte %zu, at most %llu are allowed",
+                         "%s has a string of %llu bytes at byte %zu; at most %llu are allowed",
                          c->g->path, (unsigned long long)n, (size_t)(c->at - c->g->bytes),
                          (unsigned long long)max);
     TRY(take(c, n, &p));
@@ -92,11 +93,13 @@ static enum status take_array(struct cursor *c, struct str key, struct gguf_arra
     TRY(take_type(c, key, &out->type));
     TRY(take_u64(c, &out->n));
     if (out->type == GGUF_ARRAY)
-        return error_set(c->err, STATUS_UNSUPPORTED, "%s: " STR_FMT " is an array of arrays",
+        return error_set(c->err, STATUS_UNSUPPORTED,
+                         "%s: " STR_FMT " is an array of arrays, which is not supported",
                          c->g->path, STR_ARG(key));
     if (out->n > MAX_ARRAY)
-        return error_set(c->err, STATUS_INVALID, "%s: " STR_FMT " has %llu elements, at most %d",
-                         c->g->path, STR_ARG(key), (unsigned long long)out->n, MAX_ARRAY);
+        return error_set(c->err, STATUS_INVALID,
+                         "%s: " STR_FMT " has %llu elements; at most %d are allowed", c->g->path,
+                         STR_ARG(key), (unsigned long long)out->n, MAX_ARRAY);
     out->ptr = c->at;
     if (out->type == GGUF_STRING) {
         struct str s;
@@ -122,7 +125,8 @@ static enum status take_value(struct cursor *c, struct gguf_value *v)
     TRY(take(c, gguf_types[v->type].size, &p));
     if (v->type == GGUF_BOOL) {
         if (*p > 1)
-            return error_set(c->err, STATUS_INVALID, "%s: " STR_FMT " is a bool of value %u",
+            return error_set(c->err, STATUS_INVALID,
+                             "%s: " STR_FMT " is a bool with the value %u; it must be 0 or 1",
                              c->g->path, STR_ARG(v->key), *p);
         v->boolean = *p == 1;
     } else if (gguf_type_is_signed(v->type)) {
@@ -143,7 +147,8 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
     TRY(take_str(c, MAX_NAME_BYTES, &t->name));
     TRY(take_u32(c, &t->n_dims));
     if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)
-        return error_set(c->err, STATUS_INVALID, "%s: tensor " STR_FMT " has %u dimensions",
+        return error_set(c->err, STATUS_INVALID,
+                         "%s: tensor " STR_FMT " has %u dimensions, which is not supported",
                          c->g->path, STR_ARG(t->name), t->n_dims);
     uint64_t n_rows = 1;
     bool fits = true;
@@ -167,7 +172,7 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t)
     if (!fits || !dtype_bytes(id, t->shape[0], n_rows, &t->n_bytes))
         return error_set(c->err, STATUS_INVALID,
                          "%s: tensor " STR_FMT
-                         ": shape [%llu, %llu, %llu, %llu] is impossible for %s",
+                         ": the shape [%llu, %llu, %llu, %llu] is not possible for the type %s",
                          c->g->path, STR_ARG(t->name), (unsigned long long)t->shape[0],
                          (unsigned long long)t->shape[1], (unsigned long long)t->shape[2],
                          (unsigned long long)t->shape[3], traits.name);
@@ -198,9 +203,9 @@ static enum status check_count(struct cursor *c, const char *what, uint64_t n, u
 {
     uint64_t room = (uint64_t)(c->end - c->at) / min_bytes;
     if (n > max || n > room)
-        return error_set(c->err, STATUS_INVALID, "%s: claims %llu %s, the file has room for %llu",
-                         c->g->path, (unsigned long long)n, what,
-                         (unsigned long long)(room < max ? room : max));
+        return error_set(
+            c->err, STATUS_INVALID, "%s states %llu %s, but the file has room for only %llu",
+            c->g->path, (unsigned long long)n, what, (unsigned long long)(room < max ? room : max));
     return STATUS_OK;
 }
 
@@ -210,7 +215,8 @@ static enum status read_values(struct gguf *g, struct cursor *c)
     g->values = mem_try_array(g->n_values + 1, sizeof *g->values);
     g->values_by_key = mem_try_array(g->n_values + 1, sizeof *g->values_by_key);
     if (!g->values || !g->values_by_key)
-        return error_set(c->err, STATUS_NO_MEMORY, "%s: no memory for its metadata", g->path);
+        return error_set(c->err, STATUS_NO_MEMORY, "not enough memory for the metadata of %s",
+                         g->path);
     for (uint64_t i = 0; i < g->n_values; i++) {
         TRY(take_value(c, &g->values[i]));
         g->values_by_key[i] = &g->values[i];
@@ -218,8 +224,8 @@ static enum status read_values(struct gguf *g, struct cursor *c)
     qsort(g->values_by_key, g->n_values, sizeof *g->values_by_key, gguf_values_compare);
     for (uint64_t i = 1; i < g->n_values; i++)
         if (str_eq(g->values_by_key[i - 1]->key, g->values_by_key[i]->key))
-            return error_set(c->err, STATUS_INVALID, "%s: has the key " STR_FMT " twice", g->path,
-                             STR_ARG(g->values_by_key[i]->key));
+            return error_set(c->err, STATUS_INVALID, "%s contains the key " STR_FMT " twice",
+                             g->path, STR_ARG(g->values_by_key[i]->key));
     return STATUS_OK;
 }
 
@@ -229,13 +235,14 @@ static enum status read_tensors(struct gguf *g, struct cursor *c)
     g->tensors = mem_try_array(g->n_tensors + 1, sizeof *g->tensors);
     g->tensors_by_name = mem_try_array(g->n_tensors + 1, sizeof *g->tensors_by_name);
     if (!g->tensors || !g->tensors_by_name)
-        return error_set(c->err, STATUS_NO_MEMORY, "%s: no memory for its tensors", g->path);
+        return error_set(c->err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+                         g->path);
     for (uint64_t i = 0; i < g->n_tensors; i++)
         TRY(take_tensor(c, &g->tensors[i]));
     const struct gguf_tensor *twice = gguf_index_tensors(g);
     if (twice)
-        return error_set(c->err, STATUS_INVALID, "%s: has the tensor " STR_FMT " twice", g->path,
-                         STR_ARG(twice->name));
+        return error_set(c->err, STATUS_INVALID, "%s contains the tensor " STR_FMT " twice",
+                         g->path, STR_ARG(twice->name));
     return STATUS_OK;
 }
 
@@ -247,13 +254,15 @@ static enum status place_data(struct gguf *g, struct error *err)
         struct gguf_tensor *t = &g->tensors[i];
         if (t->offset % g->alignment != 0)
             return error_set(err, STATUS_INVALID,
-                             "%s: tensor " STR_FMT " at offset %llu is not aligned to %u", g->path,
-                             STR_ARG(t->name), (unsigned long long)t->offset, g->alignment);
+                             "%s: tensor " STR_FMT
+                             " is at offset %llu, which is not a multiple of the alignment %u",
+                             g->path, STR_ARG(t->name), (unsigned long long)t->offset,
+                             g->alignment);
         if (t->offset > room || t->n_bytes > room - t->offset)
             return error_set(err, STATUS_INVALID,
                              "%s: tensor " STR_FMT
-                             " ends beyond the file (%llu bytes at %llu, %llu "
-                             "are there): is the download complete?",
+                             " ends after the end of the file (%llu bytes from byte %llu, of %llu "
+                             "bytes of data). Check that the download is complete",
                              g->path, STR_ARG(t->name), (unsigned long long)t->n_bytes,
                              (unsigned long long)t->offset, (unsigned long long)room);
         t->offset += start;
@@ -275,7 +284,8 @@ static enum status check_overlaps(const struct gguf *g, struct error *err)
     const struct gguf_tensor **by_offset = mem_try_array(g->n_tensors + 1, sizeof *by_offset);
     enum status s = STATUS_OK;
     if (!by_offset)
-        return error_set(err, STATUS_NO_MEMORY, "%s: no memory for its tensors", g->path);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+                         g->path);
     for (uint64_t i = 0; i < g->n_tensors; i++)
         by_offset[i] = &g->tensors[i];
     qsort(by_offset, g->n_tensors, sizeof *by_offset, compare_offsets);
@@ -292,15 +302,16 @@ static enum status parse(struct gguf *g, struct error *err)
 {
     const uint8_t *magic;
     if (g->n_bytes < 4 || memcmp(g->bytes, "GGUF", 4) != 0)
-        return error_set(err, STATUS_INVALID, "%s: is not a GGUF file", g->path);
+        return error_set(err, STATUS_INVALID, "%s is not a GGUF file", g->path);
     struct cursor c = {g, g->bytes, g->bytes + g->n_bytes, err};
     TRY(take(&c, 4, &magic));
     TRY(take_u32(&c, &g->version));
     if ((g->version & 0xFFFF) == 0 && g->version != 0)
-        return error_set(err, STATUS_UNSUPPORTED, "%s: is a big-endian GGUF", g->path);
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s is a big-endian GGUF file, which is not supported", g->path);
     if (g->version != 2 && g->version != 3)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: GGUF version %u; versions 2 and 3 are supported", g->path,
+                         "%s has the GGUF version %u; versions 2 and 3 are supported", g->path,
                          g->version);
     TRY(take_u64(&c, &g->n_tensors));
     TRY(take_u64(&c, &g->n_values));
@@ -310,8 +321,8 @@ static enum status parse(struct gguf *g, struct error *err)
     if (s != STATUS_OK && s != STATUS_NOT_FOUND)
         return s;
     if ((alignment & (alignment - 1)) != 0)
-        return error_set(err, STATUS_INVALID, "%s: alignment %llu is not a power of two", g->path,
-                         (unsigned long long)alignment);
+        return error_set(err, STATUS_INVALID, "%s: the alignment %llu is not a power of two",
+                         g->path, (unsigned long long)alignment);
     g->alignment = (uint32_t)alignment;
     TRY(read_tensors(g, &c));
     g->n_header_bytes = (size_t)(c.at - g->bytes);

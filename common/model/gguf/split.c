@@ -35,9 +35,9 @@ static enum status check_part(const struct gguf *part, uint32_t i, uint64_t n, u
     TRY(get_number(part, "split.tensors.count", INT32_MAX, &all, err));
     if (no != i || count != n || all != n_tensors)
         return error_set(err, STATUS_INVALID,
-                         "%s: should be part %u of %llu with %llu tensors in all, and says that it "
+                         "%s must be part %u of %llu with %llu tensors in total, but says that it "
                          "is part %llu of %llu with %llu (split.no, split.count, "
-                         "split.tensors.count): do all parts come from one model?",
+                         "split.tensors.count). Check that all parts come from the same model",
                          part->path, i + 1, (unsigned long long)n, (unsigned long long)n_tensors,
                          (unsigned long long)no + 1, (unsigned long long)count,
                          (unsigned long long)all);
@@ -51,11 +51,12 @@ static enum status open_parts(struct gguf *g, uint32_t n, uint64_t n_tensors, st
     for (g->n_parts = 1; g->n_parts < n; g->n_parts++) {
         uint32_t i = g->n_parts;
         if (!gguf_part_path(g->path, i + 1, n, path))
-            return error_set(err, STATUS_INVALID, "%s: the path is too long", g->path);
+            return error_set(err, STATUS_INVALID, "the path %s is too long", g->path);
         enum status s = gguf_open_part(path, &g->parts[i], err);
         if (s == STATUS_NOT_FOUND)
-            return error_set(err, STATUS_INVALID, "%s: is missing: part %u of %u of %s", path,
-                             i + 1, n, g->path);
+            return error_set(err, STATUS_INVALID,
+                             "the file %s is missing; it is part %u of %u of %s", path, i + 1, n,
+                             g->path);
         TRY(s);
         s = check_part(g->parts[i], i, n, n_tensors, err);
         if (s != STATUS_OK) {
@@ -84,7 +85,8 @@ static enum status merge(struct gguf *g, uint64_t n_tensors, struct error *err)
     if (!all || !by_name) {
         mem_free(all);
         mem_free(by_name);
-        return error_set(err, STATUS_NO_MEMORY, "%s: no memory for its tensors", g->path);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+                         g->path);
     }
     for (uint32_t i = 0; i < g->n_parts; i++) {
         const struct gguf *p = gguf_part(g, i);
@@ -101,7 +103,7 @@ static enum status merge(struct gguf *g, uint64_t n_tensors, struct error *err)
         if (str_eq(all[i].name, twice->name) && &all[i] != twice)
             first = &all[i];
     if (twice)
-        return error_set(err, STATUS_INVALID, "%s and %s both have the tensor " STR_FMT,
+        return error_set(err, STATUS_INVALID, "%s and %s both contain the tensor " STR_FMT,
                          path_of(g, first < twice ? first : twice),
                          path_of(g, first < twice ? twice : first), STR_ARG(twice->name));
     return STATUS_OK;
@@ -116,13 +118,13 @@ enum status gguf_join(struct gguf *g, struct error *err)
     if (n <= 1)
         return STATUS_OK;
     if (n > MAX_PARTS)
-        return error_set(err, STATUS_LIMIT, "%s: is one of %llu parts, at most %d are read",
+        return error_set(err, STATUS_LIMIT, "%s is one of %llu parts; at most %d are supported",
                          g->path, (unsigned long long)n, MAX_PARTS);
     if (stem == 0 || !gguf_read_suffix(g->path, stem, &i_name, &n_name) || i_name != 1 ||
         n_name != n)
         return error_set(err, STATUS_INVALID,
-                         "%s: is one of %llu parts, and its name does not end in "
-                         "-00001-of-%05llu.gguf: name the first part as it was named",
+                         "%s is one of %llu parts, but its name does not end in "
+                         "-00001-of-%05llu.gguf. Give the first part, with its original name",
                          g->path, (unsigned long long)n, (unsigned long long)n);
     TRY(get_number(g, "split.tensors.count", INT32_MAX, &n_tensors, err));
     TRY(check_part(g, 0, n, n_tensors, err));
@@ -131,8 +133,8 @@ enum status gguf_join(struct gguf *g, struct error *err)
         counted += g->parts[i]->n_tensors;
     if (counted != n_tensors || counted > GGUF_MAX_TENSORS)
         return error_set(err, STATUS_INVALID,
-                         "%s: its %llu parts have %llu tensors, split.tensors.count is %llu (at "
-                         "most %d)",
+                         "%s: the %llu parts have %llu tensors, but split.tensors.count is %llu "
+                         "(at most %d are allowed)",
                          g->path, (unsigned long long)n, (unsigned long long)counted,
                          (unsigned long long)n_tensors, GGUF_MAX_TENSORS);
     return merge(g, n_tensors, err);

@@ -5,14 +5,15 @@
 enum status model_info_add_eos(struct model_info *m, uint64_t id, struct error *err)
 {
     if (id >= m->vocab_size)
-        return error_set(err, STATUS_INVALID,
-                         "%s: the end-of-sequence id %llu is not below the vocabulary's size %u",
-                         m->path, (unsigned long long)id, m->vocab_size);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s: the end-of-sequence id %llu is not less than the size of the vocabulary (%u)",
+            m->path, (unsigned long long)id, m->vocab_size);
     for (uint32_t i = 0; i < m->n_eos_ids; i++)
         if (m->eos_ids[i] == id)
             return STATUS_OK;
     if (m->n_eos_ids == MODEL_MAX_EOS)
-        return error_set(err, STATUS_INVALID, "%s: more than %d end-of-sequence ids", m->path,
+        return error_set(err, STATUS_INVALID, "%s has more than %d end-of-sequence ids", m->path,
                          MODEL_MAX_EOS);
     m->eos_ids[m->n_eos_ids++] = (uint32_t)id;
     return STATUS_OK;
@@ -25,9 +26,10 @@ enum status model_info_unknown(const struct model_info *m, struct str arch, stru
     family_names(&known);
     if (arch.len > 64)
         arch.len = 64;
-    enum status s = error_set(err, STATUS_UNSUPPORTED,
-                              "%s: architecture " STR_FMT " is not supported; supported: %s",
-                              m->path, STR_ARG(arch), known.ptr);
+    enum status s =
+        error_set(err, STATUS_UNSUPPORTED,
+                  "%s: the architecture " STR_FMT " is not supported. Supported architectures: %s",
+                  m->path, STR_ARG(arch), known.ptr);
     strbuf_fini(&known);
     return s;
 }

@@ -34,12 +34,13 @@ static enum status read_vocab(const struct gguf *g, struct model_info *m,
     const struct gguf_tensor *embd = gguf_find_tensor(g, "token_embd.weight");
     uint64_t n = embd ? embd->shape[1] : tokens->n;
     if (n < 1 || n > MODEL_MAX_VOCAB || (embd && embd->n_dims != 2))
-        return error_set(err, STATUS_INVALID, "%s: a vocabulary of %llu tokens", m->path,
+        return error_set(err, STATUS_INVALID,
+                         "%s: the vocabulary has %llu tokens, which is not supported", m->path,
                          (unsigned long long)n);
     if (tokens->n > n)
         return error_set(err, STATUS_INVALID,
-                         "%s: the tokenizer has %llu tokens, the embedding only %llu", m->path,
-                         (unsigned long long)tokens->n, (unsigned long long)n);
+                         "%s: the tokenizer has %llu tokens, but the embedding has only %llu",
+                         m->path, (unsigned long long)tokens->n, (unsigned long long)n);
     m->vocab_size = (uint32_t)n;
     return STATUS_OK;
 }
@@ -93,5 +94,6 @@ enum status model_info_read_gguf(struct model_info *m, struct error *err)
     enum status s = read_all(g, m, err);
     gguf_close(g);
     /* The file itself exists, so a missing key means that it is incomplete. */
-    return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "incomplete GGUF") : s;
+    return s == STATUS_NOT_FOUND ? error_prefix(err, STATUS_INVALID, "the GGUF file is incomplete")
+                                 : s;
 }

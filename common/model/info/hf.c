@@ -36,8 +36,8 @@ static enum status add_eos_ids(struct model_info *m, const json_t *o, struct err
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
         if (!json_is_integer(id) || json_integer_value(id) < 0)
-            return error_set(err, STATUS_INVALID, "%s: eos_token_id holds what is no token id",
-                             m->path);
+            return error_set(err, STATUS_INVALID,
+                             "%s: eos_token_id contains a value that is not a token id", m->path);
         TRY(model_info_add_eos(m, (uint64_t)json_integer_value(id), err));
     }
     return STATUS_OK;
@@ -87,9 +87,9 @@ static enum status read_tokenizer_config(struct model_info *m, const json_t *roo
         uint64_t id;
         if (json_is_string(content) && json_equal((json_t *)content, (json_t *)eos)) {
             if (str_to_u64(str_from(key), &id) != STATUS_OK)
-                return error_set(err, STATUS_INVALID,
-                                 "%s/tokenizer_config.json: an added token's id is no number",
-                                 m->path);
+                return error_set(
+                    err, STATUS_INVALID,
+                    "%s/tokenizer_config.json: the id of an added token must be a number", m->path);
             TRY(model_info_add_eos(m, id, err));
         }
     }

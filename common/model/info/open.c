@@ -58,7 +58,7 @@ static enum status name_from_path(struct model_info *m, const char *path, struct
 {
     struct str name = model_name_of(path);
     if (str_utf8_valid(name) != name.len)
-        return error_set(err, STATUS_INVALID, "%s: the name is not UTF-8", path);
+        return error_set(err, STATUS_INVALID, "the name of the model %s is not valid UTF-8", path);
     m->name = mem_strndup(name.ptr, name.len);
     return STATUS_OK;
 }
@@ -121,7 +121,7 @@ static enum status open_path(struct model_info *m, const char *path, const char 
     if (stat(path, &st) != 0 || !absolute_path(path, S_ISDIR(st.st_mode), real)) {
         int saved = errno ? errno : ENAMETOOLONG;
         return error_set(err, saved == ENOENT || saved == ENOTDIR ? STATUS_NOT_FOUND : STATUS_IO,
-                         "model %s: %s", path, strerror(saved));
+                         "cannot open the model %s: %s", path, strerror(saved));
     }
     if (name)
         m->name = mem_strdup(name);
@@ -136,12 +136,12 @@ static enum status open_demo(struct model_info *m, const char *cache_dir, struct
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/%s", cache_dir ? cache_dir : ".", demo_file);
     if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "the cache folder's path is too long");
+        return error_set(err, STATUS_INVALID, "the path of the cache folder is too long");
     enum status s = open_path(m, path, "demo", err);
     if (s == STATUS_NOT_FOUND)
         return error_set(err, s,
-                         "the demo model is not at %s: `cox pull demo` first (253 MB), or set "
-                         "COX_CACHE to where it is",
+                         "the demo model is not at %s. Run `cox pull demo` first (253 MB), or set "
+                         "COX_CACHE to the folder that contains it",
                          path);
     return s;
 }
@@ -152,8 +152,8 @@ static enum status open_local(struct model_info *m, const char *path, struct err
     if (s != STATUS_NOT_FOUND)
         return s;
     return error_prefix(err, s,
-                        "--model takes \"demo\", \"null\", a GGUF file, a folder with "
-                        "config.json or one GGUF, or what `cox pull` takes");
+                        "--model must be \"demo\", \"null\", a GGUF file, a folder with "
+                        "config.json or one GGUF file, or a name that `cox pull` accepts");
 }
 
 static enum status open_pulled(struct model_info *m, const struct model_ref *r,
@@ -179,7 +179,7 @@ static enum status open_ref(struct model_info *m, const char *model, const struc
         return open_local(m, model, err);
     enum status s = open_pulled(m, r, cache_dir, err);
     return s == STATUS_NOT_FOUND && r->is_plain
-               ? error_prefix(err, s, "no file or folder \"%s\" is here", model)
+               ? error_prefix(err, s, "there is no file or folder \"%s\"", model)
                : s;
 }
 

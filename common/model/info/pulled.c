@@ -56,13 +56,14 @@ static enum status read_manifest(const json_t *root, struct pulled *p, struct er
     size_t n = json_array_size(files);
     if (json_integer_value(json_object_get(root, "version")) != MANIFEST_VERSION || n == 0 ||
         n > PULLED_MAX_FILES || !commit)
-        return error_set(err, STATUS_INVALID, PULLED_MANIFEST " is not one of this version");
+        return error_set(err, STATUS_INVALID,
+                         PULLED_MANIFEST " was written by another version of cox");
     p->commit = mem_strdup(commit);
     p->files = mem_array(n, sizeof *p->files);
     for (; p->n_files < n; p->n_files++) {
         if (!read_file(json_array_get(files, p->n_files), &p->files[p->n_files]))
-            return error_set(err, STATUS_INVALID, PULLED_MANIFEST ": file %u is no file",
-                             p->n_files);
+            return error_set(err, STATUS_INVALID,
+                             PULLED_MANIFEST ": the entry of file %u is not valid", p->n_files);
         p->n_bytes += p->files[p->n_files].n_bytes;
     }
     return STATUS_OK;
@@ -76,10 +77,11 @@ static enum status check_files(const struct pulled *p, struct error *err)
         struct stat st;
         int n = snprintf(path, sizeof path, "%s/%s", p->folder, f->name);
         if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0)
-            return error_set(err, STATUS_INVALID, "%s is missing", f->name);
+            return error_set(err, STATUS_INVALID, "the file %s is missing", f->name);
         if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->n_bytes)
-            return error_set(err, STATUS_INVALID, "%s has %lld bytes, and had %llu when pulled",
-                             f->name, (long long)st.st_size, (unsigned long long)f->n_bytes);
+            return error_set(err, STATUS_INVALID,
+                             "the file %s has %lld bytes, but had %llu when it was pulled", f->name,
+                             (long long)st.st_size, (unsigned long long)f->n_bytes);
     }
     return STATUS_OK;
 }
@@ -110,11 +112,12 @@ enum status pulled_open(const struct model_ref *r, const char *cache_dir, struct
         return STATUS_OK;
     if (s == STATUS_NOT_FOUND)
         error_set(err, s,
-                  "model %s is not in the cache (%s): `cox pull %s` first, or set COX_CACHE to "
-                  "where it is",
+                  "the model %s is not in the cache (%s). Run `cox pull %s` first, or set "
+                  "COX_CACHE to the folder that contains it",
                   r->text, out->folder, r->text);
     else
-        error_set(err, s, "%s: %s: `cox pull %s` fetches it again", out->folder, why.text, r->text);
+        error_set(err, s, "the cached model %s is damaged: %s. Run `cox pull %s` to fetch it again",
+                  out->folder, why.text, r->text);
     pulled_fini(out);
     return s;
 }
@@ -145,7 +148,7 @@ enum status pulled_write(const struct model_ref *r, const struct pulled *p, stru
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/" PULLED_MANIFEST, p->folder);
     if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "the cache folder's path is too long");
+        return error_set(err, STATUS_INVALID, "the path of the cache folder is too long");
     json_t *root = to_json(r, p);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     bool ok = root && fd >= 0 && json_dumpfd(root, fd, JSON_INDENT(1)) == 0 && fsync(fd) == 0;
@@ -156,5 +159,6 @@ enum status pulled_write(const struct model_ref *r, const struct pulled *p, stru
         saved = errno;
     }
     return ok ? STATUS_OK
-              : error_set(err, STATUS_IO, "%s: %s", path, strerror(saved ? saved : ENOMEM));
+              : error_set(err, STATUS_IO, "cannot write %s: %s", path,
+                          strerror(saved ? saved : ENOMEM));
 }

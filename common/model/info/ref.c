@@ -174,7 +174,9 @@ static enum status parse_hub(const char *text, struct model_ref *r, struct error
     }
     mem_free(path);
     return ok ? STATUS_OK
-              : error_set(err, STATUS_INVALID, "model \"hf:%s\": a hub's model is %s", text, form);
+              : error_set(err, STATUS_INVALID,
+                          "the model \"hf:%s\" is not valid; a model on the hub has the form %s",
+                          text, form);
 }
 
 /* Returns the path of a model's page on the hub, whose URL people copy from a browser. Returns
@@ -243,18 +245,18 @@ static enum status parse_url(const char *text, struct model_ref *r, struct error
     if (mark && strncmp(mark, sha256_mark, strlen(sha256_mark)) == 0)
         r->sha256 = take_sha256(mark + strlen(sha256_mark));
     if (mark && !r->sha256)
-        why = "behind # stands sha256= and 64 hexadecimal digits";
+        why = "# must be followed by sha256= and 64 hexadecimal digits";
     else if (memchr(shown, '@', path ? (size_t)(path - shown) : strlen(shown)))
-        why = "a user and a password in a URL are written to logs: not taken";
+        why = "a URL must not contain a user or a password, because URLs appear in logs";
     else if (!path || path[-1] == '/' || strpbrk(url, " \"<>\\^`{|}"))
-        why = "that is no URL of a file";
+        why = "this is not the URL of a file";
     else if (!ends_with(path, gguf) || !model_ref_name_is_safe(strrchr(path, '/') + 1))
-        why = "a URL names one GGUF file (its path ends in .gguf), or a model's page on the hub "
-              "(https://huggingface.co/ORG/NAME)";
+        why = "the URL must name a GGUF file (its path ends in .gguf) or the page of a model on "
+              "the hub (https://huggingface.co/ORG/NAME)";
     else if (strncmp(text, "http:", 5) == 0 && !r->sha256)
-        why = "http: can be changed on its way: add #sha256=HEX, or take https:";
+        why = "a file from http: can be changed on the way. Add #sha256=HEX or use https:";
     else if (strchr(url, '?') && !r->sha256)
-        why = "what a query means, and how long, only the server knows: add #sha256=HEX";
+        why = "a URL with a query may return different files at different times. Add #sha256=HEX";
     if (!why) {
         r->kind = MODEL_REF_URL;
         r->file = mem_strdup(strrchr(path, '/') + 1);
@@ -266,7 +268,8 @@ static enum status parse_url(const char *text, struct model_ref *r, struct error
         r->text = shown;
         return STATUS_OK;
     }
-    enum status s = error_set(err, STATUS_INVALID, "model \"%.200s\": %s", shown, why);
+    enum status s =
+        error_set(err, STATUS_INVALID, "the model \"%.200s\" is not valid: %s", shown, why);
     mem_free(url);
     mem_free(shown);
     return s;
@@ -284,8 +287,8 @@ static enum status parse_s3(const char *text, struct model_ref *r, struct error 
         (n_prefix > 0 && !model_ref_name_is_safe(prefix))) {
         mem_free(prefix);
         return error_set(err, STATUS_INVALID,
-                         "model \"%.200s\": a bucket's model is s3://BUCKET/FOLDER or "
-                         "s3://BUCKET/FOLDER/FILE.gguf",
+                         "the model \"%.200s\" is not valid; a model in a bucket has the form "
+                         "s3://BUCKET/FOLDER or s3://BUCKET/FOLDER/FILE.gguf",
                          text);
     }
     r->kind = MODEL_REF_S3;
@@ -324,14 +327,16 @@ static enum status parse_known(const char *text, struct model_ref *r, struct err
     }
     if (strncmp(text, "file://", 7) == 0 && text[7] != '/')
         return error_set(err, STATUS_INVALID,
-                         "model \"%.200s\": of this machine, file:PATH or file:///PATH", text);
+                         "the model \"%.200s\" is not valid; a file of this machine has the form "
+                         "file:PATH or file:///PATH",
+                         text);
     if (strncmp(text, "file:", 5) == 0)
         text += strncmp(text, "file://", 7) == 0 ? 7 : 5;
     r->kind = MODEL_REF_PATH;
     r->path = mem_strdup(text);
     r->text = mem_strdup(text);
     r->name = name_of(text);
-    return *text ? STATUS_OK : error_set(err, STATUS_INVALID, "the model's name is empty");
+    return *text ? STATUS_OK : error_set(err, STATUS_INVALID, "the name of the model is empty");
 }
 
 enum status model_ref_parse(const char *text, struct model_ref *out, struct error *err)
@@ -339,11 +344,11 @@ enum status model_ref_parse(const char *text, struct model_ref *out, struct erro
     *out = (struct model_ref){0};
     bool is_remote = strncmp(text, "hf:", 3) == 0 || strstr(text, "://") != NULL;
     if (is_remote && strlen(text) > MODEL_REF_MAX_BYTES)
-        return error_set(err, STATUS_INVALID, "the model's name is longer than %d bytes",
+        return error_set(err, STATUS_INVALID, "the name of the model is longer than %d bytes",
                          MODEL_REF_MAX_BYTES);
     if (is_remote && !is_printable(text))
         return error_set(err, STATUS_INVALID,
-                         "the model's name has control characters, or is not UTF-8");
+                         "the name of the model contains control characters or is not UTF-8");
     enum status s = parse_known(text, out, err);
     if (s != STATUS_OK)
         model_ref_fini(out);

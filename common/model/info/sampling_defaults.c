@@ -14,7 +14,7 @@ static enum status read_number(const char *folder, const json_t *root, const cha
         return STATUS_OK;
     double n = json_number_value(v);
     if (!json_is_number(v) || !(n >= min && n <= max))
-        return error_set(err, STATUS_INVALID, "%s/" FILE_NAME ": %s is no number from %g to %g",
+        return error_set(err, STATUS_INVALID, "%s/" FILE_NAME ": %s must be a number from %g to %g",
                          folder, key, min, max);
     *out = n;
     return STATUS_OK;

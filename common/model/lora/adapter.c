@@ -67,15 +67,16 @@ static enum status take_name_apart(const struct lora_adapter *a, const struct te
     size_t skip = sizeof prefix - 1, end = strlen(ends[0]), n = strlen(name);
     if (strncmp(name, prefix, skip) != 0 || n <= skip + end)
         return bad_tensor(a, t, STATUS_UNSUPPORTED,
-                          "not of the form base_model.model.MODULE.lora_A.weight", err);
+                          "its name does not have the form base_model.model.MODULE.lora_A.weight",
+                          err);
     *is_a = strcmp(name + n - end, ends[0]) == 0;
     if (!*is_a && strcmp(name + n - end, ends[1]) != 0)
         return bad_tensor(a, t, STATUS_UNSUPPORTED,
-                          "neither lora_A.weight nor lora_B.weight of a module: this build runs "
-                          "nothing else of an adapter",
+                          "it is neither lora_A.weight nor lora_B.weight of a module, and this "
+                          "build supports no other tensors of an adapter",
                           err);
     if (n - skip - end >= LORA_MODULE_MAX)
-        return bad_tensor(a, t, STATUS_INVALID, "the name is too long", err);
+        return bad_tensor(a, t, STATUS_INVALID, "its name is too long", err);
     snprintf(module, LORA_MODULE_MAX, "%.*s", (int)(n - skip - end), name + skip);
     return STATUS_OK;
 }
@@ -111,12 +112,12 @@ static enum status check_tensor(const struct lora_adapter *a, const struct tenso
                                 struct error *err)
 {
     if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_BF16)
-        return bad_tensor(a, t, STATUS_UNSUPPORTED, "its numbers are neither F32, F16 nor BF16",
-                          err);
+        return bad_tensor(a, t, STATUS_UNSUPPORTED, "its data type must be F32, F16 or BF16", err);
     if (t->n_dims != 2 || t->shape[0] == 0 || t->shape[1] == 0)
-        return bad_tensor(a, t, STATUS_INVALID, "it is no matrix", err);
+        return bad_tensor(a, t, STATUS_INVALID, "it is not a matrix", err);
     if (!is_finite(t))
-        return bad_tensor(a, t, STATUS_INVALID, "it has a number that is NaN or infinite", err);
+        return bad_tensor(a, t, STATUS_INVALID, "it contains a number that is NaN or infinite",
+                          err);
     return STATUS_OK;
 }
 
@@ -127,15 +128,16 @@ static enum status check_module(const struct lora_adapter *a, struct lora_module
     char what[160];
     if (!m->a || !m->b)
         return error_set(err, STATUS_INVALID,
-                         "%s/%s: tensor base_model.model.%s.lora_%s.weight is missing", a->folder,
-                         lora_adapter_file(a), m->name, m->a ? "B" : "A");
+                         "%s/%s: the tensor base_model.model.%s.lora_%s.weight is missing",
+                         a->folder, lora_adapter_file(a), m->name, m->a ? "B" : "A");
     lora_config_of(&a->config, m->name, &m->rank, &m->scale);
     const struct tensor *wrong = m->a->shape[0] != m->rank   ? m->a
                                  : m->b->shape[1] != m->rank ? m->b
                                                              : NULL;
     if (!wrong)
         return STATUS_OK;
-    snprintf(what, sizeof what, "its shape is [%llu, %llu], adapter_config.json says rank %u",
+    snprintf(what, sizeof what,
+             "its shape is [%llu, %llu], which does not match the rank %u in adapter_config.json",
              (unsigned long long)wrong->shape[0], (unsigned long long)wrong->shape[1], m->rank);
     return bad_tensor(a, wrong, STATUS_INVALID, what, err);
 }
@@ -168,12 +170,12 @@ static enum status read_modules(struct lora_adapter *a, struct error *err)
     if (n == 0 || n > 2 * (uint64_t)MAX_MODULES)
         return error_set(
             err, STATUS_INVALID,
-            "%s/%s: %llu tensors; 1 to %d are possible (adapters of experts are not run)",
+            "%s/%s has %llu tensors; 1 to %d are supported (adapters of experts are not supported)",
             a->folder, lora_adapter_file(a), (unsigned long long)n, 2 * MAX_MODULES);
     a->modules = mem_try_array(n, sizeof *a->modules);
     if (!a->modules)
-        return error_set(err, STATUS_NO_MEMORY, "%s/%s: no memory for its %llu tensors", a->folder,
-                         lora_adapter_file(a), (unsigned long long)n);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for %s/%s with %llu tensors",
+                         a->folder, lora_adapter_file(a), (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
         const struct tensor *t = tensor_at(a, i);
         struct lora_module *m = &a->modules[a->n_modules];

@@ -36,13 +36,13 @@ static enum status check_unsupported(const struct lora_config *c, struct error *
         const char *key, *what;
     } keys[] = {
         {"use_dora", "DoRA"},
-        {"lora_bias", "a bias of B"},
+        {"lora_bias", "a bias of lora_B"},
         {"bias", "biases of the modules"},
-        {"modules_to_save", "whole modules beside the adapter (embeddings, the head)"},
-        {"trainable_token_indices", "token embeddings beside the adapter"},
+        {"modules_to_save", "whole modules in addition to the adapter (embeddings, the head)"},
+        {"trainable_token_indices", "token embeddings in addition to the adapter"},
         {"fan_in_fan_out", "transposed weights"},
-        {"layer_replication", "layers that are repeated"},
-        {"target_parameters", "adapters of parameters (experts' stacks)"},
+        {"layer_replication", "repeated layers"},
+        {"target_parameters", "adapters of parameters (such as stacked experts)"},
         {"alora_invocation_tokens", "activated LoRA"},
         {"use_qalora", "QALoRA"},
         {"use_bdlora", "BD-LoRA"},
@@ -50,12 +50,13 @@ static enum status check_unsupported(const struct lora_config *c, struct error *
     };
     const char *type = json_string_value(json_object_get(c->root, "peft_type"));
     if (!type || strcmp(type, "LORA") != 0)
-        return error_set(err, STATUS_UNSUPPORTED, "%s/%s: peft_type is %.64s; want LORA", c->folder,
-                         file, type ? type : "missing");
+        return error_set(err, STATUS_UNSUPPORTED, "%s/%s: peft_type is %.64s; it must be LORA",
+                         c->folder, file, type ? type : "missing");
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (!says_nothing(json_object_get(c->root, keys[i].key)))
-            return error_set(err, STATUS_UNSUPPORTED, "%s/%s: %s: %s: this build does not run that",
-                             c->folder, file, keys[i].key, keys[i].what);
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "%s/%s: %s is set: this build does not support %s", c->folder, file,
+                             keys[i].key, keys[i].what);
     return STATUS_OK;
 }
 
@@ -72,15 +73,14 @@ static enum status check_beginning(const struct lora_config *c, struct error *er
         return STATUS_OK;
     if (!text)
         return error_set(err, STATUS_INVALID,
-                         "%s/%s: init_lora_weights: true, false or a name is wanted", c->folder,
-                         file);
+                         "%s/%s: init_lora_weights must be true, false or a name", c->folder, file);
     for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++)
         if (strcasecmp(text, fine[i]) == 0)
             return STATUS_OK;
     return error_set(err, STATUS_UNSUPPORTED,
-                     "%s/%s: init_lora_weights is %.64s: adapters that change the model's own "
-                     "weights when they are loaded are not run; convert it to a plain one first "
-                     "(PEFT: save_pretrained with path_initial_model_for_weight_conversion)",
+                     "%s/%s: init_lora_weights is %.64s, which changes the weights of the model "
+                     "itself and is not supported. Convert the adapter to a plain one (PEFT: "
+                     "save_pretrained with path_initial_model_for_weight_conversion)",
                      c->folder, file, text);
 }
 
@@ -89,8 +89,8 @@ static enum status to_rank(const struct lora_config *c, const char *key, const j
 {
     json_int_t i = json_integer_value(v);
     if (!json_is_integer(v) || i < 1 || i > (json_int_t)MAX_RANK)
-        return error_set(err, STATUS_INVALID, "%s/%s: %.96s: a rank of 1 to %u is wanted",
-                         c->folder, file, key, MAX_RANK);
+        return error_set(err, STATUS_INVALID, "%s/%s: %.96s must be a rank from 1 to %u", c->folder,
+                         file, key, MAX_RANK);
     *out = (uint32_t)i;
     return STATUS_OK;
 }
@@ -100,8 +100,10 @@ static enum status to_alpha(const struct lora_config *c, const char *key, const 
 {
     double x = json_number_value(v);
     if (!json_is_number(v) || !isfinite(x) || fabs(x) > MAX_ALPHA)
-        return error_set(err, STATUS_INVALID, "%s/%s: %.96s: a number within %g is wanted",
-                         c->folder, file, key, MAX_ALPHA);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s/%s: %.96s must be a finite number with an absolute value of at most %g", c->folder,
+            file, key, MAX_ALPHA);
     *out = x;
     return STATUS_OK;
 }
@@ -119,15 +121,15 @@ static enum status read_pattern(const struct lora_config *c, const char *key,
     if (says_nothing(v))
         return STATUS_OK;
     if (!json_is_object(v) || json_object_size(v) > MAX_NAMES)
-        return error_set(err, STATUS_INVALID, "%s/%s: %s: an object of at most %d names is wanted",
+        return error_set(err, STATUS_INVALID, "%s/%s: %s must be an object with at most %d names",
                          c->folder, file, key, MAX_NAMES);
     lora_names_init(out, (uint32_t)json_object_size(v));
     json_object_foreach((json_t *)v, name, value)
     {
         if (name[0] == '\0' || strpbrk(name, "^$*+?()[]{}|\\"))
             return error_set(err, STATUS_UNSUPPORTED,
-                             "%s/%s: %s: \"%.96s\" is an expression: this build takes names of "
-                             "modules only",
+                             "%s/%s: %s: \"%.96s\" is a regular expression, but this build "
+                             "supports only names of modules",
                              c->folder, file, key, name);
         TRY(key[0] == 'r' ? to_rank(c, name, value, &rank, err)
                           : to_alpha(c, name, value, &alpha, err));
@@ -146,14 +148,14 @@ static enum status read_targets(struct lora_config *c, struct error *err)
         return STATUS_OK; /* an expression; the file's tensors show the modules */
     if (!json_is_array(v) || json_array_size(v) > MAX_NAMES)
         return error_set(err, STATUS_INVALID,
-                         "%s/%s: target_modules: a list of at most %d names is wanted", c->folder,
+                         "%s/%s: target_modules must be a list of at most %d names", c->folder,
                          file, MAX_NAMES);
     lora_names_init(&c->targets, (uint32_t)json_array_size(v));
     for (size_t i = 0; i < json_array_size(v); i++) {
         const char *name = json_string_value(json_array_get(v, i));
         if (!name || !name[0])
-            return error_set(err, STATUS_INVALID,
-                             "%s/%s: target_modules: a list of names is wanted", c->folder, file);
+            return error_set(err, STATUS_INVALID, "%s/%s: target_modules must be a list of names",
+                             c->folder, file);
         lora_names_add(&c->targets, name, NULL);
     }
     lora_names_sort(&c->targets);
@@ -182,7 +184,7 @@ enum status lora_config_read(const char *folder, const char *root, struct lora_c
     TRY(read_pattern(c, "alpha_pattern", &c->alphas, err));
     const json_t *root_of_rank = json_object_get(c->root, "use_rslora");
     if (root_of_rank && !json_is_boolean(root_of_rank) && !json_is_null(root_of_rank))
-        return error_set(err, STATUS_INVALID, "%s/%s: use_rslora is not true or false", folder,
+        return error_set(err, STATUS_INVALID, "%s/%s: use_rslora must be true or false", folder,
                          file);
     c->rslora = json_is_true(root_of_rank);
     return read_targets(c, err);

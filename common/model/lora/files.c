@@ -16,20 +16,21 @@ enum status lora_file_find(const char *folder, const char *root, const char *fil
     char path[PATH_MAX], real_root[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/%s", folder, file);
     if (n < 0 || (size_t)n >= sizeof path)
-        return error_set(err, STATUS_INVALID, "%s: the path is too long", folder);
+        return error_set(err, STATUS_INVALID, "the path of the folder %s is too long", folder);
     if (!root) {
         memcpy(out, path, (size_t)n + 1);
         return STATUS_OK;
     }
     if (!realpath(root, real_root))
-        return error_set(err, STATUS_NOT_FOUND, "--lora-root %s: %m", root);
+        return error_set(err, STATUS_NOT_FOUND, "cannot open --lora-root %s: %m", root);
     if (!realpath(path, out))
         return error_set(err,
                          errno == ENOENT   ? STATUS_NOT_FOUND
                          : errno == EACCES ? STATUS_DENIED
                                            : STATUS_IO,
-                         "%s: %m", path);
+                         "cannot open %s: %m", path);
     if (path_is_below(out, real_root))
         return STATUS_OK;
-    return error_set(err, STATUS_DENIED, "%s: is a link to outside of --lora-root %s", path, root);
+    return error_set(err, STATUS_DENIED, "%s is a link to a file outside of --lora-root %s", path,
+                     root);
 }

@@ -67,8 +67,8 @@ static enum status add_name(struct weights *w, const struct layout *l, const cha
                             struct error *err)
 {
     if (w->n_shards == MAX_SHARDS)
-        return error_set(err, STATUS_LIMIT, "%s: more than %d %s files", w->path, MAX_SHARDS,
-                         l->ends[0]);
+        return error_set(err, STATUS_LIMIT, "the folder %s has more than %d %s files", w->path,
+                         MAX_SHARDS, l->ends[0]);
     if ((w->n_shards & (w->n_shards - 1)) == 0) /* full at each power of two */
         w->shards = mem_realloc(w->shards, (w->n_shards ? 2 * w->n_shards : 1) * sizeof *w->shards);
     w->shards[w->n_shards++] = (struct shard){.name = mem_strdup(name), .kind = l->kind};
@@ -84,9 +84,9 @@ static enum status check_name(const struct weights *w, const struct layout *l, c
     if (!name || name[0] == '.' || strchr(name, '/') || strlen(name) > MAX_NAME_BYTES ||
         !is_of(l, name))
         return error_set(err, STATUS_INVALID,
-                         "%s/%s: the file of tensor %.128s is %.128s: not the plain name of a "
-                         "%s file",
-                         w->path, l->index, tensor, name ? name : "no text", l->ends[0]);
+                         "%s/%s: the file of the tensor %.128s is %.128s, but must be the name of "
+                         "a %s file in the same folder",
+                         w->path, l->index, tensor, name ? name : "not a string", l->ends[0]);
     return STATUS_OK;
 }
 
@@ -103,7 +103,8 @@ static enum status add_index_names(struct weights *w, const struct layout *l, co
         s = check_name(w, l, tensor, file, err);
         if (s == STATUS_OK && !json_object_get(seen, json_string_value(file))) {
             if (json_object_set_new(seen, json_string_value(file), json_true()) != 0)
-                s = error_set(err, STATUS_NO_MEMORY, "%s/%s: no memory", w->path, l->index);
+                s = error_set(err, STATUS_NO_MEMORY, "not enough memory to read %s/%s", w->path,
+                              l->index);
             else
                 s = add_name(w, l, json_string_value(file), err);
         }
@@ -126,7 +127,9 @@ static enum status check_index(const struct weights *w, const struct layout *l, 
         const struct shard *shard =
             bsearch(&wanted, w->shards, w->n_shards, sizeof *w->shards, compare_shards);
         if (!shard_holds(shard, tensor))
-            return error_set(err, STATUS_INVALID, "%s/%s has no tensor %.128s, %s says it has",
+            return error_set(err, STATUS_INVALID,
+                             "%s/%s does not contain the tensor %.128s, although %s says that it "
+                             "does. Check that the download is complete",
                              w->path, shard->name, tensor, l->index);
     }
     return STATUS_OK;
@@ -140,7 +143,7 @@ static enum status add_folder_names(struct weights *w, const struct layout *l, s
     struct dirent *d;
     DIR *dir = opendir(w->path);
     if (!dir)
-        return error_set(err, STATUS_IO, "%s: %s", w->path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open the folder %s: %s", w->path, strerror(errno));
     while (s == STATUS_OK && (d = readdir(dir)) != NULL)
         if (d->d_name[0] != '.' && is_of(l, d->d_name) && !is_of_training(d->d_name))
             s = add_name(w, l, d->d_name, err);
@@ -152,7 +155,7 @@ static enum status path_of(const struct weights *w, const char *name, char *out,
 {
     int n = snprintf(out, PATH_MAX, "%s/%s", w->path, name);
     if (n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_INVALID, "%s: the path is too long", w->path);
+        return error_set(err, STATUS_INVALID, "the path of the folder %s is too long", w->path);
     return STATUS_OK;
 }
 
@@ -187,7 +190,8 @@ static enum status collect(struct weights *w, const json_t *map, struct error *e
         }
     }
     if (w->n_tensors == 0)
-        return error_set(err, STATUS_NOT_FOUND, "%s: its files have no tensors", w->path);
+        return error_set(err, STATUS_NOT_FOUND, "the weight files in %s contain no tensors",
+                         w->path);
     return STATUS_OK;
 }
 
@@ -196,8 +200,8 @@ static enum status open_index(struct weights *w, const struct layout *l, const j
 {
     const json_t *map = json_object_get(root, "weight_map");
     if (!json_is_object(map))
-        return error_set(err, STATUS_INVALID, "%s/%s: weight_map is missing or no object", w->path,
-                         l->index);
+        return error_set(err, STATUS_INVALID,
+                         "%s/%s: weight_map is missing or is not a JSON object", w->path, l->index);
     TRY(add_index_names(w, l, map, err));
     if (w->n_shards == 0)
         return error_set(err, STATUS_NOT_FOUND, "%s/%s names no files", w->path, l->index);
@@ -215,7 +219,8 @@ enum status weights_config_identity(const struct model_info *m, uint8_t out[16],
     int n = snprintf(path, sizeof path, "%s/config.json", m->path);
     if (m->format != MODEL_HF || n < 0 || n >= (int)sizeof path)
         return error_set(err, STATUS_UNSUPPORTED,
-                         "%s: no folder with a config.json, which says alone what weights are like",
+                         "%s is not a folder with a config.json, which random weights "
+                         "(--load-format dummy) need",
                          m->path);
     TRY(file_map_open(path, &f, err));
     XXH128_hash_t h = XXH3_128bits(f.bytes ? f.bytes : (const uint8_t *)"", f.n_bytes);
@@ -287,12 +292,12 @@ enum status weights_open_folder(struct weights *w, enum weights_kind kind, struc
     if (found)
         return STATUS_OK;
     if (kind != WEIGHTS_ANY)
-        return error_set(err, STATUS_NOT_FOUND, "%s: has no weights in %s", w->path,
+        return error_set(err, STATUS_NOT_FOUND, "the folder %s has no weights in %s", w->path,
                          kind == WEIGHTS_TORCH ? "pytorch_model.bin, .bin, .pt or .pth files"
                                                : "safetensors files");
     return error_set(err, STATUS_NOT_FOUND,
-                     "%s: has no model.safetensors, no %s and no other .safetensors file, and no "
-                     "pytorch_model.bin or other file of PyTorch's (--load-format dummy runs it "
-                     "with random weights)",
+                     "the folder %s contains no weights: no model.safetensors, no %s, no other "
+                     ".safetensors file and no PyTorch file such as pytorch_model.bin. Use "
+                     "--load-format dummy to run the model with random weights",
                      w->path, layouts[0].index);
 }

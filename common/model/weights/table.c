@@ -16,7 +16,8 @@ enum status weights_reserve(struct weights *w, uint64_t n, struct error *err)
     w->tensors = mem_try_array(n + 1, sizeof *w->tensors);
     w->by_name = mem_try_array(n + 1, sizeof *w->by_name);
     if (!w->tensors || !w->by_name)
-        return error_set(err, STATUS_NO_MEMORY, "%s: no memory for its tensors", w->path);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory for the tensor list of %s",
+                         w->path);
     return STATUS_OK;
 }
 
@@ -27,8 +28,8 @@ enum status weights_index_names(struct weights *w, struct error *err)
     qsort(w->by_name, w->n_tensors, sizeof *w->by_name, compare_names);
     for (uint64_t i = 1; i < w->n_tensors; i++)
         if (str_eq(w->by_name[i - 1]->name, w->by_name[i]->name))
-            return error_set(err, STATUS_INVALID, "%s: two files have the tensor " STR_FMT, w->path,
-                             STR_ARG(w->by_name[i]->name));
+            return error_set(err, STATUS_INVALID, "two files in %s contain the tensor " STR_FMT,
+                             w->path, STR_ARG(w->by_name[i]->name));
     return STATUS_OK;
 }
 

@@ -106,7 +106,7 @@ static enum status insert_line(struct state_store *s, sqlite3_stmt *q, struct st
     if (sqlite3_step(q) == SQLITE_DONE) {
         b->n_lines++;
     } else if ((sqlite3_errcode(s->db) & 0xff) == SQLITE_CONSTRAINT) {
-        snprintf(b->failure, sizeof b->failure, "custom_id: another line has the same");
+        snprintf(b->failure, sizeof b->failure, "custom_id: another line has the same custom_id");
         status = STATUS_INVALID;
     } else {
         status = state_error(s, err, "add a line");
@@ -131,7 +131,8 @@ static enum status insert_lines(struct state_store *s, int64_t no, struct stored
         if (b->n_lines < STATE_MAX_LINES) {
             status = insert_line(s, q, b, line, err);
         } else {
-            snprintf(b->failure, sizeof b->failure, "a batch has at most %d lines",
+            snprintf(b->failure, sizeof b->failure,
+                     "the file has more than %d lines, and a batch can have no more",
                      STATE_MAX_LINES);
             status = STATUS_INVALID;
         }
@@ -140,7 +141,7 @@ static enum status insert_lines(struct state_store *s, int64_t no, struct stored
     if (status == STATUS_INVALID)
         b->i_line_of_failure = i_line;
     if (status == STATUS_OK && b->n_lines == 0) {
-        snprintf(b->failure, sizeof b->failure, "the file holds no line");
+        snprintf(b->failure, sizeof b->failure, "the file has no lines");
         status = STATUS_INVALID;
     }
     return status;
@@ -236,8 +237,9 @@ static enum status get_batch(struct state_store *s, uint64_t tenant, struct str 
     if (rc == SQLITE_ROW)
         *no = read_batch(q, out);
     else
-        status = rc == SQLITE_DONE ? error_set(err, STATUS_NOT_FOUND, "no such batch")
-                                   : state_error(s, err, "get a batch");
+        status = rc == SQLITE_DONE
+                     ? error_set(err, STATUS_NOT_FOUND, "there is no batch with this id")
+                     : state_error(s, err, "get a batch");
     sqlite3_finalize(q);
     return status;
 }
@@ -305,9 +307,10 @@ static enum status set_ended(struct state_store *s, int64_t no, const struct sto
     TRY(state_run(s, q, "end a batch", err));
     /* In a damaged file a row may be found but not changed. Without an error it would be found
      * again and again. */
-    return sqlite3_changes(s->db) > 0
-               ? STATUS_OK
-               : error_set(err, STATUS_IO, "the state's database: end a batch: its row is damaged");
+    return sqlite3_changes(s->db) > 0 ? STATUS_OK
+                                      : error_set(err, STATUS_IO,
+                                                  "the database state.sqlite is damaged: the row "
+                                                  "of an ended batch cannot be changed");
 }
 
 /* Fails a batch, within a transaction. Its answers are deleted with the lines, because they find
@@ -318,7 +321,8 @@ static enum status fail_batch(struct state_store *s, struct stored_batch *b, int
     b->state = BATCH_FAILED;
     b->ended_s = now_s;
     b->output_file[0] = b->error_file[0] = '\0';
-    snprintf(b->failure, sizeof b->failure, "its answers have no room: %.150s", why->text);
+    snprintf(b->failure, sizeof b->failure, "there is no room to store its answers: %.150s",
+             why->text);
     TRY(drop_lines(s, no, err));
     return set_ended(s, no, b, err);
 }
@@ -363,7 +367,7 @@ static enum status cancel(struct state_store *s, uint64_t tenant, struct str id,
     TRY(get_batch(s, tenant, id, out, no, err));
     if (out->state == BATCH_IN_PROGRESS)
         return end_batch(s, out, *no, BATCH_CANCELLED, now_s, err);
-    return error_set(err, STATUS_INVALID, "the batch has ended already");
+    return error_set(err, STATUS_INVALID, "the batch has already ended");
 }
 
 static enum status cancel_batch(struct state_store *s, uint64_t tenant, struct str id,

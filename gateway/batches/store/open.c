@@ -125,10 +125,11 @@ static enum status make_folders(const char *dir, char *path, struct error *err)
         int e = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
         *at = '/';
         if (e == ENOTDIR || e == ELOOP || e == ENAMETOOLONG)
-            return error_set(err, STATUS_INVALID, "--state-dir %s: %s", dir, strerror(e));
+            return error_set(err, STATUS_INVALID, "--state-dir %s: cannot create the folder: %s",
+                             dir, strerror(e));
         if (e != 0)
             return error_set(err, state_errno_is_no_room(e) ? STATUS_NO_MEMORY : STATUS_IO,
-                             "--state-dir %s: %s", dir, strerror(e));
+                             "--state-dir %s: cannot create the folder: %s", dir, strerror(e));
     }
     return STATUS_OK;
 }
@@ -161,7 +162,9 @@ static enum status open_db(struct state_store *s, struct error *err)
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     close_broken(s);
     if (status == STATUS_EXISTS)
-        return error_set(err, status, "--state-dir %s: another gateway uses it; each needs its own",
+        return error_set(err, status,
+                         "--state-dir %s: another gateway already uses this folder. Give each "
+                         "gateway its own folder.",
                          s->dir);
     return error_prefix(err, status, "--state-dir %s", s->dir);
 }
@@ -174,8 +177,8 @@ static void note_lost(struct state_store *s, enum status status, const struct er
     s->n_lost++;
     if (strcmp(s->why, why->text) != 0)
         log_error("state_lost",
-                  "why=%s text=\"/v1/files and /v1/batches answer 503 or 507 until it is back; all "
-                  "else is served\"",
+                  "why=%s text=\"/v1/files and /v1/batches answer 503 or 507 until the gateway can "
+                  "open the store again; all other requests are served\"",
                   log_quote(why->text));
     snprintf(s->why, sizeof s->why, "%.319s", why->text);
     s->why_status = status == STATUS_NO_MEMORY ? STATUS_NO_MEMORY : STATUS_CLOSED;
@@ -220,8 +223,9 @@ static void look_for_loss(struct state_store *s)
     if (!s->broken && !moved)
         return;
     (void)error_set(&why, STATUS_IO, "--state-dir %s: %s", s->dir,
-                    moved ? "the file was moved or removed, or the folder may not be entered"
-                          : sqlite3_errmsg(s->db));
+                    moved
+                        ? "state.sqlite was moved or deleted, or this user may not enter the folder"
+                        : sqlite3_errmsg(s->db));
     close_broken(s);
     note_lost(s, STATUS_IO, &why);
 }

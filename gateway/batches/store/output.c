@@ -44,16 +44,17 @@ static void make_line(struct strbuf *b, const char *batch_id, sqlite3_stmt *q, e
         strbuf_append_c(b, "},\"error\":null}\n");
     } else {
         bool late = why == BATCH_EXPIRED;
-        strbuf_printf(b, ",\"response\":null,\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}\n",
-                      late ? "batch_expired" : "batch_cancelled",
-                      late ? "This line was not run before the batch's time was over."
-                           : "This line was not run before the batch was cancelled.");
+        strbuf_printf(
+            b, ",\"response\":null,\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}\n",
+            late ? "batch_expired" : "batch_cancelled",
+            late ? "This request could not be executed before the completion window expired."
+                 : "This request could not be executed before the batch was cancelled.");
     }
 }
 
 static enum status too_large(const struct outputs *o, struct error *err)
 {
-    return error_set(err, STATUS_LIMIT, "the answers of %s are more than %d MiB", o->batch->id,
+    return error_set(err, STATUS_LIMIT, "the answers of %s have more than %d MiB", o->batch->id,
                      OUTPUT_MAX_BYTES >> 20);
 }
 
@@ -73,7 +74,8 @@ static enum status add_line(struct state_store *s, struct outputs *o, sqlite3_st
         return STATUS_OK;
     }
     if (!f->blob || n > f->bytes - f->at) /* in a damaged file two reads of a row may differ */
-        return error_set(err, STATUS_IO, "the state's database: a line of %s is damaged",
+        return error_set(err, STATUS_IO,
+                         "the database state.sqlite is damaged: a line of %s cannot be read",
                          o->batch->id);
     if (sqlite3_blob_write(f->blob, o->line.ptr, (int)n, (int)f->at) != SQLITE_OK)
         return state_error(s, err, "write answers");
@@ -134,7 +136,8 @@ static enum status close_outputs(struct state_store *s, struct outputs *o, enum 
         if (sqlite3_blob_close(f->blob) != SQLITE_OK && so_far == STATUS_OK) /* NULL is allowed */
             so_far = state_error(s, err, "write answers");
         if (so_far == STATUS_OK && f->at != f->bytes)
-            so_far = error_set(err, STATUS_IO, "the state's database: lines of %s are damaged",
+            so_far = error_set(err, STATUS_IO,
+                               "the database state.sqlite is damaged: lines of %s cannot be read",
                                o->batch->id);
     }
     return so_far;

@@ -48,7 +48,7 @@ enum status state_error(struct state_store *s, struct error *err, const char *wh
     bool says_why = s->broken && e != 0 && (sqlite3_errcode(s->db) & 0xff) != SQLITE_NOTADB;
     s->spilled = s->spilled || status == STATUS_NO_MEMORY;
     s->disk_full = s->disk_full || status == STATUS_NO_MEMORY;
-    return error_set(err, status, "the state's database: %.80s: %s%s%s", what,
+    return error_set(err, status, "the database state.sqlite failed (%.80s): %s%s%s", what,
                      sqlite3_errmsg(s->db), says_why ? ": " : "", says_why ? strerror(e) : "");
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/* The functions of attention_impl.h, rows_impl.h and kv_store_impl.h, one set for each level;
+/* The functions of attention_impl.h, rows_impl.h and kv_store_impl.h: one set for each level.
  * kernels/cpu/kernels.h says what each does. */
 #include "kernels/cpu/kernels.h"
 

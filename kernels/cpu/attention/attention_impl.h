@@ -1,15 +1,17 @@
-/* Attention of one row over one KV head, written once over vec.h; see row.h for how an ISA file
- * includes this. For each split of ATTENTION_SPLIT positions, in order: the scores of all query
- * heads that share the KV head, their maximum, exp and sum, and the weighted values from zero; then
- * the split is merged into the running result (online softmax: Milakov & Gimelshein 2018; splits:
- * Flash-Decoding, Dao et al. 2023). What a split gives depends on its positions alone. */
+/* Attention of one row over one KV head, written once over vec.h. row.h explains how an ISA file
+ * includes this. The splits of ATTENTION_SPLIT positions are computed in order. For each split:
+ * the scores of all query heads that share the KV head, their maximum, exp and sum, and the
+ * weighted sum of the values, starting from zero. The split is then merged into the running
+ * result (online softmax: Milakov & Gimelshein 2018; splits: Flash-Decoding, Dao et al. 2023).
+ * The result of a split depends on its positions alone. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/attention/tiles_impl.h"
 #include "kernels/cpu/vec/math_impl.h"
 
-/* weight * (scale * code) as (weight * scale) * code: once a token, not once an element. */
+/* Computes weight * (scale * code) as (weight * scale) * code: one product for each token, not
+ * one for each element. */
 static void scale_weights(const struct att *a, const struct att_run *run)
 {
     for (uint32_t h = 0; h < a->n_heads; h++) {
@@ -19,11 +21,11 @@ static void scale_weights(const struct att *a, const struct att_run *run)
     }
 }
 
-/* Where keys or values of successive positions lie. */
+/* A cursor over the keys or values of successive positions. */
 struct att_walk {
-    const uint8_t *head; /* of this KV head in block 0 */
+    const uint8_t *head; /* this KV head's data in block 0 */
     const uint32_t *blocks;
-    uint32_t i_block, at; /* at: in that block */
+    uint32_t i_block, at; /* block in the block table; token within that block */
 };
 static struct att_walk walk_from(const struct att *a, uint32_t pos, bool values)
 {
@@ -38,7 +40,7 @@ INLINE const uint8_t *walk_at(const struct att_walk *w, const struct kv_cache *k
 {
     return w->head + w->blocks[w->i_block] * kv->block_stride + w->at * token_bytes;
 }
-/* n: no more than a block's. */
+/* Moves the cursor n tokens on; n is at most the tokens of a block. */
 INLINE void walk_on(struct att_walk *w, const struct kv_cache *kv, uint32_t n)
 {
     w->at += n;
@@ -48,7 +50,7 @@ INLINE void walk_on(struct att_walk *w, const struct kv_cache *kv, uint32_t n)
     }
 }
 
-/* How often a run of n tokens asks for memory. */
+/* Number of prefetch calls in the work on a run of n tokens; at least 1. */
 static uint32_t run_asks(const struct att *a, uint32_t n, bool values)
 {
     const uint32_t n_tiles = a->n_heads / TILE_HEADS, rest = a->n_heads % TILE_HEADS;
@@ -61,9 +63,9 @@ static uint32_t run_asks(const struct att *a, uint32_t n, bool values)
     return n_asks > 0 ? n_asks : 1;
 }
 
-/* Positions begin .. end of a split, block by block. next: where this thread goes on. What is asked
- * for beside n tokens' keys is their values; beside their values it is as many keys of the next
- * split, if they are there. */
+/* Processes positions begin .. end of a split, block by block. `next` is the first position of
+ * the split that this thread computes next. The work on keys prefetches the values of the same
+ * tokens. The work on values prefetches as many keys of the next split, if the row sees them. */
 static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool values,
                        uint32_t next)
 {
@@ -100,8 +102,8 @@ static void split_runs(const struct att *a, uint32_t begin, uint32_t end, bool v
     }
 }
 
-/* n scores of a head, scaled and capped, become exp(score - their maximum), zeros up to a whole
- * vector. */
+/* Scales and caps n scores of a head and replaces them by exp(score - maximum), with zeros up to
+ * a whole vector. */
 static void split_softmax(const struct attention_params *p, float *scores, uint32_t n, float *max,
                           float *sum)
 {
@@ -120,7 +122,7 @@ static void split_softmax(const struct attention_params *p, float *scores, uint3
                 scores[l] = -INFINITY;
             s = vf_load(scores + i);
         }
-        m = vf_max(s, m); /* a NaN is passed over */
+        m = vf_max(s, m); /* the maximum ignores a NaN */
     }
     *max = vf_hmax(m);
     const vf minus_max = vf_set1(-*max);
@@ -140,7 +142,8 @@ static float exp_one(float x)
     return lanes[0];
 }
 
-/* A part or a merged result of one head: width values, and behind them maximum and sum. */
+/* Merges `part` into `acc`. Each holds one head's result: `width` values, then the maximum and
+ * the sum. */
 static void merge(float *acc, const float *part, uint32_t width)
 {
     float *acc_max = acc + width, *acc_sum = acc_max + 1;
@@ -179,7 +182,7 @@ static struct att att_init(const struct attention_params *p, uint32_t i_row, uin
     return a;
 }
 
-/* Fills the part from split i_split, of which the row sees at least one position. */
+/* Computes split i_split into a->part. The row sees at least one position of it. */
 static void split(const struct att *a, uint32_t i_split, uint32_t i_next)
 {
     uint32_t begin = i_split * ATTENTION_SPLIT, end = begin + ATTENTION_SPLIT;
@@ -215,7 +218,7 @@ void ISA_FN(attention_merge)(const struct attention_params *p, uint32_t i_head, 
     merge(acc, part + (size_t)i_head * (width + ATTENTION_PART_EXTRA), width);
 }
 
-/* acc: the merged values of one head of a KV head. */
+/* Writes the output of one head; `acc` holds its merged values, maximum and sum. */
 static void finish(const struct attention_params *p, uint32_t i_row, uint32_t head,
                    const float *acc, float max, float sum)
 {

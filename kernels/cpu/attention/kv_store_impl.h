@@ -1,5 +1,5 @@
-/* A token's key or value of one head on its way into the KV cache; see row.h for how an ISA file
- * includes this. What is stored depends on these numbers alone. */
+/* Converts a token's key or value of one head to the form of the KV cache. row.h explains how an
+ * ISA file includes this. The stored bits depend on these numbers alone. */
 #include <math.h>
 #include <string.h>
 
@@ -8,10 +8,12 @@
 #include "kernels/host/narrow.h"
 #include "kernels/kv_layout.h"
 
-/* Below this a vector counts as zeros: its inverse scale would be infinite. */
+/* A vector whose largest magnitude is below this is stored as zeros: its inverse scale would be
+ * infinite. */
 #define KV_LEAST 0x1p-100f
 
-/* The bits of the largest magnitude; above those of infinity: there is a NaN. */
+/* Returns the bits of the largest magnitude. A result above the bits of infinity means that
+ * there is a NaN. */
 static uint32_t largest_bits(const float *x, uint32_t dim)
 {
     uint32_t most = 0;
@@ -22,7 +24,7 @@ static uint32_t largest_bits(const float *x, uint32_t dim)
     return most;
 }
 
-/* The scale, and its inverse for what is stored. */
+/* Returns the scale that is stored; `*inverse` is the factor for the codes. */
 static float scale_of(const float *x, uint32_t dim, float largest_code, float *inverse)
 {
     uint32_t bits = largest_bits(x, dim);
@@ -30,7 +32,7 @@ static float scale_of(const float *x, uint32_t dim, float largest_code, float *i
     if (bits > narrow_bits(INFINITY))
         return NAN;
     if (bits == narrow_bits(INFINITY))
-        bits--; /* the largest finite number */
+        bits--; /* infinity becomes the largest finite number */
     float largest = narrow_float(bits);
     if (largest < KV_LEAST)
         return 0;
@@ -38,7 +40,8 @@ static float scale_of(const float *x, uint32_t dim, float largest_code, float *i
     return largest / largest_code;
 }
 
-/* In range also where x is infinite, and defined where it is a NaN, whose scale says so. */
+/* Returns x * inverse, limited to the range of a code. An infinite x becomes the largest code. A
+ * NaN becomes a defined code; the scale tells that there was a NaN. */
 static inline float scaled(float x, float inverse, float largest_code)
 {
     float v = x * inverse;

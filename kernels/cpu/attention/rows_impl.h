@@ -1,15 +1,16 @@
-/* Attention of successive rows of one sequence over one KV head, to the bit what attention_impl.h
- * gives each of them, with the rows inside of the loop over splits: a split's keys and values are
- * read, and made floats, once for all rows. Queries are (row, head) pairs, row after row; any four
- * neighbours are a tile. For the scores keys lie transposed: a lane is a token, an element of a
- * query is spread over the lanes, and what elsewhere are the lanes of a dot product are sixteen
- * chains here, one after the other, added up in the tree of vf_sum(). */
+/* Attention of successive rows of one sequence over one KV head. The result has the same bits as
+ * attention_impl.h gives for each row. Here the loop over the rows is inside the loop over the
+ * splits: the keys and values of a split are read and converted to floats once for all rows. A
+ * query is a (row, head) pair, ordered by row; four neighbouring queries are a tile.
+ * The scores use transposed keys: a lane is a token, and one element of a query is broadcast to
+ * all lanes. The 16 lanes of a dot product in attention_impl.h are 16 chains of FMAs here,
+ * computed one after the other and added up in the tree of vf_sum(). */
 #include "kernels/cpu/vec/transpose_impl.h"
 
 #ifdef __AVX512F__
 enum { KEY_VECTORS = 2, VALUE_VECTORS = 4 };
 #else
-enum { KEY_VECTORS = 1, VALUE_VECTORS = 1 }; /* as TILE_VECTORS */
+enum { KEY_VECTORS = 1, VALUE_VECTORS = 1 }; /* small for the same reason as TILE_VECTORS */
 #endif
 enum {
     KEY_TOKENS = KEY_VECTORS * ATT_LANES,
@@ -19,8 +20,9 @@ enum {
 };
 _Static_assert((uint32_t)KEY_TOKENS <= ATTENTION_ROWS_KEYS, "attention_rows_floats()");
 
-/* A key's elements begin .. end, whose products are summed apart: of codes with two scales. vector:
- * of the part's first among a query's. */
+/* Elements begin .. end of a key, whose products have a sum of their own. Codes with two scales
+ * have two parts; all others have one. `vector` is the number of the part's first vector in a
+ * query. */
 struct key_part {
     uint32_t begin, end, vector, n_vectors;
 };
@@ -32,10 +34,10 @@ struct att_rows {
     struct key_part parts[MAX_PARTS];
     float *q, *scores, *part, *acc;       /* [query][k_width], [ATTENTION_ROWS_SCORES], [v_width] */
     float *max, *sum, *acc_max, *acc_sum; /* [query] */
-    float *tokens;                        /* keys, transposed, or values */
-    uint32_t row_begin, row_end;          /* rows that see something of the split, */
-    uint32_t first[ATTENTION_ROWS], end[ATTENTION_ROWS]; /* which are these positions */
-    uint32_t *first_of, *end_of;                         /* [query]: those of its row */
+    float *tokens;                        /* transposed keys, or values, as floats */
+    uint32_t row_begin, row_end;          /* rows that see a position of the split */
+    uint32_t first[ATTENTION_ROWS], end[ATTENTION_ROWS]; /* positions that each row sees of it */
+    uint32_t *first_of, *end_of;                         /* [query]: `first` and `end` of its row */
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -94,8 +96,8 @@ static struct att_rows rows_init(const struct attention_params *p, uint32_t i_ro
     return a;
 }
 
-/* Where n tokens from pos on begin, and their scales, those of a latent's second part behind
- * ATTENTION_ROWS_TOKENS of the first. */
+/* Addresses of n tokens from pos on, and their scales. The scales of a latent's second part
+ * begin at ATTENTION_ROWS_TOKENS. */
 struct token_places {
     const uint8_t *ptr[ATTENTION_ROWS_TOKENS];
     float scales[MAX_PARTS * ATTENTION_ROWS_TOKENS];
@@ -120,14 +122,15 @@ static void tokens_find(const struct att_rows *a, uint32_t pos, uint32_t n, bool
     }
 }
 
-/* Bits in the reverse order: chains as the tree takes them, 0 8 4 12 2 ... 15. */
+/* Returns i with its four bits reversed. The tree of vf_sum() adds the chains in this order: 0 8
+ * 4 12 2 ... 15. */
 INLINE uint32_t chain_lane(uint32_t i)
 {
     return (i & 1) << 3 | (i & 2) << 1 | (i & 4) >> 1 | (i & 8) >> 3;
 }
 
-/* to: for each part, chain and vector of the part, KEY_TOKENS tokens' elements. Tokens that are not
- * there are the last one. */
+/* Transposes keys into `to`: for each part, each chain and each vector of the part, one element
+ * of KEY_TOKENS tokens. If n is smaller, the last token fills the rest. */
 INLINE void keys_transpose(float *to, const struct att_rows *a, const struct token_places *from,
                            uint32_t n, enum dtype dtype)
 {
@@ -173,7 +176,7 @@ INLINE void tokens_dtype(const struct att_rows *a, const struct token_places *fr
         keys_transpose(a->tokens, a, from, n, dtype);
 }
 
-/* n tokens from pos on become floats. */
+/* Converts n tokens from pos on to floats in a->tokens. */
 static void tokens_load(const struct att_rows *a, uint32_t pos, uint32_t n, bool values,
                         struct token_places *places)
 {
@@ -196,14 +199,15 @@ static void tokens_load(const struct att_rows *a, uint32_t pos, uint32_t n, bool
     }
 }
 
-/* What is wanted next comes a bit at a time, evenly beside the work on what is here: a core has few
- * lines of memory under way at once (16 on many), and who asks for one more waits. */
+/* Prefetch of the data that is needed next, a little at a time beside the work on the current
+ * data. A core can wait for only a few cache lines at once (16 on many); one more prefetch would
+ * stall. */
 struct ahead {
     const uint8_t *ptr[ATTENTION_ROWS_TOKENS];
     uint32_t n, at, step;
     size_t token_bytes;
 };
-/* n tokens from pos on, in n_steps times ahead_ask(). */
+/* Prepares the prefetch of n tokens from pos on in n_steps calls of ahead_ask(). */
 static void ahead_find(const struct att_rows *a, uint32_t pos, uint32_t n, bool values,
                        uint32_t n_steps, struct ahead *out)
 {
@@ -222,15 +226,16 @@ INLINE void ahead_ask(struct ahead *x)
             __builtin_prefetch(x->ptr[x->at] + b, 0, 2);
 }
 
-/* Four queries from q on, width apart, and KEY_TOKENS transposed keys, n vectors of sixteen
- * elements each. */
+/* Four queries from `q` on, `width` floats apart, and KEY_TOKENS transposed keys with n vectors
+ * of 16 elements each. */
 struct key_tile {
     const float *q, *keys;
     uint32_t width, n;
     struct ahead *ahead;
 };
-enum { TILE_ASKS = 8 }; /* of a tile: chains_2() of its first part */
-/* sum[query * KEY_VECTORS + v] = chain i, then several added up. */
+enum { TILE_ASKS = 8 }; /* prefetch calls in a tile: its first part calls chains_2() 8 times */
+/* Adds the product of one element: sum[query * KEY_VECTORS + v] belongs to one chain. The
+ * functions below add up 2, 4, 8 and 16 chains. */
 INLINE void chain_step(vf *sum, const float *q, uint32_t width, const float *k, bool first)
 {
     vf key[KEY_VECTORS];
@@ -249,7 +254,8 @@ INLINE void chains_add(vf *sum, const vf *other)
     for (uint32_t s = 0; s < QUERY_KEYS; s++)
         sum[s] = vf_add(sum[s], other[s]);
 }
-/* Side by side where there are registers for it: eight sums do not keep two units busy. */
+/* Computes two chains and adds them. With enough registers the two run side by side, because
+ * eight sums do not keep two FMA units busy. */
 INLINE void chains_2(vf *sum, const struct key_tile *t, uint32_t i)
 {
     const float *q = t->q + chain_lane(2 * i);
@@ -299,8 +305,9 @@ static float *scores_of(const struct att_rows *a, uint32_t i_query, uint32_t pos
     return a->scores + (size_t)i_query * ATTENTION_ROWS_SCORES + i;
 }
 
-/* Scores of four queries and the loaded keys, from pos on. What a query does not see goes where
- * nobody looks, before its first score or behind its last. */
+/* Computes the scores of four queries with the loaded keys, from pos on. Scores of positions
+ * that a query does not see are stored in unused places: before its first score or behind its
+ * last. */
 static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end, uint32_t pos,
                         const float *scales, struct ahead *ahead)
 {
@@ -322,14 +329,14 @@ static void scores_four(const struct att_rows *a, uint32_t i_query, uint32_t end
     }
     float *to[QUERIES];
     for (uint32_t h = 0; h < QUERIES;
-         h++) /* of who is not there: the last one's, and overwritten */
+         h++) /* a missing query shares the place of the last one, which is stored after it */
         to[h] = scores_of(a, min_u32(i_query + QUERIES - 1 - h, end - 1), pos);
     for (uint32_t h = 0; h < QUERIES; h++)
         for (uint32_t v = 0; v < KEY_VECTORS; v++)
             vf_store(to[h] + v * ATT_LANES, sum[(QUERIES - 1 - h) * KEY_VECTORS + v]);
 }
 
-/* Tokens of values that are loaded together. */
+/* Returns the largest number of tokens whose values are loaded together. */
 static uint32_t values_most(const struct att_rows *a)
 {
     return min_u32(ATTENTION_ROWS_TOKENS, max_u32(ATTENTION_ROWS_VALUES / a->v_width, 1));
@@ -356,14 +363,14 @@ static void rows_scores(const struct att_rows *a, uint32_t begin, uint32_t end)
     }
 }
 
-/* Positions begin .. end, of those that are loaded, from loaded on, for rows row_begin .. row_end.
- */
+/* Work on loaded values: positions begin .. end for rows row_begin .. row_end. `loaded` is the
+ * position of the first loaded token. */
 struct values_job {
     uint32_t loaded, begin, end, row_begin, row_end;
     struct ahead *ahead;
 };
-enum { VALUES_ASK = 8 }; /* tokens between two ahead_ask() */
-/* part[query][i ..] += sum over the job's tokens of score * value, for n queries. */
+enum { VALUES_ASK = 8 }; /* tokens between two calls of ahead_ask() */
+/* Adds for n queries: part[query][i ..] += sum over the job's tokens of score * value. */
 INLINE void values_rows(const struct att_rows *a, const struct values_job *job, uint32_t i_query,
                         uint32_t n, uint32_t i, uint32_t n_vectors)
 {
@@ -394,7 +401,7 @@ INLINE void values_rows(const struct att_rows *a, const struct values_job *job, 
             vf_store(part + h * a->v_width + c * ATT_LANES, sum[h][c]);
 }
 
-/* The same for all of the job's queries. */
+/* Calls values_rows() for all queries of the job. */
 INLINE void values_queries(const struct att_rows *a, const struct values_job *job, uint32_t i,
                            uint32_t n_vectors)
 {
@@ -421,7 +428,7 @@ static void values_add(const struct att_rows *a, struct values_job job)
         values_queries(a, &job, i, 1);
 }
 
-/* weight * (scale * code) as (weight * scale) * code, as elsewhere. */
+/* Computes weight * (scale * code) as (weight * scale) * code, as scale_weights() does. */
 static void rows_scale(const struct att_rows *a, uint32_t pos, uint32_t n, const float *scales)
 {
     for (uint32_t i = a->row_begin * a->n_heads; i < a->row_end * a->n_heads; i++) {
@@ -431,7 +438,8 @@ static void rows_scale(const struct att_rows *a, uint32_t pos, uint32_t n, const
     }
 }
 
-/* Asks for what follows n tokens of values from pos on: more of them, or the next split's keys. */
+/* Prepares the prefetch for the work on n tokens of values from pos on: the next values, or the
+ * first keys of the next split. */
 static void values_ahead(const struct att_rows *a, uint32_t pos, uint32_t n, uint32_t end,
                          struct ahead *out)
 {
@@ -446,7 +454,8 @@ static void values_ahead(const struct att_rows *a, uint32_t pos, uint32_t n, uin
         ahead_find(a, next, next < seen ? min_u32(seen - next, KEY_TOKENS) : 0, false, n_asks, out);
 }
 
-/* What all rows see goes together; before it and behind it each row goes by itself. */
+/* Adds the weighted values of positions begin .. end. Positions that all rows see are added for
+ * all rows together. Positions before and behind them are added for each row alone. */
 static void rows_values(const struct att_rows *a, uint32_t begin, uint32_t end)
 {
     uint32_t all = a->first[a->row_end - 1], all_end = a->end[a->row_begin];
@@ -471,7 +480,7 @@ static void rows_values(const struct att_rows *a, uint32_t begin, uint32_t end)
     }
 }
 
-/* merge() of up to sixteen queries at once. */
+/* Does the work of merge() for up to 16 queries at once. */
 static void rows_merge(const struct att_rows *a, uint32_t i, uint32_t n)
 {
     const vf max = vf_load(a->max + i), acc_max = vf_load(a->acc_max + i),
@@ -496,7 +505,8 @@ static void rows_merge(const struct att_rows *a, uint32_t i, uint32_t n)
     }
 }
 
-/* Fills the parts of the queries that see something of a split. */
+/* Computes split i_split into the parts of the queries that see a position of it. Returns these
+ * queries as *query_begin .. *query_end. */
 static void rows_split(struct att_rows *a, uint32_t i_split, uint32_t *query_begin,
                        uint32_t *query_end)
 {

@@ -1,6 +1,7 @@
-/* The inner loops of attention_impl.h: a vector of keys or values is loaded once for up to
- * TILE_HEADS query heads. Heads and dtype are constants of the inlined tiles, which makes the
- * accumulators registers; every element's chain of operations is the same in any tile. */
+/* The inner loops of attention_impl.h. A vector of keys or values is loaded once for up to
+ * TILE_HEADS query heads. The number of heads and the dtype are constants of each inlined tile,
+ * so that the accumulators stay in registers. The chain of operations for an element is the same
+ * in every tile. */
 #include <string.h>
 
 #include "kernels/cpu/attention/attention.h"
@@ -10,29 +11,32 @@
 #ifdef __AVX512F__
 enum { TILE_VECTORS = 4 };
 #else
-enum { TILE_VECTORS = 1 }; /* a vector is two registers, or four: more would spill */
+enum { TILE_VECTORS = 1 }; /* a vector takes two or four registers; more would spill */
 #endif
 enum { ATT_LANES = 16, TILE_HEADS = 4 };
 #define INLINE static inline __attribute__((always_inline))
 
-/* What a row and KV head need, and the pieces of the thread's scratch. dim: of keys, width the same
- * with zeros up to a whole vector; v_dim: of values, which lie dim apart like the keys. */
+/* One row and KV head, with its parts of the thread's scratch memory. `dim` is the size of a
+ * key, and `width` is `dim` rounded up to a whole vector with zeros. `v_dim` is the size of a
+ * value; values lie `dim` elements apart, like keys. */
 struct att {
     const struct attention_params *p;
     const struct kv_row *row;
     uint32_t i_kv_head, n_heads, dim, width, v_dim;
     float *q, *scores; /* [n_heads][width], [n_heads][ATTENTION_SPLIT] */
-    float *part;       /* [n_heads][part_width]: the split's values, maximum, sum */
+    float *part;       /* [n_heads][part_width]: values, maximum and sum of the split */
     uint32_t part_width;
 };
 
-/* Memory that is wanted later comes a bit at a time, evenly beside the work on what is here: a core
- * has few lines under way at once (16 on many), and who asks for one more waits. */
+/* Prefetch of data that is needed later, a little at a time beside the work on the current data.
+ * A core can wait for only a few cache lines at once (16 on many); one more prefetch would
+ * stall. */
 struct att_ahead {
     const uint8_t *at, *end;
     size_t step;
 };
-/* n_bytes from at on, in n_asks times run_ask(). */
+/* Returns the bytes that each of n_asks calls of run_ask() prefetches of n_bytes, in whole cache
+ * lines. */
 static inline size_t ahead_step(size_t n_bytes, uint32_t n_asks)
 {
     return (n_bytes + n_asks * 64 - 1) / (n_asks * 64) * 64;
@@ -50,9 +54,10 @@ INLINE void run_ask(struct att_ahead *x)
         __builtin_prefetch(x->at);
 }
 
-/* Tokens of one block: keys or values at ptr, scores at column i_score. scales: of codes, one a
- * token; those of a latent's second part are block_tokens further. A tile goes over
- * up to ATT_RUNS runs: with one of 16 tokens it ends before it has got going. */
+/* A run: tokens of one block, with keys or values at `ptr` and scores from column `i_score` on.
+ * `scales` has one scale for each token when the cache holds codes; the scales of a latent's
+ * second part are block_tokens further. A tile covers up to ATT_RUNS runs, because a run of 16
+ * tokens alone is too short to be efficient. */
 enum { ATT_RUNS = 4 };
 struct att_run {
     const uint8_t *ptr;
@@ -65,7 +70,7 @@ struct att_runs {
     uint32_t n;
 };
 
-/* Codes without their scale. */
+/* Loads a vector of elements; codes are not scaled. */
 INLINE vf kv_load(const uint8_t *p, enum dtype dtype, uint32_t i)
 {
     p += (size_t)i * kv_elem_bytes(dtype);
@@ -83,8 +88,8 @@ INLINE vf kv_load(const uint8_t *p, enum dtype dtype, uint32_t i)
     }
 }
 
-/* The last n < 16 elements of a token, zeros behind them: what follows may be another token's, or
- * not memory at all. */
+/* Loads the last n < 16 elements of a token, with zeros behind them. It never reads further:
+ * another token may follow, or unmapped memory. */
 INLINE vf kv_load_n(const uint8_t *p, enum dtype dtype, uint32_t i, uint32_t n)
 {
     if (dtype == DTYPE_F32)
@@ -94,14 +99,14 @@ INLINE vf kv_load_n(const uint8_t *p, enum dtype dtype, uint32_t i, uint32_t n)
     return kv_load(padded, dtype, 0);
 }
 
-/* Elements begin .. end of keys, token_bytes apart. */
+/* Elements begin .. end of keys that lie token_bytes apart. */
 struct att_part {
     const uint8_t *k;
     size_t token_bytes;
     uint32_t begin, end;
 };
 
-/* sum[h * n_tokens + t] = q[h] * k[t], lane by lane, of whole vectors. */
+/* Computes sum[h * n_tokens + t] = q[h] * k[t] lane by lane, for whole vectors. */
 INLINE void dot_tile(vf *sum, const float *q, size_t width, struct att_part part, uint32_t n,
                      uint32_t n_tokens, enum dtype dtype)
 {
@@ -122,7 +127,7 @@ INLINE void dot_tile(vf *sum, const float *q, size_t width, struct att_part part
     }
 }
 
-/* The same of one head and key, of any number of elements. */
+/* Computes one head times one key lane by lane, for any number of elements. */
 INLINE vf dot_any(const float *q, const uint8_t *k, struct att_part part, enum dtype dtype)
 {
     vf sum = vf_zero();
@@ -134,9 +139,9 @@ INLINE vf dot_any(const float *q, const uint8_t *k, struct att_part part, enum d
     return sum;
 }
 
-/* The products' lanes are added up together: with heads of 64 elements that is much of the work.
- * Lane h * n_tokens + t: n heads from q on, n_tokens keys, n * n_tokens <= 16. Keys are taken side
- * by side where there are registers for their sums. */
+/* Returns the dot products of n heads from q on with n_tokens keys: lane h * n_tokens + t, with
+ * n * n_tokens <= 16. The lanes of all sums are added up together; with heads of 64 elements
+ * that is much of the work. Keys are taken side by side when there are registers for their sums. */
 INLINE vf dots(const float *q, size_t width, struct att_part part, uint32_t n, uint32_t n_tokens,
                enum dtype dtype)
 {
@@ -167,7 +172,7 @@ INLINE vf dots(const float *q, size_t width, struct att_part part, uint32_t n, u
 #endif
 }
 
-/* Those of each of n_tokens tokens for n heads. */
+/* Returns the scales of n_tokens tokens, repeated for n heads. */
 INLINE vf scales_spread(const float *scales, uint32_t n, uint32_t n_tokens)
 {
     float spread[16] = {0};
@@ -176,8 +181,8 @@ INLINE vf scales_spread(const float *scales, uint32_t n, uint32_t n_tokens)
     return vf_load(spread);
 }
 
-/* scores[h][t] = q[h] . k[t] for n heads and n_tokens tokens of the run from t on. Of codes each
- * part's sum is scaled. */
+/* Computes scores[h][t] = q[h] . k[t] for n heads and n_tokens tokens of the run from t on. When
+ * the cache holds codes, the sum of each part is scaled. */
 INLINE void scores_together(const struct att *a, const struct att_run *run, uint32_t i_head,
                             uint32_t n, uint32_t t, uint32_t n_tokens, enum dtype dtype)
 {
@@ -202,7 +207,7 @@ INLINE void scores_together(const struct att *a, const struct att_run *run, uint
                out + h * n_tokens, n_tokens * sizeof *out);
 }
 
-/* Tokens whose products with n heads are added up together. */
+/* Returns the number of tokens whose products with n heads are added up together. */
 INLINE uint32_t tokens_together(uint32_t n)
 {
     return n == 3 ? 4 : 16 / n;
@@ -220,8 +225,8 @@ INLINE void scores_tile(const struct att *a, struct att_run *run, uint32_t i_hea
         scores_together(a, run, i_head, n, t, 1, dtype);
 }
 
-/* part[h][i ..] += sum over t of scores[h][t] * v[t][i ..] for n heads and n_whole vectors, or,
- * when that is 0, the last elements of the head. */
+/* Adds part[h][i ..] += sum over t of scores[h][t] * v[t][i ..] for n heads and n_whole vectors.
+ * If n_whole is 0, it adds the last elements of the head. */
 INLINE void values_tile(const struct att *a, struct att_runs runs, uint32_t i_head, uint32_t n,
                         uint32_t i, uint32_t n_whole, enum dtype dtype)
 {

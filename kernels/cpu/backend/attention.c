@@ -1,3 +1,12 @@
+/* Attention on a CPU, and writing to the KV cache: cuts the operators into tasks for the pool's
+ * threads.
+ * The runner calls `cpu_kv_write`, `cpu_attention` and `cpu_copy_heads` through struct ops.
+ * Tasks call the level's kernels (cpu/attention), which read the cache and write rows of `out`.
+ * With many rows, a task is a tile of rows for one KV head. With few rows and long contexts,
+ * each split of a row is a task, and a second pass merges the splits.
+ * Splits begin at multiples of ATTENTION_SPLIT and are merged in order, so both ways give the
+ * same bits. One thread calls; scratch belongs to the device, and each task uses that of its own
+ * thread. */
 #include "kernels/cpu/backend/attention.h"
 
 #include <stdatomic.h>
@@ -7,8 +16,8 @@
 #include "kernels/cpu/backend/units.h"
 #include "kernels/kv_layout.h"
 
-/* One head's key or value: to begins at the head's first token in the block, and so do the scales.
- */
+/* One head's key or value of a token. `to` and `scales` begin at the head's first token in the
+ * block. */
 struct kv_place {
     uint8_t *to;
     float *scales;
@@ -58,9 +67,9 @@ void cpu_copy_heads(struct device *d, const struct copy_heads_params *p)
                    row_of(p->from, i) + (size_t)h * p->from_stride, p->n * sizeof(float));
 }
 
-/* Successive rows of one sequence go together, as many as fit in TILE_FLOATS of scratch: a tile's
- * queries, scores and results stay in a second-level cache. Below TILE_QUERIES (row, head) pairs,
- * and for one row, what they share does not pay. */
+/* Successive rows of one sequence form a tile, up to TILE_FLOATS of scratch, so that the tile's
+ * queries, scores and results stay in the second-level cache. With one row, or fewer than
+ * TILE_QUERIES (row, head) pairs, a tile does not pay. */
 enum { TILE_FLOATS = 160 << 10, TILE_QUERIES = 8, TILES_PER_THREAD = 4 };
 
 struct tiles_job {
@@ -69,8 +78,8 @@ struct tiles_job {
     uint32_t n_tiles;
 };
 
-/* Tiles of one KV head follow each other: neighbours are often of one sequence and read the same
- * keys. */
+/* Computes one tile for one KV head. The tiles of one KV head follow each other, because
+ * neighbours are often of one sequence and read the same keys. */
 static void attention_unit(struct cpu_device *d, const void *ctx, uint32_t i, uint32_t i_thread)
 {
     const struct tiles_job *job = ctx;
@@ -90,7 +99,8 @@ static bool row_follows(const struct kv_row *row, const struct kv_row *before)
            row->position == before->position + 1;
 }
 
-/* Tiles of at most so many rows; out: NULL to count them. */
+/* Returns the number of tiles of at most `most` rows, and writes them to `out` if it is not
+ * NULL. */
 static uint32_t tiles_find(const struct attention_params *p, uint32_t most, struct row_tile *out)
 {
     uint32_t n = 0;
@@ -106,7 +116,8 @@ static uint32_t tiles_find(const struct attention_params *p, uint32_t most, stru
     return n;
 }
 
-/* Rows of a tile at most: fewer where there would be too few of them for the threads. */
+/* Returns the largest number of rows in a tile. It is smaller when larger tiles would be too few
+ * for the threads. */
 static uint32_t tile_rows(const struct attention_params *p, uint32_t n_threads)
 {
     uint32_t most = ATTENTION_ROWS;
@@ -136,10 +147,10 @@ static void attention_by_tiles(struct cpu_device *d, const struct attention_para
                   attention_unit, &job);
 }
 
-/* Few rows, long contexts: the splits of a (row, KV head) are tasks too. Splits of all units, one
- * unit after the other, go through the buffer of parts in waves; after each wave every head merges
- * its parts, in order. A thread takes its next split before it begins with one, whose memory it
- * asks for meanwhile. */
+/* With few rows and long contexts, each split of a (row, KV head) unit is a task. The splits of
+ * all units, in order, go through the buffer of parts in waves. After each wave, every head
+ * merges its parts in order. A thread takes its next split before it computes the current one,
+ * so that it can prefetch the next one's memory. */
 enum { PARTS_PER_THREAD = 8, PARTS_FLOATS = 128 << 10, UNITS_PER_THREAD = 2 };
 #define NO_SPLIT (UINT32_MAX / ATTENTION_SPLIT)
 
@@ -149,7 +160,7 @@ struct split_job {
     uint32_t n_units, per_kv;
     uint64_t part_floats;
     float *parts, *merged; /* [n_parts], [n_units] */
-    uint64_t begin, end;   /* of the wave */
+    uint64_t begin, end;   /* splits of the current wave */
     atomic_uint_fast64_t next;
 };
 
@@ -163,7 +174,7 @@ static uint32_t n_splits(const struct attention_params *p, uint32_t i_unit)
     return last - first_split(p, i_unit) + 1;
 }
 
-/* The i-th of all splits. */
+/* The i-th split of all units: its unit, and its number within the row. */
 struct unit_split {
     uint32_t unit, split;
 };

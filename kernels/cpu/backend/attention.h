@@ -1,5 +1,5 @@
 #pragma once
-/* Attention of struct ops, and the writing of the KV cache. */
+/* The attention operators of struct ops, and writing to the KV cache. */
 #include "kernels/cpu/backend/state.h"
 
 void cpu_copy_heads(struct device *d, const struct copy_heads_params *p);

@@ -1,3 +1,10 @@
+/* The CPU backend's device: opening, memory, the level of instruction sets, and the table of
+ * operators (`cpu_ops`).
+ * The worker opens a device and calls operators through struct ops; the other files of this
+ * folder implement them. Device memory is host memory, so uploads return the host's own pointer.
+ * One thread calls a device. It owns the pool of threads and all scratch memory, and frees them
+ * when it is closed. The level may change between steps, because all levels read one layout of
+ * weights. */
 #include "kernels/cpu/cpu.h"
 
 #include <stdio.h>
@@ -28,8 +35,8 @@ static uint64_t mapped_bytes(uint64_t n_bytes)
     return (n_bytes + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
 }
 
-/* Large pages from the first byte on: the mapping is one page longer and cut at both ends, so that
- * it takes what was asked for and not up to 2 MiB more. */
+/* Returns memory that is aligned to large pages. The mapping is made one page longer and cut at
+ * both ends, so that it takes n_bytes and not up to 2 MiB more. */
 static void *map_huge(uint64_t n_bytes)
 {
     uint64_t n = mapped_bytes(n_bytes);
@@ -41,7 +48,7 @@ static void *map_huge(uint64_t n_bytes)
     if (skip > 0)
         munmap(p, skip);
     munmap(p + skip + n, HUGE_PAGE - skip);
-    (void)madvise(p + skip, n, MADV_HUGEPAGE); /* a wish: small pages work too */
+    (void)madvise(p + skip, n, MADV_HUGEPAGE); /* only a hint; small pages work too */
     return p + skip;
 }
 
@@ -109,7 +116,7 @@ static uint64_t cpu_available_bytes(const struct device *d)
     return host_available_bytes();
 }
 
-/* The data of a pass stays where the host has it. */
+/* Does nothing: the data of a pass stays in the host's memory. */
 static void cpu_begin(struct device *d)
 {
 }
@@ -125,7 +132,7 @@ static const struct kv_row *cpu_upload_rows(struct device *d, const struct kv_ro
     return rows;
 }
 
-/* Operators have their own, of each thread (cpu_scratch_grow). */
+/* Returns 0: each thread has scratch memory of its own (cpu_scratch_grow). */
 static uint64_t cpu_scratch_bytes(const struct device *d, const struct scratch_shape *s)
 {
     return 0;
@@ -145,7 +152,7 @@ static const char *cpu_isa_name_of(const struct device *d)
     return ((const struct cpu_device *)d)->isa_name;
 }
 
-/* The name of the level with what is used beside it: avx512-vnni-bf16. */
+/* Sets the name of the level with the extensions in use, such as avx512-vnni-bf16. */
 static void name_isa(struct cpu_device *d)
 {
     const char *level = d->kernels->isa, *codes = d->dots->name, *rounded = d->rounding->name;

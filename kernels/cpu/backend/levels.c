@@ -1,4 +1,4 @@
-/* The table of kernels of each level, out of the functions that its ISA files define. */
+/* The table of kernels of each level, filled with the functions from its ISA files. */
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/linear/linear.h"

@@ -1,5 +1,10 @@
-/* Products of rows with matrices on a CPU, and rows of an embedding: cut into tasks for the
- * threads. */
+/* Products of rows with matrices on a CPU, and rows of an embedding.
+ * The runner calls `cpu_linear` and `cpu_linear_top` through struct ops. Rows are first brought
+ * into the matrix's input order (`linear_sorted`) and made narrow if the weights are (codes or
+ * bfloat16). The matrix is then cut into tasks of whole panels, and the pool's threads call the
+ * level's kernels.
+ * A row's bits depend neither on the other rows nor on the cut. All scratch memory belongs to
+ * the device and only grows; one thread calls, and the pool's threads write disjoint columns. */
 #include "kernels/cpu/backend/linear.h"
 
 #include <assert.h>
@@ -13,31 +18,33 @@ enum {
     MACS_PARALLEL = 50000,
     MACS_TASK_MIN = 64 << 10,
     MACS_TASK_MAX = 4 << 20,
-    MAX_K = 1 << 20,      /* keeps the products of sizes in 64 bits */
-    SORTED_ROWS = 64,     /* that are brought into a matrix's order at a time */
-    NARROW_ROWS = 128,    /* that become codes or bfloat16 at a time */
-    TOP_FLOATS = 16 << 10 /* of a product that nobody keeps: a thread's, in its second cache */
+    MAX_K = 1 << 20,      /* limit of k; products of sizes stay within 64 bits */
+    SORTED_ROWS = 64,     /* rows reordered at a time */
+    NARROW_ROWS = 128,    /* rows made codes or bfloat16 at a time */
+    TOP_FLOATS = 16 << 10 /* outputs of a task of linear_top; they fit a second-level cache */
 };
 
-/* Whether a matrix is laid out for dot products of codes: w->k is a whole number of its blocks. */
+/* Returns whether a matrix is laid out for dot products of codes. If so, w->k is a whole number
+ * of its blocks. */
 static bool has_dots(const struct cpu_device *d, const struct weight *w)
 {
     return d->is_narrow && dot_has(w->dtype);
 }
-/* Whether rows become bfloat16 in front of it. */
+/* Returns whether the rows become bfloat16 for this matrix. */
 static bool has_rounded(const struct cpu_device *d, const struct linear_part *part)
 {
     return d->is_narrow && part->w->dtype == DTYPE_BF16 && !part->exact;
 }
 
-/* Room for rows as codes. */
+/* Returns the floats of scratch for n_rows rows as codes. */
 static uint64_t coded_floats(uint32_t k, uint32_t n_rows)
 {
     uint64_t n = dot_n_places(n_rows);
     return n * (k / DOT_GROUP) * (sizeof(struct dot_group) + DOT_GROUP) / sizeof(float);
 }
 
-/* And for rows as bfloat16, at any level: the next step may have another one. */
+/* Returns the floats of scratch for rows as bfloat16. It is enough for every level, since the
+ * next step may use another one. */
 static uint64_t rounded_floats(uint32_t k)
 {
     return (uint64_t)NARROW_ROWS * rounded_stride(&rounded_kernels_scalar, k);
@@ -48,7 +55,7 @@ uint64_t cpu_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, 
 {
     if (n == 0 || k == 0 || k > MAX_K)
         return 0;
-    return pack_panel_bytes(dtype, k) * div_up(n, PANEL_N); /* below 2^20 * 64 * 2^28 */
+    return pack_panel_bytes(dtype, k) * div_up(n, PANEL_N); /* fits: below 2^20 * 64 * 2^28 */
 }
 
 struct pack {
@@ -66,7 +73,7 @@ static void pack_unit(struct cpu_device *d, const void *p, uint32_t i, uint32_t 
 void cpu_weight_pack(struct device *device, struct weight *w, const struct weight_rows *rows)
 {
     struct cpu_device *d = cpu_of(device);
-    if (w->order) /* now, not in a step */
+    if (w->order) /* allocated at load, not in a step */
         cpu_scratch_grow(&d->sorted, (uint64_t)w->k * SORTED_ROWS);
     if (has_dots(d, w))
         cpu_scratch_grow(&d->coded, coded_floats(w->k, NARROW_ROWS));
@@ -92,26 +99,27 @@ void cpu_embed(struct device *d, const struct embed_params *p)
     cpu_run_units(cpu_of(d), p->n_rows, 4 * (uint64_t)p->w->k, embed_unit, p);
 }
 
-/* Rows of a product as narrow as some of its weights are. */
+/* The rows of a product in the narrow forms that its weights need. */
 struct narrow_rows {
-    const struct dot_rows *coded; /* NULL: no part wants them */
-    struct view rounded;          /* data NULL: no part wants them */
+    const struct dot_rows *coded; /* NULL: no part needs codes */
+    struct view rounded;          /* data NULL: no part needs bfloat16 */
 };
 
-/* A product of which only the two best of each row are wanted. Each thread has its own of what it
- * has looked at, and columns of few tasks at a time. */
+/* A product that returns only the two best outputs of each row. Each thread keeps the best of
+ * the columns that it has computed, and memory for the columns of one task. */
 struct top_job {
     float softcap;
     struct logits_top *of_threads; /* [threads][NARROW_ROWS] */
     struct logits_top *out;        /* [rows] */
 };
 
-/* Panels of all parts, cut into chunks of at most per_task; a chunk lies in one part. */
+/* One product: the panels of all parts, cut into tasks of at most per_task panels. A task lies
+ * in one part. */
 struct linear_job {
     struct cpu_device *d;
     const struct linear_params *p;
-    const struct narrow_rows *narrow; /* of p->x */
-    const struct top_job *top;        /* NULL: the product itself is wanted */
+    const struct narrow_rows *narrow; /* narrow forms of p->x */
+    const struct top_job *top;        /* NULL: the whole product is wanted */
     uint32_t per_task, n_tasks[LINEAR_MAX_PARTS];
 };
 
@@ -129,8 +137,9 @@ static struct panels panels_of(const struct linear_job *job, uint32_t i_task)
     return (struct panels){part, begin, begin + (left < job->per_task ? left : job->per_task)};
 }
 
-/* Tasks are taken in order, so a thread's next one is most likely as many further as there are
- * threads; if it is another, little is lost: what was asked for is in the cache that they share. */
+/* Returns the panels that this thread probably computes next. Tasks are taken in order, so its
+ * next task is most likely i_task + the number of threads. A wrong prediction costs little: the
+ * threads share the cache that the data was prefetched into. */
 static struct panels_ahead panels_next(const struct linear_job *job, const struct panels *now,
                                        uint32_t i_task)
 {
@@ -141,7 +150,7 @@ static struct panels_ahead panels_next(const struct linear_job *job, const struc
         return (struct panels_ahead){0};
     const struct panels then = panels_of(job, next);
     const struct weight *w = then.part->w;
-    if (w->dtype != now->part->w->dtype) /* and so in other panels; k is all parts' */
+    if (w->dtype != now->part->w->dtype) /* panels of another layout; k is equal in all parts */
         return (struct panels_ahead){0};
     return (struct panels_ahead){(const uint8_t *)w->data +
                                      then.begin * pack_panel_bytes(w->dtype, w->k),
@@ -184,7 +193,8 @@ static void multiply(const struct linear_job *job, const struct panels *now,
     rounded_linear(job->d->rounding, &t);
 }
 
-/* The task's columns, in memory that the next task has as well. */
+/* Computes a task's columns in memory that the thread reuses for every task, and keeps the best
+ * of each row. */
 static void top_task(const struct linear_job *job, const struct panels *now,
                      struct panels_ahead next, uint32_t i_thread)
 {
@@ -218,8 +228,9 @@ static void linear_task(void *ctx, uint32_t i_task, uint32_t i_thread)
     (job->top ? top_task : multiply)(job, &now, next, i_thread);
 }
 
-/* Panels of a task: several tasks for each thread, none too small to be worth it nor so large that
- * the last one is waited for; whole groups of the panels that a kernel takes side by side. */
+/* Returns the panels of a task. Each thread gets several tasks. A task is not so small that its
+ * overhead counts, and not so large that all wait for the last one. It is a whole number of the
+ * panels that a kernel takes side by side. */
 static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_t macs_per_panel,
                                 uint32_t n_rows)
 {
@@ -235,7 +246,7 @@ static uint32_t panels_per_task(struct cpu_device *d, uint64_t n_panels, uint64_
     return div_up(n, side_by_side) * side_by_side;
 }
 
-/* Inputs in the file's order. */
+/* Computes a product whose inputs are in the file's order. */
 static void linear_plain(struct cpu_device *d, const struct linear_params *p,
                          const struct narrow_rows *narrow, const struct top_job *top)
 {
@@ -250,14 +261,14 @@ static void linear_plain(struct cpu_device *d, const struct linear_params *p,
         job.per_task = TOP_FLOATS / PANEL_N / p->n_rows;
     for (uint32_t i = 0; i < p->n_parts; i++)
         n_tasks += job.n_tasks[i] = div_up(div_up(p->parts[i].w->n, PANEL_N), job.per_task);
-    if (job.per_task == n_panels) /* small: not worth waking anybody */
+    if (job.per_task == n_panels) /* too small to wake the threads */
         for (uint32_t i = 0; i < n_tasks; i++)
             linear_task(&job, i, 0);
     else
         pool_run(d->pool, n_tasks, linear_task, &job);
 }
 
-/* n rows, from those of them that the threads have looked at. */
+/* Clears the best outputs of all threads. top_end() merges them for n rows from `first` on. */
 static void top_begin(const struct cpu_device *d, const struct top_job *top)
 {
     for (uint32_t i = 0; i < pool_n_threads(d->pool) * NARROW_ROWS; i++)
@@ -287,7 +298,8 @@ static void make_codes(struct cpu_device *d, const struct linear_params *p, stru
     const uint32_t k = p->parts[0].w->k;
     const uint64_t n_places = dot_n_places(p->n_rows);
     cpu_scratch_grow(&d->coded, coded_floats(k, NARROW_ROWS));
-    int8_t *codes = (int8_t *)d->coded.floats; /* first: 32 of them in one line of the cache */
+    /* the codes come first and are aligned: 32 codes lie in one cache line */
+    int8_t *codes = (int8_t *)d->coded.floats;
     *to = (struct dot_rows){.n_rows = p->n_rows,
                             .k = k,
                             .codes = codes,
@@ -314,15 +326,16 @@ static struct view make_rounded(struct cpu_device *d, const struct linear_params
     return to;
 }
 
-/* So many of n_rows at a time, shared out evenly in whole tiles: seven rows left over would read
- * every weight once more, for next to nothing. */
+/* Returns the number of rows to make narrow at a time, in whole tiles of equal size. Seven rows
+ * left over would read every weight once more for almost no work. */
 static uint32_t narrow_rows_of(uint32_t n_rows)
 {
     const uint32_t share = div_up(n_rows, div_up(n_rows, NARROW_ROWS));
     return div_up(share, DOT_TILE) * DOT_TILE;
 }
 
-/* Inputs in the file's order, up to NARROW_ROWS rows at a time where they become narrower. */
+/* Computes a product whose inputs are in the file's order, up to NARROW_ROWS rows at a time if
+ * they become narrow. */
 static void linear_in_order(struct cpu_device *d, const struct linear_params *p,
                             const struct top_job *top)
 {
@@ -371,7 +384,7 @@ static void sort_unit(struct cpu_device *d, const void *params, uint32_t i, uint
         to[k] = s->w->order[k] == WEIGHT_NO_INPUT ? 0 : from[s->w->order[k]];
 }
 
-/* One part, its inputs brought into its matrix's order, SORTED_ROWS rows at a time. */
+/* Computes one part, SORTED_ROWS rows at a time, with the inputs in its matrix's order. */
 static void linear_sorted(struct cpu_device *d, const struct linear_params *p,
                           const struct linear_part *part, const struct top_job *top)
 {

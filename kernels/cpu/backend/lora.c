@@ -1,12 +1,12 @@
-/* Adapters: two narrow matrix products over gathered rows. Sums are those of `linear`, what comes
- * out is added element by element: a row's bits depend on the row and its adapter alone. */
+/* Adapters: two narrow matrix products over gathered rows. The sums are those of `linear`, and
+ * the result is added element by element. A row's bits depend on the row and its adapter alone. */
 #include "kernels/cpu/backend/lora.h"
 
 #include <string.h>
 
 #include "kernels/cpu/backend/units.h"
 
-/* Rows of one adapter that fit into the rooms. */
+/* Rows of one adapter, at most LORA_CHUNK_ROWS. */
 struct chunk {
     const struct lora_params *p;
     const struct lora_group *group;

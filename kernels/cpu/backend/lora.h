@@ -1,5 +1,5 @@
 #pragma once
-/* The slot `lora` of struct ops: one adapter's pair added to a product. */
+/* The operator `lora` of struct ops: adds one adapter's pair of matrices to a product. */
 #include "kernels/cpu/backend/state.h"
 
 void cpu_lora(struct device *d, const struct lora_params *p);

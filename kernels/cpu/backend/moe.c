@@ -1,5 +1,10 @@
-/* Mixtures of experts: which experts a row goes to, and their sum. A row's result depends on that
- * row alone: its experts are added in ascending order, whoever else goes to them. */
+/* Mixtures of experts on a CPU: the choice of experts for each row, and the sum of their
+ * outputs.
+ * The runner calls `cpu_route`, `cpu_moe` and `cpu_gate_rows` through struct ops. `cpu_moe`
+ * gathers the rows of each expert, runs the products of linear.c on them and adds the results to
+ * the rows.
+ * A row's result depends on that row alone: its experts are added in ascending order, regardless
+ * of the other rows that they serve. */
 #include "kernels/cpu/backend/moe.h"
 
 #include <float.h>
@@ -10,10 +15,11 @@
 
 /* ---- the choice ---- */
 
-/* What a row's choice is made from; scratch of one thread: [n_experts] each. */
+/* The numbers that the experts of a row are chosen by. The arrays are [n_experts], in one
+ * thread's scratch. */
 struct choice {
     const struct route_params *p;
-    float *scores, *ranked; /* ranked: with the bias; -infinity is out of the question */
+    float *scores, *ranked; /* ranked: scores with the bias; -infinity = chosen already */
 };
 
 static void softmax(float *x, uint32_t n)
@@ -53,8 +59,8 @@ static float group_score(const struct route_params *p, const float *x, uint32_t 
     return p->groups_by_two && n > 1 ? best + second : best;
 }
 
-/* Experts of the groups that are not among the best are worth zero, as in the reference, so that
- * they come only when the others are worth less. */
+/* Sets the experts of groups that are not among the best to zero, as the reference does. Such an
+ * expert is chosen only when the others are below zero. */
 static void leave_groups_out(const struct choice *c)
 {
     const struct route_params *p = c->p;
@@ -85,7 +91,8 @@ static void score(const struct choice *c, const float *logits)
         c->ranked[i] = c->scores[i] + (p->bias ? p->bias[i] : 0);
     if (p->n_groups > 1)
         leave_groups_out(c);
-    /* Above -infinity, which is who is chosen already: NaN must not be chosen twice. */
+    /* An expert that is chosen has -infinity. All others stay above it, so that a NaN is not
+     * chosen twice. */
     for (uint32_t i = 0; i < p->n_experts; i++)
         c->ranked[i] = c->ranked[i] > -FLT_MAX ? c->ranked[i] : -FLT_MAX;
 }
@@ -138,7 +145,8 @@ void cpu_route(struct device *device, const struct route_params *p)
 
 /* ---- the sum ---- */
 
-/* Rows that go to expert e, into list, their inputs gathered. */
+/* Collects the rows that go to expert e in `list` and gathers their inputs. Returns their
+ * number. */
 static uint32_t gather(const struct moe_params *p, uint32_t e)
 {
     uint32_t n = 0;

@@ -1,5 +1,5 @@
 #pragma once
-/* The CPU backend's device, which the rooms of this folder share. */
+/* The CPU backend's device, shared by all files of this folder. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/dot/dot.h"
 #include "kernels/cpu/kernels.h"
@@ -8,11 +8,11 @@
 
 struct scratch {
     void *block;
-    float *floats; /* block, aligned to a cache line */
+    float *floats; /* `block`, aligned to a cache line */
     uint64_t n_floats;
 };
 
-/* Rows that attention takes together. */
+/* Rows that attention computes together. */
 struct row_tile {
     uint32_t begin, n;
 };
@@ -26,15 +26,15 @@ struct cpu_device {
     enum cpu_isa isa;
     char isa_name[32];
     bool level_only;
-    bool is_narrow;          /* enum cpu_activations */
+    bool is_narrow;          /* CPU_ACTIVATIONS_NARROW was chosen */
     struct scratch *scratch; /* [threads] */
-    struct scratch parts;    /* of attention, in splits */
-    struct row_tile *tiles;  /* of attention */
-    uint32_t n_tiles;        /* there is room for */
-    struct scratch sorted;   /* rows of a product whose inputs are in another order */
-    struct scratch coded;    /* rows of a product as codes */
-    struct scratch rounded;  /* the same as bfloat16 */
-    struct scratch tops;     /* what threads have found of a product's rows */
+    struct scratch parts;    /* parts of attention that is cut by splits */
+    struct row_tile *tiles;  /* [n_tiles]: tiles of attention */
+    uint32_t n_tiles;        /* capacity of `tiles` */
+    struct scratch sorted;   /* rows of a product, in its matrix's input order */
+    struct scratch coded;    /* rows of a product, as codes */
+    struct scratch rounded;  /* rows of a product, as bfloat16 */
+    struct scratch tops;     /* each thread's best outputs in linear_top */
 };
 
 static inline struct cpu_device *cpu_of(struct device *d)

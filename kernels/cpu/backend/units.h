@@ -1,16 +1,19 @@
 #pragma once
-/* How operators are cut into tasks for the pool's threads, and the memory that these work in. */
+/* Cutting of operators into tasks for the pool's threads, and the scratch memory of these tasks. */
 #include "kernels/cpu/backend/state.h"
 
-/* The unit of cost is about 0.3 ns: an addition of two floats from the cache on one thread. Waking
- * the threads takes some microseconds, so what is cheaper than this runs in the caller. */
+/* The unit of cost is about 0.3 ns: one addition of two floats from the cache on one thread.
+ * Waking the threads takes some microseconds, so work below COST_PARALLEL runs in the calling
+ * thread. */
 enum { COST_PARALLEL = 32768, TASKS_PER_THREAD = 8 };
 
-/* Memory of one size for good after the first step: they grow, and keep nothing. */
+/* Makes a scratch at least n_floats large. Its content is lost when it grows. It never shrinks,
+ * so its size is constant after the first step. */
 void cpu_scratch_grow(struct scratch *s, uint64_t n_floats);
-void cpu_scratch_reserve(struct cpu_device *d, uint64_t n_floats); /* of each thread */
+void cpu_scratch_reserve(struct cpu_device *d, uint64_t n_floats); /* grows each thread's scratch */
 
-/* One unit of an operator: a row, a piece of one, a panel. p is the operator's parameters. */
+/* Computes one unit of an operator: a row, a piece of a row or a panel. p is the operator's
+ * parameters. */
 typedef void (*unit_fn)(struct cpu_device *d, const void *p, uint32_t i, uint32_t i_thread);
-/* n units of about the same cost, on the threads when that is worth it. */
+/* Runs n units of about equal cost, on the threads if that pays. */
 void cpu_run_units(struct cpu_device *d, uint32_t n, uint64_t cost, unit_fn fn, const void *p);

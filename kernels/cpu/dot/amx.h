@@ -1,12 +1,13 @@
 #pragma once
 /* Tiles of Intel's AMX (Software Developer's Manual, volume 1, chapter 18) as amx_impl.h needs
- * them, in assembly: gcc's _tile_loadconfig says that it reads 8 bytes of 64 and its _tile_loadd
- * that it reads none, so that the stores before them are taken for dead. */
+ * them. They are written in assembly, because gcc's intrinsics declare wrong memory accesses:
+ * _tile_loadconfig declares 8 of its 64 bytes and _tile_loadd none, so the compiler drops the
+ * stores before them. */
 #include <stdint.h>
 
-/* Tile registers, of groups in turns: one is multiplied while the other is stored. */
+/* Tile registers. Groups alternate between A and B: one is multiplied while the other is stored. */
 #define AMX_SUMS_A        0
-#define AMX_SECOND_SUMS_A 1 /* of the second half of a group */
+#define AMX_SECOND_SUMS_A 1 /* sums of the second half of a group */
 #define AMX_SUMS_B        2
 #define AMX_SECOND_SUMS_B 3
 #define AMX_ROWS_A        4 /* codes of rows */
@@ -21,7 +22,7 @@ struct amx_config {
     uint8_t n_rows[16];
 };
 
-/* Products of 16 rows by n_inputs inputs with those by 16 outputs. */
+/* Configures the tiles to multiply 16 rows of n_inputs inputs by n_inputs inputs of 16 outputs. */
 static inline void amx_begin(uint32_t n_inputs)
 {
     struct amx_config c = {.palette = 1};
@@ -37,7 +38,7 @@ static inline void amx_begin(uint32_t n_inputs)
     }
     __asm__ volatile("ldtilecfg %0" : : "m"(c));
 }
-/* What the system saves of a thread is small again. */
+/* Releases the tiles, so that a context switch saves less state of the thread. */
 static inline void amx_end(void)
 {
     __asm__ volatile("tilerelease");
@@ -51,7 +52,7 @@ static inline void amx_end(void)
                      :                                                                             \
                      : "r"(p), "r"((uint64_t)(stride))                                             \
                      : "memory")
-/* sums = rows * codes: bytes with a sign on both sides. */
+/* Computes sums = rows * codes; the bytes are signed on both sides. */
 #define AMX_MULTIPLY(sums, rows, codes)                                                            \
     __asm__ volatile("tilezero " AMX_TILE(sums) "\n\t"                                             \
                                                 "tdpbssd " AMX_TILE(codes) ", " AMX_TILE(          \

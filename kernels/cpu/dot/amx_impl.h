@@ -1,20 +1,21 @@
 #pragma once
-/* dot_impl.h's product with AMX, for tiles of 16 rows: a panel's codes are unpacked once for
- * all rows, CHUNK_GROUPS groups at a time, and a tile product gives the sums of a group. What is
- * left for vectors is to scale and add these, in the order of dot.h: a conversion, a product and a
- * sum for each row and group, one more with mins, which is what bounds it. */
+/* The product of dot_impl.h with AMX, for tiles of 16 rows. A panel's codes are unpacked once
+ * for all rows, CHUNK_GROUPS groups at a time, and one tile product gives the sums of a group.
+ * The vector units then scale and add these sums in the order of dot.h: a conversion, a product
+ * and a sum for each row and group, and one more operation with mins. This part is the
+ * bottleneck. */
 #include "kernels/cpu/dot/amx.h"
 
-/* Of fewer rows the unpacking, beside which nothing is multiplied, costs more than tiles gain where
- * weights come from memory. */
+/* Below AMX_TILES_MIN tiles of rows, unpacking costs more than the tile products gain when the
+ * weights come from memory, because nothing is multiplied meanwhile. */
 enum { CHUNK_GROUPS = 32, CHUNK_TILES = 8, AMX_TILES_MIN = 4 };
 
-/* Of one panel. What a format lacks is not written. */
+/* Unpacked groups of one panel. Fields that a format does not have stay uninitialised. */
 struct amx_chunk {
-    uint8_t codes[CHUNK_GROUPS][DOT_GROUP / 4 * VQ_BYTES]; /* with a sign */
+    uint8_t codes[CHUNK_GROUPS][DOT_GROUP / 4 * VQ_BYTES]; /* signed */
     vf scale[CHUNK_GROUPS], second[CHUNK_GROUPS], neg_min[CHUNK_GROUPS];
 };
-/* Sums of a group, or of its halves. */
+/* Sums of a group, or of its two halves. */
 struct amx_sums {
     _Alignas(64) int32_t of[2][DOT_TILE][PANEL_N];
 };
@@ -22,7 +23,8 @@ struct amx_sums {
 KERNEL_INLINE const uint8_t *amx_unpack(enum dtype t, const uint8_t *p, uint32_t n_groups,
                                         struct amx_chunk *c)
 {
-    const vq offset = _mm512_set1_epi8((char)dot_offset(t)); /* 128 makes of 0 .. 255 -128 .. 127 */
+    /* subtracting 128 maps 0 .. 255 to -128 .. 127 */
+    const vq offset = _mm512_set1_epi8((char)dot_offset(t));
     struct dot_scales s;
     for (uint32_t i = 0, end; i < n_groups;) {
         p = fmt_begin_block(t, p, &s.s);
@@ -47,8 +49,8 @@ KERNEL_INLINE const uint8_t *amx_unpack(enum dtype t, const uint8_t *p, uint32_t
     return p;
 }
 
-/* The two steps of a group's sums, of which the second waits for the first: between them is the
- * other turn's. */
+/* The two steps of a group's sums. AMX_FINISH waits for AMX_START, so a step of the other
+ * register set comes between them. */
 #define AMX_START(t, turn, x, codes)                                                               \
     do {                                                                                           \
         AMX_LOAD(AMX_ROWS_##turn, x, DOT_GROUP);                                                   \
@@ -71,7 +73,7 @@ KERNEL_INLINE vf amx_sum(const int32_t sums[PANEL_N])
 {
     return vi_to_f(_mm512_load_si512(sums));
 }
-/* dot_step, from the sums on. */
+/* The second half of dot_step(): scales the sums of a group and adds them to acc. */
 KERNEL_INLINE void amx_add(enum dtype t, vf *acc, const struct amx_sums *sums,
                            const struct amx_chunk *c, uint32_t i_group, const struct dot_group *g)
 {
@@ -87,8 +89,8 @@ KERNEL_INLINE void amx_add(enum dtype t, vf *acc, const struct amx_sums *sums,
     }
 }
 
-/* One tile of rows by the chunk: while sums of a group are added those of the next are stored and
- * those of the one after it multiplied. */
+/* Multiplies one tile of rows by the chunk. While the sums of one group are added, the sums of
+ * the next are stored, and the group after it is multiplied. */
 KERNEL_INLINE void amx_tile(enum dtype t, const struct amx_chunk *c, uint32_t n, const int8_t *x,
                             const struct dot_group *g, vf *out)
 {
@@ -121,7 +123,7 @@ KERNEL_INLINE void amx_tile(enum dtype t, const struct amx_chunk *c, uint32_t n,
         out[r] = acc[r];
 }
 
-/* The panel by n_tiles tiles of rows from place on. */
+/* Multiplies n_tiles tiles of rows, from `place` on, by a panel. */
 KERNEL_INLINE void amx_panel(enum dtype t, const uint8_t *p, uint32_t k, const struct dot_rows *x,
                              uint32_t place, uint32_t n_tiles, vf *acc)
 {
@@ -151,7 +153,7 @@ DOT_FORMATS(AMX_FORMAT)
 #define AMX_ENTRY(dtype) [DTYPE_##dtype] = amx_##dtype,
 static const amx_panel_fn amx_panels[DTYPE_COUNT] = {DOT_FORMATS(AMX_ENTRY)};
 
-/* Rows from first on by one panel: as many as are taken together, whose number is returned. */
+/* Multiplies some rows, from `first` on, by one panel. Returns the number of these rows. */
 static uint32_t amx_some(const struct dot_task *t, uint32_t i_panel, uint32_t first, vf *acc)
 {
     const uint32_t k = t->w->k, left = t->x->n_rows - first;

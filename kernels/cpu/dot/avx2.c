@@ -1,9 +1,9 @@
 #include "kernels/cpu/vec/avx2.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/vdot_avx2.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/vdot_avx2_rows.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/dot_impl.h"
 
 const struct dot_kernels dot_kernels_avx2 = {

@@ -1,9 +1,9 @@
 #include "kernels/cpu/vec/avx512.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/vdot_avx512.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/dot_impl.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/amx_impl.h"
 
 const struct dot_kernels dot_kernels_avx512_amx = {

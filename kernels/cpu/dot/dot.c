@@ -1,4 +1,4 @@
-/* Weights as dot.h lays them out, and rows as its kernels read them. */
+/* Rows of weights and of inputs as codes, in the layouts of dot.h. */
 #include "kernels/cpu/dot/dot.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ bool dot_has(enum dtype dtype)
 
 /* ---- weights ---- */
 
-/* Output i's block, from where put_head has put it on. */
+/* Reads output i's part of a block's head; the inverse of put_head(). */
 static const uint8_t *get_head(const struct format *f, const uint8_t *p, uint32_t i,
                                struct block *b)
 {

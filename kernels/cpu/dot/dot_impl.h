@@ -1,10 +1,12 @@
 #pragma once
-/* The kernels of kernels/cpu/dot/dot.h for any vec/ISA.h and vdot_*.h, included before this.
+/* The kernels of kernels/cpu/dot/dot.h for any vec/ISA.h and vdot_*.h, which are included before
+ * this.
  *
- * A panel's 32 inputs are unpacked into eight vectors, which all rows of a tile then multiply, each
- * with sums of its own: the codes of a row are read as broadcasts of four. Where there are too few
- * registers for that (VDOT_ROWS) the vectors are unpacked into memory, and the rows of a tile take
- * a few at a time: sums of these are in registers, and one that is loaded serves them all. */
+ * The codes of a panel's 32 inputs are unpacked into eight vectors, and all rows of a tile
+ * multiply these. Each row has sums of its own, and reads its codes as broadcasts of four. With
+ * too few registers for that (VDOT_ROWS), the vectors are unpacked into memory and the rows of a
+ * tile are taken a few at a time: their sums stay in registers, and each loaded vector serves
+ * all of them. */
 #include <math.h>
 
 #include "kernels/cpu/dot/dot.h"
@@ -13,12 +15,12 @@
 
 enum {
     DOT_PREFETCH = 2048,
-    DOT_PANELS_BYTES = 128 << 10, /* of panels that a tile takes in turn */
+    DOT_PANELS_BYTES = 128 << 10, /* most bytes of the panels that a tile takes in turn */
     DOT_MAX_PANELS = 8,
     VQ_BYTES = 64
 };
 
-/* Instrumented, or without vectors, rows are a loop: unrolled they take minutes to compile. */
+/* With sanitizers, or without vectors, rows are a loop: unrolled code takes minutes to compile. */
 #if defined(COX_SANITIZED) || !(defined(__AVX2__) || defined(VEC_NEON))
 #define DOT_ROLLED
 #define DOT_UNROLL
@@ -28,7 +30,7 @@ enum {
 
 struct dot_scales {
     struct fmt_scales s;
-    vf second; /* Q6_K: of the second 16 */
+    vf second; /* Q6_K: scale of the second 16 inputs */
 };
 
 KERNEL_INLINE bool dot_has_halves(enum dtype t)
@@ -39,7 +41,7 @@ KERNEL_INLINE bool dot_has_min(enum dtype t)
 {
     return fmt_has_min(t) || fmt_has_mins(t) || t == DTYPE_INT4 || t == DTYPE_INT8;
 }
-/* What every code is too large by. */
+/* Returns the number that must be subtracted from every stored code. */
 KERNEL_INLINE int32_t dot_offset(enum dtype t)
 {
     if (fmt_code_bits(t) == 8)
@@ -47,7 +49,7 @@ KERNEL_INLINE int32_t dot_offset(enum dtype t)
     return dot_has_min(t) ? 0 : fmt_offset(t);
 }
 
-/* The two below return where the stream goes on. */
+/* dot_begin_group() and dot_codes() return where the next data begins. */
 KERNEL_INLINE const uint8_t *dot_begin_group(enum dtype t, const uint8_t *p, struct dot_scales *s)
 {
     if (dot_has_halves(t)) {
@@ -90,7 +92,8 @@ KERNEL_INLINE const uint8_t *dot_codes(enum dtype t, const uint8_t *p, vq w[8])
     return p;
 }
 
-/* acc with a row's share of a group: sums of codes, the second one of formats with halves. */
+/* Returns acc plus a row's product with one group, from its sums of codes. `second` is used only
+ * by formats with halves. */
 KERNEL_INLINE vf dot_add(enum dtype t, vf acc, vi first, vi second, const struct dot_scales *s,
                          const struct dot_group *g)
 {
@@ -122,8 +125,8 @@ enum { DOT_MAX_STEP = 2 };
 #else
 enum { DOT_MAX_STEP = 4 };
 #endif
-enum { DOT_FEW = 2 }; /* rows for which unpacking does not pay */
-/* n rows side by side. */
+enum { DOT_FEW = 2 }; /* most rows for which unpacking does not pay */
+/* Adds a group's products for n rows side by side. */
 KERNEL_INLINE void dot_step(enum dtype t, uint32_t n, vf *acc, const vq *w,
                             const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
 {
@@ -144,7 +147,7 @@ KERNEL_INLINE void dot_step(enum dtype t, uint32_t n, vf *acc, const vq *w,
     for (uint32_t r = 0; r < n; r++)
         acc[r] = dot_add(t, acc[r], sum[0][r], sum[n_parts - 1][r], s, g + r);
 }
-/* A group's share of all rows of a tile; w: 16 vectors, 8 of them codes. */
+/* Adds a group's products for all rows of a tile. w has 16 vectors; the first 8 hold codes. */
 KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
                             const struct dot_scales *s, const int8_t *x, const struct dot_group *g)
 {
@@ -170,8 +173,9 @@ KERNEL_INLINE void dot_rows(enum dtype t, uint32_t n_rows, vf *acc, vq *w,
 }
 #endif
 
-/* Panels that all tiles take next: asked for by whole tiles, so many lines a group, evenly, since a
- * core has few lines of memory under way at once. at NULL: there are none. */
+/* Prefetch of the panels that all tiles take next, done by tiles of full size: n_lines cache
+ * lines for each group. The requests are spread evenly, because a core can wait for only a few
+ * lines at once. `at` is NULL when there is nothing to prefetch. */
 struct dot_ahead {
     const uint8_t *at, *end;
     uint32_t n_lines;
@@ -184,7 +188,7 @@ KERNEL_INLINE void dot_ask(struct dot_ahead *a)
         __builtin_prefetch(a->at, 0, 2);
 }
 
-/* A panel and a tile's rows, k inputs of each. */
+/* The inputs of a tile's product: a panel and the tile's rows, k inputs each. */
 struct dot_streams {
     const uint8_t *w;
     const int8_t *x;
@@ -192,7 +196,7 @@ struct dot_streams {
     uint32_t k;
     struct dot_ahead *ahead;
 };
-/* n_rows, a constant where rows are unrolled, of one tile. */
+/* Multiplies a tile by a panel. n_rows is a constant if rows are unrolled. */
 KERNEL_INLINE void dot_tile(enum dtype t, uint32_t n_rows, const struct dot_streams *from, vf *out)
 {
     const uint8_t *p = from->w;
@@ -263,7 +267,7 @@ static void dot_store(const struct dot_task *t, uint32_t i_panel, uint32_t first
     }
 }
 
-/* Of one tile: rows first and on, from their place on. */
+/* Multiplies the tile that begins at row `first`, stored at `place`, by panels begin .. end. */
 static void dot_panels(const struct dot_task *t, uint32_t begin, uint32_t end, uint32_t first,
                        uint64_t place, struct dot_ahead *ahead)
 {
@@ -279,7 +283,8 @@ static void dot_panels(const struct dot_task *t, uint32_t begin, uint32_t end, u
     }
 }
 
-/* So many panels, beside others. With one tile they are asked for where they are used. */
+/* Returns the prefetch of these panels beside the work on others. With one tile it returns an
+ * empty prefetch; dot_tile() then prefetches its own panel. */
 static struct dot_ahead dot_ahead_of(const struct dot_task *t, struct panels_ahead panels)
 {
     const uint32_t n_tiles = t->x->n_rows / DOT_TILE, n_groups = t->w->k / DOT_GROUP;
@@ -290,7 +295,7 @@ static struct dot_ahead dot_ahead_of(const struct dot_task *t, struct panels_ahe
                               (uint32_t)(panel_bytes / ((uint64_t)64 * n_tiles * n_groups)) + 1};
 }
 
-/* Behind panel end, or where the thread goes on; n_most of them. */
+/* Returns up to n_most panels that come next: the task's own from `end` on, or those of t->next. */
 static struct panels_ahead dot_next(const struct dot_task *t, uint32_t end, uint32_t n_most)
 {
     struct panels_ahead a = {(const uint8_t *)t->w->data +
@@ -302,7 +307,8 @@ static struct panels_ahead dot_next(const struct dot_task *t, uint32_t end, uint
     return a;
 }
 
-/* A tile's rows stay in the first cache for some panels, and these in the second for all tiles. */
+/* A tile's rows stay in the first-level cache for some panels. These panels stay in the
+ * second-level cache for all tiles. */
 static void dot_linear(const struct dot_task *t)
 {
     const uint64_t fit = DOT_PANELS_BYTES / pack_panel_bytes(t->w->dtype, t->w->k);
@@ -327,12 +333,12 @@ static void dot_quantise(const float *x, uint32_t k, int8_t *codes, uint32_t cod
         struct dot_group *g = groups + (uint64_t)i * group_stride;
         int8_t *to = codes + (uint64_t)i * code_stride;
         float largest = vdot_largest(x);
-        if (!(largest <= 0x1.fffffep127f)) { /* nothing can be said of these but that */
+        if (!(largest <= 0x1.fffffep127f)) { /* infinite or NaN: only the scale tells it */
             memset(to, 0, DOT_GROUP);
             *g = (struct dot_group){.scale = NAN, .sum = NAN};
             continue;
         }
-        /* below, 127 / largest would be infinite */
+        /* For a smaller `largest`, 127 / largest would be infinite. */
         float inverse = largest < 0x1p-120f ? 0 : 127.0f / largest;
         int32_t half[2];
         vdot_round(x, inverse, to, half);

@@ -1,7 +1,7 @@
 #include "kernels/cpu/vec/neon.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/vdot_neon.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/dot_impl.h"
 
 const struct dot_kernels dot_kernels_neon_dotprod = {

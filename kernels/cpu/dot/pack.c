@@ -1,7 +1,10 @@
-/* Panels as dot.h lays them out, from rows as files have them. Words of four rows are transposed as
- * they lie there, so that a vector is the same four bytes of four outputs: from then on each bit
- * goes to its place by shifts and masks of whole vectors. A format is an entry of `maps`, and a
- * copy of pack_blocks that the compiler makes for it. */
+/* Packs rows of weights, as they lie in files, into panels as dot.h lays them out.
+ * The CPU backend calls `dot_pack_panel` while it loads a matrix, for one panel at a time and
+ * from several threads. Words of four rows are transposed first, so that a vector holds the same
+ * four bytes of four outputs. From then on, shifts and masks of whole vectors move each bit to
+ * its place.
+ * A format is an entry of `maps`, and a copy of `pack_blocks` that the compiler specialises for
+ * it. A panel's bytes are written once, front to back, and rows beyond w->n are zeros. */
 #include <string.h>
 
 #include "kernels/cpu/dot/dot.h"
@@ -13,28 +16,30 @@
 
 enum {
     QUARTER = 4,             /* outputs side by side in a vector */
-    N_WORDS = DOT_GROUP / 4, /* of a group's codes, a byte each */
+    N_WORDS = DOT_GROUP / 4, /* words of a group's codes, with one byte for each code */
 };
 
-/* How codes lie in a block. */
+/* Order of the codes in a block. */
 enum codes {
     CODES_BYTES,
     CODES_HALVES, /* low halves of 16 bytes, then their high halves */
-    CODES_RUN,    /* low half and high half of each byte in turns */
+    CODES_RUN,    /* low half and high half of each byte in turn */
     CODES_K,      /* low halves of 32 bytes, then their high halves */
-    CODES_6_K     /* low halves of 64 bytes, then their high halves; two bits each are elsewhere */
+    CODES_6_K /* low halves of 64 bytes, then their high halves; the upper two bits lie elsewhere */
 };
-/* Fifth bits: 32 in a word in order; bit g of byte i is that of input i of group g. */
+/* Place of the fifth bits. FIFTH_WORD: 32 bits in one word, in order. FIFTH_K: bit g of byte i
+ * belongs to input i of group g. */
 enum fifth { FIFTH_NONE, FIFTH_WORD, FIFTH_K };
 enum scales { SCALES_NONE, SCALES_K, SCALES_6_K };
 
-/* A block of a file: bytes from its start; an absent part has no bytes. */
+/* Layout of a format's block in a file. `*_at` are bytes from the block's start; an absent part
+ * has 0 bytes. */
 struct map {
     uint32_t bits, block_bytes, n_groups;
     enum codes codes;
     enum fifth fifth;
     enum scales scales;
-    uint32_t codes_at, more_at, scales_at; /* more: fifth bits, fifth and sixth ones */
+    uint32_t codes_at, more_at, scales_at; /* more_at: fifth bits, or fifth and sixth bits */
     uint32_t d_at, d_bytes, dmin_at, dmin_bytes, zero_at, zero_bytes;
 };
 
@@ -67,7 +72,7 @@ ALWAYS_INLINE vw load(const uint8_t *p)
     return v;
 }
 
-/* Word i of v[k] and word k of v[i] change places. */
+/* Swaps word i of v[k] with word k of v[i]. */
 ALWAYS_INLINE void transpose_words(vw v[4])
 {
     const vw a = __builtin_shufflevector(v[0], v[2], 0, 4, 1, 5),
@@ -80,7 +85,7 @@ ALWAYS_INLINE void transpose_words(vw v[4])
     v[3] = __builtin_shufflevector(b, d, 2, 6, 3, 7);
 }
 
-/* Words of four outputs' blocks from `at` on: a vector each. */
+/* Reads n words of four outputs' blocks from `at` on: to[i] holds word i of the four outputs. */
 ALWAYS_INLINE void read_words(const uint8_t *const blocks[QUARTER], uint32_t at, uint32_t n, vw *to)
 {
     for (uint32_t k = 0; k < n; k += 4) {
@@ -90,13 +95,13 @@ ALWAYS_INLINE void read_words(const uint8_t *const blocks[QUARTER], uint32_t at,
     }
 }
 
-/* Bits of `mask` and those `by` above them change places. */
+/* Swaps the bits of `mask` with the bits that are `by` places higher. */
 ALWAYS_INLINE vw swap_bits(vw v, uint32_t by, uint32_t mask)
 {
     const vw t = (v >> by ^ v) & mask;
     return v ^ t ^ t << by;
 }
-/* Bit 4 b + i to bit 8 i + b. */
+/* Moves bit 4 b + i to bit 8 i + b. */
 ALWAYS_INLINE vw turn_bits(vw v)
 {
     v = swap_bits(v, 14, 0x0000cccc);
@@ -104,14 +109,15 @@ ALWAYS_INLINE vw turn_bits(vw v)
     v = swap_bits(v, 2, 0x0c0c0c0c);
     return swap_bits(v, 1, 0x22222222);
 }
-/* Halves 0 to 3 of bytes become low ones, 4 to 7 high ones. */
+/* Moves the half bytes 0 to 3 to the low halves of the bytes, and 4 to 7 to the high halves. */
 ALWAYS_INLINE vw turn_halves(vw v)
 {
     v = swap_bits(v, 8, 0x0000ff00);
     return swap_bits(v, 4, 0x00f000f0);
 }
 
-/* Word b of the codes of group j of those that t has, of which the low halves count. */
+/* Returns word b of the codes of group j of the groups in t. Only the low half of each byte
+ * counts. */
 ALWAYS_INLINE vw code_word(enum codes codes, const vw *t, uint32_t j, uint32_t b)
 {
     if (codes == CODES_HALVES)
@@ -119,13 +125,13 @@ ALWAYS_INLINE vw code_word(enum codes codes, const vw *t, uint32_t j, uint32_t b
     return codes == CODES_K ? t[b] >> j * 4 : t[j % 2 * N_WORDS + b] >> j / 2 * 4;
 }
 
-/* Groups in words that share bytes. */
+/* Returns the number of groups that share bytes. */
 ALWAYS_INLINE uint32_t n_together(enum codes codes)
 {
     return codes == CODES_6_K ? 4 : codes == CODES_K ? 2 : 1;
 }
 
-/* Bits 4 and on of the codes of group j of those in `more`, of four outputs. */
+/* Writes the bits above bit 3 of the codes of group j, for four outputs. */
 ALWAYS_INLINE void put_more(const struct map *m, const vw more[N_WORDS], uint32_t j, uint8_t *to)
 {
     vw out[2] = {{0}};
@@ -137,7 +143,8 @@ ALWAYS_INLINE void put_more(const struct map *m, const vw more[N_WORDS], uint32_
         memcpy(to + i * 64, &out[i], sizeof *out);
 }
 
-/* Codes of the groups from g on that are read together, of four outputs; to[group_bytes] each. */
+/* Writes the codes of the groups that share bytes, from group g on, for four outputs. Groups are
+ * group_bytes apart in `to`. */
 ALWAYS_INLINE void put_codes(const struct map *m, const uint8_t *const blocks[QUARTER], uint32_t g,
                              uint8_t *to, uint32_t group_bytes)
 {
@@ -186,7 +193,7 @@ ALWAYS_INLINE uint8_t *put_head(const struct map *m, const uint8_t *const blocks
     return zero + PANEL_N * m->zero_bytes;
 }
 
-/* Eight scales and eight mins of six bits in twelve bytes. */
+/* Returns eight scales and eight mins of six bits from twelve bytes. */
 ALWAYS_INLINE vb read_scales_k(const uint8_t *p)
 {
     uint32_t w[3];
@@ -195,7 +202,8 @@ ALWAYS_INLINE vb read_scales_k(const uint8_t *p)
                     w[1] & 0x3f3f3f3f, (w[2] >> 4 & 0x0f0f0f0f) | (w[1] >> 6 & 0x03030303) << 4};
 }
 
-/* to[i]: scale i of the 16 outputs; mins are 8 to 15. */
+/* Reads the scales: to[i] holds scale i of the 16 outputs. With SCALES_K, entries 8 to 15 are
+ * mins. */
 ALWAYS_INLINE void read_scales(const struct map *m, const uint8_t *const blocks[PANEL_N], vb to[16])
 {
     for (uint32_t i = 0; i < PANEL_N; i++)
@@ -204,7 +212,7 @@ ALWAYS_INLINE void read_scales(const struct map *m, const uint8_t *const blocks[
     transpose_bytes(to);
 }
 
-/* Scales of all groups, the first ones of a group from `to` on. */
+/* Writes the two scales of each group; groups are group_bytes apart in `to`. */
 ALWAYS_INLINE void put_scales(const struct map *m, const uint8_t *const blocks[PANEL_N],
                               uint8_t *to, uint32_t group_bytes)
 {
@@ -216,7 +224,7 @@ ALWAYS_INLINE void put_scales(const struct map *m, const uint8_t *const blocks[P
                    PANEL_N);
 }
 
-/* One block of each of the 16 rows. */
+/* Packs one block of each of the 16 rows. Returns the end of its data. */
 ALWAYS_INLINE uint8_t *pack_block(const struct map *m, const uint8_t *const blocks[PANEL_N],
                                   uint64_t ahead, uint8_t *to)
 {
@@ -240,13 +248,14 @@ ALWAYS_INLINE uint8_t *pack_block(const struct map *m, const uint8_t *const bloc
 ALWAYS_INLINE void pack_blocks(const struct map *m, const struct weight_rows *rows, uint32_t n_rows,
                                uint32_t n_blocks, uint8_t *to)
 {
-    static const uint8_t zeros[256]; /* rows beyond n */
+    static const uint8_t zeros[256]; /* blocks of the rows beyond n_rows */
     const uint32_t ahead = pack_read_ahead(m->block_bytes);
     const uint8_t *blocks[PANEL_N];
     for (uint32_t i = 0; i < PANEL_N; i++)
         blocks[i] = i < n_rows ? rows->ptr + i * rows->stride_bytes : zeros;
     for (; n_blocks > 0; n_blocks--) {
-        const bool last = n_blocks * m->block_bytes <= ahead; /* soon: the next panel's rows */
+        /* the prefetch passes the row's end and goes on in the next panel */
+        const bool last = n_blocks * m->block_bytes <= ahead;
         to = pack_block(m, blocks, ahead + (last ? (PANEL_N - 1) * rows->stride_bytes : 0), to);
         for (uint32_t i = 0; i < n_rows; i++)
             blocks[i] += m->block_bytes;

@@ -1,7 +1,7 @@
 #include "kernels/cpu/vec/scalar.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/vdot_scalar.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/dot/dot_impl.h"
 
 const struct dot_kernels dot_kernels_scalar = {

@@ -1,4 +1,4 @@
-/* Which sets of kernels this CPU and its system have. */
+/* Detects which sets of kernels this CPU and its operating system support. */
 #include "kernels/cpu/dot/sets.h"
 
 #ifdef __aarch64__
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #endif
 
-/* The features of the CPU that a set needs beyond its level. */
+/* Returns whether the CPU has the features that a set needs beyond its level. */
 #ifdef __aarch64__
 static bool has_more(const struct dot_kernels *kernels)
 {
@@ -20,7 +20,8 @@ static bool has_more(const struct dot_kernels *kernels)
            ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM));
 }
 #else
-/* AVX-VNNI is a leaf of its own; the level has asked for what the system has to save. */
+/* AVX-VNNI has a CPUID leaf of its own. The check of the level has already verified that the
+ * system saves the registers. */
 static bool has_avx_vnni(void)
 {
     unsigned eax, ebx, ecx, edx;
@@ -31,7 +32,8 @@ static bool has_avx512_vnni(void)
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512vnni");
 }
-/* Linux gives 8 KiB a thread for tiles to who asks (Documentation/arch/x86/xstate.rst). */
+/* Linux reserves 8 KiB of tile state for each thread after this request
+ * (Documentation/arch/x86/xstate.rst). */
 static bool has_amx(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18, TILE_AND_INT8 = 3 << 24 };

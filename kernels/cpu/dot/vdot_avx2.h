@@ -1,6 +1,6 @@
 #pragma once
-/* kernels/cpu/dot/vdot_scalar.h as two registers of AVX2, behind vec/avx2.h; with AVX-VNNI where
- * the file is compiled for it. */
+/* The operations of kernels/cpu/dot/vdot_scalar.h with two registers of AVX2, included after
+ * vec/avx2.h. They use AVX-VNNI if the file is compiled for it. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -60,8 +60,9 @@ static inline __attribute__((always_inline)) __m256i vdot_pairs(uint32_t bits, _
     }
     return _mm256_maddubs_epi16(a, b);
 }
-/* Products of bytes are added in pairs, and as many pairs as 16 bits hold: of codes of 4 bits
- * 8 * 2 * 15 * 127. What has 8 bits goes by sizes of weights and signed inputs. */
+/* Products of bytes are added in pairs, and as many pairs as 16 bits hold: 8 * 2 * 15 * 127 for
+ * codes of 4 bits. With codes of 8 bits, the magnitudes of the weights are multiplied by inputs
+ * that take over the signs. */
 static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n, const vq *w,
                                                        const int8_t *x, int32_t neg)
 {

@@ -1,20 +1,22 @@
 #pragma once
-/* VDOT_ROWS for kernels/cpu/dot/dot_impl.h, included behind vdot_avx2.h: sums of a few rows side
- * by side, of codes in memory.
+/* VDOT_ROWS for kernels/cpu/dot/dot_impl.h, included after vdot_avx2.h: the sums of a few rows
+ * side by side, over codes in memory.
  *
- * What 32 inputs by 16 outputs cost a row, beside loads: 41 operations of 4 bits (16 products, 14
- * sums, 2 to widen, 3 for the offset, 6 for the scales), 43 of 5, 52 of Q6_K, 75 of 8; with VNNI
- * 23, of Q6_K 28. Fused multiply-adds: 64. */
+ * The cost of 32 inputs by 16 outputs for each row, without loads, is 41 operations for 4 bits:
+ * 16 products, 14 sums, 2 to widen, 3 for the offset, 6 for the scales. It is 43 for 5 bits, 52
+ * for Q6_K and 75 for 8 bits. With VNNI it is 23, and 28 for Q6_K. Fused multiply-adds would
+ * take 64. */
 #include "kernels/cpu/formats/formats_impl.h"
 
 #define VDOT_ROWS
-/* Codes that were unpacked, none of which may stay in a register. */
+/* Returns w. The barrier makes the compiler store the unpacked codes, so that none of them
+ * occupies a register. */
 KERNEL_INLINE const vq *vdot_in_memory(const vq *w)
 {
     __asm__ volatile("" : "+r"(w) : : "memory");
     return w;
 }
-/* Of one row, times its codes' offset. */
+/* Returns neg * offset of one row in every lane. */
 KERNEL_INLINE vi vdot_neg(int32_t neg, int32_t offset)
 {
     const __m256i v = _mm256_mullo_epi32(_mm256_set1_epi32(neg), _mm256_set1_epi32(offset));
@@ -22,16 +24,17 @@ KERNEL_INLINE vi vdot_neg(int32_t neg, int32_t offset)
 }
 
 #ifdef __AVXVNNI__
-/* Rows whose sums have room. */
+/* Returns the number of rows whose sums fit into the registers. */
 KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
 {
     return 4;
 }
-/* Codes of vq_* as vi_dot_rows wants them. */
+/* Converts the codes of vq_* to the form that vi_dot_rows needs. */
 KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
 {
 }
-/* A row's sum is begun, those of n_rows go on with n vectors of codes, and one is ended. */
+/* vi_begin() starts a row's sum, vi_dot_rows() adds n vectors of codes for n_rows rows, and
+ * vi_end() completes a row's sum. */
 KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
 {
     return vdot_neg(neg, offset);
@@ -58,8 +61,9 @@ KERNEL_INLINE uint32_t vdot_n_rows(uint32_t bits)
 {
     return bits == 8 ? 2 : 4;
 }
-/* Eight bits become two halves of four, low ones first: products of halves are added as those of
- * other codes are, where those of whole codes have to be widened one by one. */
+/* Codes of eight bits become two halves of four bits, all low halves first. Products of halves
+ * can be added like those of other codes; products of whole codes would have to be widened one
+ * by one. */
 KERNEL_INLINE void vdot_unpack(uint32_t bits, vq w[16])
 {
     KERNEL_UNROLL
@@ -72,8 +76,9 @@ KERNEL_INLINE vi vi_begin(int32_t neg, int32_t offset)
 {
     return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()};
 }
-/* sum with products of pairs. In this order: gcc would rather add in trees, which want more
- * registers; what stops it makes clang keep sums in memory. */
+/* Returns sum plus the products of pairs. The assembly keeps the order of the sums: gcc would
+ * add in trees, which need more registers. With clang it is left out, because it would keep the
+ * sums in memory. */
 KERNEL_INLINE vq vdot_add_pairs(vq sum, vq w, __m256i x, bool first)
 {
     const vq s = {_mm256_maddubs_epi16(w.lo, x), _mm256_maddubs_epi16(w.hi, x)};

@@ -1,6 +1,6 @@
 #pragma once
-/* kernels/cpu/dot/vdot_scalar.h as one register of AVX-512, behind vec/avx512.h; with VNNI where
- * the file is compiled for it. */
+/* The operations of kernels/cpu/dot/vdot_scalar.h with one register of AVX-512, included after
+ * vec/avx512.h. They use VNNI if the file is compiled for it. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -34,9 +34,9 @@ static inline __m512i vdot_four(const int8_t *x)
 }
 
 #ifdef __AVX512VNNI__
-/* r plus w by the same four codes in each output. As one instruction, whose operand the load
- * broadcasts: gcc 12 makes two of it, and the product is a fifth slower.
- */
+/* Returns r plus w times the same four codes in each output. It is one instruction in assembly,
+ * whose memory operand is broadcast: gcc 12 makes two instructions, and the product is a fifth
+ * slower. */
 static inline __attribute__((always_inline)) vi vdot_add(vi r, vq w, const int8_t *x)
 {
 #ifdef __clang__
@@ -56,8 +56,9 @@ static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n
     return r;
 }
 #else
-/* Products of bytes are added in pairs, and as many pairs as 16 bits hold: of codes of 4 bits
- * 8 * 2 * 15 * 127. What has 8 bits goes by sizes of weights and signed inputs. */
+/* Products of bytes are added in pairs, and as many pairs as 16 bits hold: 8 * 2 * 15 * 127 for
+ * codes of 4 bits. With codes of 8 bits, the magnitudes of the weights are multiplied by inputs
+ * that take over the signs. */
 static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n, const vq *w,
                                                        const int8_t *x, int32_t neg)
 {

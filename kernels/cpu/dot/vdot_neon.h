@@ -1,8 +1,7 @@
 #pragma once
-/* kernels/cpu/dot/vdot_scalar.h as four registers of NEON, behind vec/neon.h; with the dot products
- * of ARMv8.2 (dotprod), and with those of unsigned codes (i8mm), where the file is compiled for
- * them.
- */
+/* The operations of kernels/cpu/dot/vdot_scalar.h with four registers of NEON, included after
+ * vec/neon.h. They use the dot products of ARMv8.2 (dotprod) and those of unsigned codes (i8mm)
+ * if the file is compiled for them. */
 #include <arm_neon.h>
 #include <stdint.h>
 #include <string.h>
@@ -39,7 +38,7 @@ static inline __attribute__((always_inline)) vq vq_or_bits(vq x, vq y, uint32_t 
                 vdot_or(x.c, y.c, from, mask), vdot_or(x.d, y.d, from, mask)};
 }
 
-/* Codes as signed numbers: those of eight bits lose what they are too large by. */
+/* Returns codes as signed numbers: 128 is subtracted from codes of eight bits. */
 static inline __attribute__((always_inline)) int8x16_t vdot_signed(uint32_t bits, uint8x16_t w)
 {
     return vreinterpretq_s8_u8(bits == 8 ? veorq_u8(w, vdupq_n_u8(0x80)) : w);
@@ -58,7 +57,7 @@ enum { VDOT_UNSIGNED = 1 };
 enum { VDOT_UNSIGNED = 0 };
 #define VDOT_ADD(bits, r, w, x, lane) vdotq_laneq_s32(r, vdot_signed(bits, w), x, lane)
 #endif
-/* r plus w by four of the codes x, the same in each output. */
+/* Computes r plus w times four of the codes x, the same in each output. */
 #define VDOT_LANE(bits, r, w, x, lane)                                                             \
     (vi)                                                                                           \
     {                                                                                              \
@@ -79,8 +78,8 @@ static inline __attribute__((always_inline)) vi vi_dot(uint32_t bits, uint32_t n
     return r;
 }
 #else
-/* Products are added in 16 bits, as many as those hold, of codes of 5 bits 8 * 31 * 127; then in
- * pairs. */
+/* Products are added in 16 bits, as many as those hold (8 * 31 * 127 for codes of 5 bits), then
+ * in pairs. */
 static inline __attribute__((always_inline)) int32x4_t
 vdot_four(uint32_t bits, uint32_t n, const uint8x16_t *w, const int8x16_t *x)
 {

@@ -1,16 +1,16 @@
 #pragma once
-/* Codes of 16 outputs by 4 inputs as one value, vq, and 16 sums, vi, in portable C: the
- * specification of the other vdot_*.h. Behind vec/scalar.h.
+/* Codes of 16 outputs by 4 inputs as one value, vq, and 16 sums, vi, in portable C. This is the
+ * specification of the other vdot_*.h files. It is included after vec/scalar.h.
  *
  *   vq_load(p)                  64 bytes, [output][4]
  *   vq_and(a, mask)  vq_high(a) the bits of mask; the high half of each byte
  *   vq_or_bits(a, b, from, mask)  a with the bits of mask of b, moved from bit `from` to bit 4
- *   vi_dot(bits, n, w, x, neg)  sum over n * 4 inputs of (q - offset) * x, exactly, for codes of so
- *                               many bits whose offset's share of the sum is neg
- *   vi_to_f(vi)
- *   vdot_largest(x)             the largest size of 32 numbers; one that is no number is the
- * largest vdot_round(x, factor, to, half)  x * factor to the nearest even integer, 32 of them,
- * which fit; sums of both halves */
+ *   vi_dot(bits, n, w, x, neg)  exact sum over n * 4 inputs of (q - offset) * x, for codes of
+ *                               `bits` bits; neg is the offset's share of the sum
+ *   vi_to_f(vi)                 sums as floats
+ *   vdot_largest(x)             largest magnitude of 32 numbers; a NaN counts as the largest
+ *   vdot_round(x, factor, to, half)  x * factor of 32 numbers, rounded to the nearest even
+ *                               integer; they fit; half: sums of both halves */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static inline vf vi_to_f(vi a)
     return vf_load(f);
 }
 
-/* As integers: sizes are in the order of their bits, NaN last. */
+/* Compares the bits as integers: magnitudes have the order of their bits, with NaN last. */
 static inline float vdot_largest(const float *x)
 {
     uint32_t largest = 0;

@@ -1,14 +1,15 @@
 #pragma once
-/* Columns of panels, for few_impl.h and linear/linear_impl.h. */
+/* Loading and storing of a panel's columns, for few_impl.h and linear/linear_impl.h. */
 #include "kernels/cpu/formats/formats_impl.h"
 #include "kernels/cpu/kernels.h"
 
-/* As many accumulators as the registers hold: 32, 16 halves, 16 quarters. GEMV_n: panels side by
- * side for n rows; 0: no kernel. */
+/* GEMV_n is the number of panels side by side for n rows, so that their accumulators fill the
+ * registers: 32 vectors, 16 halves or 16 quarters. 0 means that there is no such kernel. */
 #if defined(__AVX512F__)
 enum { GEMV_1 = 4, GEMV_2 = 4, GEMV_4 = 2, GEMV_8 = 2, GEMV_MAX_ROWS = 8 };
 enum { GEMM_PANELS = 2, GEMM_ROWS = 12 };
-#elif defined(__AVX2__) || defined(VEC_NEON) /* which has half of the lanes in twice as many */
+/* NEON has half of the lanes and twice as many registers */
+#elif defined(__AVX2__) || defined(VEC_NEON)
 enum { GEMV_1 = 4, GEMV_2 = 2, GEMV_4 = 1, GEMV_8 = 0, GEMV_MAX_ROWS = 4 };
 enum { GEMM_PANELS = 1, GEMM_ROWS = 6 };
 #else

@@ -1,9 +1,10 @@
 #pragma once
-/* The kernels of one format for any vec/ISA.h, included before this: what a file of formats
- * instantiates. A few rows (decode) are bound by reading weights: gemv dequantises in registers,
- * with several panels side by side, one accumulator for each and each row, so that the chains of
- * FMAs hide their latency. For everything else dequantize is enough (linear_impl.h). What is run
- * seldom has a gemv of one row alone: an instance costs a second to compile. */
+/* The kernels of one format for any vec/ISA.h, which is included before this. A file of formats
+ * instantiates them. With a few rows (decode), reading the weights is the limit: gemv
+ * dequantises in registers, with several panels side by side and one accumulator for each panel
+ * and row, so that the chains of FMAs hide their latency. With more rows only dequantize is
+ * needed (linear_impl.h). Rare formats have a gemv of one row only, since each instance costs a
+ * second to compile. */
 #include "kernels/cpu/formats/columns_impl.h"
 #include "kernels/cpu/formats/formats.h"
 #include "kernels/cpu/formats/formats_impl.h"
@@ -15,8 +16,8 @@ KERNEL_INLINE uint32_t columns_of_panel(const struct linear_task *t, uint32_t i_
     uint32_t left = t->w->n - i_panel * PANEL_N;
     return left < PANEL_N ? left : PANEL_N;
 }
-/* Rows of x and panels that one gemv takes. The last ones may be there twice, so that their numbers
- * are constants: what comes twice is stored once. */
+/* The rows and panels of one gemv. Their numbers are constants, so the last row or panel may be
+ * there twice; the caller stores it once. */
 struct gemv {
     const float *x[GEMV_MAX_ROWS];
     const uint8_t *panels[GEMV_1];
@@ -25,8 +26,9 @@ struct gemv {
     vf acc[GEMV_MAX_ROWS][GEMV_1];
 };
 
-/* Asks for what is read PREFETCH_BYTES later: of this panel, or past its end, of the panel that
- * takes its place in the next n_panels. The hardware alone gives up at every panel's end. */
+/* Prefetches the data that is read PREFETCH_BYTES later: of this panel, or past its end, of the
+ * panel that takes its place among the next n_panels. The hardware's own prefetch stops at every
+ * panel's end. */
 KERNEL_INLINE void gemv_prefetch(const uint8_t *p, uint64_t distance, uint32_t n_bytes)
 {
     for (uint32_t i = 0; i < n_bytes; i += 64)
@@ -87,7 +89,8 @@ KERNEL_INLINE void gemv(enum dtype dtype, uint32_t n_panels, uint32_t n_rows, st
             g->acc[r][i] = acc[r][i];
 }
 
-/* n_rows <= max_rows rows; wide panels side by side. Both of the latter are constants. */
+/* Multiplies n_rows <= max_rows rows, with `wide` panels side by side. `wide` and `max_rows` are
+ * constants. */
 KERNEL_INLINE void linear_few_rows(enum dtype dtype, uint32_t wide, uint32_t max_rows,
                                    const struct linear_task *t, uint64_t panel_bytes)
 {
@@ -112,7 +115,7 @@ KERNEL_INLINE void linear_few_rows(enum dtype dtype, uint32_t wide, uint32_t max
     }
 }
 
-/* Up to GEMV_MAX_ROWS rows at a time. */
+/* Multiplies any number of rows, up to GEMV_MAX_ROWS at a time. */
 KERNEL_INLINE void linear_some_rows(enum dtype dtype, const struct linear_task *task,
                                     uint64_t panel_bytes)
 {
@@ -153,14 +156,15 @@ KERNEL_INLINE void linear_some_rows(enum dtype dtype, const struct linear_task *
     }                                                                                              \
     static const struct format_kernels format_##dtype = {1, few_##dtype, dequantize_##dtype};
 
-/* Instrumented, an instance takes ten times as long; there F32 alone has gemv of several rows. */
+/* With sanitizers an instance takes ten times as long to compile. In such builds only F32 has a
+ * gemv of several rows. */
 #ifdef COX_SANITIZED
 #define FORMAT_USUAL FORMAT_RARE
 #else
 #define FORMAT_USUAL FORMAT_ALL_ROWS
 #endif
 
-/* Each of them is a file of its own for each ISA. */
+/* The kinds of formats. Each kind has a file of its own for each ISA. */
 #define FORMATS_PLAIN(do_)  do_(F32) do_(F16) do_(BF16)
 #define FORMATS_BLOCKS(do_) do_(Q8_0) do_(Q4_0) do_(Q5_0) do_(MXFP4)
 #define FORMATS_K(do_)      do_(Q4_K) do_(Q5_K) do_(Q6_K)

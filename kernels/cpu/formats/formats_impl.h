@@ -1,22 +1,23 @@
 #pragma once
 /* Packed weights as vectors of 16 outputs (the layouts of kernels/cpu/pack/pack.h), for any
- * vec/ISA.h. All take the dtype as a constant: inlined, one of the branches stays. A stream is read
- * a block, a group of one scale, eight k, a pair of k at a time. */
+ * vec/ISA.h. The dtype is a constant of every function: after inlining, only one branch stays. A
+ * stream is read by blocks, then groups of one scale, then eight k, then pairs of k. */
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pack/pack.h"
 #include "kernels/cpu/vec/pairs_impl.h"
 
 #define KERNEL_INLINE static inline __attribute__((always_inline))
-/* Before a loop whose index must become a constant: shifts and registers depend on it. */
+/* Unrolls the loop that follows. Its index must become a constant, since shifts and registers
+ * depend on it. */
 #ifdef __clang__
 #define KERNEL_UNROLL _Pragma("unroll")
 #else
 #define KERNEL_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* The scales of the group of k that is being read. */
+/* The scales of the group of inputs that is being read. */
 struct fmt_scales {
-    vf d, neg_dmin; /* of the block */
+    vf d, neg_dmin; /* scales of the whole block */
     vf scale, neg_min;
     vb zero;   /* INT2, INT3, INT4 */
     vf zero_f; /* INT8 */
@@ -26,12 +27,12 @@ KERNEL_INLINE bool fmt_is_plain(enum dtype t)
 {
     return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
 }
-/* Of each block. */
+/* Returns whether each block has a min. */
 KERNEL_INLINE bool fmt_has_min(enum dtype t)
 {
     return t == DTYPE_Q4_1 || t == DTYPE_Q5_1;
 }
-/* Of each group. */
+/* Returns whether each group has a min. */
 KERNEL_INLINE bool fmt_has_mins(enum dtype t)
 {
     return t == DTYPE_Q2_K || t == DTYPE_Q4_K || t == DTYPE_Q5_K;
@@ -68,7 +69,7 @@ KERNEL_INLINE uint32_t fmt_code_bits(enum dtype t)
         return 4;
     }
 }
-/* Plain numbers are cut into blocks of eight; the last may be shorter. */
+/* Plain numbers have blocks of eight; the last block may be shorter. */
 KERNEL_INLINE uint32_t fmt_block_elems(enum dtype t)
 {
     bool is_k = fmt_has_mins(t) || t == DTYPE_Q3_K || t == DTYPE_Q6_K;
@@ -79,14 +80,15 @@ KERNEL_INLINE uint32_t fmt_group_elems(enum dtype t)
     bool small = t == DTYPE_Q2_K || t == DTYPE_Q3_K || t == DTYPE_Q6_K;
     return fmt_is_plain(t) ? 8 : small ? 16 : 32;
 }
-/* Bytes of eight k. */
+/* Returns the bytes of eight inputs of a panel. */
 KERNEL_INLINE uint32_t fmt_bytes_8k(enum dtype t)
 {
     return fmt_code_bits(t) * PANEL_N;
 }
 
-/* The bits of mask, moved from bit `from` of each byte to bit `to`. Shifts of pairs of bytes: there
- * are none of bytes, and what crosses over is outside the masks that are used. */
+/* Returns the bits of `mask` after a move from bit `from` of each byte to bit `to`. It shifts
+ * pairs of bytes, since vectors have no shifts of bytes. Bits that cross over must be outside of
+ * `mask`. */
 KERNEL_INLINE vb fmt_bits(vb a, uint32_t from, uint32_t to, uint8_t mask)
 {
     typedef uint16_t vec_u16 __attribute__((vector_size(16)));
@@ -94,7 +96,7 @@ KERNEL_INLINE vb fmt_bits(vb a, uint32_t from, uint32_t to, uint8_t mask)
     return (vb)(from > to ? pairs >> (from - to) : pairs << (to - from)) & mask;
 }
 
-/* The two below return where the stream goes on. */
+/* fmt_begin_block() and fmt_begin_group() return where the next data begins. */
 KERNEL_INLINE const uint8_t *fmt_begin_block(enum dtype t, const uint8_t *p, struct fmt_scales *s)
 {
     if (fmt_is_plain(t))
@@ -149,7 +151,7 @@ KERNEL_INLINE const uint8_t *fmt_begin_group(enum dtype t, const uint8_t *p, str
     return p;
 }
 
-/* One k of plain numbers, of the n from p on that are left. */
+/* Returns input i of the n plain numbers that are left from p on. */
 KERNEL_INLINE vf fmt_plain(enum dtype t, const uint8_t *p, uint32_t i, uint32_t n)
 {
     if (t == DTYPE_F16)
@@ -164,7 +166,7 @@ KERNEL_INLINE vf fmt_plain(enum dtype t, const uint8_t *p, uint32_t i, uint32_t 
     return vf_load((const float *)p + i * PANEL_N);
 }
 
-/* q[0], q[1]: codes of less than eight bits of k = 2i and 2i + 1. */
+/* Reads the codes of less than eight bits of k = 2i into q[0] and of k = 2i + 1 into q[1]. */
 KERNEL_INLINE void fmt_codes(uint32_t bits, const uint8_t *p, uint32_t i, vb q[2])
 {
     if (bits < 4) {
@@ -188,7 +190,7 @@ KERNEL_INLINE void fmt_codes(uint32_t bits, const uint8_t *p, uint32_t i, vb q[2
     }
 }
 
-/* A value of one byte. */
+/* Returns the value of a code of one byte. */
 KERNEL_INLINE vf fmt_byte(enum dtype t, const uint8_t *p, const struct fmt_scales *s)
 {
     vb code = vb_load(p);
@@ -204,7 +206,8 @@ KERNEL_INLINE uint8_t fmt_offset(enum dtype t)
     return t == DTYPE_Q3_K ? 4 : t == DTYPE_Q4_0 ? 8 : t == DTYPE_Q5_0 ? 16 : 32;
 }
 
-/* w[0], w[1]: k = 2i and 2i + 1 of the eight that begin at p, i < 4. */
+/* Computes the weights of k = 2i (w[0]) and 2i + 1 (w[1]) of the eight inputs that begin at p; i
+ * < 4. */
 KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const struct fmt_scales *s,
                             vf w[2])
 {
@@ -241,7 +244,7 @@ KERNEL_INLINE void fmt_pair(enum dtype t, const uint8_t *p, uint32_t i, const st
     w[1] = vf_mul(s->scale, vf_from_i8(q[1]));
 }
 
-/* out[k][16] of k inputs from p on: a whole number of blocks. */
+/* Converts k inputs from p on to floats, out[k][16]. k is a whole number of blocks. */
 KERNEL_INLINE void fmt_dequantize(enum dtype t, const uint8_t *p, uint32_t k, float *out)
 {
     uint32_t n_blocks = k / fmt_block_elems(t);

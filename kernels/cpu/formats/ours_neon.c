@@ -1,5 +1,5 @@
 #include "kernels/cpu/vec/neon.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/formats/few_impl.h"
 
 FORMATS_OURS(FORMAT_USUAL)

@@ -1,4 +1,4 @@
-/* The sets of rounded.h that this CPU has, and sums without numbers below the normal ones. */
+/* Chooses the sets of rounded.h that this CPU has, and multiplies with subnormal numbers off. */
 #include "kernels/cpu/linear/rounded.h"
 
 #ifndef __aarch64__
@@ -60,7 +60,7 @@ uint32_t rounded_stride(const struct rounded_kernels *kernels, uint32_t k)
     return ((n + LINE - 1) / LINE | 1u) * LINE;
 }
 
-/* ---- sums without numbers below the normal ones, of the thread that calls ---- */
+/* ---- treating subnormal numbers as zeros, in the calling thread ---- */
 
 #ifdef __aarch64__
 static uint64_t flush_begin(void)

@@ -1,25 +1,26 @@
 #pragma once
-/* The matrix product of weights that are bfloat16 with rows that are rounded to it, to nearest
- * even, once for all outputs (docs/develop/decisions/0023). For every output: acc = 0; for k = 0 ..
- * K - 1 in order: acc = fma(x[k], w[k], acc); then the bias is added: linear.h's sum over other x,
- * but that numbers below the normal ones (2^-126) are zeros of their sign wherever they come up, in
- * x, in w, in acc and in the result.
+/* The matrix product of bfloat16 weights with rows that are rounded to bfloat16, to nearest
+ * even, once for all outputs (docs/develop/decisions/0023). For every output: acc = 0; for k = 0
+ * .. K - 1 in order: acc = fma(x[k], w[k], acc); then the bias is added. This is the sum of
+ * linear.h over other x, except that subnormal numbers (below 2^-126) become zeros of their sign
+ * in x, in w, in acc and in the result.
  *
- * So it is what vdpbf16ps (AVX512_BF16) adds, which takes the high half of a pair first and rounds
- * after each product, and what any level's fused multiply-adds do where the system of the sums has
- * no such numbers (MXCSR's FTZ and DAZ, FPCR's FZ). All give the same bits, with one exception:
- * arm64 calls tiny what is so before it is rounded, and makes a zero of what would round up to
- * 2^-126. scalar rounds each product, which has 16 bits and so loses none, unless it is below
- * 2^-126 or beyond the largest float. */
+ * This is the sum of vdpbf16ps (AVX512_BF16), which takes the high half of a pair first and
+ * rounds after each product. It is also the sum of any level's fused multiply-adds when
+ * subnormals are off (MXCSR's FTZ and DAZ, FPCR's FZ). All give the same bits, with one
+ * exception: arm64 detects a subnormal before it rounds, and so turns a number into zero that
+ * would round up to 2^-126. The scalar level rounds each product. That loses nothing, since a
+ * product has 16 bits, unless it is below 2^-126 or above the largest float. */
 #include "kernels/cpu/linear/rounded_sets.h"
 
-/* On this CPU and its system? */
+/* Returns whether this CPU and its system run the set. */
 bool rounded_kernels_run(const struct rounded_kernels *kernels);
-/* The best set of a level that this CPU runs; level_only: the level's own. */
+/* Returns the best set of a level that this CPU runs. With level_only it returns the level's own
+ * set, without extensions. */
 const struct rounded_kernels *rounded_kernels_of(enum cpu_isa isa, bool level_only);
 
-/* Floats from one row to the next: an odd number of cache lines, so that the rows of a tile do not
- * fall into one set. */
+/* Returns the floats from one row to the next: an odd number of cache lines, so that the rows of
+ * a tile do not share one set of the cache. */
 uint32_t rounded_stride(const struct rounded_kernels *kernels, uint32_t k);
-/* kernels->linear without numbers below the normal ones. */
+/* Calls kernels->linear with subnormal numbers off. */
 void rounded_linear(const struct rounded_kernels *kernels, const struct linear_task *t);

@@ -1,12 +1,15 @@
-/* rounded.h by vdpbf16ps: words of weights, two inputs of an output each, by the same two of a row.
+/* The product of rounded.h with vdpbf16ps. An instruction multiplies words of weights, two
+ * inputs of an output each, by the same two inputs of a row.
  *
- * Up to FEW_ROWS rows are bound by reading weights: several panels side by side, each read once
- * from its first byte to its last. More: two panels and CHUNK_PAIRS of their inputs at a time,
- * which stay in the second cache for all rows, while the tiles of rows ask for what comes next,
- * each for its part; between chunks of K the sums rest in out, which loses no bits. An odd K's last
- * input is a fused multiply-add. */
+ * Purpose and data flow: backend/linear.c calls the set with a task of panels and rows of
+ * bfloat16; sums go to the task's `out`. With up to FEW_ROWS rows, reading weights is the limit:
+ * several panels go side by side, each read once from its first byte to its last. With more
+ * rows, two panels are taken, CHUNK_PAIRS pairs of inputs at a time. They stay in the
+ * second-level cache for all rows, and each tile of rows prefetches its part of the next chunk.
+ * Invariants: between chunks of K the sums are kept in `out`, which loses no bits. The last
+ * input of an odd K is a fused multiply-add. */
 #include "kernels/cpu/vec/avx512.h"
-/* after it */
+/* must follow the header above */
 #include "kernels/cpu/formats/columns_impl.h"
 #include "kernels/cpu/linear/rounded_sets.h"
 #include "kernels/cpu/pack/pack.h"
@@ -15,29 +18,29 @@ enum {
     TILE_ROWS = 12,
     TILE_PANELS = 2,
     FEW_ROWS = 8,
-    FEW_PANELS = 4, /* of up to four rows */
+    FEW_PANELS = 4, /* panels side by side, for up to four rows */
     CHUNK_PAIRS = 512,
-    WORDS_BYTES = 4 * PANEL_N, /* of one pair of inputs */
-    PREFETCH_PAIRS = 32        /* ahead, of a few rows */
+    WORDS_BYTES = 4 * PANEL_N, /* bytes of one pair of inputs of a panel */
+    PREFETCH_PAIRS = 32        /* distance of the prefetch with a few rows */
 };
 
-/* Rows of x and panels, or a chunk of them. */
+/* Rows of x and panels, or one chunk of their inputs. */
 struct tile {
-    const uint8_t *w; /* of the first panel */
+    const uint8_t *w; /* the first panel's weights */
     uint64_t panel_bytes;
-    const float *x, *bias; /* bias: NULL unless this chunk is the last and there is one */
+    const float *x, *bias; /* bias: NULL in all but the last chunk */
     float *out;
-    uint32_t n_rows; /* the tile's may be more: then the last one is there again */
+    uint32_t n_rows; /* rows to store; a larger tile repeats the last one */
     uint32_t x_stride, out_stride;
-    uint32_t n_columns; /* of all panels */
+    uint32_t n_columns; /* in all panels together */
     uint32_t n_pairs;
-    uint32_t n_asks, every; /* so often, in front of each `every` pairs (0: of few rows), */
-    const uint8_t *ask;     /* a pair of what comes next is asked for, from here on */
-    bool has_single;        /* one more input */
-    bool first;             /* sums begin at zero */
+    uint32_t n_asks, every; /* prefetches before each `every` pairs; every 0: none */
+    const uint8_t *ask;     /* next address to prefetch, one pair of inputs a time */
+    bool has_single;        /* K is odd: one input follows the pairs */
+    bool first;             /* first chunk: sums begin at zero */
 };
 
-/* Where a tile is in its rows and panels. */
+/* Position of a tile in its rows and panels; row_at is the offset of each row in x. */
 struct place {
     const float *x;
     const uint8_t *w;
@@ -51,8 +54,9 @@ KERNEL_INLINE __m512i both_of(const float *x)
     return _mm512_set1_epi32(word);
 }
 
-/* n pairs; what a few rows have to wait for soon is asked for, ahead bytes behind each. n_panels
- * and n_rows are constants: their sums are registers. */
+/* Adds n pairs of inputs. With ahead > 0 it prefetches the weights that lie `ahead` bytes
+ * further, for tiles of a few rows. n_panels and n_rows are constants, so that the sums stay in
+ * registers. */
 enum { NOTHING_AHEAD = 0 };
 KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, uint32_t n, uint64_t ahead,
                              const struct tile *t, struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
@@ -80,8 +84,8 @@ KERNEL_INLINE void add_pairs(uint32_t n_panels, uint32_t n_rows, uint32_t n, uin
     at->w = w;
 }
 
-/* A few rows: each line is used once, soon after it was asked for; in the end it is those of the
- * panels that come next. */
+/* A few rows: each cache line is used once, soon after it was prefetched. Near the end, the
+ * prefetch goes on in the panels that come next. */
 KERNEL_INLINE void add_few(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
                            struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
 {
@@ -92,8 +96,8 @@ KERNEL_INLINE void add_few(uint32_t n_panels, uint32_t n_rows, const struct tile
               acc);
 }
 
-/* Many: evenly, since a core has few lines of memory under way at once, and who asks for one more
- * waits. */
+/* Many rows: prefetches are spread evenly. A core can wait for only a few cache lines at once;
+ * one more prefetch would stall. */
 KERNEL_INLINE void add_many(uint32_t n_panels, uint32_t n_rows, const struct tile *t,
                             struct place *at, vf acc[TILE_ROWS][FEW_PANELS])
 {
@@ -115,7 +119,8 @@ KERNEL_INLINE void add_single(uint32_t n_panels, uint32_t n_rows, const struct t
 {
     KERNEL_UNROLL
     for (uint32_t r = 0; r < n_rows; r++) {
-        const vf xk = vf_set1(at->x[at->row_at[r]]); /* its low half is zero */
+        /* low half of the word is zero: a single input */
+        const vf xk = vf_set1(at->x[at->row_at[r]]);
         KERNEL_UNROLL
         for (uint32_t i = 0; i < n_panels; i++) {
             const void *w = at->w + i * t->panel_bytes;
@@ -130,7 +135,7 @@ KERNEL_INLINE uint32_t columns_of(const struct tile *t, uint32_t i_panel)
     return left < PANEL_N ? left : PANEL_N;
 }
 
-/* is_whole: t has max_rows rows. */
+/* Multiplies one tile. is_whole means that t has max_rows rows. */
 KERNEL_INLINE void tile(uint32_t n_panels, uint32_t max_rows, bool is_whole, const struct tile *t)
 {
     const bool is_few = max_rows <= FEW_ROWS;
@@ -193,21 +198,23 @@ static void run_tile(uint32_t n_panels, const struct tile *t)
     else
         (t->n_rows <= 4 ? tile_1_4 : t->n_rows <= 8 ? tile_1_8 : tile_1_12)(t);
 }
-/* How many of the panels that are left go side by side. */
+/* Returns the number of panels that go side by side when n_left are left. */
 static uint32_t panels_of_tile(uint32_t n_rows, uint32_t n_left)
 {
     const uint32_t n = n_rows <= 4 ? FEW_PANELS : TILE_PANELS;
     return n_left >= n ? n : 1;
 }
 
-/* Of those that are left; 13 to 16 are two tiles of about as many. */
+/* Returns the rows of the next tile when n_left are left. 13 to 16 rows become two tiles of
+ * similar size. */
 static uint32_t rows_of_tile(uint32_t n_left)
 {
     const uint32_t n = n_left > TILE_ROWS && n_left <= 16 ? 8 : TILE_ROWS;
     return n_left < n ? n_left : n;
 }
 
-/* More of them, with a chunk of some panels. next: where there are as many pairs, or NULL. */
+/* Multiplies many rows by a chunk of some panels. `next` is the chunk to prefetch, with as many
+ * pairs, or NULL. */
 static void run_many(uint32_t n_panels, struct tile *t, uint32_t n_rows, const uint8_t *next)
 {
     const uint32_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
@@ -270,7 +277,8 @@ static void linear_pairs(const struct linear_task *t)
     }
 }
 
-/* The even one of a pair is the high half; of an odd k the last has zeros behind it. */
+/* Rounds a row to pairs. The even number of a pair is the high half of its word. The last number
+ * of an odd k has zeros in the low half. */
 static void round_pairs(float *to, const float *x, uint32_t k)
 {
     for (uint32_t i = 0; i < k; i += 2 * PANEL_N) {
@@ -284,8 +292,8 @@ static void round_pairs(float *to, const float *x, uint32_t k)
     }
 }
 
-/* With one added first, 2^24 - 2^24 leaves nothing of it; the other way round, or as a sum of their
- * own, they leave it. */
+/* Adds the pair (2^24, -2^24) to 1. If the high half is added first, the 1 is rounded away and
+ * the sum is 0. In the other order, or with the pair added up first, the 1 remains. */
 bool rounded_avx512_bf16_adds_in_order(void)
 {
     const __m512i w = _mm512_set1_epi32(0x4b80cb80), x = _mm512_set1_epi32(0x3f803f80);

@@ -1,5 +1,5 @@
-/* Sixteen rows' codes are transposed, 16 x 16 bytes at a time, and joined again into the bits of
- * pack.h. */
+/* Packs rows of weights into the panels of pack.h. The codes of 16 rows are transposed, 16 x 16
+ * bytes at a time, and joined again into fewer bits. */
 #include "kernels/cpu/pack/pack.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ uint64_t pack_panel_bytes(enum dtype dtype, uint32_t k)
     return k / f->block_elems * panel_block_bytes(f);
 }
 
-/* to[k] = code k of each of the 16 rows, for 16 k from i_k. */
+/* Transposes 16 codes from i_k on: to[k] holds code k of each of the 16 rows. */
 static void transpose_codes(vb to[16], const struct block rows[PANEL_N], uint32_t i_k)
 {
     for (uint32_t i = 0; i < PANEL_N; i++)
@@ -58,14 +58,14 @@ static uint8_t *put(uint8_t *to, vb v)
     return to + sizeof v;
 }
 
-/* The bits `mask` of each byte from bit `from` on, then from bit `to` on: by words, since no
- * processor shifts bytes. */
+/* Moves the bits of `mask` in each byte from bit `from` on to bit `to` on. It shifts words,
+ * because processors have no shifts of bytes. */
 static inline vb move_bits(vb v, uint32_t mask, int from, int to)
 {
     return (vb)((((vw)v >> from) & mask * 0x01010101) << to);
 }
 
-/* Two bits of eight k, from bit `from` of each code on: four k a byte. */
+/* Writes two bits of eight k, from bit `from` of each code on: four k in a byte. */
 static uint8_t *put_pairs_of_bits(uint8_t *to, const vb c[8], int from)
 {
     for (int i = 0; i < 8; i += 4)
@@ -74,7 +74,7 @@ static uint8_t *put_pairs_of_bits(uint8_t *to, const vb c[8], int from)
     return to;
 }
 
-/* Eight k of 16 outputs. */
+/* Writes the codes of eight k of 16 outputs. */
 static uint8_t *put_codes(uint8_t *to, const vb c[8], uint32_t code_bits)
 {
     if (code_bits == 8) {
@@ -144,7 +144,7 @@ void pack_panel(struct weight *w, const struct weight_rows *rows, uint32_t i_pan
         return;
     }
     struct block blocks[PANEL_N];
-    memset(blocks, 0, sizeof blocks); /* rows beyond n stay so */
+    memset(blocks, 0, sizeof blocks); /* rows beyond n stay zero */
     const uint64_t block_bytes = panel_block_bytes(f);
     for (uint32_t i_block = 0; i_block < w->k / f->block_elems; i_block++, to += block_bytes) {
         pack_ask_to_write(to, (uint32_t)block_bytes);

@@ -1,22 +1,22 @@
-/* A checkpoint of plain numbers is loaded as fast as it is turned round. Rows are often a multiple
- * of 4 KiB apart, so that what is read of all of them falls into one set of the cache: each line is
- * read whole, once, eight rows at a time. */
+/* Packs plain numbers. Loading such a checkpoint is as fast as this transposition. Rows are
+ * often a multiple of 4 KiB apart, so the same columns of all rows share one set of the cache.
+ * Each cache line is therefore read whole, once, for eight rows at a time. */
 #include "kernels/cpu/pack/plain.h"
 
 #include <string.h>
 
-enum { LINE_K = 32 }; /* numbers of two bytes in a cache line */
+enum { LINE_K = 32 }; /* 2-byte numbers in a cache line */
 
 typedef uint16_t v8 __attribute__((vector_size(16)));
 
-/* Rows of a and b in turns, the first halves of them and the second ones. */
+/* Interleaves a and b: the first halves into *low, the second halves into *high. */
 static inline void interleave(v8 a, v8 b, v8 *low, v8 *high)
 {
     *low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
     *high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
-/* Interleaving row i with row i + 4, three times, transposes. */
+/* Transposes 8 x 8 numbers: three times, row i is interleaved with row i + 4. */
 static inline void transpose_8(v8 r[8])
 {
     v8 t[8];
@@ -27,7 +27,7 @@ static inline void transpose_8(v8 r[8])
     }
 }
 
-/* 32 k of 16 rows of two bytes. */
+/* Packs 32 k of 16 rows of 2-byte numbers. */
 static void pack_lines(uint8_t *to, const uint8_t *from, uint64_t stride_bytes)
 {
     for (uint32_t first = 0; first < PANEL_N; first += 8) {
@@ -44,7 +44,7 @@ static void pack_lines(uint8_t *to, const uint8_t *from, uint64_t stride_bytes)
 
 typedef uint32_t v4 __attribute__((vector_size(16)));
 
-/* Interleaving row i with row i + 2, twice, transposes. */
+/* Transposes 4 x 4 words: twice, row i is interleaved with row i + 2. */
 static inline void transpose_4(v4 r[4])
 {
     for (int stage = 0; stage < 2; stage++) {
@@ -59,7 +59,7 @@ static inline void transpose_4(v4 r[4])
     }
 }
 
-/* The same 32 k as 16 pairs: words, with their halves exchanged. */
+/* Packs 32 k of 16 rows as 16 pairs: words with their halves exchanged. */
 static void pack_line_pairs(uint8_t *to, const uint8_t *from, uint64_t stride_bytes)
 {
     for (uint32_t first = 0; first < PANEL_N; first += 4) {
@@ -76,14 +76,14 @@ static void pack_line_pairs(uint8_t *to, const uint8_t *from, uint64_t stride_by
     }
 }
 
-/* Where k of output i is, of numbers of two bytes in pairs of k. */
+/* Returns the place of input k of output i, for 2-byte numbers in pairs of k. */
 static uint32_t in_pairs(uint32_t k, uint32_t n_k, uint32_t i)
 {
     const bool is_single = k % 2 == 0 && k + 1 == n_k;
     return is_single ? k * PANEL_N + i : k / 2 * 2 * PANEL_N + 2 * i + !(k % 2);
 }
 
-/* 16 k at a time, so that what is written is written whole. */
+/* Packs 16 k at a time, so that whole cache lines are written. */
 static void pack_tiles(uint8_t *to, const struct weight_rows *from, uint32_t n_rows, uint32_t begin,
                        uint32_t end, enum pack_plain_as as)
 {

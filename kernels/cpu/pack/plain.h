@@ -1,10 +1,11 @@
 #pragma once
-/* Private to kernels/cpu: panels of numbers that are stored as they are. */
+/* Private to kernels/cpu: packing of plain numbers, which are stored unchanged. */
 #include "kernels/cpu/kernels.h"
 
-/* Numbers of four bytes, of two, of two in pairs (kernels/cpu/pack/pack.h: F32, F16, BF16). */
+/* Numbers of four bytes, of two bytes, and of two bytes in pairs (F32, F16 and BF16 in
+ * kernels/cpu/pack/pack.h). */
 enum pack_plain_as { PACK_WORDS, PACK_HALVES, PACK_PAIRS };
 
-/* [row][k] to a panel; rows beyond n_rows are zeros. */
+/* Packs [row][k] into a panel. Rows beyond n_rows become zeros. */
 void pack_plain(uint8_t *to, const struct weight_rows *from, uint32_t n_rows, uint32_t k,
                 enum pack_plain_as as);

@@ -1,6 +1,6 @@
 #pragma once
-/* The functions of row_impl.h, one set for each level; kernels/cpu/kernels.h says what each does.
- */
+/* The functions of row_impl.h: one set for each level. kernels/cpu/kernels.h says what each
+ * does. */
 #include "kernels/cpu/kernels.h"
 
 #define ROW_DECLARE(isa)                                                                           \
@@ -16,7 +16,7 @@
     void row_softcap_##isa(float *x, uint32_t dim, float cap);                                     \
     struct logits_top row_logits_top_##isa(const float *x, uint32_t dim);                          \
     double row_sum_exp_##isa(const float *x, uint32_t dim, float shift);                           \
-    /* to the nearest bfloat16; below 2^-126 to a zero of the sign */                              \
+    /* rounds to the nearest bfloat16; magnitudes below 2^-126 become zero with the same sign */   \
     void row_round_##isa(float *out, const float *x, uint32_t dim)
 
 #define ROW_DECLARE_LEVEL(upper, isa) ROW_DECLARE(isa);

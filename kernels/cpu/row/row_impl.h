@@ -1,6 +1,6 @@
-/* Operators of one row, written once over vec.h; see row.h for how an ISA file includes this. Sums
- * go lane by lane (lane l takes elements l, l + 16, ...) and then up the tree of vf_sum; everything
- * else is element by element, so a row may be cut at any multiple of 16. */
+/* Operators on one row, written once over vec.h. row.h explains how an ISA file includes this.
+ * Sums go lane by lane (lane l adds elements l, l + 16, ...) and then up the tree of vf_sum. All
+ * other operators work element by element, so a row may be cut at any multiple of 16. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 enum { LANES = 16, TOP_BLOCK = 1024, SUM_EXP_BLOCK = 4096 };
 
-/* The next 16 elements, or the n that are left with zeros behind them. */
+/* Loads the next 16 elements, or the n that are left with zeros behind them. */
 static inline vf row_load(const float *p, uint32_t n)
 {
     return n >= LANES ? vf_load(p) : vf_load_n(p, n);
@@ -23,7 +23,7 @@ static inline void row_store(float *p, vf v, uint32_t n)
     else
         vf_store_n(p, v, n);
 }
-/* As row_load with -infinity behind them. */
+/* Loads like row_load, with -infinity behind the last element. */
 static inline vf row_load_inf(const float *p, uint32_t n)
 {
     if (n >= LANES)
@@ -53,7 +53,7 @@ void ISA_FN(row_norm)(float *out, const float *x, const float *w, uint32_t dim, 
     }
 }
 
-/* Every second float of 2n, n <= 16, and back. */
+/* Splits 2n floats into the even and the odd ones; n <= 16. The next function joins them again. */
 static inline void take_apart(float *even, float *odd, const float *from, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -69,7 +69,7 @@ static inline void put_together(float *to, const float *even, const float *odd, 
     }
 }
 
-/* n <= 16 pairs (x[i], y[i]). */
+/* Rotates n <= 16 pairs (x[i], y[i]). */
 static inline void rotate(float *x, float *y, const float *cos_sin, uint32_t n)
 {
     float c[LANES] = {0}, s[LANES] = {0};
@@ -78,8 +78,8 @@ static inline void rotate(float *x, float *y, const float *cos_sin, uint32_t n)
     row_store(x, vf_sub(vf_mul(vx, vc), vf_mul(vy, vs)), n);
     row_store(y, vf_add(vf_mul(vy, vc), vf_mul(vx, vs)), n);
 }
-/* n <= 16 pairs of neighbours. As plain C this is a product of complex numbers, which gcc 12 makes
- * a fused vfmaddsub of, contraction off or not. */
+/* Rotates n <= 16 pairs of neighbours. Plain C would be a product of complex numbers, which gcc
+ * 12 turns into a fused vfmaddsub even with contraction off. */
 static inline void rotate_neighbours(float *x, const float *cos_sin, uint32_t n)
 {
     float a[LANES], b[LANES];
@@ -104,7 +104,7 @@ void ISA_FN(row_rope)(float *x, const float *cos_sin, uint32_t n_rot, bool inter
         rotate(x + i, x + i + half, cos_sin + 2 * i, half - i);
 }
 
-/* x * sigmoid(1.702 x) is silu(1.702 x) / 1.702. */
+/* Uses x * sigmoid(1.702 x) = silu(1.702 x) / 1.702. */
 static void gated_limited(float *out, const float *gate, const float *up, uint32_t dim, float limit)
 {
     const vf high = vf_set1(limit), low = vf_set1(-limit), one = vf_set1(1.0f);
@@ -163,7 +163,8 @@ void ISA_FN(row_softcap)(float *x, uint32_t dim, float cap)
         row_store(x + i, math_softcap(row_load(x + i, dim - i), cap), dim - i);
 }
 
-/* The largest of n elements, NaN as -infinity: vf_max gives its second operand for a NaN. */
+/* Returns the largest of n elements. A NaN counts as -infinity, because vf_max returns its
+ * second operand for a NaN. */
 static float block_max(const float *x, uint32_t n)
 {
     vf best[2] = {vf_set1(-INFINITY), vf_set1(-INFINITY)};
@@ -177,7 +178,8 @@ static float block_max(const float *x, uint32_t n)
     return vf_hmax(vf_max(best[0], best[1]));
 }
 
-/* The maximum of each block by vectors; only the block with the best is looked at one by one. */
+/* Finds the maximum of each block with vectors, then searches only the best block element by
+ * element. */
 struct logits_top ISA_FN(row_logits_top)(const float *x, uint32_t dim)
 {
     struct logits_top top = {0, -INFINITY, -INFINITY};

@@ -1,5 +1,5 @@
 #pragma once
-/* kernels/cpu/vec/vec.h as two registers of AVX2, with FMA and F16C. */
+/* The operations of kernels/cpu/vec/vec.h with two registers of AVX2, with FMA and F16C. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -26,7 +26,8 @@ static inline void vf_store(float *p, vf a)
     _mm256_storeu_ps(p, a.lo);
     _mm256_storeu_ps(p + 8, a.hi);
 }
-static inline __m256i vec_mask(uint32_t n, int first) /* lanes first .. first + 7 below n */
+/* mask of the lanes first .. first + 7 that are below n */
+static inline __m256i vec_mask(uint32_t n, int first)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n - first), lane);
@@ -102,7 +103,7 @@ static inline vf vf_load_bf16(const uint16_t *p)
 {
     return (vf){vec_from_bf16(p), vec_from_bf16(p + 8)};
 }
-/* minps and maxps give their second operand when one is NaN: NaN stays NaN. */
+/* minps and maxps return their second operand when one is NaN, so a NaN stays NaN. */
 static inline __m128i vec_to_f16(__m256 a)
 {
     a = _mm256_max_ps(_mm256_set1_ps(-65504.0f), _mm256_min_ps(_mm256_set1_ps(65504.0f), a));
@@ -137,7 +138,7 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
 }
-/* The bits of a half whose exponent is 8 too small; 2^8 mends it, also below the normal ones. */
+/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects that. */
 static inline vf vf_from_e4m3(vb a)
 {
     __m256i w = _mm256_slli_epi16(_mm256_cvtepi8_epi16((__m128i)a), 7);
@@ -147,7 +148,7 @@ static inline vf vf_from_e4m3(vb a)
     const __m256 mend = _mm256_set1_ps(0x1p8f);
     return (vf){_mm256_mul_ps(lo, mend), _mm256_mul_ps(hi, mend)};
 }
-/* 2^-127, of 0, is below the normal numbers. */
+/* Code 0 means 2^-127, which is subnormal. */
 static inline __m256 vec_from_e8m0(__m256i a)
 {
     __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(a, 23), _mm256_set1_epi32(0x00400000));
@@ -169,7 +170,7 @@ static inline float vf_sum(vf a)
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
-/* Four halvings, as in vf_sum, of sixteen vectors at once: each keeps half of two. */
+/* Does vf_sum's halvings for several vectors at once; each step keeps half of two vectors. */
 static inline __m256 vec_sum8(const vf v[8])
 {
     __m256 a[4], b[2];

@@ -1,5 +1,5 @@
 #pragma once
-/* kernels/cpu/vec/vec.h as one register of AVX-512 (F, BW, VL, DQ). */
+/* The operations of kernels/cpu/vec/vec.h with one register of AVX-512 (F, BW, VL, DQ). */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static inline vf vf_load_bf16(const uint16_t *p)
     __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
 }
-/* minps and maxps give their second operand when one is NaN: NaN stays NaN. */
+/* minps and maxps return their second operand when one is NaN, so a NaN stays NaN. */
 static inline void vf_store_f16(uint16_t *p, vf a)
 {
     a = _mm512_max_ps(_mm512_set1_ps(-65504.0f), _mm512_min_ps(_mm512_set1_ps(65504.0f), a));
@@ -109,8 +109,8 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)_mm_shuffle_epi8((__m128i)table, (__m128i)i);
 }
-/* The bits of a float whose exponent is 120 too small; 2^120 mends it, also below the normal ones.
- */
+/* Takes the bits as a float whose exponent is 120 too small, and multiplies by 2^120. This is
+ * right for subnormal numbers too. */
 static inline vf vf_from_e4m3(vb a)
 {
     __m512i b = _mm512_cvtepu8_epi32((__m128i)a);
@@ -119,7 +119,7 @@ static inline vf vf_from_e4m3(vb a)
     return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_or_si512(sign, rest)),
                          _mm512_set1_ps(0x1p120f));
 }
-/* 2^-127, of 0, is below the normal numbers. */
+/* Code 0 means 2^-127, which is subnormal. */
 static inline vf vf_from_e8m0(vb a)
 {
     __m512i b = _mm512_cvtepu8_epi32((__m128i)a);
@@ -134,7 +134,7 @@ static inline float vf_sum(vf a)
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
-/* Four halvings, as in vf_sum, of sixteen vectors at once: each keeps half of two. */
+/* Does the four halvings of vf_sum for 16 vectors at once: each step keeps half of two vectors. */
 static inline vf vf_sum16(const vf v[16])
 {
     vf a[8], b[4], c[2];

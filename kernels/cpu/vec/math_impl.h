@@ -1,14 +1,14 @@
 #pragma once
-/* exp and tanh of sixteen floats, over the vf of whichever vec/ISA.h was included before. The same
- * fused operations in the same order on every ISA, so that AVX2 and AVX-512 give equal bits.
+/* exp and tanh of 16 floats, over the vf of the vec/ISA.h that was included before. Every ISA
+ * does the same fused operations in the same order, so AVX2 and AVX-512 give equal bits.
  *
- * exp after Cephes (Moshier, expf.c): x = n ln 2 + r with |r| <= ln(2) / 2, ln 2 in two parts, and
- * a polynomial of degree 5 in r. Below 2 ulp of error (tests/unit/kernels/cpu/row/row_test.c).
- * There is no comparison in vec.h and none is needed: what must be zero is multiplied by a step
- * function. */
+ * exp follows Cephes (Moshier, expf.c): x = n ln 2 + r with |r| <= ln(2) / 2, ln 2 in two parts,
+ * and a polynomial of degree 5 in r. The error is below 2 ulp
+ * (tests/unit/kernels/cpu/row/row_test.c). vec.h has no comparisons and none are needed: results
+ * that must be zero are multiplied by a step function. */
 #include <stdint.h>
 
-/* exp(x) - 1 of the remainder r = x - n ln 2, which has no cancellation near 0. */
+/* Returns exp(r) - 1 for the remainder r = x - n ln 2. It has no cancellation near 0. */
 static inline vf math_expm1_remainder(vf x, vf n)
 {
     vf r = vf_fma(n, vf_set1(-0.693359375f), x);
@@ -27,36 +27,38 @@ static inline vf math_exponent(vf x)
     return vf_round(vf_mul(x, vf_set1(1.44269504088896341f)));
 }
 
-/* 0 for x <= -87, where a smaller result would soon be subnormal, and for NaN; exp(88) above 88. */
+/* Returns exp(x). It is 0 for a NaN and for x <= -87, below which results would soon be
+ * subnormal. Above 88 it is exp(88). */
 static inline vf math_exp(vf x)
 {
     const vf low = vf_set1(-87.0f);
-    x = vf_min(vf_max(x, low), vf_set1(88.0f)); /* NaN becomes low: see vec.h */
+    x = vf_min(vf_max(x, low), vf_set1(88.0f)); /* a NaN becomes `low`: see vec.h */
     vf n = math_exponent(x);
     vf y = vf_add(math_expm1_remainder(x, n), vf_set1(1.0f));
-#ifdef __AVX512F__ /* the same in fewer instructions */
+#ifdef __AVX512F__ /* same result in fewer instructions */
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, low, _CMP_GT_OQ), y, n);
 #else
-    /* 0 at low, 1 from the next float on */
+    /* 0 at `low`, 1 from the next float on */
     vf step = vf_mul(vf_sub(x, low), vf_set1(0x1p20f));
     return vf_mul(vf_mul(y, vf_pow2(n)), vf_min(step, vf_set1(1.0f)));
 #endif
 }
 
-/* (e^2x - 1) / (e^2x - 1 + 2), with e^2x - 1 = 2^n (e^r - 1) + (2^n - 1). NaN stays NaN. */
+/* Returns tanh(x) = (e^2x - 1) / (e^2x - 1 + 2), with e^2x - 1 = 2^n (e^r - 1) + (2^n - 1). A
+ * NaN stays NaN. */
 static inline vf math_tanh(vf x)
 {
     const vf low = vf_set1(-18.2f), high = vf_set1(18.2f); /* tanh(9.1) rounds to 1 */
     x = vf_add(x, x);
     vf n = math_exponent(vf_min(vf_max(x, low), high)); /* never NaN */
-    x = vf_min(high, vf_max(low, x));                   /* NaN when x is */
+    x = vf_min(high, vf_max(low, x));                   /* NaN if x is NaN */
     vf scale = vf_pow2(n);
     vf e = vf_fma(scale, math_expm1_remainder(x, n), vf_sub(scale, vf_set1(1.0f)));
     return vf_div(e, vf_add(e, vf_set1(2.0f)));
 }
 
-/* x / (1 + exp(-x)), and GELU in its tanh form: 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), which
- * loses nothing where tanh(u) is close to -1. */
+/* SiLU is x / (1 + exp(-x)). GELU in its tanh form is 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)),
+ * which loses nothing when tanh(u) is close to -1. */
 static inline vf math_silu(vf x)
 {
     return vf_div(x, vf_add(vf_set1(1.0f), math_exp(vf_sub(vf_zero(), x))));

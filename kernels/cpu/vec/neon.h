@@ -1,7 +1,7 @@
 #pragma once
-/* kernels/cpu/vec/vec.h as four registers of NEON (ARMv8.0-A: fused multiply-add and halves are of
- * it). Minimum and maximum are a comparison and a choice: fmin and fmax have rules of their own for
- * NaN and signs of zero. */
+/* The operations of kernels/cpu/vec/vec.h with four registers of NEON. ARMv8.0-A includes fused
+ * multiply-add and halves. Minimum and maximum are a comparison and a selection, because fmin
+ * and fmax treat NaN and signed zeros differently from maxps. */
 #include <arm_neon.h>
 #include <stdint.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static inline vf vf_load_bf16(const uint16_t *p)
     return (vf){vec_from_bf16(vld1_u16(p)), vec_from_bf16(vld1_u16(p + 4)),
                 vec_from_bf16(vld1_u16(p + 8)), vec_from_bf16(vld1_u16(p + 12))};
 }
-/* NaN, the second operand of both, stays NaN. */
+/* A NaN is the second operand of the minimum and of the maximum, so it stays NaN. */
 static inline float16x4_t vec_to_f16(float32x4_t x)
 {
     x = vec_max(vdupq_n_f32(-65504.0f), vec_min(vdupq_n_f32(65504.0f), x));
@@ -141,7 +141,7 @@ static inline vb vb_lookup(vb table, vb i)
 {
     return (vb)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)i);
 }
-/* The bits of a half whose exponent is 8 too small; 2^8 mends it, also below the normal ones. */
+/* Takes the bits as a half whose exponent is 8 too small; a product with 2^8 corrects that. */
 static inline vf vf_from_e4m3(vb x)
 {
     const int16x8_t keep = vdupq_n_s16((int16_t)0xbf80);
@@ -150,7 +150,7 @@ static inline vf vf_from_e4m3(vb x)
     return vf_mul(vec_from_halves(vreinterpretq_u16_s16(lo), vreinterpretq_u16_s16(hi)),
                   vf_set1(0x1p8f));
 }
-/* 2^-127, of 0, is below the normal numbers. */
+/* Code 0 means 2^-127, which is subnormal. */
 static inline float32x4_t vec_from_e8m0(uint32x4_t x)
 {
     return vreinterpretq_f32_u32(vmaxq_u32(vshlq_n_u32(x, 23), vdupq_n_u32(0x00400000)));
@@ -162,7 +162,7 @@ static inline vf vf_from_e8m0(vb x)
                 vec_from_e8m0(w.val[3])};
 }
 
-/* Two of vf_sum's four halvings. */
+/* Does two of the four halvings of vf_sum. */
 static inline float32x4_t vec_sum4(vf x)
 {
     return vaddq_f32(vaddq_f32(x.a, x.c), vaddq_f32(x.b, x.d));
@@ -173,7 +173,7 @@ static inline float vf_sum(vf x)
     const float32x2_t s2 = vadd_f32(vget_low_f32(s4), vget_high_f32(s4));
     return vget_lane_f32(s2, 0) + vget_lane_f32(s2, 1);
 }
-/* The other two, of four vectors at once. */
+/* Does the other two halvings, for four vectors at once. */
 static inline float32x4_t vec_sums(const vf v[4])
 {
     float32x4_t s[4], half[2];

@@ -1,6 +1,6 @@
 #pragma once
-/* vf_load_pairs(const uint16_t *p, vf w[2]): 16 words of two bfloat16 each, w[0] of the high halves
- * and w[1] of the low ones. Over the vf of whichever vec/ISA.h was included before. */
+/* vf_load_pairs(const uint16_t *p, vf w[2]) loads 16 words of two bfloat16 each: the high halves
+ * into w[0], the low halves into w[1]. It uses the vf of the vec/ISA.h that was included before. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
 #pragma once
-/* vf_transpose16(vf v[16]): lane k of v[i] and lane i of v[k] change places. Over the vf of
- * whichever vec/ISA.h was included before. */
+/* vf_transpose16(vf v[16]) swaps lane k of v[i] with lane i of v[k]. It uses the vf of the
+ * vec/ISA.h that was included before. */
 #include <string.h>
 
 #if defined __AVX512F__
-/* Pairs, then fours within each quarter, then the quarters themselves. */
+/* Transposes pairs, then fours within each quarter, then the quarters. */
 static inline void vf_transpose16(vf v[16])
 {
     for (int i = 0; i < 16; i += 4) {
@@ -31,7 +31,7 @@ static inline void vf_transpose16(vf v[16])
     }
 }
 #elif defined __AVX2__
-/* Eight rows of eight: pairs, then fours within each half, then the halves. */
+/* Transposes eight rows of eight: pairs, then fours within each half, then the halves. */
 static inline void vec_transpose8(__m256 v[8])
 {
     for (int i = 0; i < 8; i += 4) {

@@ -1,10 +1,10 @@
 #pragma once
-/* Sixteen floats as one value, so that each kernel is written once and compiled per ISA: the file
- * that includes a *_impl.h includes scalar.h, avx2.h, avx512.h or neon.h first.
- * Every operation is lane by lane and correctly rounded, so the levels differ only in vf_fma, which
- * scalar.h computes as a product and a sum (with VEC_SCALAR_FMA: as fmaf, which tests use to
- * compare bits). Nothing here may be contracted or reassociated by the compiler: the flags are in
- * kernels/CMakeLists.txt.
+/* Sixteen floats as one value, so that each kernel is written once and compiled for each ISA. A
+ * file that includes a *_impl.h includes scalar.h, avx2.h, avx512.h or neon.h first.
+ * Every operation works lane by lane and is correctly rounded. The levels differ only in vf_fma,
+ * which scalar.h computes as a product and a sum (with VEC_SCALAR_FMA: as fmaf, which tests use
+ * to compare bits). The compiler must not contract or reassociate anything here: the flags are
+ * in kernels/CMakeLists.txt.
  *
  *   vf  16 floats      vb  16 bytes (GCC vector: & | >> + - work as they do)
  *

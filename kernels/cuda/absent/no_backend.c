@@ -1,4 +1,4 @@
-/* Builds without the CUDA backend: no device can be opened. */
+/* For builds without the CUDA backend: opening a device fails. */
 #include "kernels/cuda/backend/sampler.h"
 #include "kernels/cuda/cuda.h"
 

@@ -1,4 +1,4 @@
-/* Builds without the CUDA backend: no collectives between GPUs. */
+/* For builds without the CUDA backend: there are no collectives between GPUs. */
 #include "kernels/cuda/comm/abi.h"
 
 enum status cuda_comm_open(struct device *d, const struct gpu_comm_options *o,

@@ -1,4 +1,4 @@
-/* Builds without the CUDA toolchain: the questions that every build answers. */
+/* For builds without the CUDA toolchain: the device queries that every build answers. */
 #include "kernels/cuda/device/abi.h"
 
 bool gpu_is_built(void)

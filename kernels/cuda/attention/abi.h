@@ -1,7 +1,8 @@
 #pragma once
-/* Attention and the writing of the KV cache, as kernels: the C ABI behind backend/attention.c. Work
- * is enqueued; pointers inside are the device's, but for kv, which is read before the call returns.
- * Q, K, V and the result are bfloat16; any strides and alignments of whole elements. */
+/* The kernels for attention and for writing the KV cache: the C ABI behind backend/attention.c.
+ * Calls enqueue work. Pointers inside the arguments are device pointers, except `kv`, which is
+ * read before the call returns. Q, K, V and the result are bfloat16. Strides and alignments may
+ * be any multiple of an element. */
 #include "kernels/cuda/attention/tiles.h"
 #include "kernels/cuda/device/abi.h"
 
@@ -9,36 +10,38 @@
 extern "C" {
 #endif
 
-/* Splits of the positions of one tile at most. */
+/* Largest number of splits of the positions of one tile. */
 #define CUDA_ATTENTION_MAX_SPLITS 32u
 
 struct cuda_attention_params {
     struct attention_params p;
-    const struct gpu_tile *tiles; /* as gpu_tiles_find wrote them */
+    const struct gpu_tile *tiles; /* written by gpu_tiles_find */
     struct gpu_tile_counts counts;
-    uint32_t n_multiprocessors; /* what the number of splits is made for */
-    uint32_t n_splits;          /* in place of that number; 0: choose */
-    uint32_t shared_bytes;      /* in place of what a block of the device may have; 0: that */
-    void *scratch;              /* for the parts of splits, aligned to 16 bytes */
-    uint64_t n_scratch_bytes;   /* with less than it takes, fewer splits are made */
+    uint32_t n_multiprocessors; /* the device's; the number of splits follows from it */
+    uint32_t n_splits;          /* fixed number of splits; 0 = choose */
+    uint32_t shared_bytes;      /* limit for a block; 0 = the device's limit */
+    void *scratch;              /* for the parts of splits; aligned to 16 bytes */
+    uint64_t n_scratch_bytes;   /* too few bytes lead to fewer splits */
 };
 
-/* Attention of all tiles. STATUS_UNSUPPORTED: a head that no kernel was made for (more than 256
- * dimensions, or a latent of more than 576 with values of more than 512). */
+/* Enqueues attention of all tiles. Returns STATUS_UNSUPPORTED for a head that no kernel takes:
+ * more than 256 dimensions, or a latent of more than 576 with values of more than 512. */
 MUST_USE enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_params *p,
                                     struct error *err);
-/* STATUS_UNSUPPORTED: heads too wide for every kernel; of a latent v_dim is its values'. */
+/* Returns STATUS_UNSUPPORTED for heads that are too wide for every kernel. v_dim is the size of
+ * a value. */
 MUST_USE enum status cuda_attention_check(uint32_t head_dim, uint32_t v_dim, bool is_latent,
                                           struct error *err);
-/* Scratch that is never too little for passes of at most n_rows. */
+/* Returns bytes of scratch that are enough for all passes of at most n_rows rows. */
 uint64_t cuda_attention_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t v_dim);
 
-/* Keys and values of the rows into their blocks (kv_write of kernels/ops.h). */
+/* Enqueues the writing of the rows' keys and values into their blocks (kv_write of
+ * kernels/ops.h). */
 MUST_USE enum status cuda_kv_write(struct gpu_stream *s, const struct kv_write_params *p,
                                    struct error *err);
-/* Ropes of Q, in place, and of K, then kv_write, in one launch and with the bits of the three
- * operators; K stays as it was. k has to be a part of each of p's keys: as many heads, and as far
- * apart (cuda_rope_kv_fits). */
+/* Enqueues the ropes of Q (in place) and of K, then kv_write, in one launch with the bits of the
+ * three operators. K itself stays unchanged. `k` must be a part of each of p's keys: as many
+ * heads, with the same stride (cuda_rope_kv_fits). */
 MUST_USE enum status cuda_rope_kv(struct gpu_stream *s, const struct rope_params *q,
                                   const struct rope_params *k, const struct kv_write_params *p,
                                   struct error *err);

@@ -1,5 +1,5 @@
-/* A call's arguments as the attention kernels take them, and which ways of loading its alignments
- * allow. */
+/* Converts a call's arguments to the form that the attention kernels take, and finds the ways of
+ * loading that the alignments allow. */
 #include "kernels/cuda/attention/args.cuh"
 
 #include "kernels/kv_layout.h"
@@ -11,7 +11,7 @@ bool is_multiple(const void *ptr, uint64_t stride_bytes, uint32_t of)
     return (uintptr_t)ptr % of == 0 && stride_bytes % of == 0;
 }
 
-/* How many low bits a division by n takes off; -1: n is no power of two. */
+/* Returns log2(n), the shift that divides by n. Returns -1 when n is not a power of two. */
 int32_t shift_of(uint32_t n)
 {
     int32_t shift = 0;

@@ -1,10 +1,10 @@
 #pragma once
-/* The attention kernels share this: their arguments, and which rows, heads and positions a block
- * has. load.cuh: what comes into shared memory; store.cuh: where results go.
+/* Shared by all attention kernels: their arguments, and the rows, heads and positions of a block
+ * of threads. load.cuh loads into shared memory; store.cuh stores the results.
  *
- * Rows of a block are packed: m = row of the tile * query heads of the KV head + query head. What a
- * block reads of the positions are units of BN tokens that begin at multiples of BN; a split has an
- * even share of its own tile's units, found here, on the device. */
+ * Rows of a block are packed: m = row of the tile * query heads of the KV head + query head. A
+ * block reads positions in units of BN tokens that begin at multiples of BN. A split has an even
+ * share of its tile's units; the device computes it here. */
 #include "kernels/cuda/attention/abi.h"
 #include "kernels/cuda/device/common.cuh"
 #include "kernels/cuda/device/ptx.cuh"
@@ -20,38 +20,38 @@ struct attention_args {
     uint16_t *out;
     uint32_t q_stride, out_stride;
     const kv_row *rows;
-    const gpu_tile *tiles;      /* of the class that is launched */
-    uint32_t n_tiles, n_chunks; /* n_chunks: blocks of an entry, which share its packed rows */
-    const uint8_t *k, *v, *k_scales, *v_scales; /* scales: NULL where there are no codes */
+    const gpu_tile *tiles;      /* tiles of the class that is launched */
+    uint32_t n_tiles, n_chunks; /* n_chunks: blocks that share the packed rows of an entry */
+    const uint8_t *k, *v, *k_scales, *v_scales; /* scales: NULL if the cache holds no codes */
     uint64_t block_stride;
     dtype type;
     uint32_t n_heads, group, first_in_group, window;
     uint32_t head_dim, v_dim, block_tokens, elem_bytes;
-    int32_t block_shift; /* of block_tokens; -1: no power of two */
-    uint32_t n_scales;   /* of a token: 2 of a latent */
+    int32_t block_shift; /* log2(block_tokens); -1: not a power of two */
+    uint32_t n_scales;   /* scales of a token; a latent has 2 */
     float scale, softcap;
     const float *sinks;
     uint32_t n_splits;
-    float *parts; /* [slot][head][split][v_dim], when n_splits > 1 */
-    float2 *sums; /* [slot][head][split]: maximum (in powers of two) and sum */
+    float *parts; /* [slot][head][split][v_dim]; used if n_splits > 1 */
+    float2 *sums; /* [slot][head][split]: maximum (exponent of two), sum */
     bool is_latent;
-    bool is_plain;         /* bfloat16 tokens at multiples of 16 bytes: asynchronous copies */
-    bool is_staged;        /* codes at multiples of 16 bytes: copied so, and converted later */
-    bool is_vector;        /* tokens at multiples of 8 elements */
-    bool q_vector;         /* Q's heads at multiples of 16 bytes */
-    uint32_t shared_bytes; /* that a block may have */
+    bool is_plain;  /* bfloat16 at multiples of 16 bytes: copied asynchronously */
+    bool is_staged; /* codes at multiples of 16 bytes: copied asynchronously, converted later */
+    bool is_vector; /* tokens lie at multiples of 8 elements */
+    bool q_vector;  /* heads of Q lie at multiples of 16 bytes */
+    uint32_t shared_bytes; /* limit for a block */
 };
-/* Fills in the kernels' arguments that follow from p; tiles, splits and parts are the launch's. */
+/* Fills in the arguments that follow from p. The caller fills in tiles, splits and parts. */
 attention_args attention_args_of(const struct attention_params *p);
 
-/* Of one block of threads. */
+/* The work of one block of threads. */
 struct attention_task {
-    uint32_t first_row, slot;     /* of the tile */
+    uint32_t first_row, slot;     /* first row and slot of the tile */
     uint32_t head, n_heads;       /* query heads of the KV head */
     uint32_t m_first, n_m;        /* packed rows of this block */
-    int32_t position;             /* of the tile's first row; -1: padding */
-    uint32_t first_key, last_key; /* that any of its rows sees */
-    uint32_t unit, end_unit;      /* of the split */
+    int32_t position;             /* position of the tile's first row; -1: padding */
+    uint32_t first_key, last_key; /* first and last key that any row sees */
+    uint32_t unit, end_unit;      /* units of the split */
     uint32_t i_kv_head, i_split;
     const uint32_t *blocks;
     uint32_t n_dropped;
@@ -62,8 +62,8 @@ __device__ inline uint32_t first_visible(const attention_args &a, uint32_t posit
     return a.window && position >= a.window ? position - a.window + 1 : 0;
 }
 
-/* False: this block has nothing to do and nothing to write. Chunks of later rows, which see more,
- * come first. */
+/* Finds the block's work. Returns false when the block has nothing to do and nothing to write.
+ * Chunks of later rows, which see more keys, start first. */
 __device__ inline bool task_find(const attention_args &a, uint32_t block_rows, uint32_t unit_tokens,
                                  attention_task *t)
 {
@@ -94,7 +94,7 @@ __device__ inline bool task_find(const attention_args &a, uint32_t block_rows, u
     return true;
 }
 
-/* The position of packed row m of the block; -1 sees nothing. */
+/* Returns the position of packed row m of the block, or -1 when the row sees nothing. */
 __device__ inline int32_t row_position(const attention_task &t, uint32_t m)
 {
     return m < t.n_m && t.position >= 0 ? t.position + (int32_t)((t.m_first + m) / t.n_heads) : -1;
@@ -113,7 +113,7 @@ __device__ inline uint32_t pack_bf16(float lo, float hi)
     return word;
 }
 
-/* cap * tanh(x / cap) */
+/* Returns cap * tanh(x / cap). */
 __device__ inline float softcapped(float x, float cap)
 {
     const float e = exp2f(x * (2.0f * LOG2E / cap));

@@ -1,34 +1,38 @@
-/* Attention: which kernels take which tiles, in how many splits, and the merging of these.
+/* Attention on a GPU: chooses the kernel and the number of splits for each class of tiles,
+ * launches it, and merges the splits.
+ * backend/attention.c and backend/latent.c call it. Tiles, scratch and results are device memory
+ * of the caller. All work goes to the caller's stream.
  *
- * A second kernel merges the splits, and not the block that comes last: counters would find that
- * block, which have to be zero before every launch, so a launch more in place of this one, or
- * memory that outlives the operators' scratch. Here the order of the sums follows from the launch's
- * shape alone, and a recorded pass gives the same bits each time.
+ * A second kernel merges the splits. The block that ends last could do it, but it would need
+ * counters that are zero before every launch: one more launch, or memory that outlives the
+ * operators' scratch. With a second kernel the order of the sums follows from the launch's shape
+ * alone, and a recorded pass gives the same bits each time.
  *
- * The number of splits n follows from the launch's shape and the device's size. Its two sides:
+ * The number of splits n follows from the launch's shape and the device's size. Two costs count:
  *   Balance. The blocks of a launch fill the SMs' places in t turns. A block has 1 / n of its own
  *   sequence, so the last one ends at most (longest context / mean context) / t of the launch's
  *   time behind the others, and a last turn that is partly empty costs at most 1 / t.
- *   Parts. A split of a row and head writes v_dim + 2 floats, which the merge reads: beside the
- *   bfloat16 keys and values of one KV head that are
+ *   Parts. A split of a row and head writes v_dim + 2 floats, and the merge reads them. Relative
+ *   to the bfloat16 keys and values of one KV head, these are
  *     8 (v_dim + 2) group n / (2 (head_dim + v_dim) tokens)
- *   of the launch's bytes: 8 n / tokens of an 8B Llama (3 % of 8k tokens where n is 32), and
- *   57 n / tokens of a latent, whose keys hold its values (8 splits: 6 %, 32: 22 % of 8k tokens).
- * So n is the least whose blocks leave the fewest places empty, in up to FEW_WAVES turns and up to
- * CUDA_ATTENTION_MAX_SPLITS; FEW_SPLITS, whose parts are small, may take MOST_WAVES turns. Tiles of
- * many rows, whose parts are large, are split only where their blocks fill no turn. */
+ *   of the launch's bytes: 8 n / tokens for an 8B Llama (3 % at 8k tokens if n is 32), and
+ *   57 n / tokens for a latent, whose keys hold its values (8 splits: 6 %, 32: 22 % at 8k tokens).
+ * So n is the smallest number whose blocks leave the fewest places empty, in up to FEW_WAVES
+ * turns and with up to CUDA_ATTENTION_MAX_SPLITS. FEW_SPLITS splits have small parts and may
+ * take MOST_WAVES turns. Tiles of many rows have large parts and are split only when their
+ * blocks fill no turn. */
 #include "kernels/cuda/attention/expanded.cuh"
 #include "kernels/cuda/attention/store.cuh"
 
 namespace
 {
 constexpr uint32_t FEW_WAVES = 2, FEW_SPLITS = 4, MOST_WAVES = 4, MANY_WAVES = 1;
-constexpr float WORTH_IT = 1.02f;         /* more splits, for that much more of the places */
-constexpr uint32_t MAX_PART_ROWS = 32768; /* slots * heads * splits: bounds the scratch */
+constexpr float WORTH_IT = 1.02f;         /* more splits must use this much more of the places */
+constexpr uint32_t MAX_PART_ROWS = 32768; /* limit of slots * heads * splits; bounds the scratch */
 constexpr uint32_t MERGE_WARPS = 4, MERGE_THREADS = 32 * MERGE_WARPS;
-constexpr uint32_t MERGE_LOADS = CUDA_ATTENTION_MAX_SPLITS / MERGE_WARPS; /* of a lane */
-constexpr uint32_t MERGE_ROW_BLOCKS = 16; /* that share out the rows of a tile of many */
-constexpr uint32_t PART_EXTRA = 2;        /* floats: maximum and sum */
+constexpr uint32_t MERGE_LOADS = CUDA_ATTENTION_MAX_SPLITS / MERGE_WARPS; /* loads of one lane */
+constexpr uint32_t MERGE_ROW_BLOCKS = 16; /* blocks that share a tile of many rows */
+constexpr uint32_t PART_EXTRA = 2;        /* floats behind a part: maximum and sum */
 static_assert(CUDA_ATTENTION_MAX_SPLITS == 32, "a lane of the merge has one split's sums");
 
 struct merge_args {
@@ -39,7 +43,7 @@ struct merge_args {
     const float2 *sums;
 };
 
-/* N floats, aligned to all of them; zeros where they are not wanted. */
+/* Loads N floats with one aligned load. Returns zeros when is_wanted is false. */
 template <uint32_t N>
 __device__ inline void floats_load(const float *from, bool is_wanted, float (&to)[N])
 {
@@ -53,14 +57,15 @@ __device__ inline void floats_load(const float *from, bool is_wanted, float (&to
     }
 }
 
-/* Shared memory of a merging block. */
+/* Shared memory of a block that merges. */
 template <uint32_t N> struct merge_room {
     float shares[CUDA_ATTENTION_MAX_SPLITS];
-    float totals[MERGE_WARPS][N][32]; /* of each warp: lane's dimensions */
+    float totals[MERGE_WARPS][N][32]; /* each warp's total of the lanes' dimensions */
 };
 
-/* A lane has one split's sums. Its share, which is 0 of an empty split and of a lane without one,
- * goes to `shares`; every lane gets the maximum and the sum of all splits. */
+/* Each lane has the maximum and sum of one split. The lane's share goes to `shares`; it is 0 for
+ * an empty split and for a lane without a split. Every lane gets the maximum and the sum of all
+ * splits. */
 __device__ inline float2 merge_shares(float2 mine, float *shares)
 {
     float max = mine.x;
@@ -72,15 +77,17 @@ __device__ inline float2 merge_shares(float2 mine, float *shares)
     return make_float2(max, lanes_sum<32>(share * mine.y));
 }
 
-/* A block for 32 N dimensions of one row and head (blockIdx.z: which ones). Each warp adds every
- * MERGE_WARPS-th split, and the first warp adds up the warps' totals, in order. Its two barriers
- * serve a block with several rows too: the first warp writes the next row's shares behind the
- * second one, when they are read, and the others their next totals behind the next first one.
+/* A block merges 32 N dimensions of one row and head; blockIdx.z says which. Each warp adds
+ * every MERGE_WARPS-th split, and the first warp adds up the warps' totals in order. Two
+ * barriers are enough for a block with several rows too. The first warp writes the next row's
+ * shares after the second barrier, when the old ones have been read. The other warps write their
+ * next totals after the next first barrier.
  *
- * A lane asks for all of its parts before anybody waits for a sum: the branch and the barrier
- * behind the loads keep the compiler from moving them down to where their values are used, one
- * latency of the L2 cache (0.2 us) after the other. So the part of an empty split, which nobody
- * wrote, is read too; a choice drops it, since zero times what lies there may be NaN. */
+ * A lane issues the loads of all its parts before any thread waits for a sum. The branch and the
+ * barrier behind the loads stop the compiler from moving each load down to its use. Otherwise
+ * the latencies of the L2 cache (0.2 us each) would add up. The part of an empty split is
+ * therefore loaded too, although nothing wrote it. A selection drops it, since zero times
+ * garbage may be NaN. */
 template <uint32_t N>
 __device__ inline void merge_row(const merge_args &a, uint32_t slot, size_t row,
                                  merge_room<N> &room)
@@ -124,8 +131,9 @@ __device__ inline void merge_row(const merge_args &a, uint32_t slot, size_t row,
         pair_store(out, d + e, a.v_dim, total[e] * factor, total[e + 1] * factor);
 }
 
-/* Entries of few rows are rows (tiles.h), whose slot is the entry's number: the addresses of their
- * parts wait for nothing. Of many rows a block has every MERGE_ROW_BLOCKS-th of its tile. */
+/* In the class of few rows, an entry is a row (tiles.h) and its slot is the entry's number, so
+ * the addresses of its parts depend on no load. In the class of many rows, a block merges every
+ * MERGE_ROW_BLOCKS-th row of its tile. */
 template <uint32_t N, bool MANY>
 __global__ __launch_bounds__(MERGE_THREADS, 8) void attention_merge_kernel(const merge_args a)
 {
@@ -142,22 +150,22 @@ __global__ __launch_bounds__(MERGE_THREADS, 8) void attention_merge_kernel(const
     }
 }
 
-/* One class of tiles, and the kernel that takes it: of packed_rows rows in a block. */
+/* One class of tiles, and the kernel that takes it, with packed_rows rows in a block. */
 struct tile_class {
     uint32_t n_entries, n_rows, packed_rows;
-    bool many, by_few; /* by_few: the kernel of few rows */
-    uint32_t n_chunks; /* blocks of an entry */
-    uint32_t n_blocks; /* of an SM at once */
+    bool many, by_few; /* by_few: use the kernel of few rows */
+    uint32_t n_chunks; /* blocks for each entry */
+    uint32_t n_blocks; /* blocks that an SM runs at once */
 };
 
-/* The part of the places that is used, by n_blocks in whole turns. */
+/* Returns the fraction of the places that n_blocks use, in whole turns. */
 float use_of(uint64_t n_blocks, uint64_t places)
 {
     const uint64_t n_turns = (n_blocks + places - 1) / places;
     return (float)n_blocks / (float)(n_turns * places);
 }
 
-/* The most splits that the turns of a launch have room for. */
+/* Returns the most splits that fit into the turns of a launch. */
 uint64_t splits_in_turns(const tile_class &c, uint64_t n_blocks, uint64_t places)
 {
     if (c.many)
@@ -195,7 +203,8 @@ cudaError_t merge_launch(const merge_args &m, const tile_class &c, struct gpu_st
         dim3(MERGE_THREADS), 0, m);
 }
 
-/* Parts of a multiple of four dimensions all lie at multiples of 16 bytes. */
+/* Merges four dimensions a lane if v_dim is a multiple of four; then all parts lie at multiples
+ * of 16 bytes. */
 enum status merge(const attention_args &a, const tile_class &c, struct gpu_stream *s,
                   struct error *err)
 {
@@ -285,7 +294,7 @@ enum status cuda_attention(struct gpu_stream *s, const struct cuda_attention_par
     return enqueue_class(p, a, class_of(p, width, a.shared_bytes, true), s, err);
 }
 
-/* ---- over keys and values that were made out of latents (expansion.h) ---- */
+/* ---- attention over keys and values expanded from latents (expansion.h) ---- */
 
 namespace
 {
@@ -309,7 +318,7 @@ expanded_args expanded_args_of(const struct cuda_latent_attention *p)
     return e;
 }
 
-/* The splits of one chunk: every chunk of a batch has the same number. */
+/* Returns the number of splits of one chunk; all chunks of a batch have the same number. */
 uint32_t chunk_splits(const struct cuda_latent_attention *p, const tile_class &c)
 {
     struct kv_cache kv = {};

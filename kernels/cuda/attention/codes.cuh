@@ -1,12 +1,12 @@
 #pragma once
-/* Codes of a byte on their way into shared memory: copied as they are, asynchronously, two units
- * ahead, and made bfloat16 there one unit ahead, while the tensor cores have the current one. The
- * codes themselves are exact in bfloat16. Keys' and values' scales go to the scores and weights; of
- * a latent, whose tokens have two, they are multiplied in here. */
+/* Loads 1-byte codes into shared memory. They are copied unchanged and asynchronously two units
+ * ahead, and converted to bfloat16 in shared memory one unit ahead, while the tensor cores work
+ * on the current unit. Codes are exact in bfloat16. The scales of keys and values are applied to
+ * the scores and weights. A latent's tokens have two scales, which are multiplied in here. */
 #include "kernels/cuda/attention/load.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 
-/* BN tokens from key on into rows of D bytes; zeros as in tokens_load. */
+/* Copies BN tokens from `key` on into rows of D bytes, with zeros as in tokens_load. */
 template <uint32_t D, uint32_t BN, uint32_t THREADS>
 __device__ inline void codes_load(const attention_args &a, const attention_task &t,
                                   const uint8_t *base, uint32_t key, const token_place *places,
@@ -36,7 +36,8 @@ __device__ inline uint32_t pair_scaled(uint32_t pair, float scale)
                      __uint_as_float(pair & 0xffff0000u) * scale);
 }
 
-/* Rows of D codes as rows of D + 8 bfloat16. scales: of a latent, two for each token; or NULL. */
+/* Converts rows of D codes to rows of D + 8 bfloat16. `scales` has a latent's two scales for
+ * each token; otherwise it is NULL. */
 template <uint32_t D, uint32_t BN, uint32_t THREADS>
 __device__ inline void codes_convert(const attention_args &a, const uint8_t *from,
                                      const float2 *scales, uint16_t *to)
@@ -65,8 +66,8 @@ __device__ inline void codes_convert(const attention_args &a, const uint8_t *fro
     }
 }
 
-/* Scales of one token, fetched where its codes are begun and stored where they are needed: x of
- * the key and y of the value, or both of a latent. */
+/* Returns the scales of one token: x of the key and y of the value, or both of a latent. They
+ * are loaded when the copy of the codes begins, and stored when they are needed. */
 __device__ inline float2 scales_fetch(const attention_args &a, const attention_task &t,
                                       uint32_t key, const token_place &place)
 {

@@ -1,12 +1,12 @@
-/* Attention of tiles of many rows over keys and values that were made out of latents: each head's
- * nope elements of a key and its value beside each other, the rope's elements once for all heads.
- * Keys have up to 192 dimensions, values up to 128.
+/* Attention of tiles of many rows over keys and values that were expanded from latents. A head's
+ * nope elements of a key and its value lie beside each other. The rope elements exist once for
+ * all heads. Keys have up to 192 dimensions, values up to 128.
  *
- * How bytes move: as in tile.cuh, units of 32 tokens by 16-byte asynchronous copies into
- * one of two buffers while the other is worked on, but without a table: token after token. A key's
- * two parts come from two places and lie side by side, each padded with zeros to what the kernel
- * was made for; Q's rows likewise. A thread copies the same piece of every eighth (sixteenth)
- * token, so that addresses are one step apart. */
+ * Movement of bytes: as in tile.cuh, units of 32 tokens come by asynchronous 16-byte copies into
+ * one of two buffers while the other is used, but without a block table: tokens lie one after
+ * the other. A key's two parts come from two places and lie side by side, each padded with zeros
+ * to the kernel's size; the rows of Q as well. A thread copies the same piece of every eighth
+ * (sixteenth) token, so that its addresses are a constant step apart. */
 #include "kernels/cuda/attention/expanded.cuh"
 #include "kernels/cuda/attention/result.cuh"
 #include "kernels/cuda/attention/steps.cuh"
@@ -33,11 +33,11 @@ struct expanded_shared {
 };
 
 struct expanded_task : attention_task {
-    uint32_t begin_key, end_key; /* that are there, and that any of the rows sees */
-    uint32_t shift;              /* key + shift: where it lies, in 32 bits */
+    uint32_t begin_key, end_key; /* keys that exist and that any row sees */
+    uint32_t shift;              /* key + shift is the key's index, modulo 2^32 */
 };
 
-/* False: nothing to do and nothing to write. */
+/* Finds the block's work. Returns false when the block has nothing to do and nothing to write. */
 __device__ inline bool expanded_task_find(const expanded_args &e, expanded_task *t)
 {
     if (!task_find(e.a, S::BM, S::BN, t))
@@ -55,8 +55,8 @@ __device__ inline bool expanded_task_find(const expanded_args &e, expanded_task 
     return true;
 }
 
-/* `width` elements of each of BN tokens from key on, into WIDTH of rows of LD; zeros behind them,
- * and for what is not there. */
+/* Copies `width` elements of each of BN tokens from `key` on into rows of LD elements. Zeros
+ * fill the rest of WIDTH and the tokens that do not exist. */
 template <uint32_t WIDTH, uint32_t LD>
 __device__ inline void part_load(const expanded_task &t, const uint16_t *from, uint32_t stride,
                                  uint32_t width, uint32_t key, uint16_t *to)
@@ -73,7 +73,7 @@ __device__ inline void part_load(const expanded_task &t, const uint16_t *from, u
     }
 }
 
-/* Begins a unit's copies. */
+/* Starts the copies of a unit. */
 __device__ inline void unit_load(const expanded_args &e, const expanded_task &t,
                                  const expanded_shared &s, uint32_t unit)
 {
@@ -141,7 +141,7 @@ __global__ __launch_bounds__(S::THREADS,
     expanded_begin(e, t, s, w, m_warp);
     for (uint32_t unit = t.unit; unit < t.end_unit; unit++) {
         cp_async_wait<0>();
-        __syncthreads(); /* this unit is there; the one before is read */
+        __syncthreads(); /* this unit has arrived; the one before has been read */
         if (unit + 1 < t.end_unit)
             unit_load(e, t, s, unit + 1);
         float scores[S::MT][S::NT][4];

@@ -1,5 +1,5 @@
 #pragma once
-/* The launch of expanded.cu. */
+/* Arguments and launch of the kernel in expanded.cu. */
 #include "kernels/cuda/attention/launch.cuh"
 
 extern "C" {
@@ -7,14 +7,15 @@ extern "C" {
 }
 
 struct expanded_args {
-    /* A KV head for each query head, rows of nope + rope elements, n_splits in all; of no cache. */
+    /* One KV head for each query head, keys of nope + rope elements, n_splits over all chunks.
+     * The fields of the cache are not set. */
     attention_args a;
-    const uint16_t *keys;        /* [key][head][nope, value]: as far apart as these say */
-    const uint16_t *ropes;       /* [key][rope] */
-    const uint32_t *first_keys;  /* [tile]: where the key at key_begin of its sequence lies */
-    uint32_t key_begin, key_end; /* positions that are there; key_begin: a multiple of 32 */
+    const uint16_t *keys;       /* [key][head][nope, value], with key_stride and head_stride */
+    const uint16_t *ropes;      /* [key][rope] */
+    const uint32_t *first_keys; /* [tile]: index of the key at position key_begin of its sequence */
+    uint32_t key_begin, key_end; /* positions that exist; key_begin is a multiple of 32 */
     uint32_t key_stride, head_stride, nope, rope, value;
-    uint32_t first_split; /* of the launch's */
+    uint32_t first_split; /* first split of this launch */
 };
 
 uint32_t attention_expanded_blocks(uint32_t shared_bytes);

@@ -1,11 +1,12 @@
-/* The two operands of the product that makes keys and values out of latents: the cached latents of
- * several sequences as rows without gaps, and the projections of all heads as one matrix. The
- * product itself is an ordinary one (blas.cu).
+/* Makes the two operands of the product that expands latents into keys and values: the cached
+ * latents of several sequences as rows without gaps, and the projections of all heads as one
+ * matrix. backend/latent.c calls it. The product itself is an ordinary one (blas.cu). All work
+ * goes to the caller's stream; operands lie in the operator's scratch.
  *
- * How bytes move: a warp for each latent, 16 bytes a lane at successive places, all of them asked
- * for before the first is stored. Of a matrix a warp has 16 outputs and 64 inputs in shared memory;
- * an output's 128 bytes are written at once or, of keys, whose matrix is transposed here, 32 bytes
- * for each input. */
+ * Movement of bytes: a warp takes one latent. Each lane loads 16 bytes at successive places, and
+ * issues all loads before the first store. For a matrix, a warp has 16 outputs and 64 inputs in
+ * shared memory. An output's 128 bytes are written at once. The matrix of keys is transposed
+ * here, so that each input gets 32 bytes. */
 #include "kernels/cuda/attention/expansion.h"
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/load.cuh"
@@ -17,13 +18,13 @@ namespace
 constexpr uint32_t WARPS = 8, MAX_PIECES = (CUDA_LATENT_RANK + CUDA_LATENT_ROPE) / 8;
 
 struct gather_args {
-    attention_args a; /* of the cache, and rows */
+    attention_args a; /* fields of the cache and the rows */
     const cuda_latent_run *runs;
     uint32_t n_runs, first, n, key_begin, rope;
     uint16_t *latents, *ropes;
 };
 
-/* The last run that begins at or before a key of the batch. */
+/* Returns the last run that begins at or before a key of the batch. */
 __device__ inline cuda_latent_run run_find(const gather_args &g, uint32_t key)
 {
     uint32_t begin = 0, end = g.n_runs;
@@ -75,17 +76,17 @@ __global__ __launch_bounds__(32 * WARPS) void latent_gather_kernel(const gather_
     }
 }
 
-/* Matrix h of the table is [n][k]; output i of it, input j, goes to element j of row first + i of
- * head h, or transposed to element i of row first + j. Rows have `stride` elements. */
+/* Matrix h of the table is [n][k]. Its element (output i, input j) goes to element j of row
+ * first + i of head h, or transposed to element i of row first + j. Rows have `stride` elements. */
 struct weights_args {
     const grouped_matrix *table;
     uint16_t *to;
     uint32_t n, k, group, first, head_rows, stride, n_spans, n_units;
-    uint32_t n_filled; /* outputs and, behind them, zeros: a row tile has them */
+    uint32_t n_filled; /* outputs, and zeros behind them up to a whole row tile */
     bool transposed;
 };
 
-/* Rows row and row + 1 of column k, as two bfloat16. */
+/* Returns column k of rows `row` and `row` + 1, as two bfloat16. */
 __device__ inline uint32_t column_pair(const dequantise_lines &lines, uint32_t row, uint32_t k)
 {
     const uint32_t shift = k % 2 * 16;
@@ -97,7 +98,7 @@ __device__ inline void rows_store(const weights_args &a, const dequantise_lines 
 {
     const uint32_t lane = threadIdx.x % 32, k = k0 + lane % 8 * 8;
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) { /* eight lanes to a row */
+    for (uint32_t i = 0; i < 4; i++) { /* eight lanes write a row */
         const uint32_t row = 4 * i + lane / 8;
         if (output + row < a.n_filled && k < a.k)
             *reinterpret_cast<uint4 *>(head + (size_t)(a.first + output + row) * a.stride + k) =
@@ -109,7 +110,7 @@ __device__ inline void columns_store(const weights_args &a, const dequantise_lin
                                      uint16_t *head, uint32_t output, uint32_t k0)
 {
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) { /* two lanes to a column */
+    for (uint32_t i = 0; i < 4; i++) { /* two lanes write a column */
         const uint32_t k = i * 16 + threadIdx.x % 32 / 2, row = threadIdx.x % 2 * 8;
         if (output + row < a.n && k0 + k < a.k)
             *reinterpret_cast<uint4 *>(head + (size_t)(a.first + k0 + k) * a.stride + output +
@@ -124,7 +125,7 @@ __global__ __launch_bounds__(32 * WARPS) void latent_weights_kernel(const weight
 {
     __shared__ __align__(16) dequantise_lines lines[WARPS];
     const uint32_t warp = threadIdx.x / 32, unit = blockIdx.x * WARPS + warp;
-    dependency_wait(); /* the attention in front reads what is written here */
+    dependency_wait(); /* the attention before it reads the buffer that is written here */
     dependency_launch();
     if (unit >= a.n_units)
         return;

@@ -1,4 +1,5 @@
-/* Attention of tiles of few rows: 16 packed rows, the warps share out the tokens of a unit. */
+/* Attention of tiles of few rows: a block has 16 packed rows, and its warps share out the tokens
+ * of a unit. */
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 

@@ -1,10 +1,12 @@
-/* Keys and values of a pass's rows into their blocks, with or without the ropes of Q and K in the
- * same launch.
+/* Writes the keys and values of a pass's rows into their blocks, with or without the ropes of Q
+ * and K in the same launch. backend/attention.c calls it. The stored bits are those of the
+ * separate operators, and equal those of a CPU for the same inputs.
  *
- * How bytes move: a warp for each head of a row. Lanes load two neighbouring elements each (128
- * bytes of the warp), and, of a rope of two halves, the two that these turn with. A head of Q is
- * written back from the registers. A key or value goes through shared memory, because its largest
- * magnitude is wanted before the first code and because it is written 8 elements at a time. */
+ * Movement of bytes: a warp takes one head of a row. Lanes load two neighbouring elements each
+ * (128 bytes for the warp). For a rope of two halves, they also load the two elements that these
+ * are rotated with. A head of Q is written back from the registers. A key or value goes through
+ * shared memory, because its largest magnitude must be known before the first code, and because
+ * it is written 8 elements at a time. */
 #include "kernels/cuda/attention/store.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -13,27 +15,27 @@
 namespace
 {
 constexpr uint32_t WARPS = 8, MAX_DIM = 576;
-constexpr float LEAST = 0x1p-100f; /* below it a vector counts as zeros, as on a CPU */
+constexpr float LEAST = 0x1p-100f; /* smaller vectors are stored as zeros, as on a CPU */
 
 struct rope_args {
     uint16_t *x;
     uint32_t stride, n_heads, head_dim, n_rot;
     bool interleaved;
     const float *cos_sin;
-    uint32_t first; /* of a key: where in it the rope begins */
+    uint32_t first; /* element of a key at which the rope begins */
 };
 
 struct kv_args {
-    rope_args q, k; /* n_rot 0: none */
+    rope_args q, k; /* n_rot 0: no rope */
     const uint16_t *keys, *values;
     uint32_t keys_stride, values_stride;
     const kv_row *rows;
-    uint32_t n_rows, n_heads, n_items; /* n_items: of a row: heads of Q, of K, of V */
+    uint32_t n_rows, n_heads, n_items; /* n_items: heads of Q, K and V of a row */
     uint8_t *k_base, *v_base, *k_scales, *v_scales;
     uint64_t block_stride;
     dtype type;
     uint32_t head_dim, block_tokens, elem_bytes, n_scales, scale_end;
-    bool is_vector; /* tokens begin at multiples of 8 elements, which are aligned to their size */
+    bool is_vector; /* tokens begin at multiples of 8 elements and are aligned to that size */
 };
 
 __device__ inline float bf16_value(uint16_t v)
@@ -46,7 +48,7 @@ __device__ inline float bf16_rounded(float v)
     return bf16_value(__bfloat16_as_ushort(__float2bfloat16_rn(v)));
 }
 
-/* Two elements, in one load where they are aligned to it. */
+/* Loads two elements, with one load if they are aligned to it. */
 __device__ inline float2 pair_load(const uint16_t *x)
 {
     uint32_t v;
@@ -57,14 +59,15 @@ __device__ inline float2 pair_load(const uint16_t *x)
     return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u));
 }
 
-/* The rope's pair i of a vector: elements *lo and *hi of it. */
+/* Finds the elements *lo and *hi of a vector that are pair i of the rope. */
 __device__ inline void pair_places(const rope_args &r, uint32_t i, uint32_t *lo, uint32_t *hi)
 {
     *lo = r.interleaved ? 2 * i : i;
     *hi = r.interleaved ? 2 * i + 1 : i + r.n_rot / 2;
 }
 
-/* As bfloat16 rounds it: the fused operator's bits are those of a rope that is stored. */
+/* Returns a rotated pair, rounded to bfloat16, so that the fused operator gives the bits of a
+ * rope that is stored first. */
 __device__ inline float2 pair_turned(const rope_args &r, size_t row, uint32_t i, float x, float y)
 {
     const float *cs = r.cos_sin + (row * (r.n_rot / 2) + i) * 2;
@@ -72,7 +75,7 @@ __device__ inline float2 pair_turned(const rope_args &r, size_t row, uint32_t i,
     return make_float2(bf16_rounded(x * c - y * s), bf16_rounded(y * c + x * s));
 }
 
-/* In place: a pair is one lane's. */
+/* Rotates a head of Q in place. One lane has both elements of a pair. */
 __device__ inline void query_rope(const rope_args &r, size_t row, uint32_t head)
 {
     uint16_t *x = r.x + row * r.stride + (size_t)head * r.head_dim;
@@ -85,7 +88,8 @@ __device__ inline void query_rope(const rope_args &r, size_t row, uint32_t head)
         }
         return;
     }
-    for (uint32_t i = 2 * lane; i < half; i += 64) { /* two pairs; of an odd half the last alone */
+    /* two pairs a lane; the last pair of an odd half alone */
+    for (uint32_t i = 2 * lane; i < half; i += 64) {
         if (i + 1 == half) {
             const float2 t = pair_turned(r, row, i, bf16_value(x[i]), bf16_value(x[i + half]));
             x[i] = (uint16_t)(__float_as_uint(t.x) >> 16);
@@ -100,7 +104,8 @@ __device__ inline void query_rope(const rope_args &r, size_t row, uint32_t head)
     }
 }
 
-/* The scale of `largest`, the bits of a largest magnitude, and its inverse: kv_store_impl.h. */
+/* Returns the scale for `largest`, the bits of a largest magnitude, and its inverse, as
+ * kv_store_impl.h does. */
 __device__ inline float scale_of(uint32_t largest, float largest_code, float *inverse)
 {
     constexpr uint32_t INFINITE = 0x7f800000u;
@@ -114,7 +119,7 @@ __device__ inline float scale_of(uint32_t largest, float largest_code, float *in
     return v / largest_code;
 }
 
-/* |v| <= 448, to nearest even; below 2^-6 codes are multiples of 2^-9. */
+/* Rounds |v| <= 448 to the nearest even code. Below 2^-6, codes are multiples of 2^-9. */
 __device__ inline uint32_t e4m3_code(float v)
 {
     const uint32_t bits = __float_as_uint(v), abs = bits & 0x7fffffffu;
@@ -133,7 +138,7 @@ __device__ inline uint32_t code_of(dtype type, float v, float inverse)
     return type == DTYPE_I8 ? __float_as_uint(v + 0x1.8p23f) & 0xffu : e4m3_code(v);
 }
 
-/* Beyond the range the largest there is; a NaN stays. */
+/* A number beyond the range becomes the largest one. A NaN stays NaN. */
 __device__ inline uint32_t f16_bits(float v)
 {
     v = v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v;
@@ -159,7 +164,7 @@ __device__ inline void element_store(const kv_args &a, uint8_t *token, uint32_t 
     }
 }
 
-/* Elements first .. first + 7 of bfloat16 values or of codes. */
+/* Stores elements first .. first + 7 as bfloat16 or as codes. */
 __device__ inline void chunk_store(const kv_args &a, uint8_t *token, uint32_t first, const float *v,
                                    float inverse)
 {
@@ -181,7 +186,7 @@ __device__ inline void chunk_store(const kv_args &a, uint8_t *token, uint32_t fi
     *reinterpret_cast<uint2 *>(token + first) = make_uint2(words[0], words[1]);
 }
 
-/* Elements begin .. end of v, which have one scale. */
+/* Stores elements begin .. end of v, which share one scale. */
 __device__ inline void part_store(const kv_args &a, uint8_t *token, float *scale, const float *v,
                                   uint32_t begin, uint32_t end)
 {
@@ -209,7 +214,7 @@ __device__ inline void part_store(const kv_args &a, uint8_t *token, float *scale
         element_store(a, token, i, v[i], inverse);
 }
 
-/* A head's key or value as float, turned by the rope, into v. */
+/* Loads a head's key or value into v as floats, rotated by the rope. */
 __device__ inline void vector_load(const kv_args &a, size_t row, uint32_t head, bool is_value,
                                    float *v)
 {
@@ -316,7 +321,8 @@ enum status enqueue(struct gpu_stream *s, const kv_args &a, const char *name, st
     return gpu_check(launch_kernel(s, kv_kernel, grid, dim3(32 * WARPS), 0, a), name, err);
 }
 
-/* Elements from where the keys begin to where the rope does; -1: it is none of their parts. */
+/* Returns the number of elements from the start of the keys to the start of the rope. Returns -1
+ * when the rope's vectors are not part of the keys. */
 int64_t rope_offset(const struct rope_params *k, const struct kv_write_params *p)
 {
     const intptr_t bytes = (intptr_t)((uintptr_t)k->x.data - (uintptr_t)p->k.data);

@@ -1,14 +1,16 @@
-/* Attention over a latent (MLA with absorbed weights): one KV head of up to 576 dimensions whose
- * first 512 are the value, and all query heads as packed rows.
+/* Attention over a latent (MLA with absorbed weights): one KV head of up to 576 dimensions, the
+ * first 512 of which are the value, and all query heads as packed rows. attention.cu launches
+ * it. The result goes to the output or, with several splits, to parts that attention.cu merges.
  *
- * How bytes move: a unit of 32 tokens comes once, by 16-byte asynchronous copies into one of two
- * buffers while the other is worked on, and is read there as keys and as values. A result of 512
- * dimensions has no room in the registers of one warp, so a unit is worked on in three steps with a
- * barrier behind each: scores, each warp having 16 rows, 16 tokens and a part of the dimensions;
- * softmax, each thread having a few tokens of one row; values, each warp having all rows and a part
- * of the dimensions. Of 16 packed rows (up to 16 heads) two blocks of 4 warps share an SM; of 64
- * rows (prefill, 128 heads) one block of 8 has it. Rows in shared memory are 16 bytes longer than
- * they have to be: an odd number of 16-byte words, see tile.cuh. */
+ * Movement of bytes: a unit of 32 tokens is loaded once and read as keys and as values.
+ * Asynchronous 16-byte copies bring it into one of two buffers while the other is used. A result
+ * of 512 dimensions does not fit into the registers of one warp, so a unit takes three steps
+ * with a barrier behind each. Scores: each warp has 16 rows, 16 tokens and a part of the
+ * dimensions. Softmax: each thread has a few tokens of one row. Values: each warp has all rows
+ * and a part of the dimensions.
+ * With 16 packed rows (up to 16 heads), two blocks of 4 warps share an SM. With 64 rows
+ * (prefill, 128 heads), one block of 8 warps has it. Rows in shared memory are 16 bytes longer
+ * than necessary: an odd number of 16-byte words, see tile.cuh. */
 #include "kernels/cuda/attention/codes.cuh"
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/store.cuh"
@@ -21,12 +23,13 @@ constexpr uint32_t SCORES_LD = BN + 8, WEIGHTS_LD = BN + 8;
 template <uint32_t MT_, uint32_t WARPS_, uint32_t BLOCKS_> struct latent_shape {
     static constexpr uint32_t MT = MT_, WARPS = WARPS_, BLOCKS = BLOCKS_;
     static constexpr uint32_t BM = 16 * MT, THREADS = 32 * WARPS;
-    static constexpr uint32_t PARTS = WARPS / (2 * MT); /* of the dimensions, of scores */
+    /* parts of the dimensions, for the scores */
+    static constexpr uint32_t PARTS = WARPS / (2 * MT);
     static constexpr uint32_t STEPS = D / 16 / PARTS;
     static constexpr uint32_t V_WARP = V / WARPS;     /* dimensions of a warp's result */
-    static constexpr uint32_t PER_ROW = THREADS / BM; /* threads, of softmax */
-    static constexpr uint32_t TOKENS = BN / PER_ROW;  /* of a thread there */
-    static constexpr bool KEEP_Q = PARTS > 1;         /* in registers */
+    static constexpr uint32_t PER_ROW = THREADS / BM; /* threads for a row, in the softmax */
+    static constexpr uint32_t TOKENS = BN / PER_ROW;  /* tokens of such a thread */
+    static constexpr bool KEEP_Q = PARTS > 1;         /* keep Q in registers */
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
     static constexpr uint32_t SCORES_BYTES = PARTS * BM * SCORES_LD * sizeof(float);
     static constexpr uint32_t WEIGHTS_BYTES = BM * WEIGHTS_LD * 2;
@@ -34,7 +37,8 @@ template <uint32_t MT_, uint32_t WARPS_, uint32_t BLOCKS_> struct latent_shape {
                                              WEIGHTS_BYTES + BM * sizeof(float) +
                                              4 * BN * sizeof(token_place);
     static constexpr uint32_t SCALES_BYTES = 0;
-    static constexpr uint32_t CODES_BYTES = 2 * BN * (D + sizeof(float2)); /* where there are */
+    /* needed if the cache holds codes */
+    static constexpr uint32_t CODES_BYTES = 2 * BN * (D + sizeof(float2));
     static_assert(PARTS * 2 * MT == WARPS && STEPS * PARTS * 16 == D && STEPS % 2 == 0, "warps");
     static_assert(PER_ROW <= 32 && TOKENS % 4 == 0, "a row is one warp's");
 };
@@ -45,7 +49,7 @@ template <class S> struct latent_shared {
     uint16_t *q, *k; /* k: [2][BN][LD] */
     float *scores;   /* [PARTS][BM][SCORES_LD] */
     uint16_t *weights;
-    float *shrink;       /* [BM]: what the result so far is multiplied with */
+    float *shrink;       /* [BM]: factor for the result so far */
     token_place *places; /* [4][BN] */
     float2 *scales;      /* [2][BN] */
     uint8_t *codes;      /* [2][BN][D] */
@@ -64,7 +68,7 @@ template <class S> struct latent_shared {
     }
 };
 
-/* A thread's registers: max, sum, position are of the row it has in softmax. */
+/* A thread's registers. `max`, `sum` and `position` belong to its row in the softmax. */
 template <class S> struct latent_state {
     float o[S::MT][S::V_WARP / 8][4];
     float max, sum;
@@ -81,7 +85,7 @@ __device__ inline void unit_scores(const latent_state<S> &w, const latent_shared
     const uint16_t *q = s.q + (m + lane % 16) * LD + part * S::STEPS * 16 + lane / 16 * 8;
     const uint16_t *k =
         unit + (n + lane % 8 + lane / 16 * 8) * LD + part * S::STEPS * 16 + lane / 8 % 2 * 8;
-    float sums[2][2][4] = {}; /* odd steps apart: shorter chains of products */
+    float sums[2][2][4] = {}; /* odd steps have sums of their own: shorter chains of products */
 #pragma unroll
     for (uint32_t d = 0; d < S::STEPS; d++) {
         uint32_t qf[4], kf[4];
@@ -189,7 +193,7 @@ __device__ inline void unit_values(latent_state<S> &w, const latent_shared<S> &s
         }
 }
 
-/* Begins a unit's copies. */
+/* Starts the copies of a unit. */
 template <class S>
 __device__ inline void unit_load(const attention_args &a, const attention_task &t,
                                  const latent_shared<S> &s, uint32_t unit)
@@ -211,13 +215,14 @@ __device__ inline void unit_convert(const attention_args &a, const latent_shared
     codes_convert<D, BN, S::THREADS>(a, s.codes + b * BN * D, s.scales + b * BN, s.k + b * BN * LD);
 }
 
-/* What is needed of a token ahead of its unit: fetched early, stored late. */
+/* Place and scales of a token that is needed later: loaded early, stored late. */
 struct token_ahead {
     token_place place;
     float2 scales;
 };
 
-/* The place is of unit, the scales are of the one before, whose place is known. */
+/* The place belongs to `unit`; the scales belong to the unit before, whose places are known
+ * already. */
 template <class S>
 __device__ inline token_ahead ahead_fetch(const attention_args &a, const attention_task &t,
                                           const latent_shared<S> &s, uint32_t unit)
@@ -243,7 +248,8 @@ __device__ inline void ahead_store(const attention_args &a, const latent_shared<
         s.scales[(unit - 1) % 2 * BN + threadIdx.x] = v.scales;
 }
 
-/* The first unit is begun, of codes the second too and the first made bfloat16. */
+/* Starts the first unit. With codes it starts the second unit too, and converts the first to
+ * bfloat16. */
 template <class S>
 __device__ inline void latent_begin(const attention_args &a, const attention_task &t,
                                     const latent_shared<S> &s, latent_state<S> &w)
@@ -327,7 +333,8 @@ __global__ __launch_bounds__(S::THREADS,
     for (uint32_t unit = t.unit; unit < t.end_unit; unit++) {
         const uint32_t ahead = unit + (a.is_staged ? 2 : 1);
         cp_async_wait<0>();
-        /* This unit is there (of codes: the next); the one before is read, and its weights. */
+        /* This unit has arrived (with codes: the next one has); the one before and its weights
+         * have been read. */
         __syncthreads();
         if (ahead < t.end_unit)
             unit_load<S>(a, t, s, ahead);

@@ -1,10 +1,10 @@
 #pragma once
-/* The launches that attention.cu chooses from, one file for each kind of kernel. Each has several
- * instances; rows is how many packed rows a block of the instance has. */
+/* The launches that attention.cu chooses from: one file for each kind of kernel. Each kind has
+ * several instances; `rows` is the number of packed rows in a block of an instance. */
 #include "kernels/cuda/attention/args.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
-/* The dimensions of the least instance that has head_dim; 0: none has. */
+/* Returns the width of the narrowest instance that fits head_dim, or 0 when there is none. */
 static inline uint32_t attention_width(uint32_t head_dim)
 {
     const uint32_t widths[] = {64, 96, 128, 256};
@@ -14,17 +14,18 @@ static inline uint32_t attention_width(uint32_t head_dim)
     return 0;
 }
 
-/* attention_*_blocks: of a kernel over bfloat16, that an SM has at once. shared_bytes: of a block
- * at most; an SM has as much and 1 KiB, and takes 1 KiB of each block for itself. */
+/* attention_*_blocks return the number of blocks of a bfloat16 kernel that an SM runs at once.
+ * shared_bytes is the limit for a block. An SM has 1 KiB more than that, and needs 1 KiB for
+ * itself for each block. */
 template <class S> uint32_t attention_blocks(uint32_t shared_bytes)
 {
     const uint32_t n = (shared_bytes + 1024) / (S::SHARED_BYTES + 1024);
     return n < 1 ? 1 : n < S::BLOCKS ? n : S::BLOCKS;
 }
 
-/* A kernel's instances by their width. */
+/* The instances of a kernel, by width. */
 template <class S64, class S96, class S128, class S256> struct attention_shapes {
-    /* f of the instance for a width of attention_width. */
+    /* Calls f with the instance for a width that attention_width returned. */
     template <class F> static auto at(uint32_t width, F f)
     {
         switch (width) {
@@ -48,13 +49,13 @@ template <class S64, class S96, class S128, class S256> struct attention_shapes 
 uint32_t attention_few_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_few(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
                           struct gpu_stream *s, struct error *err);
-/* 0: blocks of this device have no room for it. */
+/* Returns 0 when a block of this device has too little shared memory. */
 uint32_t attention_many_rows(uint32_t width, uint32_t shared_bytes);
 uint32_t attention_many_blocks(uint32_t width, uint32_t shared_bytes);
 enum status attention_many(const attention_args &a, uint32_t width, uint32_t n_kv_heads,
                            struct gpu_stream *s, struct error *err);
-/* Latents that are too wide for these: up to LATENT_DIM dimensions, of which up to LATENT_V_DIM are
- * the value. */
+/* Limits of the kernel for latents: LATENT_DIM dimensions, the first LATENT_V_DIM of which may
+ * be the value. */
 #define LATENT_DIM   576u
 #define LATENT_V_DIM 512u
 uint32_t attention_latent_rows(uint32_t group, bool many, uint32_t shared_bytes);
@@ -62,7 +63,7 @@ uint32_t attention_latent_blocks(uint32_t rows, uint32_t shared_bytes);
 enum status attention_latent(const attention_args &a, uint32_t rows, uint32_t n_kv_heads,
                              struct gpu_stream *s, struct error *err);
 
-/* Codes are staged where a block has room for it. */
+/* Codes are staged if a block has enough shared memory. */
 template <class S>
 enum status attention_enqueue(void (*kernel)(const attention_args), attention_args a,
                               uint32_t n_kv_heads, struct gpu_stream *s, struct error *err)

@@ -1,9 +1,9 @@
 #pragma once
-/* Keys, values and queries into shared memory. Plain bfloat16 goes there past the registers; what
- * is of another type, or no multiple of 16 bytes, is converted on the way. */
+/* Loads keys, values and queries into shared memory. Plain bfloat16 is copied without registers.
+ * Data of another type, or not in whole 16 bytes, is converted on the way. */
 #include "kernels/cuda/attention/args.cuh"
 
-/* Where a token is: looked up once for all of its chunks, a unit ahead. */
+/* Place of a token, looked up once for all of its chunks, one unit ahead. */
 struct token_place {
     uint32_t block, at;
 };
@@ -20,7 +20,7 @@ __device__ inline token_place token_find(const attention_args &a, const attentio
     return p;
 }
 
-/* Where its key or value begins, base being that of block 0. */
+/* Returns the address of the token's key or value; `base` is the address in block 0. */
 __device__ inline const uint8_t *token_at(const attention_args &a, const uint8_t *base,
                                           const attention_task &t, const token_place &p)
 {
@@ -35,7 +35,8 @@ __device__ inline const float *scale_at(const attention_args &a, const uint8_t *
            (size_t)t.i_kv_head * a.n_scales * a.block_tokens + p.at;
 }
 
-/* OCP FP8: the float's bits, with the exponent mended by one product; 0x7f is a NaN. */
+/* Converts a code of OCP FP8: its bits as a float, with the exponent corrected by one product.
+ * 0x7f is a NaN. */
 __device__ inline float e4m3_value(uint32_t code)
 {
     const uint32_t abs = code & 0x7fu, sign = (code & 0x80u) << 24;
@@ -43,7 +44,7 @@ __device__ inline float e4m3_value(uint32_t code)
     return abs == 0x7fu ? __uint_as_float(0x7fc00000u) : v;
 }
 
-/* Element i of a token, of any type. */
+/* Returns element i of a token of any type. */
 __device__ inline float token_element(const attention_args &a, const uint8_t *token, uint32_t i)
 {
     switch (a.type) {
@@ -60,8 +61,8 @@ __device__ inline float token_element(const attention_args &a, const uint8_t *to
     }
 }
 
-/* Elements first .. first + 7 of a token as bfloat16, times scale, from v_dim on times the other
- * one; zeros from head_dim on. */
+/* Returns elements first .. first + 7 of a token as bfloat16. Elements below v_dim are
+ * multiplied by the first scale, the others by the second. Elements from head_dim on are zeros. */
 __device__ inline uint4 token_chunk(const attention_args &a, const uint8_t *token, uint32_t first,
                                     float scale, float rest_scale)
 {
@@ -85,10 +86,10 @@ __device__ inline uint4 token_chunk(const attention_args &a, const uint8_t *toke
                       pack_bf16(v[6], v[7]));
 }
 
-/* BN tokens from key on into rows of LD elements, thread by thread 16 bytes at successive places of
- * a token; zeros for what no row of the block sees, and beyond head_dim. What is not plain bfloat16
- * is converted on the way; a latent's codes get their two scales here, others on the score and on
- * the weight. */
+/* Loads BN tokens from `key` on into rows of LD elements. Neighbouring threads take neighbouring
+ * 16 bytes of a token. Tokens that no row of the block sees, and elements beyond head_dim,
+ * become zeros. Data that is not plain bfloat16 is converted on the way. A latent's codes get
+ * their two scales here; the scales of other codes are applied to the scores and weights. */
 template <uint32_t D, uint32_t BN, uint32_t THREADS>
 __device__ inline void tokens_load(const attention_args &a, const attention_task &t,
                                    const uint8_t *base, const uint8_t *scales, uint32_t key,
@@ -124,7 +125,8 @@ __device__ inline void tokens_load(const attention_args &a, const attention_task
     }
 }
 
-/* Q of the block's packed rows into rows of LD elements; zeros beyond them and beyond head_dim. */
+/* Loads Q of the block's packed rows into rows of LD elements, with zeros beyond the last row
+ * and beyond head_dim. */
 template <uint32_t D, uint32_t BM, uint32_t THREADS>
 __device__ inline void queries_load(const attention_args &a, const attention_task &t, uint16_t *to)
 {

@@ -1,6 +1,6 @@
-/* Attention of tiles of many rows: 4 warps of 32 packed rows each (of 16 where a head has 256
- * dimensions), so that a key's or value's fragment is used twice for each time it is loaded. Units
- * of 32 tokens keep scores, weights and results in the registers of two blocks for an SM. */
+/* Attention of tiles of many rows: 4 warps of 32 packed rows each (16 rows for heads of 256
+ * dimensions), so that each loaded fragment of a key or value is used twice. With units of 32
+ * tokens, the scores, weights and results of two blocks fit into the registers of an SM. */
 #include "kernels/cuda/attention/launch.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 

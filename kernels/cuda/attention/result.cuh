@@ -1,8 +1,8 @@
 #pragma once
-/* The warps of tile.cuh merge and store their results with these. */
+/* Functions of tile.cuh that merge and store the results of warps. */
 #include "kernels/cuda/attention/shape.cuh"
 
-/* Results of warps that have rows of their own. */
+/* Stores the results of warps that each have rows of their own. */
 template <class S>
 __device__ inline void tile_store(const attention_args &a, const attention_task &t,
                                   const tile_state<S> &w, uint32_t m_warp)
@@ -22,7 +22,8 @@ __device__ inline void tile_store(const attention_args &a, const attention_task 
         }
 }
 
-/* Results of warps that have the same 16 rows and other tokens: added through shared memory. */
+/* Stores the results of warps that share the same 16 rows and have different tokens. They are
+ * added through shared memory. */
 template <class S>
 __device__ inline void tile_merge(const attention_args &a, const attention_task &t,
                                   const tile_state<S> &w, float *room)
@@ -30,7 +31,7 @@ __device__ inline void tile_merge(const attention_args &a, const attention_task 
     constexpr uint32_t LD = S::MERGE_LD, PAIRS = S::D / 2;
     float *sums = room + S::WN * 16 * LD; /* [warp][row]: maximum, sum */
     const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t4 = threadIdx.x % 4;
-    __syncthreads(); /* the last unit is read */
+    __syncthreads(); /* the last unit has been read; `room` may be written */
 #pragma unroll
     for (uint32_t half = 0; half < 2; half++) {
         float *o = room + (warp * 16 + half * 8 + g) * LD + t4 * 2;

@@ -1,24 +1,24 @@
 #pragma once
-/* Shapes of tile.cuh's kernel: its shared memory and what a thread keeps. */
+/* Shapes of the kernel in tile.cuh: its shared memory, and the registers of a thread. */
 #include "kernels/cuda/attention/codes.cuh"
 #include "kernels/cuda/attention/store.cuh"
 
-/* Keys of D dimensions, values of DV. */
+/* A shape for keys of D dimensions and values of DV. */
 template <uint32_t D_, uint32_t WM_, uint32_t WN_, uint32_t MT_, uint32_t BN_, uint32_t BLOCKS_,
           uint32_t DV_ = D_>
 struct tile_shape {
     static constexpr uint32_t D = D_, DV = DV_, WM = WM_, WN = WN_, MT = MT_, BN = BN_;
-    static constexpr uint32_t BLOCKS = BLOCKS_; /* of an SM at least: bounds the registers */
+    static constexpr uint32_t BLOCKS = BLOCKS_; /* blocks of an SM at least; bounds the registers */
     static constexpr uint32_t BM = 16 * WM * MT, THREADS = 32 * WM * WN;
     static constexpr uint32_t NT = BN / WN / 8, LD = D + 8, LDV = DV + 8;
-    static constexpr bool KEEP_Q = MT == 1 && D <= 128; /* in registers */
+    static constexpr bool KEEP_Q = MT == 1 && D <= 128; /* keep Q in registers */
     static constexpr uint32_t Q_BYTES = BM * LD * 2, UNIT_BYTES = BN * LD * 2;
     static constexpr uint32_t PLACES_BYTES = 4 * BN * sizeof(token_place);
     static constexpr uint32_t SHARED_BYTES = Q_BYTES + 4 * UNIT_BYTES + PLACES_BYTES;
-    /* More, where there are codes; and where these are staged. */
+    /* Shared memory that is added when the cache holds codes, and when these are staged. */
     static constexpr uint32_t SCALES_BYTES = 4 * BN * sizeof(float);
     static constexpr uint32_t CODES_BYTES = 4 * BN * D;
-    static constexpr uint32_t MERGE_LD = D + 4; /* floats */
+    static constexpr uint32_t MERGE_LD = D + 4; /* in floats */
     static_assert(NT % 2 == 0 && (WN == 1 || WM * MT == 1), "16 tokens of each warp; see merge");
     static_assert(BN <= THREADS, "a thread for each token's place");
     static_assert(WN == 1 || WN * BM * (MERGE_LD + 2) * sizeof(float) <= 4 * UNIT_BYTES,
@@ -44,7 +44,8 @@ template <class S> struct tile_shared {
     }
 };
 
-/* A warp's share of the result: o is not divided by sum yet. [half]: rows g and g + 8. */
+/* A warp's share of the result; `o` is not yet divided by `sum`. Index [half]: row g or row g +
+ * 8. */
 template <class S> struct tile_state {
     float o[S::MT][S::DV / 8][4];
     float max[S::MT][2], sum[S::MT][2];

@@ -1,8 +1,8 @@
 #pragma once
-/* The steps of a warp over a unit of tokens: scores, mask, softmax, values (tile.cuh). */
+/* The steps of a warp for one unit of tokens: scores, mask, softmax, values (tile.cuh). */
 #include "kernels/cuda/attention/shape.cuh"
 
-/* scores = Q K^T of the warp's rows and tokens. */
+/* Computes scores = Q K^T for the warp's rows and tokens. */
 template <class S>
 __device__ inline void unit_scores(const tile_state<S> &w, const uint16_t *q, const uint16_t *k,
                                    float (&scores)[S::MT][S::NT][4])
@@ -44,8 +44,8 @@ __device__ inline void unit_scores(const tile_state<S> &w, const uint16_t *q, co
     }
 }
 
-/* Scores in powers of two: times the keys' scales (or NULL), capped, those that a row does not see
- * -inf. key: of the warp's first token. */
+/* Multiplies the scores by the keys' scales (or by nothing when these are NULL), caps them, and
+ * sets those that a row does not see to -inf. `key` is the warp's first token. */
 template <class S>
 __device__ inline void unit_mask(const attention_args &a, const attention_task &t,
                                  const tile_state<S> &w, const float *scales, uint32_t key,
@@ -71,7 +71,7 @@ __device__ inline void unit_mask(const attention_args &a, const attention_task &
     const uint32_t last = key + S::NT * 8 - 1;
     const uint32_t first_row_sees = (uint32_t)t.position + t.m_first / t.n_heads;
     if (last <= first_row_sees && key >= first_visible(a, t.last_key))
-        return; /* every row sees all of them */
+        return; /* every row sees all tokens of the unit */
 #pragma unroll
     for (uint32_t m = 0; m < S::MT; m++)
 #pragma unroll
@@ -82,8 +82,9 @@ __device__ inline void unit_mask(const attention_args &a, const attention_task &
                     scores[m][n][i] = -INFINITY;
 }
 
-/* Online softmax: scores become weights, the state what it is under the new maximum. to_exponent
- * makes powers of two of scores. Most units raise no maximum: the result is left alone then. */
+/* Online softmax: the scores become weights, and the state is updated to the new maximum.
+ * `to_exponent` turns scores into exponents of two. Most units do not raise the maximum; then
+ * the result needs no rescaling. */
 template <class S>
 __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
                                     float (&scores)[S::MT][S::NT][4])
@@ -100,7 +101,7 @@ __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
             const float max = fmaxf(w.max[m][half], most * to_exponent);
-            const float shift = max == -INFINITY ? 0.0f : max; /* no key seen so far */
+            const float shift = max == -INFINITY ? 0.0f : max; /* no key has been seen so far */
             old[half] = exp2_fast(w.max[m][half] - shift);
             w.max[m][half] = max;
             float sum = w.sum[m][half] * old[half];
@@ -123,7 +124,7 @@ __device__ inline void unit_softmax(tile_state<S> &w, float to_exponent,
     }
 }
 
-/* o += P V; a value's scale goes to its weight. */
+/* Computes o += P V. A value's scale is multiplied into its weight. */
 template <class S>
 __device__ inline void unit_values(tile_state<S> &w, const uint16_t *v, const float *scales,
                                    float (&scores)[S::MT][S::NT][4])

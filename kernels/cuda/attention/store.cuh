@@ -1,16 +1,16 @@
 #pragma once
-/* Results of a block: rows of the output or, of one split among several, parts that
+/* Stores the results of a block: rows of the output or, with several splits, parts that
  * attention.cu's second kernel merges. */
 #include "kernels/cuda/attention/args.cuh"
 
-/* Where the result of packed row m goes, and what it is multiplied with on the way. */
+/* Destination of packed row m's result, and the factor that it is multiplied by. */
 struct row_result {
-    uint16_t *out; /* or, of a split, */
+    uint16_t *out; /* set with one split; otherwise `part` is */
     float *part;
     float factor;
 };
 
-/* max is in powers of two. A sink is one more score. */
+/* Returns the factor of a result. `max` is an exponent of two. A sink counts as one more score. */
 __device__ inline float result_factor(const float *sinks, uint32_t head, float max, float sum)
 {
     if (sum == 0.0f)
@@ -22,7 +22,8 @@ __device__ inline float result_factor(const float *sinks, uint32_t head, float m
     return old / fmaf(sum, old, exp2f(sink - both));
 }
 
-/* is_first: the one thread of several with this row that writes its sums. */
+/* is_first is true for one of the threads that share this row; it writes the row's maximum and
+ * sum. */
 __device__ inline row_result result_begin(const attention_args &a, const attention_task &t,
                                           uint32_t m, float max, float sum, bool is_first)
 {
@@ -40,11 +41,11 @@ __device__ inline row_result result_begin(const attention_args &a, const attenti
     if (is_first)
         a.sums[i] = make_float2(max, sum);
     if (sum == 0.0f)
-        r.part = nullptr; /* nobody reads it */
+        r.part = nullptr; /* the merge ignores an empty part */
     return r;
 }
 
-/* Elements i and i + 1 of v_dim, which is even. */
+/* Stores elements i and i + 1 if i < v_dim; v_dim is even. */
 __device__ inline void pair_store(uint16_t *out, uint32_t i, uint32_t v_dim, float x, float y)
 {
     if (i >= v_dim)
@@ -67,7 +68,7 @@ __device__ inline void result_store(const attention_args &a, const row_result &r
         *reinterpret_cast<float2 *>(r.part + i) = make_float2(x, y);
 }
 
-/* What a block writes that saw no key: an empty split, or padding. */
+/* Writes the result of a block that saw no key: an empty split, or padding. */
 __device__ inline void results_empty(const attention_args &a, const attention_task &t)
 {
     const uint32_t n_pairs = a.n_splits == 1 ? a.v_dim / 2 : 1;

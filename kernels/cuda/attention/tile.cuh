@@ -1,19 +1,20 @@
 #pragma once
-/* Attention of one chunk of a tile's packed rows over one split, for heads of up to 256 dimensions.
- * WM warps have 16 MT packed rows each; WN warps share out the tokens of a unit and have a result
- * each, merged through shared memory at the end (decode, where 16 rows are all there is).
+/* Attention of one chunk of a tile's packed rows over one split, for heads of up to 256
+ * dimensions. Each of WM warps has 16 MT packed rows. WN warps share out the tokens of a unit;
+ * each has a result of its own, and they are merged through shared memory at the end (decode,
+ * with only 16 rows).
  *
- * How bytes move: a unit of BN tokens, keys and values, comes by 16-byte asynchronous copies into
- * one of two buffers while the other is worked on: neighbouring threads take neighbouring 16 bytes
- * of a token. There is one barrier for each unit. Rows in shared memory are 16 bytes longer than D
- * elements: an odd number of 16-byte words, so the 8 rows of an ldmatrix lie in 8 different groups
- * of banks. Where a token lies is looked up by one thread of the block, a unit before its copies
- * are begun. Codes of a byte: codes.cuh. P goes from the scores' registers to the second
- * product's as it is. */
+ * Movement of bytes: a unit of BN tokens, keys and values, comes by asynchronous 16-byte copies
+ * into one of two buffers while the other is used. Neighbouring threads take neighbouring 16
+ * bytes of a token. There is one barrier for each unit. Rows in shared memory are 16 bytes
+ * longer than D elements: an odd number of 16-byte words, so that the 8 rows of an ldmatrix lie
+ * in 8 different groups of banks. One thread of the block looks up the place of a token, one
+ * unit before its copies start. codes.cuh handles 1-byte codes. P goes from the registers of the
+ * scores directly to the second product. */
 #include "kernels/cuda/attention/result.cuh"
 #include "kernels/cuda/attention/steps.cuh"
 
-/* Begins a unit's copies. */
+/* Starts the copies of a unit. */
 template <class S>
 __device__ inline void unit_load(const attention_args &a, const attention_task &t,
                                  const tile_shared<S> &s, uint32_t unit)
@@ -34,7 +35,7 @@ __device__ inline void unit_load(const attention_args &a, const attention_task &
     cp_async_commit();
 }
 
-/* A unit of codes, which are there, as bfloat16. */
+/* Converts a unit of codes, which has arrived, to bfloat16. */
 template <class S>
 __device__ inline void unit_convert(const attention_args &a, const tile_shared<S> &s, uint32_t unit)
 {
@@ -50,13 +51,13 @@ __device__ inline void scales_store(const attention_args &a, const tile_shared<S
                                     float2 scales)
 {
     if (!a.k_scales)
-        return; /* there is no room for them */
+        return; /* no codes: no memory for scales */
     s.k_scales[unit % 2 * S::BN + threadIdx.x] = scales.x;
     s.v_scales[unit % 2 * S::BN + threadIdx.x] = scales.y;
 }
 
-/* The first unit is begun, of codes the second too and the first made bfloat16; places of one more
- * are known. */
+/* Starts the first unit. With codes it starts the second unit too and converts the first to
+ * bfloat16. The places of one more unit are looked up. */
 template <class S>
 __device__ inline void tile_begin(const attention_args &a, const attention_task &t,
                                   const tile_shared<S> &s, tile_state<S> &w, uint32_t m_warp)
@@ -121,7 +122,8 @@ __global__ __launch_bounds__(S::THREADS,
         token_place place = {0, 0};
         float2 scales = make_float2(0.0f, 0.0f);
         cp_async_wait<0>();
-        __syncthreads(); /* this unit is there (of codes: the next); the one before is read */
+        /* this unit has arrived (with codes: the next one has); the one before has been read */
+        __syncthreads();
         if (ahead < t.end_unit)
             unit_load<S>(a, t, s, ahead);
         if (threadIdx.x < S::BN && unit + 1 < t.end_unit) {

@@ -8,7 +8,7 @@ static bool follows(const struct kv_row *a, const struct kv_row *b)
            b->n_dropped == a->n_dropped;
 }
 
-/* Rows from first on that are one sequence's. */
+/* Returns the number of rows from `first` on that are successive positions of one sequence. */
 static uint32_t run_length(const struct kv_row *rows, uint32_t first, uint32_t n_rows)
 {
     uint32_t n = 1;
@@ -17,15 +17,15 @@ static uint32_t run_length(const struct kv_row *rows, uint32_t first, uint32_t n
     return n;
 }
 
-/* The rows that tiles are made of. */
+/* The rows that become tiles. */
 struct cut {
     const struct kv_row *rows;
-    const struct gpu_run *runs; /* that are left out, in order */
+    const struct gpu_run *runs; /* left out; in order */
     uint32_t n_rows, n_runs;
 };
 
-/* Cuts every other run into tiles of at most `most` rows and takes those of one class. The number
- * of entries, and of rows in them. */
+/* Cuts every run that is not left out into tiles of at most `most` rows, and takes those of one
+ * class. Returns the number of entries; *n_taken is the number of rows in them. */
 static uint32_t take_class(const struct cut *c, uint32_t most, bool many, struct gpu_tile *out,
                            uint32_t *n_taken)
 {

@@ -1,5 +1,9 @@
-/* The CUDA backend's device: its memory, its stream, its first error, and the table of operators.
- */
+/* The CUDA backend's device: its memory, its stream, its first error, and the table of operators
+ * (struct ops). The worker opens it and calls operators from one thread; each operator enqueues
+ * kernels on the device's stream.
+ * Invariants: after the first failure nothing more is enqueued; `sync` and `cuda_device_query`
+ * report that error. Memory of the device never exceeds `limit_bytes`. Recordings refer to
+ * memory by address, so they are dropped before memory is freed. */
 #include <stdio.h>
 
 #include "common/base/mem.h"
@@ -20,7 +24,7 @@
 
 enum { LOGITS_ROWS = 256, MAX_THREADS = 64 };
 
-/* ---- what failed ---- */
+/* ---- failures ---- */
 
 static enum status told(const struct cuda_device *x, struct error *err)
 {
@@ -37,8 +41,9 @@ static enum status wait_for_all(struct cuda_device *x, struct error *err)
     return told(x, err);
 }
 
-/* Of a pass that was too large nothing was enqueued, nor of those behind it: who asks knows now
- * that the step failed, and the next one may be smaller. */
+/* Clears STATUS_LIMIT after it was reported. Nothing of a pass that was too large, or of those
+ * after it, was enqueued. The caller now knows that the step failed, and the next one may be
+ * smaller. */
 static enum status forgive_limit(struct cuda_device *x, enum status s)
 {
     if (s == STATUS_LIMIT)
@@ -64,7 +69,8 @@ enum status cuda_device_query(struct device *d, struct error *err)
 
 /* ---- memory ---- */
 
-/* So much of the device is this process's: what others have of it now is not. */
+/* Sets limit_bytes: the process's part of the device's memory, minus the memory that is in use
+ * already. */
 static enum status reserve(struct cuda_device *x, double utilization, struct error *err)
 {
     uint64_t n_free, total = x->info.memory_bytes;
@@ -109,12 +115,12 @@ static void cuda_release(struct device *d, void *ptr, uint64_t n_bytes)
     struct cuda_device *x = cuda_of(d);
     if (!ptr)
         return;
-    cuda_backend_record_drop(d); /* they know it by its address */
+    cuda_backend_record_drop(d); /* recordings refer to the memory by its address */
     gpu_release(x->gpu, ptr);
     x->used_bytes -= n_bytes;
 }
 
-/* The host's memory is free to change when these return. */
+/* cuda_write and cuda_read return when the host's memory may be changed. */
 static void cuda_write(struct device *d, void *to, const void *host, uint64_t n_bytes)
 {
     struct cuda_device *x = cuda_of(d);
@@ -122,7 +128,7 @@ static void cuda_write(struct device *d, void *to, const void *host, uint64_t n_
     if (n_bytes == 0 || !cuda_goes_on(x))
         return;
     cuda_note(x, gpu_copy_to_device(x->stream, to, host, n_bytes, &err), &err);
-    (void)!wait_for_all(x, &err); /* kept */
+    (void)!wait_for_all(x, &err); /* the error is kept in x */
 }
 
 static enum status cuda_read(struct device *d, void *host, const void *from, uint64_t n_bytes,
@@ -198,7 +204,7 @@ static void cuda_begin(struct device *d)
     cuda_staging_begin(x);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 static uint32_t cuda_isa_level(const struct device *d)
 {
@@ -225,7 +231,7 @@ static void cuda_close(struct device *d)
     if (!x)
         return;
     if (x->stream)
-        (void)!gpu_stream_sync(x->stream, &err); /* nobody is left to be told */
+        (void)!gpu_stream_sync(x->stream, &err); /* an error cannot be returned here */
     cuda_records_close(x);
     cuda_latent_free(x);
     gpu_linear_free(x->linear);

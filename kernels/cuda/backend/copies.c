@@ -1,4 +1,4 @@
-/* Copies beside the device's work: a stream of their own, and pinned memory to copy from and to. */
+/* Copies that run beside the device's work, with a stream of their own and pinned host memory. */
 #include "common/base/mem.h"
 #include "kernels/cuda/backend/state.h"
 #include "kernels/cuda/cuda.h"

@@ -1,7 +1,7 @@
 #pragma once
-/* The question that every operator asks before it enqueues anything. */
+/* The check that every operator makes before it enqueues anything. */
 #include "kernels/cuda/backend/state.h"
 
-/* Sends what was uploaded and not sent yet; true while nothing has failed. Use: if
+/* Sends uploads that are still pending. Returns true if nothing has failed so far. Use: if
  * (cuda_goes_on(x)) cuda_note(x, cuda_...(x->stream, p, &err), &err); */
 bool cuda_goes_on(struct cuda_device *x);

@@ -1,30 +1,31 @@
 /* MLA's attention, in one of two forms for each sequence of a pass.
  *
- * Absorbed: queries go into the latents' space, and attention reads the cache as it is. Nothing is
- * made for a key, but a pair of a query and a key costs 2 kv_rank + rope products for each head, in
- * place of nope + rope + v. Decode, draft tokens and short rests of prompts run so.
+ * Absorbed: queries are projected into the latents' space, and attention reads the cache
+ * directly. A key needs no work of its own, but a pair of a query and a key costs 2 kv_rank +
+ * rope products for each head, instead of nope + rope + v. Decode, draft tokens and short rests
+ * of prompts use this form.
  *
- * Expanded: keys and values of each head are made out of the latents and forgotten behind the
- * operator. That costs kv_rank * (nope + v) products for each key and head, as many as an absorbed
- * query costs. Prompts run so.
+ * Expanded: the keys and values of each head are computed from the latents and dropped after the
+ * operator. That costs kv_rank * (nope + v) products for each key and head, as many as an
+ * absorbed query costs. Prompts use this form.
  *
- * A sequence whose n rows follow `position` computed ones is expanded when that is less work:
+ * A sequence whose n rows follow `position` computed ones is expanded if that is less work:
  *
  *   (position + n) * e + pairs * (nope + rope + v)  <=  n * e + pairs * (2 kv_rank + rope),
  *   e = kv_rank * (nope + v),  pairs = n * position + n (n + 1) / 2
  *
- * which is position * e <= pairs * (2 kv_rank - nope - v): always at position 0, and far behind it
- * from n = e / (2 kv_rank - nope - v) on (DeepSeek's shapes: 171 rows); and never where the latents
- * are so short that 2 kv_rank <= nope + v. Below LEAST_ROWS, one tile, launches are too small to be
- * worth their number.
+ * This is position * e <= pairs * (2 kv_rank - nope - v). It always holds at position 0, and far
+ * behind it from n = e / (2 kv_rank - nope - v) on (171 rows with DeepSeek's shapes). It never
+ * holds if the latents are so short that 2 kv_rank <= nope + v. Below LEAST_ROWS, one tile, the
+ * launches would be too small to pay.
  *
- * The decision is the host's, from rows that it uploaded; a pass that may be recorded is never
- * expanded, since its launches would follow from whose rows they are.
+ * The host decides, from the rows that it uploaded. A pass that may be recorded is never
+ * expanded, since its launches would depend on the sequences of its rows.
  *
- * Memory is the operator's scratch: the projections of all heads as one matrix, and keys and values
- * of one turn. A turn has as many heads as fit into EXPANDED_BYTES with all keys of a batch of
- * sequences or, where one head's keys do not fit, one head and a part of one sequence's keys, whose
- * results are parts that are merged as splits are. */
+ * The operator's scratch holds the projections of all heads as one matrix, and the keys and
+ * values of one turn. A turn has as many heads as fit into EXPANDED_BYTES with all keys of a
+ * batch of sequences. If one head's keys do not fit, a turn is one head and a part of one
+ * sequence's keys; the results are parts that are merged like splits. */
 #include "kernels/cuda/backend/latent.h"
 
 #include "common/base/arena.h"
@@ -35,7 +36,7 @@
 #include "kernels/cuda/linear/abi.h"
 
 enum { ALIGN = 256, LEAST_ROWS = GPU_TILE_ROWS, PIECE_KEYS = 8192, KEYS_UNIT = 32 };
-#define EXPANDED_BYTES ((uint64_t)64 << 20) /* keys and values of a turn */
+#define EXPANDED_BYTES ((uint64_t)64 << 20) /* most bytes of a turn's keys and values */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -44,13 +45,13 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 /* ---- the scratch ---- */
 
-/* The heads and keys that are made at once. */
+/* The heads and keys that are expanded at once. */
 struct turn {
-    uint32_t n_heads, n_keys; /* n_keys: of all sequences; of several chunks a multiple of 32 */
-    uint32_t n_chunks;        /* of one sequence's keys */
+    uint32_t n_heads, n_keys; /* n_keys: of all sequences; with several chunks a multiple of 32 */
+    uint32_t n_chunks;        /* parts of one sequence's keys */
 };
 
-/* All turns share the products' own scratch and, behind it, the weights. */
+/* Returns the scratch that all turns share: the products' workspace and, behind it, the weights. */
 static uint64_t shared_bytes(const struct cuda_latent_shape *s)
 {
     return GPU_BLAS_WORKSPACE +
@@ -71,7 +72,7 @@ static uint64_t expanded_bytes(const struct cuda_latent_shape *s, uint64_t n_key
     return align_up(n_keys * n_heads * cuda_latent_head(s) * sizeof(uint16_t), ALIGN);
 }
 
-/* A turn has at most so many keys of one head. */
+/* Returns the most keys of one head that fit into a turn. */
 static uint32_t most_keys(const struct cuda_latent_shape *s)
 {
     const uint64_t n = EXPANDED_BYTES / (cuda_latent_head(s) * sizeof(uint16_t));
@@ -89,7 +90,8 @@ static bool turn_fits(const struct cuda_latent_shape *s, const struct turn *t, u
                                              n_bytes;
 }
 
-/* All heads with as many turns as that takes, or one head with as many chunks. */
+/* Chooses the largest turn that fits: all keys and as many heads as possible, or one head and a
+ * chunk of its keys. Returns false when none fits. */
 static bool turn_choose(const struct cuda_latent_shape *s, uint32_t n_keys, uint32_t n_rows,
                         uint64_t n_bytes, struct turn *t)
 {
@@ -113,13 +115,13 @@ static uint32_t least_rows(const struct cuda_device *x)
     return x->expand_rows ? x->expand_rows : LEAST_ROWS;
 }
 
-/* Whether a pair costs less of keys and values than of latents. */
+/* Returns whether a pair costs less with keys and values than with latents. */
 static bool is_worth_it(const struct cuda_device *x, const struct cuda_latent_shape *s)
 {
     return x->expand_rows != 0 || 2 * s->kv_rank > cuda_latent_head(s);
 }
 
-/* Enough for turn_choose, whatever the sequences of a pass are. */
+/* The result is enough for turn_choose with any sequences in a pass. */
 uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scratch_shape *s)
 {
     const struct cuda_latent_shape shape = {.n_heads = s->n_heads,
@@ -139,7 +141,7 @@ uint64_t cuda_latent_scratch_bytes(const struct cuda_device *x, const struct scr
            align_up(cuda_latent_parts_bytes(&shape, splits > chunks ? splits : chunks), ALIGN);
 }
 
-/* ---- which rows ---- */
+/* ---- choosing the rows ---- */
 
 static struct cuda_latent_shape shape_of(const struct latent_params *p)
 {
@@ -151,8 +153,8 @@ static struct cuda_latent_shape shape_of(const struct latent_params *p)
                                       .v = p->values.first->n};
 }
 
-/* Whether the operator is one that may be expanded at all: of each head Q's two parts, and results,
- * lie side by side, and pieces of 16 bytes are whole. */
+/* Returns whether the operator can be expanded at all. The two parts of Q of each head, and the
+ * results, must lie side by side in whole pieces of 16 bytes. */
 static bool is_expandable(const struct cuda_device *x, const struct latent_params *p,
                           const struct cuda_latent_shape *s)
 {
@@ -184,7 +186,7 @@ static uint32_t run_tiles(const struct gpu_run *r)
     return (r->n_rows + GPU_TILE_ROWS - 1) / GPU_TILE_ROWS;
 }
 
-/* Says where each run's keys lie. A batch has as many runs as have all heads in one turn. */
+/* Sets the place of each run's keys. A batch has as many runs as fit with all heads in one turn. */
 static void place_keys(const struct cuda_device *x, const struct cuda_latent_shape *s)
 {
     const struct gpu_expanded *e = &x->expanded;
@@ -235,7 +237,7 @@ static void upload_runs(struct cuda_device *x, const struct gpu_rows *rows)
     mem_free(first_keys);
 }
 
-/* Runs are found once a pass, since all of its layers have one shape. */
+/* Finds the runs once for each pass, since all of its layers have one shape. */
 static void find_runs(struct cuda_device *x, const struct latent_params *p,
                       const struct cuda_latent_shape *s)
 {
@@ -267,9 +269,9 @@ void cuda_latent_free(struct cuda_device *x)
     x->expanded = (struct gpu_expanded){0};
 }
 
-/* ---- expanded ---- */
+/* ---- the expanded form ---- */
 
-/* Runs whose keys are made at once, and their tiles. */
+/* Runs whose keys are expanded at once, and their tiles. */
 struct batch {
     uint32_t first, n_runs, first_tile, n_tiles, n_rows, n_keys;
 };
@@ -285,7 +287,7 @@ static void batch_next(const struct gpu_expanded *e, struct batch *b)
     }
 }
 
-/* One operator of a pass, and the parts of its scratch. */
+/* One call of the operator, and the parts of its scratch. */
 struct work {
     struct cuda_device *x;
     const struct latent_params *p;
@@ -306,8 +308,8 @@ static void lay_out(struct work *w)
     w->parts = w->expanded + expanded_bytes(&w->shape, w->turn.n_keys, w->turn.n_heads);
 }
 
-/* Makes keys and values of some heads out of the latents of n keys from first on, which are there.
- */
+/* Computes keys and values of some heads for n keys from `first` on. Their latents must be in
+ * the scratch. */
 static enum status make_keys(const struct work *w, uint32_t head, uint32_t n_heads, uint32_t first,
                              uint32_t n, struct error *err)
 {
@@ -328,8 +330,8 @@ static enum status make_keys(const struct work *w, uint32_t head, uint32_t n_hea
     return cuda_linear_many(w->x->linear, &p, err);
 }
 
-/* Makes all keys of a chunk, out of the cache. Latents that were one piece are still there for the
- * next heads. */
+/* Computes all keys of a chunk from the cache. If the latents fit into one piece, they stay in
+ * the scratch for the next heads. */
 static enum status expand(const struct work *w, uint32_t head, uint32_t n_heads, uint32_t key_begin,
                           uint32_t n_keys, struct error *err)
 {
@@ -417,7 +419,7 @@ static enum status run_expanded(struct cuda_device *x, const struct latent_param
     return STATUS_OK;
 }
 
-/* ---- absorbed ---- */
+/* ---- the absorbed form ---- */
 
 static struct view rows_from(struct view v, uint32_t first)
 {
@@ -425,7 +427,7 @@ static struct view rows_from(struct view v, uint32_t first)
     return v;
 }
 
-/* Takes rows first .. end - 1 into the latents' space, or out of it. */
+/* Projects rows first .. end - 1 into the latents' space, or back out of it. */
 static void run_heads(struct device *d, const struct latent_params *p, bool into, uint32_t first,
                       uint32_t end)
 {
@@ -452,7 +454,7 @@ static void run_heads_beside(struct device *d, const struct latent_params *p, bo
     run_heads(d, p, into, first, p->attention.n_rows);
 }
 
-/* Runs the rows beside the runs. */
+/* Computes the rows that are in no run. */
 static void run_absorbed(struct device *d, const struct latent_params *p)
 {
     struct cuda_device *x = cuda_of(d);
@@ -470,7 +472,7 @@ static void run_absorbed(struct device *d, const struct latent_params *p)
     run_heads_beside(d, p, false);
 }
 
-/* Runs all rows in the absorbed form. */
+/* Computes all rows in the absorbed form. */
 static void run_one_by_one(struct device *d, const struct latent_params *p)
 {
     d->ops->math.heads(d, &p->keys);

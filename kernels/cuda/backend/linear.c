@@ -1,5 +1,5 @@
-/* Products and rows of weights: which kernel takes how many rows, and what lies where in scratch.
- */
+/* Products and rows of weights: chooses the kernel by the number of rows, and lays out the
+ * scratch. */
 #include "kernels/cuda/backend/linear.h"
 
 #include "kernels/cuda/backend/enqueue.h"
@@ -7,11 +7,11 @@
 #include "kernels/cuda/rows/abi.h"
 
 enum { ALIGN = 256 };
-#define GATHER_BYTES  ((uint64_t)16 << 20) /* rows, with their inputs in a matrix's order */
-#define PARTIAL_BYTES ((uint64_t)16 << 20) /* sums that are split over blocks */
-#define VALUES_BYTES  ((uint64_t)64 << 20) /* codes as bfloat16 */
+#define GATHER_BYTES  ((uint64_t)16 << 20) /* most bytes of rows in a matrix's input order */
+#define PARTIAL_BYTES ((uint64_t)16 << 20) /* most bytes of sums that are split over blocks */
+#define VALUES_BYTES  ((uint64_t)64 << 20) /* most bytes of codes converted to bfloat16 */
 
-/* The least of a ceiling and what a program's largest matrix may need. */
+/* Returns the smaller of a limit and the bytes that a program's largest matrix may need. */
 static uint64_t bounded(uint64_t most, uint64_t n_bytes)
 {
     n_bytes = (n_bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -20,7 +20,7 @@ static uint64_t bounded(uint64_t most, uint64_t n_bytes)
 
 uint64_t cuda_linear_scratch_bytes(const struct scratch_shape *s)
 {
-    /* A matrix of one output has a row tile of 16 rows, and rows of 8 inputs at least. */
+    /* A matrix of one output still has a row tile of 16 rows, and rows have at least 8 inputs. */
     uint64_t row_bytes = (s->most_weight_elements + 8) * 2;
     uint64_t gather = ALIGN + bounded(GATHER_BYTES, row_bytes * s->n_rows);
     uint64_t values = GPU_BLAS_WORKSPACE + bounded(VALUES_BYTES, row_bytes * GPU_TILE_N);
@@ -66,7 +66,7 @@ static enum status run(struct cuda_device *x, const struct gpu_products *p, stru
                                                            : cuda_linear_many(x->linear, p, err);
 }
 
-/* n_rows rows of p from first on, of x or of what was gathered of it. */
+/* Returns p for n_rows rows from `first` on; they lie in p's x, or in the rows gathered from it. */
 static struct gpu_products rows_of(const struct gpu_products *p, uint32_t first, uint32_t n_rows)
 {
     struct gpu_products part = *p;
@@ -79,14 +79,15 @@ static struct gpu_products rows_of(const struct gpu_products *p, uint32_t first,
     return part;
 }
 
-/* Matrices whose inputs are in an order of their own: x is brought into it, some rows at a time. */
+/* Multiplies by matrices whose inputs have an order of their own: x is brought into that order,
+ * some rows at a time. */
 static enum status run_in_order(struct cuda_device *x, const struct gpu_products *p,
                                 const uint32_t *order, struct error *err)
 {
     uint32_t k = p->parts[0].w.k, stride = (k + 7) / 8 * 8;
     uint64_t row_bytes = (uint64_t)stride * 2, room = 0;
-    /* The rows lie at the end; the product has what is in front of them, and no less than it must.
-     */
+    /* The gathered rows lie at the end of the scratch. The product has the part before them, and
+     * at least the bytes that it needs. */
     bool many = p->n_rows >= gpu_many_rows(p->parts[0].w.format);
     uint64_t least = ALIGN + (many ? GPU_BLAS_WORKSPACE + GPU_TILE_N * row_bytes : 0);
     if (p->scratch_bytes > least)
@@ -107,7 +108,7 @@ static enum status run_in_order(struct cuda_device *x, const struct gpu_products
     return STATUS_OK;
 }
 
-/* Parts of one format and shape go together; most calls are one launch. */
+/* Launches parts of equal format and shape together; most calls are one launch. */
 static enum status linear(struct cuda_device *x, const struct linear_params *p, struct error *err)
 {
     struct gpu_matrix m[LINEAR_MAX_PARTS];
@@ -115,7 +116,7 @@ static enum status linear(struct cuda_device *x, const struct linear_params *p, 
     for (uint32_t i = 0; i < p->n_parts; i++)
         done[i] = !cuda_matrix_of(x, p->parts[i].w, &m[i]);
     if (x->failed != STATUS_OK)
-        return STATUS_OK; /* kept */
+        return STATUS_OK; /* the error is kept in x */
     for (uint32_t i = 0; i < p->n_parts; i++) {
         struct gpu_products together = {.x = p->x,
                                         .n_rows = p->n_rows,
@@ -138,8 +139,8 @@ static enum status linear(struct cuda_device *x, const struct linear_params *p, 
     return STATUS_OK;
 }
 
-/* Whether one launch takes gate and up with their activation: few rows, matrices of one kind in the
- * file's order of inputs. */
+/* Returns whether one launch can compute gate, up and their activation. It needs few rows, and
+ * matrices of one kind in the file's order of inputs. */
 static bool is_one_launch(const struct linear_params *p, const struct gpu_matrix m[2])
 {
     const struct linear_part *gate = &p->parts[0], *up = &p->parts[1];
@@ -153,7 +154,7 @@ static enum status linear_gated(struct cuda_device *x, const struct linear_param
 {
     struct gpu_matrix m[2];
     if (!cuda_matrix_of(x, p->parts[0].w, &m[0]) || !cuda_matrix_of(x, p->parts[1].w, &m[1]))
-        return STATUS_OK; /* kept */
+        return STATUS_OK; /* the error is kept in x */
     if (!is_one_launch(p, m)) {
         TRY(linear(x, p, err));
         return cuda_gated(x->stream, g, err);

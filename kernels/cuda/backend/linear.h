@@ -1,5 +1,5 @@
 #pragma once
-/* Products of struct ops, and rows of weights. */
+/* The product operators of struct ops, and rows of weights. */
 #include "kernels/cuda/backend/state.h"
 
 uint64_t cuda_backend_weight_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
@@ -9,7 +9,8 @@ void cuda_backend_linear(struct device *d, const struct linear_params *p);
 void cuda_backend_linear_gated(struct device *d, const struct linear_params *p,
                                const struct gated_params *g);
 uint64_t cuda_linear_scratch_bytes(const struct scratch_shape *s);
-/* The weight as kernels take it. False: it has no outputs, of which there is nothing to do, or no
- * kernel takes it, which is kept (it ought to have been refused before it was loaded). */
+/* Converts the weight to the form that kernels take. Returns false when it has no outputs, so
+ * that there is nothing to do. It also returns false when no kernel takes it; that error is
+ * noted (the weight should have been refused before it was loaded). */
 struct gpu_matrix;
 bool cuda_matrix_of(struct cuda_device *x, const struct weight *w, struct gpu_matrix *out);

@@ -1,5 +1,5 @@
 #pragma once
-/* Mixtures, heads and adapters of struct ops. */
+/* The operators of struct ops for mixtures, heads and adapters. */
 #include "kernels/cuda/backend/state.h"
 
 void cuda_backend_route(struct device *d, const struct route_params *p);

@@ -1,6 +1,7 @@
-/* Weights to the device: row tiles are packed by all of the host's threads into pinned rooms, which
- * go over by asynchronous copies while the next room is packed. A checkpoint of plain numbers is
- * copied once on the host, by many threads, and streams at the link's speed. */
+/* Packs weights and sends them to the device. All threads of the host pack row tiles into pinned
+ * buffers ("rooms"), which go over by asynchronous copies while the next room is packed. A
+ * checkpoint of plain numbers is copied once on the host, by many threads, and moves at the
+ * link's speed. */
 #include "kernels/cuda/backend/pack.h"
 
 #include "common/base/mem.h"
@@ -8,16 +9,16 @@
 #include "kernels/cuda/backend/linear.h"
 #include "kernels/cuda/weights/pack.h"
 
-/* Each room costs one pool_run: the host's threads wake up, share out the tasks and meet again, and
- * nothing is packed until they do. A link of 55 GB/s takes a room of 8 MiB in 0.15 ms, so that a
- * wake-up of some tens of microseconds would be seen in its rate; of 32 MiB it takes 0.6 ms. Four
- * rooms pin 128 MiB of the host's memory at most (more only where one row tile is larger). */
+/* Each room costs one pool_run: the threads wake up, share out the tasks and meet again, and
+ * nothing is packed until then. A link of 55 GB/s takes 0.15 ms for a room of 8 MiB, so a
+ * wake-up of some tens of microseconds would be noticeable. It takes 0.6 ms for 32 MiB. Four
+ * rooms pin at most 128 MiB of host memory, or more if one row tile is larger. */
 enum { N_ROOMS = 4, ROOM_BYTES = 32 << 20, LEAST_ROOM_BYTES = 1 << 20, TASK_BYTES = 128 << 10 };
 
 struct room {
     uint8_t *ptr;
     uint64_t n_bytes;
-    struct gpu_event *copied; /* recorded behind the last copy out of it */
+    struct gpu_event *copied; /* recorded behind the last copy from this room */
 };
 struct gpu_packer {
     struct room rooms[N_ROOMS];
@@ -35,7 +36,7 @@ void cuda_packer_free(struct cuda_device *x)
     x->packer = NULL;
 }
 
-/* n_bytes rounded up, so that a room grows a few times at most: a model of small matrices pins no
+/* Rounds n_bytes up, so that a room grows only a few times. A model of small matrices pins no
  * more than it needs. */
 static uint64_t room_bytes(uint64_t n_bytes)
 {
@@ -45,7 +46,7 @@ static uint64_t room_bytes(uint64_t n_bytes)
     return n < n_bytes ? n_bytes : n;
 }
 
-/* A room that nothing is copied out of any more, of n_bytes at least. */
+/* Returns a room of at least n_bytes that no copy reads any more. */
 static enum status room_take(struct cuda_device *x, uint64_t n_bytes, struct room **out,
                              struct error *err)
 {
@@ -69,7 +70,7 @@ static enum status room_take(struct cuda_device *x, uint64_t n_bytes, struct roo
     return STATUS_OK;
 }
 
-/* Row tiles of a room, some of them a task. */
+/* Row tiles of a room; some of them are a task. */
 struct packing {
     const struct gpu_matrix *m;
     enum dtype dtype;

@@ -1,5 +1,5 @@
 #pragma once
-/* Weights to the device: the slot `weight_pack` of struct ops. */
+/* Sending weights to the device: the operator `weight_pack` of struct ops. */
 #include "kernels/cuda/backend/state.h"
 
 void cuda_backend_weight_pack(struct device *d, struct weight *w, const struct weight_rows *rows);

@@ -1,24 +1,27 @@
-/* The choice of passes that are recorded (docs/develop/gpu.md, "Recorded passes"): the first one
- * under a key runs as it is, so that what is set up once (libraries, kernels' attributes) is set up
- * outside of a recording; the second is recorded and then launched; later ones are launched. A
- * recording that CUDA refuses has run nothing: while the stream still answers, the pass runs as it
- * is, and so do all later ones under that key. cuBLASLt, which passes of more than 64 rows go
- * through, enqueues kernels alone when it is recorded: its handle, its workspace and the algorithm
- * for a shape are there since the first pass. */
+/* Records passes as CUDA graphs (docs/develop/gpu.md, "Recorded passes"). The runner names a
+ * pass by a key. The first pass under a key runs eagerly, so that one-time setup (libraries,
+ * attributes of kernels) happens outside of a recording. The second pass is recorded and
+ * launched. Later passes launch the recording.
+ * If CUDA refuses a recording, none of it has run. As long as the stream answers, that pass and
+ * all later ones under its key run eagerly. Passes of more than 64 rows go through cuBLASLt,
+ * which enqueues only kernels while it is recorded: its handle, its workspace and the algorithm
+ * for a shape exist since the first pass.
+ * Invariant: recordings contain device addresses, so they are dropped before any memory is
+ * freed. */
 #include "kernels/cuda/backend/record.h"
 
 #include "common/base/mem.h"
 #include "kernels/cuda/backend/enqueue.h"
 #include "kernels/cuda/device/graph.h"
 
-/* 18 buckets times the kinds of passes and of sampling are some 110 recordings, 175 of a mixture,
- * and twice that with a draft model. Beyond MAX_RECORDS passes run eagerly. */
+/* 18 buckets times the kinds of passes and of sampling give about 110 recordings, 175 for a
+ * mixture, and twice that with a draft model. Beyond MAX_RECORDS, passes run eagerly. */
 enum { MAX_RECORDS = 512 };
 
 struct gpu_record {
     uint64_t key;
-    struct gpu_graph *graph; /* NULL: it was seen once */
-    bool is_refused;         /* never again; a graph that it may have is freed with the others */
+    struct gpu_graph *graph; /* NULL: the key was seen once */
+    bool is_refused;         /* do not try again; an existing graph is freed with the others */
 };
 
 struct gpu_records {
@@ -27,7 +30,7 @@ struct gpu_records {
     uint64_t free_before, n_bytes;
 };
 
-/* Splitmix64's finalizer. */
+/* The finalizer of Splitmix64. */
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     h ^= v + 0x9e3779b97f4a7c15u;
@@ -48,7 +51,8 @@ uint64_t cuda_device_nodes(const struct device *d)
     return ((const struct cuda_device *)d)->n_nodes;
 }
 
-/* Launches depend on how many tiles there are, too, and on where rows and adapters lie. */
+/* Returns the key with everything else that launches depend on: the number of tiles, and the
+ * addresses of rows and adapters. */
 static uint64_t whole_key(const struct cuda_device *x, uint64_t key)
 {
     for (uint32_t i = 0; i < x->n_row_groups; i++) {
@@ -85,7 +89,7 @@ static enum status begin(struct cuda_device *x, struct gpu_record *r, struct err
     return STATUS_OK;
 }
 
-/* A sticky error is told by every call from now on. */
+/* Returns whether the device still works. After a sticky error, every call fails. */
 static bool answers(struct cuda_device *x)
 {
     struct error err;
@@ -93,7 +97,7 @@ static bool answers(struct cuda_device *x)
     return s == STATUS_OK || s == STATUS_AGAIN;
 }
 
-/* false: it is no refusal but a lost device. */
+/* Marks a key as refused. Returns false when the device is lost. */
 static bool refuse(struct cuda_device *x, struct gpu_record *r, const struct error *err,
                    struct error *why)
 {
@@ -111,7 +115,7 @@ enum record_state cuda_backend_record(struct device *d, uint64_t key, bool of_ro
     struct gpu_records *all = records_of(x);
     struct error err;
     x->may_be_recorded = x->may_be_recorded || of_rows;
-    if (!cuda_goes_on(x)) /* sends what was uploaded, which a recording must not */
+    if (!cuda_goes_on(x)) /* sends pending uploads, which must not be recorded */
         return RECORD_NONE;
     if (of_rows)
         key = whole_key(x, key);
@@ -139,7 +143,8 @@ static enum status end(struct cuda_device *x, struct gpu_record *r, struct error
     return launch(x, r->graph, err);
 }
 
-/* Nothing of what was begun has run: what failed in it is forgotten where the device works on. */
+/* Ends a recording without a result. Nothing of it has run, so its error is cleared if the
+ * device still works. */
 static bool cancel(struct cuda_device *x, struct error *why)
 {
     struct gpu_record *r = x->recording;
@@ -181,8 +186,8 @@ void cuda_backend_record_drop(struct device *d)
     if (!all)
         return;
     if (cuda_is_recording(x))
-        (void)cancel(x, &err);       /* its key is forgotten too */
-    else if (x->failed == STATUS_OK) /* one of them may be running */
+        (void)cancel(x, &err);       /* its key is dropped below */
+    else if (x->failed == STATUS_OK) /* a recording may be running */
         cuda_note(x, gpu_stream_sync(x->stream, &err), &err);
     for (uint32_t i = 0; i < all->n; i++)
         gpu_graph_free(all->all[i].graph);

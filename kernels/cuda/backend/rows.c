@@ -1,4 +1,4 @@
-/* From struct ops to the kernels on rows: nothing is decided here. */
+/* Forwards the operators on rows from struct ops to their kernels; no decisions are made here. */
 #include "kernels/cuda/backend/rows.h"
 
 #include "kernels/cuda/backend/enqueue.h"

@@ -1,9 +1,10 @@
-/* Sampling for a worker (sampler.h): a step's lists go to the device in one piece of pinned
- * memory, the kernels of sample.cu put ids into `last` and into the step's results, and these come
- * back in one copy with an event behind it. The host's side is there for each step under way, the
- * device's once: what is enqueued is done in order. So a step's first rows find their lists where
- * the last step's found theirs, and sampling them may be recorded; lists of any length lie behind
- * the rows and are found by the rows' own numbers. */
+/* Sampling on a GPU, for a worker (sampler.h). The lists of a step go to the device in one piece
+ * of pinned memory. The kernels of sample.cu write ids into `last` and into the step's results.
+ * The results come back in one copy with an event behind it.
+ * Host memory exists for each step in flight. Device memory exists once, since enqueued work is
+ * done in order. So the first rows of a step find their lists at the same address in every step,
+ * and their sampling may be recorded. Lists of any length lie behind the rows; a row holds the
+ * numbers of its entries. */
 #include "kernels/cuda/backend/sampler.h"
 
 #include <string.h>
@@ -15,22 +16,22 @@
 enum { ALIGN = 256 };
 
 struct step {
-    uint8_t *host_lists; /* pinned, as all of the host's: places as of the device's */
+    uint8_t *host_lists; /* pinned, like all host memory here; same layout as the device's */
     struct gpu_sampled *host;
     uint32_t *host_last;
     struct gpu_event *event;
-    uint64_t n_used; /* of the lists */
+    uint64_t n_used; /* bytes of host_lists in use */
 };
 
 struct own_sampler {
     struct gpu_sampler base;
     struct cuda_device *device;
     void *memory, *pinned;
-    uint8_t *lists;              /* of the device, as is all but steps */
+    uint8_t *lists;              /* device memory, like all fields but `steps` */
     struct gpu_sampled *results; /* [n_places] */
     void *scratch;
     uint64_t scratch_bytes, lists_bytes;
-    struct gpu_sample_params sent; /* of the last send; logits are told later */
+    struct gpu_sample_params sent; /* parameters of the last send; logits are set later */
     struct step steps[GPU_SAMPLER_STEPS];
 };
 
@@ -39,7 +40,8 @@ static struct own_sampler *of(struct gpu_sampler *w)
     return (struct own_sampler *)w;
 }
 
-/* The lists of one launch begin at a multiple of 256, each: so many more. */
+/* Returns the bytes of a step's lists. Each list of a launch begins at a multiple of 256, which
+ * needs extra bytes. */
 static uint64_t lists_bytes(const struct gpu_sampler_options *o)
 {
     uint64_t n_launches = o->n_places / (o->n_rows ? o->n_rows : 1) + 64;
@@ -78,7 +80,8 @@ static void sampler_begin(struct gpu_sampler *w, uint32_t i_step)
     of(w)->steps[i_step].n_used = 0;
 }
 
-/* A list's place, of host and device; *ok becomes false where there is no room. */
+/* Appends a list and returns its offset, which is the same on host and device. Sets *ok to false
+ * when there is no room. */
 static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uint64_t n_bytes,
                     bool *ok)
 {
@@ -89,12 +92,13 @@ static uint64_t put(struct own_sampler *w, struct step *s, const void *list, uin
     }
     if (n_bytes > 0)
         memcpy(s->host_lists + at, list, n_bytes);
-    s->n_used += align_up(n_bytes, ALIGN); /* which lists_bytes is a multiple of too */
+    /* stays within lists_bytes, which is a multiple of ALIGN */
+    s->n_used += align_up(n_bytes, ALIGN);
     return at;
 }
 
-/* All lists are counted from where lists begin: kernels' arguments do not depend on how long those
- * of other rows are. */
+/* Counts the entries of all lists from the start of the lists. So the kernels' arguments do not
+ * depend on the lengths of other rows' lists. */
 static void shift(struct gpu_sample_row *rows, uint32_t n_rows, uint64_t biases, uint64_t allowed,
                   uint64_t history)
 {
@@ -147,7 +151,8 @@ static enum status sampler_send(struct gpu_sampler *base, uint32_t i_step,
                               s->n_used - begin, err);
 }
 
-/* What fails is the device's failure, too, as of any operator: a recording is refused by it. */
+/* A failure is noted as a failure of the device too, like that of any operator. So a recording
+ * that contains it is refused. */
 static enum status sampler_sample(struct gpu_sampler *base, float *logits, uint32_t stride,
                                   struct error *err)
 {

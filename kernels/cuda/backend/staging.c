@@ -1,19 +1,22 @@
-/* Uploads: what a pass is about (ids, positions, rows, block tables), on its way to the device. The
- * host writes it into pinned memory, of which there are several copies so that it never waits for a
- * pass that the device has not begun yet; the device has one, which a transfer in the stream's
- * order writes over. Two zones: numbers, whose sizes follow from the pass's shape, so that a
- * recorded pass finds the next one's where it found its own; and block tables, which grow with the
- * sequences and are found through the rows. What was uploaded is sent when an operator is about to
- * be enqueued: one transfer for each zone of a pass. */
+/* Uploads of a pass (ids, positions, rows, block tables) on their way to the device. The runner
+ * uploads, then calls operators; the first operator sends what was uploaded, in one transfer for
+ * each zone.
+ * The host writes into pinned memory. There are several copies of it, so that the host never
+ * waits for a pass that the device has not begun. The device has one copy, which transfers
+ * overwrite in the stream's order.
+ * There are two zones. Numbers have sizes that follow from the pass's shape, so that a recorded
+ * pass finds them at the same addresses each time. Block tables grow with the sequences and are
+ * found through the rows. */
 #include "kernels/cuda/backend/staging.h"
 
 #include <string.h>
 
 #include "common/base/mem.h"
 
-enum { SLOTS = 4, ALIGN = 256, NUMBERS_PART = 4 }; /* a quarter is for numbers */
+enum { SLOTS = 4, ALIGN = 256, NUMBERS_PART = 4 }; /* the first quarter is for numbers */
 #define DEFAULT_BYTES (32ull << 20)
-/* Tables of a pass, each at a multiple of ALIGN: a large pass whose rows are each a sequence. */
+/* Most tables of a pass, each at a multiple of ALIGN: a large pass in which each row is a
+ * sequence. */
 enum { MOST_TABLES = 8192 * GPU_MAX_ROW_GROUPS };
 _Static_assert(PASS_TABLE_ENTRIES * sizeof(uint32_t) + MOST_TABLES * ALIGN <=
                    DEFAULT_BYTES / NUMBERS_PART * (NUMBERS_PART - 1),
@@ -25,7 +28,7 @@ struct zone {
 
 struct slot {
     uint8_t *host;
-    struct gpu_event *sent; /* the device has read it */
+    struct gpu_event *sent; /* recorded behind the transfer: `host` may be reused */
 };
 
 struct gpu_staging {
@@ -84,7 +87,8 @@ void cuda_staging_begin(struct cuda_device *x)
         cuda_note(x, gpu_event_wait(s->slots[s->i_slot].sent, &err), &err);
 }
 
-/* Room in a zone, at an offset that is the host's and the device's; false: the failure is kept. */
+/* Takes room in a zone; *at is its offset in host and device memory. Returns false when there is
+ * none; the failure is noted in x. */
 static bool take(struct cuda_device *x, struct zone *z, uint64_t n_bytes, uint64_t *at)
 {
     struct error err;
@@ -98,7 +102,7 @@ static bool take(struct cuda_device *x, struct zone *z, uint64_t n_bytes, uint64
             &err);
         return false;
     }
-    if (cuda_is_recording(x)) { /* a replay would upload nothing */
+    if (cuda_is_recording(x)) { /* a replay would not repeat the upload */
         cuda_note(x,
                   error_set(&err, STATUS_INTERNAL,
                             "a recorded pass called an upload, which is not allowed"),
@@ -135,13 +139,13 @@ static bool shares_table(const struct kv_row *a, const struct kv_row *b)
     return a->blocks == b->blocks && a->n_dropped == b->n_dropped;
 }
 
-/* Blocks that a row's table has to have. */
+/* Returns the number of blocks that a row's table must have. */
 static uint32_t n_blocks(const struct kv_row *row, uint32_t block_tokens)
 {
     return row->position == KV_ROW_NONE ? 0 : row->position / block_tokens - row->n_dropped + 1;
 }
 
-/* The table that rows first .. *end - 1 have in common. */
+/* Copies the table that rows first .. *end - 1 share; sets *end and *out. */
 static bool put_table(struct cuda_device *x, const struct kv_row *rows, uint32_t n_rows,
                       uint32_t block_tokens, uint32_t first, uint32_t *end, const uint32_t **out)
 {
@@ -195,7 +199,7 @@ const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_
     return g->rows;
 }
 
-/* Whether the rows that this pass has uploaded may be recorded. */
+/* Returns whether the rows that this pass has uploaded may be recorded. */
 static bool has_few_tiles(const struct cuda_device *x, uint32_t n_rows)
 {
     bool few = n_rows <= GPU_RECORD_ROWS;

@@ -1,17 +1,17 @@
 #pragma once
-/* Uploads of a pass: the slots `begin` and `upload*` of struct ops, and what operators find of
- * them. staging.c says where they lie. */
+/* Uploads of a pass: the operators `begin` and `upload*` of struct ops, and look-ups for other
+ * operators. staging.c explains the layout. */
 #include "kernels/cuda/backend/state.h"
 
 MUST_USE enum status cuda_staging_open(struct cuda_device *x, uint64_t n_bytes, struct error *err);
 void cuda_staging_close(struct cuda_device *x);
 bool cuda_staging_is_dirty(const struct cuda_device *x);
 MUST_USE enum status cuda_staging_send(struct cuda_device *x, struct error *err);
-/* A pass begins: into the next copy of the host's memory, when the device has read it. */
+/* Begins a pass: takes the next copy of the host memory, after the device has read it. */
 void cuda_staging_begin(struct cuda_device *x);
 const void *cuda_backend_upload(struct device *d, const void *host, uint64_t n_bytes);
 const struct kv_row *cuda_backend_upload_rows(struct device *d, const struct kv_row *rows,
                                               uint32_t n_rows, uint32_t block_tokens);
 const uint32_t *cuda_backend_upload_adapters(struct device *d, const struct adapter_rows *rows);
-/* The tiles of rows that upload_rows gave. */
+/* Returns the tiles of rows that upload_rows returned. */
 const struct gpu_rows *cuda_rows(const struct cuda_device *x, const struct kv_row *rows);

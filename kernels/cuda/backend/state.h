@@ -1,7 +1,7 @@
 #pragma once
-/* The CUDA backend's device, which the rooms of this folder share: what it holds, and its first
- * error. Operators are void: what fails is kept, the first with its text, and sync tells it; after
- * it nothing is enqueued. Each room's own part is behind a pointer here. */
+/* The CUDA backend's device, shared by the files of this folder, with its first error. Operators
+ * return nothing: the first failure is kept with its text and reported by sync, and nothing is
+ * enqueued after it. The parts of the other files are behind pointers here. */
 #include "kernels/cuda/attention/expansion.h"
 #include "kernels/cuda/attention/tiles.h"
 #include "kernels/cuda/cuda.h"
@@ -17,25 +17,25 @@ struct gpu_scratch {
 
 #define GPU_MAX_ROW_GROUPS 2u /* KV groups of a program */
 
-/* What upload_rows gave, found again by the pointer that operators carry. */
+/* The result of upload_rows. Operators carry its pointer `rows`, by which it is found again. */
 struct gpu_rows {
-    const struct kv_row *rows;    /* of the device, as are the tiles */
-    const struct gpu_tile *tiles; /* tiles.h */
-    const struct kv_row *on_host; /* as they were uploaded: tables are the device's */
+    const struct kv_row *rows;    /* on the device, like the tiles */
+    const struct gpu_tile *tiles; /* see tiles.h */
+    const struct kv_row *on_host; /* as uploaded; the block tables in it are on the device */
     uint32_t n_rows;
     struct gpu_tile_counts counts;
 };
 
-/* The rows of a pass whose keys and values are made out of latents (latent.c). */
+/* The rows of a pass whose keys and values are expanded from latents (latent.c). */
 struct gpu_expanded {
-    bool is_found; /* of this pass */
+    bool is_found; /* set once in a pass */
     uint32_t n_runs;
-    struct gpu_run *runs; /* [n_runs], owned, as is at */
+    struct gpu_run *runs; /* [n_runs]; owned, like `at` */
     struct cuda_latent_run *at;
-    const struct cuda_latent_run *d_at; /* of the device, as are: */
-    const struct gpu_tile *tiles;       /* of all runs in order, each batch's slots from 0 */
-    const uint32_t *first_keys;         /* [tile] */
-    const struct gpu_tile *beside;      /* of the other rows */
+    const struct cuda_latent_run *d_at; /* on the device, like the pointers below */
+    const struct gpu_tile *tiles;  /* tiles of all runs in order; slots begin at 0 in each batch */
+    const uint32_t *first_keys;    /* [tile] */
+    const struct gpu_tile *beside; /* tiles of the other rows */
     struct gpu_tile_counts beside_counts;
 };
 
@@ -49,23 +49,23 @@ struct cuda_device {
     struct gpu_device *gpu;
     struct gpu_stream *stream;
     struct gpu_info info;
-    char isa[16];                     /* "sm_90" */
-    struct pool *pool;                /* the host's threads, for packing */
-    uint64_t limit_bytes, used_bytes; /* of device memory: what alloc may give, and has given */
-    struct gpu_linear *linear;        /* linear/abi.h */
-    struct gpu_packer *packer;        /* pack.c; NULL until the first weight */
+    char isa[16];                     /* for example "sm_90" */
+    struct pool *pool;                /* host threads, for packing */
+    uint64_t limit_bytes, used_bytes; /* device memory: limit of alloc; allocated so far */
+    struct gpu_linear *linear;        /* see linear/abi.h */
+    struct gpu_packer *packer;        /* see pack.c; NULL until the first weight */
     struct gpu_scratch scratch;
     struct gpu_staging *staging;
     struct gpu_records *records;
-    struct gpu_record *recording; /* the one that was begun and has not ended; NULL: none */
-    uint64_t n_nodes;             /* cuda_device_nodes */
+    struct gpu_record *recording; /* recording in progress; NULL: none */
+    uint64_t n_nodes;             /* result of cuda_device_nodes */
     struct gpu_rows rows[GPU_MAX_ROW_GROUPS];
     uint32_t n_row_groups;
-    struct cuda_adapter_rows adapters; /* list NULL: no row of the pass has one */
-    uint32_t expand_rows;              /* of the options */
-    bool may_be_recorded;              /* the pass: its launches may be replayed for others */
+    struct cuda_adapter_rows adapters; /* list NULL: no row of the pass has an adapter */
+    uint32_t expand_rows;              /* from the options */
+    bool may_be_recorded;              /* launches of the pass may be replayed for other rows */
     struct gpu_expanded expanded;
-    enum status failed; /* STATUS_OK while nothing has */
+    enum status failed; /* first failure; STATUS_OK: none */
     struct error error;
 };
 
@@ -78,5 +78,5 @@ static inline bool cuda_is_recording(const struct cuda_device *x)
     return x->recording != NULL;
 }
 
-/* Keeps the first failure. */
+/* Keeps the first failure; ignores STATUS_OK and later ones. */
 void cuda_note(struct cuda_device *x, enum status s, const struct error *err);

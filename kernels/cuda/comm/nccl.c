@@ -1,14 +1,16 @@
-/* A rank's communicators over NCCL: one of all ranks, and one of the stage where there are several
- * stages of several ranks, split from the first so that they share resources. Non-blocking: nothing
- * here waits in NCCL, it is asked again and again, beside the interrupt and a deadline.
+/* A rank's communicators over NCCL: joining, leaving and waiting. The worker's compute thread
+ * calls them through struct gpu_comm_ops. There is one communicator of all ranks. With several
+ * stages of several ranks there is one of the stage too, split from the first so that they share
+ * resources. They are non-blocking: nothing here waits inside NCCL. A communicator is polled,
+ * along with the interrupt and a deadline.
  *
- * Loss. A peer that was killed may leave a kernel on this device that spins for ever; only an abort
- * ends it, and an abort has been seen to hang itself (NCCL #549, #863, #1013, #1777). So aborts are
- * a second thread's, begun by the interrupt, since the compute thread may itself be stuck, in a
- * launch that a full queue holds up. All communicators are marked before one is freed: freeing
- * waits for the device, on which the kernel of another may spin. They share one mark (splitShare),
- * and from 2.22 on they are aborted in one group, which marks all and then frees. Whoever waits for
- * the abort gives up at a deadline: then the process has to end, which frees everything. */
+ * Loss of a peer. A peer that was killed may leave a kernel on this device that spins for ever.
+ * Only an abort ends it, and an abort itself has been seen to hang (NCCL #549, #863, #1013,
+ * #1777). So a second thread aborts, started by the interrupt, since the compute thread may be
+ * stuck in a launch that a full queue holds up. All communicators are marked before one is
+ * freed: freeing waits for the device, on which the kernel of another may spin. They share one
+ * mark (splitShare). From 2.22 on they are aborted in one group, which marks all and then frees.
+ * Waiting for the abort ends at a deadline; the process must exit then, which frees everything. */
 #include "kernels/cuda/comm/nccl_state.h"
 
 #include <errno.h>
@@ -23,10 +25,10 @@ enum {
     JOIN_MS = 20000,
     WAIT_MS = 60000,
     LEAVE_MS = 5000,
-    LATE_MS = 1000,      /* of leave behind the deadline, before whoever is to call it is stuck */
-    CALL_GRACE_MS = 200, /* that a call in NCCL may last when communicators are aborted */
-    GROUP_ABORT_VERSION = 22200, /* ncclCommAbort inside of a group */
-    ASYNC_EVERY = 64             /* turns of a wait between two looks at the communicators */
+    LATE_MS = 1000,              /* delay of leave behind its deadline before it counts as stuck */
+    CALL_GRACE_MS = 200,         /* time for a call in NCCL to end before an abort */
+    GROUP_ABORT_VERSION = 22200, /* ncclCommAbort works inside of a group */
+    ASYNC_EVERY = 64             /* turns of a wait between two checks of the communicators */
 };
 
 /* ---- joining ---- */
@@ -76,7 +78,7 @@ static enum status join_all(struct nccl_comm *c, const struct gpu_comm_group *g,
     return nccl_settle(c, &c->all, result, "ncclCommInitRankConfig", c->o.join_timeout_ms, err);
 }
 
-/* The new one is NULL until the split is over, and the old one is in progress as long. */
+/* The new communicator is NULL until the split is over. The old one is in progress until then. */
 static enum status join_stage(struct nccl_comm *c, const struct gpu_comm_group *g,
                               struct error *err)
 {
@@ -100,7 +102,8 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
         return error_set(err, STATUS_INVALID,
                          "the communicator still belongs to the previous replica");
     TRY(check_group(g, err));
-    /* A communicator is of the calling thread's device: this makes it the stream's. */
+    /* A communicator belongs to the calling thread's current device. This call makes that the
+     * stream's device. */
     enum status s = gpu_stream_query(c->o.stream, err);
     if (s == STATUS_OK || s == STATUS_AGAIN)
         s = join_all(c, g, err);
@@ -121,7 +124,8 @@ static enum status join(struct gpu_comm *base, const struct gpu_comm_group *g, s
 
 /* ---- aborting ---- */
 
-/* Normally at once. Who is stuck inside of NCCL comes out when communicators are marked. */
+/* Waits for a call inside NCCL to end, which is normally immediate. A call that is stuck returns
+ * only when communicators are marked, so the wait is limited. */
 static void await_calls(struct nccl_comm *c)
 {
     uint64_t until = clock_mono_ns() + CALL_GRACE_MS * NS_PER_MS;
@@ -145,12 +149,12 @@ static int abort_all(struct nccl_comm *c)
     return first == NCCL_SUCCESS ? result : first;
 }
 
-/* Whatever failed, nobody may touch them any more. */
+/* Aborts the communicators. They must not be used any more, even if the abort failed. */
 static void abort_comms(struct nccl_comm *c)
 {
     struct error err = {0};
     await_calls(c);
-    /* In progress is no end, and it cannot be asked any more. */
+    /* An abort that is in progress counts as failed: its communicator cannot be asked any more. */
     enum status s = nccl_check(c, c->all ? abort_all(c) : NCCL_SUCCESS, "ncclCommAbort", &err);
     c->all = c->stage = NULL;
     atomic_store(&c->has_comms, false);
@@ -203,7 +207,7 @@ static bool overdue(const struct gpu_comm *base)
     return began != 0 && !ended && now - began > (c->o.leave_timeout_ms + LATE_MS) * NS_PER_MS;
 }
 
-/* Of what an interrupt began; who comes late to it still has a moment. */
+/* Returns the deadline of the abort that an interrupt began, but at least LATE_MS / 2 from now. */
 static uint64_t deadline(struct nccl_comm *c)
 {
     uint64_t at = atomic_load(&c->abort_began_ns) + c->o.leave_timeout_ms * NS_PER_MS;
@@ -211,7 +215,7 @@ static uint64_t deadline(struct nccl_comm *c)
     return at > soon ? at : soon;
 }
 
-/* False: it goes on. */
+/* Returns false when the abort has not ended by then. */
 static bool await_abort(struct nccl_comm *c, uint64_t until)
 {
     const struct timespec t = {(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
@@ -223,11 +227,11 @@ static bool await_abort(struct nccl_comm *c, uint64_t until)
     return done;
 }
 
-/* What was enqueued comes to its end when communicators are aborted. */
+/* Waits for the enqueued work, which ends when communicators are aborted. */
 static enum gpu_comm_end await_stream(struct nccl_comm *c, uint64_t until, struct error *err)
 {
     enum status s;
-    uint64_t now = clock_mono_ns(); /* before each look, as above */
+    uint64_t now = clock_mono_ns(); /* taken before each query, as in nccl_settle() */
     for (uint32_t n = 0; (s = gpu_stream_query(c->o.stream, err)) == STATUS_AGAIN; n++) {
         if (now > until) {
             error_set(err, STATUS_TIMEOUT, "the device did not finish its work in time");
@@ -267,7 +271,7 @@ static enum gpu_comm_end leave(struct gpu_comm *base, uint32_t *ms, struct error
     }
     if (end != GPU_COMM_LEFT)
         return end;
-    atomic_store(&c->unmapping, true); /* a driver that hangs there is overdue */
+    atomic_store(&c->unmapping, true); /* a driver that hangs there makes overdue() true */
     nccl_oneshot_leave(c);
     atomic_store(&c->unmapping, false);
     base->group = (struct gpu_comm_group){0};
@@ -287,7 +291,7 @@ static enum status stream_done(void *ctx, struct error *err)
     return gpu_stream_query(ctx, err);
 }
 
-/* A communicator that is in progress is none that has failed. */
+/* Checks the communicators. One that is in progress has not failed. */
 static enum status look_at_comms(struct nccl_comm *c, struct error *err)
 {
     struct nccl_native *const *const comms[] = {&c->all, &c->stage};
@@ -315,7 +319,7 @@ static enum status wait_done(struct gpu_comm *base, enum status (*done)(void *, 
         uint64_t now = clock_mono_ns();
         enum status s = done(ctx, err);
         bool look = n % ASYNC_EVERY == 0 || s != STATUS_AGAIN;
-        if (look) /* what came to its end may have done so because a peer is lost */
+        if (look) /* work may also have ended because a peer is lost */
             TRY(look_at_comms(c, err));
         if (s != STATUS_AGAIN)
             return s;

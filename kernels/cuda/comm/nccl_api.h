@@ -1,8 +1,8 @@
 #pragma once
-/* The part of libnccl's ABI that is used, declared here: the library is loaded at run time, and
- * builds without NVIDIA's toolchain speak it to a stand-in (tests/fakenccl). tests/cuda checks it
- * against nccl.h where that is. Names are NCCL's without the prefix; kinds and values are stable
- * over its 2.x. */
+/* The part of libnccl's ABI that is used, declared here. The library is loaded at run time, and
+ * builds without NVIDIA's toolchain use a stand-in (tests/fakenccl). tests/cuda checks this
+ * against nccl.h if that is installed. Names are NCCL's without the prefix. Result codes and
+ * values are stable within 2.x. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,7 +23,8 @@ enum nccl_result {
 enum nccl_type { NCCL_INT8 = 0, NCCL_FLOAT32 = 7, NCCL_BFLOAT16 = 9 };
 enum nccl_op { NCCL_SUM = 0 };
 
-/* As of 2.18: a later library reads `size` and `version` and takes its defaults for the rest. */
+/* The layout of 2.18. A later library reads `size` and `version` and uses its defaults for the
+ * rest. */
 #define NCCL_CONFIG_MAGIC   0xcafebeefu
 #define NCCL_CONFIG_VERSION 21800u
 #define NCCL_CONFIG_UNSET   INT32_MIN
@@ -48,7 +49,7 @@ struct nccl_api {
     int (*comm_abort)(struct nccl_native *comm);
     int (*group_start)(void);
     int (*group_end)(void);
-    /* stream: a cudaStream_t */
+    /* `stream` is a cudaStream_t. */
     int (*all_reduce)(const void *from, void *to, size_t n, int type, int op,
                       struct nccl_native *comm, void *stream);
     int (*broadcast)(const void *from, void *to, size_t n, int type, int root,

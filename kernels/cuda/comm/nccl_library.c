@@ -1,6 +1,6 @@
-/* libnccl by dlopen: a worker of one rank needs none, and a program that has it in its list of
- * libraries would not start without. It stays loaded: it has threads. NCCL_* variables of the
- * environment are read by it, and nothing here touches them. */
+/* Loads libnccl with dlopen. A worker of one rank needs no NCCL, and a program linked with it
+ * would not start without it. The library stays loaded, because it has threads. It reads the
+ * NCCL_* environment variables itself. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "kernels/cuda/device/find_library.h"
 
 #define DEFAULT_LIBRARY "libnccl.so.2"
-/* ncclCommSplit, and communicators that share their parent's mark of being aborted. */
+/* The first version with ncclCommSplit and with communicators that share their parent's abort
+ * mark. */
 enum { MIN_VERSION = 21800 };
 
 static const struct symbol {
@@ -46,7 +47,8 @@ static enum status find_symbols(struct nccl_comm *c, void *handle, const char *l
     return STATUS_OK;
 }
 
-/* A library that is named is that one or none. */
+/* Opens the named library, or the default one when there is no name. A name is never replaced by
+ * another library. */
 static enum status open_library(const char *library, void **handle, struct error *err)
 {
     struct error why;

@@ -1,15 +1,17 @@
-/* Small sums of a stage over memory that its ranks map from each other (oneshot.cu), in front of
- * NCCL's. Whether they are used is found out by trying, anew for each group, and all ranks of the
- * stage come to the same answer: a table of what each has is summed up by NCCL, each maps the
- * others' regions and says so, then a trial is summed and each says whether it is right. One no is
- * everybody's, and NCCL has all sums. Handles of CUDA are of one host: a boot id tells hosts apart,
- * whatever containers their ranks are in.
+/* Small sums of a stage over memory that its ranks map from each other (oneshot.cu), used
+ * instead of NCCL's when possible. nccl.c calls this when a group is joined and left; nccl_ops.c
+ * calls it for sums.
+ * Each group tries anew whether they work, and all ranks of the stage reach the same answer.
+ * NCCL sums up a table of each rank's properties. Each rank maps the others' regions and reports
+ * the result. Then a trial sum runs, and each rank reports whether it was right. If one rank
+ * says no, NCCL does all sums. CUDA's handles are valid on one host only. A boot id tells hosts
+ * apart, independently of containers.
  *
- * Loss. A kernel that waits for a rank looks at a word of the host, which an interrupt sets: it
- * ends then, and what is enqueued behind it does nothing. Without an interrupt it ends at the
- * deadline of a wait, and another word says who did not come. Regions stay for the life of the
- * process, since a rank that was left behind may still write a flag into them; what the others have
- * is unmapped when the stream has come to its end. */
+ * Loss of a rank. A kernel that waits for a rank polls a word of the host, which an interrupt
+ * sets. The kernel then ends, and sums enqueued behind it do nothing. Without an interrupt it
+ * ends at the deadline of a wait, and another word says which rank did not come. Own regions
+ * live as long as the process, since a rank that was left behind may still write a flag into
+ * them. The others' regions are unmapped when the stream has ended. */
 #include "kernels/cuda/comm/nccl_state.h"
 
 #include <fcntl.h>
@@ -19,22 +21,22 @@
 
 #include "common/base/mem.h"
 
-#define TRIAL_NS (5 * 1000000000ull) /* that a rank may come late to a trial */
+#define TRIAL_NS (5 * 1000000000ull) /* delay that a rank may have at a trial */
 
 enum {
     BOOT_ID_BYTES = 36,
-    TRIAL_ELEMENTS = 64 << 10, /* every block of the kernel has words of its own */
+    TRIAL_ELEMENTS = 64 << 10, /* enough that every block of the kernel has words */
     TRIAL_POWERS = 7,
-    /* words of the host, on cache lines of their own */
+    /* indices of the host's words; each has a cache line of its own */
     WORD_ABORT = 0,
     WORD_FAILED = 16,
     N_WORDS = 32
 };
 
-/* What a rank says of itself. It travels as a float for each byte, zeros in the others' places: a
- * sum of one number and zeros is that number. */
+/* A rank's properties. They travel as one float for each byte, with zeros in the other ranks'
+ * places: the sum of one number and zeros is that number. */
 struct entry {
-    uint8_t is_willing; /* 2: it has no memory for it */
+    uint8_t is_willing; /* 0: turned off; 1: yes; 2: no memory for it */
     uint8_t boot[BOOT_ID_BYTES];
     uint8_t handle[GPU_PEER_HANDLE_BYTES];
     char pci[GPU_PEER_PCI_BYTES];
@@ -43,8 +45,8 @@ _Static_assert(sizeof(struct entry) * GPU_ONESHOT_MAX_RANKS * 4 <= TRIAL_ELEMENT
 
 _Static_assert(TRIAL_ELEMENTS * 2 <= GPU_COMM_ONE_SHOT_BYTES / 2, "in a page of its own");
 
-/* Not the region: other ranks may not have unmapped it yet, and a rank that is still in the group
- * may write a flag into it. It goes when the process does, as that of a rank that was killed. */
+/* Does not free the own region. Other ranks may not have unmapped it yet, and a rank that is
+ * still in the group may write a flag into it. It is freed when the process exits. */
 void nccl_oneshot_close(struct nccl_comm *c)
 {
     struct nccl_oneshot *o = &c->oneshot;
@@ -55,8 +57,8 @@ void nccl_oneshot_close(struct nccl_comm *c)
     gpu_host_release(d, (void *)atomic_exchange(&o->words, NULL));
 }
 
-/* Both are sequentially consistent, as nccl_enter: whoever begins a group looks for an interrupt
- * behind the zero. */
+/* The store is sequentially consistent, as in nccl_enter: a thread that begins a group clears
+ * the word and then checks for an interrupt. */
 void nccl_oneshot_interrupt(struct nccl_oneshot *o)
 {
     _Atomic uint32_t *words = atomic_load(&o->words);
@@ -116,7 +118,7 @@ static void read_boot_id(uint8_t out[BOOT_ID_BYTES])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, out, BOOT_ID_BYTES) : -1;
-    if (n != BOOT_ID_BYTES) /* nobody's */
+    if (n != BOOT_ID_BYTES) /* unknown: matches no rank */
         memset(out, 0, BOOT_ID_BYTES);
     if (fd >= 0)
         close(fd);
@@ -132,7 +134,8 @@ static struct entry own_entry(const struct nccl_comm *c)
     return e;
 }
 
-/* Sums n floats of the host over the stage. Not one of a step: it waits. */
+/* Sums n floats of the host over the stage. It waits for the device, so it is not for use in a
+ * step. */
 static enum status sum_host(struct nccl_comm *c, float *x, size_t n, struct error *err)
 {
     void *scratch = c->oneshot.scratch;
@@ -159,7 +162,7 @@ static enum status share_entries(struct nccl_comm *c, struct entry *entries, str
     return STATUS_OK;
 }
 
-/* The same answer on all ranks: it follows from the table. */
+/* Returns the same answer on all ranks, because it depends on the table alone. */
 static bool may_try(struct nccl_comm *c, const struct entry *entries)
 {
     static const uint8_t nobody[BOOT_ID_BYTES];
@@ -199,7 +202,7 @@ static enum status map(struct nccl_comm *c, const struct entry *entries, struct 
     return STATUS_OK;
 }
 
-/* Does everybody say yes? */
+/* Sets *all to whether every rank says yes. */
 static enum status agree(struct nccl_comm *c, bool yes, const struct error *own_why, bool *all,
                          struct error *err)
 {
@@ -232,7 +235,8 @@ static enum status enqueue(struct nccl_comm *c, void *x, size_t n, uint64_t time
     return cuda_oneshot_sum_bf16(c->o.stream, &p, err);
 }
 
-/* Powers of two are bfloat16's own: their bits are a float's upper half. Sums stay exact. */
+/* Takes the upper half of a float's bits. This is exact for powers of two, and so are their
+ * sums. */
 static uint16_t bf16_of(float v)
 {
     uint32_t bits;
@@ -245,8 +249,9 @@ static float power_at(size_t i)
     return (float)(1u << i / 8 % TRIAL_POWERS);
 }
 
-/* Two sums, one in each slot: of rank r's 2^r, then of what all of them should have. An interrupt
- * and a lost rank are errors; a rank that does not come is a trial that failed. */
+/* Computes two sums, one in each slot: of 2^r from rank r, then of the result that all ranks
+ * should have. Returns an error after an interrupt or when a rank is lost. A rank that does not
+ * come is a failed trial. */
 static enum status try_sums(struct nccl_comm *c, uint16_t *x, bool *right, struct error *err)
 {
     const uint32_t tp = c->base.group.tp;
@@ -265,7 +270,7 @@ static enum status try_sums(struct nccl_comm *c, uint16_t *x, bool *right, struc
     return STATUS_OK;
 }
 
-/* All ranks have mapped all regions. */
+/* Runs the trial. All ranks have mapped all regions by now. */
 static enum status try_and_agree(struct nccl_comm *c, bool *all, struct error *err)
 {
     bool right = false;
@@ -282,17 +287,17 @@ static enum status try_and_agree(struct nccl_comm *c, bool *all, struct error *e
 
 /* ---- the group ---- */
 
-/* Not a secret: a mark that the last group's flags do not have. */
+/* Returns a mark that the flags of earlier groups do not have. It is not a secret. */
 static uint32_t tag_of(const struct gpu_comm_group *g)
 {
     uint32_t h = 2166136261u; /* FNV-1a */
     for (uint32_t i = 0; i < g->n_id; i++)
         h = (h ^ g->id[i]) * 16777619u;
-    return h == 0 ? 1 : h; /* fresh memory has zeros */
+    return h == 0 ? 1 : h; /* 0 is the content of fresh memory */
 }
 
-/* Nothing of this group's can have been written into the region: nobody has its handle yet, but for
- * ranks of groups before, which have another tag. */
+/* Begins a group. No rank of this group can have written into the region, because none has its
+ * handle yet. Ranks of earlier groups may write, but with another tag. */
 static enum status begin(struct nccl_comm *c, const struct gpu_comm_group *g, struct error *err)
 {
     struct nccl_oneshot *o = &c->oneshot;
@@ -334,7 +339,8 @@ enum status nccl_oneshot_join(struct nccl_comm *c, const struct gpu_comm_group *
     return STATUS_OK;
 }
 
-/* All ranks call with the same n; x lies at the same place of memory of the same alignment. */
+/* The result is the same on all ranks: they call with the same n, and with x at the same offset
+ * of equally aligned memory. */
 bool nccl_oneshot_takes(const struct nccl_comm *c, const void *x, size_t n)
 {
     return n % 8 == 0 && n > 0 && n <= c->base.one_shot_bytes / 2 && (uintptr_t)x % 16 == 0;

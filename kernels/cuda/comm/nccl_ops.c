@@ -1,9 +1,9 @@
-/* The collectives of a rank on a GPU, each one call of NCCL or one group of them, on the object's
- * stream. A first call may be in progress for a while (it connects); then it has to be waited for,
- * or what comes behind it would be enqueued before it. */
+/* The collectives of a rank on a GPU: each is one call of NCCL or one group of calls, on the
+ * object's stream. A first call may be in progress for a while, because it connects. It must be
+ * waited for; otherwise later work would be enqueued before it. */
 #include "kernels/cuda/comm/nccl_state.h"
 
-/* NCCL takes 2048 calls in a group. */
+/* NCCL allows 2048 calls in a group. */
 enum { GROUP_CALLS = 512 };
 
 static enum status not_joined(struct error *err)
@@ -17,7 +17,8 @@ static enum status sum(struct gpu_comm *base, void *x, size_t n, int type, struc
     struct nccl_comm *c = nccl_of(base);
     if (base->group.tp == 0)
         return not_joined(err);
-    if (n == 0 || (base->group.tp == 1 && base->group.pp > 1)) /* there is no communicator */
+    /* a stage of one rank has no communicator */
+    if (n == 0 || (base->group.tp == 1 && base->group.pp > 1))
         return STATUS_OK;
     TRY(nccl_enter(c, err));
     int result =
@@ -98,7 +99,8 @@ enum status nccl_receive(struct gpu_comm *base, uint32_t from, void *data, size_
 
 /* ---- columns ---- */
 
-/* A row of the others' columns straight to its place: no scratch, no second copy. */
+/* Receives a row of the other ranks' columns directly at their places, without scratch or a
+ * second copy. */
 static int call_row(struct nccl_comm *c, const struct gpu_comm_columns *m, float *row)
 {
     void *stream = gpu_stream_native(c->o.stream);

@@ -1,8 +1,8 @@
 #pragma once
-/* Sums of few bytes over memory of the other ranks' devices, in one launch: what a step's
- * all-reduce is at decode, where NCCL's ring is all latency. Each rank has a region of its own
- * device that all map: flags and two slots. Sums are float, in the order of ranks, rounded once:
- * the same bits on all of them. */
+/* Sums of few bytes over memory of the other ranks' devices, in one launch: the all-reduce of a
+ * decode step, for which NCCL's ring has mostly latency. Each rank has a region of its own
+ * device that all ranks map: flags and two slots. Sums are float, in the order of ranks, rounded
+ * once, so all ranks get the same bits. */
 #include "kernels/cuda/device/abi.h"
 
 #ifdef __cplusplus
@@ -12,28 +12,31 @@ extern "C" {
 #define GPU_ONESHOT_MAX_RANKS 8u
 #define GPU_ONESHOT_MAX_BYTES (512u << 10)
 
-/* Of a rank's region. */
+/* Returns the bytes of a rank's region. */
 uint64_t cuda_oneshot_bytes(void);
-/* Bytes of x that this many ranks may sum so; 0: they may not. Each device reads n - 1 times x: at
- * most 1.75 MiB, 4 us of an H200's links, where NCCL takes some 20 us of latency for any size. */
+/* Returns the most bytes of x that n_ranks ranks may sum this way, or 0 when that number of
+ * ranks is not supported. Each device reads n - 1 times x: at most 1.75 MiB, which takes 4 us on
+ * an H200's links. NCCL has about 20 us of latency for any size. */
 uint64_t cuda_oneshot_limit(uint32_t n_ranks);
-/* Enqueues a new beginning of an own region (fresh zeros are one): behind the last sum of the group
- * before, ahead of any rank's first one of the next. */
+/* Enqueues a reset of the own region; fresh zeros need none. It must come after the last sum of
+ * the previous group, and before any rank's first sum of the next one. */
 MUST_USE enum status cuda_oneshot_begin(struct gpu_stream *s, void *own, struct error *err);
 
 struct oneshot_params {
-    void *regions[GPU_ONESHOT_MAX_RANKS]; /* [n_ranks], as this rank sees them; aligned to 256 */
-    uint32_t rank, n_ranks;               /* 2, 4 or 8 ranks */
-    uint32_t tag;        /* the group's, the same on all ranks, another than the last group's */
+    /* [n_ranks], as mapped by this rank; aligned to 256 bytes */
+    void *regions[GPU_ONESHOT_MAX_RANKS];
+    uint32_t rank, n_ranks; /* 2, 4 or 8 ranks */
+    uint32_t tag;        /* group's mark: the same on all ranks, different from the last group's */
     void *x;             /* bfloat16, aligned to 16 bytes */
-    size_t n;            /* a multiple of 8, not 0; cuda_oneshot_limit at most */
-    uint64_t timeout_ns; /* that a peer may come later */
-    uint32_t *failed; /* the device's or pinned; set to 1 + the rank that did not come: from then on
-                         sums of the region return at once, with x as it was */
-    const uint32_t *abort; /* the same, when the host has set it: looked at by who waits */
+    size_t n;            /* multiple of 8, above 0, at most cuda_oneshot_limit bytes */
+    uint64_t timeout_ns; /* how long to wait for a late peer */
+    /* device or pinned memory; set to 1 + the rank that did not come, after which sums of the
+     * region return at once and leave x unchanged */
+    uint32_t *failed;
+    const uint32_t *abort; /* set by the host to end the wait in the same way */
 };
-/* STATUS_UNSUPPORTED for other numbers of ranks, sizes or alignments: NCCL takes those. All ranks
- * call it in the same order with the same n; it may be captured. */
+/* Enqueues a sum. Returns STATUS_UNSUPPORTED for other numbers of ranks, sizes or alignments;
+ * NCCL sums these. All ranks must call it in the same order with the same n. It may be captured. */
 MUST_USE enum status cuda_oneshot_sum_bf16(struct gpu_stream *s, const struct oneshot_params *p,
                                            struct error *err);
 

@@ -1,5 +1,5 @@
-/* CUDA IPC: a process allocates, another one opens the handle and has the same bytes under an
- * address of its own; access over NVLink or PCIe is set up by opening. */
+/* CUDA IPC: one process allocates memory; another opens its handle and sees the same bytes at an
+ * address of its own. Opening sets up the access over NVLink or PCIe. */
 #include "kernels/cuda/device/common.cuh"
 
 extern "C" {
@@ -12,10 +12,11 @@ static_assert(sizeof(cudaIpcMemHandle_t) == GPU_PEER_HANDLE_BYTES, "a handle");
 
 namespace
 {
-/* Smaller ones share a unit of the driver's, and a handle shows all of it. */
+/* Smaller allocations share a unit of the driver, and a handle exposes all of it. */
 constexpr uint64_t UNIT = 2u << 20;
 
-/* A device that CUDA_VISIBLE_DEVICES hides cannot be asked about: opening tells. */
+/* A device that CUDA_VISIBLE_DEVICES hides cannot be queried; opening its handle shows the
+ * result. */
 enum status check_reach(const struct gpu_device *d, const char *pci, struct error *err)
 {
     int peer = 0, reaches = 0;

@@ -1,12 +1,12 @@
 #pragma once
-/* The C ABI of the CUDA backend: devices, memory and streams, with no CUDA type in it. The
- * operators' functions are in the abi.h of each folder.
+/* The C ABI of the CUDA backend: devices, memory and streams, without CUDA types. The operators'
+ * functions are in the abi.h of each folder.
  * Kernels read and write bfloat16 rows and add in float; weights of norms are float.
  *
- * Work is enqueued on a stream and runs in the order of the calls; what fails on the device shows
- * in a later call, gpu_stream_sync at the latest, and such a device is lost: every later call on it
- * fails too. Errors carry the CUDA call's own text; nothing here aborts. An object is used by one
- * thread at a time; different objects may be used by different threads. */
+ * Work is enqueued on a stream and runs in the order of the calls. A failure on the device shows
+ * in a later call, at the latest in gpu_stream_sync. Such a device is lost: every later call on
+ * it fails too. Errors carry the CUDA call's own text; nothing here aborts. An object is used by
+ * one thread at a time; different objects may be used by different threads. */
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,32 +20,33 @@ struct gpu_event;
 struct gpu_info {
     char name[256];
     uint64_t memory_bytes;
-    uint32_t capability; /* 10 * major + minor: 90 for 9.0 */
+    uint32_t capability; /* 10 * major + minor: 90 means 9.0 */
     uint32_t n_multiprocessors;
-    uint32_t shared_bytes;                    /* that a block may have, when it asks for it */
-    uint32_t n_devices;                       /* of this machine */
-    char pci[32];                             /* where it sits: "0000:3b:00.0" */
-    uint32_t driver_version, runtime_version; /* 1000 * major + 10 * minor: the CUDA they speak */
+    uint32_t shared_bytes;                    /* most that a block may have, if it asks for it */
+    uint32_t n_devices;                       /* number of devices of this machine */
+    char pci[32];                             /* PCI address, such as "0000:3b:00.0" */
+    uint32_t driver_version, runtime_version; /* CUDA version: 1000 * major + 10 * minor */
 };
-/* Was this program built with the CUDA toolchain? */
+/* Returns whether this program was built with the CUDA toolchain. */
 bool gpu_is_built(void);
-/* Of one device, without opening it. STATUS_UNSUPPORTED: this build has no CUDA backend, there is
- * no device, or the driver is too old; STATUS_INVALID: ordinal is none of this machine's. */
+/* Describes one device without opening it. Returns STATUS_UNSUPPORTED when this build has no
+ * CUDA backend, there is no device, or the driver is too old. Returns STATUS_INVALID when
+ * `ordinal` is not a device of this machine. */
 MUST_USE enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err);
 
-/* As gpu_info; STATUS_UNSUPPORTED too for a device older than capability 8.0 (no bfloat16). */
+/* Returns the errors of gpu_info, and STATUS_UNSUPPORTED for a device older than capability 8.0
+ * (no bfloat16). */
 MUST_USE enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct error *err);
-/* Streams and memory first. NULL is fine. */
+/* Close streams and release memory first. NULL is fine. */
 void gpu_device_close(struct gpu_device *d);
-/* Whether kernels begin before the one in front has ended. Where the device can (capability 9.0 or
- * later, and code that was compiled for that) they do, unless this says that they are not to, or
- * COX_NO_EARLY_LAUNCH did when the device was opened.
- * Returns what holds from now on. */
+/* Sets whether kernels begin before the one before them has ended, and returns the new setting.
+ * It needs capability 9.0 or later and code that was compiled for it. The default is on, unless
+ * COX_NO_EARLY_LAUNCH was set when the device was opened. */
 bool gpu_launch_early(struct gpu_device *d, bool wanted);
 MUST_USE enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err);
 
-/* Zeroed, and so when the call returns; a pointer of the device, aligned to 256 bytes.
- * STATUS_NO_MEMORY when there is none. */
+/* Allocates zeroed device memory, aligned to 256 bytes; the zeros are there when the call
+ * returns. Returns STATUS_NO_MEMORY when there is none. */
 MUST_USE enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out,
                                struct error *err);
 void gpu_release(struct gpu_device *d, void *ptr); /* waits for the device's work; NULL is fine */
@@ -53,34 +54,34 @@ void gpu_release(struct gpu_device *d, void *ptr); /* waits for the device's wor
 MUST_USE enum status gpu_stream_new(struct gpu_device *d, struct gpu_stream **out,
                                     struct error *err);
 void gpu_stream_free(struct gpu_stream *s); /* NULL is fine */
-/* Waits for all that was enqueued. */
+/* Waits for all enqueued work. */
 MUST_USE enum status gpu_stream_sync(struct gpu_stream *s, struct error *err);
-/* The same without waiting: STATUS_AGAIN while something is under way. */
+/* Returns STATUS_AGAIN while enqueued work is not finished; it never waits. */
 MUST_USE enum status gpu_stream_query(struct gpu_stream *s, struct error *err);
 void *gpu_stream_native(struct gpu_stream *s); /* a cudaStream_t, for libraries that take one */
 struct gpu_device *gpu_stream_device(struct gpu_stream *s);
 
-/* A place in a stream. Queried by one thread, the one that records. */
+/* An event marks a place in a stream. The thread that records it also queries it. */
 MUST_USE enum status gpu_event_new(struct gpu_device *d, struct gpu_event **out, struct error *err);
 void gpu_event_free(struct gpu_event *e); /* NULL is fine */
 MUST_USE enum status gpu_event_record(struct gpu_event *e, struct gpu_stream *s, struct error *err);
-/* Is all done that was enqueued before it? STATUS_AGAIN: not yet. Of one that was never recorded
- * it is. */
+/* Returns STATUS_AGAIN until all work that was enqueued before the event is done. Returns
+ * STATUS_OK for an event that was never recorded. */
 MUST_USE enum status gpu_event_query(struct gpu_event *e, struct error *err);
 MUST_USE enum status gpu_event_wait(struct gpu_event *e, struct error *err);
-/* Pinned memory of the host: copies to and from it do not make the host wait. */
+/* Pinned host memory: copies to and from it do not make the host wait. */
 MUST_USE enum status gpu_host_alloc(struct gpu_device *d, uint64_t n_bytes, void **out,
                                     struct error *err);
 void gpu_host_release(struct gpu_device *d, void *ptr); /* NULL is fine */
 
-/* Enqueued. Host memory must stay as it is until the next sync. */
+/* Enqueues a copy. The host memory must stay unchanged until the next sync. */
 MUST_USE enum status gpu_copy_to_device(struct gpu_stream *s, void *device, const void *host,
                                         uint64_t n_bytes, struct error *err);
 MUST_USE enum status gpu_copy_from_device(struct gpu_stream *s, void *host, const void *device,
                                           uint64_t n_bytes, struct error *err);
 MUST_USE enum status gpu_copy_on_device(struct gpu_stream *s, void *to, const void *from,
                                         uint64_t n_bytes, struct error *err);
-/* The same by a kernel of ours (copy.cu): words of 16 bytes, aligned so. */
+/* Enqueues a copy by the kernel in copy.cu: words of 16 bytes, with that alignment. */
 MUST_USE enum status cuda_copy_words(struct gpu_stream *s, void *to, const void *from,
                                      uint64_t n_bytes, struct error *err);
 

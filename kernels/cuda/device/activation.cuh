@@ -1,6 +1,6 @@
 #pragma once
-/* act(gate) * up in float, as enum activation of kernels/op_params.h has it: what the operator
- * `gated` computes of bfloat16 rows, and a product of gate and up of its own sums. */
+/* act(gate) * up in float, for each value of enum activation (kernels/op_params.h). The operator
+ * `gated` computes it from bfloat16 rows, and a product of gate and up from its own sums. */
 #include "kernels/cuda/device/common.cuh"
 
 __device__ __forceinline__ float activation_sigmoid(float x)
@@ -22,7 +22,7 @@ __device__ __forceinline__ float activation_of(float gate, float up, float limit
     return gate * activation_sigmoid(1.702f * gate) * (up + 1.0f);
 }
 
-/* The same where only the launch knows which one. */
+/* Computes the same with the activation as an argument of the launch. */
 __device__ __forceinline__ float activation_of(enum activation act, float gate, float up,
                                                float limit)
 {

@@ -1,14 +1,14 @@
 #pragma once
-/* Chunks: 8 neighbouring elements of a bfloat16 row, 16 bytes, what a thread loads and stores at
- * once. VECTOR (or vector): rows begin at multiples of 16 bytes; else, and at a row's end, elements
- * go one by one, with the same values. */
+/* A chunk is 8 neighbouring elements of a bfloat16 row, 16 bytes, which a thread loads and
+ * stores at once. VECTOR (or vector) means that rows begin at multiples of 16 bytes. Otherwise,
+ * and at a row's end, elements are read one by one, with the same values. */
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 
 constexpr uint32_t CHUNK = 8;
 
-/* Elements first .. first + 7 of a unit, two to a word; zero from dim on. */
+/* Reads elements first .. first + 7 of a unit, two to a word; elements from dim on are zero. */
 template <bool VECTOR>
 __device__ __forceinline__ uint4 chunk_load(const uint16_t *unit, uint32_t first, uint32_t dim)
 {
@@ -86,7 +86,7 @@ __device__ __forceinline__ uint4 chunk_add(uint4 a, uint4 b)
     return chunk_pack(x);
 }
 
-/* The same where rows are told to be aligned at run time. */
+/* Reads a chunk; alignment is known only at run time. */
 __device__ __forceinline__ void chunk_read(bool vector, const uint16_t *row, uint32_t first,
                                            uint32_t dim, float *out)
 {

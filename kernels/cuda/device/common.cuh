@@ -1,6 +1,6 @@
 #pragma once
-/* The .cu files share this: CUDA's errors as ours, the structs behind the opaque pointers, and
- * reductions of a fixed order. */
+/* Shared by the .cu files: CUDA's errors as our status codes, the structs behind the opaque
+ * pointers, and reductions of a fixed order. */
 #include <cuda_runtime.h>
 
 extern "C" {
@@ -8,13 +8,14 @@ extern "C" {
 #include "kernels/cuda/device/abi.h"
 }
 
-/* Kernels that may have all of a block's shared memory: a table by address, half full at most. */
+/* Size of the table, by address, of kernels that may have all of a block's shared memory. It is
+ * at most half full. */
 #define GPU_ALLOWED_KERNELS 512u
 
 struct gpu_device {
     int ordinal;
-    bool can_launch_early, launches_early; /* launch.cuh */
-    uint32_t shared_bytes;                 /* gpu_info's */
+    bool can_launch_early, launches_early; /* see launch.cuh */
+    uint32_t shared_bytes;                 /* from gpu_info */
     uint32_t n_allowed;
     const void *allowed[GPU_ALLOWED_KERNELS];
 };
@@ -24,7 +25,8 @@ struct gpu_stream {
     cudaStream_t native;
 };
 
-/* Takes the error of a failed launch off CUDA's per-thread record too, so that it is told once. */
+/* Also clears the error of a failed launch from CUDA's per-thread record, so that it is reported
+ * once. */
 static inline enum status gpu_check(cudaError_t e, const char *call, struct error *err)
 {
     if (e == cudaSuccess)
@@ -36,14 +38,14 @@ static inline enum status gpu_check(cudaError_t e, const char *call, struct erro
     return error_set(err, s, "%s: %s (%s)", call, cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
-/* The current device is a property of the calling thread: every entry sets it. */
+/* Every entry point sets the current device, because it is a property of the calling thread. */
 static inline enum status gpu_enter(const struct gpu_device *d, struct error *err)
 {
     return gpu_check(cudaSetDevice(d->ordinal), "cudaSetDevice", err);
 }
 
-/* Sum over aligned groups of N lanes (a power of two, at most 32) as a fixed tree; all of the warp
- * takes part, and every lane of a group gets the same bits. */
+/* Returns the sum over aligned groups of N lanes (a power of two, at most 32), as a fixed tree.
+ * All lanes of the warp take part, and every lane of a group gets the same bits. */
 template <unsigned N> __device__ inline float lanes_sum(float v)
 {
 #pragma unroll
@@ -52,8 +54,8 @@ template <unsigned N> __device__ inline float lanes_sum(float v)
     return v;
 }
 
-/* Sum over the first THREADS threads of a block: lanes, then warps. Blocks of more than one row
- * have rows of at most one warp, so that only whole blocks meet at the barrier. */
+/* Returns the sum over the first THREADS threads of a block: lanes, then warps. In blocks with
+ * more than one row, a row has at most one warp, so only whole blocks meet at the barrier. */
 template <unsigned THREADS> __device__ inline float threads_sum(float v)
 {
     constexpr unsigned WARP = 32;

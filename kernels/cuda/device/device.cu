@@ -1,4 +1,7 @@
-/* Devices, memory, streams and copies: thin, so that every call's failure keeps its own text. */
+/* Devices, memory, streams and copies: thin wrappers of CUDA's runtime behind device/abi.h. The
+ * backend and the tests call them. A failure keeps the CUDA call's own text.
+ * Invariants: every entry sets the calling thread's device (gpu_enter). Memory and streams are
+ * freed before their device is closed. */
 #include "kernels/cuda/device/common.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -6,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint32_t MIN_CAPABILITY = 80; /* bfloat16 conversions, and what norm.cu is built for */
+/* first with bfloat16 conversions; norm.cu is built for it */
+static const uint32_t MIN_CAPABILITY = 80;
 
-/* Why there is no device, in words that say what to do. */
+/* Explains why there is no device, and what to do. */
 static enum status explain_absence(cudaError_t e, struct error *err)
 {
     int driver = 0, runtime = 0;
@@ -19,7 +23,8 @@ static enum status explain_absence(cudaError_t e, struct error *err)
     if (e != cudaErrorInsufficientDriver && e != cudaErrorStubLibrary)
         return gpu_check(e, "cudaGetDeviceCount", err);
     (void)cudaGetLastError();
-    (void)cudaDriverGetVersion(&driver); /* 0 when there is no driver; fails with nothing else */
+    /* 0 when there is no driver; no other failure is possible */
+    (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
         return error_set(err, STATUS_UNSUPPORTED,
@@ -66,14 +71,14 @@ enum status gpu_info(uint32_t ordinal, struct gpu_info *out, struct error *err)
 
 namespace
 {
-__global__ void waiting_kernel() /* never launched: it is asked how it was compiled */
+__global__ void waiting_kernel() /* never launched; its attributes tell how the code was compiled */
 {
     dependency_wait();
 }
 } // namespace
 
-/* COX_NO_EARLY_LAUNCH, for tests and benches as for the worker, whose flag has the same name in the
- * environment (common/config/config.h): any word but those that are false there. */
+/* Reads COX_NO_EARLY_LAUNCH, for tests, benchmarks and the worker, whose flag has that name in
+ * the environment (common/config/config.h). Any word except those for "false" there counts. */
 static bool is_early_forbidden()
 {
     const char *word = getenv("COX_NO_EARLY_LAUNCH");
@@ -84,8 +89,8 @@ static bool is_early_forbidden()
     return word != nullptr;
 }
 
-/* Whether kernels wait is a matter of the code that runs: what a driver made from PTX below 9.0 has
- * no waiting in it on any device. */
+/* Finds out whether kernels can wait. This depends on the code that runs: code that a driver
+ * compiled from PTX below 9.0 has no wait on any device. */
 static enum status find_early(struct gpu_device *d, uint32_t capability, struct error *err)
 {
     cudaFuncAttributes code;
@@ -134,7 +139,8 @@ enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct er
     d.ordinal = (int)ordinal;
     d.shared_bytes = info.shared_bytes;
     TRY(gpu_enter(&d, err));
-    /* The first call that makes the context: driver trouble shows here, and not in a kernel. */
+    /* The first call creates the context, so that trouble with the driver shows here and not in
+     * a kernel. */
     TRY(gpu_check(cudaFree(nullptr), "cudaFree", err));
     TRY(find_early(&d, info.capability, err));
     *out = static_cast<struct gpu_device *>(mem_zalloc(sizeof **out));
@@ -144,7 +150,7 @@ enum status gpu_device_open(uint32_t ordinal, struct gpu_device **out, struct er
 
 void gpu_device_close(struct gpu_device *d)
 {
-    mem_free(d); /* the context is the process's own and ends with it */
+    mem_free(d); /* the context belongs to the process and ends with it */
 }
 
 enum status gpu_memory_free(struct gpu_device *d, uint64_t *n_bytes, struct error *err)
@@ -167,7 +173,8 @@ enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out, struct
         return error_prefix(err, s, "cannot allocate %llu bytes on CUDA device %d",
                             (unsigned long long)n_bytes, d->ordinal);
     s = gpu_check(cudaMemset(ptr, 0, n_bytes), "cudaMemset", err);
-    /* Streams of ours do not wait for the default stream, where the memset may still run. */
+    /* The backend's streams do not wait for the default stream, on which the memset may still
+     * run. */
     if (s == STATUS_OK)
         s = gpu_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize", err);
     if (s != STATUS_OK) {
@@ -178,7 +185,7 @@ enum status gpu_alloc(struct gpu_device *d, uint64_t n_bytes, void **out, struct
     return STATUS_OK;
 }
 
-/* Failures in teardown have nobody to tell: the next call on a lost device fails by itself. */
+/* Failures while freeing are ignored: the next call on a lost device fails anyway. */
 void gpu_release(struct gpu_device *d, void *ptr)
 {
     if (ptr && gpu_enter(d, nullptr) == STATUS_OK)
@@ -217,7 +224,7 @@ enum status gpu_stream_query(struct gpu_stream *s, struct error *err)
     cudaError_t e = cudaStreamQuery(s->native);
     if (e != cudaErrorNotReady)
         return gpu_check(e, "cudaStreamQuery", err);
-    (void)cudaGetLastError(); /* not an error of ours */
+    (void)cudaGetLastError(); /* "not ready" is not an error */
     return STATUS_AGAIN;
 }
 

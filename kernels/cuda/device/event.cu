@@ -1,4 +1,4 @@
-/* Events and pinned memory of the host: what a step's results come back with. */
+/* Events and pinned host memory, by which the results of a step come back. */
 #include "kernels/cuda/device/common.cuh"
 
 struct gpu_event {
@@ -38,7 +38,7 @@ enum status gpu_event_query(struct gpu_event *e, struct error *err)
     cudaError_t n = cudaEventQuery(e->native);
     if (n != cudaErrorNotReady)
         return gpu_check(n, "cudaEventQuery", err);
-    (void)cudaGetLastError(); /* not an error of ours */
+    (void)cudaGetLastError(); /* "not ready" is not an error */
     return STATUS_AGAIN;
 }
 

@@ -1,5 +1,5 @@
-/* The places of find_library.h, in their order. A folder of PATH that is not absolute is passed
- * over: the current folder must not decide which library a worker loads. */
+/* Searches the places of find_library.h in their order. A folder of PATH that is not absolute is
+ * skipped: the current folder must not decide which library a worker loads. */
 #include "kernels/cuda/device/find_library.h"
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ static const char *const python_folders[] = {
 static const char *const toolkit_folders[] = {"/usr/local/cuda/lib64",
                                               "/usr/local/cuda/targets/*-linux/lib"};
 
-/* The first file that the pattern names and that loads, or NULL. */
+/* Opens the first file that matches the pattern and loads. Returns NULL when there is none. */
 static void *open_matching(const char *pattern)
 {
     glob_t found = {0};
@@ -29,7 +29,7 @@ static void *open_matching(const char *pattern)
     return handle;
 }
 
-/* Looks among the packages of the Python whose programs are in the folder bin. */
+/* Searches the packages of the Python whose programs are in the folder bin. */
 static void *open_of_python(const char *bin, size_t n_bin, const char *name)
 {
     char pattern[PATH_MAX];
@@ -72,7 +72,7 @@ enum status gpu_find_library(const char *name, void **handle, struct error *err)
 {
     void *found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     char text[256] = "";
-    if (!found) { /* a later dlopen overwrites the text */
+    if (!found) { /* a later dlopen would overwrite the text */
         const char *why = dlerror();
         snprintf(text, sizeof text, "%s", why ? why : name);
         found = open_of_path(name);

@@ -1,20 +1,21 @@
 #pragma once
-/* The places where a worker finds cuBLASLt and NCCL. NVIDIA ships both in three ways: as packages
- * of a distribution, in a toolkit (/usr/local/cuda), and as wheels, which put them beside Python's
- * modules, where the dynamic linker does not look. */
+/* The places where a worker finds cuBLASLt and NCCL. NVIDIA ships both in three ways: as
+ * packages of a distribution, in a toolkit (/usr/local/cuda), and as wheels. Wheels put them
+ * beside Python's modules, where the dynamic linker does not search. */
 #ifdef __cplusplus
 extern "C" {
 #endif
 #include "common/base/status.h"
 
-/* Loads the library `name` ("libcublasLt.so.13": no path) and puts dlopen's handle into *handle.
- * The places are tried in this order, and the first library that loads is taken:
- *   1. wherever the dynamic linker looks: LD_LIBRARY_PATH, the program's RUNPATH, the system;
+/* Loads the library `name` ("libcublasLt.so.13", without a path) and puts dlopen's handle into
+ * *handle. These places are tried in order, and the first library that loads is taken:
+ *   1. the dynamic linker's search path: LD_LIBRARY_PATH, the program's RUNPATH, the system;
  *   2. lib/python3.N/{site,dist}-packages/nvidia/{cu13,cublas,nccl}/lib beside each absolute folder
  *      of PATH, which finds an active virtual environment, conda's, and the system's Python;
  *   3. /usr/local/cuda/lib64 and /usr/local/cuda/targets/<machine>/lib.
- * Who gets the handle closes it. Any thread.
- * STATUS_UNSUPPORTED: no place has it; the text is the dynamic linker's own, of place 1. */
+ * The caller closes the handle. May be called from any thread.
+ * Returns STATUS_UNSUPPORTED when no place has it; the text is the dynamic linker's, from place
+ * 1. */
 MUST_USE enum status gpu_find_library(const char *name, void **handle, struct error *err);
 
 #ifdef __cplusplus

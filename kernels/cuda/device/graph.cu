@@ -1,4 +1,5 @@
-/* A pass of a few hundred kernels costs the host a launch for each; recorded it costs one. */
+/* CUDA graphs. A pass of a few hundred kernels costs the host a launch for each; a recorded pass
+ * costs one. */
 #include "kernels/cuda/device/common.cuh"
 
 extern "C" {
@@ -11,7 +12,7 @@ struct gpu_graph {
     uint32_t n_nodes;
 };
 
-/* Other threads go on allocating: what they do is none of this stream's business. */
+/* Other threads may allocate meanwhile: the capture mode limits only this thread. */
 enum status gpu_graph_begin(struct gpu_stream *s, struct error *err)
 {
     TRY(gpu_enter(s->device, err));

@@ -1,18 +1,20 @@
 #pragma once
-/* The instructions that CUDA has no function for, as functions: matrix products of the tensor cores
- * and their loads, asynchronous copies, streaming loads, dependent launches. The emulation has its
- * own file of this name (tests/cuda/emulate/kernels/cuda/device/ptx.cuh): keep the two alike.
+/* Instructions that CUDA has no function for, as functions: matrix products of the tensor cores
+ * and their loads, asynchronous copies, streaming loads, dependent launches. The emulation has
+ * its own file of this name (tests/cuda/emulate/kernels/cuda/device/ptx.cuh); keep the two
+ * alike.
  *
- * mma and ldmatrix are the whole warp's: all 32 lanes, converged. Fragments (PTX ISA, "Matrix
- * fragments for mma.m16n8k16"), g = lane / 4, t = lane % 4, two bfloat16 to a word, lower first:
+ * mma and ldmatrix need the whole warp: all 32 lanes, converged. Fragments (PTX ISA, "Matrix
+ * fragments for mma.m16n8k16"), with g = lane / 4, t = lane % 4, and two bfloat16 to a word,
+ * lower first:
  *   a  16 x 16: a[0] row g columns 2t, 2t + 1; a[1] row g + 8; a[2] row g columns + 8; a[3] both
  *   b  16 x  8: b[0] rows 2t, 2t + 1 of column g; b[1] rows + 8
  *   d  16 x  8: d[0], d[1] row g columns 2t, 2t + 1; d[2], d[3] row g + 8 */
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-/* The block's dynamic shared memory (dynamicSmemBytes of the launch), aligned to 128 bytes. One
- * declaration for all kernels of a file, whatever their type. */
+/* Declares the block's dynamic shared memory (dynamicSmemBytes of the launch), aligned to 128
+ * bytes. All kernels of a file share one declaration, with any type. */
 #define CUDA_DYNAMIC_SHARED(type, name)                                                            \
     extern __shared__ __align__(128) unsigned char cuda_dynamic_shared[];                          \
     type *name = reinterpret_cast<type *>(cuda_dynamic_shared)
@@ -22,7 +24,7 @@ __device__ __forceinline__ uint32_t shared_address(const void *smem)
     return (uint32_t)__cvta_generic_to_shared(smem);
 }
 
-/* d += a b, sums in float. */
+/* Computes d += a b; the sums are float. */
 __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const uint32_t (&a)[4],
                                                const uint32_t (&b)[2])
 {
@@ -32,9 +34,10 @@ __device__ __forceinline__ void mma_bf16_16816(float (&d)[4], const uint32_t (&a
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Matrices of 8 x 8 elements of 2 bytes from shared memory: lane 8 i + j gives the address of row j
- * of matrix i (16 bytes, aligned so), of which r[i] holds row g, columns 2t and 2t + 1; with trans
- * column g, rows 2t and 2t + 1. Of x2 the addresses of lanes 16 to 31 are not read. */
+/* Loads matrices of 8 x 8 elements of 2 bytes from shared memory. Lane 8 i + j gives the address
+ * of row j of matrix i (16 bytes, with that alignment). r[i] gets row g, columns 2t and 2t + 1
+ * of matrix i; with trans it gets column g, rows 2t and 2t + 1. x2 ignores the addresses of
+ * lanes 16 to 31. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *smem)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -59,9 +62,10 @@ __device__ __forceinline__ void ldmatrix_x2(uint32_t (&r)[2], const void *smem)
                  : "memory");
 }
 
-/* 16 bytes from global into shared memory, past the registers and the first cache, both aligned so;
- * 16 zeros when not valid (global is not read then, but has to be an address of the device). There
- * after the cp_async_wait of its group by the same thread, and a barrier for the others. */
+/* Copies 16 bytes from global into shared memory, bypassing registers and the first-level cache;
+ * both addresses must have that alignment. If not valid, it writes zeros and does not read
+ * `global`, which must still be a device address. The data has arrived after this thread's
+ * cp_async_wait of its group; other threads need a barrier too. */
 __device__ __forceinline__ void cp_async_16(void *smem, const void *global, bool valid)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(smem)),
@@ -69,20 +73,20 @@ __device__ __forceinline__ void cp_async_16(void *smem, const void *global, bool
                  : "memory");
 }
 
-/* Ends a group: the copies since the last one. */
+/* Ends a group: all copies since the previous commit. */
 __device__ __forceinline__ void cp_async_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits for all of this thread's groups but the last N_LEFT. */
+/* Waits for all of this thread's groups except the last N_LEFT. */
 template <unsigned N_LEFT> __device__ __forceinline__ void cp_async_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N_LEFT) : "memory");
 }
 
-/* Global memory that nobody writes while the kernel runs and that is read once (weights): not kept
- * in the first cache. Aligned to its size. */
+/* Loads global memory that is not written while the kernel runs and is read once (weights). It
+ * is not kept in the first-level cache. The address is aligned to the size. */
 __device__ __forceinline__ uint4 load_stream_16(const void *global)
 {
     uint4 v;
@@ -92,14 +96,15 @@ __device__ __forceinline__ uint4 load_stream_16(const void *global)
     return v;
 }
 
-/* Into the L2 cache: at least the 32 bytes around the address, which is in memory of the device.
- * Nobody waits for it. */
+/* Prefetches at least the 32 bytes around the address into the L2 cache. The address must be in
+ * device memory. No thread waits for it. */
 __device__ __forceinline__ void prefetch_l2(const void *global)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(global)));
 }
 
-/* 2^x in one instruction, within 2 units of the last place; results below 2^-126 are zero. */
+/* Returns 2^x in one instruction, within 2 units of the last place. Results below 2^-126 are
+ * zero. */
 __device__ __forceinline__ float exp2_fast(float x)
 {
     float v;
@@ -108,10 +113,10 @@ __device__ __forceinline__ float exp2_fast(float x)
 }
 
 /* Programmatic dependent launch: a kernel launched with
- * cudaLaunchAttributeProgrammaticStreamSerialization may begin before the one in front of it has
- * ended. dependency_wait: until that has ended and its writes are there; call it before touching
- * anything that other kernels write. dependency_launch: the next kernel may begin. Without the
- * attribute, and below sm_90, both do nothing. */
+ * cudaLaunchAttributeProgrammaticStreamSerialization may begin before the one before it has
+ * ended. dependency_wait waits until that kernel has ended and its writes are visible; call it
+ * before touching data that other kernels write. dependency_launch lets the next kernel begin.
+ * Without the attribute, and below sm_90, both do nothing. */
 __device__ __forceinline__ void dependency_wait()
 {
 #if __CUDA_ARCH__ >= 900

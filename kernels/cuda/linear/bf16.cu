@@ -1,4 +1,4 @@
-/* The products of gemm.cuh with weights in BF16. */
+/* The kernels of gemm.cuh for weights in BF16. */
 #include "kernels/cuda/linear/gemm_launch.cuh"
 
 cudaError_t gemm_launch_bf16(struct gemm_args a, const gemm_limits &limits,

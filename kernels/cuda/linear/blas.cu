@@ -1,11 +1,13 @@
-/* Products of many rows: cuBLASLt, found when the first one needs it, so that the program runs
- * where it is not. In its terms, columns first: out [n][rows] = w^T [n][k] x [k][rows], w being k x
- * n. Algorithms are asked for once for a shape, rows rounded up, and kept; of sums that are split
- * the parts are added in float. Weights in codes are made into bfloat16 some outputs at a time, so
- * that what was written is read again from the L2 cache where it is large enough. A bias is
- * what the product begins with, and what bfloat16 does not hold of it is a vector that cuBLASLt
- * adds in float before it rounds: the result is rounded once, with a bias of 16 bits of fraction
- * (all of it, where the result is float). */
+/* Products of many rows with cuBLASLt, which is loaded for the first product, so that the
+ * program runs without it. backend/linear.c calls cuda_linear_many; all work goes to the stream
+ * of the struct gpu_linear.
+ * In cuBLASLt's terms, columns first: out [n][rows] = w^T [n][k] x [k][rows], where w is k x n.
+ * An algorithm is asked for once for a shape, with rows rounded up, and kept. Parts of split
+ * sums are added in float. Weights in codes are converted to bfloat16 some outputs at a time, so
+ * that they are read back from the L2 cache if it is large enough.
+ * A product begins with the bias in its output. The part of the bias that bfloat16 cannot hold
+ * is a vector that cuBLASLt adds in float before it rounds. So the result is rounded once, with
+ * a bias of 16 bits of fraction (or all bits, if the result is float). */
 #include "kernels/cuda/device/find_library.h"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/linear/state.cuh"
@@ -20,7 +22,7 @@ extern "C" {
 
 #define BLAS_LIBRARY "libcublasLt.so.13"
 
-/* What is used of it. A program that is linked with another cublasLt.h says so there. */
+/* The functions in use. If the installed cublasLt.h differs from them, compilation fails there. */
 #define BLAS_FUNCTIONS(X)                                                                          \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
@@ -40,9 +42,9 @@ namespace
 {
 constexpr uint32_t MAX_KEPT = 256, ROWS_UNIT = 256;
 constexpr uint64_t WORKSPACE = GPU_BLAS_WORKSPACE - GPU_BLAS_BIASES;
-constexpr uint32_t MAX_BIASES = GPU_BLAS_BIASES / sizeof(uint16_t); /* of a product */
+constexpr uint32_t MAX_BIASES = GPU_BLAS_BIASES / sizeof(uint16_t); /* most biases of a product */
 constexpr uint32_t PIECE_OUTPUTS =
-    128; /* outputs of a piece are a multiple of it, if there is room */
+    128; /* outputs of a piece are a multiple of this, if there is room */
 
 struct api {
 #define X(name) decltype(&::name) name;
@@ -52,7 +54,7 @@ struct api {
 
 struct shape {
     uint32_t n, rows, k, x_stride, out_stride;
-    bool to_float, has_bias, is_aligned; /* all of it to 16 bytes */
+    bool to_float, has_bias, is_aligned; /* is_aligned: all pointers and strides, to 16 bytes */
 };
 struct kept {
     struct shape shape;
@@ -73,7 +75,7 @@ struct blas {
     cublasLtMatrixLayout_t w, x, out;
     cublasLtMatmulPreference_t preference;
     struct kept kept[MAX_KEPT];
-    uint32_t n_kept, next; /* the oldest makes room */
+    uint32_t n_kept, next; /* next: the oldest entry, which is replaced first */
 };
 
 namespace
@@ -120,7 +122,7 @@ enum status prepare(struct blas *b, struct error *err)
 {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const uint64_t workspace = WORKSPACE;
-    /* Not in place, nor in the result's type: parts would be rounded to it. */
+    /* Other reduction schemes, in place or in the result's type, would round the parts. */
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     TRY(load(b, err));
     TRY_BLAS(b, cublasLtCreate, &b->handle);
@@ -168,7 +170,7 @@ bool same(const struct shape &a, const struct shape &b)
            a.is_aligned == b.is_aligned;
 }
 
-/* The layouts are set. */
+/* Asks cuBLASLt for an algorithm. The layouts must be set. */
 enum status ask(struct blas *b, const struct shape &s, cublasLtMatmulAlgo_t *out, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t result = {};
@@ -199,7 +201,7 @@ struct kept *find(struct blas *b, const struct shape &s)
     return nullptr;
 }
 
-/* Asks anew, in place of what was kept for the shape. */
+/* Asks for an algorithm and keeps it, in place of the old one for the shape. */
 enum status keep(struct blas *b, const struct shape &s, const struct kept **out, struct error *err)
 {
     struct kept k = {};
@@ -214,17 +216,17 @@ enum status keep(struct blas *b, const struct shape &s, const struct kept **out,
     return STATUS_OK;
 }
 
-/* What a product reads and writes. */
+/* The memory that a product reads and writes. */
 struct places {
     const void *w, *x;
-    void *out, *scratch; /* cuBLASLt's workspace, then what is left of the biases */
+    void *out, *scratch; /* scratch: cuBLASLt's workspace, then the rest of the biases */
 };
 void *biases_of(void *scratch)
 {
     return static_cast<uint8_t *>(scratch) + WORKSPACE;
 }
 
-/* The pointer is set for the algorithm's sake too: it tells its alignment. */
+/* The bias pointer is also set when an algorithm is chosen, because it tells the alignment. */
 enum status set_epilogue(struct blas *b, const struct shape &s, const struct places &at,
                          struct error *err)
 {
@@ -248,8 +250,8 @@ cublasStatus_t run(struct gpu_linear *l, const struct shape &s, const struct pla
                                  l->stream->native);
 }
 
-/* By an algorithm for so many rows rounded up, which mostly does for fewer; where it was refused,
- * by one for just so many. */
+/* Multiplies with the algorithm for the rounded-up number of rows, which mostly works for fewer
+ * rows too. If it is refused, an algorithm for the exact number is used. */
 enum status multiply(struct gpu_linear *l, const struct shape &s, const struct places &at,
                      struct error *err)
 {
@@ -271,7 +273,7 @@ enum status multiply(struct gpu_linear *l, const struct shape &s, const struct p
     return check(status, "cublasLtMatmul", err);
 }
 
-/* out[row] = bias; rest: what out does not hold of it. */
+/* Fills out[row] with the bias; `rest` gets the part that out's type cannot hold. */
 struct fill_args {
     void *out;
     const float *bias;
@@ -310,7 +312,7 @@ enum status fill(struct gpu_linear *l, const struct shape &s, const struct place
     return gpu_check(e, "fill_bias", err);
 }
 
-/* Row tiles of weights that are made into bfloat16 at a time. */
+/* Returns the row tiles of weights that are converted to bfloat16 at a time. */
 uint32_t piece_tiles(const struct gpu_products *p, const struct gpu_matrix *w, uint64_t row_bytes)
 {
     constexpr uint32_t UNIT = PIECE_OUTPUTS / GPU_TILE_N;
@@ -406,13 +408,14 @@ void blas_free(struct blas *b)
 }
 
 /* BF16: from two turns of cuda_linear_few on, which read the weights twice, while cuBLASLt reads
- * them once. Up to some 266 rows (an H100's 798 TFLOP/s to 3.0 TB/s, two operations and two bytes a
- * weight) a product is bound by that reading, so that one reading at half of the memory's rate
- * would still be no slower than two at all of it; and one turn of up to 64 rows has nothing to
- * gain. Of codes a weight is read, written and read again, 4.5 bytes for half a one or 5 for one,
- * and each turn of 64 rows reads it once: four or five turns. Where these turns are bound by
- * instructions (by gemm_launch.cuh's estimate 64 rows of 4 bits are, at a third to a half of the
- * memory's rate) fewer turns are as slow: that was never measured. */
+ * them once. Up to about 266 rows (an H100's 798 TFLOP/s to 3.0 TB/s, two operations and two
+ * bytes a weight), reading is the limit of a product. So one reading at half of the memory's
+ * rate is no slower than two at the full rate, and one turn of up to 64 rows gains nothing.
+ * Codes: cuBLASLt's way reads, writes and reads each weight again: 4.5 bytes for a code of 4
+ * bits, 5 bytes for one of 8 bits. A turn of 64 rows reads it once, so the limit is four or five
+ * turns. If these turns are bound by instructions, fewer turns are as slow; gemm_launch.cuh
+ * estimates a third to a half of the memory's rate for 64 rows of 4 bits. That was never
+ * measured. */
 uint32_t gpu_many_rows(enum gpu_format f)
 {
     return f == GPU_BF16 ? GPU_FEW_ROWS + 1 : 256;

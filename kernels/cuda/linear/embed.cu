@@ -1,6 +1,7 @@
-/* Rows of packed weights by id, and columns of activations by order: copies of a few rows, where a
- * launch costs more than the bytes. A block has one row, a thread eight inputs of it: 16 bytes are
- * written at once; BF16 is read so as well, of codes four pairs that lie 16 bytes apart. */
+/* Rows of packed weights by id, and columns of activations by order: copies of a few rows, for
+ * which a launch costs more than the bytes. A block has one row, and a thread has eight of its
+ * inputs. A thread writes 16 bytes at once. It reads BF16 the same way; of codes it reads four
+ * pairs that lie 16 bytes apart. */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 
@@ -40,7 +41,7 @@ __device__ __forceinline__ uint32_t scaled(uint32_t pair, float scale, float off
     return bf16x2_of(low * factor, high * factor);
 }
 
-/* Inputs k .. k + 7 of row `row` of the matrix; k is a multiple of 8. */
+/* Returns inputs k .. k + 7 of row `row` of the matrix; k is a multiple of 8. */
 template <enum gpu_format F>
 __device__ __forceinline__ uint4 row_chunk(const embed_args &a, uint32_t row, uint32_t k)
 {

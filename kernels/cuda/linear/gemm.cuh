@@ -1,24 +1,25 @@
 #pragma once
-/* Products with up to 64 rows of activations, bound by the reading of weights. The 16 outputs of a
- * row tile are M of mma.m16n8k16, rows of activations N (NB times 8), inputs K.
+/* Products with up to 64 rows of activations, bound by the reading of weights. In mma.m16n8k16,
+ * M is the 16 outputs of a row tile, N is rows of activations (NB times 8), and K is inputs.
  *
- * How bytes move: a block has 8 warps, WARPS_N of them side by side over outputs (MT row tiles
- * each), 8 / WARPS_N over K; blocks over outputs, and over K where these are too few (n_splits).
- * Every lane copies 16 bytes at a time from global into its own places of a ring in shared memory
- * by asynchronous copies, n_stages - 1 steps ahead: 48 to 140 KB of a multiprocessor's loads are
- * under way and no register waits for one. Codes come back to the same lane, so rings need no
- * barrier; activations of a step are shared by the warps that have its part of K, and one barrier a
- * step serves them. Both are laid out so that neither copies nor reads meet in a bank. The first
- * step's weights are copied, and the next ones' brought into the L2 cache, before the kernel in
- * front has ended (programmatic dependent launch).
+ * Movement of bytes: a block has 8 warps. WARPS_N of them are side by side over outputs (MT row
+ * tiles each), 8 / WARPS_N over K. Blocks divide the outputs, and also K if these would be too
+ * few blocks (n_splits). Every lane copies 16 bytes at a time from global memory into its own
+ * places of a ring in shared memory, by asynchronous copies, n_stages - 1 steps ahead. So 48 to
+ * 140 KB of a multiprocessor's loads are in flight, and no register waits for one. Codes return
+ * to the lane that copied them, so the rings need no barrier. The activations of a step are
+ * shared by the warps that have its part of K, and one barrier a step serves them. Both layouts
+ * avoid bank conflicts when copying and when reading. The first step's weights are copied, and
+ * the next ones are prefetched into the L2 cache, before the previous kernel has ended
+ * (programmatic dependent launch).
  *
- * Sums are float: over a warp's inputs in order, or group by group times the group's scale; then
- * the warps' along K, then the splits', both in order. The last block of an output's splits to
- * arrive adds them all: which one that is changes no bit.
+ * Sums are float. They go over a warp's inputs in order, or group by group times the group's
+ * scale; then over the warps along K, then over the splits, both in order. The last of an
+ * output's splits to arrive adds them all; the bits do not depend on which one that is.
  *
- * Gate and up of a gated MLP may be one product whose epilogue applies the activation: row tiles of
- * both take turns, so that they meet in one block, and each is summed, and rounded, as it would be
- * by itself. */
+ * Gate and up of a gated MLP may be one product whose epilogue applies the activation. Row tiles
+ * of the two alternate, so that both are in one block. Each is summed and rounded as it would be
+ * in a product of its own. */
 #include "kernels/cuda/linear/gemm_finish.cuh"
 #include "kernels/cuda/linear/gemm_load.cuh"
 #include "kernels/cuda/linear/gemm_step.cuh"
@@ -58,10 +59,10 @@ __global__ __launch_bounds__(GEMM_THREADS, gemm_blocks_of(NB)) void gemm_kernel(
     auto load_x = [&](uint32_t step, uint32_t stage) {
         gemm_load_x<F>(a, step * block_k, log_chunks, ring + stage * stage_bytes + x_at);
     };
-    /* Weights alone are touched before the wait: nobody writes them while kernels run. Only the
-     * first step's are copied: copies are waited for in order, and those of later steps in front of
-     * the first activations would hold these up. The L2 cache fetches the next ones meanwhile,
-     * which is waited for by nobody. */
+    /* Only weights are touched before the wait, since no kernel writes them. Only the first
+     * step's are copied: copies are waited for in order, so copies of later steps would delay
+     * the first activations. The next weights are prefetched into the L2 cache meanwhile, which
+     * no thread waits for. */
     load_weights(begin, 0);
 #pragma unroll
     for (uint32_t i = 1; i <= gemm_prefetched<F, GROUP>(NB, MT); i++)

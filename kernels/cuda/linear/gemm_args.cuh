@@ -1,5 +1,5 @@
 #pragma once
-/* The arguments of gemm.cuh's products, and the sizes of what they keep in shared memory. */
+/* The arguments of gemm.cuh's products, and the sizes of their data in shared memory. */
 #include "kernels/cuda/device/common.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 
@@ -9,34 +9,36 @@ static constexpr uint32_t GEMM_MAX_PARTS = LINEAR_MAX_PARTS, GEMM_MOST_STAGES = 
 struct gemm_part {
     const uint8_t *codes, *scales;
     const float *bias; /* or NULL */
-    void *out;         /* bfloat16, or float */
+    void *out;         /* bfloat16 or float */
     uint32_t out_stride, n, first_tile, tile_bytes, to_float;
 };
 struct gemm_args {
     struct gemm_part parts[GEMM_MAX_PARTS];
-    uint32_t n_parts, n_tiles; /* row tiles of all parts, one after the other */
-    /* Two parts of one n, gate and up, whose row tiles take turns, so that a block has both of an
-     * output; parts[0].out = act(gate) * up, in bfloat16. */
+    uint32_t n_parts, n_tiles; /* n_tiles: row tiles of all parts together */
+    /* Two parts of equal n, gate and up, whose row tiles alternate, so that a block has both of
+     * an output; parts[0].out = act(gate) * up, in bfloat16. */
     uint32_t is_gated;
     enum activation act;
     float limit;
     const uint16_t *x;
-    uint32_t x_stride, x_is_aligned; /* rows at multiples of 16 bytes */
+    uint32_t x_stride, x_is_aligned; /* x_is_aligned: rows lie at multiples of 16 bytes */
     uint32_t n_rows, k, group;
-    uint32_t groups_inverse;   /* 2^32 / (group / GPU_STEP_K), up; 0: one */
-    uint32_t warps_k, n_steps; /* warps along K: 1, 2, 4, 8; steps of all of them over K */
-    uint32_t n_stages;         /* of the ring: 2 .. GEMM_MOST_STAGES */
+    uint32_t groups_inverse;   /* 2^32 / (group / GPU_STEP_K), rounded up; 0: that is one */
+    uint32_t warps_k, n_steps; /* warps along K (1, 2, 4, 8); steps of all of them over K */
+    uint32_t n_stages;         /* stages of the ring: 2 .. GEMM_MOST_STAGES */
     float *partial;            /* [split][row][16 * n_tiles]; NULL: one split */
-    uint32_t *arrived;         /* [blocks over outputs], zero before and after */
+    uint32_t *arrived;         /* [blocks over outputs]; zero before and after a launch */
 };
 
-/* GROUP: inputs of a scale, as far as a kernel knows them: 16, 32, or GPU_STEP_K and
- * its multiples. */
+/* GROUP is the number of inputs that share a scale, as far as a kernel must know it: 16, 32, or
+ * GPU_STEP_K for that and its multiples. */
 template <enum gpu_format F, uint32_t GROUP> struct gemm_traits {
     using W = weights_traits<F>;
-    static constexpr uint32_t CODE_BYTES = 2048; /* of a row tile in a step */
-    static constexpr uint32_t STEP_K = W::PLAIN ? 64 : W::NIBBLES ? 256 : 128; /* its inputs */
-    static constexpr uint32_t GROUP_BYTES = GPU_TILE_N * W::SCALE_BYTES;       /* of a row tile */
+    static constexpr uint32_t CODE_BYTES = 2048; /* bytes of a row tile in a step */
+    /* inputs of a step */
+    static constexpr uint32_t STEP_K = W::PLAIN ? 64 : W::NIBBLES ? 256 : 128;
+    /* scales of a row tile and group */
+    static constexpr uint32_t GROUP_BYTES = GPU_TILE_N * W::SCALE_BYTES;
     static constexpr uint32_t SCALE_BYTES = W::PLAIN ? 0 : STEP_K / GROUP * GROUP_BYTES;
     static constexpr uint32_t TILE_BYTES = CODE_BYTES + SCALE_BYTES;
 };
@@ -47,17 +49,19 @@ __host__ __device__ inline uint32_t gemm_stage_bytes(uint32_t mt, const gemm_arg
     return GEMM_WARPS * mt * T::TILE_BYTES + a.n_rows * a.warps_k * T::STEP_K * 2;
 }
 
-/* Blocks of a multiprocessor, by their registers: NB times 8 rows (the launch bounds). */
+/* Returns the blocks that a multiprocessor holds, limited by registers, for NB times 8 rows (the
+ * launch bounds). */
 __host__ __device__ constexpr uint32_t gemm_blocks_of(uint32_t nb)
 {
     return nb <= 2 ? 2 : 1;
 }
 
-/* Steps behind a block's first one whose weights are asked for before the kernel in front has
- * ended. That many bytes of each multiprocessor: a kernel without weights (a norm, a merge, an
- * activation) leaves the memory idle for 2 to 5 us, in which it would bring 2 to 5 times 23 KB to
- * each of 132. More would wait in L2 while the memory has nothing to do: until the ring is past
- * these steps it asks the memory for nothing. 2 to 4 steps; not measured. */
+/* Bytes of weights, for each multiprocessor, that are prefetched before the previous kernel has
+ * ended. They follow a block's first step and are 2 to 4 steps. A kernel without weights (a
+ * norm, a merge, an activation) leaves the memory idle for 2 to 5 us. In that time it could
+ * bring 2 to 5 times 23 KB to each of 132 multiprocessors. More would wait in L2 while the
+ * memory is idle, because the ring asks the memory for nothing until it has passed these steps.
+ * Not measured. */
 static constexpr uint32_t GEMM_PREFETCH_BYTES = 128 << 10;
 template <enum gpu_format F, uint32_t GROUP>
 __host__ __device__ constexpr uint32_t gemm_prefetched(uint32_t nb, uint32_t mt)
@@ -66,8 +70,8 @@ __host__ __device__ constexpr uint32_t gemm_prefetched(uint32_t nb, uint32_t mt)
     return (GEMM_PREFETCH_BYTES / gemm_blocks_of(nb) + step - 1) / step;
 }
 
-/* 16-byte chunks of a row of activations are exchanged so that a warp's reads meet in no bank:
- * of 8 rows (ldmatrix), or of 2 rows and 4 chunks (16 bytes a lane). */
+/* 16-byte chunks of a row of activations are permuted so that a warp's reads have no bank
+ * conflicts. A read takes 8 rows (ldmatrix), or 2 rows and 4 chunks (16 bytes a lane). */
 template <enum gpu_format F>
 __device__ __forceinline__ uint32_t gemm_place(uint32_t row, uint32_t c)
 {

@@ -3,7 +3,7 @@
 #include "kernels/cuda/device/activation.cuh"
 #include "kernels/cuda/linear/gemm_args.cuh"
 
-/* The value of output `row` of a block's row tiles for activations `col`: bias, rounding. */
+/* Stores one value: output `output` for the row of activations `col`, with bias and rounding. */
 __device__ __forceinline__ void gemm_store(const gemm_args &a, uint32_t output, uint32_t col,
                                            float v)
 {
@@ -29,9 +29,9 @@ __device__ __forceinline__ float gemm_rounded(float v)
     return __bfloat162float(__float2bfloat16_rn(v));
 }
 
-/* The same of output `n` of a gated product. Gate and up are rounded as two launches would store
- * them: where K is cut alike a row has the same bits beside rows with adapters, which keep the
- * launches apart. */
+/* Stores output `n` of a gated product. Gate and up are rounded as two launches would store
+ * them. So if K is cut alike, a row has the same bits beside rows with adapters, for which the
+ * launches are separate. */
 __device__ __forceinline__ void gemm_store_gated(const gemm_args &a, uint32_t n, uint32_t col,
                                                  float gate, float up)
 {
@@ -45,8 +45,8 @@ __device__ __forceinline__ void gemm_store_gated(const gemm_args &a, uint32_t n,
         __bfloat16_as_ushort(__float2bfloat16_rn(v));
 }
 
-/* Stores what the block's `outputs` outputs from `first` on have: sum(col, row) for each. Of a
- * gated product 16 outputs are the gate's and the next 16 the same ones of up. */
+/* Stores the block's `outputs` outputs from `first` on; sum(col, row) returns each. In a gated
+ * product, 16 outputs of the gate alternate with the same 16 of up. */
 template <class Sum>
 __device__ __forceinline__ void gemm_store_all(const gemm_args &a, uint32_t first, uint32_t outputs,
                                                const Sum &sum)
@@ -65,7 +65,7 @@ __device__ __forceinline__ void gemm_store_all(const gemm_args &a, uint32_t firs
     }
 }
 
-/* Adds what the warps along K have, then what the blocks along K have. */
+/* Adds the sums of the warps along K, then those of the blocks along K. */
 template <uint32_t NB, uint32_t MT>
 __device__ __forceinline__ void gemm_finish(const gemm_args &a, const float (&sums)[MT][NB][4],
                                             float *room)
@@ -74,7 +74,7 @@ __device__ __forceinline__ void gemm_finish(const gemm_args &a, const float (&su
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t warps_n = GEMM_WARPS / a.warps_k, outputs = warps_n * MT * GPU_TILE_N;
     const uint32_t warp_n = warp / a.warps_k, warp_k = warp % a.warps_k;
-    const uint32_t line = outputs + 4; /* lanes of a store meet in no bank */
+    const uint32_t line = outputs + 4; /* the lanes of a store have no bank conflict */
     const uint32_t plane = a.n_rows * line;
 #pragma unroll
     for (uint32_t m = 0; m < MT; m++)
@@ -105,14 +105,14 @@ __device__ __forceinline__ void gemm_finish(const gemm_args &a, const float (&su
             a.partial[((size_t)blockIdx.y * a.n_rows + col) * all + first + row] =
                 own_sum(col, row);
     }
-    __threadfence(); /* the partial sums before the arrival */
+    __threadfence(); /* partial sums become visible before the arrival */
     __syncthreads();
     if (threadIdx.x == 0)
         n_arrived = atomicAdd(&a.arrived[blockIdx.x], 1u);
     __syncthreads();
     if (n_arrived != gridDim.y - 1)
         return;
-    __threadfence(); /* the arrivals before the others' sums */
+    __threadfence(); /* arrivals are read before the others' sums */
     gemm_store_all(a, first, outputs, [&](uint32_t col, uint32_t row) {
         float v = 0.0f;
         for (uint32_t j = 0; j < gridDim.y; j++)

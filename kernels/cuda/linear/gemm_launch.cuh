@@ -1,12 +1,12 @@
 #pragma once
-/* How the products of gemm.cuh are cut into blocks, and their launch. The formats' kernels are
- * compiled in a file each (FORMAT.cu), which linear.cu calls by the table below. */
+/* Cuts the products of gemm.cuh into blocks and launches them. The kernels of each format are
+ * compiled in a file of their own (FORMAT.cu); linear.cu calls them by the table below. */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/linear/gemm.cuh"
 
-/* What a launch may use. */
+/* Resources that a launch may use. */
 struct gemm_limits {
-    uint32_t n_multiprocessors, shared_bytes; /* of a block at most */
+    uint32_t n_multiprocessors, shared_bytes; /* shared_bytes: limit for a block */
     uint32_t most_counters;
     uint64_t partial_bytes;
 };
@@ -15,19 +15,20 @@ typedef cudaError_t gemm_launch_fn(struct gemm_args a, const gemm_limits &limits
 gemm_launch_fn gemm_launch_bf16, gemm_launch_u4, gemm_launch_u4_min, gemm_launch_i8,
     gemm_launch_i8_min, gemm_launch_f8, gemm_launch_mx4;
 
-/* Times 8: the rows of activations that a kernel is for. */
+/* Returns NB: the kernel takes up to 8 * NB rows of activations. */
 static inline uint32_t gemm_row_blocks(uint32_t n_rows)
 {
     return n_rows <= 8 ? 1 : n_rows <= 16 ? 2 : n_rows <= 32 ? 4 : 8;
 }
-/* Blocks of a multiprocessor, by their registers. */
+/* Returns the blocks that a multiprocessor holds, limited by registers. */
 static inline uint32_t gemm_blocks(uint32_t n_rows)
 {
     return gemm_blocks_of(gemm_row_blocks(n_rows));
 }
-/* Row tiles of a warp. Two share what a step costs beside its codes, and the reading of activations
- * from shared memory; plain numbers need that of many rows alone. One where two would not fit into
- * registers, or, with a scale for 16 inputs, twice into the least shared memory of devices. */
+/* Returns the row tiles of a warp. Two tiles share a step's overhead and the reading of
+ * activations from shared memory; plain numbers need that only for many rows. One tile is used
+ * when two would not fit into registers, or, with a scale for 16 inputs, not twice into the
+ * smallest shared memory of supported devices. */
 template <enum gpu_format F, uint32_t GROUP> static constexpr uint32_t gemm_row_tiles(uint32_t nb)
 {
     constexpr bool MANY_SCALES = weights_traits<F>::HAS_OFFSET || GROUP < GPU_STEP_K;
@@ -39,11 +40,11 @@ struct gemm_plan {
     double cost;
 };
 
-/* Cost: bytes of memory (weights), and of the L2 cache, which is somewhat faster (activations
- * of each block, partial sums; a meeting of blocks costs a microsecond or so beside them), over how
- * busy the blocks keep the device: the memory's latency needs some 60 KB under way from each
- * multiprocessor all the time, and codes take instructions, which more warps interleave better.
- * None of these figures was measured yet. */
+/* The cost of a launch is its bytes, divided by how busy the blocks keep the device. Bytes come
+ * from memory (weights) and from the faster L2 cache (activations of each block, partial sums).
+ * A meeting of blocks costs about a microsecond more. The memory's latency needs about 60 KB in
+ * flight for each multiprocessor, and codes take instructions, which more warps interleave
+ * better. None of these figures has been measured yet. */
 static constexpr double GEMM_MEETING_BYTES = 4e6, GEMM_UNDER_WAY_BYTES = 60e3, GEMM_CACHED = 0.6;
 
 template <enum gpu_format F, uint32_t GROUP>
@@ -65,7 +66,7 @@ static double gemm_cost(const gemm_args &a, const gemm_limits &limits, const gem
     return (weights + GEMM_CACHED * (x + sums)) / (issue * (flow < 1 ? 0.1 + 0.9 * flow : 1));
 }
 
-/* cost 0: it does not fit. */
+/* Cost 0 means that the launch does not fit. */
 template <enum gpu_format F, uint32_t GROUP>
 static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, uint32_t warps_k,
                                 uint32_t n_stages)
@@ -91,7 +92,8 @@ static gemm_plan gemm_plan_with(const gemm_args &a, const gemm_limits &limits, u
     const uint32_t ring = n_stages * gemm_stage_bytes<F, GROUP>(mt, sized);
     const uint32_t finish = warps_k * a.n_rows * (outputs + 4) * (uint32_t)sizeof(float);
     p.shared_bytes = ring > finish ? ring : finish;
-    const bool has_pairs = !a.is_gated || tiles % 2 == 0; /* both tiles of a pair in one block */
+    /* gate and up of a pair must be in one block */
+    const bool has_pairs = !a.is_gated || tiles % 2 == 0;
     if (p.shared_bytes <= limits.shared_bytes && has_pairs)
         p.cost = gemm_cost<F, GROUP>(a, limits, p);
     return p;
@@ -109,7 +111,7 @@ static cudaError_t gemm_enqueue(const gemm_args &a, const gemm_plan &p,
                          dim3(GEMM_THREADS), p.shared_bytes, a);
 }
 
-/* cudaErrorInvalidConfiguration: so many rows do not fit; half of them may. */
+/* Returns cudaErrorInvalidConfiguration when this many rows do not fit; half of them may. */
 template <enum gpu_format F, uint32_t GROUP>
 static cudaError_t gemm_launch_group(gemm_args a, const gemm_limits &limits,
                                      const struct gpu_stream *stream)
@@ -138,7 +140,7 @@ static cudaError_t gemm_launch_group(gemm_args a, const gemm_limits &limits,
     }
 }
 
-/* The groups that a format's matrices have (layout.c). */
+/* Launches by the group of the format's matrix (layout.c). */
 template <enum gpu_format F>
 static cudaError_t gemm_launch(const gemm_args &a, const gemm_limits &limits,
                                const struct gpu_stream *stream)

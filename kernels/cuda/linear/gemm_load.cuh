@@ -1,10 +1,11 @@
 #pragma once
-/* The loads of gemm.cuh: a warp's requests, from global into shared memory. In a decode step this
- * is the overhead of every KB of weights: addresses are a product and an addition, and all but the
- * end of K goes without conditions. */
+/* The loads of gemm.cuh: a warp's copies from global into shared memory. In a decode step this
+ * is overhead for every KB of weights. An address takes one product and one addition, and only
+ * the end of K needs conditions. */
 #include "kernels/cuda/linear/gemm_args.cuh"
 
-/* What a lane reads of one row tile: codes from its own first 16 bytes on (BF16: of row g). */
+/* A lane's addresses in one row tile: codes from the lane's own first 16 bytes on (BF16: in row
+ * g). */
 struct gemm_tile {
     const uint8_t *codes, *scales;
     bool is_there;
@@ -30,7 +31,7 @@ __device__ __forceinline__ gemm_tile gemm_tile_of(const gemm_args &a, uint32_t t
     return t;
 }
 
-/* Rows g and g + 8, two times 32 inputs, from k0 on; `to` is the lane's. */
+/* Loads rows g and g + 8, two times 32 inputs, from k0 on; `to` is the lane's place. */
 __device__ __forceinline__ void gemm_load_rows(const gemm_args &a, const gemm_tile &t, uint32_t k0,
                                                uint32_t lane, uint8_t *to)
 {
@@ -49,7 +50,7 @@ __device__ __forceinline__ void gemm_load_rows(const gemm_args &a, const gemm_ti
     }
 }
 
-/* Codes and scales of inputs k0 .. k0 + STEP_K of a row tile; `to` is the lane's. */
+/* Loads codes and scales of inputs k0 .. k0 + STEP_K of a row tile; `to` is the lane's place. */
 template <enum gpu_format F, uint32_t GROUP>
 __device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_tile &t, uint32_t k0,
                                                uint32_t lane, uint8_t *to)
@@ -85,9 +86,9 @@ __device__ __forceinline__ void gemm_load_tile(const gemm_args &a, const gemm_ti
     }
 }
 
-/* Asks the L2 cache for what gemm_load_tile copies: 64 bytes a lane, so one instruction for the
- * codes of a row tile and one for its scales. A fill of that cache may bring 64 bytes of a line of
- * 128, so each half is asked for. */
+/* Prefetches into the L2 cache the data that gemm_load_tile copies: 64 bytes a lane, so one
+ * instruction for the codes of a row tile and one for its scales. A fill of that cache may bring
+ * only 64 bytes of a line of 128, so each half is requested. */
 template <enum gpu_format F, uint32_t GROUP>
 __device__ __forceinline__ void gemm_prefetch_tile(const gemm_args &a, const gemm_tile &t,
                                                    uint32_t k0, uint32_t lane)
@@ -97,14 +98,14 @@ __device__ __forceinline__ void gemm_prefetch_tile(const gemm_args &a, const gem
     static_assert(T::CODE_BYTES == 32 * 64 && T::SCALE_BYTES <= 32 * 64, "64 bytes a lane");
     if (!t.is_there)
         return;
-    if constexpr (weights_traits<F>::PLAIN) { /* halves of rows g and g + 8: lane % 4 */
+    if constexpr (weights_traits<F>::PLAIN) { /* lane % 4: half of row g or of row g + 8 */
         const uint32_t half = lane % 2, high = lane % 4 / 2;
         if (k0 + 32 * half + 8 * (lane % 4) < a.k)
             prefetch_l2(t.codes + 2 * (size_t)k0 + 64 * half +
                         high * ((size_t)(a.k + 7) / 8 * 128));
     } else {
         const uint32_t at = 64 * lane, i = at / T::GROUP_BYTES;
-        if (k0 + at / 512 * TILE_K < a.k) /* t.codes has 16 * lane of it already */
+        if (k0 + at / 512 * TILE_K < a.k) /* t.codes already includes 16 * lane */
             prefetch_l2(t.codes + (size_t)k0 * (512 / TILE_K) + 48 * lane);
         uint32_t i_group = k0 / GROUP + i;
         if (GROUP == GPU_STEP_K && a.groups_inverse != 0)
@@ -114,7 +115,7 @@ __device__ __forceinline__ void gemm_prefetch_tile(const gemm_args &a, const gem
     }
 }
 
-/* Eight elements of a row of activations from k on, those from n on zero. */
+/* Returns eight elements of a row of activations from k on; those from n on are zero. */
 __device__ __forceinline__ uint4 gemm_elements(const uint16_t *from, uint32_t k, uint32_t n)
 {
     uint32_t e[8];
@@ -124,8 +125,8 @@ __device__ __forceinline__ uint4 gemm_elements(const uint16_t *from, uint32_t k,
     return make_uint4(e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, e[6] | e[7] << 16);
 }
 
-/* Inputs k0 .. k0 + 2^log_chunks * 8 of all rows, zero from a.k on. A thread has the same chunk of
- * each of its rows. */
+/* Loads inputs k0 .. k0 + 2^log_chunks * 8 of all rows, zero from a.k on. A thread has the same
+ * chunk in each of its rows. */
 template <enum gpu_format F>
 __device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uint32_t log_chunks,
                                             uint8_t *to)
@@ -142,7 +143,7 @@ __device__ __forceinline__ void gemm_load_x(const gemm_args &a, uint32_t k0, uin
     }
 }
 
-/* Until the oldest of n_ahead steps is there. */
+/* Waits until the oldest of n_ahead steps has arrived. */
 __device__ __forceinline__ void gemm_wait(uint32_t n_ahead)
 {
     static_assert(GEMM_MOST_STAGES == 4, "every number of steps ahead");

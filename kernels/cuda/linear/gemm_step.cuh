@@ -2,12 +2,12 @@
 /* The steps of gemm.cuh: a warp's products, from shared memory. */
 #include "kernels/cuda/linear/gemm_args.cuh"
 
-/* What a warp multiplies in a step. */
+/* The operands of a warp in one step. */
 struct gemm_step {
-    const uint8_t *weights; /* of its row tiles: codes, then scales of each */
-    const uint8_t *x;       /* of the block: n_rows rows, row_bytes apart */
+    const uint8_t *weights; /* for each of its row tiles: codes, then scales */
+    const uint8_t *x;       /* the block's n_rows rows, row_bytes apart */
     uint32_t n_rows, row_bytes;
-    uint32_t first_chunk, lane; /* where in a row its inputs begin */
+    uint32_t first_chunk, lane; /* first_chunk: where the warp's inputs begin in a row */
 };
 
 template <uint32_t NB> __device__ __forceinline__ void gemm_clear(float (&sums)[NB][4])
@@ -17,13 +17,14 @@ template <uint32_t NB> __device__ __forceinline__ void gemm_clear(float (&sums)[
         sums[nb][0] = sums[nb][1] = sums[nb][2] = sums[nb][3] = 0.0f;
 }
 
-/* Where fewer rows are than the product has, the last one stands in: its sums are not kept. */
+/* If there are fewer rows than the product has, the last one is used again; those sums are not
+ * kept. */
 __device__ __forceinline__ uint32_t gemm_row(uint32_t row, uint32_t n_rows)
 {
     return row < n_rows ? row : n_rows - 1;
 }
 
-/* A warp's step of plain numbers. */
+/* Multiplies a warp's step of plain numbers. */
 template <uint32_t NB, uint32_t MT>
 __device__ __forceinline__ void gemm_plain_step(const gemm_step &s, float (&sums)[MT][NB][4])
 {
@@ -54,7 +55,7 @@ __device__ __forceinline__ void gemm_plain_step(const gemm_step &s, float (&sums
     }
 }
 
-/* The sums of a group join the whole. */
+/* Adds the scaled sums of a group to the total. */
 template <enum gpu_format F, uint32_t NB>
 __device__ __forceinline__ void gemm_scale(const weights_scale &s, const float (&group)[NB][4],
                                            const float (&ones)[NB][4], float (&sums)[NB][4])
@@ -69,9 +70,9 @@ __device__ __forceinline__ void gemm_scale(const weights_scale &s, const float (
         }
 }
 
-/* The b operands of 16 inputs, the s-th from the first-th on. ldmatrix takes row j of matrix i from
- * lane 8i + j; the four matrices are two times eight rows, or, of no more than eight rows, two
- * times 16 inputs: the odd ones are in `more` already. */
+/* Loads the b operands of the s-th 16 inputs, counted from `first`. ldmatrix takes row j of
+ * matrix i from lane 8i + j. The four matrices are two times eight rows. With at most eight rows
+ * they are two times 16 inputs, and the odd operands are in `more` already. */
 template <enum gpu_format F, uint32_t NB>
 __device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t first, uint32_t s,
                                             uint32_t (&more)[2], uint32_t (&b)[NB][2])
@@ -96,7 +97,7 @@ __device__ __forceinline__ void gemm_load_b(const gemm_step &step, uint32_t firs
     }
 }
 
-/* 128 inputs of a warp's step of codes, from the i-th 128 on: whole groups. */
+/* Multiplies the i-th 128 inputs of a warp's step of codes: whole groups. */
 template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
 __device__ __forceinline__ void gemm_coded_part(const gemm_step &step, uint32_t i,
                                                 float (&sums)[MT][NB][4])
@@ -147,7 +148,7 @@ __device__ __forceinline__ void gemm_coded_part(const gemm_step &step, uint32_t 
 template <enum gpu_format F, uint32_t GROUP, uint32_t NB, uint32_t MT>
 __device__ __forceinline__ void gemm_coded_step(const gemm_step &step, float (&sums)[MT][NB][4])
 {
-#pragma unroll 1 /* both at once do not fit into registers where rows are many */
+#pragma unroll 1 /* unrolled, both halves would not fit into registers with many rows */
     for (uint32_t i = 0; i < gemm_traits<F, GROUP>::STEP_K / GPU_STEP_K; i++)
         gemm_coded_part<F, GROUP, NB, MT>(step, i, sums);
 }

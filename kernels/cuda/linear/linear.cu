@@ -1,12 +1,11 @@
-/* Products of few rows: what gemm.cuh's kernels take, from what the backend has. */
+/* Products of few rows: converts the backend's arguments to those of gemm.cuh's kernels. */
 #include "kernels/cuda/linear/gemm_launch.cuh"
 #include "kernels/cuda/linear/state.cuh"
 
-/* Shared memory of a block that the ring may not have. A kernel declares 128 bytes itself, and on
- * devices since 8.0 the system takes 1 KiB of each block beside them (cuobjdump
- * --dump-resource-usage: SHARED:1152). Whether cudaFuncGetAttributes, from which
- * launch_allow_shared finds a kernel's limit, counts that KiB is not documented: this holds either
- * way. */
+/* Shared memory of a block that the ring must leave free. A kernel declares 128 bytes itself,
+ * and since 8.0 the system takes 1 KiB of each block besides (cuobjdump --dump-resource-usage:
+ * SHARED:1152). It is not documented whether cudaFuncGetAttributes, from which
+ * launch_allow_shared computes a kernel's limit, counts that KiB. This value holds either way. */
 static constexpr uint32_t OWN_SHARED_BYTES = 2048;
 
 enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
@@ -21,7 +20,8 @@ enum status gpu_linear_new(struct gpu_stream *s, const struct gpu_info *info,
     l->n_multiprocessors = info->n_multiprocessors;
     l->shared_bytes = info->shared_bytes - OWN_SHARED_BYTES;
     l->arrived = static_cast<uint32_t *>(arrived);
-    const enum status st = blas_new(&l->blas, err); /* missing now, or at the first long prompt */
+    /* a missing library shows now, not at the first long prompt */
+    const enum status st = blas_new(&l->blas, err);
     if (st != STATUS_OK) {
         gpu_linear_free(l);
         return st;
@@ -71,7 +71,7 @@ static gemm_args args_of(const struct gpu_products *p)
     return a;
 }
 
-/* n_rows rows from first on. */
+/* Sets the arguments for n_rows rows from `first` on. */
 static void take_rows(const struct gpu_products *p, uint32_t first, uint32_t n_rows, gemm_args *a)
 {
     a->n_rows = n_rows;
@@ -102,7 +102,7 @@ enum status cuda_linear_few(struct gpu_linear *l, const struct gpu_products *p, 
         take_rows(p, first, n_rows, &a);
         const cudaError_t e = launches[p->parts[0].w.format](a, limits, l->stream);
         if (e == cudaErrorInvalidConfiguration && most > 8) {
-            most /= 2; /* their activations do not fit into this device's shared memory */
+            most /= 2; /* the activations do not fit into this device's shared memory */
             continue;
         }
         TRY(gpu_check(e, "linear", err));

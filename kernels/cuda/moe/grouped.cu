@@ -1,13 +1,13 @@
-/* Grouped products need this around them: rows padded to whole pieces of 16 bytes, and tables
- * of experts and heads as the kernels read them. */
+/* Helpers of grouped products: padding of rows to whole pieces of 16 bytes, and the tables of
+ * experts and heads that the kernels read. */
 #include "kernels/cuda/moe/grouped.cuh"
 
 namespace
 {
 constexpr uint32_t PAD_THREADS = 128;
 
-/* A block for a row of a group; 2 bytes a thread, side by side: rows that lie askew are the
- * exception. */
+/* A block has one row of a group, and a thread moves 2 bytes at a time, because the rows are not
+ * aligned. */
 __global__ __launch_bounds__(PAD_THREADS) void pad_kernel(const pad_args a)
 {
     const uint32_t row = blockIdx.x, group = blockIdx.y;

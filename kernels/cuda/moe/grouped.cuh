@@ -1,14 +1,15 @@
 #pragma once
-/* Grouped products: rows of many groups, each times its group's matrix, in one launch: experts of a
- * mixture, heads of latent attention, adapters. What a launch covers is a list of tiles on the
- * device (rows of one group that follow each other in `places`), or every row for every group; so
- * nobody waits for the host to count. Two kernels: grouped_small.cu reads each matrix once for few
- * rows and lives on memory bandwidth, grouped_large.cu shares tiles of both operands through shared
- * memory and lives on the tensor cores. Both add over K in float, in an order that follows from the
- * launch's shape, and end here: bias, activation, scale, rounding, and where it goes.
+/* Grouped products: rows of many groups, each multiplied by its group's matrix, in one launch.
+ * Groups are experts of a mixture, heads of latent attention, or adapters. A launch covers a
+ * list of tiles on the device (consecutive rows of one group in `places`), or every row for
+ * every group. So the host need not count anything. There are two kernels. grouped_small.cu
+ * reads each matrix once for few rows and is bound by memory; grouped_large.cu shares tiles of
+ * both operands through shared memory and is bound by the tensor cores. Both add over K in
+ * float, in an order that follows from the launch's shape. Both end here: bias, activation,
+ * scale, rounding, storing.
  *
- * Rows of x are 16-byte aligned and hold numbers or zeros up to k rounded up to 8 elements
- * (cuda_pad_rows makes such). */
+ * Rows of x must be aligned to 16 bytes and hold numbers or zeros up to k rounded up to 8
+ * elements (grouped_pad makes such rows). */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/weights/formats.cuh"
 
@@ -20,18 +21,18 @@ extern "C" {
 
 constexpr uint32_t WARP = 32;
 
-/* One group of a table. */
+/* A table's entry for one group. */
 struct grouped_matrix {
     struct gpu_matrix w;
     const float *bias; /* [w.n] or NULL */
 };
 
-/* What an expert table holds of each expert. */
+/* An expert table's entry for one expert. */
 struct gpu_expert {
     struct grouped_matrix gate, up, down;
 };
 
-/* What an adapter's table holds of each matrix; a.w.n 0: nothing. */
+/* An adapter table's entry for one matrix. a.w.n is 0 when the adapter has nothing for it. */
 struct gpu_adapter {
     struct grouped_matrix a, b;
     float scale;
@@ -45,47 +46,50 @@ enum grouped_result {
     GROUPED_ADD_FLOAT
 };
 
-/* Where results go: of each of the launch's parts. */
+/* Destination of the results of one of the launch's parts. */
 struct grouped_out {
     void *data;
     uint32_t stride;
 };
 
 struct grouped_args {
-    /* Group g: the grouped_matrix at table + g * table_stride, its second (up) `second` bytes on.
-     * Part i of n_parts, which lie side by side in the table: part_stride bytes further on, its
-     * rows of x x_part_stride elements on, its results in outs[i]. */
+    /* Group g has its grouped_matrix at table + g * table_stride, and its second one (up)
+     * `second` bytes further. The n_parts parts lie side by side in the table: part i is i *
+     * part_stride bytes further, its rows of x are i * x_part_stride elements further, and its
+     * results go to outs[i]. */
     const char *table;
     uint64_t table_stride;
     uint32_t second, n_parts, part_stride, x_part_stride;
-    uint32_t n; /* outputs of a matrix; the most of them when they differ */
-    uint32_t k; /* inputs, likewise */
+    uint32_t n; /* outputs of a matrix; the largest number if they differ */
+    uint32_t k; /* inputs of a matrix; the largest number if they differ */
 
-    /* ids: tile i is place i alone, of group ids[i] - first_id, when it is below n_groups. Else
-     * tiles, or, when they are NULL, rows 0 .. n_rows - 1 for each of n_groups. Of tiles with
-     * end_place, what lies in places first_place .. end_place - 1, counted from first_place. */
+    /* With `ids`, tile i is place i alone, of group ids[i] - first_id, if that is below
+     * n_groups. Otherwise the launch covers `tiles`, or, if they are NULL, rows 0 .. n_rows - 1
+     * for each of n_groups groups. With end_place, only places first_place .. end_place - 1 of
+     * the tiles are covered, counted from first_place. */
     const uint32_t *ids;
     uint32_t first_id;
     const struct grouped_tile *tiles;
-    const uint32_t *n_tiles; /* of tiles, on the device */
+    const uint32_t *n_tiles; /* number of tiles, on the device */
     uint32_t first_place, end_place;
-    uint32_t max_tiles; /* at most so many */
-    uint32_t tile_rows; /* at most so many rows in a tile: 8, 16 or 128 */
+    uint32_t max_tiles; /* upper limit of *n_tiles */
+    uint32_t tile_rows; /* most rows in a tile: 8, 16 or 128 */
     uint32_t n_groups, n_rows;
-    /* K is cut as for so many tiles, and sums do not depend on max_tiles. 0: as for max_tiles. */
+    /* K is cut as for this number of tiles, so that sums do not depend on max_tiles. 0 = as for
+     * max_tiles. */
     uint32_t cut_tiles;
 
     const uint16_t *x;
-    const uint32_t *x_rows; /* place -> row of x; NULL: the place */
+    const uint32_t *x_rows; /* maps a place to a row of x; NULL: the place itself */
     uint32_t x_stride, x_group_stride;
     struct grouped_out outs[LINEAR_MAX_PARTS];
-    const uint32_t *out_rows; /* place -> row of out; NULL: the place */
+    const uint32_t *out_rows; /* maps a place to a row of out; NULL: the place itself */
     uint32_t out_group_stride;
     enum grouped_result result;
-    bool fills; /* zeros behind a row's last output up to a multiple of 16: there is room */
+    bool fills; /* write zeros behind a row's last output, up to a multiple of 16 */
     enum activation act;
     float limit;
-    uint32_t scale; /* of ADD: a group's float, so many bytes behind its matrix */
+    uint32_t scale; /* for ADD: offset in bytes from a group's matrix to its float scale */
 };
 
 constexpr uint32_t GROUPED_FEW_ROWS = 8, GROUPED_SMALL_ROWS = 16, GROUPED_LARGE_ROWS = 128;
@@ -93,11 +97,11 @@ cudaError_t grouped_small(const struct gpu_stream *s, const struct grouped_args 
                           uint32_t n_multiprocessors);
 cudaError_t grouped_large(const struct gpu_stream *s, const struct grouped_args &a);
 
-/* Without a bias. */
+/* Fills an entry without a bias. */
 MUST_USE enum status grouped_matrix_fill(const struct weight *w, struct grouped_matrix *out,
                                          struct error *err);
 
-/* Of groups with so many rows. */
+/* Returns the rows of a tile for groups of n_rows rows. */
 static inline uint32_t grouped_tile_rows(uint32_t n_rows)
 {
     return n_rows <= GROUPED_FEW_ROWS ? GROUPED_FEW_ROWS
@@ -105,12 +109,12 @@ static inline uint32_t grouped_tile_rows(uint32_t n_rows)
                                       : GROUPED_LARGE_ROWS;
 }
 
-/* Rows that need no padding. */
+/* Returns whether rows need no padding. */
 static inline bool grouped_is_aligned(const void *x, uint32_t stride, uint32_t k)
 {
     return (uintptr_t)x % 16 == 0 && stride % 8 == 0 && k % 8 == 0;
 }
-/* to[group][row] = x[row] + group * group_stride, k elements and zeros up to to_stride. */
+/* Copies to[group][row] = x[row] + group * group_stride: k elements, and zeros up to to_stride. */
 struct pad_args {
     const uint16_t *x;
     uint16_t *to;
@@ -135,7 +139,7 @@ __device__ inline const struct grouped_matrix *grouped_second(const struct group
                                                            a.second);
 }
 
-/* Tile i of a launch; n 0: there is none. */
+/* Returns tile i of a launch; n is 0 when there is none. */
 __device__ inline struct grouped_tile grouped_tile_at(const struct grouped_args &a, uint32_t i)
 {
     if (a.ids)

@@ -1,6 +1,6 @@
 #pragma once
-/* How a grouped product ends: sums in shared memory become a bias's, an activation's or an
- * adapter's results, and go where the place's row is. */
+/* The end of a grouped product: applies bias, activation or an adapter's scale to sums in shared
+ * memory, and stores them in the place's row. */
 #include "kernels/cuda/moe/grouped.cuh"
 
 __device__ inline float grouped_activation(float g, float u, enum activation act, float limit)
@@ -14,9 +14,9 @@ __device__ inline float grouped_activation(float g, float u, enum activation act
     return g / (1.0f + expf(-1.702f * g)) * (u + 1.0f);
 }
 
-/* What a block has added up: sums[row * stride + output], in n_parts pieces part_stride apart that
- * are added in order. Of a gated result the first n_outputs columns are the first matrix's, those
- * behind them the second's. The rows are the tile's, the outputs those from first on. */
+/* The sums of a block: sums[row * stride + output], in n_parts pieces part_stride apart that are
+ * added in order. In a gated result the first n_outputs columns belong to the first matrix,
+ * those behind them to the second. Rows are the tile's; outputs begin at `first`. */
 struct grouped_sums {
     const float *sums;
     uint32_t stride, n_parts, part_stride;
@@ -36,7 +36,7 @@ __device__ inline float grouped_scale(const struct grouped_args &a, const struct
     return *reinterpret_cast<const float *>(reinterpret_cast<const char *>(m) + a.scale);
 }
 
-/* One element. */
+/* Stores one element. */
 __device__ inline void grouped_store(const struct grouped_args &a, const struct grouped_tile &t,
                                      const struct grouped_matrix *m, const struct grouped_sums &s,
                                      uint32_t row, uint32_t column)
@@ -67,8 +67,8 @@ __device__ inline void grouped_store(const struct grouped_args &a, const struct 
     *half = __bfloat16_as_ushort(__float2bfloat16_rn(v));
 }
 
-/* All threads of the block, after a barrier; n_threads is a multiple of s.n_outputs. Neighbours
- * write neighbouring outputs. */
+/* Stores all elements. All threads of the block call it, after a barrier; n_threads is a
+ * multiple of s.n_outputs. Neighbouring threads write neighbouring outputs. */
 __device__ inline void grouped_finish(const struct grouped_args &a, const struct grouped_tile &t,
                                       const struct grouped_matrix *m, const struct grouped_sums &s,
                                       uint32_t thread, uint32_t n_threads)

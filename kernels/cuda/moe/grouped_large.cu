@@ -1,42 +1,43 @@
-/* Grouped products of many rows. A block of four warps makes 128 outputs x 128 rows (of a gated
- * product 64 outputs of each matrix, so that gate and up of an output meet in one block), a warp
- * 64 x 64 of them in 128 registers of each lane. K goes by in pieces of 64 through three stages of
- * 32 KiB: 16-byte asynchronous copies bring activations, gathered by place, and bfloat16 weights;
- * codes of a quantised weight come into registers a piece ahead, 16 bytes a lane, and are written
- * as bfloat16, scaled, while the tensor cores have the piece before. Two blocks share a
- * multiprocessor, so that one computes while the other waits.
+/* Grouped products of many rows (grouped.cuh). A block of four warps computes 128 outputs x 128
+ * rows; in a gated product, 64 outputs of each matrix, so that gate and up of an output are in
+ * one block. A warp has 64 x 64 of them, in 128 registers of each lane. K goes in pieces of 64
+ * through three stages of 32 KiB. Asynchronous 16-byte copies bring activations, gathered by
+ * place, and bfloat16 weights. Codes of a quantised weight are loaded into registers one piece
+ * ahead, 16 bytes a lane. They are written as scaled bfloat16 while the tensor cores work on the
+ * piece before. Two blocks share a multiprocessor, so that one computes while the other waits.
  *
- * Which inputs of a piece meet in which product does not matter as long as both operands agree:
- * lane t of a quad takes 8 consecutive inputs, 16 bytes, for two products of 16. So both operands
- * come out of shared memory 16 bytes a lane, and as the 16-byte pieces of a row are exchanged by
- * the row's number, the eight lanes of a phase touch all banks once; so do the lanes that write
- * converted codes, 4 bytes each of 8 rows. */
+ * The order of a piece's inputs among the products is free as long as both operands agree. Lane
+ * t of a quad takes 8 consecutive inputs, 16 bytes, for two products of 16. So both operands are
+ * read from shared memory 16 bytes a lane. The 16-byte pieces of a row are permuted by the row's
+ * number, so the eight lanes of a phase touch each bank once. The lanes that write converted
+ * codes, 4 bytes each of 8 rows, do too. */
 #include "kernels/cuda/moe/grouped_finish.cuh"
 
 namespace
 {
 constexpr uint32_t TILE_OUTPUTS = 128, TILE_ROWS = GROUPED_LARGE_ROWS, TILE_K = 64;
-constexpr uint32_t HALF = TILE_OUTPUTS / 2; /* outputs of each matrix of a gated product */
+constexpr uint32_t HALF = TILE_OUTPUTS / 2; /* outputs of each matrix in a gated product */
 constexpr uint32_t THREADS = 128, STAGES = 3;
-constexpr uint32_t CHUNK = 8, ROW_CHUNKS = TILE_K / CHUNK; /* elements of 16 bytes; of a row */
-constexpr uint32_t OPERAND = TILE_OUTPUTS * TILE_K;        /* elements of one operand's stage */
+/* elements of 16 bytes; chunks of a row */
+constexpr uint32_t CHUNK = 8, ROW_CHUNKS = TILE_K / CHUNK;
+constexpr uint32_t OPERAND = TILE_OUTPUTS * TILE_K; /* elements of one operand in a stage */
 constexpr uint32_t STAGE_BYTES = 2 * OPERAND * sizeof(uint16_t);
-constexpr uint32_t SUMS_STRIDE = TILE_OUTPUTS + 4; /* quads' rows lie 8 banks apart */
+constexpr uint32_t SUMS_STRIDE = TILE_OUTPUTS + 4; /* rows of quads lie 8 banks apart */
 constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES;
 constexpr uint32_t ROWS_STEP = THREADS / ROW_CHUNKS; /* rows that the block copies at once */
 constexpr uint32_t COPIES = TILE_ROWS / ROWS_STEP;
 static_assert(TILE_ROWS == TILE_OUTPUTS, "both operands are copied alike");
 static_assert(SUMS_STRIDE * TILE_ROWS * sizeof(float) <= SHARED_BYTES, "sums replace the stages");
 
-/* Element of a stage's operand: chunk c (of 8 elements) of a row. */
+/* Returns the element of a stage's operand at which chunk c (of 8 elements) of a row begins. */
 __device__ inline uint32_t place_of(uint32_t row, uint32_t c)
 {
     const uint32_t swap = (row & 1) << 2 | (row >> 1 & 3);
     return row * TILE_K + (c ^ swap) * CHUNK;
 }
 
-/* What a block works on: 64 outputs from first[0] of w[0], the others from first[1] of w[1], which
- * are the same matrix unless gated. */
+/* The work of a block: 64 outputs from first[0] of w[0], and 64 from first[1] of w[1]. Both are
+ * the same matrix unless the product is gated. */
 struct work {
     const struct grouped_matrix *m;
     struct grouped_tile tile;
@@ -57,9 +58,9 @@ __device__ inline struct work work_of(const struct grouped_args &a)
     return k;
 }
 
-/* A thread's share of a stage: chunk c of every ROWS_STEP-th row. */
+/* A thread's share of a stage's copies: chunk c of every ROWS_STEP-th row. */
 struct copies {
-    uint32_t rows[COPIES]; /* of x */
+    uint32_t rows[COPIES]; /* rows of x */
     uint32_t r0, c;
 };
 
@@ -90,7 +91,7 @@ __device__ inline void copy_rows(const struct grouped_args &a, const struct work
     }
 }
 
-/* bfloat16 weights of one half. */
+/* Starts the copies of one half's bfloat16 weights. */
 __device__ inline void copy_weights(const struct gpu_matrix &w, uint32_t first, uint32_t half,
                                     const struct copies &k, uint32_t i_k, uint16_t *to)
 {
@@ -111,9 +112,9 @@ __device__ inline bool is_bytes(enum gpu_format f)
     return f == GPU_I8 || f == GPU_I8_MIN || f == GPU_F8;
 }
 
-/* A piece of a row tile of 16 outputs, which one warp converts: the lane's codes. */
+/* A lane's codes of one piece of a row tile of 16 outputs, which one warp converts. */
 struct piece {
-    uint4 codes[2]; /* 4 bits: one of them */
+    uint4 codes[2]; /* with 4 bits only the first is used */
 };
 
 __device__ inline void piece_load(const struct gpu_matrix &w, uint32_t row_tile, uint32_t i_k,
@@ -136,14 +137,15 @@ __device__ inline uint32_t word_of(const struct piece &p, uint32_t i)
     return i % 4 == 0 ? v.x : i % 4 == 1 ? v.y : i % 4 == 2 ? v.z : v.w;
 }
 
-/* Two codes as values, rounded once. */
+/* Returns two codes as values, rounded once. */
 __device__ inline uint32_t scaled(uint32_t pair, float scale, float offset)
 {
     return bf16x2_of(fmaf(__uint_as_float(pair << 16), scale, offset),
                      fmaf(__uint_as_float(pair & 0xffff0000u), scale, offset));
 }
 
-/* Rows row .. row + 15 of a stage's weights. Inputs beyond k meet zeros of x. */
+/* Writes rows row .. row + 15 of a stage's weights. Inputs beyond k are multiplied by zeros of
+ * x. */
 template <enum gpu_format F>
 __device__ inline void piece_put(const struct gpu_matrix &w, uint32_t row_tile, uint32_t i_k,
                                  const struct piece &p, uint32_t row, uint16_t *to)
@@ -153,7 +155,8 @@ __device__ inline void piece_put(const struct gpu_matrix &w, uint32_t row_tile, 
     const uint32_t group_bytes = GPU_TILE_N * weights_traits<F>::SCALE_BYTES;
     const uint8_t *scales = static_cast<const uint8_t *>(w.scales) +
                             (row_tile * GPU_TILE_N < w.n ? (size_t)row_tile * w.tile_bytes : 0);
-    const uint32_t steps = w.group < TILE_K ? w.group / 16 : 4; /* of 16 inputs to a group */
+    /* steps of 16 inputs that share a scale */
+    const uint32_t steps = w.group < TILE_K ? w.group / 16 : 4;
     struct weights_scale s;
 #pragma unroll
     for (uint32_t step = 0; step < 4; step++) {
@@ -187,14 +190,14 @@ __device__ inline void piece_put_format(const struct gpu_matrix &w, uint32_t row
         return piece_put<GPU_F8>(w, row_tile, i_k, p, row, to);
     case GPU_MX4:
         return piece_put<GPU_MX4>(w, row_tile, i_k, p, row, to);
-    case GPU_BF16: /* copied as they are */
+    case GPU_BF16: /* copied without conversion */
     case GPU_FORMAT_COUNT:
         break;
     }
 }
 
-/* sums += the products of one stage. The warp has 4 tiles of 16 outputs, of a gated product two of
- * each matrix, and 8 of 8 rows; n_row_tiles: those of them that hold rows. */
+/* Adds the products of one stage to sums. The warp has 4 tiles of 16 outputs (in a gated product
+ * two of each matrix) and up to 8 tiles of 8 rows; n_row_tiles of these hold rows. */
 __device__ inline void multiply(const uint16_t *weights, const uint16_t *rows, uint32_t output,
                                 uint32_t output_step, uint32_t first_row, uint32_t n_row_tiles,
                                 float (&sums)[4][8][4])
@@ -230,7 +233,7 @@ __device__ inline void multiply(const uint16_t *weights, const uint16_t *rows, u
     }
 }
 
-/* Registers to shared memory, [row][output]. */
+/* Writes the sums from registers to shared memory, [row][output]. */
 __device__ inline void put_sums(float *to, uint32_t output, uint32_t output_step,
                                 uint32_t first_row, const float (&sums)[4][8][4])
 {
@@ -249,7 +252,7 @@ __device__ inline void put_sums(float *to, uint32_t output, uint32_t output_step
     }
 }
 
-/* What comes by asynchronous copies of stage i. */
+/* Starts the asynchronous copies of stage i. */
 __device__ inline void stage_copy(const struct grouped_args &a, const struct work &w,
                                   const struct copies &k, uint32_t i, uint32_t n_k,
                                   uint16_t *shared)
@@ -265,7 +268,7 @@ __device__ inline void stage_copy(const struct grouped_args &a, const struct wor
     cp_async_commit();
 }
 
-/* The codes of stage i: warp v has row tile v of each half. */
+/* Loads the codes of stage i: warp v has row tile v of each half. */
 __device__ inline void stage_load(const struct work &w, uint32_t i, uint32_t n_k,
                                   struct piece (&p)[2])
 {
@@ -299,7 +302,7 @@ __global__ __launch_bounds__(THREADS, 2) void large_kernel(const __grid_constant
     copies_make(a, w.tile, &k);
     const uint32_t n_k = (w.w[0].k + TILE_K - 1) / TILE_K, warp = threadIdx.x / WARP;
     const uint32_t first_row = warp / 2 * 64;
-    /* of the warp's tiles of 16 outputs: where they begin, and where the other two of them do */
+    /* The first output of the warp's tiles, and the distance to its other two tiles. */
     const bool gated = a.result == GROUPED_GATED;
     const uint32_t output = warp % 2 * (gated ? 32 : 64), step = gated ? HALF : 32;
     const uint32_t n_row_tiles =
@@ -321,7 +324,7 @@ __global__ __launch_bounds__(THREADS, 2) void large_kernel(const __grid_constant
     }
     dependency_launch();
     cp_async_wait<0>();
-    __syncthreads(); /* the stages are nobody's any more */
+    __syncthreads(); /* the stages are free for the sums */
     float *added = reinterpret_cast<float *>(shared);
     put_sums(added, output, step, first_row, sums);
     __syncthreads();

@@ -1,7 +1,7 @@
 #pragma once
 #include "kernels/cuda/moe/grouped.cuh"
 
-/* One of them, by tile_rows. */
+/* Launches one of the two kernels, chosen by tile_rows. */
 static inline cudaError_t grouped_run(const struct gpu_stream *s, const struct grouped_args &a,
                                       uint32_t n_multiprocessors)
 {

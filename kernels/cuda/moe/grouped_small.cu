@@ -1,34 +1,38 @@
-/* Grouped products of few rows: what decoding pays for a mixture is reading the chosen experts. A
- * warp streams 16-byte pieces of two tiles of 16 outputs (gate and up of the same outputs, or two
- * neighbours) from memory into fragments of the tensor core, a batch of 64 to 128 bytes of each
- * lane ahead of the one it multiplies, 8 rows a product. Warps of a block have other outputs or,
- * where these are few, other parts of K; parts meet in shared memory and are added in order.
- * Activations of the block's rows lie in shared memory, a span of K in use and the next one on its
- * way by asynchronous copies; the 16-byte pieces of a row are exchanged by the row's number, so
- * that neither way of reading them meets a bank twice: ldmatrix (inputs in order, as quantised
- * weights are packed) or 16 bytes a lane (8 inputs in a row for each lane of a quad, as lanes read
- * bfloat16 weights; both operands the same, so the sum is).
+/* Grouped products of few rows (grouped.cuh). When decoding with a mixture, the cost is the
+ * reading of the chosen experts. A warp streams 16-byte pieces of two tiles of 16 outputs (gate
+ * and up of the same outputs, or two neighbours) from memory into fragments of the tensor core.
+ * Each lane loads one batch of 64 to 128 bytes ahead of its products; a product takes 8 rows.
+ * The warps of a block have different outputs or, if these are few, different parts of K. Parts
+ * meet in shared memory and are added in order.
  *
- * Codes are multiplied as they are, exact in bfloat16; a group's scale goes over its sums. */
+ * Activations of the block's rows lie in shared memory: one span of K in use, and the next one
+ * arriving by asynchronous copies. The 16-byte pieces of a row are permuted by the row's number,
+ * so that both ways of reading have no bank conflicts. One way is ldmatrix (inputs in order, as
+ * quantised weights are packed). The other is 16 bytes a lane: 8 consecutive inputs for each
+ * lane of a quad, as lanes read bfloat16 weights. Both operands have the same order, so the sum
+ * is the same.
+ *
+ * Codes are multiplied unscaled, exact in bfloat16; a group's scale is applied to its sums. */
 #include "kernels/cuda/moe/grouped_finish.cuh"
 
 namespace
 {
 constexpr uint32_t THREADS = 256, N_WARPS = THREADS / WARP;
-constexpr uint32_t OUTPUTS = 32;         /* of a warp: two tiles of 16 */
-constexpr uint32_t STRIDE = OUTPUTS + 4; /* of the sums: quads' rows lie 8 banks apart */
-constexpr uint32_t PIECE = 64;           /* inputs */
-constexpr uint32_t SPAN_BYTES = 32768;   /* of activations, twice */
+constexpr uint32_t OUTPUTS = 32; /* outputs of a warp: two tiles of 16 */
+/* row stride of the sums; rows of quads lie 8 banks apart */
+constexpr uint32_t STRIDE = OUTPUTS + 4;
+constexpr uint32_t PIECE = 64;         /* inputs of a piece */
+constexpr uint32_t SPAN_BYTES = 32768; /* activations of a span; there are two spans */
 
 struct small_args {
     struct grouped_args g;
-    uint32_t n_parts; /* of K: 1, 2, 4 or 8 warps share a pair of tiles */
+    uint32_t n_parts; /* parts of K: 1, 2, 4 or 8 warps share a pair of tiles */
 };
 
-/* Inputs of a span for so many blocks of 8 rows. */
+/* Inputs of a span with BLOCKS blocks of 8 rows. */
 template <unsigned BLOCKS> constexpr uint32_t SPAN = SPAN_BYTES / (BLOCKS * 8 * 2);
 
-/* Chunk c (8 inputs) of a row of a span. */
+/* Returns the place of chunk c (8 inputs) of a row in a span. */
 template <unsigned BLOCKS> __device__ inline uint32_t place_of(uint32_t row, uint32_t c)
 {
     const uint32_t swap = (row & 1) << 2 | (row >> 1 & 3);
@@ -43,7 +47,7 @@ __device__ inline void span_load(const struct grouped_args &a, const struct grou
     const uint16_t *x =
         a.x + (size_t)t.group * a.x_group_stride + (size_t)blockIdx.z * a.x_part_stride;
     const uint32_t n_rows = (t.n + 7) / 8 * 8;
-    /* up to the end of the last piece: behind k there are zeros */
+    /* Goes up to the end of the last piece; behind k there are zeros. */
     const uint32_t left = (k - first + PIECE - 1) / PIECE * (PIECE / 8);
     const uint32_t n_chunks = left < CHUNKS ? left : CHUNKS;
     for (uint32_t row = threadIdx.x / WARP; row < n_rows; row += N_WARPS) {
@@ -56,7 +60,7 @@ __device__ inline void span_load(const struct grouped_args &a, const struct grou
     }
 }
 
-/* The two tiles of a warp: their row tiles' first bytes. `which`: a bit for each one to be run. */
+/* The first bytes of a warp's two row tiles. `which` has a bit for each tile to be computed. */
 struct tiles {
     const uint8_t *codes[2], *scales[2];
     uint32_t which, k, group;
@@ -64,12 +68,12 @@ struct tiles {
 
 template <enum gpu_format F>
 constexpr uint32_t LOADS = F == GPU_BF16 ? 4 : PIECE / weights_traits<F>::TILE_K;
-/* Pieces of a batch. */
+/* The number of pieces of a batch. */
 template <enum gpu_format F, unsigned BLOCKS>
 constexpr uint32_t BATCH = (BLOCKS == 1 ? 4 : 2) / LOADS<F> > 0 ? (BLOCKS == 1 ? 4 : 2) / LOADS<F>
                                                                 : 1;
 
-/* One piece of both tiles into registers; zeros from `end` on. */
+/* Loads one piece of both tiles into registers, with zeros from `end` on. */
 template <enum gpu_format F>
 __device__ inline void piece_load(const struct tiles &t, uint32_t piece, uint32_t end,
                                   uint4 (&w)[2][LOADS<F>])
@@ -79,7 +83,7 @@ __device__ inline void piece_load(const struct tiles &t, uint32_t piece, uint32_
     for (uint32_t i = 0; i < 2; i++)
 #pragma unroll
         for (uint32_t l = 0; l < LOADS<F>; l++) {
-            uint32_t at, input; /* bytes in the row tile; the first input of what is loaded */
+            uint32_t at, input; /* byte offset in the row tile; first input that is loaded */
             if (F == GPU_BF16) {
                 input = piece * PIECE + l / 2 * 32 + lane % 4 * 8;
                 at = ((lane / 4 + l % 2 * 8) * ((t.k + 7) / 8 * 8) + input) * 2;
@@ -126,13 +130,13 @@ __device__ inline void multiply_bf16(const uint4 (&w)[2][4], const uint16_t *x, 
         }
 }
 
-/* Sums of one group and the inputs' own, for the formats that have an offset. */
+/* Sums of one group, and sums of its inputs for formats that have an offset. */
 template <unsigned BLOCKS> struct group_sums {
     struct sums<BLOCKS> s;
     float inputs[BLOCKS][4];
 };
 
-/* sums += scale * of the group (+ offset * its inputs), and the group begins anew. */
+/* Adds scale * (sums of the group) (+ offset * sum of its inputs) to sums, and clears the group. */
 template <enum gpu_format F, unsigned BLOCKS>
 __device__ inline void group_end(const struct weights_scale (&scales)[2], uint32_t n_blocks,
                                  struct group_sums<BLOCKS> &g, struct sums<BLOCKS> &s)
@@ -162,7 +166,8 @@ __device__ inline void multiply_codes(const struct tiles &t, const uint4 (&w)[2]
                                       uint32_t n_blocks, struct sums<BLOCKS> &s)
 {
     const uint32_t lane = threadIdx.x % WARP;
-    const uint32_t steps = t.group < PIECE ? t.group / 16 : 4; /* of 16 inputs to a group */
+    /* steps of 16 inputs that share a scale */
+    const uint32_t steps = t.group < PIECE ? t.group / 16 : 4;
     const uint32_t group_bytes = 16 * weights_traits<F>::SCALE_BYTES;
     const uint32_t ones[4] = {FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES, FRAGMENT_ONES};
     struct group_sums<BLOCKS> g = {
@@ -178,7 +183,7 @@ __device__ inline void multiply_codes(const struct tiles &t, const uint4 (&w)[2]
             for (uint32_t i = 0; i < 2; i++) {
                 scales[i] = weights_scales<F>(t.scales[i] + (size_t)(input / t.group) * group_bytes,
                                               lane / 4);
-                if (!(t.which >> i & 1)) /* codes of nothing are not zero in every format */
+                if (!(t.which >> i & 1)) /* zero bytes do not mean zero in every format */
                     scales[i].scale[0] = scales[i].scale[1] = scales[i].offset[0] =
                         scales[i].offset[1] = 0.0f;
             }
@@ -208,9 +213,10 @@ __device__ inline void multiply_codes(const struct tiles &t, const uint4 (&w)[2]
     }
 }
 
-/* Pieces begin, begin + step ... before end of a span whose activations are x and whose first piece
- * is `first`. Of one block of rows a batch is loaded while the one before is multiplied; of more
- * the registers are the sums', and the other warps of the multiprocessor load meanwhile. */
+/* Multiplies pieces begin, begin + step, ... before `end` of a span whose activations are x and
+ * whose first piece is `first`. With one block of rows, a batch is loaded while the one before
+ * is multiplied. With more blocks, the sums need the registers, and the multiprocessor's other
+ * warps load meanwhile. */
 template <enum gpu_format F, unsigned BLOCKS>
 __device__ inline void run_span(const struct tiles &t, const uint16_t *x, uint32_t first,
                                 uint32_t begin, uint32_t end, uint32_t step, uint32_t n_blocks,
@@ -286,14 +292,14 @@ __device__ inline void tile_make(struct tiles *t, uint32_t i, const struct gpu_m
                                  uint32_t output)
 {
     const uint32_t n = (w.n + GPU_TILE_N - 1) / GPU_TILE_N, wanted = output / GPU_TILE_N;
-    const uint32_t tile = wanted < n ? wanted : 0; /* scales are read of what is not run, too */
+    const uint32_t tile = wanted < n ? wanted : 0; /* the scales of unused tiles are read too */
     t->which |= wanted < n ? 1u << i : 0;
     t->codes[i] = static_cast<const uint8_t *>(w.codes) + (size_t)tile * w.tile_bytes;
     t->scales[i] = static_cast<const uint8_t *>(w.scales) + (size_t)tile * w.tile_bytes;
 }
 
-/* The first lines of what the warp will read, on their way while activations are brought: of codes
- * 8 pieces, of bfloat16 rows two. */
+/* Prefetches the first lines that the warp will read, while activations arrive: 8 pieces of
+ * codes, or two of bfloat16 rows. */
 __device__ inline void tiles_prefetch(const struct tiles &t, bool is_plain, uint32_t part,
                                       uint32_t n_parts)
 {
@@ -309,7 +315,7 @@ __device__ inline void tiles_prefetch(const struct tiles &t, bool is_plain, uint
             prefetch_l2(t.codes[i] + at);
 }
 
-/* Tile i alone: the two are of different formats. */
+/* Returns tile i alone, for two tiles of different formats. */
 __device__ inline struct tiles one_of(const struct tiles &t, uint32_t i, uint32_t group)
 {
     struct tiles one = t;
@@ -371,11 +377,11 @@ __global__ __launch_bounds__(THREADS, 2) void small_kernel(const __grid_constant
         __syncthreads();
     }
     dependency_launch();
-    float *added = reinterpret_cast<float *>(shared); /* [warp][row][output] */
+    float *added = reinterpret_cast<float *>(shared); /* sums, [warp][row][output] */
     constexpr uint32_t PART = BLOCKS * 8 * STRIDE;
     put_sums<BLOCKS>(sums, added + warp * PART);
     __syncthreads();
-    /* The warps of a unit write out together what they added up. */
+    /* The warps of a unit store their sums together. */
     const struct grouped_sums g = {
         added + (warp - part) * PART, STRIDE, s.n_parts, PART, first, width};
     grouped_finish(a, tile, m, g, threadIdx.x % (s.n_parts * WARP), s.n_parts * WARP);
@@ -392,14 +398,14 @@ cudaError_t enqueue(const struct gpu_stream *s, const small_args &a, dim3 grid)
 }
 } // namespace
 
-/* K is cut until there are two blocks for each multiprocessor, which is what it holds. */
+/* K is cut until there are two blocks for each multiprocessor, which is as many as it holds. */
 cudaError_t grouped_small(const struct gpu_stream *s, const struct grouped_args &a,
                           uint32_t n_multiprocessors)
 {
     const uint32_t width = a.result == GROUPED_GATED ? 16 : OUTPUTS;
     const uint32_t n_units = (a.n + width - 1) / width;
     const uint64_t n_tiles = a.cut_tiles ? a.cut_tiles : a.max_tiles;
-    uint32_t n_parts = 1; /* a piece each at least, or warps would have nothing to do */
+    uint32_t n_parts = 1; /* each warp has at least one piece */
     while (n_parts < N_WARPS && n_parts * PIECE < a.k &&
            n_units * n_parts * n_tiles < 2ull * n_multiprocessors * N_WARPS)
         n_parts *= 2;

@@ -1,11 +1,13 @@
-/* A mixture without a word from the host: a kernel sorts the pairs (row, expert) by expert, rows in
- * order, and says which tiles of rows there are; two grouped products (grouped.cuh) run over those
- * tiles, gate and up with the activation in the first, down in the second; a last kernel adds each
- * row's experts up in ascending order, in float, times their shares. Results of a pair lie in
- * scratch at the pair's place: sums need no atomics and have one order.
+/* A mixture of experts without any count on the host. backend/moe.c calls cuda_moe with ids and
+ * shares from route.cu. A kernel sorts the pairs (row, expert) by expert, with rows in order,
+ * and writes the tiles of rows. Two grouped products (grouped.cuh) run over those tiles: gate
+ * and up with the activation, then down. A last kernel adds up each row's experts in ascending
+ * order, in float, times their shares. The result of a pair lies in scratch at the pair's place,
+ * so sums need no atomics and have one order.
  *
- * Sorting: a block for each expert reads all ids twice, 4 bytes a lane, side by side (they lie in
- * the L2 cache), once to count everybody's, once to put its own; no block waits for another. */
+ * Sorting: a block for each expert reads all ids twice, 4 bytes a lane, side by side (they lie
+ * in the L2 cache): once to count the pairs of all experts, once to place its own. No block
+ * waits for another. */
 #include "kernels/cuda/moe/grouped_run.cuh"
 
 extern "C" {
@@ -16,18 +18,18 @@ namespace
 {
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 constexpr uint32_t SORT_THREADS = 512, SORT_WARPS = SORT_THREADS / WARP;
-constexpr uint32_t MAX_HERE = 8192; /* experts that a block counts in shared memory */
+constexpr uint32_t MAX_HERE = 8192; /* most experts that a block counts in shared memory */
 constexpr uint32_t SUM_THREADS = 256, SUM_LIST = 32, SUM_CHUNK = 8;
 
 struct sort_args {
     const uint32_t *ids; /* [n_rows][n_chosen] */
     uint32_t n_pairs, n_chosen, first, n, tile_rows;
-    uint32_t *rows, *places; /* of a place its row; of a pair its place */
+    uint32_t *rows, *places; /* row of each place; place of each pair */
     struct grouped_tile *tiles;
     uint32_t *n_tiles;
 };
 
-/* Sum of v over the block; shared: a word for each warp. */
+/* Returns the sum of v over the block; `shared` has a word for each warp. */
 __device__ inline uint32_t block_sum(uint32_t v, uint32_t *shared)
 {
     uint32_t sum = 0;
@@ -43,15 +45,15 @@ __device__ inline uint32_t block_sum(uint32_t v, uint32_t *shared)
     return sum;
 }
 
-/* How many pairs each expert that is here has; and of this block's expert each warp, whose pairs
- * follow each other. */
+/* Counts the pairs of each expert on this rank, and, for this block's expert, the pairs of each
+ * warp. A warp's pairs are consecutive. */
 __device__ inline void count_pairs(const sort_args &a, uint32_t begin, uint32_t end,
                                    uint32_t *counts, uint32_t *own)
 {
     const uint32_t lane = threadIdx.x % WARP;
     uint32_t n = 0;
     for (uint32_t i = begin + lane; i < end; i += WARP) {
-        const uint32_t e = a.ids[i] - a.first; /* beyond n when it is below first */
+        const uint32_t e = a.ids[i] - a.first; /* wraps to beyond n if the id is below first */
         if (e < a.n)
             atomicAdd(&counts[e], 1u);
         n += e == blockIdx.x;
@@ -63,7 +65,7 @@ __device__ inline void count_pairs(const sort_args &a, uint32_t begin, uint32_t 
         own[threadIdx.x / WARP] = n;
 }
 
-/* This block's pairs of begin .. end - 1 to the places from `place` on. */
+/* Puts this block's pairs among begin .. end - 1 at the places from `place` on. */
 __device__ inline void put_pairs(const sort_args &a, uint32_t begin, uint32_t end, uint32_t place)
 {
     const uint32_t lane = threadIdx.x % WARP;
@@ -93,7 +95,7 @@ __global__ __launch_bounds__(SORT_THREADS) void sort_kernel(const sort_args a)
     __syncthreads();
     count_pairs(a, begin, end, counts, own);
     __syncthreads();
-    uint32_t places = 0, tiles = 0; /* of the experts in front of this one */
+    uint32_t places = 0, tiles = 0; /* totals of the experts before this one */
     for (uint32_t i = threadIdx.x; i < blockIdx.x; i += SORT_THREADS) {
         places += counts[i];
         tiles += (counts[i] + a.tile_rows - 1) / a.tile_rows;
@@ -121,17 +123,18 @@ struct sum_args {
     uint32_t stride, out_stride, n_chosen, first, n, dim;
 };
 
-/* A list of a row's experts, SUM_LIST at a time: where their results lie, and their shares. An
- * expert that is not there, or that another rank has, is at NONE with a share of -0: zero times
- * that, added to a sum, leaves all of its bits, also those of a zero. */
+/* Up to SUM_LIST of a row's experts: the places of their results, and their shares. An entry
+ * that does not exist, or whose expert is on another rank, has the place NONE and the share -0:
+ * adding zero times -0 to a sum changes none of its bits, not even those of a zero. */
 struct sum_list {
     uint32_t places[SUM_LIST];
     float shares[SUM_LIST];
 };
 constexpr uint32_t NONE = UINT32_MAX;
 
-/* A thread for each of the pairs first .. first + n - 1. The place of a pair whose expert is not
- * here was not written; it is read beside the id, which it does not wait for, and not used. */
+/* Each thread reads one of the pairs first .. first + n - 1. The place of a pair whose expert is
+ * not on this rank was never written. It is loaded anyway, at the same time as the id, and not
+ * used. */
 __device__ inline void sum_find(const sum_args &a, uint32_t first, uint32_t n, sum_list &list)
 {
     const uint32_t i = threadIdx.x, pair = first + i;
@@ -150,8 +153,8 @@ __device__ inline void sum_find(const sum_args &a, uint32_t first, uint32_t n, s
     list.shares[i] = share;
 }
 
-/* Adds the list's experts from `first` on, in order: all of their results are asked for before the
- * first one is waited for. */
+/* Adds the list's experts from `first` on, in order. The loads of all their results are issued
+ * before the first one is waited for. */
 __device__ inline void sum_add(const sum_args &a, const sum_list &list, uint32_t first,
                                uint32_t column, float4 &sum)
 {
@@ -170,8 +173,8 @@ __device__ inline void sum_add(const sum_args &a, const sum_list &list, uint32_t
     }
 }
 
-/* Four columns of a row in each thread. Memory is waited for twice for up to SUM_CHUNK experts:
- * for ids, places and shares, which the block's first threads fetch for all, and for results. */
+/* Each thread has four columns of a row. Up to SUM_CHUNK experts need two waits for memory: for
+ * ids, places and shares, which the block's first threads load for all, and for the results. */
 __global__ __launch_bounds__(SUM_THREADS, 4) void sum_kernel(const sum_args a)
 {
     __shared__ sum_list list;
@@ -182,7 +185,7 @@ __global__ __launch_bounds__(SUM_THREADS, 4) void sum_kernel(const sum_args a)
     for (uint32_t begin = 0; begin < a.n_chosen; begin += SUM_LIST) {
         const uint32_t n = min(a.n_chosen - begin, SUM_LIST);
         if (begin > 0)
-            __syncthreads(); /* the list is read */
+            __syncthreads(); /* the old list has been read */
         sum_find(a, row * a.n_chosen + begin, n, list);
         __syncthreads();
         for (uint32_t first = 0; first < n && column < a.dim; first += SUM_CHUNK)
@@ -205,7 +208,7 @@ __global__ __launch_bounds__(SUM_THREADS, 4) void sum_kernel(const sum_args a)
         out[i] = halves[i];
 }
 
-/* Where things lie in scratch, for so many rows at a time. */
+/* Offsets in the scratch, for a number of rows at a time. */
 struct rooms {
     uint64_t rows, places, tiles, n_tiles, x, inner, results, n_bytes;
 };
@@ -225,7 +228,7 @@ uint32_t rounded(uint32_t n, uint32_t to)
 
 uint32_t tile_rows_of(uint32_t n_rows, uint32_t n_chosen, uint32_t n)
 {
-    /* The large kernel multiplies the rows that a tile has, not 128. */
+    /* The large kernel only multiplies rows that a tile has, not always 128. */
     const uint64_t mean = n ? (uint64_t)n_rows * n_chosen / n : 0;
     return n_rows <= 8 ? 8 : mean < GROUPED_SMALL_ROWS ? GROUPED_SMALL_ROWS : GROUPED_LARGE_ROWS;
 }
@@ -251,7 +254,7 @@ struct rooms rooms_of(uint32_t n_rows, uint32_t n_chosen, uint32_t dim, uint32_t
     return r;
 }
 
-/* Rows at a time that n_bytes are enough for. */
+/* Returns the most rows at a time that fit into n_bytes. */
 uint32_t rows_within(uint64_t n_bytes, uint32_t n_rows, uint32_t n_chosen, uint32_t dim,
                      uint32_t width, uint32_t n)
 {
@@ -277,7 +280,7 @@ uint64_t cuda_moe_scratch(uint32_t n_rows, uint32_t n_chosen, uint32_t dim, uint
 
 namespace
 {
-/* One turn: rows that scratch has room for. */
+/* One turn: the rows that fit into the scratch. */
 struct turn {
     const struct moe_params *p;
     const struct rooms *rooms;
@@ -331,7 +334,7 @@ cudaError_t enqueue_sum(const struct turn &t)
     return launch_kernel(t.stream, sum_kernel, grid, dim3(SUM_THREADS), 0, a);
 }
 
-/* What both products have. */
+/* Returns the arguments that both products share. */
 struct grouped_args product_of(const struct turn &t)
 {
     struct grouped_args a = {};
@@ -339,7 +342,7 @@ struct grouped_args product_of(const struct turn &t)
     a.table_stride = sizeof(struct gpu_expert);
     a.n_parts = 1;
     a.tile_rows = t.tile_rows;
-    if (t.n_rows == 1) { /* its experts are different ones: nothing to sort */
+    if (t.n_rows == 1) { /* its experts all differ: nothing to sort */
         a.ids = ids_of(t);
         a.first_id = t.p->first;
         a.n_groups = t.p->n;
@@ -378,7 +381,7 @@ cudaError_t enqueue_inner(const struct turn &t)
             return e;
     }
     if (t.n_rows == 1)
-        a.x_stride = 0; /* every place has the one row */
+        a.x_stride = 0; /* every place has the same row */
     else
         a.x_rows = in_room<uint32_t>(t, t.rooms->rows);
     a.outs[0] = {t.room + t.rooms->inner, rounded(t.width, 16)};

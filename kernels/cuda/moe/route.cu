@@ -1,9 +1,10 @@
-/* The choice of a row's experts: a warp for each row, the row's scores in shared memory, so that
- * the logits are read once, neighbouring lanes neighbouring words. The choice is the CPU's
- * (kernels/cpu/backend/moe.c) for the same logits: exponentials are taken in double and rounded
- * once, so that scores which tie there tie here; among equals the lower number; NaN is never
- * chosen twice. A launch has a warp for each row and nothing to wait for: what it costs is its
- * latency, n_chosen times a maximum over the warp. */
+/* Chooses a row's experts. backend/moe.c calls cuda_route; ids and shares go to device memory,
+ * where moe.cu reads them. A warp has one row, with its scores in shared memory, so the logits
+ * are read once, neighbouring lanes reading neighbouring words.
+ * The choice equals the CPU's (kernels/cpu/backend/moe.c) for the same logits. Exponentials are
+ * computed in double and rounded once, so that scores which tie there tie here. Among equal
+ * scores the lower number wins, and a NaN is never chosen twice. The cost of a launch is its
+ * latency: n_chosen maxima over the warp. */
 #include "kernels/cuda/device/launch.cuh"
 
 extern "C" {
@@ -18,12 +19,13 @@ namespace
 {
 constexpr uint32_t WARP = 32, MAX_WARPS = 4;
 constexpr uint32_t ALL_LANES = 0xffffffffu;
-constexpr uint32_t MAX_SHARED_BYTES = 48u << 10; /* what a block has without being asked */
+/* shared memory of a block without a special request */
+constexpr uint32_t MAX_SHARED_BYTES = 48u << 10;
 
 struct route_args {
     struct route_params p;
     bool logits_are_float;
-    uint32_t n_shared; /* floats of a warp */
+    uint32_t n_shared; /* floats of shared memory for a warp */
 };
 
 __device__ inline float logit(const route_args &a, uint32_t row, uint32_t i)
@@ -43,7 +45,7 @@ __device__ inline float warp_max(float v)
 {
 #pragma unroll
     for (uint32_t step = WARP / 2; step > 0; step /= 2)
-        v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, step)); /* a number beats NaN */
+        v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, step)); /* fmaxf prefers a number to a NaN */
     return v;
 }
 
@@ -55,7 +57,7 @@ __device__ inline double warp_sum(double v)
     return v;
 }
 
-/* x[0 .. n) becomes its softmax. NaN among x comes out as NaN everywhere, as on the CPU. */
+/* Replaces x[0 .. n) by its softmax. A NaN in x makes every result NaN, as on the CPU. */
 __device__ inline void warp_softmax(float *x, uint32_t n, uint32_t lane)
 {
     float max = -INFINITY;
@@ -73,8 +75,8 @@ __device__ inline void warp_softmax(float *x, uint32_t n, uint32_t lane)
     __syncwarp();
 }
 
-/* Where the largest is, the lowest index among equals; NaN counts only in the first place, where
- * nothing beats it: `best` begins there. */
+/* Returns the index of the largest element, the lowest among equals. A NaN counts only at index
+ * 0: the search begins there, and no comparison with a NaN is true. */
 __device__ inline uint32_t warp_best(const float *x, uint32_t n, uint32_t lane)
 {
     float best = -INFINITY;
@@ -98,8 +100,8 @@ __device__ inline uint32_t warp_best(const float *x, uint32_t n, uint32_t lane)
     return at;
 }
 
-/* The best of a group, or the sum of its two best. Lanes have groups that lie a bank's width apart,
- * so each begins at another place. */
+/* Returns the best of a group, or the sum of its two best. Groups of neighbouring lanes may lie
+ * in the same bank, so each lane begins at another element. */
 __device__ inline float group_score(const float *x, uint32_t n, uint32_t begin, bool by_two)
 {
     float best = -INFINITY, second = -INFINITY;
@@ -115,7 +117,7 @@ __device__ inline float group_score(const float *x, uint32_t n, uint32_t begin, 
     return by_two && n > 1 ? best + second : best;
 }
 
-/* Experts of the groups that are not among the best are worth zero. */
+/* Sets the experts of groups that are not among the best to zero. */
 __device__ inline void leave_groups_out(const struct route_params &p, float *ranked, float *groups,
                                         uint32_t lane)
 {
@@ -158,13 +160,15 @@ __device__ inline void score(const route_args &a, uint32_t row, float *scores, f
     __syncwarp();
     if (p.n_groups > 1)
         leave_groups_out(p, ranked, groups, lane);
-    /* Above -infinity, which is who is chosen already: NaN must not be chosen twice. */
+    /* An expert that is chosen has -infinity. All others stay above it, so that a NaN is not
+     * chosen twice. */
     for (uint32_t i = lane; i < p.n_experts; i += WARP)
         ranked[i] = ranked[i] > -FLT_MAX ? ranked[i] : -FLT_MAX;
     __syncwarp();
 }
 
-/* The chosen ones, which `ranked` has as -infinity, in ascending order: ids and their scores. */
+/* Collects the chosen experts, marked -infinity in `ranked`, in ascending order: their ids and
+ * scores. */
 __device__ inline void collect(const struct route_params &p, const float *scores,
                                const float *ranked, uint32_t *ids, float *shares, uint32_t lane)
 {
@@ -206,7 +210,7 @@ __global__ __launch_bounds__(WARP *MAX_WARPS) void route_kernel(const route_args
     collect(p, scores, ranked, p.ids + (size_t)row * p.n_chosen, shares, lane);
     if (p.scores == ROUTE_SOFTMAX_OF_CHOSEN)
         warp_softmax(shares, p.n_chosen, lane);
-    float sum = 0; /* in order, and of the same bits in every lane */
+    float sum = 0; /* added in order; the same bits in every lane */
     for (uint32_t k = 0; k < p.n_chosen; k++)
         sum += shares[k];
     for (uint32_t k = lane; k < p.n_chosen; k += WARP)

@@ -1,7 +1,7 @@
 #pragma once
-/* The operators on rows that are no product, of bfloat16 but where float is said: C ABI, pointers
- * are the device's, all enqueued (device/abi.h says how errors come). Any alignment works; rows at
- * multiples of 16 bytes move in words of that size, with the same bits. */
+/* The operators on rows except products, in bfloat16 unless float is mentioned. This is a C ABI:
+ * pointers are device pointers, and calls enqueue work (device/abi.h explains the errors). Any
+ * alignment works; rows at multiples of 16 bytes move in words of that size, with the same bits. */
 #include "kernels/cuda/device/abi.h"
 
 #ifdef __cplusplus
@@ -9,12 +9,13 @@ extern "C" {
 #endif
 
 /* RMS norm of bfloat16 rows (norm_params of kernels/op_params.h). The order of its sums follows
- * from the row's dimension alone. STATUS_UNSUPPORTED: dim above CUDA_NORM_MAX_DIM. */
+ * from the row's dimension alone. Returns STATUS_UNSUPPORTED when dim is above
+ * CUDA_NORM_MAX_DIM. */
 #define CUDA_NORM_MAX_DIM 32768u
 MUST_USE enum status cuda_norm_bf16(struct gpu_stream *s, const struct norm_params *p,
                                     struct error *err);
-/* x += y, rounded to bfloat16, and out = norm(x): the same bits as the two operators one after the
- * other. norm.out and x must not overlap. */
+/* Computes x += y, rounded to bfloat16, then out = norm(x), with the bits of the two separate
+ * operators. norm.out and x must not overlap. */
 struct add_norm_params {
     struct norm_params norm;
     struct view y;
@@ -41,7 +42,7 @@ MUST_USE enum status cuda_copy_heads(struct gpu_stream *s, const struct copy_hea
 MUST_USE enum status cuda_gate_rows(struct gpu_stream *s, struct view x, uint32_t n_rows,
                                     uint32_t dim, struct view gate, struct error *err);
 
-/* Rows of float: logits. */
+/* Rows are logits in float. */
 MUST_USE enum status cuda_softcap(struct gpu_stream *s, struct view x, uint32_t n_rows,
                                   uint32_t dim, float cap, struct error *err);
 MUST_USE enum status cuda_logits_top(struct gpu_stream *s, struct view x, uint32_t n_rows,

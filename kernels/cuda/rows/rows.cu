@@ -1,8 +1,9 @@
-/* Element by element over bfloat16 rows. Memory is all that these cost: a thread takes one chunk of
- * 16 bytes of each operand, neighbours take neighbouring chunks, blocks of 256 lie along a row and
- * rows along the grid's second dimension, so that a pass of one row still has several blocks. Each
- * is launched early (launch.cuh): between two kernels of a decode step nothing is waited for but
- * the numbers. */
+/* Element-wise operators over bfloat16 rows, behind rows/abi.h; backend/rows.c calls them. They
+ * are bound by memory: a thread takes one chunk of 16 bytes of each operand, and neighbours take
+ * neighbouring chunks. Blocks of 256 threads lie along a row and rows along the grid's second
+ * dimension, so that a pass of one row still has several blocks.
+ * Each kernel is launched early (launch.cuh): between two kernels of a decode step, only the
+ * data is waited for. Rows may have any alignment; the bits do not depend on it. */
 #include "kernels/cuda/device/activation.cuh"
 #include "kernels/cuda/device/chunks.cuh"
 #include "kernels/cuda/device/launch.cuh"
@@ -14,7 +15,7 @@ extern "C" {
 namespace
 {
 constexpr uint32_t THREADS = 256;
-constexpr uint32_t MAX_GRID_ROWS = 65535; /* of a grid's second dimension */
+constexpr uint32_t MAX_GRID_ROWS = 65535; /* limit of a grid's second dimension */
 
 struct rows_in {
     const uint16_t *data;
@@ -52,7 +53,7 @@ __device__ __forceinline__ void write(const rows_out &r, size_t row, uint32_t fi
     chunk_write(r.vector, r.data + row * r.stride, first, dim, v);
 }
 
-/* f(row, i) for each of n units of each row: a unit is a chunk, or what F makes of its number. */
+/* Calls f(row, i) for each of n units of each row. A unit is a chunk, or F defines it. */
 template <class F>
 __global__ __launch_bounds__(THREADS) void rows_kernel(const F f, uint32_t n_rows, uint32_t n)
 {
@@ -82,7 +83,7 @@ uint32_t n_chunks(uint32_t dim)
     return dim / CHUNK + (dim % CHUNK != 0);
 }
 
-/* ---- what is done to a chunk ---- */
+/* ---- operations on a chunk ---- */
 
 struct gather_chunk {
     rows_out out;
@@ -175,7 +176,8 @@ struct copy_heads_chunk {
 
 /* ---- rotary embedding ---- */
 
-/* A unit is 8 pairs of one head: elements first .. and, half further or beside them, the others. */
+/* A unit is 8 pairs of one head: elements from `first` on, and their partners, half a vector
+ * further or beside them. */
 struct rope_chunk {
     rows_out x;
     const float2 *cos_sin; /* [rows][half] */

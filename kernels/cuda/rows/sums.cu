@@ -1,6 +1,8 @@
-/* One number, or a few, out of each row: a block for each, whose threads take neighbouring words of
- * 16 bytes in turn, several under way, and meet at the end. A row of logits is as long as the
- * vocabulary (half a MiB); these look at it once. */
+/* Operators that make one number, or a few, from each row: sums of squares, the two best logits,
+ * sums of exponentials. backend/rows.c calls them through rows/abi.h. A block has one row. Its
+ * threads take neighbouring words of 16 bytes in turn, with several loads in flight, and reduce
+ * their results at the end. A row of logits is as long as the vocabulary (half a MiB) and is
+ * read once. The order of a sum follows from the row's length alone. */
 #include "kernels/cuda/device/chunks.cuh"
 #include "kernels/cuda/device/launch.cuh"
 
@@ -14,7 +16,7 @@ constexpr uint32_t THREADS = 1024;
 constexpr uint32_t WARP = 32;
 constexpr uint32_t N_WARPS = THREADS / WARP;
 
-/* f(i, x[i]) for the elements of a row, in words of four where it is aligned. */
+/* Calls f(i, x[i]) for the elements of a row, loading words of four if the row is aligned. */
 template <class F>
 __device__ __forceinline__ void each(const float *x, uint32_t dim, bool vector, F f)
 {
@@ -69,7 +71,7 @@ struct best_two {
     uint32_t id;
 };
 
-/* Better: larger, or as large and of a lower number. NaN is never better. */
+/* An element is better if it is larger, or equal with a lower number. A NaN is never better. */
 __device__ __forceinline__ best_two merge(const best_two &a, const best_two &b)
 {
     const bool a_first = a.best > b.best || (a.best == b.best && a.id < b.id);
@@ -142,7 +144,7 @@ __global__ __launch_bounds__(THREADS) void sum_exp_kernel(const float *x, uint32
     const float by = shift[blockIdx.x];
     double sum = 0;
     each(x + (size_t)blockIdx.x * stride, dim, vector,
-         [&](uint32_t, float value) { /* NaN counts as -inf */
+         [&](uint32_t, float value) { /* a NaN counts as -inf */
                                       sum += value == value ? (double)expf(value - by) : 0.0;
          });
     sum = warp_sum(sum);

@@ -1,6 +1,6 @@
 #pragma once
-/* The files of the device's sampler share this: a row's logits as numbers, its state in scratch,
- * reductions that do not depend on which thread saw what first. */
+/* Shared by the files of the device's sampler: logits as ordered numbers, the state of a row in
+ * scratch, and reductions whose result does not depend on the order of the threads. */
 #include <float.h>
 
 #include "kernels/cuda/device/common.cuh"
@@ -10,11 +10,11 @@ extern "C" {
 
 constexpr uint32_t SAMPLE_WARP = 32, SAMPLE_ALL = 0xffffffffu;
 constexpr uint32_t SAMPLE_SLICES = 16;         /* blocks that share a row */
-constexpr uint32_t SAMPLE_SLICE_THREADS = 256; /* of such a block */
-constexpr uint32_t SAMPLE_ROW_THREADS = 1024;  /* of a block that has a row by itself */
+constexpr uint32_t SAMPLE_SLICE_THREADS = 256; /* threads of such a block */
+constexpr uint32_t SAMPLE_ROW_THREADS = 1024;  /* threads of a block that has a whole row */
 constexpr uint32_t SAMPLE_NO_ID = 0xffffffffu;
 
-/* The two best of some logits: the larger value first, the lower id among equals. */
+/* The two best of some logits: the larger value first, and the lower id among equals. */
 struct sample_top {
     float best, second;
     uint32_t id, second_id;
@@ -25,18 +25,18 @@ struct sample_draw {
     uint32_t id;
 };
 
-/* Order of a row's ids as one number: greater is better. */
+/* State of a row. An id's order (sample_order) is one number; a greater one is better. */
 struct sample_row_state {
-    uint64_t threshold; /* the least order that filters leave; 0: all that are not -inf */
+    uint64_t threshold; /* least order that passes the filters; 0 = all that are not -inf */
 };
 
 struct sample_scratch {
     sample_top *raw, *changed; /* [n_rows][SAMPLE_SLICES] */
     sample_draw *draws;        /* [n_rows][SAMPLE_SLICES] */
     sample_row_state *states;  /* [n_rows] */
-    uint32_t *counts;          /* [n_rows][vocab_size] of outputs */
-    uint32_t *masks;           /* [n_rows][mask_words] of allowed ids */
-    float *copies;             /* [n_rows][vocab_size] raw logits of rows that are changed */
+    uint32_t *counts;          /* [n_rows][vocab_size]: how often each id is an output */
+    uint32_t *masks;           /* [n_rows][mask_words]: allowed ids */
+    float *copies;             /* [n_rows][vocab_size]: raw logits of changed rows */
     uint32_t mask_words;
 };
 
@@ -45,7 +45,8 @@ struct sample_args {
     sample_scratch s;
 };
 
-/* NaN counts as -inf; infinity as the largest number, so that differences are numbers. */
+/* Returns a logit as a number: a NaN becomes -inf, and infinity the largest number, so that
+ * differences are numbers. */
 __device__ inline float sample_number(float logit)
 {
     return logit <= FLT_MAX ? logit : logit > FLT_MAX ? FLT_MAX : -INFINITY;
@@ -68,7 +69,7 @@ __device__ inline bool sample_has_filters(const gpu_sample_row &r, uint32_t voca
            (r.top_p < 1.0f || r.min_p > 0.0f || (r.top_k > 0 && r.top_k < vocab_size));
 }
 
-/* Greater for greater floats; no NaN. */
+/* Returns a key that is greater for greater floats. v must not be NaN. */
 __device__ inline uint32_t sample_key(float v)
 {
     const uint32_t bits = __float_as_uint(v);
@@ -135,7 +136,7 @@ __device__ inline void sample_draw_merge(sample_draw &d, const sample_draw &o)
     d.second = o.second > d.second ? o.second : d.second;
 }
 
-/* The two best of a row, of what its slices found: the same in every thread that asks. */
+/* Returns the two best of a row, merged from its slices. Every thread gets the same result. */
 __device__ inline sample_top sample_row_top(const sample_top *slices)
 {
     sample_top t = sample_top_none();
@@ -150,7 +151,8 @@ __device__ inline const sample_top *sample_slices(const sample_args &a, uint32_t
     return (changed ? a.s.changed : a.s.raw) + (size_t)i_row * SAMPLE_SLICES;
 }
 
-/* Multiples of four, so that a draw's group of four ids lies in one. */
+/* The ids of a slice. Limits are multiples of four, so that a group of four ids, which shares
+ * one Philox call, lies in one slice. */
 struct sample_range {
     uint32_t begin, end;
 };
@@ -162,7 +164,7 @@ __device__ inline sample_range sample_slice(uint32_t vocab_size, uint32_t i_slic
     return {begin < vocab_size ? begin : vocab_size, end < vocab_size ? end : vocab_size};
 }
 
-/* filter.cu, logprobs.cu */
+/* From filter.cu and logprobs.cu. */
 cudaError_t sample_enqueue_filter(const sample_args &a, cudaStream_t stream);
 cudaError_t sample_enqueue_logprobs(const sample_args &a, cudaStream_t stream);
 

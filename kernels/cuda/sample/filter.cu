@@ -1,12 +1,14 @@
-/* min_p, top_k and top_p as one number for each row: the least order of the ids they leave. All
- * three leave the best so many, so each cuts what the one before has left. A block for each row; a
- * row without filters costs its launch. top_p adds float probabilities, the host's sampler double
- * ones: an id whose sum is within a millionth of the edge may be on either side. */
+/* min_p, top_k and top_p as one number for each row: the least order of the ids that pass. Each
+ * of the three keeps the best ids, so each cuts the result of the one before. A block has one
+ * row; a row without filters only costs its launch. top_p adds float probabilities, while the
+ * host's sampler adds double ones: an id whose sum is within a millionth of the edge may be on
+ * either side. */
 #include "kernels/cuda/sample/select.cuh"
 
 namespace
 {
-/* The least float v with v / temperature >= max / temperature + log(min_p), as double has it. */
+/* Returns the least float v with v / temperature >= max / temperature + log(min_p), computed in
+ * double. */
 __device__ float least_by_min_p(const gpu_sample_row &row, float max)
 {
     const double temperature = row.temperature;
@@ -39,7 +41,7 @@ __global__ __launch_bounds__(SAMPLE_ROW_THREADS) void filter_kernel(const sample
                     0,
                     1.0f / row.temperature,
                     false};
-    /* without top_k and top_p: the least order of a logit that min_p leaves */
+    /* Result without top_k and top_p: the least order of a logit that passes min_p. */
     uint64_t threshold = least > -INFINITY ? (uint64_t)sample_key(least) << 32 : 0;
     if (top.best > -INFINITY) {
         if (row.top_k > 0 && row.top_k < a.p.vocab_size)

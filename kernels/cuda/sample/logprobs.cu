@@ -1,5 +1,5 @@
-/* Log-probabilities of the raw logits: of the id that was sampled and of the best k, and the
- * sampled one's rank. A block for each row that wants them, after the draw. */
+/* Log-probabilities of the raw logits: of the sampled id and of the best k ids, and the sampled
+ * id's rank. A block has one row that asks for them. It runs after the draw. */
 #include "kernels/cuda/sample/select.cuh"
 
 namespace
@@ -9,7 +9,7 @@ struct found {
     uint32_t id;
 };
 
-/* Float terms, added in float by thread and in double across them, in a fixed order. */
+/* Adds float terms, in float within a thread and in double across threads, in a fixed order. */
 __device__ double sum_exp(const float *logits, uint32_t n, float shift)
 {
     __shared__ double sums[SAMPLE_ROW_THREADS];
@@ -26,14 +26,15 @@ __device__ double sum_exp(const float *logits, uint32_t n, float shift)
     return sums[0];
 }
 
-/* A number for what is none, which texts and messages could not carry. */
+/* Returns a finite number even if there is no log-probability, because texts and messages could
+ * not carry an infinite one. */
 __device__ inline float log_probability(float logit, float best, double sum)
 {
     const double v = (double)sample_number(logit) - (double)best - log(sum);
     return v > -(double)FLT_MAX ? fminf((float)v, 0.0f) : -FLT_MAX;
 }
 
-/* The best k ids of the row, in no order. */
+/* Writes the best k ids of the row, in any order. */
 __device__ void gather_top(const select_row &r, uint32_t k, select_shared &shared, found *out,
                            uint32_t *n)
 {

@@ -1,13 +1,14 @@
-/* Sampling on the device (abi.h). A row is shared by SAMPLE_SLICES blocks, so that one row
- * of 128,000 logits is not what a step waits for; nothing is added up between blocks but by a later
- * kernel, in order. Launches: the best two of each slice; with changes (biases, masks, penalties)
- * those, and the best two again; with filters the least order they leave; with a temperature each
- * slice's best two scores; then one warp for each row that puts the id where the next step finds
- * it. A greedy row reads its logits once.
+/* Sampling on the device (abi.h); backend/sampler.c calls it. SAMPLE_SLICES blocks share a row,
+ * so that a step does not wait for one row of 128,000 logits. Only a later kernel adds up
+ * results of blocks, in order. Launches: the best two of each slice; with changes (biases,
+ * masks, penalties) the changes, and the best two again; with filters the least order that
+ * passes; with a temperature each slice's best two scores; then one warp for each row that
+ * stores the id for the next step. A greedy row reads its logits once.
  *
- * Draws are those of worker/sampling/draw.h: Gumbel noise by Philox, a function of (seed, prompt,
- * choice; position, id). Scores are double, and few: an id whose noise would have to be larger than
- * its bits allow is passed over in float, with more slack than float rounds away. */
+ * Draws are those of worker/sampling/draw.h: Gumbel noise by Philox, a function of (seed,
+ * prompt, choice; position, id). Only few scores are computed, in double. An id is skipped in
+ * float if its noise would have to be larger than its random bits allow, with more slack than
+ * float rounds away. */
 #include "kernels/cuda/sample/args.cuh"
 
 namespace
@@ -32,7 +33,7 @@ __device__ inline sample_top block_top(sample_top t)
     return t;
 }
 
-/* Of all rows' raw logits, or again of those that were changed. */
+/* Finds the best two of all rows' raw logits; with `again`, of the rows that were changed. */
 __global__ __launch_bounds__(SAMPLE_SLICE_THREADS) void top_kernel(const sample_args a, bool again)
 {
     const uint32_t i_row = blockIdx.y;
@@ -97,8 +98,8 @@ __device__ void apply_biases(const sample_args &a, const gpu_sample_row &row, fl
     __syncthreads();
 }
 
-/* Outputs are counted first; then whoever finds an id's mark gone leaves it alone: each id is
- * penalised once. */
+/* Marks an id that has been penalised. Outputs are counted first. Then the thread that sets an
+ * id's mark penalises it, so each id is penalised once. */
 constexpr uint32_t SEEN = 1u << 31;
 
 __device__ inline uint32_t history_at(const sample_args &a, const gpu_sample_row &row, uint32_t i)
@@ -111,7 +112,7 @@ __device__ void apply_penalties(const sample_args &a, uint32_t i_row, const gpu_
 {
     uint32_t *counts = a.s.counts + (size_t)i_row * a.p.vocab_size;
     const uint32_t n = row.n_history + (row.last_is_output ? 1 : 0);
-    /* without a penalty on repetition the prompt does not matter */
+    /* Without a repetition penalty the prompt does not matter. */
     const uint32_t first = row.repetition == 1.0f ? min(row.n_prompt, n) : 0;
     for (uint32_t i = first + threadIdx.x; i < n; i += SAMPLE_ROW_THREADS) {
         const uint32_t id = history_at(a, row, i);
@@ -161,7 +162,7 @@ __global__ __launch_bounds__(SAMPLE_ROW_THREADS) void change_kernel(const sample
 
 /* ---- draws ---- */
 
-/* Salmon et al. 2011: Philox4x32-10, as worker/sampling/draw.c has it. */
+/* Philox4x32-10 (Salmon et al. 2011), as in worker/sampling/draw.c. */
 __device__ inline uint4 philox(const gpu_sample_row &row, uint32_t i_group)
 {
     uint32_t k0 = (uint32_t)row.seed, k1 = (uint32_t)(row.seed >> 32);
@@ -190,19 +191,19 @@ __device__ inline double score_of(float logit, double temperature, uint32_t bits
     return (double)logit / temperature - log(-log(u));
 }
 
-constexpr float MAX_NOISE = 23.0f; /* the largest that 32 bits give is 22.87 */
+constexpr float MAX_NOISE = 23.0f; /* the largest noise from 32 bits is 22.87 */
 
-/* Whether an id's noise may reach so far: 1 - u <= -log(u) < e^-t. Scores beyond float's range are
- * no numbers here: they may. */
+/* Returns whether an id's noise may exceed t, since 1 - u <= -log(u) < e^-t. If t is not a
+ * number, because scores are beyond float's range, it returns true. */
 __device__ inline bool may_exceed(uint32_t bits, float t)
 {
     return !(t > 0.0f) || (float)(0xffffffffu - bits) <= __expf(-t) * 4294967296.0f * 1.001f + 2.0f;
 }
 
-/* What a row's slices look for: ids whose score may be one of the two best. Known beforehand are
- * the scores of the two largest logits. */
+/* The bounds for a row's slices, which look for ids whose score may be one of the two best. The
+ * scores of the two largest logits are known beforehand. */
 struct draw_bounds {
-    float inverse, floor, slack; /* of the temperature; scores in float */
+    float inverse, floor, slack; /* 1 / temperature; least score that matters; rounding slack */
 };
 __device__ inline draw_bounds bounds_of(const gpu_sample_row &row, const sample_top &t)
 {
@@ -230,7 +231,7 @@ __device__ inline sample_draw block_draw(sample_draw d)
     return d;
 }
 
-/* A slice's ids in groups of four, which one Philox call serves. */
+/* Computes a slice's draw. One Philox call serves a group of four ids. */
 __device__ sample_draw draw_slice(const sample_args &a, uint32_t i_row, const gpu_sample_row &row,
                                   const sample_top &top)
 {
@@ -262,7 +263,7 @@ __device__ sample_draw draw_slice(const sample_args &a, uint32_t i_row, const gp
     return d;
 }
 
-/* One id is left, or none: no draw decides. */
+/* Returns false when at most one id is left, so that no draw is needed. */
 __device__ inline bool has_rival(const sample_args &a, uint32_t i_row, const gpu_sample_row &row,
                                  const sample_top &t)
 {
@@ -284,7 +285,7 @@ __global__ __launch_bounds__(SAMPLE_SLICE_THREADS) void draw_kernel(const sample
         a.s.draws[(size_t)i_row * SAMPLE_SLICES + blockIdx.x] = d;
 }
 
-/* ---- the end ---- */
+/* ---- results ---- */
 
 __device__ inline float gap_of(double best, double second)
 {
@@ -302,7 +303,7 @@ __global__ void finish_kernel(const sample_args a)
     const sample_top top = sample_row_top(sample_slices(a, i_row));
     uint32_t id = top.id;
     float gap = gap_of(top.best, top.second);
-    if (top.best == -INFINITY) { /* nothing may be sampled */
+    if (top.best == -INFINITY) { /* no id may be sampled */
         id = raw.id;
         gap = INFINITY;
     } else if (row.temperature > 0.0f) {

@@ -1,27 +1,28 @@
 #pragma once
-/* The least order (args.cuh) of the best ids of a row: as many of them as asked for, or as few as
- * weigh as much as asked for. A block of SAMPLE_ROW_THREADS reads the row a few times: a histogram
- * of what is eligible says in which bin the edge lies, the next one divides that bin, until all of
- * a bin is in; the least order there is the answer. Bins are distances from the row's largest logit
- * in steps of 1/64, then of 1/131072, which spreads logits evenly (bins by a float's bits would put
- * most of a vocabulary into a few, whose atomics wait for each other); where logits are closer,
- * their order itself, eleven bits at a time. Weights are fixed-point numbers: integers add up to
- * the same in any order. */
+/* Finds the least order (args.cuh) of the best ids of a row: a given number of ids, or as few as
+ * reach a given weight. A block of SAMPLE_ROW_THREADS reads the row a few times. A histogram of
+ * the eligible ids tells the bin in which the edge lies, and the next histogram divides that
+ * bin, until a whole bin is inside. The least order in it is the answer.
+ * Bins are distances from the row's largest logit in steps of 1/64, then of 1/131072, which
+ * spreads logits evenly. Bins by a float's bits would put most of a vocabulary into a few bins,
+ * whose atomics wait for each other. For logits that are closer than that, the bins are their
+ * order itself, eleven bits at a time. Weights are fixed-point numbers, because integers have
+ * the same sum in any order. */
 #include "kernels/cuda/sample/args.cuh"
 
 constexpr uint32_t SELECT_BINS = 2048, SELECT_BITS = 11;
-constexpr uint32_t SELECT_BY_ORDER = 2; /* levels from here on */
+constexpr uint32_t SELECT_BY_ORDER = 2; /* first level whose bins are the order itself */
 constexpr uint32_t SELECT_LEVELS = SELECT_BY_ORDER + (64 + SELECT_BITS - 1) / SELECT_BITS;
 
-/* Which ids may be selected, and what they weigh. */
+/* The ids of a row that may be selected, and their weights. */
 struct select_row {
     const float *logits;
     uint32_t n;
-    float max;      /* of the logits: what distances are measured from */
-    float least;    /* ids of less are not eligible, nor is -inf */
-    uint64_t order; /* nor those of a lower order */
-    float inverse;  /* of the temperature */
-    bool by_weight; /* else each counts one */
+    float max;      /* largest logit; distances are measured from it */
+    float least;    /* smaller logits are not eligible, nor is -inf */
+    uint64_t order; /* ids of a lower order are not eligible */
+    float inverse;  /* 1 / temperature */
+    bool by_weight; /* false: each id weighs 1 */
 };
 
 struct select_shared {
@@ -30,7 +31,8 @@ struct select_shared {
     uint32_t counts[SELECT_BINS], chosen[SELECT_LEVELS], bin;
 };
 
-/* The unit is 2^-45 of the largest probability: 2^18 ids of that fit. */
+/* Returns an id's weight. The unit is 2^-45 of the largest probability, so 2^18 ids of that
+ * weight fit. */
 __device__ inline uint64_t select_weight(const select_row &r, float v)
 {
     return r.by_weight ? (uint64_t)(__expf((v - r.max) * r.inverse) * 0x1p45f) : 1;
@@ -51,7 +53,7 @@ __device__ inline uint32_t select_bin(const select_row &r, float v, uint32_t id,
                         : select_digit(sample_order(v, id), level);
 }
 
-/* Whether an id is eligible and in the bins that were chosen on the first n levels. */
+/* Returns whether an id is eligible and in the bins that were chosen on the first n levels. */
 __device__ inline bool select_is_inside(const select_row &r, float v, uint32_t id, uint32_t n,
                                         const uint32_t *chosen)
 {
@@ -82,7 +84,8 @@ __device__ inline void select_count(const select_row &r, uint32_t level, select_
     __syncthreads();
 }
 
-/* Sums of two bins for each thread; *total of all. Returns those in front of this thread's. */
+/* Adds up the sums of all threads' bins (two each) into *total. Returns the sum of the bins
+ * before this thread's. */
 __device__ inline uint64_t select_scan(uint64_t own, select_shared &s, uint64_t *total)
 {
     const uint32_t lane = threadIdx.x % SAMPLE_WARP, warp = threadIdx.x / SAMPLE_WARP;
@@ -103,7 +106,7 @@ __device__ inline uint64_t select_scan(uint64_t own, select_shared &s, uint64_t 
     return in_front + sum - own;
 }
 
-/* Finds the bin in which the sum reaches target > 0, and what lies in front of it. */
+/* Finds the bin in which the sum reaches target > 0, and the sum before that bin. */
 __device__ inline void select_find(uint64_t target, uint64_t in_front, const uint64_t *own,
                                    select_shared &s)
 {
@@ -134,8 +137,9 @@ __device__ inline uint64_t select_least(const select_row &r, uint32_t n_levels, 
     return s.least_order;
 }
 
-/* Count: the best `count` ids, or all when there are no more. By weight: the fewest of the best ids
- * that weigh `part` of all, at least one. Every thread gets the answer; 0: all. */
+/* Returns the least order of the selected ids, in every thread; 0 means all ids. Without
+ * by_weight it selects the best `count` ids, or all if there are fewer. With by_weight it
+ * selects the fewest best ids that weigh `part` of the total, at least one. */
 __device__ inline uint64_t select_edge(const select_row &r, uint64_t count, double part,
                                        select_shared &s)
 {

@@ -1,7 +1,8 @@
-/* Codes as bfloat16, for products of many rows (blas.cu). A warp has one row tile and 64 inputs: it
- * reads its tiles of codes 16 bytes a lane, turns them into values as the small products do, and
- * hands them over in shared memory so that each row's 128 bytes are written at once, 16 bytes a
- * lane. Bound by writing: 2 bytes for half a byte or one that is read. */
+/* Converts codes to bfloat16, for products of many rows (blas.cu). A warp has one row tile and
+ * 64 inputs. It reads its tiles of codes 16 bytes a lane, and converts them as the small
+ * products do. The values pass through shared memory, so that each row's 128 bytes are written
+ * at once, 16 bytes a lane. Writing is the limit: 2 bytes for half a byte or one byte that is
+ * read. */
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/weights/dequantise.cuh"
 
@@ -25,7 +26,7 @@ __global__ __launch_bounds__(32 * WARPS) void dequantise_kernel(const dequantise
     __shared__ __align__(16) dequantise_lines lines[WARPS];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t unit = blockIdx.x * WARPS + warp;
-    dependency_wait(); /* the product in front reads what is written here */
+    dependency_wait(); /* the product before it reads the buffer that is written here */
     dependency_launch();
     if (unit >= a.n_units)
         return;
@@ -34,11 +35,11 @@ __global__ __launch_bounds__(32 * WARPS) void dequantise_kernel(const dequantise
                        a.scales + (size_t)tile * a.tile_bytes, k0, a.k, a.group);
     __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) { /* eight lanes to a row */
+    for (uint32_t i = 0; i < 4; i++) { /* eight lanes write a row */
         const uint32_t row = 4 * i + lane / 8, c = lane % 8;
         const uint4 v = *reinterpret_cast<const uint4 *>(&lines[warp][row][4 * c]);
         uint16_t *to = a.to + ((size_t)tile * GPU_TILE_N + row) * a.row_elems + k0 + 8 * c;
-        if (k0 + 8 * c < a.row_elems) /* inputs are whole groups of 16 */
+        if (k0 + 8 * c < a.row_elems) /* inputs come in whole groups of 16 */
             *reinterpret_cast<uint4 *>(to) = v;
     }
 }

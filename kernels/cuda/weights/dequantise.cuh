@@ -1,10 +1,11 @@
 #pragma once
-/* Weights as bfloat16 in shared memory, a row tile of 16 outputs and SPAN inputs at a time by one
- * warp: what dequantise.cu and latent.cu write out, each in its own order. */
+/* Converts weights to bfloat16 in shared memory: one warp takes a row tile of 16 outputs and
+ * SPAN inputs at a time. dequantise.cu and expansion.cu write the result out, each in its own
+ * order. */
 #include "kernels/cuda/weights/formats.cuh"
 
 constexpr uint32_t DEQUANTISE_SPAN = 64; /* inputs of a warp */
-/* Words of a row in shared memory: 4 more than it takes, so that 8 neighbouring rows, and 32
+/* Words of a row in shared memory: 4 more than necessary, so that 8 neighbouring rows, and 32
  * neighbouring inputs of a row, lie in different banks. */
 constexpr uint32_t DEQUANTISE_LINE = DEQUANTISE_SPAN / 2 + 4;
 using dequantise_lines = uint32_t[GPU_TILE_N][DEQUANTISE_LINE];
@@ -18,7 +19,8 @@ __device__ __forceinline__ float high_of(uint32_t pair)
     return __uint_as_float(pair & 0xffff0000u);
 }
 
-/* Inputs k0 .. k0 + SPAN - 1 of a row tile of codes, those below k; a __syncwarp is due. */
+/* Converts inputs k0 .. k0 + SPAN - 1 of a row tile of codes, as far as they are below k. A
+ * __syncwarp must follow. */
 template <enum gpu_format F>
 __device__ __forceinline__ void dequantise_span(dequantise_lines &lines, const uint8_t *codes,
                                                 const uint8_t *scales, uint32_t k0, uint32_t k_end,
@@ -53,7 +55,7 @@ __device__ __forceinline__ void dequantise_span(dequantise_lines &lines, const u
     }
 }
 
-/* The same of BF16, whose rows are filled up to pieces of 16 bytes (gpu_padded_k). */
+/* Does the same for BF16, whose rows are filled up to pieces of 16 bytes (gpu_padded_k). */
 template <>
 __device__ __forceinline__ void dequantise_span<GPU_BF16>(dequantise_lines &lines,
                                                           const uint8_t *codes, const uint8_t *,
@@ -61,7 +63,7 @@ __device__ __forceinline__ void dequantise_span<GPU_BF16>(dequantise_lines &line
 {
     const uint32_t lane = threadIdx.x % 32, row_bytes = (k_end + 7) / 8 * 16;
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) { /* eight lanes to a row */
+    for (uint32_t i = 0; i < 4; i++) { /* eight lanes read a row */
         const uint32_t row = 4 * i + lane / 8, c = lane % 8;
         if (k0 + 8 * c < k_end)
             *reinterpret_cast<uint4 *>(&lines[row][4 * c]) =

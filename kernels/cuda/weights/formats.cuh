@@ -4,14 +4,15 @@
  *
  *   codes    4 and 8 bits: lane l of a warp reads 16 bytes at
  *            codes + row_tile * tile_bytes + k_tile * 512 + 16 l: WORDS words for each 16 inputs,
- *            which weights_fragment makes the a operand: 16 outputs by 16 inputs, in order.
- *            BF16: an output's row is padded_k * 2 bytes; lanes read 16 bytes wherever they like.
+ *            which weights_fragment turns into the a operand: 16 outputs by 16 inputs, in order.
+ *            BF16: an output's row is padded_k * 2 bytes; lanes may read any 16 bytes of it.
  *   scales   those of 16 rows for one group lie side by side: scales + row_tile * tile_bytes +
  *            i_group * 16 * SCALE_BYTES; weights_scales reads those of a lane's rows g and g + 8.
  *
- * Operands are exact in bfloat16: the codes themselves, or their values in e4m3 and e2m1; scales
- * are for the sums. Of one group: result = scale * sum(a x) + offset * sum(x), where offset is in
- * HAS_OFFSET alone; sum(x) in d's own layout is a product with FRAGMENT_ONES. */
+ * Operands are exact in bfloat16: the codes themselves, or their values in e4m3 and e2m1. Scales
+ * are applied to the sums. For one group: result = scale * sum(a x) + offset * sum(x), where
+ * only formats with HAS_OFFSET have an offset. sum(x) in d's own layout is a product with
+ * FRAGMENT_ONES. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <string.h>
@@ -27,14 +28,14 @@ template <enum gpu_format F> struct weights_traits {
     static constexpr bool NIBBLES = F == GPU_U4 || F == GPU_U4_MIN || F == GPU_MX4;
     static constexpr bool HAS_OFFSET = F == GPU_U4_MIN || F == GPU_I8_MIN;
     static constexpr uint32_t TILE_K = NIBBLES ? 64 : 32; /* inputs of a tile of codes */
-    static constexpr uint32_t WORDS = NIBBLES ? 1 : 2;    /* of a lane, for 16 inputs */
+    static constexpr uint32_t WORDS = NIBBLES ? 1 : 2;    /* words of a lane for 16 inputs */
     static constexpr uint32_t SCALE_BYTES = PLAIN ? 0 : F == GPU_MX4 ? 1 : F == GPU_I8_MIN ? 8 : 4;
 };
 
-/* Of rows g and g + 8 in one group; what a format does not have stays unused. */
+/* Scales of rows g and g + 8 in one group. Fields that a format does not have are unused. */
 struct weights_scale {
     float scale[2], offset[2];
-    uint32_t minus[2]; /* two of -(128 + zero) in bfloat16 */
+    uint32_t minus[2]; /* -(128 + zero) in bfloat16, twice in a word */
 };
 
 static constexpr uint32_t FRAGMENT_ONES = 0x3f803f80u;
@@ -64,7 +65,7 @@ __device__ __forceinline__ uint32_t bf16x2_of(float low, float high)
     memcpy(&word, &v, 4);
     return word;
 }
-/* (v & mask) | bits: one instruction when it is asked for as one, else two. */
+/* Returns (v & mask) | bits in one instruction. Without the assembly it would be two. */
 __device__ __forceinline__ uint32_t and_or(uint32_t v, uint32_t mask, uint32_t bits)
 {
 #ifdef __CUDA_ARCH__
@@ -80,7 +81,7 @@ __device__ __forceinline__ float float_of_half(uint32_t bits)
     return __half2float(__ushort_as_half((unsigned short)bits));
 }
 
-/* group: where the 16 rows' scales of a group lie, in shared or global memory. */
+/* Reads scales. `group` points to the group's scales of 16 rows, in shared or global memory. */
 template <enum gpu_format F>
 __device__ __forceinline__ struct weights_scale weights_scales(const uint8_t *group, uint32_t g)
 {
@@ -93,7 +94,7 @@ __device__ __forceinline__ struct weights_scale weights_scales(const uint8_t *gr
             s.scale[h] = float_of_half(both & 0xffffu);
             s.minus[h] = F == GPU_U4 ? __byte_perm(both, 0, 0x3232) : 0xc300c300u;
             s.offset[h] = F == GPU_U4_MIN ? float_of_half(both >> 16) : 0.0f;
-        } else if (F == GPU_MX4) { /* 2^-127 is a subnormal */
+        } else if (F == GPU_MX4) { /* 2^-127 is subnormal */
             s.scale[h] = __uint_as_float(*p == 0 ? 0x00400000u : (uint32_t)*p << 23);
         } else if (F == GPU_I8_MIN) {
             const float2 both = *reinterpret_cast<const float2 *>(p);
@@ -105,21 +106,22 @@ __device__ __forceinline__ struct weights_scale weights_scales(const uint8_t *gr
     return s;
 }
 
-/* Two codes, of 4 bits at bits 0 and 16, of 8 bits in bytes 0 and 2; other bits are anything. */
+/* Converts two codes: of 4 bits at bits 0 and 16, or of 8 bits in bytes 0 and 2. Other bits may
+ * have any value. */
 template <enum gpu_format F>
 __device__ __forceinline__ uint32_t weights_pair(uint32_t v, uint32_t minus)
 {
-    if (F == GPU_U4 || F == GPU_U4_MIN) /* a code as the last bits of 128 */
+    if (F == GPU_U4 || F == GPU_U4_MIN) /* puts the code into the last bits of 128 */
         return bf16x2_add(and_or(v, 0x000f000fu, 0x43004300u), minus);
-    if (F == GPU_MX4) /* exponent and bit of fraction as those of bfloat16, 2^126 too small */
+    if (F == GPU_MX4) /* exponent and fraction bit in bfloat16's place: 2^126 too small */
         return bf16x2_mul((v << 12 & 0x80008000u) | (v << 6 & 0x01c001c0u), 0x7e807e80u);
-    if (F == GPU_F8) /* the same, 2^120 too small */
+    if (F == GPU_F8) /* exponent and fraction in bfloat16's place: 2^120 too small */
         return bf16x2_mul((v << 8 & 0x80008000u) | (v << 4 & 0x07f007f0u), 0x7b807b80u);
-    /* Seven bits as the last ones of 128; less 128, or 256 where the sign is set. */
+    /* Puts seven bits into the last ones of 128, then subtracts 128, or 256 if the sign is set. */
     return bf16x2_add(and_or(v, 0x007f007fu, 0x43004300u), and_or(v, 0x00800080u, 0xc300c300u));
 }
 
-/* The a operand of 16 inputs from a lane's WORDS words for them. */
+/* Makes the a operand of 16 inputs from a lane's WORDS words. */
 template <enum gpu_format F>
 __device__ __forceinline__ void weights_fragment(uint32_t (&a)[4], const uint32_t *words,
                                                  const struct weights_scale &s)

@@ -4,7 +4,7 @@
 
 #include "kernels/host/blocks.h"
 
-/* Which format, and how many inputs share a scale when the source says nothing. */
+/* The format of each dtype, and the inputs that share a scale when the source does not say. */
 struct row {
     enum gpu_format format;
     uint32_t group;
@@ -22,8 +22,8 @@ static const struct row rows[DTYPE_COUNT] = {
     [DTYPE_MXFP4] = {GPU_MX4, 32, false},
 };
 
-/* What kernels take that divides the source's groups: whole steps of GPU_STEP_K, or 32. Formats of
- * GGML have their own. */
+/* Returns the group of inputs that the kernels use. It divides the source's groups: whole steps
+ * of GPU_STEP_K, or 32. GGML's formats have fixed groups. */
 static uint32_t group_of(const struct row *r, uint32_t k, uint32_t group)
 {
     if (group == 0 || !r->takes_more)

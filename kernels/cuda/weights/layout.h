@@ -1,25 +1,25 @@
 #pragma once
 /* clang-format off */
-/* Weights as the CUDA kernels read them (docs/develop/gpu.md, "Weights"): which format a dtype becomes, and
- * where codes and scales lie. Shared by C and CUDA; no CUDA type. Packing: pack.h. On the device:
- * formats.cuh.
- *
- * Outputs are cut into row tiles of 16, the last filled up with zeros. A row tile is its codes,
- * then its scales, at a multiple of 128 bytes from the first one:
- *
- *   BF16     [16 rows][k padded to 8]: all of a matrix is row-major, as cuBLAS wants it
- *
- *   4 bits   [tile of 64 inputs][lane][16 bytes]: word j of lane 4g + t is what mma.m16n8k16 wants
- *            from it for inputs 16j .. 16j + 15: pair p (a0 .. a3: row g, or g + 8 for odd p;
+/* Weights as the CUDA kernels read them (docs/develop/gpu.md, "Weights"): the format of each
+ * dtype, and the places of codes and scales. Shared by C and CUDA, without CUDA types. pack.h
+ * packs them on the host; formats.cuh reads them on the device.
+ * 
+ * Outputs are cut into row tiles of 16; the last one is filled up with zeros. A row tile is its
+ * codes, then its scales, at a multiple of 128 bytes from the first one:
+ * 
+ *   BF16     [16 rows][k padded to 8]: all of a matrix is row-major, as cuBLAS needs it
+ * 
+ *   4 bits   [tile of 64 inputs][lane][16 bytes]: word j of lane 4g + t is its operand of mma.m16n8k16
+ *            for inputs 16j .. 16j + 15: pair p (a0 .. a3: row g, or g + 8 for odd p;
  *            inputs 2t, 2t + 1, of the upper eight for p > 1) has its codes at bits 4p and 16 + 4p
- *
+ * 
  *   8 bits   [tile of 32 inputs][lane][16 bytes]: words 2j and 2j + 1 are for inputs 16j ..: bytes
  *            0 and 2 are pair a0 (a2 in the second word), bytes 1 and 3 pair a1 (a3)
- *
+ * 
  *   scales   [group][16 rows] of gpu_scale_bytes each
- *
- * Inputs are in order: any multiple of 16 may be a group. Inputs beyond k are codes of nothing;
- * kernels take x beyond k for zero. */
+ * 
+ * Inputs are in order: any multiple of 16 may be a group. Codes of inputs beyond k have no
+ * meaning; kernels take x beyond k as zero. */
 /* clang-format on */
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,21 +34,22 @@ extern "C" {
 
 enum gpu_format {
     GPU_BF16,
-    GPU_U4,     /* scale (q - zero); f16 scale, then -(128 + zero) as bfloat16 */
-    GPU_U4_MIN, /* scale q + offset; f16 each */
-    GPU_I8,     /* scale q; float */
-    GPU_I8_MIN, /* scale q + offset; float each */
-    GPU_F8,     /* scale times a value of e4m3; float */
-    GPU_MX4,    /* 2^(scale - 127) times a value of e2m1; one byte */
+    GPU_U4,     /* scale * (q - zero); f16 scale, then -(128 + zero) as bfloat16 */
+    GPU_U4_MIN, /* scale * q + offset; both f16 */
+    GPU_I8,     /* scale * q; float scale */
+    GPU_I8_MIN, /* scale * q + offset; both float */
+    GPU_F8,     /* scale * (value of e4m3); float scale */
+    GPU_MX4,    /* 2^(scale - 127) * (value of e2m1); scale of one byte */
     GPU_FORMAT_COUNT
 };
 
 #define GPU_TILE_N      16u
 #define GPU_PANEL_ALIGN 128u
 #define GPU_STEP_K      128u       /* inputs of quantised weights that kernels read at a time */
-#define GPU_MAX_K       (1u << 20) /* keeps sizes in 64 bits, and those of a row tile in 32 */
+#define GPU_MAX_K       (1u << 20) /* sizes fit in 64 bits, those of a row tile in 32 */
 
-/* A packed matrix, as kernels take it. Row tile i: codes + i * tile_bytes, scales likewise. */
+/* A packed matrix in the form that kernels take. Row tile i has its codes at codes + i *
+ * tile_bytes and its scales at scales + i * tile_bytes. */
 struct gpu_matrix {
     enum gpu_format format;
     uint32_t n, k;
@@ -61,7 +62,7 @@ static inline uint32_t gpu_code_bits(enum gpu_format f)
 {
     return f == GPU_BF16 ? 16 : f == GPU_I8 || f == GPU_I8_MIN || f == GPU_F8 ? 8 : 4;
 }
-/* Inputs of a tile of codes, 512 bytes; BF16: of 16 bytes of a row. */
+/* Returns the inputs of a tile of codes (512 bytes); for BF16, the inputs in 16 bytes of a row. */
 static inline uint32_t gpu_tile_k(enum gpu_format f)
 {
     return f == GPU_BF16 ? 8 : 256 / gpu_code_bits(f);
@@ -83,8 +84,8 @@ static inline uint32_t gpu_n_groups(const struct gpu_matrix *m)
     return m->group ? (m->k + m->group - 1) / m->group : 0;
 }
 
-/* False: this backend has no kernel for the dtype, or k is no whole number of its blocks. data
- * NULL: for sizes. */
+/* Fills *out. Returns false when this backend has no kernel for the dtype, or k is not a whole
+ * number of its blocks. `data` may be NULL if only sizes are needed. */
 bool gpu_matrix_of(enum dtype dtype, uint32_t n, uint32_t k, uint32_t group, const void *data,
                    struct gpu_matrix *out);
 static inline bool gpu_matrix_of_weight(const struct weight *w, struct gpu_matrix *out)

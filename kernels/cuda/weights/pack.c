@@ -1,3 +1,10 @@
+/* Packs rows of weights into row tiles in the layout of layout.h, on the host.
+ * backend/pack.c calls `gpu_pack_tile` from several threads while a model is loaded; `rows` are
+ * the file's, and the tile goes to a pinned buffer. Plain numbers become bfloat16. Codes are
+ * unpacked by kernels/host/blocks.c, widened to 8 bits if the format needs that, and put in the
+ * order of mma.m16n8k16. Scales follow the codes.
+ * All tile_bytes of a tile are written; rows beyond n and inputs beyond k become zeros.
+ * Functions keep no state. */
 #include "kernels/cuda/weights/pack.h"
 
 #include <string.h>
@@ -10,12 +17,12 @@ enum { STEP = 16 };
 
 /* ---- plain numbers ---- */
 
-/* Without a branch, so that loops of it become vectors. */
+/* Has no branch, so that loops over it become vectors. */
 static uint16_t bf16_from_f16(uint16_t h)
 {
     uint32_t abs = (uint32_t)(h & 0x7fffu) << 13;
-    uint32_t bits = narrow_bits(narrow_float(abs) * 0x1p112f); /* subnormals too */
-    bits |= abs >= 0x0f800000u ? 0x7f800000u : 0;              /* infinities, NaN */
+    uint32_t bits = narrow_bits(narrow_float(abs) * 0x1p112f); /* also right for subnormals */
+    bits |= abs >= 0x0f800000u ? 0x7f800000u : 0;              /* infinities and NaN */
     return bf16_from_f32(narrow_float(bits | (uint32_t)(h & 0x8000u) << 16));
 }
 
@@ -53,7 +60,7 @@ static void pack_plain_tile(const struct gpu_matrix *m, enum dtype dtype,
 
 /* ---- codes ---- */
 
-/* The numbers that stand for codes in 8 bits. */
+/* Replaces codes by the 8-bit numbers that they stand for. */
 static void widen_codes(const struct format *f, struct block *b)
 {
     for (uint32_t i = 0; f->values == VALUES_TABLE && i < f->block_elems; i++)
@@ -62,7 +69,7 @@ static void widen_codes(const struct format *f, struct block *b)
         b->codes[i] = (uint8_t)(b->codes[i] - f->offset);
 }
 
-/* Word j of a lane for 16 inputs: eight codes of 4 bits. */
+/* Returns a lane's word for 16 inputs: eight codes of 4 bits. */
 static uint32_t word_of_nibbles(const uint8_t *low, const uint8_t *high, uint32_t t)
 {
     uint32_t i = 2 * t, word = 0;
@@ -70,14 +77,14 @@ static uint32_t word_of_nibbles(const uint8_t *low, const uint8_t *high, uint32_
     word |= (uint32_t)(low[i + 1] | high[i + 1] << 4 | low[i + 9] << 8) << 16;
     return word | (uint32_t)high[i + 9] << 28;
 }
-/* Four codes of 8 bits, inputs i and i + 1 of both rows. */
+/* Returns four codes of 8 bits: inputs i and i + 1 of both rows. */
 static uint32_t word_of_bytes(const uint8_t *low, const uint8_t *high, uint32_t i)
 {
     return low[i] | (uint32_t)high[i] << 8 | (uint32_t)low[i + 1] << 16 |
            (uint32_t)high[i + 1] << 24;
 }
 
-/* 16 inputs from k on of 16 rows, which begin at i_code of their blocks. */
+/* Writes 16 inputs from k on of 16 rows; they begin at i_code of their blocks. */
 static void put_step(const struct gpu_matrix *m, const struct block *rows, uint32_t i_code,
                      uint32_t k, uint8_t *tile_of_rows)
 {
@@ -98,7 +105,7 @@ static void put_step(const struct gpu_matrix *m, const struct block *rows, uint3
 
 /* ---- scales ---- */
 
-/* value = scale * (code - zero) + offset, of a group of a block. */
+/* The meaning of a code in a group: value = scale * (code - zero) + offset. */
 struct scale {
     float scale, offset, zero;
 };
@@ -136,7 +143,7 @@ static void put_scale(const struct gpu_matrix *m, const struct scale *s, uint8_t
 {
     uint16_t half[2] = {f16_from_f32(s->scale), 0};
     switch (m->format) {
-    case GPU_U4: /* zeros are 16 at most; 128 is what bfloat16 holds exactly */
+    case GPU_U4: /* zeros are at most 16, so bfloat16 holds 128 + zero exactly */
         half[1] = bf16_from_f32(-(128.0f + (s->zero < 128 ? s->zero : 128.0f)));
         memcpy(to, half, sizeof half);
         break;
@@ -161,7 +168,7 @@ static void put_scale(const struct gpu_matrix *m, const struct scale *s, uint8_t
     }
 }
 
-/* Those of the groups that begin in the block at input k. */
+/* Writes the scales of the groups that begin in the block at input k. */
 static void put_scales(const struct gpu_matrix *m, const struct format *f, const struct block *rows,
                        uint32_t k, uint8_t *scales)
 {
@@ -177,7 +184,7 @@ static void put_scales(const struct gpu_matrix *m, const struct format *f, const
     }
 }
 
-/* The last tile's codes may reach beyond k. */
+/* Clears the last tile of codes, which may reach beyond k. */
 static void clear_end(const struct gpu_matrix *m, uint8_t *to)
 {
     uint32_t end = m->k / gpu_tile_k(m->format) * 512;
@@ -190,7 +197,7 @@ static void pack_coded_tile(const struct gpu_matrix *m, const struct format *f,
     struct block blocks[GPU_TILE_N];
     uint8_t *scales = to + gpu_codes_bytes(m->format, m->k);
     bool widen = gpu_code_bits(m->format) == 8 && f->code_bits < 8;
-    memset(blocks, 0, sizeof blocks); /* rows beyond n stay so */
+    memset(blocks, 0, sizeof blocks); /* rows beyond n stay zero */
     memset(scales, 0, (size_t)(to + m->tile_bytes - scales));
     clear_end(m, to);
     for (uint32_t k = 0; k < m->k; k += f->block_elems) {

@@ -1,7 +1,10 @@
-/* An algorithm is refused for more columns than it was asked for, for an eighth of them, and for
- * operands that are aligned to less than was said (256 bytes, where nothing was), and for another
- * epilogue: who keeps algorithms has to ask again. None is given to who lets parts of a sum be
- * rounded to the result's type. */
+/* The stand-in for cuBLASLt. An algorithm is refused in these cases, so that a caller who keeps
+ * algorithms must ask again: more columns than it was asked for, or less than an eighth of them;
+ * operands with less alignment than was declared (256 bytes if nothing was); another epilogue.
+ * No algorithm is given to a caller who allows parts of a sum to be rounded to the result's
+ * type.
+ * blas.cu calls it instead of NVIDIA's library; products run in the stream's order on the host
+ * (work.h). */
 #include "cublasLt.h"
 
 #include <algorithm>
@@ -30,7 +33,7 @@ struct emulate_blas_layout {
 struct emulate_blas_preference {
     uint64_t workspace_bytes;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
-    uint32_t alignments[4] = {256, 256, 256, 256}; /* a, b, c, d */
+    uint32_t alignments[4] = {256, 256, 256, 256}; /* bytes, for a, b, c and d */
 };
 
 namespace
@@ -64,13 +67,13 @@ float element(const void *p, const emulate_blas_layout *l, uint64_t row, uint64_
 
 struct product {
     const uint16_t *a, *b;
-    const void *c, *bias; /* bias: NULL or one for each row, of the result's type */
+    const void *c, *bias; /* bias: one for each row, in the result's type; or NULL */
     void *out;
     emulate_blas_layout a_layout, b_layout, c_layout, out_layout;
     float alpha, beta;
 };
 
-/* Column j of m in float. */
+/* Converts column j of m to float. */
 void column_widen(std::vector<float> &to, const uint16_t *m, const emulate_blas_layout &l,
                   uint64_t j)
 {
@@ -78,7 +81,7 @@ void column_widen(std::vector<float> &to, const uint16_t *m, const emulate_blas_
         to[i] = emulate::bf16_value(m[j * (uint64_t)l.ld + i]);
 }
 
-/* out = alpha a^T b + beta c + bias */
+/* Computes out = alpha a^T b + beta c + bias. */
 void product_run(const product &p)
 {
     const uint64_t k = p.a_layout.rows, n_columns = p.out_layout.columns;

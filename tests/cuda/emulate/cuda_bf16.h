@@ -1,5 +1,5 @@
 #pragma once
-/* bfloat16 of CUDA, on the host. */
+/* CUDA's bfloat16, on the host. */
 #include "narrow.h"
 #include "types.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* float16 of CUDA, on the host. */
+/* CUDA's float16, on the host. */
 #include "narrow.h"
 #include "types.h"
 
@@ -104,7 +104,7 @@ inline __half2 __high2half2(__half2 v)
 }
 inline __half __int2half_rn(int v)
 {
-    return __half((float)v); /* exact up to 2^24, infinite beyond 65520 anyway */
+    return __half((float)v); /* exact up to 2^24; beyond 65520 it is infinite anyway */
 }
 inline __half __hneg(__half v)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* e4m3 of CUDA, on the host: saturating to finite values only. */
+/* CUDA's e4m3, on the host; only the saturation to finite values. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

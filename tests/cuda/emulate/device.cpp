@@ -1,4 +1,5 @@
-/* Devices, errors, what a launch may ask for, and the faults of faults.h. */
+/* Devices, errors, limits of a launch, and the faults of faults.h, for the emulated CUDA
+ * runtime. */
 #include <atomic>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 namespace
 {
-constexpr size_t DEFAULT_SHARED_BYTES = 48 << 10; /* without cudaFuncSetAttribute */
+constexpr size_t DEFAULT_SHARED_BYTES = 48 << 10; /* limit without cudaFuncSetAttribute */
 constexpr size_t MAX_ARGUMENT_BYTES = 32764;
 
 __thread cudaError_t last_error;
@@ -75,13 +76,13 @@ int n_devices()
     return n < emulate::MAX_DEVICES ? n : emulate::MAX_DEVICES;
 }
 
-/* True when counter, which a test has set, comes to 0 with this one. */
+/* Decrements a counter that a test has set. Returns true when it reaches 0 now. */
 bool counts_down(std::atomic<long> &counter)
 {
     return counter.load() > 0 && counter.fetch_sub(1) == 1;
 }
 
-/* Those of the environment count from the start of the process. */
+/* Reads the faults from the environment, which count from the start of the process. */
 void faults_read()
 {
     static const bool once = [] {
@@ -179,7 +180,7 @@ cudaError_t func_attributes(cudaFuncAttributes *out)
     out->sharedSizeBytes = 1024 + 128;
     out->maxThreadsPerBlock = (int)MAX_THREADS;
     out->ptxVersion = code_version;
-    out->binaryVersion = 90; /* of the device, whatever it was compiled from */
+    out->binaryVersion = 90; /* the device's version, for any source */
     return lost();
 }
 
@@ -336,7 +337,7 @@ cudaError_t cudaSetDevice(int ordinal)
     if (ordinal < 0 || ordinal >= n_devices())
         return told(cudaErrorInvalidDevice);
     current_device = ordinal;
-    return cudaSuccess; /* of a lost device too: the next call tells it */
+    return cudaSuccess; /* also for a lost device: the next call reports it */
 }
 
 cudaError_t cudaGetDevice(int *ordinal)

@@ -1,6 +1,6 @@
 #pragma once
-/* What CUDA's language and its built-in functions are in the emulation: keywords, indices,
- * barriers, shuffles, atomics. Arithmetic: device_math.h. */
+/* CUDA's language and its built-in functions in the emulation: keywords, indices, barriers,
+ * shuffles, atomics. device_math.h has the arithmetic. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +15,11 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __grid_constant__
 #define __align__(n)           __attribute__((aligned(n)))
-#define __launch_bounds__(...) /* more threads than a block may have are found by the launch */
-/* Host threads run their grids side by side: each has its own. AddressSanitizer knows the bounds of
- * global variables only, so grids take turns there (engine.cpp). Not poisoned before a block, as
- * dynamic shared memory is: the last block's values are in it. */
+#define __launch_bounds__(...) /* the launch finds blocks with too many threads */
+/* Host threads run their grids side by side, so each has its own variables. AddressSanitizer
+ * knows the bounds of global variables only, so grids take turns there (engine.cpp). They are
+ * not poisoned before a block, as dynamic shared memory is: they still hold the last block's
+ * values. */
 #ifdef __SANITIZE_ADDRESS__
 #define __shared__ static
 #else
@@ -52,7 +53,7 @@ inline int __any_sync(uint32_t mask, int predicate)
     return __ballot_sync(mask, predicate) != 0;
 }
 int __all_sync(uint32_t mask, int predicate);
-inline uint32_t __activemask() /* as if all that have not left were together */
+inline uint32_t __activemask() /* as if all lanes that have not left were converged */
 {
     return emulate::lanes_alive();
 }
@@ -62,7 +63,7 @@ namespace emulate
 {
 enum reduction { REDUCE_ADD, REDUCE_MIN, REDUCE_MAX, REDUCE_AND, REDUCE_OR, REDUCE_XOR };
 uint32_t reduce(uint32_t mask, reduction how, bool is_signed, uint32_t value);
-extern const warp_call SHUFFLE; /* its param: from which lane; one that is not there gives ones */
+extern const warp_call SHUFFLE; /* param: the source lane; a missing lane gives all ones */
 
 template <class T> inline T shuffle_value(uint32_t mask, T value, unsigned from)
 {
@@ -73,7 +74,8 @@ template <class T> inline T shuffle_value(uint32_t mask, T value, unsigned from)
     memcpy(&value, &bits, sizeof value);
     return value;
 }
-/* The lane that is by lanes away in its group of width; my own one beyond the group. */
+/* Returns the lane that is `by` lanes lower in its group of `width`, or the calling lane if that
+ * is beyond the group. */
 inline unsigned lane_up(unsigned by, int width)
 {
     const unsigned lane = lane_index(), first = lane & ~((unsigned)width - 1);
@@ -149,7 +151,7 @@ inline uint32_t __reduce_xor_sync(uint32_t mask, uint32_t v)
     return emulate::reduce(mask, emulate::REDUCE_XOR, false, v);
 }
 
-/* A grid's threads are one host thread's: nothing to order. */
+/* All threads of a grid run on one host thread, so there is nothing to order. */
 inline void __threadfence()
 {
 }

@@ -1,6 +1,6 @@
 #pragma once
-/* Arithmetic that CUDA has and C has not. What a device only approximates (__expf, rsqrtf, ...) is
- * more exact here. */
+/* Arithmetic that CUDA has and C lacks. Functions that a device only approximates (__expf,
+ * rsqrtf, ...) are more exact here. */
 #include <math.h>
 #include <stdint.h>
 
@@ -89,7 +89,7 @@ inline float __saturatef(float a)
     return a > 0.0f ? a < 1.0f ? a : 1.0f : 0.0f; /* a NaN gives 0 */
 }
 
-/* Out of range saturates, a NaN gives 0, as on a device. */
+/* Numbers out of range saturate and a NaN gives 0, as on a device. */
 inline int __float2int_rn(float v)
 {
     return isnan(v) ? 0 : v >= 0x1p31f ? INT32_MAX : v < -0x1p31f ? INT32_MIN : (int)rintf(v);

@@ -1,7 +1,7 @@
 #pragma once
-/* What the emulation's headers ask of its engine (engine.cpp). A grid runs on the host thread that
- * calls run_grid, one block at a time; the threads of a block are fibers that take turns where they
- * meet. Host threads have an engine each. */
+/* The functions of the emulation's engine (engine.cpp) that its headers use. A grid runs on the
+ * host thread that calls run_grid, one block at a time. The threads of a block are fibers that
+ * take turns where they meet. Each host thread has its own engine. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,7 +10,7 @@
 namespace emulate
 {
 constexpr unsigned WARP = 32, MAX_THREADS = 1024;
-constexpr size_t MAX_SHARED_BYTES = 227 << 10; /* dynamic; sm_90 */
+constexpr size_t MAX_SHARED_BYTES = 227 << 10; /* limit of dynamic shared memory on sm_90 */
 constexpr uint32_t ALL_LANES = 0xffffffffu;
 
 struct grid {
@@ -22,49 +22,50 @@ struct grid {
 };
 void run_grid(const grid &g);
 
-/* What the lanes of a warp bring to a meeting and take from it. */
+/* The data that the lanes of a warp bring to a meeting and take from it. */
 struct exchange {
     uint64_t values[WARP], results[WARP];
     uint32_t params[WARP];
-    alignas(64) unsigned char tile[2048]; /* of mma */
-    uint32_t loaded[WARP][4];             /* by ldmatrix */
+    alignas(64) unsigned char tile[2048]; /* operands of mma */
+    uint32_t loaded[WARP][4];             /* results of ldmatrix */
 };
-/* A meeting of lanes of one warp: the last of mask to come runs it, for all of them. lanes: those
- * of mask that have not left the kernel. */
+/* A meeting of lanes of one warp. The last lane of `mask` to come runs it for all of them.
+ * `lanes` are those of `mask` that have not left the kernel. */
 struct warp_call {
     const char *name;
     void (*run)(exchange *x, uint32_t lanes);
 };
-/* What the lane brings beside value and param it has written into its own places of the exchange,
- * and its result is in a place of its own: lanes that go on may come to the next meeting while
- * others have not left this one. */
+/* Returns the exchange of the warp. A lane writes data besides `value` and `param` into its own
+ * places, and has a place of its own for its result: lanes that continue may come to the next
+ * meeting while others have not left this one. */
 exchange *warp_exchange();
-/* The lane's result. */
+/* Runs a meeting and returns the lane's result. */
 uint64_t meet(uint32_t mask, const warp_call *call, uint64_t value, uint32_t param);
 
 enum barrier_kind { BARRIER_PLAIN, BARRIER_OR, BARRIER_AND, BARRIER_COUNT };
 int barrier(barrier_kind kind, bool predicate);
 
-extern __thread unsigned thread_index; /* of the running thread in its block */
+extern __thread unsigned thread_index; /* number of the running thread in its block */
 inline unsigned lane_index()
 {
     return thread_index % WARP;
 }
-uint32_t lanes_alive(); /* of the calling lane's warp */
+uint32_t lanes_alive(); /* lanes of the calling lane's warp that have not left */
 void *dynamic_shared();
 
-/* Asynchronous copies of the calling thread: to is poisoned until the wait. n_bytes: 4, 8 or 16. */
+/* Asynchronous copies of the calling thread. `to` is poisoned until the wait; n_bytes is 4, 8 or
+ * 16. */
 void copy_begin(void *to, const void *from, unsigned n_bytes, bool valid);
 void copy_commit();
 void copy_wait(unsigned n_groups_left);
 
-/* A device drops a prefetch outside of its memory, and does not mind one that nobody needs. Here
- * the first is an error, and so is a piece of 64 bytes that the block ends without having read, by
- * an asynchronous copy or by a load that says so (prefetch_used). */
+/* A device ignores a prefetch outside of its memory and an unused one. Here a prefetch outside
+ * of the memory is an error. So is a piece of 64 bytes that the block prefetched and did not
+ * read, by an asynchronous copy or by a load that says so (prefetch_used). */
 void prefetch(const void *ptr);
 void prefetch_used(const void *ptr);
-bool is_of_device(const void *ptr); /* memory.cpp */
+bool is_of_device(const void *ptr); /* from memory.cpp */
 
-/* Says what, and where in which kernel, and aborts. */
+/* Prints the message and the place in the kernel, and aborts. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 } // namespace emulate

@@ -1,4 +1,4 @@
-/* Captures and graphs: a list of operations, launched as one. */
+/* Captures and graphs: a graph is a list of operations that is launched as one. */
 #include <algorithm>
 #include <stdio.h>
 
@@ -11,13 +11,13 @@ using emulate::told;
 namespace
 {
 std::mutex captures_lock;
-std::vector<std::shared_ptr<capture>> &captures() /* under way */
+std::vector<std::shared_ptr<capture>> &captures() /* captures in progress */
 {
     static auto *all = new std::vector<std::shared_ptr<capture>>;
     return *all;
 }
 
-/* Everything that other streams did in it is waited for by somebody. */
+/* Returns whether all work of other streams in the capture is waited for. */
 bool is_joined(const capture &c)
 {
     for (const auto &[s, n] : c.n_of_stream) {
@@ -122,7 +122,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus *statu
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n)
 {
-    if (nodes) /* their number only */
+    if (nodes) /* only the number is wanted */
         return told(cudaErrorNotSupported);
     *n = graph->operations->size();
     return lost();
@@ -141,7 +141,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     return cudaSuccess;
 }
 
-/* The same operations with other arguments. */
+/* The operations must be the same; their arguments may differ. */
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo *info)
 {
@@ -156,7 +156,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
             info->result = cudaGraphExecUpdateErrorFunctionChanged;
     if (info->result != cudaGraphExecUpdateSuccess)
         return told(cudaErrorGraphExecUpdateFailure);
-    exec->operations = graph->operations; /* launches under way keep theirs */
+    exec->operations = graph->operations; /* launches in progress keep the old operations */
     return lost();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Launches: arguments are copied when a kernel is enqueued, as a device's are. */
+/* Launches. Arguments are copied when a kernel is enqueued, as on a device. */
 #include <tuple>
 
 #include "engine.h"
@@ -39,14 +39,15 @@ namespace emulate
 cudaError_t func_set_shared(const void *kernel, int n_bytes);
 cudaError_t func_attributes(cudaFuncAttributes *out);
 cudaError_t occupancy(int *n_blocks, const void *kernel, int n_threads, size_t n_shared_bytes);
-/* A kernel and its arguments. std::function would be a third of what including this costs. */
+/* A kernel and its arguments. std::function would add a third to the cost of including this
+ * header. */
 struct closure {
     virtual ~closure() = default;
-    virtual void call() const = 0; /* by each thread */
+    virtual void call() const = 0; /* called by each thread */
 };
-/* Enqueues a grid of threads that call c, which it owns from then on, whatever it returns. What a
- * device refuses is refused: an empty grid, too many threads, shared memory that was not asked for,
- * too large arguments. */
+/* Enqueues a grid of threads that call c. It owns c from then on, also after an error. It
+ * refuses what a device refuses: an empty grid, too many threads, shared memory that was not
+ * asked for, arguments that are too large. */
 cudaError_t launch(const cudaLaunchConfig_t *config, const void *kernel, const char *name,
                    size_t n_argument_bytes, const closure *c);
 } // namespace emulate
@@ -66,9 +67,9 @@ inline cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute at
                : cudaSuccess;
 }
 
-/* A device's compiler is not there to ask: 9.0 but for faults.h, and as much static shared memory
- * as a kernel with dynamic memory has of both kinds, its own (128 bytes) and the system's (1 KiB),
- * whether a device counts that or not. */
+/* There is no device compiler to ask, so the version is 9.0 unless faults.h says otherwise. The
+ * static shared memory is that of a kernel with dynamic memory: its own 128 bytes and the
+ * system's 1 KiB, whether or not a device counts the latter. */
 inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *kernel)
 {
     return emulate::func_attributes(out);

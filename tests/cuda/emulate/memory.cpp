@@ -1,8 +1,10 @@
-/* Memory of the device and pinned memory of the host. Every allocation has its own pages: it ends
- * where a page ends, and the next one, and the one before it, fault. What lies between the pages'
- * begin and the allocation, and behind its end, holds a pattern that is looked at when it is freed;
- * AddressSanitizer refuses it at once. What another process is to map goes over to pages of a file
- * without a name when its handle is asked for. */
+/* Device memory and pinned host memory of the emulation. The CUDA calls at the end use it;
+ * allocations are in a table under `lock`.
+ * Every allocation has its own pages and ends where a page ends; the pages before and behind it
+ * fault. The space between the first page and the allocation, and the rest behind its end, hold
+ * a pattern that is checked when it is freed. AddressSanitizer refuses access to that space at
+ * once. When a handle for other processes is asked for, the pages are replaced by those of an
+ * unnamed file. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,23 +32,24 @@ namespace
 {
 constexpr size_t PAGE = 4096, ALIGNMENT = 256;
 constexpr size_t FILLED_BYTES =
-    1 << 20; /* larger ones are left as pages come, so that they may be huge */
+    1 << 20; /* larger allocations stay as the pages come, so that these may be huge */
 constexpr unsigned char PATTERN = 0xa5, FRESH = 0xff;
 
 struct allocation {
     size_t n_bytes;
-    int device; /* -1: pinned memory of the host */
+    int device; /* -1: pinned host memory */
     bool is_registered;
     char *map;
-    size_t n_map_bytes; /* with the page before and the one behind */
-    int shared_fd = -1; /* of the pages, when others may map them */
+    size_t n_map_bytes; /* with the page before and the page behind */
+    int shared_fd = -1; /* file of the pages if others may map them; -1: none */
     bool is_imported = false;
 };
 
-/* What a handle says. */
+/* The content of a handle. */
 struct ipc_handle {
     int pid, fd;
-    size_t n_pages_bytes, n_before, n_bytes; /* of all pages; ahead of the allocation; its own */
+    /* bytes of all pages, before the allocation, and of it */
+    size_t n_pages_bytes, n_before, n_bytes;
 };
 static_assert(sizeof(ipc_handle) <= sizeof(cudaIpcMemHandle_t), "a handle");
 
@@ -67,7 +70,8 @@ size_t device_bytes()
 
 enum place { PLACE_HOST, PLACE_PINNED, PLACE_DEVICE, PLACE_BEYOND };
 
-/* Where n_bytes at ptr lie; BEYOND: they begin in an allocation and end outside. */
+/* Returns the kind of memory of n_bytes at ptr. BEYOND: they begin in an allocation and end
+ * outside. */
 place place_of(const void *ptr, size_t n_bytes)
 {
     std::lock_guard<std::mutex> hold(lock);
@@ -83,7 +87,8 @@ place place_of(const void *ptr, size_t n_bytes)
                                               : PLACE_PINNED;
 }
 
-/* The pages of an allocation, less the one before and the one behind. */
+/* Returns the first page of an allocation, after the page that faults; pages_end() returns the
+ * end. */
 char *pages_begin(const allocation &a)
 {
     return a.map + PAGE;
@@ -126,7 +131,7 @@ bool is_pattern(const char *from, const char *to)
     return true;
 }
 
-/* Takes it out of the table; false when there is none of this kind at ptr. */
+/* Removes an allocation from the table. Returns false when there is none of this kind at ptr. */
 bool take(void *ptr, bool of_device, bool is_registered, allocation *out)
 {
     std::lock_guard<std::mutex> hold(lock);
@@ -188,7 +193,7 @@ bool is_shared(const void *ptr)
            (std::prev(next)->second.shared_fd >= 0 || std::prev(next)->second.is_imported);
 }
 
-/* The same bytes in pages that a descriptor leads to. */
+/* Moves the bytes to pages of a file that another process can open. */
 bool share(allocation *a, char *ptr)
 {
     const size_t n_bytes = (size_t)(pages_end(*a) - pages_begin(*a));
@@ -208,7 +213,8 @@ bool share(allocation *a, char *ptr)
     return true;
 }
 
-/* The pages of another process, between two that fault; NULL: they are not there. */
+/* Maps the pages of another process between two pages that fault. Returns NULL when they do not
+ * exist. */
 char *map_shared(const ipc_handle &h, allocation *a)
 {
     char path[64];
@@ -234,7 +240,8 @@ char *map_shared(const ipc_handle &h, allocation *a)
     return a->map ? pages_begin(*a) + h.n_before : nullptr;
 }
 
-/* Zeros of whole pages are what fresh pages hold, of memory that no other process maps. */
+/* Setting whole pages to zero discards them, because fresh pages are zero. This is not possible
+ * for memory that another process maps. */
 void set_bytes(char *ptr, int value, size_t n_bytes)
 {
     char *first = reinterpret_cast<char *>(((uintptr_t)ptr + PAGE - 1) & ~(PAGE - 1));
@@ -269,8 +276,8 @@ bool place_fits(place p, bool wants_device)
     return wants_device ? p == PLACE_DEVICE : p == PLACE_HOST || p == PLACE_PINNED;
 }
 
-/* Pageable memory of the host: what is read is read by the call, what is written is there when it
- * returns; a capture has it not. */
+/* Enqueues a copy. Pageable host memory is read before the call returns, or has been written
+ * when it returns. A capture refuses it. */
 cudaError_t copy_enqueue(copy_2d c, cudaMemcpyKind kind, cudaStream_t stream)
 {
     if (c.width == 0 || c.height == 0)
@@ -341,7 +348,7 @@ cudaError_t cudaFree(void *ptr)
     return release(ptr, true);
 }
 
-/* The memory is there at once, and again when the stream comes to the free. */
+/* The memory is usable at once. It is freed when the stream reaches the free. */
 cudaError_t cudaMallocAsync(void **ptr, size_t n_bytes, cudaStream_t stream)
 {
     *ptr = nullptr;
@@ -460,7 +467,7 @@ cudaError_t cudaIpcOpenMemHandle(void **ptr, cudaIpcMemHandle_t handle, unsigned
         return told(cudaErrorInvalidValue);
     if (emulate::setting("COX_EMULATE_NO_IPC", 0) > 0)
         return told(cudaErrorNotSupported);
-    if (h.pid == getpid()) /* its own: as CUDA has it */
+    if (h.pid == getpid()) /* CUDA refuses a process's own handle, too */
         return told(cudaErrorDeviceUninitialized);
     char *at = map_shared(h, &a);
     if (!at)

@@ -1,6 +1,7 @@
 #pragma once
-/* Rounding to the narrow formats, to nearest even. Sums and products of two narrow values are exact
- * enough in float to be rounded twice; a fused one goes by way of a float rounded to odd. */
+/* Rounding to the narrow formats, to nearest even. Sums and products of two narrow values are
+ * exact enough in float to be rounded twice. A fused operation goes through a float that is
+ * rounded to odd. */
 #include <math.h>
 #include <stdint.h>
 
@@ -8,7 +9,7 @@
 
 namespace emulate
 {
-/* As cvt.rn.bf16.f32: every NaN becomes 0x7fff. */
+/* Rounds as cvt.rn.bf16.f32 does: every NaN becomes 0x7fff. */
 inline uint16_t bf16_bits(float v)
 {
     const uint32_t bits = bits_as<uint32_t>(v);
@@ -29,9 +30,9 @@ inline uint16_t half_bits(float v)
     bits &= 0x7fffffffu;
     if (bits > 0x7f800000u)
         return 0x7fff;
-    if (bits >= 0x477ff000u) /* 65520: midway between the largest and what would follow */
+    if (bits >= 0x477ff000u) /* 65520, midway between the largest half and the next step */
         return (uint16_t)(sign | 0x7c00);
-    if (bits < 0x38800000u) /* subnormal: an addition of 1/2 puts its last bit where a float's is */
+    if (bits < 0x38800000u) /* subnormal: adding 1/2 puts its last bit at a float's last place */
         return (uint16_t)(sign | (bits_as<uint32_t>(bits_as<float>(bits) + 0.5f) - 0x3f000000u));
     return (uint16_t)(sign | ((bits + 0xfffu + (bits >> 13 & 1) - (112u << 23)) >> 13));
 }
@@ -44,8 +45,8 @@ inline float half_value(uint16_t bits)
     return bits_as<float>(sign | bits_as<uint32_t>(bits_as<float>(rest) * 0x1p112f));
 }
 
-/* a b + c, rounded to odd: rounding that to a format of at most 22 bits is rounding the exact one.
- */
+/* Returns a b + c rounded to odd. Rounding that to a format of at most 22 bits equals rounding
+ * the exact number. */
 inline float fma_to_odd(float a, float b, float c)
 {
     const double p = (double)a * (double)b, s = p + (double)c; /* p is exact */
@@ -66,7 +67,7 @@ inline float fma_to_odd(float a, float b, float c)
     return bits_as<float>(bits | 1);
 }
 
-/* e4m3 without infinities; what is too large becomes 448. */
+/* Converts to e4m3 without infinities; a number that is too large becomes 448. */
 inline uint8_t e4m3_bits(float v)
 {
     const uint8_t sign = bits_as<uint32_t>(v) >> 31 ? 0x80 : 0;
@@ -90,7 +91,8 @@ inline float e4m3_value(uint8_t bits)
 }
 } // namespace emulate
 
-/* Arithmetic of a 16-bit format one, and of two of them, two: with its one-letter operations. */
+/* Defines the arithmetic of a 16-bit format `one`, and of pairs of it, `two`, from expressions
+ * over single letters. */
 #define EMULATE_NARROW_2(name, one, two, expression)                                               \
     inline one name(one a, one b)                                                                  \
     {                                                                                              \

@@ -1,9 +1,9 @@
 #pragma once
-/* How the runtime is emulated. A stream is a queue and a thread of the host that runs it in order.
- * It runs only as far as somebody waits for or asks about (or has a host function enqueued), so
- * what is read or overwritten without waiting is found to be too early. The default stream runs
- * what is enqueued at once. While a stream is captured, what is enqueued is kept in a list, in the
- * order of the calls, which is one of the orders that a graph allows. */
+/* How the runtime is emulated. A stream is a queue, and a host thread that runs it in order. The
+ * thread runs only as far as a caller waits for or asks about (or a host function is enqueued).
+ * So memory that is read or overwritten without waiting is found to be too early. The default
+ * stream runs work at once. While a stream is captured, its work goes to a list in the order of
+ * the calls, which is one of the orders that a graph allows. */
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -22,7 +22,7 @@ constexpr int MAX_DEVICES = 16;
 enum operation_kind { OP_KERNEL, OP_COPY, OP_MEMSET, OP_HOST, OP_EVENT, OP_WAIT, OP_GRAPH };
 struct operation {
     operation_kind kind;
-    const void *what; /* a kernel's: which */
+    const void *what; /* the kernel, for OP_KERNEL */
     std::function<void()> run;
 };
 
@@ -32,10 +32,11 @@ struct capture {
     cudaStreamCaptureMode mode;
     std::thread::id thread;
     bool is_invalid = false;
-    std::map<cudaStream_t, size_t> n_of_stream, n_waited_for; /* operations, of all but origin */
+    /* number of operations, of all streams except origin */
+    std::map<cudaStream_t, size_t> n_of_stream, n_waited_for;
 };
 
-/* Shared by its handle, its thread and events recorded in it. */
+/* Shared by its handle, its thread and the events recorded in it. */
 struct stream {
     int device;
     std::mutex lock;
@@ -45,47 +46,49 @@ struct stream {
     bool is_closed = false;
 };
 
-/* What a call returns: e, put down as the thread's last error; a lost device's own if it is lost.
- */
+/* Returns e and keeps it as the thread's last error. For a lost device it returns that device's
+ * error. */
 cudaError_t told(cudaError_t e);
-/* told(cudaSuccess), to return when it is not that. */
+/* Returns told(cudaSuccess): an error only if the device is lost. */
 cudaError_t lost();
 void device_lose(int device, cudaError_t e);
 bool device_is_lost(int device);
 int device_current();
 int device_n_multiprocessors();
-/* Of this launch or allocation, which may be the one that is to fail. */
+/* Returns whether this launch, allocation or capture call must fail. */
 bool fault_launch();
 bool fault_alloc();
 bool fault_capture();
 unsigned long setting(const char *name, unsigned long value);
 
-/* Runs now (default stream), later, or when the captured graph is launched. */
+/* Runs the operation now (default stream), later, or when the captured graph is launched. */
 cudaError_t enqueue(cudaStream_t s, operation_kind kind, const void *what,
                     std::function<void()> run);
 bool is_capturing(cudaStream_t s);
-void count_graph(); /* one was launched */
-/* Before a call that no capture allows: fails, and spoils the captures that forbid it. */
+void count_graph(); /* counts a launched graph */
+/* Called before a call that no capture allows: fails, and invalidates the captures that forbid
+ * it. */
 cudaError_t unsafe_call();
-/* A call that the captured stream s does not allow. */
+/* Refuses a call that the captured stream s does not allow. */
 cudaError_t capture_refuse(cudaStream_t s, cudaError_t e);
 
-void stream_wait(stream *s, uint64_t n_done); /* until so many, or all, have run */
+void stream_wait(stream *s, uint64_t n_done); /* waits until n_done operations have run */
 void streams_wait(int device);
 } // namespace emulate
 
 struct emulate_stream {
     std::shared_ptr<emulate::stream> s;
-    std::shared_ptr<emulate::capture> capture; /* under way, if any */
+    std::shared_ptr<emulate::capture> capture; /* capture in progress, if any */
 };
 struct emulate_event {
     bool has_time;
     std::mutex lock;
-    std::shared_ptr<emulate::stream> s; /* null: never recorded, or in the default stream */
-    uint64_t n_done = 0;                /* of s, when it has passed */
+    /* null: never recorded, or recorded in the default stream */
+    std::shared_ptr<emulate::stream> s;
+    uint64_t n_done = 0; /* s->n_done when the event has passed */
     std::shared_ptr<double> ms = std::make_shared<double>(0.0);
     bool is_recorded = false;
-    std::weak_ptr<emulate::capture> captured; /* the capture that it was recorded in */
+    std::weak_ptr<emulate::capture> captured; /* capture in which it was recorded */
     cudaStream_t captured_stream = nullptr;
     size_t captured_n = 0; /* operations of captured_stream before it */
     bool is_captured = false;

@@ -1,4 +1,6 @@
-/* Streams, their threads, and events (runtime_internal.h). */
+/* Streams, their threads, and events of the emulated runtime (runtime_internal.h explains the
+ * rules). Calls of CUDA's runtime come from any thread. Each stream has a lock, a queue and a
+ * thread that runs it; the stream's handle and its thread share ownership. */
 #include <atomic>
 #include <chrono>
 #include <signal.h>
@@ -16,7 +18,7 @@ using emulate::told;
 
 namespace
 {
-constexpr uint64_t MAX_QUEUED = 4096; /* a device's queue is bounded too */
+constexpr uint64_t MAX_QUEUED = 4096; /* a device's queue is limited too */
 
 std::mutex streams_lock;
 std::vector<std::weak_ptr<stream>> &streams()
@@ -62,7 +64,7 @@ void want(stream *s, uint64_t n_done)
     s->changed.notify_all();
 }
 
-/* Its number among those of s. */
+/* Appends an operation and returns its number in s. */
 uint64_t put(stream *s, emulate::operation op)
 {
     std::unique_lock<std::mutex> hold(s->lock);
@@ -80,7 +82,7 @@ uint64_t put(stream *s, emulate::operation op)
     return s->n_enqueued;
 }
 
-std::atomic<unsigned long long> n_kernels, n_copies, n_graphs; /* enqueued */
+std::atomic<unsigned long long> n_kernels, n_copies, n_graphs; /* enqueued so far */
 
 double now_ms()
 {
@@ -145,13 +147,14 @@ void streams_wait(int device)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     *out = nullptr;
-    if (flags != cudaStreamNonBlocking) /* others wait for the default stream: not emulated */
+    /* streams that wait for the default stream are not emulated */
+    if (flags != cudaStreamNonBlocking)
         return told(cudaErrorInvalidValue);
     if (cudaError_t e = lost())
         return e;
     auto s = std::make_shared<stream>();
     s->device = emulate::device_current();
-    sigset_t all, before; /* signals are for the program's own threads */
+    sigset_t all, before; /* the program's own threads handle signals */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     std::thread(stream_main, s).detach();
@@ -171,7 +174,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int)
     return cudaStreamCreateWithFlags(out, flags);
 }
 
-/* What is enqueued is still done. */
+/* Work that is enqueued still runs. */
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     if (!s)
@@ -219,7 +222,8 @@ cudaError_t cudaDeviceSynchronize()
     return lost();
 }
 
-/* fn runs on the stream's thread; somebody may wait for what it does, so it is not put off. */
+/* fn runs on the stream's thread. It is not delayed, because other code may wait for its
+ * effects. */
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t fn, void *arg)
 {
     const int device = emulate::device_current();
@@ -314,7 +318,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     return lost();
 }
 
-/* In a capture: s joins that of the event. */
+/* In a capture, s joins the capture of the event. */
 static cudaError_t wait_captured(cudaStream_t s, cudaEvent_t event)
 {
     const std::shared_ptr<emulate::capture> capture = event->captured.lock();
@@ -326,7 +330,7 @@ static cudaError_t wait_captured(cudaStream_t s, cudaEvent_t event)
     n = n > event->captured_n ? n : event->captured_n;
     if (!s->capture) {
         s->capture = capture;
-        capture->n_of_stream[s] = 1; /* has to be waited for, even when it does nothing */
+        capture->n_of_stream[s] = 1; /* must be waited for even if it has no work */
     }
     return cudaSuccess;
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #ifdef __x86_64__
-/* Returns as it was called: calls and returns stay in pairs, and lanes that come from the same
- * place return to where the processor expects. */
+/* Returns with the same `ret` as a call, so that calls and returns stay paired and the processor
+ * predicts the return of lanes that come from the same place. */
 asm(R"(
     .text
     .p2align 4
@@ -34,7 +34,8 @@ namespace emulate
 {
 void *stack_prepare(char *stack, size_t n_bytes, void (*main)())
 {
-    /* As a call of main leaves it: a return address (none) 8 bytes below a multiple of 16. */
+    /* The stack as a call of main leaves it: a return address (none) 8 bytes below a multiple of
+     * 16. */
     char *top = reinterpret_cast<char *>(((uintptr_t)stack + n_bytes) & ~(uintptr_t)15);
     void *frame[8] = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, (void *)main, nullptr};
     return memcpy(top - sizeof frame, frame, sizeof frame);
@@ -44,12 +45,12 @@ void *stack_prepare(char *stack, size_t n_bytes, void (*main)())
 #include <new>
 #include <ucontext.h>
 
-/* A context lies on top of its own stack; that of a host thread, which has none here, is its own.
- */
+/* A context lies on top of its own stack. A host thread has no such stack here; its context is a
+ * local variable. */
 extern "C" void emulate_stack_switch(void **from, void *to)
 {
     ucontext_t here;
-    *from = &here; /* stays until somebody switches back, as this frame does */
+    *from = &here; /* valid until a switch back, like this stack frame */
     swapcontext(&here, static_cast<ucontext_t *>(to));
 }
 

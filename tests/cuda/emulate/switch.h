@@ -1,14 +1,14 @@
 #pragma once
-/* Switching stacks: a few instructions on x86-64 (the registers that a call preserves; signal masks
- * and floating-point modes are not a fiber's own), ucontext elsewhere. */
+/* Switching between stacks. On x86-64 it is a few instructions for the registers that a call
+ * preserves; fibers share signal masks and floating-point modes. Elsewhere it is ucontext. */
 #include <stddef.h>
 
 namespace emulate
 {
-/* What stack_switch takes as to: main begins on the stack when first switched to. main never
- * returns. */
+/* Returns the `to` argument for a first stack_switch: main then begins on the stack. main must
+ * never return. */
 void *stack_prepare(char *stack, size_t n_bytes, void (*main)());
-/* Goes on at to; returns when somebody switches to what was put into *from. */
+/* Continues at `to`. Returns after a switch back to the context stored in *from. */
 extern "C" void emulate_stack_switch(void **from, void *to);
 
 inline void stack_switch(void **from, void *to)

@@ -19,7 +19,7 @@ std::atomic<unsigned long long> n_operations;
 
 typedef float floats8 __attribute__((vector_size(32)));
 
-/* The matrices, in float: a row of a, b and d is one or two vectors. */
+/* The matrices in float: a row of a, b and d is one or two vectors. */
 struct mma_tile {
     alignas(32) float a[M][K];
     alignas(32) float b[K][N];
@@ -44,12 +44,12 @@ struct mma_tile {
         sum += a[i] * b[i];                                                                        \
     return sum;
 
-/* d += a b: products of two bfloat16 are exact in float, so that fused or not is the same; sums are
- * in order of k, where a device's order is its own. */
+/* Computes d += a b. Products of two bfloat16 are exact in float, so fusing changes nothing.
+ * Sums are in the order of k; a device has its own order. */
 #ifdef __x86_64__
 __attribute__((target("avx2,fma"))) void multiply_avx2(mma_tile *t)
 {
-    for (unsigned i = 0; i < M; i += 4) { /* four rows that do not wait for each other */
+    for (unsigned i = 0; i < M; i += 4) { /* four independent rows */
         float *d = t->d[i];
         __m256 d0 = _mm256_load_ps(d), d1 = _mm256_load_ps(d + 8), d2 = _mm256_load_ps(d + 16),
                d3 = _mm256_load_ps(d + 24);
@@ -120,8 +120,8 @@ void mma_run(exchange *x, uint32_t lanes)
     multiply(reinterpret_cast<mma_tile *>(x->tile));
 }
 
-/* Lane 8 i + j brings the address of row j of matrix i. Of the matrix, or of its transpose, lane l
- * gets the elements 2 (l % 4) and the next of row l / 4. */
+/* Lane 8 i + j brings the address of row j of matrix i. Lane l gets elements 2 (l % 4) and 2 (l
+ * % 4) + 1 of row l / 4 of the matrix, or of its transpose. */
 void ldmatrix_load(exchange *x, uint32_t lanes, unsigned n_matrices, bool trans)
 {
     need_all(lanes, "ldmatrix");

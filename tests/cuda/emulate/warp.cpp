@@ -1,4 +1,4 @@
-/* What the lanes of a warp do together, but for products of matrices (tensor.cpp). */
+/* The operations of a whole warp, except products of matrices (tensor.cpp). */
 #include "device.h"
 
 using emulate::warp_call;
@@ -56,7 +56,7 @@ void match_run(exchange *x, uint32_t lanes)
     });
 }
 
-constexpr uint32_t SIGNED = 256; /* beside the emulate::reduction */
+constexpr uint32_t SIGNED = 256; /* flag added to an emulate::reduction */
 
 uint32_t reduce_two(uint32_t how, uint32_t a, uint32_t b)
 {

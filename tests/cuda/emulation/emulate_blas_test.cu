@@ -1,5 +1,6 @@
-/* What blas.cu asks the stand-in for cuBLASLt: an algorithm once for a shape, also where the one
- * for rows rounded up is refused, and none that rounds parts of a sum. */
+/* Tests the requests of blas.cu to the stand-in for cuBLASLt. It must ask for an algorithm once
+ * for a shape, also after the algorithm for rounded-up rows was refused, and for none that
+ * rounds parts of a sum. */
 #include <cublasLt.h>
 
 #include "tests/cuda/emulate/faults.h"
@@ -52,7 +53,7 @@ struct rig {
         gpu_device_close(device);
     }
 
-    /* How often an algorithm is asked for in a product of so many rows. */
+    /* Returns how often an algorithm is asked for in a product of n_rows rows. */
     unsigned long long asks(uint32_t n_rows)
     {
         const unsigned long long before = emulate_n_algorithms();
@@ -69,7 +70,7 @@ void test_algorithms_are_kept()
     CHECK(r.asks(200) == 1);
     CHECK(r.asks(250) == 0);
     CHECK(r.asks(300) == 1);
-    CHECK(r.asks(20) == 1); /* that for 256 rows is refused */
+    CHECK(r.asks(20) == 1); /* the algorithm for 256 rows is refused */
     CHECK(r.asks(20) == 0);
     CHECK(r.asks(21) == 1);
     CHECK(r.asks(20) == 0);

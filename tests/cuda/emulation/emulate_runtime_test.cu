@@ -1,5 +1,6 @@
-/* The emulated runtime: what is enqueued waits for somebody who waits, captures and graphs, what
- * they refuse, memory's ends, and devices that are lost. */
+/* Tests the emulated runtime: enqueued work runs only when a caller waits for it, captures and
+ * graphs work, forbidden calls are refused, accesses beyond memory are found, and devices can be
+ * lost. Each test makes its own streams; children are forked for checks that end a process. */
 #include <string.h>
 #include <thread>
 
@@ -12,7 +13,7 @@ struct numbers {
     unsigned add, factor;
 };
 
-/* values[i] = values[i] factor + add */
+/* Sets values[i] = values[i] * factor + add. */
 __global__ void update_kernel(unsigned *values, numbers n)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -54,15 +55,15 @@ void test_order()
     rig r;
     numbers n = {3, 1};
     CHECK(enqueue(r.a, 2, 32, update_kernel, r.device, n) == cudaSuccess);
-    n.add = 100; /* it has its copy */
+    n.add = 100; /* the launch has its own copy */
     CHECK(r.update(r.a, 5, 1) == cudaSuccess && r.fetch(r.a) == cudaSuccess);
-    CHECK(r.pinned[0] == 0); /* nobody waited yet */
+    CHECK(r.pinned[0] == 0); /* no call has waited yet */
     CHECK(cudaEventRecord(r.event, r.a) == cudaSuccess);
     CHECK(cudaEventQuery(r.event) == cudaErrorNotReady || r.pinned[63] == 16);
     CHECK(cudaEventSynchronize(r.event) == cudaSuccess && cudaEventQuery(r.event) == cudaSuccess);
     CHECK(r.pinned[0] == 16 && r.pinned[63] == 16);
     CHECK(cudaGetLastError() == cudaErrorNotReady && cudaGetLastError() == cudaSuccess);
-    /* b waits for a, although b is what is waited for */
+    /* waiting for b runs a as well, because b waits for a */
     CHECK(r.update(r.a, 2, 0) == cudaSuccess && cudaEventRecord(r.other, r.a) == cudaSuccess);
     CHECK(cudaStreamWaitEvent(r.b, r.other) == cudaSuccess && r.update(r.b, 1, 1) == cudaSuccess);
     CHECK(r.fetch(r.b) == cudaSuccess && cudaStreamSynchronize(r.b) == cudaSuccess);
@@ -80,19 +81,19 @@ void test_copies()
         pageable[i] = i, r.pinned[i] = 1000 + i;
     CHECK(cudaMemcpyAsync(r.device, pageable, sizeof pageable, cudaMemcpyHostToDevice, r.a) ==
           cudaSuccess);
-    memset(pageable, 0, sizeof pageable); /* was read by the call */
+    memset(pageable, 0, sizeof pageable); /* the call has already read it */
     CHECK(cudaMemcpyAsync(back, r.device, sizeof back, cudaMemcpyDeviceToHost, r.a) == cudaSuccess);
     for (unsigned i = 0; i < 64; i++)
-        CHECK(back[i] == i); /* is there when the call returns */
+        CHECK(back[i] == i); /* written when the call returns */
     CHECK(cudaMemcpyAsync(r.device, r.pinned, sizeof back, cudaMemcpyHostToDevice, r.a) ==
           cudaSuccess);
-    r.pinned[0] = 7; /* too early: it is read when the stream comes to it */
+    r.pinned[0] = 7; /* too early: the stream reads it later */
     CHECK(cudaMemcpyAsync(back, r.device, sizeof back, cudaMemcpyDeviceToHost, r.a) == cudaSuccess);
     CHECK(back[0] == 7 && back[1] == 1001);
     CHECK(cudaMemcpy2DAsync(r.device, 4 * 4, pageable, 8 * 4, 2 * 4, 3, cudaMemcpyHostToDevice,
                             r.a) == cudaSuccess);
     CHECK(cudaMemcpy(back, r.device, 4, cudaMemcpyDeviceToHost) == cudaSuccess &&
-          back[0] == 7); /* not waited for */
+          back[0] == 7); /* read without waiting */
     CHECK(cudaStreamSynchronize(r.a) == cudaSuccess);
     CHECK(cudaMemcpy(back, r.device, 48, cudaMemcpyDeviceToHost) == cudaSuccess);
     CHECK(back[1] == 0 && back[2] == 1002 && back[8] == 0 && back[9] == 0 && back[10] == 1010);
@@ -123,7 +124,7 @@ void test_host_function()
     CHECK(r.update(r.a, 1, 4) == cudaSuccess && r.fetch(r.a) == cudaSuccess);
     CHECK(cudaLaunchHostFunc(
               r.a, [](void *p) { ran = *(unsigned *)p == 4; }, r.pinned) == cudaSuccess);
-    for (unsigned i = 0; i < 10000 && !ran; i++) /* nobody waits for the stream */
+    for (unsigned i = 0; i < 10000 && !ran; i++) /* no call waits for the stream */
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     CHECK(ran);
 }
@@ -147,7 +148,7 @@ void test_graph()
     CHECK(cudaGraphGetNodes(graph, nullptr, &n) == cudaSuccess && n == 3);
     CHECK(cudaGraphInstantiate(&exec, graph) == cudaSuccess &&
           cudaGraphDestroy(graph) == cudaSuccess);
-    CHECK(cudaStreamSynchronize(r.a) == cudaSuccess && r.pinned[0] == 0); /* nothing ran yet */
+    CHECK(cudaStreamSynchronize(r.a) == cudaSuccess && r.pinned[0] == 0); /* nothing has run yet */
     unsigned want = 0;
     const unsigned long long n_before = emulate_n_launches();
     struct emulate_enqueued before, now;
@@ -162,7 +163,8 @@ void test_graph()
     emulate_n_enqueued(&now);
     CHECK(now.graphs == before.graphs + 3 && now.kernels == before.kernels &&
           now.copies == before.copies);
-    for (unsigned i = 0; i < 2; i++) { /* the same with other arguments; then one operation less */
+    /* the same operations with other arguments, then one operation less */
+    for (unsigned i = 0; i < 2; i++) {
         CHECK(cudaStreamBeginCapture(r.a, cudaStreamCaptureModeRelaxed) == cudaSuccess);
         CHECK(r.update(r.a, 1, 10) == cudaSuccess && (i || r.update(r.a, 1, 5) == cudaSuccess));
         CHECK(r.fetch(r.a) == cudaSuccess &&
@@ -179,7 +181,7 @@ void test_graph()
     CHECK(cudaGraphDestroy(second) == cudaSuccess && cudaGraphDestroy(different) == cudaSuccess);
 }
 
-/* What a capture does not allow spoils it. */
+/* A call that a capture does not allow invalidates it. */
 void test_capture_refusals()
 {
     rig r;
@@ -208,7 +210,7 @@ void test_capture_refusals()
     CHECK(cudaStreamBeginCapture(r.a, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     CHECK(cudaEventRecord(r.event, r.a) == cudaSuccess &&
           cudaStreamWaitEvent(r.b, r.event) == cudaSuccess);
-    CHECK(r.update(r.b, 1, 1) == cudaSuccess); /* and nobody waits for b */
+    CHECK(r.update(r.b, 1, 1) == cudaSuccess); /* and no call waits for b */
     CHECK(cudaEventQuery(r.event) == cudaErrorCapturedEvent);
     CHECK(cudaStreamEndCapture(r.b, &graph) == cudaErrorStreamCaptureUnmatched);
     CHECK(cudaStreamEndCapture(r.a, &graph) == cudaErrorStreamCaptureInvalidated);
@@ -216,7 +218,7 @@ void test_capture_refusals()
     CHECK(cudaEventRecord(r.event, r.a) == cudaSuccess &&
           cudaStreamWaitEvent(r.b, r.event) == cudaSuccess);
     CHECK(cudaStreamEndCapture(r.a, &graph) == cudaErrorStreamCaptureUnjoined);
-    /* another thread's thread-local capture is nobody else's business */
+    /* a thread-local capture does not affect other threads */
     CHECK(cudaStreamBeginCapture(r.a, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     std::thread([&] {
         CHECK(cudaStreamSynchronize(r.b) == cudaSuccess);
@@ -238,9 +240,10 @@ void test_faults()
     CHECK(cudaMalloc(&ptr, 16) == cudaSuccess && cudaFree(ptr) == cudaSuccess);
     emulate_fail_launch(2);
     CHECK(r.update(r.a, 1, 1) == cudaSuccess && r.update(r.a, 1, 1) == cudaSuccess);
-    CHECK(r.update(r.a, 1, 1) == cudaSuccess && r.fetch(r.a) == cudaSuccess); /* not noticed yet */
+    /* the failure has not been noticed yet */
+    CHECK(r.update(r.a, 1, 1) == cudaSuccess && r.fetch(r.a) == cudaSuccess);
     CHECK(cudaStreamSynchronize(r.a) == cudaErrorLaunchFailure);
-    CHECK(r.pinned[0] == 0); /* what followed did not run */
+    CHECK(r.pinned[0] == 0); /* work behind the failure did not run */
     CHECK(cudaGetLastError() == cudaErrorLaunchFailure &&
           cudaGetLastError() == cudaErrorLaunchFailure);
     CHECK(r.update(r.b, 1, 1) == cudaErrorLaunchFailure &&
@@ -276,7 +279,7 @@ void test_ends_of_memory()
 int main()
 {
     checks_begin("emulate_runtime_test.cu");
-    test_ends_of_memory(); /* before there are threads: children are forked */
+    test_ends_of_memory(); /* before there are threads, because it forks children */
     test_order();
     test_copies();
     test_host_function();

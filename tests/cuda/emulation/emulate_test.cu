@@ -1,5 +1,6 @@
-/* The emulation of tests/cuda/emulate against what CUDA's manuals say: indices, barriers, shuffles,
- * fragments, asynchronous copies. What it has to refuse is run in a child process. */
+/* Tests the emulation of tests/cuda/emulate against CUDA's manuals: indices, barriers, shuffles,
+ * fragments, asynchronous copies. Cases that it must refuse run in a child process, which must
+ * end with a message. */
 #include "kernels/cuda/device/ptx.cuh"
 
 #include <cuda_bf16.h>
@@ -32,8 +33,8 @@ void test_indices()
         CHECK(seen[i] == 1 + i % 70 % 32);
 }
 
-/* Every thread reads what its neighbours in other warps wrote, in turns, and a third of them leaves
- * early: barriers are those of the others. */
+/* Every thread reads, in turns, what its neighbours in other warps wrote. A third of the threads
+ * leaves early, and the barriers then count only the others. */
 __global__ void barrier_kernel(unsigned *out, unsigned n_threads)
 {
     __shared__ unsigned values[1024];
@@ -78,7 +79,8 @@ struct shuffled {
     int smallest;
 };
 
-/* Warps that meet different things at different times: nothing of the block waits for them. */
+/* Warps run different exchanges at different times; the rest of the block does not wait for
+ * them. */
 __global__ void shuffle_kernel(shuffled *out)
 {
     const unsigned lane = threadIdx.x % 32, all = 0xffffffffu;
@@ -130,8 +132,8 @@ float bf16_of(const uint16_t *m, unsigned i)
     return __bfloat162float(__ushort_as_bfloat16(m[i]));
 }
 
-/* d = c + a b over fragments that ldmatrix takes from shared memory: a as it lies, b transposed (it
- * lies k by n) or as it lies (n by k). */
+/* Computes d = c + a b over fragments that ldmatrix loads from shared memory: a as stored; b
+ * transposed (stored k by n) or as stored (n by k). */
 __global__ void mma_kernel(const uint16_t *a, const uint16_t *b, float *d, bool b_is_transposed)
 {
     CUDA_DYNAMIC_SHARED(uint16_t, shared);
@@ -181,7 +183,7 @@ void test_fragments()
     }
 }
 
-/* x4, with and without trans: matrix i of the four is where lanes 8 i + j point. */
+/* Tests x4, with and without trans: lanes 8 i + j give the rows of matrix i of the four. */
 __global__ void ldmatrix_kernel(uint32_t *out)
 {
     __shared__ __align__(16) uint16_t shared[4][8][8];
@@ -212,7 +214,7 @@ void test_ldmatrix()
         }
 }
 
-/* Two groups under way; the second's bytes may not be seen before its own wait. */
+/* Two groups are in flight. The bytes of the second must not be visible before its own wait. */
 template <bool WAITS> __global__ void copy_kernel(const uint4 *from, uint4 *out, unsigned *early)
 {
     CUDA_DYNAMIC_SHARED(uint4, shared);
@@ -247,7 +249,8 @@ void test_copies()
         CHECK(out[i].x == 0xffffffffu);
 }
 
-/* A barrier forgotten: right in one order of the warps, and found in the other. */
+/* A barrier is missing: the result is right in one order of the warps, and the other order shows
+ * it. */
 __global__ void race_kernel(unsigned *out)
 {
     CUDA_DYNAMIC_SHARED(unsigned, shared);
@@ -291,7 +294,8 @@ __global__ void prefetch_kernel(const char *from, bool reads)
         (void)load_stream_16(from + 64 * threadIdx.x + 48);
 }
 
-/* A read behind its prefetch passes; a prefetch without a read, or outside of the memory, fails. */
+/* A prefetch that is read later passes. A prefetch without a read, or outside of the memory,
+ * fails. */
 void test_prefetches()
 {
     static char *bytes;
@@ -323,7 +327,7 @@ void test_refusals()
     cudaLaunchConfig_t config = {};
     config.gridDim = 1, config.blockDim = dim3(32, 32, 2);
     CHECK(cudaLaunchKernelEx(&config, mask_kernel) != cudaSuccess);
-    config.blockDim = 32, config.dynamicSmemBytes = 100 << 10; /* says so on stderr */
+    config.blockDim = 32, config.dynamicSmemBytes = 100 << 10; /* prints an error to stderr */
     CHECK(cudaLaunchKernelEx(&config, deadlock_kernel) != cudaSuccess);
     CHECK(cudaFuncSetAttribute(deadlock_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                228 << 10) != cudaSuccess);

@@ -1,6 +1,6 @@
 """Asks a server for one greedy answer until it comes, or until the process PID has ended.
   ask.py PORT SECONDS TOKENS PID
-Prints how many seconds that took, then the answer's text. Exit status 1: no answer; the last line says why."""
+Prints the seconds until the answer, then its text. Exit status 1 means no answer; the last line gives the reason."""
 import json
 import sys
 import time
@@ -31,7 +31,7 @@ while time.monotonic() - begin < limit and is_alive():
         text = ask()
         print(f"{time.monotonic() - begin:.2f}\n{text}")
         sys.exit(0)
-    except Exception as e:  # not there yet, or not ready
+    except Exception as e:  # not listening yet, or not ready
         why = str(e)
         time.sleep(0.1)
 print(f"no answer in {time.monotonic() - begin:.0f} s{'' if is_alive() else ', cox up has ended'}: {why}")

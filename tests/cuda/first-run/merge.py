@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Puts what a run of first-run measured into the docs.
+"""Puts the measurements of a run of first-run into the docs.
   tests/cuda/first-run/merge.py TABLE.md [--status docs/gpu-status.md] [--day docs/develop/gpu-day.md] [--partial]
 
-TABLE.md is a run's $OUT/table.md. Of its first table each row that ran replaces "last run" and "result" of the row with
-the same key in the status table; a key that has no row yet gets one at the end. Of its second table each figure whose
-"program: what" is a key of the table of predicted times fills that row's last cell. Everything else stays byte for byte:
-rows that were not run, and rows with a later run. Merging the same table twice changes nothing.
+TABLE.md is a run's $OUT/table.md. Each row of its first table that ran replaces "last run" and "result" of the row with the same
+key in the status table; a new key gets a row at the end. In its second table, a figure whose "program: what" is a key of the
+table of predicted times fills that row's last cell. Everything else stays byte for byte: rows that were not run, and rows with a
+later run. Merging the same table twice changes nothing.
 
-Nothing is written when the table is of a host without a device, or is not whole: no first line, no "End of the table.", a
-row with too few cells or without a result, a key twice, a key of the emulation's rows (emulated-...), which no device
-runs. --partial takes the whole rows of a table that was cut off. A run's text is data: markup in it is taken out.
-Exit status: 0 merged, 1 the table or a document is not what it has to be, 2 wrong arguments."""
+Nothing is written when the table comes from a host without a device, or is incomplete: no first line, no "End of the table.", a
+row with too few cells or without a result, a duplicate key, or a key of the emulation's rows (emulated-...), which no device
+runs. --partial takes the complete rows of a table that was cut off. A run's text is data: markup in it is removed.
+Exit status: 0 merged, 1 the table or a document is invalid, 2 wrong arguments."""
 import argparse
 import re
 import sys
@@ -28,11 +28,11 @@ STATUS_CELLS, PREDICTED_CELLS = 5, 6
 
 
 class Refused(Exception):
-    """The text says why."""
+    """The exception's text gives the reason."""
 
 
 def cells_of(line):
-    """The cells of a row, or None: it does not begin and end with a bar. A bar inside of a cell has a backslash."""
+    """Returns the cells of a row, or None if the line does not begin and end with a bar. A bar inside of a cell has a backslash."""
     line = line.rstrip()
     if len(line) < 2 or line[0] != "|" or line[-1] != "|" or line.endswith("\\|"):
         return None
@@ -40,14 +40,14 @@ def cells_of(line):
 
 
 def plain(text, most):
-    """One line that a table's cell can have: no markup, no control characters."""
+    """Returns one line that fits a table's cell: no markup, no control characters."""
     text = "".join(c if c.isprintable() else " " for c in text.replace("\\|", "/"))
     text = re.sub(r"[`<>\[\]|\\*#]", "", text)
     return re.sub(r"\s+", " ", text).strip()[:most].rstrip()
 
 
 class Table:
-    """What a run has printed: .rows key → (result, seconds, text), .figures key → figure."""
+    """The table of a run: .rows maps a key to (result, seconds, text), .figures maps a key to a figure."""
 
     def __init__(self, text, partial=False):
         lines = text.replace("\r\n", "\n").split("\n")
@@ -69,7 +69,7 @@ class Table:
             width = self._line(number, line, width, partial)
 
     def _line(self, number, line, width, partial):
-        """The width of the table that the line is in, 0 outside of one."""
+        """Returns the width of the table that the line is in; 0 outside of a table."""
         if not line.startswith("|"):
             return 0
         cells = cells_of(line)
@@ -99,11 +99,11 @@ class Table:
 
     def _add_figure(self, number, cells):
         key = f"{plain(cells[0], 40)}: {plain(cells[1], 100)}"
-        self.figures.setdefault(key, plain(cells[2], 60))  # a program that ran twice: its first figure
+        self.figures.setdefault(key, plain(cells[2], 60))  # the first figure counts if a program ran twice
 
 
 def merge_status(document, table):
-    """The status document with the run's rows; (text, keys replaced, keys added, keys kept)."""
+    """Returns the status document with the run's rows: (text, keys replaced, keys added, keys kept)."""
     lines, place, last, replaced, kept = document.split("\n"), {}, 0, [], []
     for i, line in enumerate(lines):
         cells = cells_of(line)
@@ -139,7 +139,7 @@ def merge_status(document, table):
 
 
 def merge_predicted(document, table):
-    """The page with the predicted times, "measured" filled in; (text, keys filled)."""
+    """Returns the page of predicted times with "measured" filled in: (text, keys filled)."""
     lines, filled = document.split("\n"), []
     for i, line in enumerate(lines):
         cells = cells_of(line)

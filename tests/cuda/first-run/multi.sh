@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Several GPUs of one host, as a part of first-run: NCCL itself, models over two and four ranks, the one-shot sums beside
-# NCCL's, and a rank killed under streams. With one device it is one row that says so. Sourced by first-run.
+# The part of first-run for several GPUs of one host: NCCL itself, models over two and four ranks, one-shot sums beside NCCL's, and a
+# rank killed under streams. With one device it writes one row that says so. Sourced by first-run.
 
-golden_ranks() { # golden_ranks NAME RANKS OPTIONS...: small models over so many devices, NCCL between them
+golden_ranks() { # golden_ranks NAME RANKS OPTIONS...: small models over RANKS devices, with NCCL
     local name=$1 ranks=$2 folders=() name_of
     shift 2
     [ "$(n_devices)" -ge "$ranks" ] || { row "$name" skipped 0 "needs $ranks devices, here are $(n_devices)" && return; }
     for name_of in "${golden_models[@]}"; do [ ! -e "$name_of/expected.json" ] || folders+=("$name_of"); done
     bench "$name" 60 tests/model_golden --device cuda --longest 45 "$@" "${folders[@]}"
 }
-newest_worker() { # of the processes that serve_start has begun: the head and the gateway must not be hit
+newest_worker() { # newest worker of the processes that serve_start began; head and gateway are not killed
     local stat found=
     for stat in /proc/[0-9]*/stat; do # PID (NAME) STATE PARENT GROUP SESSION ...
         [[ $(cat "$stat" 2>/dev/null) =~ ^([0-9]+)\ \(cox-worker\)\ [^ZX]\ [0-9]+\ [0-9]+\ ([0-9]+)\  ]] || continue
@@ -17,7 +17,7 @@ newest_worker() { # of the processes that serve_start has begun: the head and th
     done
     echo "$found"
 }
-killed_rank() { # kill -9 of one of two ranks under 16 streams: each of them must end, with all of its tokens
+killed_rank() { # kill -9 of one of two ranks under 16 streams: each stream must end with all of its tokens
     local name=multi-killed-rank from=$SECONDS f="$LOG/multi-killed-rank.txt" loader victim rc=0 done_ids want=$((32 * 200))
     if [ "$(left)" -lt 60 ]; then
         row $name "no time left" 0 ""
@@ -54,7 +54,7 @@ multi_part() {
     bench multi-nccl 60 tests/cuda_nccl_test
     golden_ranks multi-golden-tp2 2 --tp 2
     golden_ranks multi-golden-tp4 4 --tp 4
-    golden_models=(goldens/few/llama_tiny goldens/few/llama_tiny_gguf_q4_k goldens/few/gemma3_caps) # another stage's experts are not compared
+    golden_models=(goldens/few/llama_tiny goldens/few/llama_tiny_gguf_q4_k goldens/few/gemma3_caps) # experts of another stage are not compared
     golden_ranks multi-golden-tp2-pp2 4 --tp 2 --pp 2
     bench multi-oneshot 60 tests/cuda_oneshot_bench
     killed_rank

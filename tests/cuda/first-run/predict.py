@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Predicts what a step and a prompt take on an H100: the table of docs/develop/gpu-day.md.
+"""Predicts the time of a step and of a prompt on an H100: the table of docs/develop/gpu-day.md.
   tests/cuda/first-run/predict.py [--check docs/develop/gpu-day.md | --write docs/develop/gpu-day.md]
 
-This is a model, not a measurement. Shapes come from bench/models/*/config.json; bytes and operations are those of
-bench/gpu/work.h, which is what cuda_model_bench counts; rates, gaps and latencies are the assumptions named below.
-The floor of a row is its bytes at the copy's rate, or its operations at cuBLAS's rate, whichever takes longer.
+This is a model, not a measurement. Shapes come from bench/models/*/config.json. Bytes and operations are those of
+bench/gpu/work.h, which cuda_model_bench counts. Rates, gaps and latencies are the assumptions named below. The floor of a row is
+its bytes at the copy's rate, or its operations at cuBLAS's rate, whichever takes longer.
 
   decode: weights / (COPY x their rate) + KV / (COPY x its rate) + kernels x gap + layers x merge + mixtures x sum
-  prefill: operations of products, mixtures and attention, each at its own rate, + what makes codes into bfloat16
+  prefill: operations of products, mixtures and attention, each at its own rate, + the conversion of codes to bfloat16
 
-"before" is the code of 73d671b9, which was reviewed before the changes. Where the review gives a figure for a row, "before" is
-that; elsewhere it is this model's, with a ~. tests/scripts/first_run_test.py holds the model beside the
-review's figures. "after" is this model with the changes that were made since."""
+"before" is the code of 73d671b9, which was reviewed before the changes. It is the review's figure if the review gives one for a
+row; otherwise it is this model's, with a ~. tests/scripts/first_run_test.py compares the model with the review's figures. "after"
+is this model with the changes that were made since."""
 import argparse
 import json
 import sys
@@ -20,33 +20,34 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 BEGIN, END = "<!-- predict.py begins -->", "<!-- predict.py ends -->"
 
-# ---- assumptions. Each has a source: measured on such a machine, read off the code's SASS (review), or a guess.
-COPY = 3.0e12  # bytes/s, read and written, of a copy of 1 GiB: seen on an H100 of this kind (2026-11-13)
-CUBLAS = 798e12  # operations/s of 8192 x 8192 x 8192 in bfloat16: seen there as well
-LAUNCH_GAP = 1.6e-6  # s between a kernel's end and the next one's full rate, in a graph with early launches: what the review's
-#                    steps leave when bytes and merges are taken off (0.5 ms for 8B's 328 kernels, 1 ms for DeepSeek's 623)
-PREFETCH_GAP = 1.2e-6  # the same with the next stages prefetched into L2: the review expects 3 to 6 % of 8B's step
-# Rates of weights and KV as shares of COPY, at 1 row and at 64 (review, section 2 and finding 5).
+# ---- assumptions. Each has a source: measured on such a machine, read from the code's SASS (review), or estimated.
+COPY = 3.0e12  # bytes/s read and written by a copy of 1 GiB; measured on an H100 of this kind (2026-11-13)
+CUBLAS = 798e12  # operations/s of 8192 x 8192 x 8192 in bfloat16; measured there as well
+# Seconds between a kernel's end and the next one's full rate, in a graph with early launches. It is the rest of the review's steps
+# without bytes and merges (0.5 ms for 8B's 328 kernels, 1 ms for DeepSeek's 623).
+LAUNCH_GAP = 1.6e-6
+PREFETCH_GAP = 1.2e-6  # LAUNCH_GAP with the next stages prefetched into L2; the review expects 3 to 6 % of 8B's step
+# Rates of weights and KV as shares of COPY, at 1 row and at 64 rows (review, section 2 and finding 5).
 WEIGHTS = {"bf16": {1: 1.0, 64: 0.82}, "int4": {1: 0.95, 64: 0.40}}
-EXPERTS = {1: 0.95, 64: 0.80}  # grouped products, any format: a guess, no figure of the review
-KV = {"heads": 0.88, "latent": 0.80}  # attention of 32 x 8k without its merge: review, 0.85-0.92 and 0.75-0.85
-# Merge of the splits of a layer, in s (finding 1). Before: one load of 0.19 us after the other, splits x dims / 64 of them,
-# at a context of 1.2k. After: a block for each (row, head) whose warps share out the splits: a few loads' latency.
+EXPERTS = {1: 0.95, 64: 0.80}  # grouped products of any format; an estimate, not a figure of the review
+KV = {"heads": 0.88, "latent": 0.80}  # attention of 32 x 8k without its merge; review: 0.85-0.92 and 0.75-0.85
+# Seconds to merge the splits of a layer (finding 1), at a context of 1.2k. Before: splits x dims / 64 loads of 0.19 us, one after
+# the other. After: a block for each (row, head), whose warps share out the splits; it costs the latency of a few loads.
 MERGE_BEFORE = {("heads", 1): 7e-6, ("heads", 64): 2e-6, ("latent", 1): 50e-6, ("latent", 64): 25e-6}
 MERGE_AFTER = {("heads", 1): 2.5e-6, ("heads", 64): 2e-6, ("latent", 1): 4e-6, ("latent", 64): 4e-6}
-SUM_BEFORE, SUM_AFTER = 4e-6, 1.5e-6  # s of a mixture's sum beyond its bytes (finding 3: 3 to 5 us)
-# Rates of a prompt's parts, operations/s (review, section 2). GEMM is what is left of 8B's 250 ms without its attention, so
-# norms and activations are in it.
-GEMM, ATTENTION, GROUPED = 611e12, 280e12, 375e12  # cuBLASLt on 8B's shapes; heads of 128 by mma.sync; mixtures
-LATENT_ABSORBED = 200e12  # of the absorbed form's operations, which are 3.4 times the model's own (finding 2)
-ATTENTION_192 = 230e12  # heads of 192/128, which the kernel pads to 256: a guess from ATTENTION
-DEQUANTISED = 0.5 + 2  # bytes moved for each weight that is made into bfloat16, beside the product: codes read, 16 bits written
+SUM_BEFORE, SUM_AFTER = 4e-6, 1.5e-6  # seconds of a mixture's sum beyond its bytes (finding 3: 3 to 5 us)
+# Rates of a prompt's parts in operations/s (review, section 2). GEMM is the rest of 8B's 250 ms without attention, so it includes
+# norms and activations.
+GEMM, ATTENTION, GROUPED = 611e12, 280e12, 375e12  # cuBLASLt on 8B's shapes; heads of 128 with mma.sync; mixtures
+LATENT_ABSORBED = 200e12  # operations/s of the absorbed form, which has 3.4 times the operations of the model's own (finding 2)
+ATTENTION_192 = 230e12  # heads of 192/128, which the kernel pads to 256; an estimate from ATTENTION
+DEQUANTISED = 0.5 + 2  # bytes moved for each weight that is converted to bfloat16, besides the product: code read, 16 bits written
 CONTEXT = 1192  # positions that a row sees in the middle of cuda_model_bench's rounds (1,024 + 8 warm + 2.5 x 64)
 PROMPT = 8192
 
-# Kernels of a step, drawing included: of a layer, of a layer that is a mixture, beside the layers. Counted over the emulation
-# (emulate_n_launches, bench/gpu/drive.h) on tiny models of two and of three layers, 2026-11-28, at 73d671b9. A gated epilogue
-# of gate and up takes one from each layer: a mixture's shared experts have it, its grouped products had it before.
+# Kernels of a step, with sampling: in a layer, in a layer that is a mixture, outside of the layers. They were counted over the emulation
+# (emulate_n_launches, bench/gpu/drive.h) on tiny models of two and of three layers, 2026-11-28, at 73d671b9. A gated epilogue of gate and up saves
+# one in each layer: a mixture's shared experts have it now, its grouped products had it before.
 KERNELS = {"llama": (10, 0, 8), "gemma3_text": (14, 0, 9), "deepseek_v2": (17, 23, 8)}
 FUSED = 1
 
@@ -66,7 +67,7 @@ ROWS = [
     ("deepseek_coder_v2_lite_awq", DECODE, 64, None),
     ("deepseek_coder_v2_lite_awq", PREFILL, PROMPT, None),
     ("gemma3_270m", DECODE, 1, None),
-    ("gemma3_270m", DECODE, 64, None),  # no prompt: its matrices are 640 wide, and nobody knows cuBLASLt's rate for those
+    ("gemma3_270m", DECODE, 64, None),  # no prompt: its matrices are 640 wide, and cuBLASLt's rate for that is unknown
 ]
 
 
@@ -78,7 +79,7 @@ class Shape:
         self.folder, self.kind, self.layers, self.hidden = folder, c["model_type"], c["num_hidden_layers"], c["hidden_size"]
         quant = c.get("quantization_config")
         self.format = "int4" if quant else "bf16"
-        # bits of a weight as it is published: codes of 4, and for each group a scale of 16 and a zero of 4
+        # bits of a published weight: codes of 4 bits, and for each group a scale of 16 bits and a zero of 4
         self.bits = 4 + 20 / quant["group_size"] if quant else 16
         self.heads, self.vocabulary = c["num_attention_heads"], c["vocab_size"] * self.hidden
         self.is_latent = bool(c.get("kv_lora_rank"))
@@ -91,8 +92,8 @@ class Shape:
     def _heads(self, c):
         dim = c.get("head_dim") or self.hidden // self.heads
         kv = c["num_key_value_heads"]
-        self.pair_ops = 2 * self.heads * 2 * dim  # of two positions that see each other
-        self.kv_bytes = 2 * 2 * kv * dim  # of a position in a layer
+        self.pair_ops = 2 * self.heads * 2 * dim  # operations for two positions that see each other
+        self.kv_bytes = 2 * 2 * kv * dim  # bytes of a position in a layer
         self.absorbed_pair_ops = self.pair_ops
         return self.hidden * dim * (self.heads + 2 * kv) + self.heads * dim * self.hidden
 
@@ -104,7 +105,7 @@ class Shape:
         return self.hidden * (self.heads * (nope + rope) + rank + rope) + rank * self.heads * (nope + v) + self.heads * v * self.hidden
 
     def _windows(self, c):
-        """[(layers, window)]; 0: all positions. Gemma 3: every sixth layer sees all."""
+        """Sets [(layers, window)]; window 0 means all positions. In Gemma 3, every sixth layer sees all."""
         window = c.get("sliding_window")
         whole = self.layers // 6 if window else self.layers
         self.windows = [(whole, 0)] + ([(self.layers - whole, window)] if window else [])
@@ -121,11 +122,11 @@ class Shape:
         self.dense_mlp = c["first_k_dense_replace"] * inner + self.mixtures * c["n_shared_experts"] * self.expert
 
     def layers_bytes(self):
-        """Matrices that every step reads, without the head; routers are kept in 16 bits."""
+        """Returns the bytes of the matrices that every step reads, without the head; routers are kept in 16 bits."""
         return self.dense * self.bits / 8 + 2 * self.routers
 
     def experts_bytes(self, rows):
-        """Experts that so many rows read, if each chose at random (work_random_experts)."""
+        """Returns the number of experts that `rows` rows read if each chooses at random (work_random_experts)."""
         missed = (1 - self.chosen / self.experts) ** rows if self.experts else 1
         return self.mixtures * self.experts * (1 - missed) * self.expert * self.bits / 8
 
@@ -133,7 +134,7 @@ class Shape:
         return rows * sum(n * self.kv_bytes * (min(context, w) if w else context) for n, w in self.windows)
 
     def pairs(self, n):
-        """Over all layers: pairs of positions that see each other."""
+        """Returns the pairs of positions that see each other, over all layers."""
         return sum(k * (w * (w + 1) / 2 + (n - w) * w if w and w < n else n * (n + 1) / 2) for k, w in self.windows)
 
     def token_ops(self):
@@ -141,7 +142,7 @@ class Shape:
 
 
 def decode(s, rows, is_after):
-    """(floor, predicted), in seconds."""
+    """Returns (floor, predicted) in seconds."""
     kind = "latent" if s.is_latent else "heads"
     layers, head, experts, kv = s.layers_bytes(), 2 * s.vocabulary, s.experts_bytes(rows), s.kv_step(rows, CONTEXT)
     plain, mixture, beside = KERNELS[s.kind]
@@ -173,7 +174,7 @@ def milliseconds(seconds):
 
 
 def review_range(floor, given):
-    """(least, most) seconds that the review expects."""
+    """Returns the (least, most) seconds that the review expects."""
     unit, low, high = given
     return (low / 1e3, high / 1e3) if unit == "ms" else (floor / high, floor / low)
 
@@ -186,7 +187,7 @@ def before_text(floor, model, given):
 
 
 def key_of(folder, kind, n):
-    """As cuda_model_bench names the figure, with its program in front."""
+    """Returns cuda_model_bench's name of the figure, with its program in front."""
     what = f"decode at batch {n}, a step" if kind == DECODE else f"prefill of {n} tokens, time"
     return f"cuda_model_bench: {folder}, {what}"
 
@@ -208,7 +209,7 @@ def table(measured=None):
 
 
 def of_page(path):
-    """(lines, first and last line of the table, measured cells by key)."""
+    """Returns (lines, first and last line of the table, measured cells by key)."""
     lines = path.read_text().split("\n")
     first, last = lines.index(BEGIN) + 1, lines.index(END)
     cells = [line.strip("|").split("|") for line in lines[first:last] if line.startswith("| `")]

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Rows of first-run's table: what ran, how it ended, how long it took, its last line. Sourced by first-run, which sets
-# LOG, ROWS, FIGURES (files) and left, has_device, ours (functions).
+# Functions for the rows of first-run's table: a program's name, result, time and last line. Sourced by first-run, which sets the files
+# LOG, ROWS and FIGURES and the functions left, has_device and ours.
 
-# A program that skips on a host with a device has failed, unless it wants more devices than there are.
+# A program that skips on a host with a device has failed, unless it needs more devices than there are.
 skipped() { # skipped LAST_LINE
     if has_device && ! [[ $1 =~ needs\ [0-9]+\ devices ]]; then echo "FAILED: skipped"; else echo skipped; fi
 }
-result_of() { # result_of STATUS LIMIT LAST_LINE
+result_of() { # result_of STATUS LIMIT LAST_LINE: prints the result of a row
     case $1 in
     0) echo passed ;;
     75) echo "cut short" ;;
@@ -16,17 +16,17 @@ result_of() { # result_of STATUS LIMIT LAST_LINE
     *) echo "FAILED ($1)" ;;
     esac
 }
-last_line() { # last_line FILE: the last that is not empty, as one cell's text
+last_line() { # last_line FILE: prints its last non-empty line as one cell's text
     grep -av '^ *$' "$1" 2>/dev/null | tail -n 1 | tr -d '\000-\010\013-\037' | cut -c 1-180
 }
 row() { # row NAME RESULT SECONDS TEXT
     printf '| `%s` | %s | %s s | %s |\n' "$1" "$2" "$3" "${4//|/\\|}" >>"$ROWS"
     printf '%4d s  %-34s %-20s %4s s  %s\n' "$SECONDS" "$1" "$2" "$3" "${4:0:120}"
 }
-complaints() { # complaints NAME: a few lines that say why
+complaints() { # complaints NAME: prints a few lines that give the reason
     grep -aiE 'fail|error|hazard|invalid|illegal|misaligned|not within|beyond' "$LOG/$1.txt" | head -n 6 | cut -c 1-200 | sed 's/^/        /'
 }
-run() { # run NAME LIMIT COMMAND...: its output is a log, its last line the row's text; the rows of benches are kept
+run() { # run NAME LIMIT COMMAND...: its output is a log, and its last line the row's text; rows of benches are kept
     local name=$1 limit=$2 from=$SECONDS rc=0
     shift 2
     [ "$limit" -le "$(left)" ] || limit=$(left)
@@ -40,7 +40,7 @@ run() { # run NAME LIMIT COMMAND...: its output is a log, its last line the row'
     grep -ahE '^\| (cuda_[a-z_]+|torch|serve) \|' "$LOG/$name.txt" >>"$FIGURES" 2>/dev/null
     return $rc
 }
-bench() { # bench NAME LIMIT PROGRAM ARGUMENTS...: one of the pack's, with its libraries
+bench() { # bench NAME LIMIT PROGRAM ARGUMENTS...: runs one of the pack's programs with the pack's libraries
     local name=$1 limit=$2
     shift 2
     run "$name" "$limit" bash -c 'ours "$@"' _ "$@"

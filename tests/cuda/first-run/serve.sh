@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Serving, as a part of first-run: `cox up` with dummy weights of true shapes, loads over HTTP by `cox bench serve`. Two
-# answers to one prompt with early launches and without them, with graphs and without them, must have the same ids: where
-# they differ there is a race. Sourced by first-run.
+# The part of first-run for serving: `cox up` with dummy weights of real shapes, and loads over HTTP by `cox bench serve`. Two answers to
+# one prompt, with and without early launches, and with and without graphs, must have the same ids; a difference means a race.
+# Sourced by first-run.
 
 port=18400 up=
-up_to() { # up_to SECONDS: so many, or what is left for all parts; at least one
+up_to() { # up_to SECONDS: prints at most SECONDS, at most the time left for all parts, at least 1
     local n=$1
     [ "$n" -le "$(left)" ] || n=$(left)
     echo $((n > 1 ? n : 1))
 }
-serve_start() { # serve_start NAME SHAPE FLAGS...: the process `up`, which leads a session of its own; waits for an answer
+serve_start() { # serve_start NAME SHAPE FLAGS...: starts `cox up` in a session of its own and waits for an answer
     local name=$1 shape=$2
     shift 2
     port=$((port + 10))
@@ -29,10 +29,10 @@ serve_stop() {
     wait "$up" 2>/dev/null
     up=
 }
-number_of() { # number_of FILE LABEL: of the table that cox bench serve prints
+number_of() { # number_of FILE LABEL: prints a figure of the table from cox bench serve
     sed -n "s/^$2: *\([0-9.]*\) *$/\1/p" "$1" | head -n 1
 }
-load() { # load NAME SHAPE STREAMS PROMPTS IN OUT: one figure
+load() { # load NAME SHAPE STREAMS PROMPTS IN OUT: measures one figure
     local f="$LOG/load-$1-$3-$5.txt" rate
     ours timeout "$(up_to 60)" bin/cox bench serve --base-url http://127.0.0.1:$port --model m --tokenizer "$T/model-$2" --num-prompts "$4" --max-concurrency "$3" \
         --random-input-len "$5" --random-output-len "$6" --ignore-eos --disable-tqdm --num-warmups "$3" --percentile-metrics ttft,tpot,itl >"$f" 2>&1
@@ -44,7 +44,7 @@ load() { # load NAME SHAPE STREAMS PROMPTS IN OUT: one figure
 serve() { # serve NAME SHAPE MOST_SECONDS LOADS FLAGS...; LOADS: STREAMS:PROMPTS:IN:OUT,..
     local name=$1 shape=$2 most=$3 loads=$4 from=$SECONDS result=passed l a b c d
     shift 4
-    case ,${COX_FIRST_RUN_SERVE:-$name}, in *",$name,"*) ;; *) return ;; esac # those alone, to try it without a device
+    case ,${COX_FIRST_RUN_SERVE:-$name}, in *",$name,"*) ;; *) return ;; esac # only these, to try it without a device
     if [ "$(left)" -lt "$most" ]; then
         row "serve-$name" "no time left" 0 ""
         return
@@ -63,7 +63,7 @@ serve() { # serve NAME SHAPE MOST_SECONDS LOADS FLAGS...; LOADS: STREAMS:PROMPTS
     serve_stop
     row "serve-$name" "$result" $((SECONDS - from)) "$(grep -aE 'graphs_captured|graphs_refused' "$LOG/up-$name.txt" | tail -n 1 | cut -c 1-150)"
 }
-same_ids() { # same_ids KEY NAME NAME: two answers to one prompt
+same_ids() { # same_ids KEY NAME NAME: compares two answers to one prompt
     local a b
     { [ -e "$LOG/ask-$2.txt" ] && [ -e "$LOG/ask-$3.txt" ]; } || return 0
     a=$(tail -n +2 "$LOG/ask-$2.txt" | tr -d '\n') b=$(tail -n +2 "$LOG/ask-$3.txt" | tr -d '\n')

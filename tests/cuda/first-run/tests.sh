@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# The tests of first-run: several programs at once, since nothing here is timed. Sourced by first-run.
+# The part of first-run for tests. Several programs run at once, since nothing here is timed. Sourced by first-run.
 
-declare -A running=() # process → name
+declare -A running=() # maps a process to its name
 limit=30
 reap() { # waits for one program to end and writes its row
     local pid rc=0 name result
@@ -18,7 +18,7 @@ reap() { # waits for one program to end and writes its row
         ;;
     esac
 }
-start() { # start NAME COMMAND...
+start() { # start NAME COMMAND...: starts a test in the background when fewer than `jobs` run
     local name=$1
     shift
     while [ ${#running[@]} -ge "$jobs" ]; do reap; done
@@ -31,11 +31,11 @@ start() { # start NAME COMMAND...
     running[$!]=$name
 }
 reap_all() { while [ ${#running[@]} -gt 0 ]; do reap; done; }
-at_most() { # at_most SECONDS: the limit of what is started next, cut to the time that is left
+at_most() { # at_most SECONDS: sets the limit of the next programs, cut to the time that is left
     limit=$1
     [ "$limit" -le "$(left)" ] || limit=$(left)
 }
-goldens() { # goldens NAME OPTIONS... -- FOLDER...: the models that are in the pack, or no row
+goldens() { # goldens NAME OPTIONS... -- FOLDER...: runs the models that are in the pack; no row if there are none
     local name=$1 options=() folders=()
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
@@ -45,7 +45,7 @@ goldens() { # goldens NAME OPTIONS... -- FOLDER...: the models that are in the p
 tests_part() {
     local name
     at_most 30
-    start cuda_copy_test tests/cuda_copy_test # alone and first: does the device answer at all?
+    start cuda_copy_test tests/cuda_copy_test # alone and first: checks that the device answers at all
     reap_all
     for name in norm route elementwise linear attention latent moe sample products runner steps pack; do
         [ ! -x "tests/cuda_${name}_test" ] || start "small-$name" "tests/cuda_${name}_test" --small
@@ -54,7 +54,7 @@ tests_part() {
     at_most 110
     goldens golden-few --longest 45 -- goldens/few/*/
     for name in comm attention latent linear elementwise moe norm products sample route runner steps copies pack oneshot nccl libraries find_library; do
-        case " ${failed_tests[*]-} " in *" small-$name "*) continue ;; esac # whose small cases fail has failed
+        case " ${failed_tests[*]-} " in *" small-$name "*) continue ;; esac # its small cases have failed already
         [ ! -x "tests/cuda_${name}_test" ] || start "cuda_${name}_test" "tests/cuda_${name}_test"
     done
     goldens golden-more --longest 20 -- goldens/more/*/
@@ -62,7 +62,7 @@ tests_part() {
     goldens golden-tp2 --longest 20 --tp 2 --nccl "$pack/tests/libfakenccl.so" -- goldens/few/llama*/
     reap_all
 }
-bisect() { # what failed runs again with each launch waiting for the one before: no early launches, no overlap
+bisect() { # runs failed tests again with CUDA_LAUNCH_BLOCKING: no early launches, no overlap
     local name small
     for name in "${failed_tests[@]:0:4}"; do
         small=
@@ -72,7 +72,7 @@ bisect() { # what failed runs again with each launch waiting for the one before:
 }
 
 # ---- the profiler and the checkers
-ncu_part() { # what fills the time of the kernels that matter most: attention of decode and of a prompt, products of one row
+ncu_part() { # profiles the most important kernels: attention of decode and of a prompt, products of one row
     local metrics=gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
     metrics+=,sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active
     metrics+=,l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed
@@ -82,12 +82,12 @@ ncu_part() { # what fills the time of the kernels that matter most: attention of
         return
     fi
     bench ncu-attention 35 ncu --clock-control none --metrics $metrics -k regex:attention_tile --launch-skip 4 --launch-count 2 tests/cuda_attention_bench --seconds 10
-    # The shape of many rows has four warps side by side (attention_many.cu): tile_shape<128, 4, 1, ...>; ncu writes (int)4.
+    # The shape for many rows has four warps side by side (kernels/cuda/attention/many.cu): tile_shape<128, 4, 1, ...>; ncu writes (int)4.
     bench ncu-prefill 45 ncu --clock-control none --metrics $metrics --kernel-name-base demangled -k 'regex:tile_shape<[^,]*128, [^,]*4, [^,]*1,' \
         --launch-count 1 tests/cuda_attention_bench --seconds 20
     bench ncu-linear 35 ncu --clock-control none --metrics $metrics -k regex:gemm_kernel --launch-skip 20 --launch-count 3 tests/cuda_linear_bench 1 --seconds 8
 }
-sanitize() { # sanitize TOOL NAME: the small cases of one test
+sanitize() { # sanitize TOOL NAME: runs the small cases of one test under a checker
     run "$1-$2" 45 bash -c "ours compute-sanitizer --tool $1 --error-exitcode 99 --print-limit 5 tests/$2 --small"
 }
 sanitize_part() {

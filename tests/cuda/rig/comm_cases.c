@@ -1,5 +1,8 @@
-/* What ranks on GPUs say to each other, against plain sums and copies: for comm_test and nccl_test.
- */
+/* The cases of collectives that comm_test and nccl_test share, against plain sums and copies. A
+ * case is a function that every rank runs in its own process (comm_ranks.h); it returns false
+ * after printing the fault.
+ * Numbers follow from the rank and the index, so each rank knows the right result. Sums must be
+ * exact, or within MOST_APART if the library may add in any order. */
 #include "tests/cuda/rig/comm_cases.h"
 
 #include <math.h>
@@ -13,7 +16,8 @@
 
 /* ---- numbers ---- */
 
-/* Of four values to 125 in bfloat16, added in any order and rounded on the way. */
+/* Bound of a sum of four values up to 125 in bfloat16, added in any order and rounded on the
+ * way. */
 static const float MOST_APART = 4;
 
 static float value(uint32_t rank, size_t i)
@@ -45,7 +49,7 @@ static float sum_of(uint32_t n_ranks, size_t i, bool bf16)
     return sum;
 }
 
-/* n elements of rank r at `host`. */
+/* Writes rank r's n elements to `host`. */
 static void fill(void *host, size_t n, uint32_t rank, bool bf16)
 {
     for (size_t i = 0; i < n; i++)
@@ -103,8 +107,8 @@ bool comm_sums(struct rank *r)
     return true;
 }
 
-/* Rank 0's whole rows after a gather of columns that are shared out unevenly: rank 2 has none, and
- * neither has a rank from `most` on. */
+/* Checks rank 0's whole rows after a gather of unevenly divided columns. Rank 2 has none, nor
+ * have ranks from `most` on. */
 static bool gather_rows(struct rank *r, uint32_t n_rows, uint32_t most)
 {
     uint32_t first[RANKS_MAX], n[RANKS_MAX], width = 0;
@@ -169,7 +173,7 @@ bool comm_broadcasts(struct rank *r)
     return true;
 }
 
-/* Two stages of two ranks: the position's number goes to the stage behind. */
+/* With two stages of two ranks, each position's number goes to the next stage. */
 static bool pass_on(struct rank *r, size_t n_bytes)
 {
     uint8_t *host = mem_alloc(n_bytes);
@@ -202,7 +206,7 @@ bool comm_stages_of_two(struct rank *r)
 
 enum { COMM_ASKED_IN_VAIN = RANKS_MAX + 1 };
 
-/* Asked by a process that ends: what asks CUDA cannot fork ranks any more. */
+/* Asks CUDA in a process that ends, because a process that has used CUDA cannot fork ranks. */
 uint32_t comm_devices(void)
 {
     int status = 0;

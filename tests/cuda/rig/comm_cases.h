@@ -4,14 +4,15 @@
 
 rank_fn comm_sums, comm_gathers, comm_broadcasts;
 rank_fn comm_stages_of_two; /* two stages of two ranks */
-/* Rank 1 is killed: nobody says so, the head says so (interrupt), and in two stages of two. */
+/* Rank 1 is killed: without notice, with the head's interrupt, and in two stages of two ranks. */
 rank_fn comm_loss_of_two, comm_loss_of_two_told, comm_loss_in_stages;
-/* Their parts. comm_lose_rank_1: rank 1 does not return, the others do when the group is lost.
- * comm_interrupt_on_loss: a thread's function; its argument is the struct rank. */
+/* Parts of these cases. In comm_lose_rank_1 rank 1 does not return; the others return when the
+ * group is lost. comm_interrupt_on_loss is a thread's function; its argument is the struct rank. */
 bool comm_lose_rank_1(struct rank *r, uint32_t tp, uint32_t pp);
 void *comm_interrupt_on_loss(void *arg);
 bool comm_leaves(struct rank *r);
-/* n elements over the n_ranks of a stage that is joined. */
+/* Sums n elements over the n_ranks ranks of a stage that has joined. */
 bool comm_sum_once(struct rank *r, uint32_t n_ranks, size_t n, bool bf16);
-/* RANKS_MAX at most; 0: there is none, and why is said. */
+/* Returns the number of devices, at most RANKS_MAX. Returns 0 when there is none, and prints the
+ * reason. */
 uint32_t comm_devices(void);

@@ -1,5 +1,6 @@
-/* Rank 1 is killed while the others wait for it in a sum; they leave the group with their weights
- * in place, and all form a new one. Over the stand-in (comm_test) and over NCCL (nccl_test). */
+/* Cases in which rank 1 is killed while the others wait for it in a sum. They must leave the
+ * group with their weights in place, and all ranks must form a new group. They run over the
+ * stand-in (comm_test) and over NCCL (nccl_test). */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ bool comm_leaves(struct rank *r)
                    &err);
 }
 
-/* The head's Abort: comes when a rank's end was seen elsewhere. */
+/* Plays the head's Abort: it comes when a rank's end was seen elsewhere. */
 void *comm_interrupt_on_loss(void *arg)
 {
     struct rank *r = arg;
@@ -49,7 +50,7 @@ static bool weights_are_whole(struct rank *r, void *weights)
     return true;
 }
 
-/* When all others are in: one stage's ranks do not wait for another's. */
+/* Waits until all others are in the sum. The ranks of one stage do not wait for another stage. */
 static void be_killed(struct rank *r)
 {
     for (uint32_t i = 0; i < r->n; i++)
@@ -75,9 +76,10 @@ bool comm_lose_rank_1(struct rank *r, uint32_t tp, uint32_t pp)
     enum status s = r->comm->ops->sum_bf16(r->comm, x, 2048, &err);
     if (s == STATUS_OK)
         s = r->comm->ops->wait(r->comm, NULL, NULL, &err);
-    /* In another stage nobody waits for it: the head says so. */
+    /* In another stage no rank waits for rank 1; the head's interrupt tells it. */
     RANK_CHECK(r, s == STATUS_IO || s == STATUS_CLOSED || r->i / tp > 0);
-    r->comm->ops->interrupt(r->comm); /* memory is given back when the device has ended */
+    /* memory can be freed only when the device's work has ended */
+    r->comm->ops->interrupt(r->comm);
     gpu_release(r->device, x);
     return true;
 }

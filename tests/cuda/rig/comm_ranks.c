@@ -55,7 +55,7 @@ static bool rank_main(const struct ranks_case *c, struct ranks_shared *shared, u
     r.options.no_one_shot = !c->one_shot || (c->off_on_1 && i == 1);
     RANK_TRY(&r, gpu_comm_open(&r.options, &r.comm, why));
     bool ok = c->fn(&r);
-    /* Who ends is lost to those that have not yet got all they wait for. */
+    /* A rank that exits looks lost to ranks that still wait for data, so all ranks wait here. */
     atomic_fetch_add(&shared->n_done, 1);
     while (ok && atomic_load(&shared->n_done) < c->n)
         usleep(100);
@@ -89,7 +89,7 @@ static pid_t start_rank(const struct ranks_case *c, struct ranks_shared *shared,
     _exit(ok ? 0 : 1);
 }
 
-/* The supervisor of rank 1. */
+/* Acts as the supervisor of rank 1: kills it and starts it again. */
 static bool kill_and_restart(const struct ranks_case *c, struct ranks_shared *shared, pid_t *pid)
 {
     int status;
@@ -98,7 +98,7 @@ static bool kill_and_restart(const struct ranks_case *c, struct ranks_shared *sh
             return false;
         usleep(100);
     }
-    usleep(20000); /* into the collective that waits for it */
+    usleep(20000); /* lets the others enter the collective that waits for rank 1 */
     kill(*pid, SIGKILL);
     atomic_store(&shared->killed_ns, clock_mono_ns());
     waitpid(*pid, &status, 0);

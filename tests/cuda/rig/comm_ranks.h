@@ -1,17 +1,17 @@
 #pragma once
-/* Ranks as processes, for the tests of kernels/cuda/comm/abi.h: each with a device of its own
- * making, since nothing of CUDA survives a fork. */
+/* Ranks as processes, for the tests of kernels/cuda/comm/abi.h. Each process opens its own
+ * device, because CUDA's state does not survive a fork. */
 #include <stdatomic.h>
 
 #include "kernels/cuda/comm/abi.h"
 
 #define RANKS_MAX 8u
 
-/* Between the test and its ranks. */
+/* Memory that the test and its ranks share. */
 struct ranks_shared {
-    uint8_t ids[4][GPU_COMM_ID_BYTES]; /* by epoch */
+    uint8_t ids[4][GPU_COMM_ID_BYTES]; /* [epoch]: communicator ids */
     _Atomic uint32_t has_id[4];
-    _Atomic uint32_t at[RANKS_MAX]; /* how far a rank has come: the test's own numbers */
+    _Atomic uint32_t at[RANKS_MAX]; /* progress of each rank, in the test's own numbers */
     _Atomic uint32_t n_done;
     _Atomic uint32_t killed; /* rank 1's end was seen */
     _Atomic uint64_t killed_ns, ready_ns;
@@ -24,33 +24,33 @@ struct rank {
     struct gpu_stream *stream;
     struct gpu_comm *comm;
     struct gpu_comm_options options;
-    bool any_order; /* sums may have been added in */
+    bool any_order; /* the library may add in any order */
 };
 
-/* What one rank does. False: it has said what is wrong. */
+/* The work of one rank. Returns false after it has printed the fault. */
 typedef bool rank_fn(struct rank *r);
 
 struct ranks_case {
     const char *name;
     uint32_t n;
     rank_fn *fn;
-    const char *loss, *version; /* FAKENCCL_LOSS, FAKENCCL_VERSION; or NULL */
-    bool devices_of_their_own;  /* rank i has device i; else all have the first */
-    bool any_order;             /* of sums: the library's own */
-    bool one_shot;              /* small sums over peer memory: they are off elsewhere */
-    bool off_on_1;              /* but not of rank 1 */
-    bool only_0_gives_up;       /* join_timeout_ms is rank 0's; the others have the default */
-    const char *lacks;          /* "NAME=1", of rank 1's environment alone; or NULL */
-    bool kills; /* rank 1 is killed when its `at` is 1, and begins anew with `at` 2 */
-    struct gpu_comm_options options; /* but for the stream */
+    const char *loss, *version; /* values of FAKENCCL_LOSS and FAKENCCL_VERSION; or NULL */
+    bool devices_of_their_own;  /* rank i has device i; otherwise all have the first */
+    bool any_order;             /* the library may add in any order */
+    bool one_shot;              /* allow small sums over peer memory */
+    bool off_on_1;              /* except on rank 1 */
+    bool only_0_gives_up;       /* only rank 0 has join_timeout_ms; the others have the default */
+    const char *lacks;          /* "NAME=1" in rank 1's environment only; or NULL */
+    bool kills; /* rank 1 is killed when its `at` is 1, and starts again with `at` 2 */
+    struct gpu_comm_options options; /* `stream` is set for each rank */
 };
-/* All ranks were content. */
+/* Runs a case. Returns whether all ranks returned true. */
 bool ranks_run(const struct ranks_case *c);
 
-/* Rank 0 makes the epoch's id, the others wait for it. */
+/* Gets the epoch's id: rank 0 makes it, the others wait for it. */
 bool rank_id(struct rank *r, uint32_t epoch, uint8_t out[GPU_COMM_ID_BYTES]);
 bool rank_join(struct rank *r, uint32_t epoch, uint32_t tp, uint32_t pp, struct error *err);
-/* False, with the file's line and the error. */
+/* Returns `holds`. If it is false, prints the line in the file and the error. */
 bool rank_is(struct rank *r, int line, bool holds, const char *what, const struct error *err);
 #define RANK_TRY(r, call)                                                                          \
     do {                                                                                           \

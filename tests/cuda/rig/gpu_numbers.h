@@ -1,6 +1,6 @@
 #pragma once
-/* What every test of operators needs: a call that must not fail, random numbers that are the same
- * on every machine, bfloat16. */
+/* Helpers for all tests of operators: a call that must not fail, random numbers that are the
+ * same on every machine, and bfloat16. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static inline uint32_t random_u32(struct rng *r)
     return (uint32_t)(rng_next(r) >> 32);
 }
 
-/* In [-1, 1). */
+/* Returns a number in [-1, 1). */
 static inline float random_unit(struct rng *r)
 {
     return (float)(random_u32(r) >> 8) * 0x1p-23f - 1.0f;

@@ -1,5 +1,5 @@
 #pragma once
-/* What tests of operators share: a device beside the CPU backend, which is the specification. */
+/* Shared by tests of operators: a device, and the CPU backend, which is the specification. */
 #include "common/base/mem.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/device/abi.h"
@@ -11,7 +11,7 @@ struct rig {
     struct gpu_info info;
     struct device *cpu;
     struct rng rng;
-    const char *name; /* of the case */
+    const char *name; /* name of the current case */
     unsigned n_cases, n_failures;
 };
 
@@ -22,7 +22,7 @@ static void failed(struct rig *r, const char *what, double got, double want, uin
                 (unsigned long long)where);
 }
 
-/* 77: there is no device. */
+/* Opens both devices. Returns 77 when there is no GPU. */
 static int rig_open(struct rig *r)
 {
     struct error err = {0};

@@ -1,6 +1,6 @@
 #pragma once
-/* One pass over a latent_scene.h: the caches, the operator's arguments, and the result of the CPU
- * backend, which runs the five absorbed operators. */
+/* One pass over a latent_scene.h: the caches, the operator's arguments, and the result of the
+ * CPU backend, which runs the five absorbed operators. */
 #include "tests/cuda/rig/latent_scene.h"
 
 static void caches_open(struct scene *s, struct device *gpu)
@@ -14,7 +14,7 @@ static void caches_open(struct scene *s, struct device *gpu)
     kv.block_stride = kv_keys_bytes(c->kv, 1, kv.head_dim, c->block_tokens, true) + 48;
     s->cache_bytes = kv.block_stride * s->n_blocks;
     uint8_t *cache = mem_array(s->cache_bytes, 1);
-    memset(cache, 0xff, s->cache_bytes); /* what nobody wrote is NaN */
+    memset(cache, 0xff, s->cache_bytes); /* unwritten memory is NaN */
     s->kv[CPU] = s->kv[CUDA] = kv;
     kv_layout(&s->kv[CPU], cache, true);
     kv_layout(&s->kv[CUDA], gpu_new(gpu, cache, s->cache_bytes), true);
@@ -49,7 +49,7 @@ static struct latent_params params_of(const struct scene *s, int side)
                    .table = v->table}};
 }
 
-/* Buffers, of elements of e bytes; width: of a row of the output. */
+/* Sets the views of buffers with elements of e bytes; `width` is the size of an output row. */
 static void views_set(struct latent_params *p, void *q, void *latent, void *k, void *a, void *out,
                       uint32_t e)
 {
@@ -65,7 +65,8 @@ static void views_set(struct latent_params *p, void *q, void *latent, void *k, v
     p->values.out = (struct view){out, n * p->values.out_stride};
 }
 
-/* Keys and values of all rows into the cache of the CPU; of the computed ones into the device's. */
+/* Writes the keys and values of all rows to the CPU's cache, and those of the computed rows to
+ * the device's. */
 static void write_computed(struct scene *s, struct device *cpu)
 {
     const struct kv_write_params p = {.k = {s->latents, latent_dim(s->c)},
@@ -77,7 +78,7 @@ static void write_computed(struct scene *s, struct device *cpu)
     cpu->ops->math.kv_write(cpu, &p);
 }
 
-/* The latents of the pass's rows. */
+/* Returns the latents of the pass's rows. */
 static float *pass_latents(const struct scene *s)
 {
     const uint32_t dim = latent_dim(s->c);
@@ -100,7 +101,7 @@ static double deviation(const float *x, uint64_t n)
     return sqrt(squares / (double)n);
 }
 
-/* The scale with which scores deviate by `want`, from what a few queries give with a few keys. */
+/* Returns the scale with which scores deviate by `want`, estimated from a few queries and keys. */
 static float scale_for(const struct scene *s, const float *queries, const float *keys, double want)
 {
     const uint32_t dim = latent_dim(s->c), n_queries = s->n_rows * s->c->n_heads;
@@ -116,7 +117,7 @@ static float scale_for(const struct scene *s, const float *queries, const float 
     return (float)(want / deviation(scores, 256));
 }
 
-/* The CPU's result; the scene's scale follows from its queries. */
+/* Computes the CPU's result. The scene's scale follows from its queries. */
 static void run_cpu(struct scene *s, struct device *cpu)
 {
     const struct latent_case *c = s->c;

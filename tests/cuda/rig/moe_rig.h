@@ -1,6 +1,6 @@
 #pragma once
-/* Rows and matrices on both sides: floats that bfloat16 holds for the CPU, bfloat16 for the device;
- * and a comparison. */
+/* Rows and matrices on both sides, and their comparison. The CPU has floats that bfloat16 can
+ * hold; the device has bfloat16. */
 #include <math.h>
 
 #include "kernels/cuda/moe/abi.h"
@@ -8,16 +8,16 @@
 #include "tests/cuda/rig/gpu_rig.h"
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
-/* Rows on both sides; what lies between them has to stay. */
+/* Rows on both sides. Memory between them must stay unchanged. */
 struct both {
     uint32_t n_rows, dim, stride;
     float *host;
-    uint16_t *before; /* as it was put on the device */
+    uint16_t *before; /* content on the device before the operator */
     uint8_t *memory;
     struct view cpu, gpu;
 };
 
-/* offset: elements in front of the first row; 1 breaks the alignment. */
+/* offset is the number of elements before the first row; 1 breaks the alignment. */
 static struct both both_new(struct rig *r, uint32_t n_rows, uint32_t dim, uint32_t pad,
                             uint32_t offset)
 {
@@ -42,12 +42,12 @@ static void both_free(struct rig *r, struct both *b)
     gpu_release(r->gpu, b->memory);
 }
 
-/* Results are rounded to bfloat16, and so is what lies between two products, and in large tiles a
- * code times its scale. Each rounding is off by 0.11 % at random (2^-9 / sqrt(3)), four of them by
- * 0.25 %: what all elements are off by together tells a missing input or scale from rounding, what
- * one is off by tells a misplaced one. */
-#define MOST_RMS     0.005  /* of the result's root mean square */
-#define MOST_OF_ROW  0x1p-4 /* of the row's, an element that is a sum of much larger ones */
+/* Error bounds. Results are rounded to bfloat16, and so are the numbers between two products
+ * and, in large tiles, a code times its scale. Each rounding is off by 0.11 % at random (2^-9 /
+ * sqrt(3)), four of them by 0.25 %. The error of all elements together shows a missing input or
+ * scale. The error of one element shows a misplaced one. */
+#define MOST_RMS     0.005  /* fraction of the result's root mean square */
+#define MOST_OF_ROW  0x1p-4 /* fraction of the row's, for a sum of much larger elements */
 #define MOST_OF_SELF 0x1p-7
 
 static void both_compare(struct rig *r, const struct both *b)
@@ -86,7 +86,7 @@ struct both_weight {
     struct weight gpu;
 };
 
-/* Blocks of one group have one scale and zero: the first one's. */
+/* Gives all blocks of a group the scale and zero of the first one. */
 static void share_scales(struct matrix *m, uint32_t group)
 {
     const struct dtype_traits t = dtype_traits(m->w.dtype);
@@ -102,7 +102,7 @@ static void share_scales(struct matrix *m, uint32_t group)
         pack_panel(&m->w, &m->rows, i);
 }
 
-/* group: above 32, of INT4, INT8 and FP8. */
+/* A group above 32 is possible for INT4, INT8 and FP8. */
 static struct both_weight weight_new(struct rig *r, enum dtype dtype, uint32_t n, uint32_t k,
                                      uint32_t group)
 {
@@ -133,7 +133,8 @@ static void weight_free(struct rig *r, struct both_weight *w)
 
 static struct cuda_room room_new(struct rig *r, uint64_t n_bytes)
 {
-    /* No operator may use what it has not written: as an index this is beyond all memory. */
+    /* No operator may use memory that it has not written: as an index, this value is beyond all
+     * memory. */
     uint8_t *fill = mem_array(n_bytes + 1, 1);
     memset(fill, 0x7f, n_bytes);
     const struct cuda_room room = {on_device(r, fill, n_bytes), n_bytes};

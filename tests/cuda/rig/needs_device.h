@@ -1,13 +1,12 @@
 #pragma once
-/* Programs that need a device and more of the host (cuBLAS, memory): what is missing on a host that
- * has a device is a failure, and only a host without one skips. */
+/* For programs that need a device and more of the host (cuBLAS, memory). On a host with a
+ * device, a missing part is a failure; only a host without a device skips. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/device/abi.h"
 
-/* Ends the process with exit status 77 where there is no device, and with 1 where one cannot be
- * asked. */
+/* Ends the process with exit status 77 when there is no device, and with 1 when the query fails. */
 static inline void needs_device(void)
 {
     struct gpu_info info;

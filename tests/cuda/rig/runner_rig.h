@@ -1,5 +1,5 @@
 #pragma once
-/* What tests of the runner share: a tiny model on the CPU and on a GPU, and passes of several
+/* Shared by tests of the runner: a tiny model on the CPU and on a GPU, and passes of several
  * sequences over it. */
 #include <math.h>
 #include <unistd.h>
@@ -13,7 +13,8 @@
 #include "tests/unit/worker/tiny_model.c"
 
 enum { BLOCK = 16, N_BLOCKS = 64, PASS_ROWS = 256, MOST_SEQUENCES = 16, RIG_MAX_RANK = 8 };
-/* Of a row of logits, of its spread: weights, and what every operator gives, are rounded. */
+/* Error bound of a row of logits, as a fraction of its spread. Weights and the result of every
+ * operator are rounded. */
 #define NEAR 0.06
 
 static _Atomic uint64_t progress;
@@ -40,8 +41,8 @@ static inline void expect(bool ok, const char *what)
         printf("FAILED: %s\n", what);
 }
 
-/* n_loras: adapters that may be loaded, of ranks up to RIG_MAX_RANK. pass_rows: PASS_ROWS at most.
- */
+/* n_loras is the number of adapters that may be loaded, with ranks up to RIG_MAX_RANK. pass_rows
+ * is at most PASS_ROWS. */
 static inline void open_engine_of(struct side *s, const char *folder, uint32_t n_loras,
                                   enum worker_load_format load_format, uint32_t pass_rows)
 {
@@ -68,7 +69,7 @@ static inline void open_engine(struct side *s, const char *folder, uint32_t n_lo
     open_engine_of(s, folder, n_loras, WORKER_LOAD_AUTO, PASS_ROWS);
 }
 
-/* Sequence i has four blocks, in no order. */
+/* Sequence i has four blocks, in no particular order. */
 static inline const uint32_t *table_of(uint32_t i_sequence)
 {
     static uint32_t tables[MOST_SEQUENCES][4];
@@ -77,7 +78,7 @@ static inline const uint32_t *table_of(uint32_t i_sequence)
     return tables[i_sequence];
 }
 
-/* n[i] rows of sequence i from position from[i] on. */
+/* Makes a pass of n[i] rows of sequence i, from position from[i] on. */
 static inline void make_pass(struct pass *p, uint32_t n_sequences, const uint32_t *from,
                              const uint32_t *n)
 {
@@ -109,7 +110,8 @@ static inline double share_of_spread(const float *got, const float *want)
     return sqrt(squares / spread);
 }
 
-/* The device and the CPU beside it; ends the process where there is none. folder: for a model. */
+/* Opens the GPU and the CPU, and makes `folder` for a model. Ends the process when there is no
+ * GPU. */
 static inline void open_sides(struct side *cpu, struct side *gpu, char *folder)
 {
     struct error err;

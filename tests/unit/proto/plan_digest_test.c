@@ -34,10 +34,11 @@ static void every_field_counts(void **state)
         for (size_t k = 0; k < i; k++)
             assert_true(digest(&cases[i]) != digest(&cases[k]));
     }
-    assert_int_equal(plan_digest_end(0), 1); /* 0 in a plan means "none" */
+    assert_int_equal(plan_digest_end(0), 1); /* 0 in a plan means "no digest" */
 }
 
-/* Blocks that two sequences exchange, or two of one sequence that change places, are seen. */
+/* The digest changes when two sequences exchange blocks, or when two blocks of one sequence
+ * change places. */
 static void an_exchange_is_seen(void **state)
 {
     for (uint32_t a = 0; a < 50; a++)

@@ -1,4 +1,5 @@
-/* Vocabularies that are told apart, and those that are one model's in other files. */
+/* Sketches of vocabularies tell different models apart, and are equal for one model in other
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 
 #include "proto/vocabulary.h"
 
-/* Tokens from .. to - 1 are named after `kind`, at id + shift. */
+/* Tokens `from` to `to` - 1 have names with `kind`. Their ids are moved by `shift`. */
 struct part {
     uint32_t from, to, shift;
     char kind;
@@ -54,12 +55,12 @@ static void another_models_tokens_differ(void **state)
     static const uint32_t sizes[] = {2, 10, 259, 1000, 32000, 151643, 262144};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         assert_false(same(SKETCH({0, sizes[i], 0, 'a'}), SKETCH({0, sizes[i], 0, 'b'})));
-    /* the same tokens at other ids are another model's */
+    /* The same tokens with other ids belong to another model. */
     assert_false(same(SKETCH({0, 32000, 0, 'a'}), SKETCH({0, 32000, 1, 'a'})));
-    /* a vocabulary that goes on where another one ends, as some were made of others */
+    /* One vocabulary continues where another ends, as when a model extends another one. */
     assert_false(same(SKETCH({0, 100256, 0, 'a'}), SKETCH({0, 128000, 0, 'a'})));
     assert_false(same(SKETCH({0, 32000, 0, 'a'}), SKETCH({0, 55296, 0, 'a'})));
-    /* bytes and the first merges are many models' */
+    /* Many models share bytes and the first merges. */
     assert_false(same(SKETCH({0, 300, 0, 'a'}, {300, 50257, 0, 'b'}), SKETCH({0, 50257, 0, 'a'})));
     assert_false(same(SKETCH({0, 1, 0, 'a'}), SKETCH({0, 0, 0, 'a'})));
 }
@@ -75,7 +76,7 @@ static void added_and_padding_tokens_are_taken(void **state)
     assert_true(same(SKETCH({0, 0, 0, 'a'}), SKETCH({0, 0, 0, 'b'})));
 }
 
-/* Both sides may be of other architectures and builds: these bytes are the protocol's. */
+/* The two sides may have other architectures and builds, so the protocol fixes these bytes. */
 static void the_sketch_is_fixed(void **state)
 {
     struct vocabulary v = SKETCH({0, 2, 0, 'a'});

@@ -1,4 +1,4 @@
-/* Streaming decode: what is given out after each token, held back, replaced and flushed. */
+/* Decoding of a stream: text that each token gives out, holds back, replaces or flushes. */
 #include "text_fixture.h"
 
 #define BAD     "\xEF\xBF\xBD"
@@ -13,7 +13,7 @@ struct stream_case {
     const char *flush;
 };
 
-/* builtin:bytes: an id is a byte, so that every split of a character can be written down. */
+/* In builtin:bytes an id is a byte, so that each split of a character can be written down. */
 static const struct stream_case byte_cases[] = {
     {"ascii", {'a', 'b'}, 2, false, {"a", "b"}, ""},
     {"two bytes", {0xC3, 0xA9}, 2, false, {"", "\xC3\xA9"}, ""},
@@ -37,7 +37,7 @@ static const struct stream_case byte_cases[] = {
     {"nothing", {0}, 0, false, {NULL}, ""},
 };
 
-/* The vocabulary of text_fixture.h: 268 is "▁hello", 259 is "▁". */
+/* The vocabulary of text_fixture.h, where 268 is "▁hello" and 259 is "▁". */
 static const struct stream_case spm_cases[] = {
     {"first space goes", {268, 268}, 2, false, {"hello", " hello"}, ""},
     {"only one space goes", {259, 268}, 2, false, {"", " hello"}, ""},
@@ -110,8 +110,8 @@ static void spm_stream(void **state)
     text_tokenizer_free(t);
 }
 
-/* The space at the start belongs to the text's start, which is the prompt's when there is one; a
- * character that the prompt began is finished by the first tokens. */
+/* Only the first space of a text is dropped, and a prompt counts as part of the text. The first
+ * tokens may finish a character that the prompt began. */
 static void prompt_comes_before(void **state)
 {
     struct text_tokenizer *t = open_spm();
@@ -122,7 +122,7 @@ static void prompt_comes_before(void **state)
         const char *want;
     } cases[] = {
         {{0}, 0, 268, "hello"},
-        {{1}, 1, 268, "hello"}, /* <s> is skipped: the text has not begun */
+        {{1}, 1, 268, "hello"}, /* <s> is skipped, so the text has not begun */
         {{1, 267}, 2, 268, " hello"},
         {{267, 3 + 0xC3}, 2, 3 + 0xA9, "\xC3\xA9"},
     };
@@ -134,7 +134,7 @@ static void prompt_comes_before(void **state)
     text_tokenizer_free(t);
 }
 
-/* Whatever bytes come, the deltas are whole characters and equal the text decoded at once. */
+/* Any bytes are decoded in whole characters. All parts together equal the text decoded at once. */
 static void random_bytes_agree_with_decode(void **state)
 {
     struct text_tokenizer *t = open_one("builtin:bytes");

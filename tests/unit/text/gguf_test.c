@@ -1,9 +1,12 @@
-/* Vocabularies and templates inside GGUF files, made here byte by byte, and broken ones. */
+/* Vocabularies and chat templates in GGUF files. Each test writes metadata byte by byte, opens
+ * it through text.h and compares ids, text and template output. Other files are cut or have
+ * changed bytes. Invariants: a broken file is refused with a text or opens as another valid one,
+ * and the Rust library never panics. Files are in a folder of this program or in memory. */
 #include "text_fixture.h"
 
 #include <sys/mman.h>
 
-/* A GGUF's metadata being written; n_keys is patched in at the end. */
+/* Metadata of a GGUF file under construction. `n_keys` is written into the header at the end. */
 struct writer {
     uint8_t bytes[1 << 16];
     size_t len;
@@ -95,7 +98,8 @@ static void end(struct writer *w, const char *file)
     fixture_write(file, w->bytes, w->len);
 }
 
-/* Scores make the merges: "hell" is the best word, "he" beats "el". */
+/* Writes a SentencePiece vocabulary. Its scores make the merges: "hell" is the best word, and
+ * "he" has priority over "el". */
 static void make_spm(struct writer *w, bool space, const char *file)
 {
     static const char *const texts[] = {"<unk>", "<s>",        "</s>",   "<0x00>", "\u2581", "h",
@@ -137,7 +141,8 @@ static void spm_vocabulary(void **state)
     assert_encodes(t, "hell", true, IDS(1, 13));
     assert_encodes(t, "hel lo", false, IDS(4, 9, 7, 4, 7, 8));
     assert_encodes(t, "h\xC3\xA9<tool></s>", false, IDS(4, 5, 15, 16, 14, 2));
-    assert_encodes(t, "zz", false, IDS(4, 0)); /* no byte tokens for z: one fused <unk> */
+    /* The letter z has no byte tokens, so both letters become one <unk>. */
+    assert_encodes(t, "zz", false, IDS(4, 0));
     assert_decodes(t, IDS(1, 13, 4, 8), true, "hell o");
     assert_true(text_token_is_special(t, 0));
     assert_false(text_token_is_special(t, 14));
@@ -180,7 +185,7 @@ static void byte_level_vocabulary(void **state)
     assert_int_equal(text_eos_id(t), 5);
     text_tokenizer_free(t);
 
-    make_byte_level(&w, "qwen2", "qwen2.gguf"); /* splits digits one by one */
+    make_byte_level(&w, "qwen2", "qwen2.gguf"); /* this one splits numbers into digits */
     t = open_file("qwen2.gguf");
     assert_encodes(t, "12", true, IDS(6, 7));
     text_tokenizer_free(t);
@@ -232,13 +237,13 @@ static void open_whatever(const uint8_t *bytes, size_t len, bool may_open)
     char err[TEXT_ERR_MAX] = "";
     struct text_tokenizer *t = NULL;
     struct text_template *chat = NULL;
-    /* In memory: rewriting a file on disk a thousand times waits for the disk each time. */
+    /* The file is in memory, because a disk would delay a thousand rewrites. */
     char path[64];
     int fd = memfd_create("broken.gguf", MFD_CLOEXEC);
     assert_int_equal(write(fd, bytes, len), len);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int rc = text_tokenizer_open(path, NULL, &t, err);
-    assert_int_not_equal(rc, TEXT_INTERNAL); /* a panic would be a bug */
+    assert_int_not_equal(rc, TEXT_INTERNAL); /* the library must never panic */
     assert_true(may_open || rc != TEXT_OK);
     if (rc == TEXT_OK) {
         uint32_t *ids = NULL;

@@ -1,6 +1,8 @@
-/* Bounds on the cost of grammars and their masks, over builtin:bytes: bombs are refused by name
- * before they cost anything, counts are the same each time, and a sequence that costs too much
- * fails alone and in a replay no earlier. */
+/* Bounds on the cost of grammars and of their masks, over builtin:bytes. The tests compile
+ * grammars that would explode, and follow texts through matchers while they count the cost.
+ * Invariants: explosive grammars are refused by name before they cost much, counts are the same
+ * each time, and a sequence that costs too much ends alone. A replay of its tokens does not fail
+ * earlier. A compile that may end the process runs in a fork. */
 #include "text_fixture.h"
 
 #include <sys/wait.h>
@@ -57,7 +59,7 @@ static void patterns(struct text *t)
     add(t, "]}");
 }
 
-/* The patterns stand in a member here, and in a member's name below. */
+/* Adds the patterns as the value of a member. The next function adds them as a member's name. */
 static void patterns_of_a_member(struct text *t)
 {
     add(t, "{\"allOf\":[true");
@@ -77,7 +79,8 @@ static void patterns_of_names(struct text *t)
     add(t, "]}}");
 }
 
-/* Eight of each of 30 levels, of which the last says leaf: 8^30 copies of it. */
+/* Adds 30 levels with eight references each. The last level is `leaf`, so the schema has 8^30
+ * copies of it. */
 static void fans_out(struct text *t, const char *leaf)
 {
     add(t, "{\"$ref\":\"#/$defs/a0\",\"$defs\":{\"a30\":%s", leaf);
@@ -118,7 +121,8 @@ static void lark_patterns(struct text *t)
     add(t, "\n");
 }
 
-/* Copies of a large schema for each of many options: nothing but the allocator sees them. */
+/* Adds copies of a large schema for each of many options. Only the allocator can notice their
+ * size. */
 static void copies(struct text *t)
 {
     add(t, "{\"allOf\":[{\"anyOf\":[{\"type\":\"object\"}");
@@ -144,8 +148,8 @@ static void bombs_are_refused_by_name(void **state)
         {TEXT_GRAMMAR_JSON_SCHEMA, patterns, "the intersection of 8 patterns"},
         {TEXT_GRAMMAR_JSON_SCHEMA, patterns_of_a_member, "the intersection of 8 patterns"},
         {TEXT_GRAMMAR_JSON_SCHEMA, patterns_of_names, "the intersection of 8 patterns"},
-        {TEXT_GRAMMAR_JSON_SCHEMA, fans_out_text, "patterns of one text"},
-        {TEXT_GRAMMAR_JSON_SCHEMA, fans_out_object, "schemas of one value"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, fans_out_text, "patterns for one string"},
+        {TEXT_GRAMMAR_JSON_SCHEMA, fans_out_object, "schemas for one value"},
         {TEXT_GRAMMAR_JSON_SCHEMA, chooses_out, "too many members"},
         {TEXT_GRAMMAR_LARK, lark_patterns, "an intersection of patterns"},
     };
@@ -173,7 +177,8 @@ static int compile_copies(char err[TEXT_ERR_MAX])
     return rc;
 }
 
-/* Where a compile may not end the process, its work is done and thrown away. */
+/* A compile that no check stops may end the process if that is allowed. Otherwise its result is
+ * thrown away. */
 static void what_no_check_sees_ends_the_compile(void **state)
 {
     char err[TEXT_ERR_MAX] = "";
@@ -230,7 +235,7 @@ static struct text_matcher *matcher(const struct text_grammar *g)
     return m;
 }
 
-/* Masks and bytes of a text that goes round; how many masks there were. */
+/* Makes masks and takes the bytes of a text, again and again. Returns the number of masks. */
 static int follow(struct text_matcher *m, const char *around, int n, char err[TEXT_ERR_MAX])
 {
     uint32_t words[WORDS];
@@ -244,7 +249,7 @@ static int follow(struct text_matcher *m, const char *around, int n, char err[TE
     return n;
 }
 
-/* Each byte makes rows longer by some hundred items: few are enough. */
+/* Each byte makes the rows longer by some hundred items, so a few bytes are enough. */
 static void a_sequence_whose_masks_cost_too_much_ends(void **state)
 {
     struct text *t = text_new();
@@ -290,7 +295,7 @@ static void honest_texts_never_end_so(void **state)
     }
 }
 
-/* Up to the last place that the original passed. */
+/* A replay passes at least up to the last position of the original. */
 static void a_replay_passes_where_the_original_did(void **state)
 {
     struct text_grammar *g = compile(TEXT_GRAMMAR_LARK, EXPRESSION);

@@ -1,5 +1,8 @@
-/* Grammars over builtin:bytes, where a token is a byte: what each allows at every place, where it
- * may end, and what is refused. */
+/* Grammars of each kind: JSON schema, regex, Lark and GBNF, structural tag, behind reasoning.
+ * Most tests use builtin:bytes, where a token is a byte, and follow a text: how many bytes fit,
+ * and whether it may end there. Others have tokens of several characters, refusals with their
+ * texts, and grammars that would explode. Invariants: the mask allows exactly the tokens that
+ * the matcher accepts, and every call returns. The vocabulary is shared and read-only. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257 };
@@ -39,7 +42,7 @@ static struct text_matcher *matcher(enum text_grammar_kind kind, const char *sou
     if (compile(kind, source, &g, err) != TEXT_OK)
         fail_msg("%s: %s", source, err);
     assert_int_equal(text_matcher_new(g, eos, n_eos, &m, err), TEXT_OK);
-    text_grammar_free(g); /* may go before it */
+    text_grammar_free(g); /* may be freed before the matcher */
     return m;
 }
 
@@ -52,7 +55,7 @@ struct grammar_case {
     enum text_grammar_kind kind;
     const char *source, *text;
     int n_fit; /* bytes of the text that are allowed */
-    bool ends; /* all are, and it may end there */
+    bool ends; /* all bytes are allowed, and the text may end there */
 };
 
 #define SCHEMA                                                                                     \
@@ -66,13 +69,13 @@ struct grammar_case {
     "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{\"type\":\"boolean\"},\"end\":\"</f>\"}],"    \
     "\"triggers\":[\"<f\"]}"
 
-/* vLLM's documented example */
+/* Example from vLLM's documentation. */
 #define SQL                                                                                        \
     "root ::= select_statement\n"                                                                  \
     "select_statement ::= \"SELECT \" column \" from \" table \" where \" condition\n"             \
     "column ::= \"col_1 \" | \"col_2 \"\ntable ::= \"table_1 \" | \"table_2 \"\n"                  \
     "condition ::= column \"= \" number\nnumber ::= \"1 \" | \"2 \"\n"
-/* llama.cpp's way to write one: comments, a rule over lines, names with -, itself within itself */
+/* A grammar in llama.cpp's style: comments, a rule on two lines, names with "-", recursion. */
 #define SUMS                                                                                       \
     "# sums\nroot ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] term)*\n"               \
     "term ::= ident | num-1 |\n  \"(\" ws expr \")\" ws  # itself\nident ::= [a-z] [a-z0-9_]* "    \
@@ -86,7 +89,7 @@ static const struct grammar_case cases[] = {
     {TEXT_GRAMMAR_JSON_SCHEMA, SCHEMA, "{\"a\":", 5, false},
     {TEXT_GRAMMAR_JSON_SCHEMA, SCHEMA, "{\"b\":\"x\"}", 2, false},
     {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\"}", "{\"k\":[1,{\"z\":null}]}", 20, true},
-    /* quotes and backslashes of patterns, where nothing is lost */
+    /* Quotes and backslashes in patterns that are supported. */
     {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^a\\\\\\\\b$\"}", "\"a\\\\b\"",
      6, true},
     {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^\\\"?[a-z]$\"}", "\"\\\"a\"", 5,
@@ -116,7 +119,7 @@ static const struct grammar_case cases[] = {
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>true</f> and", 18, true},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>1", 6, false},
     {TEXT_GRAMMAR_STRUCTURAL_TAG, TAGS, "so <f>tr", 8, false},
-    /* behind reasoning: what may be left out, and what has begun */
+    /* Behind reasoning: it may be left out, or may have begun. */
     {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "12", 2, true},
     {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "a", 0, false},
     {TEXT_GRAMMAR_AFTER_REASONING, REASONED("false", "2", "[0-9]+"), "<t>a</b\"</t>1", 13, true},
@@ -144,7 +147,7 @@ static void texts_fit_as_their_grammar_says(void **state)
             uint32_t byte = (unsigned char)c->text[n];
             assert_int_equal(text_matcher_mask(m, words, WORDS, err), TEXT_OK);
             struct text_matcher *ahead = text_matcher_copy(m);
-            if (byte != 0) /* the mask and the matcher say the same */
+            if (byte != 0) /* mask and matcher agree */
                 assert_int_equal(text_matcher_accept(ahead, byte, err) == TEXT_OK,
                                  has(words, byte));
             text_matcher_free(ahead);
@@ -221,12 +224,13 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
          "{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"x\"]}",
          TEXT_INVALID},
         {(enum text_grammar_kind)9, "a", TEXT_INVALID},
-        /* what follows these would be lost: text/src/schema/check.rs */
+        /* Text behind these patterns would be lost: text/src/schema/check.rs. */
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^\\\"[a-z]+$\"}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"items\":{\"pattern\":\"\\\\\\\\[0-9]\"}}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"patternProperties\":{\"^a\\\\n.\":{}}}", TEXT_INVALID},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"pattern\":\"^[\\\\x22](a|b)$\"}", TEXT_INVALID},
-        /* a rule each, or a state, which no limit of the crate is in time for */
+        /* Each item would need a rule or a state, and the limits of the llguidance crate come
+         * too late. */
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"minItems\":1000000000}", TEXT_LIMIT},
         {TEXT_GRAMMAR_JSON_SCHEMA, "{\"items\":[{\"type\":\"array\",\"maxItems\":2e5}]}",
          TEXT_LIMIT},
@@ -260,7 +264,7 @@ static void what_is_no_grammar_is_refused_with_why(void **state)
     free(inner);
 }
 
-/* A lexeme of any bytes has the marker of special tokens too, which is no text. */
+/* A lexeme of any bytes includes the marker of special tokens, which is not text. */
 static void any_bytes_are_no_special_token(void **state)
 {
     struct text_matcher *m = matcher(TEXT_GRAMMAR_LARK, "start: ANY \".\"\nANY: ~\"(\"", NULL, 0);
@@ -276,7 +280,8 @@ static void any_bytes_are_no_special_token(void **state)
     text_matcher_free(m);
 }
 
-/* Taken or refused: they come back, and what is taken has masks that do. */
+/* Explosive grammars are accepted or refused, but the compile returns. Masks of an accepted one
+ * return, too. */
 static void bombs_come_back(void **state)
 {
     char chain[200000], *at = chain;
@@ -358,7 +363,7 @@ static void bombs_come_back(void **state)
 
 /* ---- tokens of several characters ---- */
 
-/* Of the fixture's tokenizer, behind its 270. */
+/* Tokens behind the 270 of the fixture's tokenizer. */
 static const char *const pieces[] = {
     "a",          "ab",  "abc",    "abcdef",  "b1",     "12",           "1234",
     "A",          "Ab",  "\u00e9", "\u00e9t", "\u65e5", "\u65e5\u672c", "a\u65e5",
@@ -384,7 +389,8 @@ static char *wordy_json(void)
     return out;
 }
 
-/* The longest piece that text begins with, or its first byte; <s> is no text. */
+/* Returns the longest piece that the text begins with, or its first byte. <s> is a special
+ * token, not text. */
 static uint32_t next_id(const char *text, size_t *len)
 {
     uint32_t id = 3 + (unsigned char)*text;
@@ -408,7 +414,7 @@ struct wordy_case {
     const char *source, *text;
 };
 
-/* Every token is allowed by the mask when it is accepted, whatever characters it is made of. */
+/* Checks that the mask allows each token that the matcher accepts, whatever characters it has. */
 static void check_masks(const struct text_vocabulary *v, const struct wordy_case *c)
 {
     enum { N_MASK = (N_WORDY + 31) / 32 };
@@ -461,7 +467,7 @@ static void masks_are_what_is_accepted(void **state)
         {TEXT_GRAMMAR_REGEX, "[a-z ]{3,9}|\u65e5+|[^<]{4}<", "abcdef"},
         {TEXT_GRAMMAR_REGEX, "[^\"]*", "a </t>\n{"},
         {TEXT_GRAMMAR_REGEX, "(a1|[b-zA-Z0-9])[A-Za-z0-9]{0,3};",
-         "Ab12;"}, /* one leads elsewhere */
+         "Ab12;"}, /* one character leads elsewhere */
         {TEXT_GRAMMAR_REGEX, "(\u00e9|a){2,30}b?", "\u00e9aa"},
         {TEXT_GRAMMAR_LARK, "start: A B\nA: /[a-z]{1,4}/\nB: /[0-9a-z ]+/", "ab12 hello"},
         {TEXT_GRAMMAR_LARK, "start: W (\",\" W)*\nW: /[A-Za-z0-9]+/", "abc,12,Ab"},

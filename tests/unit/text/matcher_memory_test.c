@@ -1,6 +1,6 @@
-/* The memory of grammars and matchers is counted: copies leave no trace of their own, a
- * matcher that comes to have too much ends by name, and a replay passes where the original did.
- * Over builtin:bytes. */
+/* Memory of grammars and matchers is counted, over builtin:bytes. Copies of a matcher leave no
+ * memory behind. A matcher that needs too much ends with an error that says so. A replay passes
+ * at least up to the last position of the original. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257, ALTERNATIVES = 180 };
@@ -57,7 +57,8 @@ static void take(struct text_matcher *m, const char *around, uint32_t i)
         fail_msg("%u: %s", i, err);
 }
 
-/* Masks and bytes of a text that goes round; how many bytes there were before a mask failed. */
+/* Makes masks and takes the bytes of a text, again and again. Returns the number of bytes before
+ * a mask failed. */
 static uint32_t follow(struct text_matcher *m, const char *around, uint32_t n,
                        char err[TEXT_ERR_MAX])
 {
@@ -91,7 +92,7 @@ static void sizes_are_said(void **state)
     assert_in_range(first.kept_bytes, 10000, first.peak_bytes);
 }
 
-/* Copies come and go with each draft token; the lexer's new states stay. */
+/* Each draft token makes and drops a copy. The lexer's new states stay. */
 static void copies_leave_no_trace(void **state)
 {
     struct text_grammar *g = compile(TEXT_GRAMMAR_REGEX, "([a-f]{1,9}x|[e-k]{2,7}y)+");
@@ -125,7 +126,7 @@ static void copies_leave_no_trace(void **state)
     text_grammar_free(g);
 }
 
-/* Each byte may be of each of many rules, and the parser remembers all of them. */
+/* Compiles a grammar where each byte fits many rules, all of which the parser remembers. */
 static struct text_grammar *compile_wide(void)
 {
     char *source = malloc(ALTERNATIVES * 64), *at = source;
@@ -149,7 +150,7 @@ static void one_that_needs_too_much_ends(void **state)
     uint32_t words[WORDS];
     uint32_t n = follow(m, "ab", MOST, err);
     assert_in_range(n, 100, MOST - 1);
-    assert_non_null(strstr(err, "remember more of this text than it may"));
+    assert_non_null(strstr(err, "keep more of this text in memory than is allowed"));
     assert_int_equal(text_matcher_mask(m, words, WORDS, err), TEXT_LIMIT);
     for (uint32_t id = 0; id < EOS; id++)
         assert_false(words[id / 32] >> (id % 32) & 1);

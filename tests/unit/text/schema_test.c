@@ -1,7 +1,8 @@
-/* JSON schemas as people's generators write them, over builtin:bytes: a text that each takes, one
- * that it does not take, and what is refused in which words. The suite of
- * tests/golden/schema_suite.py asks keyword by keyword; this is what it has not: what asks for
- * nothing, and what lies beyond bounds. */
+/* JSON schemas as common generators write them, over builtin:bytes. A row has a schema, a text
+ * that it accepts and a text that it does not accept. Other rows are refused with a text that
+ * names the reason. tests/golden/schema_suite.py tests each keyword by itself; the tests here
+ * have keywords without effect, values beyond bounds, and recursion. Invariant: a schema is
+ * either enforced exactly or refused. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257 };
@@ -25,7 +26,7 @@ static int close_vocabulary(void **state)
     return 0;
 }
 
-/* Whether the text is one that the schema allows, from its first byte to its end. */
+/* Returns whether the schema allows the text from its first byte to its end. */
 static bool takes(const struct text_grammar *g, const char *text)
 {
     struct text_matcher *m;
@@ -43,13 +44,13 @@ static bool takes(const struct text_grammar *g, const char *text)
 }
 
 struct taken {
-    const char *schema, *good, *bad; /* bad NULL: it asks for nothing that a text could break */
+    const char *schema, *good, *bad; /* bad NULL = all texts of the type are allowed */
 };
 
 #define IN(s) "{\"type\":\"object\",\"properties\":{\"a\":" s "},\"required\":[\"a\"]}"
 
 static const struct taken taken[] = {
-    /* what asks for nothing */
+    /* Keywords without effect. */
     {"{\"type\":\"object\",\"minProperties\":0}", "{}", "[]"},
     {"{\"type\":\"array\",\"uniqueItems\":false,\"minItems\":0}", "[1,1]", "{}"},
     {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":1}", "[1]", "[1,1]"},
@@ -77,7 +78,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"object\",\"properties\":{\"const\":{\"type\":\"null\"},\"enum\":{\"type\":"
      "\"null\"}},\"additionalProperties\":false}",
      "{\"const\":null,\"enum\":null}", "{\"enum\":1}"},
-    /* formats: annotations where they are not known, or say nothing of the type */
+    /* Formats are annotations if they are unknown or belong to another type. */
     {"{\"type\":\"string\",\"format\":\"uri\"}", "\"no uri\"", "1"},
     {"{\"type\":\"string\",\"format\":\"regex\"}", "\"(\"", "1"},
     {"{\"type\":\"string\",\"format\":\"idn-hostname\"}", "\"-\"", "1"},
@@ -91,7 +92,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"string\",\"format\":\"date-time\"}", "\"2016-12-31T23:59:60Z\"",
      "\"2016-12-31T22:59:60Z\""},
     {"{\"type\":\"string\",\"format\":\"ipv6\"}", "\"::ffff:192.168.0.1\"", "\"1::2::3\""},
-    /* bounds that mean none, and those that are far away */
+    /* Bounds that never apply, and bounds that are far away. */
     {"{\"type\":\"string\",\"maxLength\":2147483647,\"minLength\":0}", "\"ab\"", "1"},
     {"{\"type\":\"string\",\"maxLength\":1e400}", "\"ab\"", "1"},
     {"{\"type\":\"array\",\"maxItems\":9223372036854775807}", "[1]", "1"},
@@ -113,7 +114,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"integer\",\"multipleOf\":1}", "7", "1.5"},
     {"{\"const\":9007199254740992}", "9007199254740992", "9007199254740993"},
     {"{\"enum\":[-9223372036854774784,0.1]}", "-9223372036854774784", "-9223372036854774785"},
-    /* dialects by other names */
+    /* Other names of dialects. */
     {"{\"$schema\":\"https://json-schema.org/draft-07/schema\",\"items\":[{\"type\":\"null\"}],"
      "\"additionalItems\":false}",
      "[null]", "[null,1]"},
@@ -124,7 +125,7 @@ static const struct taken taken[] = {
      "1"},
     {"{\"$schema\":\"urn:ours\",\"prefixItems\":[{\"type\":\"null\"}],\"items\":false}", "[null]",
      "[1]"},
-    /* patterns as ECMA-262 has them */
+    /* Patterns with the meaning of ECMA-262. */
     {"{\"type\":\"string\",\"pattern\":\"^\\\\s\\\\S$\"}", "\"\uFEFFa\"",
      "\"\xc2\x85"
      "a\""},
@@ -135,14 +136,14 @@ static const struct taken taken[] = {
     {"{\"type\":\"string\",\"pattern\":\"^[+--]$\"}", "\",\"", "\".\""},
     {"{\"type\":\"string\",\"pattern\":\"^{x}$\"}", "\"{x}\"", "\"x\""},
     {"{\"type\":\"string\",\"pattern\":\"^\\\\ud83d\\\\udc32$\"}", "\"\U0001f432\"", "\"a\""},
-    /* what the crate does not know, said with what it does */
+    /* Keywords that the llguidance crate lacks, expressed with those that it has. */
     {"{\"dependentRequired\":{\"a\":[\"b\"]},\"type\":\"object\"}", "{\"a\":1,\"b\":2}",
      "{\"a\":1}"},
     {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"x\",\"y\"]},\"additionalProperties\":{"
      "\"type\":\"null\"}}",
      "{\"y\":null}", "{\"z\":null}"},
     {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^x_\"}}", "{\"x_1\":1}", "{\"y\":1}"},
-    {IN("{\"not\":{}}") /* what TypeScript calls never */, NULL, NULL},
+    {IN("{\"not\":{}}") /* TypeScript's `never` */, NULL, NULL},
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"not\":{}}}}", "{\"b\":1}", "{\"a\":1}"},
     {"{\"type\":\"array\",\"contains\":true}", "[1]", "[]"},
     {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"unevaluatedProperties\":false}", "{\"a\":1}",
@@ -158,7 +159,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"array\",\"items\":{\"$dynamicRef\":\"#n\"},\"$defs\":{\"n\":{\"$dynamicAnchor\":"
      "\"n\",\"type\":\"null\"}}}",
      "[null]", "[1]"},
-    /* bounds that exclude a whole number */
+    /* Bounds that exclude a whole number. */
     {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":0.1}", "0.1", "0"},
     {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":0.1}", "0.05", "0.2"},
     {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":0.1}", "0.05", "0.0"},
@@ -190,7 +191,7 @@ static const struct taken taken[] = {
      "0.5", "0"},
     {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":5,\"multipleOf\":0.5}",
      "4.5", "5"},
-    /* what is the first digits of a bound, and zeros behind it */
+    /* Numbers that are the first digits of a bound, and zeros behind them. */
     {"{\"type\":\"number\",\"maximum\":0.999}", "0.9", "0.9991"},
     {"{\"type\":\"number\",\"maximum\":0.999}", "0.9990", "1"},
     {"{\"type\":\"number\",\"maximum\":5.25}", "5.2", "5.26"},
@@ -212,7 +213,7 @@ static const struct taken taken[] = {
     {"{\"$schema\":\"http://json-schema.org/draft-04/"
      "schema#\",\"type\":\"number\",\"minimum\":0,\"exclusiveMinimum\":true,\"maximum\":0.25}",
      "0.2", "0.0"},
-    /* multiples below 0, and of fractions */
+    /* Multiples below 0, and multiples of fractions. */
     {"{\"type\":\"integer\",\"multipleOf\":5}", "-10", "-7"},
     {"{\"type\":\"integer\",\"multipleOf\":5,\"minimum\":-12,\"maximum\":7}", "-10", "-15"},
     {"{\"type\":\"integer\",\"multipleOf\":5,\"exclusiveMinimum\":-10}", "-5", "-10"},
@@ -225,7 +226,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"number\",\"multipleOf\":2.5,\"minimum\":-3}", "-2.5", "-5"},
     {"{\"type\":\"integer\",\"multipleOf\":2000000}", "-4000000", "1000000"},
     {"{\"type\":[\"integer\",\"null\"],\"multipleOf\":5}", "null", "7"},
-    /* integers of any size */
+    /* Integers of any size. */
     {"{\"type\":\"integer\",\"maximum\":9223372036854775807}", "9223372036854775807",
      "9223372036854775808"},
     {"{\"type\":\"integer\",\"minimum\":-9223372036854775809}", "-9223372036854775809",
@@ -237,7 +238,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"integer\",\"minimum\":1e30}", "1000000000000000000000000000000",
      "999999999999999999999999999999"},
     {"{\"type\":\"integer\",\"maximum\":9007199254740993}", "9007199254740993", "9007199254740994"},
-    /* such numbers in others */
+    /* Such numbers inside other schemas. */
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\",\"minimum\":-0.5,\"maximum\":"
      "0.999},\"b\":{\"type\":\"number\",\"minimum\":-0.5,\"maximum\":0.999}}}",
      "{\"a\":0.9,\"b\":-0.50}", "{\"a\":1}"},
@@ -268,7 +269,7 @@ static const struct taken taken[] = {
     {"{\"prefixItems\":[{\"type\":\"integer\",\"minimum\":0.5},{\"type\":\"integer\",\"minimum\":1}"
      "],\"items\":false}",
      "[1,1]", "[0,1]"},
-    /* names of members have one spelling */
+    /* Names of members have only one spelling. */
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}",
      "{\"a\":1}", "{\"a\":1,\"\\u0061\":\"x\"}"},
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}",
@@ -296,7 +297,7 @@ static const struct taken taken[] = {
     {"{\"type\":\"object\",\"properties\":{\"a\\nb\":{\"type\":\"integer\"}}}", "{\"a\\nb\":1}",
      "{\"a\\u000ab\":\"x\"}"},
     {"{\"type\":\"object\"}", "{\"b\":1}", NULL},
-    /* names by reference, constants of oneOf */
+    /* Names by reference, and constants in oneOf. */
     {"{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/"
      "E\"},\"additionalProperties\":{\"type\":\"integer\"},\"$defs\":{\"E\":{\"enum\":[\"x\",\"y\"]"
      ",\"type\":\"string\"}}}",
@@ -307,7 +308,7 @@ static const struct taken taken[] = {
     {"{\"oneOf\":[{\"const\":1,\"title\":\"a\"},{\"enum\":[2,\"1\",null]}]}", "2", "3"},
     {"{\"oneOf\":[{\"const\":1,\"title\":\"a\"},{\"enum\":[2,\"1\",null]}]}", "null", "3"},
     {"{\"oneOf\":[{\"const\":1,\"title\":\"a\"},{\"enum\":[2,\"1\",null]}]}", "\"1\"", "3"},
-    /* a text that is nothing but one */
+    /* A text that only looks like an internal marker. */
     {"{\"const\":\"﷐number:5\"}", "\"﷐number:5\"", "5"},
 };
 
@@ -338,7 +339,8 @@ static void what_asks_for_little_is_taken(void **state)
 
 #define NODE "\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"c\":{\"$ref\":\"#/$defs/n\"}}"
 
-/* What has no finite text, whichever way a reference takes to itself; what has one is taken. */
+/* A recursive schema without a finite text is refused, whatever way its references take. One
+ * with a finite text is accepted. */
 static const struct taken recursive[] = {
     {"{\"$ref\":\"#/$defs/n\"," NODE ",\"required\":[\"c\"]}}}", NULL, NULL},
     {"{\"$ref\":\"#/$defs/n\"," NODE "}}}", "{\"c\":{}}", "{\"c\":1}"},
@@ -394,7 +396,7 @@ static void what_has_no_end_is_refused(void **state)
     }
 }
 
-/* What a mask could not keep to is a refusal, which names it. */
+/* A schema that a mask could not enforce is refused, and the error names the keyword. */
 static void what_is_not_kept_to_is_refused_by_name(void **state)
 {
     static const struct {
@@ -412,22 +414,23 @@ static void what_is_not_kept_to_is_refused_by_name(void **state)
          "1.0}}}}}",
          "oneOf"},
         {IN("{\"type\":\"string\",\"pattern\":\"^((a{2,90}){2,90}){2,90}$\",\"minLength\":7000}"),
-         "property a: the pattern ^((a{2,90}){2,90}){2,90}$ beside"},
+         "property a: it costs too much to check whether any string matches the pattern "
+         "^((a{2,90}){2,90}){2,90}$ and minLength"},
         {"{\"allOf\":[{\"type\":\"string\",\"pattern\":\"^[a-z]{300}$\",\"maxLength\":299},{"
          "\"minLength\":"
          "2}]}",
-         "pattern ^[a-z]{300}$ of a text that other"},
+         "pattern ^[a-z]{300}$ and the other patterns"},
         {"{\"allOf\":[{\"patternProperties\":{\"^a\":{\"type\":\"integer\"}}},"
          "{\"additionalProperties\":{\"type\":\"string\"}}]}",
          "patternProperties"},
         {"{\"const\":18446744073709551615}", "too many digits"},
-        {"{\"enum\":[1e400]}", "no double"},
+        {"{\"enum\":[1e400]}", "too large for a double"},
         {"{\"const\":9007199254740993}", "too many digits"},
         {"{\"type\":\"integer\",\"minimum\":1e400}", "340 digits"},
         {"{\"allOf\":[{\"type\":\"integer\"},{\"minimum\":1e40}]}", "64 bits"},
-        {"{\"multipleOf\":1e-9}", "8 digits behind the point"},
-        {"{\"multipleOf\":0}", "above 0"},
-        {"{\"type\":\"string\",\"pattern\":\"[]\"}", "empty class"},
+        {"{\"multipleOf\":1e-9}", "8 digits after the decimal point"},
+        {"{\"multipleOf\":0}", "greater than 0"},
+        {"{\"type\":\"string\",\"pattern\":\"[]\"}", "character class that is empty"},
         {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "look-around"},
         {"{\"patternProperties\":{\"\\\\s\":{},\"[\\\\s]\":{}}}", "patternPropert"},
         {"{\"properties\":{\"a\\nb\":{}},\"patternProperties\":{\"a\":{}}}", "control character"},
@@ -447,7 +450,7 @@ static void what_is_not_kept_to_is_refused_by_name(void **state)
     }
 }
 
-/* head, n parts with their number in them, tail. */
+/* Returns head, n parts that contain their number, and tail. */
 static char *numbered(const char *head, const char *part, int n, const char *tail)
 {
     char *out = malloc(strlen(head) + (size_t)n * (strlen(part) + 12) + strlen(tail) + 1);
@@ -458,12 +461,12 @@ static char *numbered(const char *head, const char *part, int n, const char *tai
     return out;
 }
 
-/* What the crate would work at for minutes is refused before it begins; what is as large as people
- * write is not. */
+/* Schemas that the llguidance crate would compile for minutes are refused at once. Schemas of
+ * the size that people write are accepted. */
 static void what_is_too_much_is_refused(void **state)
 {
     static const struct {
-        const char *head, *part, *tail, *words; /* words NULL: it is taken */
+        const char *head, *part, *tail, *words; /* words NULL = accepted */
         int n;
     } cases[] = {
         {"{\"properties\":{", "\"p%d\":{},", "\"z\":{}}}", "2000 properties", 5000},
@@ -475,7 +478,7 @@ static void what_is_too_much_is_refused(void **state)
         {"{\"const\":{", "\"p%d\":1,", "\"z\":1}}", "2000 properties", 5000},
         {"{\"patternProperties\":{", "\"^p%d_\":{},", "\"^z\":{}}}", "patternProperties", 64},
         {"{\"patternProperties\":{", "\"^p%d_\":{},", "\"^z\":{}}}", NULL, 20},
-        {"{\"allOf\":[", "{\"pattern\":\"a.*%d\"},", "{}]}", "patterns of one text", 9},
+        {"{\"allOf\":[", "{\"pattern\":\"a.*%d\"},", "{}]}", "patterns for one string", 9},
         {"{\"anyOf\":[", "{\"pattern\":\"^a%d$\"},", "{\"type\":\"null\"}]}", NULL, 100},
         {"{\"$ref\":\"#/$defs/c0\",\"$defs\":{", "\"c%d\":{\"$ref\":\"#/$defs/c\"},",
          "\"c\":{\"type\":\"null\"}}}", NULL, 3000},
@@ -501,7 +504,7 @@ static void what_is_too_much_is_refused(void **state)
     "^(?:[a-z0-9](?:[a-z0-9\\\\-]{0,61}[a-z0-9])?\\\\.)+[a-z0-9][a-z0-9\\\\-]{0,61}[a-z0-9]$"
 
 static const struct taken options[] = {
-    /* options behind references, allOf, enum and each other */
+    /* Options behind references, allOf, enum and each other. */
     {BOTH ",\"$defs\":{\"A\":" KIND("a", ",\"required\":[\"k\"]") ",\"B\":" KIND(
          "b", ",\"required\":[\"k\"]") "}}",
      "{\"k\":\"b\"}", "{}"},
@@ -522,19 +525,19 @@ static const struct taken options[] = {
     {BOTH ",\"$defs\":{\"A\":{\"type\":\"object\",\"required\":[\"p\"]},\"B\":{\"type\":\"object\","
           "\"properties\":{\"q\":{}},\"additionalProperties\":false}}}",
      "{\"p\":1}", "{\"r\":1}"},
-    /* what tells them apart is asked for: without it both would hold */
+    /* The member that tells the options apart becomes required. Without it both could match. */
     {BOTH ",\"discriminator\":{\"propertyName\":\"k\",\"mapping\":{\"a\":\"#/$defs/A\"}},"
           "\"$defs\":{\"A\":" KIND("a", "") ",\"B\":" KIND("b", "") "}}",
      "{\"k\":\"a\"}", "{}"},
     {BOTH ",\"anyOf\":[{\"required\":[\"x\"]},{\"required\":[\"k\"]}],\"$defs\":{\"A\":" KIND(
          "a", "") ",\"B\":" KIND("b", "") "}}",
      "{\"k\":\"a\"}", "{\"x\":1}"},
-    /* a union that has itself in it */
+    /* A union that contains itself. */
     {"{\"$ref\":\"#/$defs/N\",\"$defs\":{\"N\":{\"oneOf\":[{\"$ref\":\"#/$defs/L\"},{\"type\":"
      "\"object\",\"properties\":{\"k\":{\"const\":\"n\"},\"c\":{\"$ref\":\"#/$defs/N\"}},"
      "\"required\":[\"k\",\"c\"]}]},\"L\":" KIND("l", ",\"required\":[\"k\"]") "}}",
      "{\"k\":\"n\",\"c\":{\"k\":\"l\"}}", "{\"k\":\"n\",\"c\":{}}"},
-    /* a pattern and a length, of which it takes a longer look to see that some text has both */
+    /* A pattern and a length. Only a longer search shows whether some text has both. */
     {"{\"type\":\"string\",\"maxLength\":8,\"pattern\":\"" HOST "\"}", "\"ab.cd.ef\"",
      "\"ab.cd.efg\""},
     {IN("{\"type\":[\"string\",\"null\"],\"maxLength\":253,\"pattern\":\"" HOST "\"}"),

@@ -1,8 +1,11 @@
-/* A tokenizer.model through text.h: what the files beside it change, and broken ones. Its ids at
- * length are in tests/golden (text_golden.py spm). */
+/* SentencePiece models (tokenizer.model) through text.h. The tests write a small model and the
+ * JSON files beside it, open the folder and compare ids, text and errors. Cases: settings in the
+ * JSON files, BPE and unigram, normalisation, ties, broken or cut models, limits. Invariants: a
+ * broken file is refused with a text, and a cut model never opens as the whole one. tests/golden
+ * (text_golden.py spm) compares ids of large models. */
 #include "text_fixture.h"
 
-/* A ModelProto being written. */
+/* A ModelProto under construction. */
 struct proto {
     uint8_t bytes[1 << 14];
     size_t len;
@@ -44,7 +47,7 @@ static void put_piece(struct proto *p, const char *text, float score, int kind)
     put_byte(p, (unsigned)kind);
 }
 
-/* trainer_spec, normalizer_spec: blanks are kept, one is put before the text */
+/* Writes trainer_spec and normalizer_spec. Blanks are kept, and one is put before the text. */
 static void put_specs(struct proto *p, int algorithm, bool byte_fallback)
 {
     const uint8_t trainer[] = {0x12, 5, 0x18, (uint8_t)algorithm, 0x98, 2, byte_fallback};
@@ -81,7 +84,7 @@ static struct proto make(int algorithm, bool byte_fallback)
 static const char *const small_files[] = {"tokenizer_config.json", "special_tokens_map.json",
                                           "added_tokens.json"};
 
-/* A folder with the model and the small files that are not NULL. */
+/* Opens a folder with the model and those small files that are not NULL. */
 static int open_folder(const struct proto *p, const char *const json[3],
                        struct text_tokenizer **out, char err[TEXT_ERR_MAX])
 {
@@ -104,7 +107,7 @@ static void ids_follow_the_files_beside_it(void **state)
         const uint32_t *ids;
         size_t n;
     } cases[] = {
-        /* nothing said: Llama's way of old */
+        /* Without settings, the model follows the old rules of Llama. */
         {{NULL}, "hell<s> hell", IDS(1, B_HELL, 1, BLANKS, HELL)},
         {{"{" NAMED "\"legacy\":true}"}, "hell<s>hell", IDS(1, B_HELL, 1, B_HELL)},
         {{"{" NAMED "\"legacy\":false}"}, "hell<s>hell", IDS(1, B_HELL, 1, HELL)},
@@ -115,13 +118,13 @@ static void ids_follow_the_files_beside_it(void **state)
         {{"{\"tokenizer_class\":\"LlamaTokenizerFast\",\"bos_token\":{\"content\":\"<s>\"}}"},
          "hell",
          IDS(1, B_HELL)},
-        /* a user-defined symbol of the model's, within a part */
+        /* A user-defined symbol of the model within a part. */
         {{NULL}, "he<tool>he", IDS(1, BLANK, HE, 3, HE)},
         {{"{" NAMED "\"added_tokens_decoder\":{\"20\":{\"content\":\"<new>\",\"special\":false,"
           "\"rstrip\":true}}}"},
          "he<new>  he",
          IDS(1, BLANK, HE, 20, BLANK, HE)},
-        /* the older files; the map wins over the configuration */
+        /* Older files. special_tokens_map.json overrides the configuration. */
         {{"{" NAMED "\"legacy\":true}", "{\"bos_token\":\"</s>\"}", "{\"<new>\":13}"},
          "he<new>",
          IDS(2, BLANK, HE, 13)},
@@ -129,12 +132,12 @@ static void ids_follow_the_files_beside_it(void **state)
           "{\"additional_special_tokens\":[\"<x>\",{\"content\":\"<y>\"}]}"},
          "he<y><x>",
          IDS(1, BLANK, HE, 14, 13)},
-        /* null is false, but for legacy, whose default is None */
+        /* A null means false, except for `legacy`, whose default is None. */
         {{"{" NAMED "\"legacy\":null}"}, "hell<s>hell", IDS(1, B_HELL, 1, B_HELL)},
         {{"{" NAMED "\"legacy\":0}"}, "hell<s>hell", IDS(1, B_HELL, 1, HELL)},
         {{"{" NAMED "\"add_bos_token\":null}"}, "hell", IDS(B_HELL)},
         {{"{" NAMED "\"legacy\":false,\"add_prefix_space\":null}"}, "hell", IDS(1, HELL)},
-        /* named, and not in the model: a new id behind all others */
+        /* A named token that the model lacks gets a new id behind all others. */
         {{"{" NAMED "\"pad_token\":\"<pad>\"}"}, "he<pad>", IDS(1, BLANK, HE, 13)},
     };
     struct proto p = make(BPE, false);
@@ -161,7 +164,7 @@ static void both_algorithms_cut_their_way(void **state)
         {BPE, false, "hellhell", IDS(B_HELL, HELL), "hellhell"},
         {UNIGRAM, false, "hellhell", IDS(B_HELL, HELL), "hellhell"},
         {BPE, false, "  hell", IDS(BLANKS, B_HELL), "  hell"},
-        /* unknown characters side by side are one */
+        /* Adjacent unknown characters become one token. */
         {BPE, false, "heXYhe", IDS(BLANK, HE, 0, HE), "he<unk>he"},
         {UNIGRAM, false, "heXYhe", IDS(BLANK, HE, 0, HE), "he<unk>he"},
         {BPE, true, "\u00e9", IDS(BLANK, FIRST_BYTE + 0xc3, FIRST_BYTE + 0xa9), "\u00e9"},
@@ -201,7 +204,7 @@ static void the_blank_before_a_text_goes_when_it_was_put_there(void **state)
     }
 }
 
-/* Opening must fail with this in the text. */
+/* Checks that opening fails with an error that contains `words`. */
 static void refused_beside(const struct proto *p, const char *const json[3], const char *words)
 {
     struct text_tokenizer *t;
@@ -220,16 +223,16 @@ static void broken_models_are_refused_by_name(void **state)
 {
     struct proto good = make(BPE, true), p = good;
     put_piece(&p, "h", 0, NORMAL);
-    refused(&p, NULL, "'h' is defined twice");
+    refused(&p, NULL, "defines the piece 'h' twice");
     p = good;
     put_piece(&p, "<unk2>", 0, UNKNOWN);
-    refused(&p, NULL, "'<unk2>' is defined twice");
+    refused(&p, NULL, "defines the piece '<unk2>' twice");
     p = good;
     put_piece(&p, "", 0, NORMAL);
     refused(&p, NULL, "piece 269 is empty");
     p = good;
     put_piece(&p, "x", 0, 7);
-    refused(&p, NULL, "piece 269 has type 7");
+    refused(&p, NULL, "piece 269 has the unknown type 7");
     p = good;
     put_piece(&p, "\xff", 0, NORMAL);
     refused(&p, NULL, "not UTF-8");
@@ -241,9 +244,9 @@ static void broken_models_are_refused_by_name(void **state)
     refused(&p, NULL, "piece 269 is longer than 1024 bytes");
     p = make(BPE, false);
     put_piece(&p, "<0x00>", 0, BYTE);
-    refused(&p, NULL, "no byte_fallback");
+    refused(&p, NULL, "byte_fallback is off");
     put_specs(&p, BPE, true);
-    refused(&p, NULL, "byte_fallback, but 1 bytes");
+    refused(&p, NULL, "byte_fallback needs 256 byte pieces, but there are 1");
     p = make(3, false);
     refused(&p, NULL, "model_type 3 (word)");
     p = (struct proto){.len = 0};
@@ -251,15 +254,15 @@ static void broken_models_are_refused_by_name(void **state)
     refused(&p, NULL, "no piece of the type unknown");
     refused(&good, "{\"tokenizer_class\":\"T5Tokenizer\"}", "'T5Tokenizer'");
     refused(&good, "{\"added_tokens_decoder\":{\"4000000000\":{\"content\":\"x\"}}}",
-            "no id below");
+            "must have an id less than");
     refused(&good, "[", "tokenizer_config.json");
-    /* a charsmap whose array is longer than it: field 2 of normalizer_spec */
+    /* The array of a charsmap (field 2 of normalizer_spec) is longer than the charsmap. */
     p = good;
     put(&p, "\x1a\x06\x12\x04\xff\xff\xff\x7f", 8);
     refused(&p, NULL, "precompiled_charsmap");
 }
 
-/* Each of them: no object, and more values than a file of that kind may have. */
+/* Each small file must be an object, and has a limit on its number of values. */
 static void small_files_are_bounded_objects(void **state)
 {
     enum { TOO_MANY = (1 << 20) + 1 };
@@ -273,20 +276,21 @@ static void small_files_are_bounded_objects(void **state)
         const char *json[3] = {NULL};
         char words[64];
         json[i] = "[]";
-        snprintf(words, sizeof words, "%s: is not a JSON object", small_files[i]);
+        snprintf(words, sizeof words, "%s must be a JSON object", small_files[i]);
         refused_beside(&good, json, words);
         json[i] = many;
-        snprintf(words, sizeof words, "%s: has more than 1048576 values", small_files[i]);
+        snprintf(words, sizeof words, "%s has more than 1048576 values", small_files[i]);
         refused_beside(&good, json, words);
     }
     free(many);
 }
 
-/* A charsmap with one rule, from "e" to so many "h". */
+/* Writes a charsmap with one rule, from "e" to n times "h". */
 static void put_rule(struct proto *p, size_t n)
 {
     enum { LEAF = 0x100, ROOT = 0, VALUE = 1, N_UNITS = 128 };
-    /* Darts: "e" leads from base 0 to the place 'e', whose base is 1; there stands the value 0. */
+    /* In the Darts array, "e" leads from base 0 to the place 'e', whose base is 1. The value
+     * there is 0. */
     uint32_t units[N_UNITS] = {[ROOT] = 0, [VALUE] = 1U << 31};
     units['e'] = 'e' | LEAF | ('e' ^ VALUE) << 10;
     size_t blob = 4 + sizeof units + n + 1;
@@ -325,11 +329,12 @@ static void a_charsmap_makes_no_text_without_bound(void **state)
     text_free(ids);
     memset(text, 'e', sizeof text);
     assert_int_not_equal(text_encode(t, text, sizeof text, false, 1 << 20, &ids, &n, err), TEXT_OK);
-    assert_non_null(strstr(err, "its charsmap makes more than 64064 bytes of 2000"));
+    assert_non_null(strstr(err, "precompiled_charsmap turns 2000 bytes into more than 64064"));
     text_tokenizer_free(t);
 }
 
-/* Two ways through zqz, an unknown z before or after: sums in single precision tell which. */
+/* The text zqz can be cut in two ways, with the unknown z first or last. Sums in single
+ * precision decide, as in the library. */
 static void ties_fall_as_in_the_library(void **state)
 {
     static const struct {
@@ -350,7 +355,7 @@ static void ties_fall_as_in_the_library(void **state)
     text_tokenizer_free(t);
 }
 
-/* No file names it: no text gives it, and no reader sees it. */
+/* No file names this control piece. It never comes from text, and is never shown. */
 static void a_control_piece_is_special(void **state)
 {
     struct proto p = make(BPE, false);
@@ -372,7 +377,7 @@ static void a_control_piece_is_special(void **state)
     assert_int_equal(n, 0);
     text_decoder_free(d);
     text_tokenizer_free(t);
-    /* an added token is what its file says */
+    /* For an added token the file decides whether it is special. */
     static const char said[] = "{\"added_tokens_decoder\":{\"13\":{\"content\":\"hh\"}}}";
     assert_int_equal(open_folder(&p, (const char *[3]){said}, &t, err), TEXT_OK);
     assert_false(text_token_is_special(t, id));
@@ -380,7 +385,7 @@ static void a_control_piece_is_special(void **state)
     text_tokenizer_free(t);
 }
 
-/* A chat template's variables are the tokens that ids are made with. */
+/* The variables of a chat template have the tokens that ids are made with. */
 static void templates_know_the_tokens(void **state)
 {
     static const struct {
@@ -425,7 +430,7 @@ static void a_cut_model_never_opens_as_a_whole_one(void **state)
         p.len = len;
         int rc = open_folder(&p, (const char *[3]){NULL}, &t, err);
         assert_int_not_equal(rc, TEXT_INTERNAL);
-        /* a piece less is another model, not a broken file */
+        /* A model with fewer pieces is another model, not a broken file. */
         if (rc == TEXT_OK)
             text_tokenizer_free(t);
         else

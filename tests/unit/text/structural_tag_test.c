@@ -1,5 +1,7 @@
-/* Structural tags over builtin:bytes: what each format takes and does not take, alone and in
- * others, and what is refused by name. */
+/* Structural tags over builtin:bytes. A row has a format, texts that it accepts and texts that
+ * it does not accept. Formats are tested alone and inside others, and behind reasoning.
+ * Unsupported formats are refused with a text that names them. The vocabulary is shared and
+ * read-only; each row compiles a grammar and frees it. */
 #include "text_fixture.h"
 
 enum { WORDS = 9, EOS = 257 };
@@ -99,7 +101,7 @@ static const struct {
     {LISTED(FIRST), {"<f>true</f>", "<f>true</f>,<g>true</g>"}, {""}},
     {LISTED(STOPS), {"", "<g>true</g>"}, {"<f>true</f>,<g>true</g>"}},
     {LISTED(FIRST STOPS), {"<g>true</g>"}, {"", "<g>true</g>,"}},
-    /* a regex up to what is fixed behind it */
+    /* A regex that ends at the fixed text behind it. */
     {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},"
      "\"end\":\"</a>\"}",
      {"<a>x</a>", "<a></a>"},
@@ -182,7 +184,7 @@ static const struct {
      "\"content\":{\"type\":\"regex\",\"pattern\":\".*\"},\"end\":\"</a>\"}]}",
      {"<a>x</a>,<a>y</a>", ""},
      {"<a>x"}},
-    /* a grammar whose rules do not lead to themselves as well */
+    /* The same for a grammar without recursive rules. */
     {"{\"type\":\"tag\",\"begin\":\"<a>\",\"content\":{\"type\":\"grammar\",\"grammar\":\"root ::= "
      "[^x]*\"},\"end\":\"</a>\"}",
      {"<a>hi</a>", "<a></a>"},
@@ -253,17 +255,17 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"{\"type\":\"regex\",\"pattern\":\"(\"}", "regex"},
         {"{\"type\":\"grammar\",\"grammar\":\"start: \\\"a\\\"\"}", "EBNF"},
         {"{\"type\":\"sequence\",\"elements\":[]}", "elements"},
-        {LIST("sequence", ANY, S("a")), "only the last"},
+        {LIST("sequence", ANY, S("a")), "only the last element can have no end"},
         {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"(.|\\n)*\"},{"
          "\"type\":\"json_schema\",\"json_schema\":{\"type\":\"object\"}}]}",
-         "would never come"},
+         "would never begin"},
         {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"[\\\\s\\\\S]+\"},{"
          "\"type\":\"json_schema\",\"json_schema\":{}}]}",
-         "would never come"},
+         "would never begin"},
         {"{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\".*\"},{\"type\":"
          "\"json_schema\",\"json_schema\":{\"type\":\"object\"}}]}",
-         "would never come"},
-        {"{\"type\":\"star\",\"content\":" ANY "}", "without an end"},
+         "would never begin"},
+        {"{\"type\":\"star\",\"content\":" ANY "}", "text without an end"},
         {"{\"type\":\"repeat\",\"min\":3,\"max\":2,\"content\":" S("a") "}", "min and max"},
         {"{\"type\":\"repeat\",\"min\":0,\"max\":1000000000,\"content\":" S("a") "}",
          "min and max"},
@@ -272,7 +274,8 @@ static void what_is_not_supported_is_refused_by_name(void **state)
          "begin"},
         {TAG("a", BOOL, "[]"), "end"},
         {TAG("a", BOOL, "[\"\",\"b\"]"), "end"},
-        {"{\"type\":\"triggered_tags\",\"triggers\":[\"<x\"],\"tags\":[" F "]}", "no trigger"},
+        {"{\"type\":\"triggered_tags\",\"triggers\":[\"<x\"],\"tags\":[" F "]}",
+         "begins with none of the triggers"},
         {"{\"type\":\"triggered_tags\",\"triggers\":[],\"tags\":[" F "]}", "triggers"},
         {"{\"type\":\"triggered_tags\",\"triggers\":[\"<f\"],\"tags\":[" BOOL "]}", "tags"},
         {LISTED(",\"at_least_one\":1"), "at_least_one"},
@@ -292,7 +295,7 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     }
 }
 
-/* Behind reasoning, where the grammars that a format names come as well. */
+/* A grammar inside a format also works behind reasoning. */
 static void formats_come_behind_reasoning(void **state)
 {
     static const char source[] =

@@ -1,5 +1,5 @@
-/* Where a chat template comes from: a model's templates of a name, one that the operator writes on
- * one line. */
+/* Sources of a chat template: a model's named templates, and a template that the operator gives
+ * on one line. */
 #include "text_fixture.h"
 
 static char *render(const struct text_template *t, const char *context)
@@ -55,12 +55,12 @@ static void additional_templates(void **state)
 
     fixture_write("chat_template.jinja", "PLAIN", 5);
     write_named("rag.jinja", "RAG{{ bos_token }}");
-    write_named("broken.jinja", "{% if %}"); /* nobody has asked for it */
+    write_named("broken.jinja", "{% if %}"); /* no request asks for it */
     write_named("README.md", "{% if %}");
     assert_renders(NULL, none, "PLAIN");
     assert_renders(NULL, "{\"tools\":null}", "PLAIN");
     assert_renders(NULL, tools, "TOOLS<s>");
-    assert_renders("chatml", tools, ""); /* the operator's choice holds for all requests */
+    assert_renders("chatml", tools, ""); /* the operator's choice applies to all requests */
 
     write_named("tool_use.jinja", "{% if %}");
     assert_refused(NULL, TEXT_INVALID, "");
@@ -69,7 +69,7 @@ static void additional_templates(void **state)
 static void templates_by_name(void **state)
 {
     static const struct {
-        const char *name, *want; /* NULL: there is none */
+        const char *name, *want; /* NULL = no such template */
     } cases[] = {{"rag", "RAG<b>"},
                  {"tool_use", "TOOLS<b>"},
                  {"listed", NULL},
@@ -105,13 +105,14 @@ static void templates_by_name(void **state)
 static void a_template_on_one_line(void **state)
 {
     assert_renders("{{ 'a' }}", none, "a");
-    assert_renders("a\nb", none, "a\nb"); /* two lines, and no braces */
+    assert_renders("a\nb", none, "a\nb"); /* two lines without braces */
     assert_renders("a{{ 1 }}\\nb\\tc\\\\d\\qe", none, "a1\nb\tc\\d\\qe");
     assert_renders("{{ \"\xC3\xA9\" }}\\u00e9", none, "\xC3\xA9\xC3\xA9");
     assert_renders("{% for m in messages %}{{ m.content }}{% endfor %}",
                    "{\"messages\":[{\"content\":\"hi\"}]}", "hi");
     assert_refused("{% if %}", TEXT_INVALID, "chat template");
-    assert_refused("no/such/file.jinja", TEXT_IO, "no such file, and no built-in template");
+    assert_refused("no/such/file.jinja", TEXT_IO,
+                   "there is no file no/such/file.jinja and no built-in template");
     fixture_write("{mine}.jinja", "file", 4);
     assert_renders(fixture_path("{mine}.jinja"), none, "file");
 }

@@ -1,9 +1,13 @@
-/* Chat templates: rendering as transformers does, where a template comes from, and hostile ones. */
+/* Chat templates. The tests render a source with a JSON context and compare text or error with
+ * those of transformers. Other tests show the order of sources in a model's folder, built-in
+ * formats, and hostile templates. Invariants: work and memory of a rendering are bounded by its
+ * fuel, and deep nesting is an error. Each rendering owns its template and result, and frees
+ * both. */
 #include "text_fixture.h"
 #include <sys/stat.h>
 #include <time.h>
 
-/* Of work of one rendering, with room for a slow machine and for sanitizers. */
+/* Most seconds for the work of one rendering, with room for slow machines and sanitizers. */
 #define MOST_SECONDS 20
 #define NOON         1721995200 /* 2024-07-26 12:00:00 UTC */
 
@@ -85,7 +89,7 @@ static void errors_have_their_code(void **state)
     static const struct {
         const char *name, *source, *context;
         int want;
-        const char *part; /* of the message; NULL: any */
+        const char *part; /* part of the message; NULL = any */
     } cases[] = {
         {"raise_exception", "{{ raise_exception('no system role, p\xC3\xA9riod') }}", "{}",
          TEXT_TEMPLATE, "no system role, p\xC3\xA9riod"},
@@ -120,13 +124,13 @@ static void errors_have_their_code(void **state)
     }
 }
 
-/* Long texts of narrow and of wide characters: s, and t and u that differ at their ends. */
+/* Long texts of narrow and of wide characters: s, and t and u, which differ only at their ends. */
 static const char *const heads[] = {
     "{% set s = 'a' * 1000000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}",
     "{% set s = 'é' * 500000 %}{% set t = s ~ 'b' %}{% set u = s ~ 'c' %}"};
 
-/* What is cheap to write and touches many bytes costs as many steps: each of these ends in an
- * error, with the budget that a request has. */
+/* Expressions that are short but touch many bytes cost as many steps. Each of them ends with an
+ * error within the budget of a request. */
 static void work_is_charged(void **state)
 {
     enum { FUEL = 500000 };
@@ -189,7 +193,7 @@ static void work_is_charged(void **state)
         "t.zfill(30000000)",
         "s.center(30000000)",
     };
-    for (size_t i = 0; i < 2; i++) { /* what follows is the bodies' cost */
+    for (size_t i = 0; i < 2; i++) { /* the texts alone fit into the budget */
         char out[TEXT_ERR_MAX];
         assert_int_equal(render(heads[i], "{}", FUEL, out, sizeof out), TEXT_OK);
     }
@@ -208,7 +212,7 @@ static void work_is_charged(void **state)
     }
 }
 
-/* Scopes of macros, namespaces and iterators live up to the end, so they count as memory. */
+/* Scopes of macros, namespaces and iterators live until the end, so they count as memory. */
 static void held_values_are_counted(void **state)
 {
     static const char *const kept[] = {"macro m() %}{% endmacro", "set n = namespace(a=1)",
@@ -225,7 +229,8 @@ static void held_values_are_counted(void **state)
     }
 }
 
-/* A template with 80,000 names, attributes or macros, each sought among those before. */
+/* A template has 80,000 names, attributes or macros, and each is searched among the earlier
+ * ones. */
 static void many_names_are_charged(void **state)
 {
     static const char *const parts[][2] = {{"{% set v", "=1 %}"},
@@ -248,7 +253,7 @@ static void many_names_are_charged(void **state)
     }
 }
 
-/* Keywords from a large dictionary are no quadratic work. */
+/* Keywords from a large dictionary do not cost quadratic work. */
 static void many_keywords_are_read_once(void **state)
 {
     size_t n = 80000, len = 0, room = n * 16 + 64;
@@ -264,8 +269,8 @@ static void many_keywords_are_read_once(void **state)
     free(context);
 }
 
-/* A hostile template gets neither the time nor the memory that it asks for, whatever grows in it.
- */
+/* A hostile template gets neither the time nor the memory that it asks for, whatever it lets
+ * grow. */
 static void growth_is_bounded(void **state)
 {
     static const char *const sources[] = {
@@ -312,7 +317,7 @@ static void growth_is_bounded(void **state)
         if (rc != TEXT_LIMIT && rc != TEXT_INVALID)
             fail_msg("%s: %d '%s'", sources[i], rc, out);
     }
-    /* what refers to itself, or to a long chain of others, goes all the same */
+    /* Values that refer to themselves, or to a long chain of others, are freed without a crash. */
     static const char *const chains[] = {
         "{% set n = namespace(x=1) %}{% for i in range(9999) %}"
         "{% set n.x = namespace(y=n.x) %}{% endfor %}{% set n.n = n %}x",
@@ -330,8 +335,8 @@ static void growth_is_bounded(void **state)
     }
 }
 
-/* As datetime.now() has it in the server's zone, whose name and distance that time does not know.
- */
+/* The time is in the server's zone, as datetime.now() gives it. The name and offset of the zone
+ * are empty, because such a time has none. */
 static void the_time_is_local(void **state)
 {
     char out[256];
@@ -345,7 +350,7 @@ static void the_time_is_local(void **state)
     tzset();
 }
 
-/* Expressions and JSON nested beyond sense end in an error, not in the stack's end. */
+/* Deeply nested expressions and JSON end with an error, and do not overflow the stack. */
 static void nesting_is_bounded(void **state)
 {
     size_t n = 200000;
@@ -482,7 +487,7 @@ static void families_have_a_format(void **state)
     assert_int_equal(text_template_open(fixture_dir, NULL, "llama", &t, err), TEXT_UNSUPPORTED);
 }
 
-/* A tokenizer may name no end: what was trained with one reads it as text. */
+/* Some tokenizers name no end token. A model that was trained with one then gets it as text. */
 static void built_in_formats_want_no_tokens(void **state)
 {
     static const char context[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
@@ -501,7 +506,7 @@ static void built_in_formats_want_no_tokens(void **state)
     assert_non_null(strstr(err, "chatml, gemma3, llama2, llama3, mistral, phi3, vicuna"));
 }
 
-/* From the weakest source to the strongest, each added to the folder in turn. */
+/* Sources are added to the folder from the weakest to the strongest. */
 static void sources_in_their_order(void **state)
 {
     char err[TEXT_ERR_MAX];
@@ -534,8 +539,8 @@ static void sources_in_their_order(void **state)
     unlink(fixture_path("tokenizer_config.json"));
 }
 
-/* additional_chat_templates/NAME.jinja: the one for tools where there are tools, the others by
- * name. */
+/* Files additional_chat_templates/NAME.jinja: `tool_use` serves requests with tools, and the
+ * others are chosen by name. */
 static void additional_templates(void **state)
 {
     static const char config[] =
@@ -558,7 +563,8 @@ static void additional_templates(void **state)
     fixture_write("additional_chat_templates/tool_use.jinja", "TOOLS{{ bos_token }}", 20);
     assert_opens_as(NULL, NULL, "{\"tools\":[1]}", "TOOLS<b>");
     assert_opens_as(NULL, NULL, "{\"tools\":null}", "D");
-    fixture_write("chat_template.jinja", "PLAIN", 5); /* beside it the list is not read */
+    /* With this file, the configuration's list is not read. */
+    fixture_write("chat_template.jinja", "PLAIN", 5);
     assert_opens_as(NULL, NULL, "{\"tools\":[1]}", "TOOLS<b>");
     assert_opens_as(NULL, NULL, "{}", "PLAIN");
     assert_opens_as("phi3", NULL, "{\"messages\":[],\"tools\":[1]}", "");
@@ -571,7 +577,7 @@ static void additional_templates(void **state)
     rmdir(fixture_path("additional_chat_templates"));
 }
 
-/* --chat-template with the template itself, in one line. */
+/* --chat-template can hold a template on one line. */
 static void inline_template(void **state)
 {
     char err[TEXT_ERR_MAX];
@@ -582,7 +588,7 @@ static void inline_template(void **state)
     assert_int_equal(text_template_open(fixture_dir, "{{ a }}\\xZZ", NULL, &t, err), TEXT_INVALID);
     assert_non_null(strstr(err, "command line"));
     assert_int_equal(text_template_open(fixture_dir, "no/such.jinja", NULL, &t, err), TEXT_IO);
-    assert_non_null(strstr(err, "no/such.jinja: no such file"));
+    assert_non_null(strstr(err, "there is no file no/such.jinja"));
 }
 
 int main(void)

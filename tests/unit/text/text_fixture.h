@@ -1,7 +1,7 @@
 #pragma once
-/* Small files for the text tests: a folder of their own per test program, a tokenizer.json with a
- * SentencePiece-like vocabulary made here, and comparing ids. Included once by each test program.
- */
+/* Small files for the text tests: a folder for each test program, a tokenizer.json with a
+ * vocabulary in the style of SentencePiece, and comparisons of ids. Include it once in a
+ * program. */
 #include "text/text.h"
 
 #include <ftw.h>
@@ -64,8 +64,9 @@ static inline int fixture_teardown(void **state)
     return nftw(fixture_dir, fixture_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ids 0 <unk>, 1 <s>, 2 </s>, 3..258 the bytes, then: 259 ▁ 260 h 261 e 262 l 263 o 264 he 265 ll
- * 266 hell 267 hello 268 ▁hello 269 <tool>; merges in the order he, ll, hell, hello, ▁hello. */
+/* Returns a tokenizer.json. Ids: 0 <unk>, 1 <s>, 2 </s>, 3..258 bytes, 259 ▁, 260 h, 261 e, 262
+ * l, 263 o, 264 he, 265 ll, 266 hell, 267 hello, 268 ▁hello, 269 <tool>. Order of the merges:
+ * he, ll, hell, hello, ▁hello. */
 static inline char *fixture_spm_json(void)
 {
     static const char *const pieces[] = {"\u2581", "h",  "e",    "l",     "o",
@@ -112,7 +113,7 @@ static inline char *fixture_spm_json(void)
     return json;
 }
 
-/* No ids at all: a place to point at, and 0. */
+/* An empty list of ids: a valid address, and 0. */
 #define NO_IDS (const uint32_t[]){0}, 0
 #define IDS(...)                                                                                   \
     ((const uint32_t[]){__VA_ARGS__}), sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)

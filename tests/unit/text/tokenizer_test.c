@@ -1,4 +1,8 @@
-/* tokenizer.json and builtin:bytes through text.h: ids, bytes, limits, the compiled cache. */
+/* Tokenizers through text.h: tokenizer.json and builtin:bytes. The tests write small files, open
+ * them, and compare ids, text, limits and errors. Other tests damage the compiled file in the
+ * cache, or name a cache that cannot be written. Invariants: a damaged cache is rebuilt, a text
+ * that is too long costs little memory, and a broken file is refused with a text. Tests of
+ * memory peaks run in a forked child. */
 #include "text_fixture.h"
 
 #include <dirent.h>
@@ -66,7 +70,8 @@ static void special_ids_come_from_the_small_files(void **state)
     assert_int_equal(text_bos_id(t), 1);
     assert_int_equal(text_eos_id(t), 2);
     text_tokenizer_free(t);
-    /* the map wins where no added_tokens_decoder says that the configuration is of after 2023 */
+    /* The map in special_tokens_map.json has priority, unless `added_tokens_decoder` shows that
+     * the configuration was written after 2023. */
     static const char map[] = "{\"bos_token\":\"<unk>\"}";
     fixture_write("special_tokens_map.json", map, sizeof map - 1);
     t = open_spm(NULL);
@@ -89,7 +94,7 @@ static void special_ids_come_from_the_small_files(void **state)
     unlink(fixture_path("config.json"));
 }
 
-/* The one compiled file in the cache folder. */
+/* Returns the path of the only compiled file in the cache folder. */
 static const char *cached_file(const char *cache)
 {
     static char path[1024];
@@ -173,7 +178,8 @@ static long peak_kib(void)
     return use.ru_maxrss;
 }
 
-/* What a text far over its limit costs is that of its beginning: less memory than a copy of it. */
+/* A text far over the limit is refused after its beginning. That needs less memory than a copy
+ * of the text. */
 static void a_text_far_too_long_is_refused_by_its_beginning(void **state)
 {
     static const struct {
@@ -181,7 +187,7 @@ static void a_text_far_too_long_is_refused_by_its_beginning(void **state)
     } texts[] = {{"words", "hello "}, {"one letter", "l"}, {"blanks", " "}, {"bytes", "\xC3\xA9"}};
     enum { BIG = 16 << 20 };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        pid_t child = fork(); /* the peak of memory is that of a process */
+        pid_t child = fork(); /* each child has its own memory peak */
         assert_true(child >= 0);
         if (child > 0) {
             int status;
@@ -237,7 +243,8 @@ static void broken_files_are_refused(void **state)
     assert_int_equal(text_tokenizer_open(fixture_path("empty"), NULL, &t, err), TEXT_UNSUPPORTED);
 }
 
-/* JSON that becomes a tree is counted first: two bytes of it are hundreds in memory. */
+/* Values of JSON are counted before a tree is made of them, because two bytes of JSON can take
+ * hundreds in memory. */
 static void lists_without_end_are_refused(void **state)
 {
     static const struct {
@@ -245,9 +252,9 @@ static void lists_without_end_are_refused(void **state)
         size_t n;
     } cases[] = {
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"added_tokens\":[", "]}",
-         "beside its model: has more than 1048576 values", (1 << 20) + 1},
+         "tokenizer.json without its model has more than 1048576 values", (1 << 20) + 1},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":[", "]}}",
-         "its model: has more than 4194304 values", (1 << 22) + 1},
+         "the model in tokenizer.json has more than 4194304 values", (1 << 22) + 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char err[TEXT_ERR_MAX] = "", *json = NULL;
@@ -269,7 +276,7 @@ static void lists_without_end_are_refused(void **state)
     }
 }
 
-/* A model that is not compiled goes through the crate's own code. */
+/* A model that is not compiled runs in the tokenizers crate's own code. */
 static void other_models_work(void **state)
 {
     static const char json[] =

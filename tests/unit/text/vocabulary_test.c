@@ -1,4 +1,5 @@
-/* One model's tokens in every form of its files, and another's. */
+/* Vocabularies of one model are equal in all forms of its files, and differ from another
+ * model's. */
 #include "text/vocabulary.h"
 
 #include <dirent.h>
@@ -27,7 +28,7 @@ static struct vocabulary vocabulary_of(const char *path)
     return v;
 }
 
-/* Byte-level BPE over "a" to "h" and merges of them, with special tokens behind. */
+/* Writes and reads a byte-level BPE of "a" to "h" with merges, and special tokens behind them. */
 static struct vocabulary written(const char *merged, uint32_t n_added)
 {
     char path[] = "/tmp/cox-vocabulary-XXXXXX.json";
@@ -69,14 +70,12 @@ static void special_tokens_do_not_count(void **state)
     assert_false(vocabulary_is_same(&plain, &bytes));
 }
 
-/* The models are those of scripts/make-goldens: safetensors, GGUF of all types, split ones,
- * PyTorch's. */
+/* Models of scripts/make-goldens: safetensors, GGUF of all types, split files, PyTorch. */
 static void every_form_of_a_model_is_the_same(void **state)
 {
     static const char *const families[] = {"llama_tiny", "gemma3_tiny"};
     struct vocabulary of[2];
-    if (access(GOLDENS "stamp", R_OK) !=
-        0) /* scripts/make-goldens has not run, or not to its end */
+    if (access(GOLDENS "stamp", R_OK) != 0) /* scripts/make-goldens has not finished */
         skip();
     DIR *d = opendir(GOLDENS);
     assert_non_null(d);
@@ -95,7 +94,7 @@ static void every_form_of_a_model_is_the_same(void **state)
             snprintf(path, sizeof path, GOLDENS "%s", e->d_name);
             snprintf(gguf, sizeof gguf, "%s/model.gguf", path);
             if (strstr(path, "_split"))
-                continue; /* its file is named by number */
+                continue; /* its files have numbers in their names */
             struct vocabulary v = vocabulary_of(access(gguf, R_OK) == 0 ? gguf : path);
             if (!vocabulary_is_same(&v, &of[i]) || vocabulary_is_same(&v, &of[!i]))
                 fail_msg("%s", e->d_name);

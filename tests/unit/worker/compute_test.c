@@ -1,5 +1,7 @@
-/* The compute thread with a fake executor that blocks when told to: order, results, drops at an
- * abort, interrupts, the bound of the queue. No waiting on clocks: the loop ends on events. */
+/* The compute thread of a worker, with a fake executor that blocks on request. The tests push
+ * plans and orders, and the loop's callbacks write one word for each result into `log`. Cases:
+ * order of results, dropped steps at an abort, interrupts, the bound of the queue, two steps in
+ * flight. No test waits for a clock: the loop stops after a given number of results. */
 #include "worker/compute.h"
 
 #include <pthread.h>
@@ -20,7 +22,7 @@ struct fake {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     bool gate, interrupted; /* gate: steps wait until it opens or an interrupt comes */
-    bool deaf;              /* a reset waits for the gate and hears no interrupt */
+    bool deaf;              /* a reset waits for the gate and ignores interrupts */
     uint32_t n_begun, n_under_way, most_under_way;
     const struct msg_plan *under_way[EXECUTOR_MAX_IN_FLIGHT];
     struct arena *arenas[EXECUTOR_MAX_IN_FLIGHT];
@@ -51,7 +53,7 @@ static enum status fake_step(struct executor *e, const struct msg_plan *p, struc
     return STATUS_OK;
 }
 
-/* A device that computes for itself: until the gate opens, nothing is due. */
+/* A device that computes on its own. No result is due until the gate opens. */
 static enum status fake_begin(struct executor *e, const struct msg_plan *p, struct arena *arena,
                               struct error *err)
 {
@@ -78,7 +80,7 @@ static bool fake_is_due(struct executor *e)
     return due;
 }
 
-/* The oldest, and the plan is still there. */
+/* Finishes the oldest step. Its plan must still be there. */
 static enum status fake_finish(struct executor *e, struct msg_result *out, struct error *err)
 {
     struct fake *f = (struct fake *)e;
@@ -174,8 +176,7 @@ struct fixture {
     struct fake fake;
     struct loop *loop;
     struct compute *compute;
-    char
-        log[8192]; /* what came back: "p1 " done, "d2 " dropped, "i3 " interrupted, "x4 " refused */
+    char log[8192]; /* results: "p1 " done, "d2 " dropped, "i3 " interrupted, "x4 " refused */
     uint32_t n_done, stop_after;
     uint64_t bytes;
 };
@@ -328,14 +329,14 @@ static void test_abort_drops_and_interrupts(void **state)
     assert_int_equal(compute_push_adapter(f->compute, &load), STATUS_OK);
     compute_push_abort(f->compute);
     run_until(f, 6);
-    /* dropped ones may be told before the interrupted one; the abort is always last */
+    /* Dropped steps may be reported before the interrupted one. The abort always comes last. */
     assert_non_null(strstr(f->log, "i1 "));
     assert_non_null(strstr(f->log, "d2 d3 d4 "));
-    /* an adapter belongs to no epoch */
+    /* An adapter order does not belong to an epoch, so it is not dropped. */
     assert_string_equal(f->log + strlen(f->log) - 6, "l0 a0 ");
     assert_int_equal(f->fake.n_steps, 1);
     assert_int_equal(f->bytes, bytes);
-    /* and the next epoch runs */
+    /* The next epoch runs. */
     open_gate(f);
     f->log[0] = '\0';
     assert_int_equal(push(f, 1, &bytes), STATUS_OK);
@@ -350,10 +351,10 @@ static void test_queue_is_bounded(void **state)
     while (push(f, step + 1, NULL) == STATUS_OK)
         step++;
     assert_in_range(step, COMPUTE_QUEUE_MAX, COMPUTE_QUEUE_MAX + 1);
-    compute_push_abort(f->compute); /* stopping with a full queue and a hanging step is fine too */
+    compute_push_abort(f->compute); /* The teardown stops with a full queue and a hanging step. */
 }
 
-/* What reads a shard: the process may end without it. */
+/* A reset that reads a shard ignores interrupts. The process may end without it. */
 static void test_what_hears_no_interrupt(void **state)
 {
     struct fixture *f = *state;
@@ -368,7 +369,7 @@ static void test_what_hears_no_interrupt(void **state)
     assert_false(compute_end(f->compute, 10));
     open_gate(f);
     assert_true(compute_end(f->compute, 60000));
-    assert_int_equal(f->fake.n_resets, 1); /* nothing more began */
+    assert_int_equal(f->fake.n_resets, 1); /* no second reset began */
 }
 
 static void wait_begun(struct fixture *f, uint32_t n)
@@ -382,7 +383,7 @@ static void wait_begun(struct fixture *f, uint32_t n)
     }
 }
 
-/* A step begins before the one in front of it is done; all else waits. */
+/* A step begins before the one in front of it is done. All other jobs wait. */
 static void test_two_under_way(void **state)
 {
     struct fixture *f = *state;
@@ -402,7 +403,7 @@ static void test_two_under_way(void **state)
     assert_int_equal(f->bytes, bytes);
 }
 
-/* What is refused behind one that runs does not overtake it. */
+/* A refused step behind a running one does not overtake it. */
 static void test_refused_behind_one(void **state)
 {
     struct fixture *f = *state;

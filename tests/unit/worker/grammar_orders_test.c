@@ -1,5 +1,6 @@
-/* A worker's answers to the head's grammars: a device without grammars has all of them, nobody
- * waits for grammars of another epoch, and a grammar that was compiled is told from the loop. */
+/* A worker's answers to the head's questions about grammars. A device without grammars says that
+ * it has all of them. Questions of another epoch get no answer. The loop thread sends the answer
+ * once a grammar is compiled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@ struct bed {
     struct grammar_orders *orders;
     struct rank_state rank;
     uint32_t n_told;
-    uint64_t id, term_epoch; /* of the last answer */
+    uint64_t id, term_epoch; /* from the last answer */
     enum status status;
 };
 
@@ -75,9 +76,9 @@ static void a_device_without_grammars_has_all(void **state)
 {
     static const struct executor_ops ops = {0};
     open_bed(&ops, NULL);
-    take(8, 1, "a+"); /* of another epoch */
+    take(8, 1, "a+"); /* another epoch */
     bed.rank.phase = RANK_JOINING;
-    take(7, 2, "a+"); /* too early */
+    take(7, 2, "a+"); /* before the replica is ready */
     bed.rank.phase = RANK_READY;
     assert_int_equal(bed.n_told, 0);
     take(7, 3, "a+");
@@ -103,7 +104,7 @@ static void what_is_compiled_is_told_from_the_loop(void **state)
         assert_true(bed.n_told == i + 1 && bed.id == 10 + i && bed.status == cases[i].want);
     }
     take(7, 20, "b+");
-    grammar_orders_end_epoch(bed.orders); /* nobody is told of it any more */
+    grammar_orders_end_epoch(bed.orders); /* the answer about this grammar is no longer sent */
     take(7, 21, "c+");
     loop_run(bed.loop);
     assert_true(bed.n_told == 4 && bed.id == 21);

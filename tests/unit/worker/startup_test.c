@@ -1,4 +1,4 @@
-/* The memory table that a worker prints, and that its total is the sum of what it lists. */
+/* The memory table that a worker prints. Its total is the sum of its rows. */
 #include "worker/startup.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
-/* A llama small enough for a test to write, whose numbers mean nothing: two layers, 4 heads of 8
- * over 2 of keys, so that two ranks can share it and four must repeat the keys; of the vocabulary
- * the last rank has less than the others. Or a gemma 3 of the same shape, whose first layer sees a
- * window. Included as a file by the tests. */
+/* Writes a tiny llama with random weights: two layers, 4 heads of 8 over 2 KV heads. Two ranks
+ * can share it, and four must repeat the keys. The last rank has a smaller part of the
+ * vocabulary. `tiny_window_model_write` writes a gemma 3 of the same shape, whose first layer
+ * has a window. The tests include this file. */
 #include <stdint.h>
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ struct tiny_file {
     struct rng rng;
 };
 
-/* k 0: the weights of a norm */
+/* Appends a tensor. k 0 = the weights of a norm. */
 static void tiny_tensor(struct tiny_file *f, const char *name, uint32_t n, uint32_t k)
 {
     size_t begin = f->data.len;
@@ -104,7 +104,7 @@ static void tiny_write(const char *folder, uint64_t seed, const struct tiny_shap
     strbuf_fini(&file);
 }
 
-/* config.json and model.safetensors; another seed makes another model. */
+/* Writes config.json and model.safetensors. Another seed makes another model. */
 static inline void tiny_model_write(const char *folder, uint64_t seed)
 {
     tiny_write(folder, seed, &(struct tiny_shape){TINY_VOCAB, TINY_LENGTH, false});

@@ -1,5 +1,5 @@
-/* A whole worker with a head played by this test over a real bus: Hello, formation, steps, gaps,
- * aborts, adoption, a lost link, drain. Each handler checks what came and sends the next frame. */
+/* A worker with the null device, and a head that the test plays over a real bus, on one thread.
+ * `expect` runs the loop until a type of message comes; a guard ends a test after 20 s. */
 #include "worker/worker.h"
 
 #include <setjmp.h>
@@ -23,32 +23,32 @@
 
 struct fixture {
     struct loop *loop;
-    struct bus *bus; /* the head's */
+    struct bus *bus; /* bus of the head */
     struct worker_options o;
     struct executor *executor;
     struct metrics *metrics;
     struct worker_process *worker;
     struct loop_timer *guard;
     char endpoint[128];
-    /* the head's side of the link */
+    /* The head's side of the link. */
     struct bus_peer peer;
     struct link link;
     struct arena decode, scratch;
     struct strbuf frame;
     uint64_t session, instance, n_hello, n_heartbeat;
     struct msg_heartbeat beat;
-    struct msg last;        /* the newest message that is no heartbeat or credit */
-    struct msg_hello hello; /* plain fields only are looked at later */
+    struct msg last;        /* newest message other than a heartbeat or credit */
+    struct msg_hello hello; /* later only its plain fields are read */
     enum msg_type wait_for;
     uint8_t comm_id[64];
     uint32_t n_comm_id;
-    char comm_address[64], kv_address[64];                /* the newest Hello's */
-    uint32_t n_elastic, elastic_tp[4], elastic_blocks[4]; /* and these */
-    bool has_peers; /* the executor is one that other ranks have to reach */
+    char comm_address[64], kv_address[64];                /* from the newest Hello */
+    uint32_t n_elastic, elastic_tp[4], elastic_blocks[4]; /* from the newest Hello */
+    bool has_peers; /* the executor needs addresses of other ranks */
     uint32_t n_listen, n_listen_failures, n_check;
     bool mute;                   /* the head sends no heartbeats */
-    struct msg_heartbeat answer; /* what they say */
-    enum status refuse;          /* the head answers Hello so */
+    struct msg_heartbeat answer; /* content of the head's heartbeats */
+    enum status refuse;          /* status that the head refuses Hello with */
 };
 
 static void send_msg(struct fixture *f, const struct msg *m)
@@ -79,7 +79,7 @@ static void welcome(struct fixture *f, const struct msg_hello *h)
     snprintf(f->comm_address, sizeof f->comm_address, STR_FMT, STR_ARG(h->worker.comm_address));
     snprintf(f->kv_address, sizeof f->kv_address, STR_FMT, STR_ARG(h->worker.kv_address));
     if (f->instance)
-        assert_true(f->instance == h->instance); /* the same worker, whatever the session */
+        assert_true(f->instance == h->instance); /* the same worker in each session */
     f->instance = h->instance;
     link_init(&f->link, 1 << 20);
     link_open(&f->link, ++f->session, h->credit_bytes);
@@ -140,7 +140,7 @@ static void on_guard(void *ctx)
     fail_msg("waited 20 s for %s", msg_type_name(((struct fixture *)ctx)->wait_for));
 }
 
-/* Runs the loop until a message of this type has come. */
+/* Runs the loop until a message of this type arrives. Returns the newest message. */
 static const struct msg *expect(struct fixture *f, enum msg_type t)
 {
     f->wait_for = t;
@@ -150,7 +150,7 @@ static const struct msg *expect(struct fixture *f, enum msg_type t)
     return &f->last;
 }
 
-static enum { WELL, LOST_BY_ABORT, LOST } device; /* of an executor with peers */
+static enum { WELL, LOST_BY_ABORT, LOST } device; /* state of an executor with peers */
 
 static int set_up(void **state)
 {
@@ -182,7 +182,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* ---- the null device as one whose ranks talk to each other ---- */
+/* ---- the null device with ranks that talk to each other ---- */
 
 static struct {
     struct fixture *f;
@@ -193,7 +193,7 @@ static struct {
 
 static enum status peers_listen(struct executor *e, const char *host, struct error *err)
 {
-    assert_string_equal(host, "127.0.0.1"); /* where the way to this head leaves from */
+    assert_string_equal(host, "127.0.0.1"); /* host of the route to this head */
     if (peers.f->n_listen++ < peers.f->n_listen_failures)
         return error_set(err, STATUS_IO, "not yet");
     peers.info.comm_address = STR("127.0.0.1:4711");
@@ -275,7 +275,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- what the head does ---- */
+/* ---- actions of the head ---- */
 
 static void form(struct fixture *f, uint64_t epoch)
 {
@@ -308,7 +308,7 @@ static void become_ready(struct fixture *f, uint64_t epoch)
     assert_int_equal(m->formed.status, STATUS_OK);
 }
 
-/* One sequence in slot 0: step 1 admits "ab", every step samples one token. */
+/* Sends a plan for slot 0: step 1 admits "ab", and each step samples one token. */
 static void plan(struct fixture *f, uint64_t epoch, uint64_t step)
 {
     static const uint32_t ids[] = {97, 98}, blocks[] = {5};
@@ -366,7 +366,7 @@ static void send_abort(struct fixture *f, uint64_t epoch)
     send_msg(f, &(struct msg){.type = MSG_ABORT, .abort_ = {epoch, STR("a test\nsays so")}});
 }
 
-/* ---- a rank of another replica, as this test plays it ---- */
+/* ---- a rank of another replica, played by this test ---- */
 
 struct other_group {
     struct kv_transfer *t;
@@ -395,7 +395,7 @@ static void open_other(struct fixture *f, struct other_group *g)
 
 static const uint8_t kv_id[COMM_ID_BYTES] = {1, 2, 3};
 
-/* The order, as the worker gets it. */
+/* Sends the worker an order for a transfer. */
 static void order(struct fixture *f, const struct other_group *g, uint64_t epoch, uint64_t id,
                   bool sends, uint32_t block)
 {
@@ -410,7 +410,7 @@ static void order(struct fixture *f, const struct other_group *g, uint64_t epoch
                                               .blocks = {&block, 1}}});
 }
 
-/* And as the other rank does. */
+/* Gives the other rank the matching order. */
 static void order_other(struct fixture *f, struct other_group *g, uint64_t id, bool sends,
                         uint32_t block)
 {
@@ -455,7 +455,7 @@ static void test_hello_says_what_it_is(void **state)
     f->answer.spare = true;
     while (!worker_is_ready(f->worker))
         (void)expect(f, MSG_HEARTBEAT);
-    f->answer = (struct msg_heartbeat){0}; /* once is enough */
+    f->answer = (struct msg_heartbeat){0}; /* the head has to say it only once */
     (void)expect(f, MSG_HEARTBEAT);
     assert_true(worker_is_ready(f->worker));
     send_msg(f, &(struct msg){.type = MSG_DRAIN, .drain = {.on = true}});
@@ -464,7 +464,7 @@ static void test_hello_says_what_it_is(void **state)
     assert_string_equal(worker_why_not_ready(f->worker), "draining");
 }
 
-/* Which TPs it could serve with, and in a replica of one of them that it is of that one. */
+/* Hello lists the smaller TPs that the worker offers, and the TP of its present replica. */
 static void test_hello_says_smaller_tps(void **state)
 {
     struct fixture *f = *state;
@@ -480,7 +480,7 @@ static void test_hello_says_smaller_tps(void **state)
     assert_int_equal(f->elastic_tp[1], 1);
     assert_int_equal(f->elastic_blocks[0], 100);
     become_ready(f, EPOCH(1));
-    f->link.seq_out += 5; /* a number that does not follow: Hello again */
+    f->link.seq_out += 5; /* a wrong sequence number, so the worker says Hello again */
     plan(f, EPOCH(1), 1);
     (void)expect(f, MSG_HELLO);
     assert_int_equal(f->hello.worker.replica_tp, 2);
@@ -492,7 +492,7 @@ static void test_steps_gap_abort(void **state)
     start(f);
     (void)expect(f, MSG_HELLO);
     become_ready(f, EPOCH(1));
-    for (uint64_t step = 1; step <= 10; step++) { /* more bytes than the window: credit flows */
+    for (uint64_t step = 1; step <= 10; step++) { /* more bytes than the window */
         plan(f, EPOCH(1), step);
         expect_token(f, EPOCH(1), step);
     }
@@ -504,9 +504,9 @@ static void test_steps_gap_abort(void **state)
     assert_true(m->gap.last_step == 10 && m->gap.got_step == 12);
     send_abort(f, EPOCH(1));
     expect_aborted(f, EPOCH(1));
-    send_abort(f, EPOCH(1)); /* always answered */
+    send_abort(f, EPOCH(1)); /* each Abort is answered */
     expect_aborted(f, EPOCH(1));
-    become_ready(f, EPOCH(2)); /* and the sequences are gone: slot 0 can be admitted again */
+    become_ready(f, EPOCH(2)); /* the sequences are gone: slot 0 can be admitted again */
     plan(f, EPOCH(2), 1);
     expect_token(f, EPOCH(2), 1);
 }
@@ -524,11 +524,11 @@ static void test_invalid_plan_is_a_gap(void **state)
     const struct msg *m = expect(f, MSG_GAP);
     assert_true(m->gap.last_step == 0 && m->gap.got_step == 1);
     assert_true(m->gap.text.len > 0);
-    form(f, EPOCH(2)); /* over the broken replica: aborted first, without being asked */
+    form(f, EPOCH(2)); /* the broken replica is aborted first, without an order */
     assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == EPOCH(2));
 }
 
-/* Blocks go out and come in beside steps; what is not of this epoch or not here is said. */
+/* Blocks move beside steps. An order for another epoch or an unknown block gets an error. */
 static void test_kv_transfers(void **state)
 {
     struct fixture *f = *state;
@@ -538,10 +538,10 @@ static void test_kv_transfers(void **state)
     assert_int_equal(expect(f, MSG_HELLO)->hello.worker.replica_role, REPLICA_DECODE);
     assert_int_equal(strncmp(f->kv_address, "127.0.0.1:", 10), 0);
     open_other(f, &g);
-    order(f, &g, EPOCH(1), 1, true, 5); /* in no replica yet */
+    order(f, &g, EPOCH(1), 1, true, 5); /* not in a replica yet */
     expect_transferred(f, EPOCH(1), 1, STATUS_CLOSED);
     become_ready(f, EPOCH(1));
-    for (uint64_t step = 1; step <= 15; step++) { /* "ab" and 14 sampled fill block 5 */
+    for (uint64_t step = 1; step <= 15; step++) { /* "ab" and 14 sampled tokens fill block 5 */
         plan(f, EPOCH(1), step);
         expect_token(f, EPOCH(1), step);
     }
@@ -549,22 +549,22 @@ static void test_kv_transfers(void **state)
     order_other(f, &g, 2, false, 60);
     assert_int_equal(expect_transferred(f, EPOCH(1), 2, STATUS_OK)->n_bytes, 8);
     assert_true(g.blocks[60] != 0 && g.blocks[5] == 0);
-    order_other(f, &g, 3, true, 60); /* and back, to another place */
+    order_other(f, &g, 3, true, 60); /* back to this worker, into another block */
     order(f, &g, EPOCH(1), 3, false, 7);
     expect_transferred(f, EPOCH(1), 3, STATUS_OK);
     struct kv_view v;
     f->executor->ops->kv_view(f->executor, &v);
     const uint64_t *own = (const uint64_t *)(const void *)v.groups[0].pieces[0].ptr;
     assert_true(own[5] == g.blocks[60] && own[7] == own[5]);
-    order(f, &g, EPOCH(1), 4, true, 64); /* the Form said 64 */
+    order(f, &g, EPOCH(1), 4, true, 64); /* the Form gave 64 blocks */
     expect_transferred(f, EPOCH(1), 4, STATUS_INVALID);
     order(f, &g, EPOCH(2), 5, true, 5);
     expect_transferred(f, EPOCH(2), 5, STATUS_CLOSED);
     kv_transfer_stop(g.t);
 }
 
-/* An epoch's end ends what waits for the other side, before Aborted or Formed; nothing else is said
- * of it. */
+/* A transfer that waits for the other side ends with its epoch, before Aborted or Formed. The
+ * worker reports nothing else about it. */
 static void test_kv_transfer_and_an_end(void **state)
 {
     struct fixture *f = *state;
@@ -573,27 +573,27 @@ static void test_kv_transfer_and_an_end(void **state)
     (void)expect(f, MSG_HELLO);
     open_other(f, &g);
     become_ready(f, EPOCH(1));
-    order(f, &g, EPOCH(1), 1, true, 5); /* the other one never comes */
+    order(f, &g, EPOCH(1), 1, true, 5); /* the other side never comes */
     order(f, &g, EPOCH(1), 2, true, 5);
     send_abort(f, EPOCH(1));
-    expect_aborted(f, EPOCH(1)); /* well before its time is over: the guard waits longer */
+    expect_aborted(f, EPOCH(1)); /* long before the transfer's time-out */
     become_ready(f, EPOCH(2));
     order(f, &g, EPOCH(2), 3, false, 5);
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(2), EPOCH(3)}});
     assert_true(expect(f, MSG_FORMED)->formed.term_epoch == EPOCH(3));
-    order_other(f, &g, 4, true, 9); /* and it is good for the next one */
+    order_other(f, &g, 4, true, 9); /* the next transfer works */
     g.blocks[9] = 77;
     order(f, &g, EPOCH(3), 4, false, 5);
     expect_transferred(f, EPOCH(3), 4, STATUS_OK);
     order(f, &g, EPOCH(3), 5, false, 5);
-    form(f, EPOCH(4)); /* over a transfer that is under way */
+    form(f, EPOCH(4)); /* the new replica ends a transfer in progress */
     assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == EPOCH(4));
     order(f, &g, EPOCH(4), 6, false, 5);
     expect_transferred(f, EPOCH(4), 6, STATUS_CLOSED); /* not ready yet */
     kv_transfer_stop(g.t);
 }
 
-/* The process ends in the middle of one. */
+/* The process ends during a transfer. */
 static void test_kv_transfer_and_the_end(void **state)
 {
     struct fixture *f = *state;
@@ -603,7 +603,7 @@ static void test_kv_transfer_and_the_end(void **state)
     open_other(f, &g);
     become_ready(f, EPOCH(1));
     order(f, &g, EPOCH(1), 1, true, 5);
-    order(f, &g, EPOCH(9), 2, true, 5); /* the first one has been taken when this is answered */
+    order(f, &g, EPOCH(9), 2, true, 5); /* the answer shows that the first order has been taken */
     expect_transferred(f, EPOCH(9), 2, STATUS_CLOSED);
     assert_true(worker_end(f->worker));
     kv_transfer_stop(g.t);
@@ -644,12 +644,12 @@ static void test_insane_form_and_wrong_id(void **state)
     become_ready(f, EPOCH(3));
 }
 
-/* The executor's arrays are of the TPs and blocks that it offers: nothing else comes to it. */
+/* A Form must have a TP and numbers of blocks that the executor offers, or it is refused. */
 static void test_forms_of_smaller_tps(void **state)
 {
     static const struct {
         uint32_t tp, n_blocks, rank;
-        enum status want; /* OK: CommId comes */
+        enum status want; /* OK = CommId comes */
         const char *text;
     } cases[] = {
         {1, 100, 0, STATUS_OK, ""},
@@ -697,7 +697,7 @@ static void test_abort_interrupts_a_stall(void **state)
     become_ready(f, EPOCH(1));
     plan(f, EPOCH(1), 1);
     expect_token(f, EPOCH(1), 1);
-    plan(f, EPOCH(1), 2); /* hangs: busy, and progress stands still */
+    plan(f, EPOCH(1), 2); /* hangs: busy without progress */
     do
         (void)expect(f, MSG_HEARTBEAT);
     while (!f->beat.busy);
@@ -711,12 +711,12 @@ static void test_abort_interrupts_a_stall(void **state)
     expect_token(f, EPOCH(2), 1);
 }
 
-/* Reading a shard is not interrupted: the head hears how far it is, and Aborted when it is there.
- */
+/* Reading a shard is not interrupted. Heartbeats report its progress, and Aborted comes at its
+ * end. */
 static void test_loading_is_told(void **state)
 {
     struct fixture *f = *state;
-    f->o.null_load_ms = 1000; /* a second's heartbeats: not all of them come late */
+    f->o.null_load_ms = 1000; /* long enough for several heartbeats in time */
     start(f);
     (void)expect(f, MSG_HELLO);
     form(f, EPOCH(1));
@@ -743,7 +743,7 @@ static void test_lost_link_and_adoption(void **state)
     become_ready(f, EPOCH(1));
     plan(f, EPOCH(1), 1);
     expect_token(f, EPOCH(1), 1);
-    /* a frame with a number that does not follow: the worker says Hello anew */
+    /* After a wrong sequence number the worker says Hello again. */
     f->link.seq_out += 5;
     plan(f, EPOCH(1), 2);
     (void)expect(f, MSG_HELLO);
@@ -752,18 +752,18 @@ static void test_lost_link_and_adoption(void **state)
     assert_true(f->hello.worker.step_received == 1 && f->hello.worker.step_executed == 1);
     assert_int_equal(f->hello.worker.replica_id, 4);
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(7), 2ull << 32 | 1}});
-    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_INVALID); /* not this replica */
+    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_INVALID); /* other replica */
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(1), 2ull << 32 | 2}});
     const struct msg *m = expect(f, MSG_FORMED);
     assert_true(m->formed.status == STATUS_OK && m->formed.term_epoch == (2ull << 32 | 2));
-    plan(f, 2ull << 32 | 2, 1); /* slot 0 is free again, steps begin at 1 */
+    plan(f, 2ull << 32 | 2, 1); /* slot 0 is free, and steps begin at 1 */
     expect_token(f, 2ull << 32 | 2, 1);
 }
 
 static void test_refused_for_good(void **state)
 {
     struct fixture *f = *state;
-    f->refuse = STATUS_LIMIT; /* may pass */
+    f->refuse = STATUS_LIMIT; /* a refusal that may pass */
     start(f);
     (void)expect(f, MSG_HELLO);
     (void)expect(f, MSG_HELLO);
@@ -780,13 +780,13 @@ static void test_silent_head(void **state)
     (void)expect(f, MSG_HELLO);
     (void)expect(f, MSG_HEARTBEAT);
     f->mute = true;
-    (void)expect(f, MSG_HELLO); /* after 1.5 s of silence */
+    (void)expect(f, MSG_HELLO); /* after 1.5 s without a heartbeat */
     f->mute = false;
     become_ready(f, EPOCH(1));
 }
 
-/* Its address for other ranks is known when the head can be reached, and not before: no Hello
- * without one. */
+/* The worker's address for other ranks is known only once the head can be reached. It sends no
+ * Hello without the address. */
 static void test_address_found_late(void **state)
 {
     struct fixture *f = *state;
@@ -797,7 +797,7 @@ static void test_address_found_late(void **state)
     assert_string_equal(f->comm_address, "127.0.0.1:4711");
     assert_int_equal(f->n_listen, 4);
     f->mute = true;
-    (void)expect(f, MSG_HELLO); /* the same address: nothing to do anew */
+    (void)expect(f, MSG_HELLO); /* same address, so it does not listen again */
     assert_string_equal(f->comm_address, "127.0.0.1:4711");
     assert_int_equal(f->n_listen, 4);
 }
@@ -812,7 +812,7 @@ static void test_address_given(void **state)
     assert_int_equal(f->n_listen, 0);
 }
 
-/* Nobody sends anything, and the ranks cannot reach each other any more: told once an epoch. */
+/* The ranks lose each other while no step runs. The worker reports it once in each epoch. */
 static void test_idle_peer_is_gone(void **state)
 {
     struct fixture *f = *state;
@@ -832,7 +832,7 @@ static void test_idle_peer_is_gone(void **state)
     assert_true(expect(f, MSG_COMM_ERROR)->comm_error.term_epoch == EPOCH(2));
 }
 
-/* The head is told why, not that the replica has been left, and the process is to end. */
+/* An Abort loses the device: the worker reports the cause, not Aborted, and must end. */
 static void test_lost_by_an_abort(void **state)
 {
     struct fixture *f = *state;
@@ -844,13 +844,13 @@ static void test_lost_by_an_abort(void **state)
     assert_string_equal(worker_failure(f->worker), "");
     f->wait_for = MSG_ABORTED;
     send_abort(f, EPOCH(1));
-    loop_run(f->loop); /* it stops the loop itself, or Aborted does */
+    loop_run(f->loop); /* the worker or Aborted stops the loop */
     assert_string_equal(worker_failure(f->worker), "the GPU is lost: a test");
     assert_true(f->last.type == MSG_GOODBYE && !f->last.goodbye.planned);
     assert_true(str_eq_c(f->last.goodbye.text, "the GPU is lost: a test"));
 }
 
-/* Nothing comes back from the compute thread: looked for all the same. */
+/* The device is lost while the compute thread has no job. The worker notices it all the same. */
 static void test_lost_without_a_job(void **state)
 {
     struct fixture *f = *state;
@@ -871,12 +871,12 @@ static void test_drain(void **state)
     worker_stop(f->worker, "SIGTERM");
     (void)expect(f, MSG_DRAIN_WISH);
     assert_false(worker_is_ready(f->worker));
-    plan(f, EPOCH(1), 1); /* it works until it is released */
+    plan(f, EPOCH(1), 1); /* the worker runs steps until the head releases it */
     expect_token(f, EPOCH(1), 1);
     send_abort(f, EPOCH(1));
     expect_aborted(f, EPOCH(1));
     assert_true(expect(f, MSG_GOODBYE)->goodbye.planned);
-    loop_run(f->loop); /* it stops the loop itself */
+    loop_run(f->loop); /* the worker stops the loop */
 }
 
 int main(void)

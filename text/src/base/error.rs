@@ -1,4 +1,4 @@
-//! One error type for the crate: a code of text.h's enum text_status and the text for `err`.
+//! The only error type of this crate: a code from text.h's enum text_status, and the text for `err`.
 
 use std::fmt::Display;
 
@@ -27,6 +27,11 @@ pub fn fail<T>(code: Code, message: impl Into<String>) -> Result<T> {
 
 pub fn invalid(message: impl Into<String>) -> TextError {
     TextError { code: Code::Invalid, message: message.into() }
+}
+
+/// The error of a text that a parser refuses.
+pub fn not_valid(what: &str, e: impl Display) -> TextError {
+    invalid(format!("{what} is not valid: {e}"))
 }
 
 pub fn io(what: impl Display, e: std::io::Error) -> TextError {

@@ -1,26 +1,26 @@
-//! Counts the bytes that the crate's threads take from the allocator: the work of a compile, also where third-party code
-//! looks at no limit. Gives the bytes that were freed, and that the allocator still has, back to the system.
+//! Counts the bytes that each thread takes from the allocator. This measures and bounds the work of a grammar compile,
+//! even in third-party code that has no limits of its own. `trim` returns memory that was freed to the system.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Bounds of one compile, in all and at once: 13 times as much as the largest honest grammars take
-/// (docs/develop/structured-outputs.md).
+/// Limits of one compile: bytes allocated in all, and bytes allocated at one time. They are 13 times what the largest
+/// honest grammars take (docs/develop/structured-outputs.md).
 const MOST_TAKEN: u64 = 3 << 29;
 const MOST_ALIVE: u64 = 256 << 20;
-/// The bound of what a compile leaves.
+/// Limit of the bytes that a compile may keep when it is done.
 pub const MOST_KEPT: u64 = 32 << 20;
-/// What a compile that took so much at once has given back, the allocator should give back too.
+/// After a compile with a higher peak than this, the freed memory is returned to the system (`trim`).
 pub const WORTH_TRIMMING: u64 = 32 << 20;
 
-/// The counts of one thread, since it began.
+/// Byte counts of one thread since it began.
 struct Counts {
     taken: Cell<u64>,
     freed: Cell<u64>,
-    /// The most of taken - freed since `measure` began.
+    /// Highest value of taken - freed since `measure` began.
     peak: Cell<u64>,
-    /// Beyond these a compile has cost too much.
+    /// Limits of the running compile; u64::MAX = no limit.
     most_taken: Cell<u64>,
     most_alive: Cell<u64>,
 }
@@ -37,7 +37,7 @@ thread_local! {
     };
 }
 
-/// 0: a process that a compile may not end.
+/// Exit code for a process whose compile exceeds its limits; 0 = the process goes on.
 static EXIT_CODE: AtomicI32 = AtomicI32::new(0);
 
 pub fn may_end_process(exit_code: i32) {
@@ -48,17 +48,17 @@ pub fn may_end_process(exit_code: i32) {
 fn exceeded(c: &Counts) {
     let code = EXIT_CODE.load(Ordering::Relaxed);
     if code != 0 {
-        // SAFETY: callable anywhere; nothing of this process is wanted any more
+        // SAFETY: _exit may be called anywhere; nothing in this process is needed any more.
         unsafe { libc::_exit(code) };
     }
-    // no unwinding out of an allocator: whoever measures is told in the end
+    // An allocator must not unwind: `measure` reports the excess when the compile is done.
     c.most_taken.set(u64::MAX);
     c.most_alive.set(u64::MAX);
 }
 
 #[inline(always)]
 fn count(taken: usize, freed: usize) {
-    // a thread that ends may free what it has behind its own counts
+    // A thread that is ending may free memory after its own counts are gone.
     let _ = COUNTS.try_with(|c| {
         c.taken.set(c.taken.get() + taken as u64);
         c.freed.set(c.freed.get() + freed as u64);
@@ -74,7 +74,7 @@ fn count(taken: usize, freed: usize) {
 
 struct Counted;
 
-// SAFETY: the system's allocator, asked for the same
+// SAFETY: forwards each call to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
@@ -100,7 +100,7 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static HEAP: Counted = Counted;
 
-/// The bytes that a piece of work has taken: in all, the most that it had at once, and what its result has.
+/// The bytes that a piece of work has taken: in all, at its peak, and in its result.
 #[derive(Clone, Copy, Default)]
 pub struct Taken {
     pub bytes: u64,
@@ -112,15 +112,15 @@ fn alive() -> i64 {
     COUNTS.try_with(|c| c.taken.get().wrapping_sub(c.freed.get()) as i64).unwrap_or(0)
 }
 
-/// Runs f, and says how many bytes more (below 0: less) this thread has behind it.
+/// Runs `f` and returns the change of this thread's allocated bytes (negative when memory was freed), with the result.
 pub fn growth<T>(f: impl FnOnce() -> T) -> (i64, T) {
     let before = alive();
     let made = f();
     (alive().wrapping_sub(before), made)
 }
 
-/// Runs f under the limits of one compile, on a thread that has measured nothing else. None: f went beyond them,
-/// and its result is dropped.
+/// Runs `f` under the limits of one compile. The thread must not have measured anything before. Returns None for the
+/// result when `f` exceeded the limits; the result is then dropped.
 pub fn measure<T>(f: impl FnOnce() -> T) -> (Taken, Option<T>) {
     let (taken, alive) = COUNTS.with(|c| {
         let taken = c.taken.get();
@@ -141,11 +141,11 @@ pub fn measure<T>(f: impl FnOnce() -> T) -> (Taken, Option<T>) {
     })
 }
 
-/// A vocabulary and the tries of it are made of millions of small pieces, most of them gone when it is done or freed: pages that
-/// nobody has go back to the system.
+/// Returns freed pages to the system. A vocabulary and its tries consist of millions of small pieces, and most of them
+/// are free once it has been built or dropped.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: callable by any thread at any time
+    // SAFETY: any thread may call malloc_trim at any time.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -1,4 +1,4 @@
-//! Errors as text.h has them, and a count of the bytes of a compile: every other folder of the crate uses them.
+//! Errors as in text.h, and the byte counts of a compile. Every other folder of the crate uses them.
 
 pub mod error;
 pub mod heap;

@@ -1,6 +1,6 @@
-//! The metadata of a GGUF file (versions 2 and 3), and nothing of its tensors. Foreign bytes: every
-//! length is checked against what is left, counts against what they could need at least, and strings
-//! are only UTF-8 when somebody asks for text.
+//! Reads the metadata of a GGUF file (versions 2 and 3); it ignores the tensors. The bytes are not trusted: every length
+//! is checked against the bytes that remain, and every count against the fewest bytes that it could need. Strings are
+//! checked for UTF-8 only when they are read as text.
 
 use crate::base::error::{invalid, Result};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub enum Value<'a> {
     Array(Array<'a>),
 }
 
-/// Elements as they lie; walked by `strings`, `u32s`, `f32s`.
+/// The elements of an array in the file's own encoding; `strings`, `u32s` and `f32s` decode them.
 #[derive(Clone, Copy, Debug)]
 pub struct Array<'a> {
     kind: u32,
@@ -27,7 +27,7 @@ pub struct Array<'a> {
 
 pub struct Metadata<'a> {
     keys: HashMap<&'a str, Value<'a>>,
-    /// bytes from the file's start to the metadata's end
+    /// bytes from the start of the file to the end of the metadata
     pub len: usize,
 }
 
@@ -40,7 +40,10 @@ impl<'a> Reader<'a> {
     fn take(&mut self, n: u64) -> Result<&'a [u8]> {
         let left = (self.all.len() - self.at) as u64;
         if n > left {
-            return Err(invalid(format!("GGUF: {n} bytes wanted at {}, {left} there", self.at)));
+            return Err(invalid(format!(
+                "the GGUF file ends too early: {n} bytes are needed at byte {}, but only {left} are left",
+                self.at
+            )));
         }
         let bytes = &self.all[self.at..self.at + n as usize];
         self.at += n as usize;
@@ -67,7 +70,8 @@ impl<'a> Reader<'a> {
         if kind == 9 {
             return Ok(Value::Array(self.array()?));
         }
-        let size = scalar_size(kind).ok_or_else(|| invalid(format!("GGUF: value type {kind}")))?;
+        let size = scalar_size(kind)
+            .ok_or_else(|| invalid(format!("the GGUF file has a value of the unknown type {kind}")))?;
         Ok(scalar(kind, self.take(size)?))
     }
 
@@ -75,14 +79,15 @@ impl<'a> Reader<'a> {
         let (kind, n) = (self.u32()?, self.u64()?);
         let from = self.at;
         if let Some(size) = scalar_size(kind) {
-            let bytes = n.checked_mul(size).ok_or_else(|| invalid("GGUF: array too long"))?;
+            let bytes =
+                n.checked_mul(size).ok_or_else(|| invalid("the GGUF file has an array that is too long"))?;
             return Ok(Array { kind, n, bytes: self.take(bytes)? });
         }
         if kind != 8 {
-            return Err(invalid(format!("GGUF: array of type {kind}")));
+            return Err(invalid(format!("the GGUF file has an array of the unsupported type {kind}")));
         }
         for _ in 0..n {
-            self.text()?; // each takes 8 bytes at least, so a false count ends at the file's end
+            self.text()?; // each element takes at least 8 bytes, so the loop of a false count ends at the file's end
         }
         Ok(Array { kind, n, bytes: &self.all[from..self.at] })
     }
@@ -121,7 +126,7 @@ impl<'a> Array<'a> {
 
     pub fn strings(&self) -> Result<impl Iterator<Item = &'a [u8]>> {
         if self.kind != 8 {
-            return Err(invalid("GGUF: an array of texts was expected"));
+            return Err(invalid("the GGUF file has another value where an array of strings must be"));
         }
         let mut r = Reader { all: self.bytes, at: 0 };
         Ok((0..self.n).map_while(move |_| r.text().ok()))
@@ -152,7 +157,8 @@ impl<'a> Array<'a> {
     }
 
     fn scalars(&self) -> Result<impl Iterator<Item = Value<'a>> + use<'a>> {
-        let size = scalar_size(self.kind).ok_or_else(|| invalid("GGUF: an array of numbers was expected"))?;
+        let size = scalar_size(self.kind)
+            .ok_or_else(|| invalid("the GGUF file has another value where an array of numbers must be"))?;
         let kind = self.kind;
         Ok(self.bytes.chunks_exact(size as usize).map(move |b| scalar(kind, b)))
     }
@@ -166,20 +172,23 @@ impl<'a> Metadata<'a> {
     pub fn parse(all: &'a [u8]) -> Result<Metadata<'a>> {
         let mut r = Reader { all, at: 0 };
         if !is_gguf(r.take(4)?) {
-            return Err(invalid("GGUF: no magic"));
+            return Err(invalid("this is not a GGUF file: it does not begin with GGUF"));
         }
         let version = r.u32()?;
         if !(2..=3).contains(&version) {
-            return Err(invalid(format!("GGUF: version {version} (2 and 3 are read)")));
+            return Err(invalid(format!(
+                "the file has the GGUF version {version}; versions 2 and 3 are supported"
+            )));
         }
         let _tensors = r.u64()?;
         let n = r.u64()?;
         if n > MAX_KEYS {
-            return Err(invalid(format!("GGUF: {n} metadata keys")));
+            return Err(invalid(format!("the GGUF file has {n} metadata keys, which is too many")));
         }
         let mut keys = HashMap::new();
         for _ in 0..n {
-            let key = std::str::from_utf8(r.text()?).map_err(|_| invalid("GGUF: a key is not UTF-8"))?;
+            let key = std::str::from_utf8(r.text()?)
+                .map_err(|_| invalid("the GGUF file has a key that is not UTF-8"))?;
             let kind = r.u32()?;
             keys.insert(key, r.value(kind)?);
         }

@@ -1,4 +1,4 @@
-//! The files that a model brings: opening them, the small JSON files of its tokenizer, and GGUF metadata.
+//! The files of a model: opening them, the small JSON files of its tokenizer, and GGUF metadata.
 
 pub mod gguf;
 pub mod json_limits;

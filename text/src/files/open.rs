@@ -1,21 +1,21 @@
-//! Files of a model, opened with care: only regular files, and small ones only up to a size.
+//! Opens a model's files with care: only regular files, and small files only up to a size limit.
 
 use crate::base::error::{fail, invalid, io, Code, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Small files are not read beyond this (tokenizer_config.json of Gemma has 1.2 MB).
+/// Size limit of a small file in bytes (Gemma's tokenizer_config.json has 1.2 MB).
 pub const MAX_SMALL_FILE: u64 = 64 << 20;
 pub fn map_file(path: &Path) -> Result<memmap2::Mmap> {
-    // before opening: the open of a FIFO would wait for a writer
+    // Checked before the file is opened, because opening a FIFO would wait for a writer.
     if !std::fs::metadata(path).map_err(|e| io(path.display(), e))?.is_file() {
-        return Err(invalid(format!("{}: not a regular file", path.display())));
+        return Err(invalid(format!("{} is not a regular file", path.display())));
     }
     let file = File::open(path).map_err(|e| io(path.display(), e))?;
     if file.metadata().map_err(|e| io(path.display(), e))?.len() == 0 {
-        return Err(invalid(format!("{}: empty", path.display())));
+        return Err(invalid(format!("{} is empty", path.display())));
     }
-    // SAFETY: model files are not changed while they are read; a file cut under us is the operator's act.
+    // SAFETY: model files must not change while they are read. Only the operator can truncate one.
     unsafe { memmap2::Mmap::map(&file) }.map_err(|e| io(path.display(), e))
 }
 
@@ -23,16 +23,16 @@ pub fn read_small(path: &Path) -> Result<Option<String>> {
     match std::fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(io(path.display(), e)),
-        Ok(m) if !m.is_file() => return Err(invalid(format!("{}: not a regular file", path.display()))),
+        Ok(m) if !m.is_file() => return Err(invalid(format!("{} is not a regular file", path.display()))),
         Ok(m) if m.len() > MAX_SMALL_FILE => {
-            return fail(Code::Limit, format!("{}: larger than {MAX_SMALL_FILE} bytes", path.display()))
+            return fail(Code::Limit, format!("{} is larger than {MAX_SMALL_FILE} bytes", path.display()))
         }
         Ok(_) => {}
     }
     std::fs::read_to_string(path).map(Some).map_err(|e| io(path.display(), e))
 }
 
-/// The folder of a model's small files: the path itself, or where the file lies.
+/// The folder of a model's small files: the path itself when it is a folder, else its parent folder.
 pub fn folder_of(path: &Path) -> PathBuf {
     match path.is_dir() {
         true => path.to_owned(),

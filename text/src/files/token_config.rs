@@ -1,5 +1,5 @@
-//! The small JSON files beside a tokenizer: tokenizer_config.json and special_tokens_map.json, which name the
-//! special tokens.
+//! The small JSON files beside a tokenizer: tokenizer_config.json and special_tokens_map.json. They name the special
+//! tokens.
 
 use crate::base::error::{invalid, Result};
 use crate::files::json_limits::{check_values, MAX_JSON_VALUES};
@@ -17,21 +17,21 @@ pub struct Special {
 
 pub const ADDITIONAL: &str = "additional_special_tokens";
 
-/// A small file that holds a JSON object.
+/// Reads a small file that holds a JSON object. Returns None when there is no such file.
 pub fn read_json(path: &Path) -> Result<Option<Map<String, Value>>> {
     let Some(text) = read_small(path)? else { return Ok(None) };
     check_values(&text, MAX_JSON_VALUES, path.display())?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(map)) => Ok(Some(map)),
-        Ok(_) => Err(invalid(format!("{}: is not a JSON object", path.display()))),
-        Err(e) => Err(invalid(format!("{}: {e}", path.display()))),
+        Ok(_) => Err(invalid(format!("{} must be a JSON object", path.display()))),
+        Err(e) => Err(invalid(format!("{} is not valid JSON: {e}", path.display()))),
     }
 }
 
-/// What tokenizer_config.json and special_tokens_map.json say together, as transformers joins them: where
-/// the first one lists no added_tokens_decoder, the files are of before 2023 and the second one wins. Else
-/// that one is not asked, and `fill` takes from it what the first one leaves out (and transformers from a
-/// class that need not be known here).
+/// Merges tokenizer_config.json and special_tokens_map.json as transformers does. When the first file has no
+/// added_tokens_decoder, the files are from before 2023 and the second one wins. Otherwise the second file is ignored,
+/// unless `fill` is true: then it adds the entries that the first one lacks. (transformers takes those from a class that
+/// this crate need not know.)
 pub fn token_config(folder: &Path, fill: bool) -> Result<Value> {
     let mut config = read_json(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
     let listed = config.get("added_tokens_decoder").is_some_and(Value::is_object);
@@ -51,7 +51,7 @@ pub fn token_config(folder: &Path, fill: bool) -> Result<Value> {
     Ok(Value::Object(config))
 }
 
-/// The text of a special token in tokenizer_config.json: a string, or an object with "content".
+/// The text of a special token in tokenizer_config.json, given as a string or as an object with "content".
 pub fn token_text(v: &Value) -> Option<String> {
     v.as_str().or_else(|| v["content"].as_str()).map(str::to_owned)
 }

@@ -1,6 +1,6 @@
-//! GBNF, the EBNF that llama.cpp, vLLM and XGrammar read (`root ::= "yes" | "no"`), as Lark. A rule
-//! that does not lead to itself is a regular language: it becomes a terminal, which matches exactly
-//! what it says. Rules that do remain rules, and the terminals in them are as long as they can be.
+//! Translates GBNF, the EBNF that llama.cpp, vLLM and XGrammar read (`root ::= "yes" | "no"`), to Lark. A rule that does
+//! not refer to itself, directly or through others, describes a regular language. Such a rule becomes a terminal, which
+//! matches exactly the same texts. Recursive rules stay rules, and the terminals in them are made as long as possible.
 
 use crate::base::error::{invalid, Result, TextError};
 use serde_json::Value;
@@ -12,7 +12,7 @@ const MAX_REPEATS: u32 = 4096;
 
 enum Node {
     Literal(String),
-    /// of one character, as Lark spells it
+    /// one character, in Lark's spelling
     Pattern(String),
     Rule(String),
     Group(Alternatives),
@@ -34,7 +34,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// A rule stands at the beginning: Lark has `name:` there.
+/// True when the source begins with a GBNF rule (`name ::=`). Lark writes `name:` there.
 pub fn is_gbnf(source: &str) -> bool {
     let mut r = Reader { rest: source, line: 1 };
     r.skip_blanks();
@@ -43,7 +43,7 @@ pub fn is_gbnf(source: &str) -> bool {
 
 impl Reader<'_> {
     fn error(&self, what: &str) -> TextError {
-        invalid(format!("grammar, line {}: {what}", self.line))
+        invalid(format!("line {} of the grammar: {what}", self.line))
     }
 
     fn peek(&self) -> Option<char> {
@@ -91,7 +91,7 @@ impl Reader<'_> {
         behind.len() < self.rest.len() && behind.trim_start().starts_with("::=")
     }
 
-    /// Behind a backslash.
+    /// Reads an escape. The reader stands behind the backslash.
     fn escaped(&mut self) -> Result<char> {
         let n_digits = match self.next() {
             Some('n') => return Ok('\n'),
@@ -101,22 +101,22 @@ impl Reader<'_> {
             Some('x') => 2,
             Some('u') => 4,
             Some('U') => 8,
-            _ => return Err(self.error("what stands behind \\ is none of n r t x u U or a sign")),
+            _ => return Err(self.error("\\ must be followed by n, r, t, x, u, U or a punctuation character")),
         };
         let code = self.rest.get(..n_digits).and_then(|hex| u32::from_str_radix(hex, 16).ok());
         let Some(c) = code.and_then(char::from_u32) else {
-            return Err(self.error("an escape whose digits say no character"));
+            return Err(self.error("the digits of this escape are not the number of a character"));
         };
         self.rest = &self.rest[n_digits..];
         Ok(c)
     }
 
-    /// Of a literal or a class up to what ends it.
+    /// Reads one character of a literal or of a class.
     fn character(&mut self) -> Result<char> {
         match self.next() {
             Some('\\') => self.escaped(),
             Some(c) if c != '\n' => Ok(c),
-            _ => Err(self.error("a text or a class does not end in its line")),
+            _ => Err(self.error("a string or a character class does not end in its line")),
         }
     }
 
@@ -142,14 +142,14 @@ impl Reader<'_> {
                 self.next();
                 let last = self.character()?;
                 if last < first {
-                    return Err(self.error("a range of a class ends before it begins"));
+                    return Err(self.error("a range in a character class ends before it begins"));
                 }
                 class += "-";
                 class += &spell(last);
             }
         }
         match class.len() == begin {
-            true => Err(self.error("a class of no characters")),
+            true => Err(self.error("a character class is empty")),
             false => Ok(Node::Pattern(format!("/{class}]/"))),
         }
     }
@@ -161,21 +161,23 @@ impl Reader<'_> {
         match digits.parse::<u32>() {
             _ if digits.is_empty() => Ok(None),
             Ok(n) if n <= MAX_REPEATS => Ok(Some(n)),
-            _ => Err(self.error(&format!("more than {MAX_REPEATS} repetitions"))),
+            _ => Err(self.error(&format!("a repetition is larger than {MAX_REPEATS}"))),
         }
     }
 
-    /// Behind {: M}, M,} or M,N}
+    /// Reads the counts of a repetition, M}, M,} or M,N}. The reader stands behind the `{`.
     fn bounds(&mut self) -> Result<String> {
         let least = self.number()?;
         let is_range = self.eat(',');
         let most = if is_range { self.number()? } else { least };
         if !self.eat('}') || (least.is_none() && most.is_none()) {
-            return Err(self.error("repetitions are {M}, {M,}, {,N} or {M,N}"));
+            return Err(self.error("a repetition must be {M}, {M,}, {,N} or {M,N}"));
         }
         let least = least.unwrap_or(0);
         match most {
-            Some(n) if n < least => Err(self.error("repetitions whose most is below their least")),
+            Some(n) if n < least => {
+                Err(self.error("a repetition has a maximum that is less than its minimum"))
+            }
             Some(n) => Ok(format!("{{{least},{n}}}")),
             None => Ok(format!("{{{least},}}")),
         }
@@ -212,16 +214,19 @@ impl Reader<'_> {
         match self.next() {
             Some('"') => self.literal(),
             Some('[') => self.class(),
-            Some('(') if depth == MAX_DEPTH => Err(self.error(&format!("nested deeper than {MAX_DEPTH}"))),
+            Some('(') if depth == MAX_DEPTH => {
+                Err(self.error(&format!("groups are nested deeper than {MAX_DEPTH} levels")))
+            }
             Some('(') => {
                 let inner = self.alternatives(depth + 1)?;
                 match self.eat(')') {
                     true => Ok(Node::Group(inner)),
-                    false => Err(self.error("a ( without its )")),
+                    false => Err(self.error("a ( has no matching )")),
                 }
             }
-            Some(c) => Err(self.error(&format!("{c:?} begins no text, class, rule or group"))),
-            None => Err(self.error("the grammar breaks off")),
+            Some(c) => Err(self
+                .error(&format!("{c:?} cannot begin a string, a character class, a rule name or a group"))),
+            None => Err(self.error("the grammar ends in the middle of a rule")),
         }
     }
 
@@ -257,7 +262,7 @@ impl Reader<'_> {
         self.skip_blanks();
         while self.peek().is_some() {
             if !self.begins_rule() {
-                return Err(self.error("a rule is NAME ::= …"));
+                return Err(self.error("a rule must have the form NAME ::= …"));
             }
             let name = self.name();
             while !self.rest.starts_with("::=") {
@@ -281,8 +286,8 @@ fn each_use<'a>(body: &'a Alternatives, f: &mut dyn FnMut(&'a str)) {
     }
 }
 
-/// Whether a rule leads to one that leads to itself: what is left when all those are taken away
-/// whose rules have been.
+/// Returns for each rule whether it leads to a recursive rule. Rules whose references are all known to be free of
+/// recursion are removed until no more can be; the rest lead to a recursive rule.
 fn recursive(rules: &[Rule], places: &HashMap<&str, usize>) -> Result<Vec<bool>> {
     let mut left = vec![0usize; rules.len()];
     let mut users = vec![Vec::new(); rules.len()];
@@ -296,7 +301,10 @@ fn recursive(rules: &[Rule], places: &HashMap<&str, usize>) -> Result<Vec<bool>>
             None => unknown = Some(name),
         });
         if let Some(name) = unknown {
-            return Err(invalid(format!("grammar: {} needs a rule {name}, and there is none", rule.name)));
+            return Err(invalid(format!(
+                "the rule {} of the grammar uses the rule {name}, which is not defined",
+                rule.name
+            )));
         }
     }
     let mut done: Vec<usize> = (0..rules.len()).filter(|&i| left[i] == 0).collect();
@@ -336,7 +344,7 @@ fn write_body(out: &mut String, body: &Alternatives, name_of: &dyn Fn(&str) -> S
     }
 }
 
-/// A grammar that has been read: its rules, and which of them lead to themselves.
+/// A parsed grammar: its rules, and whether each one leads to a recursive rule.
 struct Rules {
     rules: Vec<Rule>,
     recursive: Vec<bool>,
@@ -348,18 +356,18 @@ fn read(source: &str) -> Result<Rules> {
     let mut places = HashMap::new();
     for (i, rule) in rules.iter().enumerate() {
         if places.insert(rule.name.as_str(), i).is_some() {
-            return Err(invalid(format!("grammar: there are two rules {}", rule.name)));
+            return Err(invalid(format!("the grammar defines the rule {} twice", rule.name)));
         }
     }
     let Some(&root) = places.get("root") else {
-        return Err(invalid("grammar: there is no rule root, which is where GBNF begins"));
+        return Err(invalid("the grammar has no rule root, with which a GBNF grammar begins"));
     };
     let recursive = recursive(&rules, &places)?;
     Ok(Rules { rules, recursive, root })
 }
 
 impl Rules {
-    /// Lark tells terminals by capitals, and - is in no name: the place keeps names apart.
+    /// Lark tells terminals by capitals and allows no `-` in a name. The rule's index keeps the names distinct.
     fn names(&self, prefix: &str) -> HashMap<&str, String> {
         let name = |(i, rule): (usize, &Rule)| -> String {
             let plain = format!("{prefix}r_{}_{i}", rule.name.replace('-', "_"));
@@ -388,12 +396,12 @@ pub fn to_lark(source: &str) -> Result<String> {
     Ok(format!("start: {}\n{}", names["root"], all.write(&names, &|_| true)))
 }
 
-/// Whether the grammar's texts are those of one terminal.
+/// True when the grammar is regular, so that one terminal can match all its texts.
 pub fn is_regular(source: &str) -> bool {
     is_gbnf(source) && read(source).is_ok_and(|all| !all.recursive[all.root])
 }
 
-/// The terminals of a grammar that is regular, and the name of the one that is all of it.
+/// Returns the terminals of a regular grammar, and the name of the terminal for its root rule.
 pub fn terminals(source: &str, prefix: &str) -> Result<(String, String)> {
     let all = read(source)?;
     let names = all.names(prefix);

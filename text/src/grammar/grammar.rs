@@ -1,6 +1,6 @@
-//! Grammars over a tokenizer's vocabulary (crate llguidance): a source becomes a compiled grammar, and
-//! a matcher says which tokens may come next. Sources are a client's: what a grammar may cost is
-//! bounded here, in bytes, nesting, size, and fuel of compiling and of each mask.
+//! Grammars over a tokenizer's vocabulary, by the crate llguidance. A source becomes a compiled grammar, and a matcher
+//! tells which tokens may come next. Clients send the sources, so this file limits the cost of a grammar: its bytes,
+//! nesting and size, and the fuel of the compile and of each mask.
 
 use super::mask_budget::Budget;
 use super::masks::{Masks, INSIDE_STRING};
@@ -24,18 +24,19 @@ use llguidance::toktrie::{
 use llguidance::ParserFactory;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// The trie has no room for longer tokens: they are never allowed.
+/// Longest token in bytes that the trie has room for; longer tokens are never allowed.
 const MAX_TOKEN_BYTES: usize = 1000;
 const MAX_TOKENS: u32 = 1 << 22;
-/// References of a schema lead from one to the next, each a few calls deeper; untouched pages cost
-/// nothing.
+/// Stack of the compile thread in bytes. llguidance follows a schema's references recursively, a few calls for each.
+/// Pages that are not touched cost nothing.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Bounds of one mask, and of one place in the text; honest ones have 5,800 and 2,000 at most (1,000 optional properties: 12,000
-/// and 4,000).
+/// Limits of one mask and of one position in the text. Honest grammars need at most 5,800 and 2,000 (1,000 optional
+/// properties: 12,000 and 4,000).
 const MOST_ITEMS: usize = 25_000;
 const MOST_OF_ROW: usize = 4_200;
-/// The crate gives the lexer new fuel with a mask alone: a text that is taken without masks (a replay) needs some as well.
+/// Tokens that may be taken without a mask in between. llguidance gives its lexer new fuel only with a mask, and a
+/// replay, which takes tokens without masks, needs fuel as well.
 const MOST_WITHOUT_MASK: u32 = 16;
 
 fn limits() -> ParserLimits {
@@ -49,19 +50,21 @@ fn limits() -> ParserLimits {
     }
 }
 
-/// The first line of what the crate says; its state and backtraces are not for clients.
+/// Keeps only the first line of llguidance's error: its internal state and backtraces are not for clients.
 fn crate_error(e: impl std::fmt::Display) -> TextError {
     let text = e.to_string();
     let text = match text.contains("coerce_one_of") {
-        true => "oneOf is taken where its options exclude each other, by their types or by a property whose const differs in each of \
-                 them; anyOf is taken always",
+        true => "this oneOf is not supported: its options must exclude each other, by their types or by a property \
+                 with a different const in each. Use anyOf instead",
         false => text.split("\n<").next().unwrap_or_default().trim_end(),
     };
     if let Some(message) = text::plain_words(text) {
         return invalid(message);
     }
     if text.contains("grammar.symbols.len()") {
-        let message = "a grammar of more than 65,000 rules: say the same in one place and refer to it, or ask for less at once";
+        let message =
+            "the grammar needs more than 65,000 rules. Define repeated parts once and refer to them, or use \
+                       a smaller grammar";
         return TextError { code: Code::Limit, message: message.to_owned() };
     }
     let spent = ["fuel", "too complex", "too large", "too many", "too big"];
@@ -69,20 +72,21 @@ fn crate_error(e: impl std::fmt::Display) -> TextError {
     TextError { code, message: text.to_owned() }
 }
 
-/// Intersections of the lexemes, wherever they come from: `&` of Lark, or what a schema says together.
+/// Refuses intersections of lexemes that cost too much, from Lark's `&` or from a schema's joined patterns.
 fn check_intersections(spec: &LexerSpec) -> Result<()> {
     let own: Vec<_> = (0..spec.lexemes.len()).filter_map(|i| names::expression(spec, i)).collect();
     match regex_ways::is_beyond(&mut spec.regex_builder.exprset().clone(), &own) {
         true => fail(
             Code::Limit,
-            "an intersection of patterns in the grammar costs too much: join fewer, or such that begin in fewer ways",
+            "an intersection of patterns in the grammar costs too much. Intersect fewer patterns, or patterns with \
+             fewer possible beginnings",
         ),
         false => Ok(()),
     }
 }
 
-/// Empty at first: the crate's factory makes tries of its own of what it finds here, and masks are
-/// ours (masks.rs).
+/// The vocabulary as llguidance sees it. The trie is empty while llguidance's factory is made, because the factory would
+/// build its own tries from it. Our masks (masks.rs) replace them.
 struct Env {
     empty: TokTrie,
     full: OnceLock<TokTrie>,
@@ -97,7 +101,7 @@ impl TokenizerEnv for Env {
         self.tok_trie().greedy_tokenize(s)
     }
 
-    /// So nothing is forced as tokens: how a text is cut is the model's.
+    /// False, so that llguidance forces no tokens: the model decides how it cuts a text into tokens.
     fn tokenize_is_canonical(&self) -> bool {
         false
     }
@@ -114,18 +118,21 @@ impl Vocabulary {
     pub fn new(t: &Tokenizer) -> Result<Vocabulary> {
         let n = t.vocab_size();
         if n > MAX_TOKENS {
-            return fail(Code::Limit, format!("a vocabulary of {n} tokens, grammars take {MAX_TOKENS}"));
+            return fail(
+                Code::Limit,
+                format!("the vocabulary has {n} tokens, but grammars support at most {MAX_TOKENS}"),
+            );
         }
         let word = |id: u32| {
             let bytes = t.token_bytes(id).unwrap_or_default();
             match (bytes.len() > MAX_TOKEN_BYTES, t.is_special(id)) {
                 (true, _) => Vec::new(),
-                // no text of an answer: only a grammar that names it has it
+                // a special token is no text of an answer; only a grammar that names the token allows it
                 (_, true) => [&[TokTrie::SPECIAL_TOKEN_MARKER], bytes].concat(),
                 (_, false) => bytes.to_vec(),
             }
         };
-        // NONE is the trie's INVALID_TOKEN
+        // NONE has the value of the trie's INVALID_TOKEN
         let eos = if t.eos < n { t.eos } else { NONE };
         let empty = TokTrie::from(&TokRxInfo::new(1, NONE), &[Vec::new()]);
         let own = Arc::new(Env { empty, full: OnceLock::new() });
@@ -144,17 +151,17 @@ impl Vocabulary {
     }
 }
 
-/// Compiled, before its first token.
+/// A compiled grammar, before its first token.
 pub struct Grammar {
     fresh: Mutex<llguidance::Matcher>,
-    /// The bytes of a clone of it.
+    /// Bytes of a clone of `fresh`.
     first_bytes: u64,
     eos: u32,
     growth: Growth,
     cost: Cost,
 }
 
-/// The cost of a compile: text.h, struct text_compile_cost.
+/// The cost of a compile; the layout is that of text.h's struct text_compile_cost.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Cost {
@@ -190,11 +197,11 @@ impl Grammar {
             let mut parser = v.factory.create_parser_from_init_default(init).map_err(crate_error)?;
             parser.bias_computer = v.masks.clone();
             let mut fresh = llguidance::Matcher::new(Ok(parser));
-            // what can be no text at all shows in the first mask
+            // a grammar that allows no text at all fails in the first mask
             match fresh.compute_mask() {
                 Ok(_) => {}
                 Err(_) if fresh.is_accepting().unwrap_or(false) => {}
-                Err(e) => return Err(crate_error(format!("it allows no text: {e}"))),
+                Err(e) => return Err(crate_error(format!("the grammar allows no text: {e}"))),
             }
             let fuel = fresh.last_step_stats().map_or(0, |s| s.lexer_cost);
             Ok(Grammar {
@@ -231,9 +238,9 @@ impl Grammar {
                 .spawn_scoped(s, compile)
                 .map_err(|e| TextError {
                     code: Code::Internal,
-                    message: format!("no thread to compile it: {e}"),
+                    message: format!("cannot start a thread to compile the grammar: {e}"),
                 })?;
-            let panicked = || fail(Code::Internal, "the grammar's compiler panicked");
+            let panicked = || fail(Code::Internal, "the compiler of the grammar failed (a panic)");
             let (peak, made) = thread.join().unwrap_or_else(|_| (u64::MAX, panicked()));
             if peak > heap::WORTH_TRIMMING {
                 heap::trim();
@@ -244,17 +251,16 @@ impl Grammar {
 }
 
 const TOO_MUCH: &str =
-    "the grammar costs too much to compile: ask for less at once, join fewer patterns by allOf, or let a \
-                        text have fewer of them at a time";
+    "the grammar costs too much to compile. Use a smaller grammar, or combine fewer patterns (allOf) for one string";
 
 const TOO_LARGE: &str =
-    "the grammar has to remember more of this text than it may: ask for fewer members or choices at a time, or \
-                         say repetition on one side (list: item | list item)";
+    "the grammar must keep more of this text in memory than is allowed. Use fewer members or choices at a time, or \
+     write repetition left-recursively (list: item | list item)";
 
-const DEAD_END: &str = "the grammar wants to go on, and none of the vocabulary's tokens may come";
+const DEAD_END: &str = "the grammar requires more text, but no token of the vocabulary can continue it";
 
-/// The crate stops where no token may come, and where a mask costs more than its limits: all that it says of the first is
-/// the reason's name.
+/// llguidance fails when no token may come and when a mask exceeds its limits. The first case is known only by the
+/// reason's name in the error.
 fn mask_error(e: impl std::fmt::Display) -> TextError {
     let e = e.to_string();
     match e.lines().next().unwrap_or_default().contains("NoExtensionBias") {
@@ -265,14 +271,14 @@ fn mask_error(e: impl std::fmt::Display) -> TextError {
 
 pub struct Matcher {
     inner: llguidance::Matcher,
-    /// which end an answer; nothing follows them
+    /// Tokens that end an answer; nothing follows them.
     eos: Vec<u32>,
     ended: bool,
     budget: Budget,
     memory: Memory,
-    /// Why there are no masks any more.
+    /// The error that ended this matcher's masks; None = masks are still possible.
     spent: Option<TextError>,
-    /// Tokens since the last mask.
+    /// Tokens taken since the last mask.
     n_taken: u32,
 }
 
@@ -300,19 +306,19 @@ impl Matcher {
         }
     }
 
-    /// For a look ahead.
+    /// A copy that may run ahead of this matcher.
     pub fn copy(&self) -> Matcher {
         let (taken, (inner, eos, spent)) =
             heap::growth(|| (self.inner.clone(), self.eos.clone(), self.spent.clone()));
         Matcher { inner, eos, budget: self.budget.clone(), memory: self.memory.copy(taken), spent, ..*self }
     }
 
-    /// In units of mask_budget.rs.
+    /// Cost of all masks, in the units of mask_budget.rs.
     pub fn cost(&self) -> u64 {
         self.budget.cost
     }
 
-    /// The bytes it has.
+    /// The matcher's memory in bytes.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
@@ -354,8 +360,8 @@ impl Matcher {
         Ok(Some((mask, may_end)))
     }
 
-    /// Bit i % 32 of word i / 32: token i may be next. Where the grammar has come to its end, or on an
-    /// error, only the end may.
+    /// Sets bit i % 32 of word i / 32 when token i may come next. At the end of the grammar and on an error, only the
+    /// tokens that end an answer are allowed.
     pub fn mask(&mut self, words: &mut [u32]) -> Result<()> {
         let (grown, masked) = heap::growth(|| self.fill(words));
         self.memory.grew(grown);
@@ -385,7 +391,7 @@ impl Matcher {
         next.map(|_| ())
     }
 
-    /// False: the grammar does not allow it here, and nothing has changed.
+    /// Returns false when the grammar does not allow the token here; the matcher is then unchanged.
     pub fn accept(&mut self, id: u32) -> Result<bool> {
         if self.eos.contains(&id) {
             self.ended = true;
@@ -397,7 +403,7 @@ impl Matcher {
         let look = self.n_taken % MOST_WITHOUT_MASK == 0 && !self.is_done();
         let (grown, taken) = heap::growth(|| {
             if look {
-                let _ = self.inner.compute_mask(); // an error stays, and is told below
+                let _ = self.inner.compute_mask(); // the error stays in the matcher, and the call below returns it
                 let _ = self.inner.last_step_stats().map(|s| self.budget.report(s));
             }
             self.inner.try_consume_tokens(&[id])

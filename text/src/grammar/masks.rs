@@ -1,24 +1,23 @@
-//! Which tokens may be next, over a large vocabulary. The crate walks a trie of all tokens, byte by
-//! byte: 600,000 nodes where a string may hold anything. Here tokens are of classes, by what their
-//! characters may be. Where a lexeme goes on in the same way behind each character of a class, as
-//! the inside of a string does, how many characters may follow says which of the class's tokens are
-//! allowed, and only the others are walked. Of the first character a few may lead elsewhere, as the
-//! next one of a marker that has begun or of a property's name: what begins so is walked as well. The
-//! masks are the same, bit for bit.
+//! Computes the set of allowed tokens over a large vocabulary. llguidance walks a trie of all tokens byte by byte, which
+//! is 600,000 nodes where a string may hold anything. Here tokens are sorted into classes by the characters in them. Some
+//! lexemes go on in the same way after each character of a class, as the inside of a string does. Then the number of
+//! characters that may follow tells which of the class's tokens are allowed, and only the other tokens are walked. A few
+//! first characters may lead elsewhere, such as the next character of a marker or of a property's name. Tokens that begin
+//! with one of these are walked as well. The masks are the same, bit for bit.
 
 use llguidance::derivre::StateID;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
 use llguidance::toktrie::{Recognizer, SimpleVob, TokEnv, TokTrie, TrieNode};
 use std::ops::RangeInclusive;
 
-/// Longer tokens are few: they are walked.
+/// Longest token of a class in characters. Longer tokens are few and are always walked.
 const MAX_CHARS: usize = 16;
 
-/// The inside of a JSON string, as a pattern of llguidance: where it may follow whole, no lexer
-/// states have to be made to see that.
+/// The inside of a JSON string, as a pattern of llguidance. Where the whole pattern may follow, no lexer states are
+/// needed to see that.
 pub const INSIDE_STRING: &str = r#"[^"\\\x00-\x1F\x7F]{1,16}"#;
 
-/// Bytes of a class's ASCII characters, and whether all others belong to it. The best ones first.
+/// The ASCII bytes of a class, and whether all other characters belong to it. The most useful rules come first.
 struct ClassRule {
     ascii: fn(u8) -> bool,
     wide: bool,
@@ -33,11 +32,11 @@ const RULES: [ClassRule; 4] = [
 struct Class {
     ascii: Vec<u8>,
     wide: bool,
-    /// [n]: its tokens of at most n characters
+    /// upto[n] has the class's tokens of at most n characters
     upto: Vec<SimpleVob>,
 }
 
-/// Tokens that belong to the same classes, one bit each.
+/// Tokens that belong to the same classes; bit i of `classes` is class i.
 struct Part {
     classes: u32,
     trie: TokTrie,
@@ -47,8 +46,8 @@ pub struct Masks {
     env: TokEnv,
     classes: Vec<Class>,
     parts: Vec<Part>,
-    /// Those that are no text. A lexeme of any bytes (Lark's `~"x"`) would take a special token's
-    /// marker for one; a grammar allows the tokens that it names by ranges, behind compute_bias.
+    /// Special tokens, which are no text. A lexeme of arbitrary bytes (Lark's `~"x"`) would accept a special token's
+    /// marker byte. A grammar allows the special tokens that it names by id ranges, after compute_bias.
     special: SimpleVob,
 }
 
@@ -105,7 +104,7 @@ impl Masks {
         Masks { env: env.clone(), parts: parts.iter().map(part).collect(), classes, special }
     }
 
-    /// The first class of which all tokens up to some number of characters may follow, and no others.
+    /// Finds the first class for which exactly the tokens up to some number of characters may follow.
     fn reach(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<Reach> {
         if rec.lexer_mut().subsume_possible(state)
             && rec.lexer_mut().check_subsume(state, 0, SUBSUME_BUDGET).unwrap_or(false)
@@ -121,7 +120,8 @@ impl Masks {
             .or_else(|| self.classes.iter().enumerate().find_map(|(i, c)| self.reach_apart(rec, state, i, c)))
     }
 
-    /// The same of all tokens but those with a few first bytes, of which not too many tokens are.
+    /// Does the same as `reach` for all tokens except those with a few first bytes. Returns None when too many tokens
+    /// begin with these bytes.
     fn reach_apart(
         &self,
         rec: &mut ParserRecognizer<'_>,
@@ -139,7 +139,7 @@ impl Masks {
         Some(Reach { class, chars, apart })
     }
 
-    /// What begins with a byte: not as its class is, but as the grammar says.
+    /// Decides the tokens that begin with `byte` by the grammar, not by their class.
     fn walk_apart(&self, rec: &mut ParserRecognizer<'_>, byte: u8, set: &mut SimpleVob) {
         let trie = self.env.tok_trie();
         for n in first_nodes(trie, byte) {
@@ -152,26 +152,27 @@ impl Masks {
     }
 }
 
-/// So many characters of a class may follow; what begins with one of the bytes is to be walked.
+/// The tokens of `class` with up to `chars` characters may follow; tokens that begin with a byte of `apart` must be
+/// walked.
 struct Reach {
     class: usize,
     chars: usize,
     apart: Vec<u8>,
 }
 
-/// Where tokens that begin with a byte are: several places where several tokens have the same bytes, as
-/// vocabularies with a token for each byte have.
+/// The nodes below the root for tokens that begin with `byte`. There are several where several tokens have the same
+/// bytes, as in vocabularies with one token for each byte.
 fn first_nodes(trie: &TokTrie, byte: u8) -> impl Iterator<Item = &TrieNode> {
     trie.node_children(trie.root()).filter(move |n| n.byte() == byte)
 }
 
-/// As deep as a token has bytes: grammar.rs has bounded them.
+/// Recurses once for each byte of a token; grammar.rs limits the bytes (MAX_TOKEN_BYTES).
 fn disallow(trie: &TokTrie, n: &TrieNode, set: &mut SimpleVob) {
     n.token_id().into_iter().for_each(|id| set.disallow_token(id));
     trie.node_children(n).for_each(|c| disallow(trie, c, set));
 }
 
-/// How many nodes it has looked at.
+/// Allows the tokens below `n` that the grammar accepts, and returns the number of nodes visited.
 fn walk(trie: &TokTrie, n: &TrieNode, rec: &mut ParserRecognizer<'_>, set: &mut SimpleVob) -> usize {
     let mut looked = 1;
     if rec.try_push_byte(n.byte()) {
@@ -184,12 +185,12 @@ fn walk(trie: &TokTrie, n: &TrieNode, rec: &mut ParserRecognizer<'_>, set: &mut 
 
 const SUBSUME_BUDGET: u64 = 1000;
 
-/// The lexer alone: no lexeme ends where the next state is neither dead nor one of a lazy match.
+/// Steps the lexer alone. No lexeme ends here unless the next state is dead or that of a lazy match.
 fn step(rec: &mut ParserRecognizer<'_>, state: StateID, byte: u8) -> StateID {
     rec.lexer_mut().transition_start_state(state, Some(byte))
 }
 
-/// Where all of these bytes lead.
+/// The one state that all these bytes lead to; None when they differ.
 fn step_all(rec: &mut ParserRecognizer<'_>, state: StateID, bytes: RangeInclusive<u8>) -> Option<StateID> {
     let next = step(rec, state, *bytes.start());
     for b in bytes {
@@ -200,8 +201,8 @@ fn step_all(rec: &mut ParserRecognizer<'_>, state: StateID, bytes: RangeInclusiv
     Some(next)
 }
 
-/// Whether every character of more than one byte leads to `next`: all that UTF-8 has, and no lexeme
-/// ends inside of one.
+/// Returns Some when every multi-byte character leads to `next`. All UTF-8 sequences are checked, and no lexeme may end
+/// inside a character.
 fn step_wide(rec: &mut ParserRecognizer<'_>, state: StateID, next: StateID) -> Option<()> {
     let last_one = step_all(rec, state, 0xC2..=0xDF)?;
     let last_two = step_all(rec, state, 0xE1..=0xEC)?;
@@ -228,14 +229,15 @@ fn step_wide(rec: &mut ParserRecognizer<'_>, state: StateID, next: StateID) -> O
 }
 
 impl Class {
-    /// Where each character of the class leads; a dead state: none of them may follow.
+    /// The one state that every character of the class leads to; None when they differ. A dead state means that none may
+    /// follow.
     fn step(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<StateID> {
         let next = step(rec, state, self.ascii[0]);
         if next.has_lowest_match() || self.ascii.iter().any(|&b| step(rec, state, b) != next) {
             return None;
         }
         if next.is_dead() {
-            // no lexeme could end here and another begin
+            // true when a lexeme could end here and another one could begin
             let ends = !rec.lexer_mut().try_lexeme_end(state).is_error();
             let wide = self.wide && !(0xC2..=0xF4).all(|b| step(rec, state, b).is_dead());
             return (!ends && !wide).then_some(next);
@@ -246,11 +248,12 @@ impl Class {
         Some(next)
     }
 
-    /// Where all but a few of the class's characters lead, which is not dead, and the bytes of those few.
+    /// The live state that all but a few characters of the class lead to, and the bytes of those few. Returns None when
+    /// the state is dead or ends a lazy match.
     fn first_step(&self, rec: &mut ParserRecognizer<'_>, state: StateID) -> Option<(StateID, Vec<u8>)> {
         let nexts: Vec<_> = self.ascii.iter().map(|&b| step(rec, state, b)).collect();
         let mut next = nexts[0];
-        let mut lead = 0; // of a majority, if there is one
+        let mut lead = 0; // lead of `next` in the majority vote
         for &n in &nexts {
             match (n == next, lead) {
                 (true, _) => lead += 1,
@@ -268,7 +271,7 @@ impl Class {
         Some((next, apart.collect()))
     }
 
-    /// How many characters of the class may follow, whichever they are.
+    /// The number of characters of the class that may follow, in any combination; None when they are not alike.
     fn reach(&self, rec: &mut ParserRecognizer<'_>, mut state: StateID) -> Option<usize> {
         for n in 0..MAX_CHARS {
             let next = self.step(rec, state)?;

@@ -11,20 +11,20 @@ use crate::base::heap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 
-/// A matcher may have so many times its first size, this beside it, and this for each token of its text: docs/develop/structured-outputs.md
-/// has what honest ones take.
+/// A matcher may use TIMES_FIRST times its first size, plus AHEAD bytes, plus OF_EACH bytes for each token of its text.
+/// docs/develop/structured-outputs.md lists what honest matchers use.
 const TIMES_FIRST: u64 = 4;
 const AHEAD: u64 = 24 << 20;
 const OF_EACH: u64 = 2 << 10;
 
 pub struct Memory {
-    /// Of its grammar's.
+    /// Bytes of the grammar's first state.
     first: u64,
-    /// By its own doing. A copy begins with its original's.
+    /// Bytes that the matcher's own calls have taken. A copy starts with its original's value.
     own: i64,
-    /// By copies that are gone: of the lexer, which they share.
+    /// Bytes that destroyed copies have left in the lexer, which all copies share.
     by_copies: Arc<AtomicI64>,
-    /// Of a copy: what making it has taken, and `own` then.
+    /// Set in a copy: the bytes that making it took, and `own` at that time.
     copied: Option<(i64, i64)>,
     n_taken: u64,
     is_without_masks: bool,
@@ -36,7 +36,7 @@ impl Memory {
         Memory { first, own, by_copies, copied: None, n_taken: 0, is_without_masks: false }
     }
 
-    /// Of a copy, which has taken so many bytes.
+    /// The memory of a copy; making the copy took `taken` bytes.
     pub fn copy(&self, taken: i64) -> Memory {
         let own = self.now();
         Memory { own, by_copies: self.by_copies.clone(), copied: Some((taken, own)), ..*self }
@@ -49,7 +49,7 @@ impl Memory {
         }
     }
 
-    /// The bytes it has now. A copy of it has its own.
+    /// The matcher's bytes now. A copy's bytes are counted apart.
     pub fn bytes(&self) -> u64 {
         self.now().max(0) as u64
     }
@@ -58,7 +58,7 @@ impl Memory {
         self.own += bytes;
     }
 
-    /// n_behind_mask: with this one, how many tokens came since the last mask.
+    /// Counts one token. n_behind_mask: tokens since the last mask, with this one.
     pub fn took_token(&mut self, n_behind_mask: u32) {
         self.n_taken += 1;
         self.is_without_masks |= n_behind_mask > 1;
@@ -70,7 +70,7 @@ impl Memory {
     }
 }
 
-/// Frees what has this memory. What a copy leaves is the lexer's.
+/// Drops `it`, to which `memory` belongs. The bytes that a copy leaves behind are in the shared lexer.
 pub fn free<T>(it: T, memory: impl FnOnce(&T) -> &Memory) {
     let m = memory(&it);
     let left = m.copied.map(|(taken, own)| (taken + m.own - own, m.by_copies.clone()));

@@ -1,4 +1,4 @@
-//! Grammars over a tokenizer's vocabulary: `source` reads what a client sends, `grammar` compiles it and says which
+//! Grammars over a tokenizer's vocabulary: `source` reads a client's source, and `grammar` compiles it and tells which
 //! tokens may come next.
 
 mod gbnf;

@@ -1,11 +1,11 @@
-//! How a grammar's rules lead back to themselves: at the end of their text (right recursion, where each Earley row is as
-//! long as the text), or at both ends (`s: s s`, where each row is made anew out of all rows before it). The crate counts
-//! the items of a row alone, which cost ten and sixty times as much there (docs/develop/structured-outputs.md).
+//! Finds how a grammar's rules refer back to themselves. With right recursion each Earley row is as long as the text.
+//! With recursion at both ends (`s: s s`) each row is built from all rows before it. llguidance counts only the items of
+//! a row, which cost ten and sixty times as much in these cases (docs/develop/structured-outputs.md).
 
 use llguidance::earley::{CGrammar, CSymIdx};
 use std::collections::HashMap;
 
-/// The cost of an item for each item of its row, in 0.1 ns: measured on rows of 100 to 2,000 items.
+/// Cost of an item for each item in its row, in 0.1 ns; measured on rows of 100 to 2,000 items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     None = 3,
@@ -16,11 +16,11 @@ pub enum Growth {
 #[derive(Default)]
 struct Edges {
     to: Vec<Vec<usize>>,
-    /// Edges of rules of more than one symbol: a text grows by the other symbols.
+    /// Edges of rules with more than one symbol; the other symbols make the text grow.
     growing: Vec<(usize, usize)>,
 }
 
-/// Gives each node the group of nodes that lead to each other (Kosaraju).
+/// Returns the strongly connected component of each node (Kosaraju's algorithm).
 fn groups(to: &[Vec<usize>]) -> Vec<usize> {
     let n = to.len();
     let mut back = vec![Vec::new(); n];
@@ -58,7 +58,7 @@ fn groups(to: &[Vec<usize>]) -> Vec<usize> {
     group
 }
 
-/// Says of each node whether a text grows there by a path that leads back to it.
+/// Returns for each node whether it lies on a cycle along which the text grows.
 fn cycles(e: &Edges) -> Vec<bool> {
     let group = groups(&e.to);
     let mut grows = vec![false; group.len()];

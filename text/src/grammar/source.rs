@@ -1,5 +1,5 @@
-//! Sources of grammars as the crate reads them: schemas, patterns, Lark or GBNF, text with tagged parts, and
-//! any of these behind a model's reasoning.
+//! Turns the sources of grammars into llguidance's form: JSON schemas, patterns, Lark or GBNF, structural tags, and any
+//! of these after a model's reasoning.
 
 use super::gbnf;
 use super::structural_tag;
@@ -10,7 +10,7 @@ use crate::schema::stand_ins::Numbers;
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::Value;
 
-/// text.h: enum text_grammar_kind
+/// The values of text.h's enum text_grammar_kind.
 pub const JSON_SCHEMA: i32 = 1;
 pub const REGEX: i32 = 2;
 pub const LARK: i32 = 3;
@@ -24,7 +24,7 @@ fn quote(s: &str) -> String {
     Value::from(s).to_string()
 }
 
-/// How deep brackets of the source lie in each other. Quoted ones do not count.
+/// The deepest nesting of brackets in the source. Brackets inside quotes do not count.
 fn depth(source: &str) -> usize {
     let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
     for b in source.bytes() {
@@ -47,17 +47,20 @@ fn depth(source: &str) -> usize {
 fn check_size(source: &str) -> Result<()> {
     if source.len() > MAX_SOURCE {
         let n = source.len();
-        return fail(Code::Limit, format!("a grammar of {n} bytes, at most {MAX_SOURCE} are taken"));
+        return fail(Code::Limit, format!("the grammar has {n} bytes; at most {MAX_SOURCE} are allowed"));
     }
     match depth(source) {
-        n if n > MAX_DEPTH => fail(Code::Limit, format!("a grammar nested {n} deep, at most {MAX_DEPTH}")),
+        n if n > MAX_DEPTH => fail(
+            Code::Limit,
+            format!("the grammar is nested {n} levels deep; at most {MAX_DEPTH} are allowed"),
+        ),
         _ => Ok(()),
     }
 }
 
-/// Text up to a marker, then the grammar. Where the reasoning has not begun, the answer may do without.
-/// Only the marker begins it: white space in front of that would let who says a space and then the
-/// answer do nothing but reason.
+/// Any text up to a closing marker, then the grammar. When the reasoning has not begun (`begun` is false), the answer may
+/// leave it out. Reasoning starts with an opening marker at once: if white space were allowed before it, an answer that
+/// starts with a space could only go on to reason.
 #[derive(serde::Deserialize)]
 struct Reasoning {
     open: Vec<String>,
@@ -67,12 +70,12 @@ struct Reasoning {
     source: String,
 }
 
-/// The id of a special token of this name: such a one is no text, and a marker may be either.
+/// The id of the special token with this name, if there is one. A marker may be a special token or plain text.
 type Special<'a> = dyn Fn(&str) -> Option<u32> + 'a;
 
 fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
     if r.close.is_empty() || r.open.iter().chain(&r.close).any(String::is_empty) {
-        return Err(invalid("reasoning needs markers that end it, and none of them is empty"));
+        return Err(invalid("reasoning needs at least one end marker, and no marker can be empty"));
     }
     let mut lark = String::from("answer: @answer\nREASONED: /(\\n|.)*/\n");
     let mut rules = |name: &str, markers: &[String]| -> String {
@@ -98,18 +101,20 @@ fn reasoning(r: &Reasoning, special: &Special<'_>) -> Result<String> {
 }
 
 fn after_reasoning(source: &str, special: &Special<'_>, numbers: &Numbers) -> Result<TopLevelGrammar> {
-    let r: Reasoning = serde_json::from_str(source).map_err(|e| invalid(format!("reasoning: {e}")))?;
+    let r: Reasoning = serde_json::from_str(source)
+        .map_err(|e| invalid(format!("the reasoning description is not valid JSON: {e}")))?;
     if r.kind == AFTER_REASONING {
-        return Err(invalid("reasoning is not followed by another"));
+        return Err(invalid("reasoning cannot be followed by other reasoning"));
     }
     let mut top = TopLevelGrammar::from_lark(reasoning(&r, special)?);
     let mut grammars = top_level(r.kind, &r.source, special, numbers)?.grammars.into_iter();
     top.grammars.extend(grammars.next().map(|g| GrammarWithLexer { name: Some("answer".to_owned()), ..g }));
-    top.grammars.extend(grammars); // which that one names
+    top.grammars.extend(grammars); // the grammars that the first one names
     Ok(top)
 }
 
-/// The numbers of schemas come back apart: they are placed once the crate has made its lexemes.
+/// Translates a source of this kind. `numbers` collects stand-ins for the schemas' numbers; the caller puts their texts
+/// in place once llguidance has made its lexemes.
 pub fn top_level(
     kind: i32,
     source: &str,
@@ -133,6 +138,6 @@ pub fn top_level(
             structural_tag::top_level(&tag, numbers)
         }
         AFTER_REASONING => after_reasoning(source, special, numbers),
-        _ => Err(invalid(format!("grammar kind {kind}"))),
+        _ => Err(invalid(format!("the grammar kind {kind} is unknown"))),
     }
 }

@@ -1,6 +1,6 @@
-//! Structural tags, as xgrammar and vLLM have them: a tree of formats, each of which is a piece of the
-//! answer. The older form, structures and triggers, is triggered_tags of them. What follows text that
-//! may be anything ends it: such a piece and its end are one rule, which stops at the first end.
+//! Structural tags, as in xgrammar and vLLM: a tree of formats, each for one piece of the answer. The older form with
+//! structures and triggers is translated to triggered_tags. A piece of free text ends at the text that follows it. Both
+//! are one lazy rule, which stops at the first possible end.
 
 use super::gbnf;
 use crate::base::error::{invalid, Result, TextError};
@@ -11,16 +11,16 @@ use llguidance::derivre::{RegexAst, RegexBuilder};
 use serde_json::{json, Map, Value};
 
 const TYPES: &str =
-    "const_string, json_schema, any_text, grammar, regex, sequence, or, optional, plus, star, repeat, tag, \
-                     triggered_tags and tags_with_separator are";
-/// Of a repeat: each costs a rule.
+    "supported are const_string, json_schema, any_text, grammar, regex, sequence, or, optional, plus, star, repeat, \
+     tag, triggered_tags and tags_with_separator";
+/// Most repetitions in a `repeat` format: each costs a rule.
 const MOST_REPEATS: u64 = 10_000;
 
 fn quote(s: &str) -> String {
     Value::from(s).to_string()
 }
 
-/// A format's members. Those that are not asked for may be there as null, others may not.
+/// The members of a format. A member that its type does not know is allowed only when it is null.
 struct Format<'a> {
     name: &'a str,
     members: &'a Map<String, Value>,
@@ -31,13 +31,13 @@ impl<'a> Format<'a> {
         Self::named(v, None)
     }
 
-    /// Where a tag is all that there can be, its type need not be said.
+    /// Reads a format where only a tag is possible, so its type may be missing.
     fn tag(v: &'a Value) -> Result<Format<'a>> {
         Self::named(v, Some("tag"))
     }
 
     fn named(v: &'a Value, unsaid: Option<&'a str>) -> Result<Format<'a>> {
-        let what = "structural_tag: each format is an object with a type";
+        let what = "structural_tag: each format must be an object with a type";
         let members = v.as_object().ok_or_else(|| invalid(what))?;
         let said = members.get("type").filter(|t| unsaid.is_none() || !t.is_null());
         let name = said.map_or(unsaid, Value::as_str).ok_or_else(|| invalid(what))?;
@@ -55,7 +55,7 @@ impl<'a> Format<'a> {
             "tags_with_separator" => &["tags", "separator", "at_least_one", "stop_after_first"],
             _ => {
                 return Err(invalid(format!(
-                    "structural_tag: a format of type {} is not supported; {TYPES}",
+                    "structural_tag: the format type {} is not supported; {TYPES}",
                     quote(name)
                 )))
             }
@@ -65,7 +65,7 @@ impl<'a> Format<'a> {
         };
         match members.iter().find(is_odd) {
             Some((key, _)) => {
-                Err(invalid(format!("structural_tag: {} of {name} is not supported", quote(key))))
+                Err(invalid(format!("structural_tag: the key {} of {name} is not supported", quote(key))))
             }
             None => Ok(Format { name, members }),
         }
@@ -90,7 +90,7 @@ impl<'a> Format<'a> {
     fn list(&self, key: &str) -> Result<&'a [Value]> {
         match self.need(key)?.as_array() {
             Some(list) if !list.is_empty() => Ok(list),
-            _ => self.fail(key, "must be a list, and not an empty one"),
+            _ => self.fail(key, "must be a list that is not empty"),
         }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Format<'a> {
         let texts = list.map(|l| l.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
         match texts.flatten() {
             Some(texts) if !texts.contains(&"") => Ok(texts),
-            _ => self.fail(key, "must be a list of strings that are not empty"),
+            _ => self.fail(key, "must be a list of non-empty strings"),
         }
     }
 
@@ -109,18 +109,18 @@ impl<'a> Format<'a> {
             .map_or_else(|| self.fail(key, "must be a boolean"), Ok)
     }
 
-    /// Of a tag: what may end it; one that is empty ends it at once.
+    /// The texts that may end a tag. An empty text ends the tag at once.
     fn ends(&self) -> Result<Vec<&'a str>> {
         match self.need("end")? {
             Value::String(end) => Ok(vec![end]),
             Value::Array(list) if !list.is_empty() && list.iter().all(Value::is_string) => {
                 Ok(list.iter().filter_map(Value::as_str).collect())
             }
-            _ => self.fail("end", "must be a string, or a list of strings: tokens are not supported"),
+            _ => self.fail("end", "must be a string or a list of strings; tokens are not supported"),
         }
     }
 
-    /// Whether it goes on until something ends it.
+    /// True when the piece goes on until a following text ends it.
     fn is_unlimited(&self) -> Result<bool> {
         match self.name {
             "any_text" => Ok(true),
@@ -146,7 +146,7 @@ struct Builder<'n> {
     grammars: Vec<GrammarWithLexer>,
 }
 
-/// What follows a piece, as Lark has it; None: the end of the answer.
+/// The text that follows a piece, in Lark's spelling; None = the end of the answer.
 type End<'a> = Option<&'a str>;
 
 fn then(piece: &str, end: End<'_>) -> String {
@@ -157,7 +157,7 @@ fn one_of(options: &[String]) -> String {
     format!("({})", options.join(" | "))
 }
 
-/// The piece as often as the format has it.
+/// The piece, repeated as its format says.
 fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
     let times = match f.name {
         "optional" => return Ok(format!("({piece})?")),
@@ -171,11 +171,14 @@ fn repeated(f: &Format<'_>, piece: &str) -> Result<String> {
         (Some(min), Some(max)) if max >= 0 && min <= max as u64 && max as u64 <= MOST_REPEATS => {
             Ok(format!("({piece}){{{min},{max}}}"))
         }
-        _ => f.fail("min and max", "must be counts in order, at most 10000; max -1 is none"),
+        _ => f.fail(
+            "min and max",
+            "must be counts of at most 10000, with min not greater than max (max -1 = no maximum)",
+        ),
     }
 }
 
-/// Whether it is made of patterns and constants alone. A grammar none of whose rules leads to itself is one.
+/// True when the format consists of patterns and constants alone. A grammar without recursive rules counts as a pattern.
 fn is_regular(v: &Value) -> Result<bool> {
     let f = Format::of(v)?;
     match f.name {
@@ -197,10 +200,11 @@ fn has_regex(v: &Value) -> Result<bool> {
     }
 }
 
-/// For all looks whether a pattern goes on over whatever follows it.
+/// Fuel for all checks of `goes_on` in one source.
 const SWALLOW_FUEL: u64 = 2_000_000;
 
-/// Whether the pattern goes on over each of these; not, where that costs more than the fuel, or it is none.
+/// Returns true when the pattern can go on over each of these first characters. Returns false when the check costs more
+/// than the fuel, or when the pattern is invalid.
 fn goes_on(pattern: &str, firsts: &str, fuel: &mut u64) -> bool {
     let mut builder = RegexBuilder::new();
     let Ok(own) = builder.mk(&RegexAst::Regex(pattern.to_owned())) else { return false };
@@ -221,7 +225,8 @@ fn goes_on(pattern: &str, firsts: &str, fuel: &mut u64) -> bool {
     })
 }
 
-/// Refuses a pattern that goes on over all that JSON behind it may begin with: the answer would never come to it.
+/// Refuses a pattern that can go on over every first character of the JSON that follows it: the answer would never reach
+/// the JSON.
 fn swallows(pattern: &Value, next: &Value, fuel: &mut u64) -> Result<()> {
     let (f, next) = (Format::of(pattern)?, Format::of(next)?);
     if f.name != "regex" || next.name != "json_schema" {
@@ -238,8 +243,8 @@ fn swallows(pattern: &Value, next: &Value, fuel: &mut u64) -> Result<()> {
         false => Ok(()),
         true => f.fail(
             "pattern",
-            "goes on over all that the json_schema behind it can begin with, which would never come: \
-             leave the first character of that out of it, as [^{]* does",
+            "also matches the first character of the json_schema after it, so the json_schema would never begin. \
+             Exclude that character, as [^{]* does",
         ),
     }
 }
@@ -259,7 +264,7 @@ impl Builder<'_> {
         name
     }
 
-    /// Any text that has none of these in it.
+    /// A terminal for any text that contains none of `excludes`.
     fn text_without(&mut self, excludes: &[&str]) -> String {
         let any = "/(\\n|.)*/";
         if excludes.is_empty() {
@@ -270,7 +275,7 @@ impl Builder<'_> {
         self.terminal(&format!("{any} & ~{has}"))
     }
 
-    /// The piece and its end.
+    /// Returns the Lark for a format and the end that follows it.
     fn build(&mut self, v: &Value, end: End<'_>) -> Result<String> {
         let f = Format::of(v)?;
         if is_regular(v)? && has_regex(v)? {
@@ -305,7 +310,7 @@ impl Builder<'_> {
         Ok(end.map_or(text.clone(), |end| self.rule("[lazy]", &format!("{text} {end}"))))
     }
 
-    /// What is_regular, as a terminal's body.
+    /// Returns the body of a terminal for a format for which is_regular is true.
     fn regular(&mut self, v: &Value) -> Result<String> {
         let f = Format::of(v)?;
         match f.name {
@@ -328,8 +333,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A regex goes on over whatever it matches: with what is fixed behind it it is one terminal, which
-    /// stops at the first end where it has one.
+    /// Builds a run of regular formats. A regex goes on as long as it matches. The run and the fixed text after it
+    /// therefore become one lazy rule, which stops at the first end.
     fn run(&mut self, run: &[Value], next: Option<&Value>, end: End<'_>) -> Result<(String, bool)> {
         let mut parts = Vec::new();
         for v in run {
@@ -376,7 +381,7 @@ impl Builder<'_> {
             if !is_last && Format::of(&elements[i])?.is_unlimited()? {
                 return f.fail(
                     "elements",
-                    "has text without an end in front of another element: only the last may be so",
+                    "has text without an end before another element; only the last element can have no end",
                 );
             }
             pieces.push(self.build(&elements[i], if is_last { end } else { None })?);
@@ -387,10 +392,10 @@ impl Builder<'_> {
 
     fn schema(&mut self, f: &Format<'_>) -> Result<String> {
         if f.get("style").is_some_and(|s| s != "json") {
-            return f.fail("style", "other than json is not supported");
+            return f.fail("style", "must be json; other styles are not supported");
         }
         if f.flag("any_order")? {
-            return f.fail("any_order", "is not supported: members come in the order of properties");
+            return f.fail("any_order", "is not supported; members are written in the order of properties");
         }
         let schema = check::check_schema(f.need("json_schema")?.clone(), self.numbers)?;
         Ok(self.rule("", &format!("%json {schema}")))
@@ -398,7 +403,7 @@ impl Builder<'_> {
 
     fn grammar(&mut self, source: &str) -> Result<String> {
         if !gbnf::is_gbnf(source) {
-            return Err(invalid("structural_tag: grammar of grammar must be EBNF, whose first rule has ::="));
+            return Err(invalid("structural_tag: the grammar must be EBNF, whose first rule has ::="));
         }
         let name = format!("grammar_{}", self.grammars.len());
         let top = TopLevelGrammar::from_lark(gbnf::to_lark(source)?);
@@ -409,7 +414,7 @@ impl Builder<'_> {
 
     fn limited(&mut self, f: &Format<'_>, v: &Value) -> Result<String> {
         if Format::of(v)?.is_unlimited()? {
-            return f.fail("content", "is text without an end: it cannot be repeated, or left out");
+            return f.fail("content", "is text without an end, which cannot be repeated or optional");
         }
         self.build(v, None)
     }
@@ -420,16 +425,16 @@ impl Builder<'_> {
         repeated(f, &piece)
     }
 
-    /// Without what a trigger has said of its begin.
+    /// Builds a tag. `said` is the part of its `begin` that a trigger has already matched.
     fn tag(&mut self, f: &Format<'_>, said: &str, end: End<'_>) -> Result<String> {
         let begin = match f.need("begin")?.as_str() {
             Some(begin) => quote(&begin[said.len()..]),
-            None => return f.fail("begin", "must be a string: tokens are not supported"),
+            None => return f.fail("begin", "must be a string; tokens are not supported"),
         };
         let content = f.need("content")?;
         let ends = f.ends()?;
         if ends.contains(&"") && ends.len() > 1 {
-            return f.fail("end", "must not be empty beside others");
+            return f.fail("end", "must not contain an empty string together with others");
         }
         if ends == [""] {
             return Ok(format!("({begin} {})", self.build(content, end)?));
@@ -444,11 +449,11 @@ impl Builder<'_> {
         let tags = tags?;
         match tags.iter().all(|t| t.name == "tag") {
             true => Ok(tags),
-            false => f.fail("tags", "must be tags"),
+            false => f.fail("tags", "must contain only formats of type tag"),
         }
     }
 
-    /// Text, and from a trigger on a tag that begins so.
+    /// Builds free text in which each trigger starts one of the tags that begin with it.
     fn triggered_tags(&mut self, f: &Format<'_>, end: End<'_>) -> Result<String> {
         let (triggers, tags, excludes) = (f.texts("triggers")?, self.tags(f)?, f.texts("excludes")?);
         let (at_least_one, stops) = (f.flag("at_least_one")?, f.flag("stop_after_first")?);
@@ -462,7 +467,10 @@ impl Builder<'_> {
         for tag in &tags {
             let begin = tag.need("begin")?.as_str().unwrap_or_default();
             let Some(t) = triggers.iter().position(|t| begin.starts_with(t)) else {
-                return Err(invalid(format!("structural_tag: no trigger begins {}", quote(begin))));
+                return Err(invalid(format!(
+                    "structural_tag: the tag {} begins with none of the triggers",
+                    quote(begin)
+                )));
             };
             if at_least_one {
                 first.push(self.tag(tag, "", None)?);
@@ -491,16 +499,16 @@ impl Builder<'_> {
     }
 }
 
-/// The older form as the present one.
+/// Translates the older form (structures and triggers) to the present one.
 fn of_structures(source: &Value) -> Result<Value> {
-    let bad = || invalid("structural_tag needs a format, or structures and triggers that are not empty");
+    let bad = || invalid("structural_tag needs a format, or non-empty structures and triggers");
     let list =
         |key: &str| source.get(key).and_then(Value::as_array).filter(|l| !l.is_empty()).ok_or_else(bad);
     let tag = |s: &Value| -> Result<Value> {
         match (s.get("begin"), s.get("schema"), s.get("end")) {
             (Some(begin), Some(schema), Some(end)) => Ok(json!({"type": "tag", "begin": begin, "end": end,
                 "content": {"type": "json_schema", "json_schema": schema}})),
-            _ => Err(invalid("structural_tag: each of structures has begin, schema and end")),
+            _ => Err(invalid("structural_tag: each structure must have begin, schema and end")),
         }
     };
     let tags: Result<Vec<_>> = list("structures")?.iter().map(tag).collect();

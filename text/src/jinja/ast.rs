@@ -1,5 +1,5 @@
-//! What a template is made of, as jinja2's nodes have it. Names of variables are numbers (places in
-//! Tree::names); a tree is shared by the threads that render it.
+//! The tree of a template, with the nodes of jinja2. Variables are numbers: indexes into Tree::names. Threads that render
+//! a template share its tree.
 
 use std::sync::Arc;
 
@@ -66,13 +66,13 @@ pub enum Expr {
     /// test, then, else
     Cond(Box<Expr>, Box<Expr>, Option<Box<Expr>>),
     Compare(Box<Expr>, Vec<(Cmp, Expr)>),
-    /// the text of a block that a filter stands over
+    /// the text of a block that a filter is applied to
     Body,
 }
 
 pub enum Target {
     Name(Sym),
-    /// of a namespace
+    /// an attribute of a namespace
     Attr(Sym, String),
     Tuple(Vec<Target>),
 }
@@ -84,14 +84,14 @@ pub struct For {
     pub recursive: bool,
     pub body: Vec<Stmt>,
     pub other: Vec<Stmt>,
-    /// whether the body says `loop`
+    /// true when the body mentions `loop`
     pub uses_loop: bool,
 }
 
 pub struct MacroDef {
     pub name: String,
     pub params: Vec<Sym>,
-    /// of the last parameters
+    /// defaults of the last parameters
     pub defaults: Vec<Expr>,
     pub body: Vec<Stmt>,
     pub uses_caller: bool,
@@ -101,12 +101,12 @@ pub struct MacroDef {
 
 pub enum Stmt {
     Text(String),
-    /// with its line
+    /// an expression and its line
     Out(Expr, u32),
     If(Vec<(Expr, Vec<Stmt>)>, Vec<Stmt>, u32),
     For(Arc<For>, u32),
     Set(Target, Expr, u32),
-    /// with the filter over it
+    /// a block whose text becomes a variable, with the filter that is applied to it
     SetBlock(Target, Option<Expr>, Vec<Stmt>),
     Macro(Sym, Arc<MacroDef>),
     CallBlock(Arc<MacroDef>, Expr, u32),
@@ -114,7 +114,7 @@ pub enum Stmt {
     With(Vec<(Target, Expr)>, Vec<Stmt>),
     /// variables that are set in it end with it
     Scope(Vec<Stmt>),
-    /// sees the template's own variables, and those around it only where it is `scoped`
+    /// The block sees the template's own variables. It sees those around it only when it is `scoped` (the bool).
     Block(Vec<Stmt>, bool),
     Break,
     Continue,

@@ -1,14 +1,13 @@
-//! What one rendering may use: steps of work and bytes of memory. Templates and contexts come from
-//! models and clients, so each thing that grows asks here first. One thread renders one template at a
-//! time; the counters are that thread's.
+//! Limits of one rendering: steps of work and bytes of memory. Templates come from models and contexts from clients, so
+//! everything that grows asks here first. A thread renders one template at a time, and the counters belong to the thread.
 
 use super::fail::{Fail, R};
 use std::cell::Cell;
 
-/// Texts and lists that are alive at one time: so many bytes, and so many for each byte of the context.
+/// Limit of texts and lists that are alive at one time: MAX_LIVE bytes, plus LIVE_PER_BYTE for each byte of the context.
 const MAX_LIVE: i64 = 128 << 20;
 const LIVE_PER_BYTE: i64 = 8;
-/// What a text or a list takes besides its bytes or items.
+/// Bytes of a text or a list in addition to its own bytes or items.
 pub const OVERHEAD: usize = 64;
 
 thread_local! {
@@ -17,7 +16,7 @@ thread_local! {
     static MOST: Cell<i64> = const { Cell::new(MAX_LIVE) };
 }
 
-/// context: of how many bytes it is
+/// Starts a rendering; `context` is the size of its context in bytes.
 pub fn start(fuel: u64, context: usize) {
     FUEL.set(fuel);
     LIVE.set(0);
@@ -25,48 +24,48 @@ pub fn start(fuel: u64, context: usize) {
     MOST.set(MAX_LIVE.saturating_add(more));
 }
 
-/// Takes n steps off.
+/// Uses up n steps. Fails when fewer are left.
 pub fn spend(n: usize) -> R<()> {
     let left = FUEL.get();
     if left < n as u64 {
         FUEL.set(0);
-        return Err(Fail::Limit("the template does too much work".to_owned()));
+        return Err(Fail::Limit("the template takes too many steps to render".to_owned()));
     }
     FUEL.set(left - n as u64);
     Ok(())
 }
 
-/// Whether a text or a list of so many bytes may be there besides what is.
+/// Fails when a text or a list of this size would exceed the memory limit.
 pub fn fits(bytes: usize) -> R<()> {
     match i64::try_from(bytes) {
         Ok(n) if LIVE.get().saturating_add(n) <= MOST.get() => Ok(()),
-        _ => Err(Fail::Limit(format!("a text or a list of {bytes} bytes is too large"))),
+        _ => Err(Fail::Limit(format!("a string or a list of {bytes} bytes is too large"))),
     }
 }
 
-/// Before bytes are compared or counted, many at once.
+/// Pays for comparing or counting bytes, which is done many at once.
 pub fn glance(bytes: usize) -> R<()> {
     spend(bytes / 128)
 }
 
-/// Before bytes are searched, hashed or read one by one.
+/// Pays for searching, hashing or reading bytes one by one.
 pub fn scan(bytes: usize) -> R<()> {
     spend(bytes / 16)
 }
 
-/// Before each character of a text is looked up: those of ASCII are found at once, others in tables.
+/// Pays for looking up each character of a text. ASCII characters are found at once, others in tables.
 pub fn letters(text: &str) -> R<()> {
     scan(text.len())?;
     spend(if text.is_ascii() { text.len() / 8 } else { text.len() })
 }
 
-/// Asked before a text or a list of so many bytes is made; its making is work as well.
+/// Called before a text or a list of this size is made. It checks the memory limit and pays for the work.
 pub fn room(bytes: usize) -> R<()> {
     fits(bytes)?;
     spend(bytes / 64)
 }
 
-/// Told when a text or a list is made (positive) and dropped (negative).
+/// Adds the bytes of a text or a list when it is made, and subtracts them (negative) when it is dropped.
 pub fn count(bytes: i64) {
     LIVE.set(LIVE.get() + bytes);
 }

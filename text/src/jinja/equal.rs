@@ -1,4 +1,4 @@
-//! Python's equality of values, and dictionaries, which find their keys by it.
+//! Python's equality of values, and dictionaries, which look up their keys by it.
 
 use super::budget;
 use super::fail::R;
@@ -7,11 +7,11 @@ use super::value::{deeper, item_bytes, Dict, Kind, Value};
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-/// Dictionaries with more keys have an index.
+/// A dictionary with more keys than this has an index.
 const INDEX_FROM: usize = 8;
 
 impl Dict {
-    /// A later value of a key takes the place of an earlier one.
+    /// A later value replaces an earlier one with the same key.
     pub fn new(pairs: Vec<(Value, Value)>) -> R<Value> {
         budget::room(item_bytes(pairs.len(), 3))?;
         let mut dict = Dict::default();
@@ -88,7 +88,7 @@ impl Dict {
     }
 }
 
-/// An integer against a float, exactly.
+/// Compares an integer with a float exactly.
 fn int_to_float(i: i128, f: f64) -> Option<Ordering> {
     if f.is_nan() {
         return None;
@@ -128,7 +128,7 @@ pub fn numbers(a: &Value, b: &Value) -> Option<Option<Ordering>> {
     })
 }
 
-/// Integers beyond 128 bits are texts, which are read for each comparison.
+/// Pays for reading integers beyond 128 bits, which are kept as texts and read in each comparison.
 pub fn spend_big(a: &Value, b: &Value) -> R<()> {
     match (a, b) {
         (Value::Big(x), Value::Big(y)) => budget::glance(x.len().min(y.len())),

@@ -1,5 +1,5 @@
-//! Renders a tree. Scopes are looked up from the inside out, as jinja2's compiler resolves names; what
-//! a template may refer to in circles (namespaces, macros with their scopes) is emptied at the end.
+//! Renders a tree. Scopes are searched from the inside out, as jinja2's compiler resolves names. Namespaces and macros
+//! with their scopes may refer to each other in cycles; they are emptied at the end.
 
 mod attributes;
 mod calls;
@@ -16,13 +16,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Of functions that call each other, one for each node within a node.
+/// Limit of nested calls; each node inside another node takes one.
 const MAX_DEPTH: usize = 2000;
-/// A scope, a namespace or an iterator, with what holds it.
+/// Bytes of a scope, a namespace or an iterator, with its holder.
 const TRACKED_BYTES: usize = 256;
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// What may be part of a circle.
+/// A value that may be part of a reference cycle.
 enum Tracked {
     Scope(Rc<Scope>),
     Namespace(Rc<Namespace>),
@@ -42,10 +42,10 @@ pub struct Eval<'t> {
     out: String,
     depth: usize,
     line: u32,
-    /// of blocks that a filter stands over
+    /// the texts of the blocks that filters are being applied to
     bodies: Vec<Value>,
     tracked: Vec<Tracked>,
-    /// the numbers of names that the engine itself sets
+    /// the names that the engine itself sets, with their numbers
     special: Vec<(&'static str, Sym)>,
 }
 
@@ -53,7 +53,7 @@ const SPECIAL: [&str; 4] = ["loop", "caller", "kwargs", "varargs"];
 const GLOBALS: [&str; 9] =
     ["range", "dict", "lipsum", "cycler", "joiner", "namespace", "raise_exception", "strftime_now", "self"];
 
-/// The text, or why there is none and in which line.
+/// Returns the rendered text, or the failure and its line.
 pub fn render(tree: &Tree, context: &Value, now_unix: i64) -> Result<String, (Fail, u32)> {
     let root = Rc::new(Scope::default());
     if let Value::Dict(d) = context {
@@ -63,7 +63,7 @@ pub fn render(tree: &Tree, context: &Value, now_unix: i64) -> Result<String, (Fa
             }
         }
     }
-    // What the template sets of its own is found before the context, and before what a block sees.
+    // The template's own variables are found before the context, and before the variables that a block sees.
     let scope = Scope::inside(&root);
     let mut e = Eval {
         tree,
@@ -82,7 +82,7 @@ pub fn render(tree: &Tree, context: &Value, now_unix: i64) -> Result<String, (Fa
     let done = e.body(&tree.body, &scope);
     let line = e.line;
     let out = std::mem::take(&mut e.out);
-    // The youngest first: each is held by this list alone when its turn comes.
+    // The youngest comes first, so that only this list still holds each one at its turn.
     for t in &e.tracked {
         match t {
             Tracked::Scope(s) => drop(s.vars.take()),
@@ -104,7 +104,7 @@ impl Eval<'_> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Fail::Limit(format!(
-                "calls within calls: more than {MAX_DEPTH} (a recursion limit)"
+                "calls are nested more than {MAX_DEPTH} levels deep (the recursion limit)"
             )));
         }
         budget::spend(1)
@@ -130,7 +130,7 @@ impl Eval<'_> {
         }
     }
 
-    /// What is written meanwhile.
+    /// Runs `f` and returns the text that it writes.
     fn captured<T>(&mut self, f: impl FnOnce(&mut Self) -> R<T>) -> R<Value> {
         budget::spend(3)?;
         let before = std::mem::take(&mut self.out);
@@ -242,7 +242,7 @@ impl Eval<'_> {
         Ok(Value::Macro(Rc::new(Macro { def: def.clone(), scope: scope.clone() })))
     }
 
-    /// Holds what may be part of a circle up to the end: so many bytes, and its place, live until then.
+    /// Keeps a value that may be part of a cycle until the end of the rendering. Its bytes count as live until then.
     fn track(&mut self, it: Tracked, bytes: usize) -> R<()> {
         let bytes = TRACKED_BYTES.saturating_add(2 * bytes);
         budget::room(bytes)?;
@@ -328,13 +328,13 @@ impl Eval<'_> {
         self.body(&f.other, &Scope::inside(scope)).map(drop)
     }
 
-    /// A loop whose body looks at it. Whether one pass came to the body's end: as in jinja2, `else` is for
-    /// those where none did.
+    /// Runs a loop whose body uses `loop`. Returns true when at least one pass reached the end of the body: as in jinja2,
+    /// `else` runs only when none did.
     fn run_loop(&mut self, f: &Arc<For>, items: Vec<Value>, scope: &Rc<Scope>, depth0: usize) -> R<bool> {
         let again = f.recursive.then(|| (f.clone(), scope.clone()));
         let this = Rc::new(Loop { items, at: Cell::new(0), depth0, changed: RefCell::default(), again });
         let done = self.passes(f, &this, scope);
-        // It may be among what changed() was asked about.
+        // The loop itself may be among the values that changed() remembers.
         drop(this.changed.take());
         if Rc::strong_count(&this) > 1 {
             let bytes = this.items.len() * size_of::<Value>();
@@ -397,7 +397,7 @@ impl Eval<'_> {
             }
             Expr::Attr(of, name) => get_attr(&self.expr(of, scope)?, name)?,
             Expr::Item(of, key) => self.item(of, key, scope)?,
-            Expr::Slice(_) => return wrong("a slice outside of brackets"),
+            Expr::Slice(_) => return wrong("a slice is allowed only in brackets"),
             Expr::Call(of, args) => self.call_expr(of, args, None, scope)?,
             Expr::Filter(of, name, args) => {
                 let v = self.expr(of, scope)?;
@@ -480,7 +480,8 @@ impl Eval<'_> {
                 *v = part.as_ref().map(|e| self.expr(e, scope)).transpose()?;
             }
             let cut = items::slice(&of, &given)?;
-            return cut.map_or_else(|| wrong(format!("a '{}' has no slices", of.type_name())), Ok);
+            return cut
+                .map_or_else(|| wrong(format!("a value of type '{}' cannot be sliced", of.type_name())), Ok);
         }
         get_item(&of, &self.expr(key, scope)?)
     }

@@ -1,11 +1,11 @@
-//! Why a rendering ends early: the result of nearly every function of this folder.
+//! The reason why a rendering ends early. Nearly every function of this folder returns it.
 
-/// Why a rendering ends early.
+/// The reason why a rendering ends early.
 #[derive(Debug)]
 pub enum Fail {
     /// raise_exception's message
     Raised(String),
-    /// more work, memory or depth than is given
+    /// more work, memory or depth than the rendering may use
     Limit(String),
     Wrong(String),
 }

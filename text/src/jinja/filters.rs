@@ -1,4 +1,4 @@
-//! jinja2's filters, by their own names, arguments and defaults.
+//! jinja2's filters, with their own names, arguments and defaults.
 
 mod args;
 mod numbers;
@@ -158,7 +158,7 @@ impl Eval<'_> {
                 Some(Value::Str(t)) => {
                     self.test(&t.0.s, &of, Args { pos: args.pos.clone(), kw: args.kw.clone() })?
                 }
-                Some(_) => return wrong("the name of a test must be a text"),
+                Some(_) => return wrong("the name of a test must be a string"),
             };
             if found == wanted {
                 out.push(item);

@@ -1,4 +1,4 @@
-//! Python's ways of writing values: str, repr, % and str.format, HTML escapes.
+//! Python's ways to write values: str, repr, % and str.format, and HTML escapes.
 
 mod numbers;
 mod percent;

@@ -5,13 +5,13 @@ use super::fail::{wrong, Fail, R};
 use super::number::{as_int, too_big};
 use super::value::Value;
 
-/// The place of an index of n items, from the end when it is negative.
+/// The position of index i among n items; a negative index counts from the end.
 pub fn place(i: i128, n: usize) -> Option<usize> {
     let i = if i < 0 { i.checked_add(n as i128)? } else { i };
     usize::try_from(i).ok().filter(|i| *i < n)
 }
 
-/// value[key]; None: there is no such item, or no items at all.
+/// Returns value[key]. Returns None when there is no such item, or when the value has no items.
 pub fn item(of: &Value, key: &Value) -> R<Option<Value>> {
     if let Value::Dict(d) = of {
         return match key.hashable() {
@@ -41,7 +41,7 @@ pub fn item(of: &Value, key: &Value) -> R<Option<Value>> {
     })
 }
 
-/// The places that start:stop:step takes of n items, as slice.indices has them: first, step, how many.
+/// The positions that start:stop:step selects from n items, as Python's slice.indices: first, step, count.
 fn places(parts: &[Option<Value>; 3], n: usize) -> R<(i128, i128, usize)> {
     let part = |v: &Option<Value>| -> R<Option<i128>> {
         match v {
@@ -64,7 +64,7 @@ fn places(parts: &[Option<Value>; 3], n: usize) -> R<(i128, i128, usize)> {
     Ok((first, step, count.max(0) as usize))
 }
 
-/// value[start:stop:step]; None: it has no slices.
+/// Returns value[start:stop:step]. Returns None when the value cannot be sliced.
 pub fn slice(of: &Value, parts: &[Option<Value>; 3]) -> R<Option<Value>> {
     let cut = |v: &[Value]| -> R<Vec<Value>> {
         let (first, step, n) = places(parts, v.len())?;

@@ -1,4 +1,4 @@
-//! JSON to values and back: the context of a rendering, and `tojson` as transformers has it.
+//! Converts JSON to values and back: the context of a rendering, and `tojson` as in transformers.
 
 use super::budget;
 use super::fail::{wrong, Fail, R};
@@ -8,7 +8,7 @@ use super::value::{Args, Dict, Value};
 use std::fmt::Write;
 use std::rc::Rc;
 
-/// Brackets within brackets of a context; and of what tojson writes.
+/// Deepest nesting of brackets in a context, and in the output of tojson.
 const MAX_DEPTH: usize = 128;
 
 pub fn read(text: &str) -> R<Value> {
@@ -16,7 +16,7 @@ pub fn read(text: &str) -> R<Value> {
     let v = r.value(0)?;
     r.space();
     if r.at < text.len() {
-        r.fail("something stands behind the end")
+        r.fail("there is more text after the end")
     } else {
         Ok(v)
     }
@@ -107,7 +107,7 @@ impl Reader<'_> {
         self.at - from
     }
 
-    /// Integers keep all their digits.
+    /// Reads a number. Integers keep all their digits.
     fn number(&mut self) -> R<Value> {
         let from = self.at;
         self.at += usize::from(self.byte() == b'-');
@@ -357,7 +357,7 @@ impl Dump {
         Ok(())
     }
 
-    /// Six bytes for each unit of a character, of which the text had one to four.
+    /// Writes an escape: six bytes for each UTF-16 unit. The character itself had one to four bytes.
     fn escape(&mut self, c: char) -> R<()> {
         budget::spend(1)?;
         budget::fits(self.out.len() + 12)?;
@@ -371,7 +371,7 @@ impl Dump {
     }
 }
 
-/// As json.dumps writes a float, a key or a value.
+/// Writes a float as json.dumps does, for keys and values.
 fn json_float(f: f64, out: &mut String) {
     match f {
         f if f.is_nan() => out.push_str("NaN"),

@@ -1,4 +1,4 @@
-//! A template's text as tokens, as jinja2's lexer has them with trim_blocks and lstrip_blocks.
+//! Splits a template's text into tokens, as jinja2's lexer does with trim_blocks and lstrip_blocks.
 
 use super::fail::{wrong, R};
 use super::methods::is_space;
@@ -18,7 +18,7 @@ pub enum Token {
     End,
 }
 
-/// Longer ones first.
+/// Longer operators come before their prefixes.
 const OPERATORS: [&str; 26] = [
     "**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<",
     "=", ".", ":", "|", ",", ";",
@@ -27,7 +27,7 @@ const OPERATORS: [&str; 26] = [
 pub struct Lexer<'a> {
     source: &'a str,
     at: usize,
-    /// of the text that stands at `at`: whether it begins a line
+    /// true when the text at `at` begins a line
     line_starting: bool,
     line: u32,
     counted: usize,
@@ -92,7 +92,7 @@ impl Lexer<'_> {
         (self.at..bytes.len().saturating_sub(1)).find(is_begin).map(|i| (i, bytes[i + 1]))
     }
 
-    /// The text in front of a tag at `begin`, without the white space that the tag takes.
+    /// Returns the text in front of a tag at `begin`, without the white space that the tag removes.
     fn data_before(&self, begin: usize, is_block: bool) -> String {
         let text = &self.source[self.at..begin];
         match self.source.as_bytes().get(begin + 2) {
@@ -115,7 +115,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Behind a tag whose end begins at `end` and is `close`, which a `-` or `+` may stand before.
+    /// Moves behind the end of a tag. `close` begins at `end`, and `sign` is a `-` or `+` in front of it.
     fn close(&mut self, end: usize, sign: Option<u8>, close: &str, trims: bool) {
         self.at = end + close.len();
         let rest = &self.source[self.at..];
@@ -136,7 +136,7 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    /// Where the text of `{% raw %}` begins, and whether white space is taken there.
+    /// Returns the position where the text of `{% raw %}` begins, and whether white space is removed there.
     fn raw_begin(&self) -> Option<(usize, bool)> {
         let rest = self.rest();
         let word = rest.strip_prefix(['-', '+']).unwrap_or(rest).trim_start_matches(is_space);
@@ -170,7 +170,7 @@ impl Lexer<'_> {
         self.fail("Missing end of raw directive")
     }
 
-    /// The end of a tag at this place: its sign, and where it stands.
+    /// Returns the sign and the position of the tag's end when it stands here.
     fn end_here(&self, close: &str, plus: bool) -> Option<(usize, Option<u8>)> {
         let rest = self.rest();
         if rest.starts_with(close) {
@@ -234,7 +234,7 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    /// How many bytes of digits of the base stand at `at`, with single underscores between them.
+    /// Returns the number of bytes of digits in this base at `at`; single underscores may separate the digits.
     fn digits(&self, at: usize, base: u32) -> usize {
         let bytes = &self.source.as_bytes()[at..];
         let is_digit = |i: usize| bytes.get(i).is_some_and(|b| (*b as char).is_digit(base));
@@ -315,7 +315,7 @@ impl Lexer<'_> {
     }
 }
 
-/// Python's "unicode-escape" of a text in which what is not ASCII stands for itself.
+/// Python's "unicode-escape" decoding of a text. Characters beyond ASCII stand for themselves.
 pub fn unescape(text: &str) -> Result<String, String> {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('\\') {
@@ -351,7 +351,8 @@ pub fn unescape(text: &str) -> Result<String, String> {
                 rest = &rest[n..];
             }
             c if c.is_ascii() => out.extend(['\\', c]),
-            // The reference writes such a character as an escape first, whose \ this one takes.
+            // jinja2 first writes such a character as an escape. The backslash before it then takes that escape's own
+            // backslash.
             c => match c as u32 {
                 code @ ..=0xFF => out.push_str(&format!("\\x{code:02x}")),
                 code @ ..=0xFFFF => out.push_str(&format!("\\u{code:04x}")),

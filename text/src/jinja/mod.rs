@@ -1,6 +1,6 @@
-//! jinja2 as chat templates use it: the sandbox of transformers and vLLM (ImmutableSandboxedEnvironment
-//! with trim_blocks, lstrip_blocks, loop controls and {% generation %}), with Python's values and
-//! methods. What is not here is an error that says so, never another text.
+//! jinja2 for chat templates: the sandbox of transformers and vLLM (ImmutableSandboxedEnvironment with trim_blocks,
+//! lstrip_blocks, loop controls and {% generation %}), with Python's values and methods. A feature that is missing here
+//! gives an error that says so, never a different text.
 
 mod ast;
 mod budget;
@@ -26,19 +26,19 @@ pub use fail::Fail;
 pub use lexer::unescape;
 pub use value::{Dict, Value};
 
-/// A template that was read, to be rendered by any thread.
+/// A parsed template. Any thread may render it.
 pub struct Template(ast::Tree);
 
 pub fn parse(source: &str) -> Result<Template, Fail> {
     parser::parse(source).map(Template)
 }
 
-/// The variables of a rendering, which begins with them: its fuel is counted from here, and only one is
-/// there in a thread at a time.
+/// The variables of a rendering. The rendering's fuel counts from `read` on, so a thread may hold only one context at a
+/// time.
 pub struct Context(Value);
 
 impl Context {
-    /// Of a JSON object.
+    /// Reads the context from a JSON object.
     pub fn read(context: &str, fuel: u64) -> Result<Context, Fail> {
         budget::start(fuel, context.len());
         match json::read(context) {
@@ -49,12 +49,12 @@ impl Context {
         }
     }
 
-    /// Whether there is a value of this name that is not none.
+    /// Returns true when the name has a value other than none.
     pub fn has(&self, name: &str) -> bool {
         matches!(&self.0, Value::Dict(d) if d.get_str(name).is_some_and(|v| !v.is_none()))
     }
 
-    /// With those of `defaults` that it does not name.
+    /// Adds the entries of `defaults` that the context does not name.
     pub fn with_defaults(self, defaults: Vec<(&str, Value)>) -> Result<Context, (Fail, u32)> {
         let Value::Dict(dict) = &self.0 else { return Ok(self) };
         let mut pairs = dict.entries.clone();
@@ -66,7 +66,7 @@ impl Context {
         Dict::new(pairs).map(Context).map_err(|e| (e, 0))
     }
 
-    /// The text, or why there is none and in which line.
+    /// Returns the rendered text, or the failure and its line.
     pub fn render(self, template: &Template, now_unix: i64) -> Result<String, (Fail, u32)> {
         eval::render(&template.0, &self.0, now_unix)
     }

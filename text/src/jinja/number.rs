@@ -1,9 +1,9 @@
-//! The number that a value is, whichever kind of number.
+//! Reads values as numbers, whatever kind of number they are.
 
 use super::fail::{wrong, R};
 use super::value::Value;
 
-/// An integer, also of a bool.
+/// The integer of a value; a bool counts as 0 or 1.
 pub fn as_int(v: &Value) -> Option<i128> {
     match v {
         Value::Bool(b) => Some(i128::from(*b)),
@@ -15,7 +15,8 @@ pub fn as_int(v: &Value) -> Option<i128> {
 pub fn as_float(v: &Value) -> Option<f64> {
     match v {
         Value::Float(f) => Some(*f),
-        // So many digits are beyond all doubles, and may be as long as the context.
+        // A number with so many digits is beyond all doubles. It may be as long as the context, so its digits are not
+        // read.
         Value::Big(digits) if digits.len() > 400 => {
             Some(if digits.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })
         }
@@ -24,7 +25,7 @@ pub fn as_float(v: &Value) -> Option<f64> {
     }
 }
 
-/// An argument that must be an integer.
+/// Reads an argument that must be an integer.
 pub fn int_arg(v: &Value) -> R<i128> {
     as_int(v)
         .map_or_else(|| wrong(format!("'{}' object cannot be interpreted as an integer", v.type_name())), Ok)

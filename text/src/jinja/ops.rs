@@ -129,7 +129,7 @@ fn float_pow(x: f64, y: f64) -> R<f64> {
     }
 }
 
-/// Python's divmod of floats: the rest has the sign of the divisor.
+/// Python's divmod of floats: the remainder has the sign of the divisor.
 fn float_div_mod(x: f64, y: f64) -> (f64, f64) {
     let mut rest = x % y;
     let mut div = (x - rest) / y;
@@ -156,7 +156,7 @@ fn integers(op: Op, x: i128, y: i128) -> R<Value> {
         Op::Div | Op::FloorDiv | Op::Mod if y == 0 => return wrong("division by zero"),
         Op::Div => {
             let (f, g) = (x as f64, y as f64);
-            // Only then is the quotient of the two floats the nearest one to that of the integers.
+            // Only when both conversions are exact is the quotient of the floats nearest to that of the integers.
             if f as i128 != x || g as i128 != y {
                 return wrong("the division of integers beyond 2**53 is not supported");
             }
@@ -198,7 +198,7 @@ pub fn plus(v: &Value) -> R<Value> {
     }
 }
 
-/// None: neither is less (of NaN). An error: Python has no order of them.
+/// Returns None when neither value is less (NaN). Fails when Python cannot order the values.
 pub fn order(a: &Value, b: &Value, sign: &str) -> R<Option<Ordering>> {
     budget::spend(1)?;
     spend_big(a, b)?;
@@ -267,7 +267,7 @@ pub fn compare(cmp: Cmp, a: &Value, b: &Value) -> R<bool> {
     })
 }
 
-/// Sorts by keys that Python can order; the error is that of the first that it cannot.
+/// Sorts by keys that Python can order; fails at the first comparison that Python refuses.
 pub fn sort_by_key(items: Vec<Value>, reverse: bool, key: impl Fn(&Value) -> R<Value>) -> R<Vec<Value>> {
     let mut keyed = Vec::with_capacity(items.len());
     for item in items {
@@ -281,8 +281,8 @@ pub fn sort_by_key(items: Vec<Value>, reverse: bool, key: impl Fn(&Value) -> R<V
     Ok(keyed.into_iter().map(|(_, v)| v).collect())
 }
 
-/// Stable. It ends at the first error, and takes an order that is none (of NaN), which slice::sort_by may
-/// panic at.
+/// A stable sort that stops at the first error. It accepts an inconsistent order (NaN), at which slice::sort_by may
+/// panic.
 fn merge_sort<T>(mut items: Vec<T>, less: &impl Fn(&T, &T) -> R<bool>) -> R<Vec<T>> {
     if items.len() < 2 {
         return Ok(items);

@@ -1,5 +1,5 @@
-//! Tokens to a tree, as jinja2's parser reads them, with the extensions that transformers adds:
-//! loop controls and {% generation %}.
+//! Parses tokens into a tree, as jinja2's parser does, with the extensions that transformers adds: loop controls and {%
+//! generation %}.
 
 mod expressions;
 
@@ -9,9 +9,9 @@ use super::lexer::{lex, Token};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Of an expression's tree and of statements within statements, counted as below.
+/// Deepest nesting of an expression's tree and of statements, in levels as counted by `deeper`.
 const MAX_DEPTH: usize = 400;
-/// A bracket or a statement calls more functions within each other than a link of a chain.
+/// Levels of a bracket or a statement. Each uses more nested calls than a link of a chain.
 const NESTED: usize = 4;
 
 pub struct Parser {
@@ -20,7 +20,7 @@ pub struct Parser {
     depth: usize,
     names: Vec<String>,
     by_name: HashMap<String, Sym>,
-    /// every variable that was read or set, in order: what a body uses is its part of them
+    /// all variables that were read or set, in order; those of a body are a part of this list
     seen: Vec<Sym>,
     in_loop: bool,
 }
@@ -68,7 +68,7 @@ impl Parser {
         let found = match self.now() {
             Token::Name(n) => format!("'{n}'"),
             Token::Op(o) => format!("'{o}'"),
-            Token::End => "the template's end".to_owned(),
+            Token::End => "the end of the template".to_owned(),
             Token::BlockEnd => "'%}'".to_owned(),
             Token::VariableEnd => "'}}'".to_owned(),
             other => format!("{other:?}"),
@@ -131,8 +131,8 @@ impl Parser {
 
     // ---- statements ----
 
-    /// Statements up to a tag of one of these names, which is given back with what follows unread;
-    /// none: up to the end.
+    /// Parses statements up to a tag with one of these names. Returns them and that name; the tokens behind the name are
+    /// not read. When `ends` is empty, parses up to the end of the template.
     fn body(&mut self, ends: &[&str]) -> R<(Vec<Stmt>, String)> {
         self.deeper(NESTED)?;
         let mut out = Vec::new();
@@ -169,7 +169,7 @@ impl Parser {
         Ok((out, String::new()))
     }
 
-    /// The end of a tag, and the statements behind it up to one of these tags.
+    /// Parses the end of a tag, and the statements behind it up to one of these tags.
     fn block(&mut self, ends: &[&str]) -> R<(Vec<Stmt>, String)> {
         self.skip_op(":");
         self.block_end()?;
@@ -184,7 +184,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A block whose end tag stands alone.
+    /// Parses a block up to its end tag, which has nothing but its name.
     fn whole(&mut self, end: &str) -> R<Vec<Stmt>> {
         let (body, _) = self.block(&[end])?;
         self.block_end()?;
@@ -217,14 +217,15 @@ impl Parser {
             "generation" => Stmt::Scope(self.outside_of_loops(|p| p.whole("endgeneration"))?),
             "autoescape" => match self.expression()? {
                 Expr::Const(Const::Bool(false) | Const::None) => Stmt::Scope(self.whole("endautoescape")?),
-                _ => return self.fail("autoescape is not supported: chat templates are not HTML"),
+                _ => return self.fail("autoescape is not supported, because chat templates are not HTML"),
             },
             "block" => {
                 let named = self.word()?;
                 let scoped = self.skip_name("scoped");
                 if self.skip_name("required") {
-                    return self
-                        .fail(format!("Required block '{named}' not found: a chat template is one file"));
+                    return self.fail(format!(
+                        "Required block '{named}' not found; a chat template must be one file"
+                    ));
                 }
                 let (body, _) = self.outside_of_loops(|p| p.block(&["endblock"]))?;
                 self.skip_name(&named);
@@ -238,7 +239,7 @@ impl Parser {
             }
             "break" | "continue" => return self.fail(format!("'{name}' outside of a loop")),
             "include" | "import" | "from" | "extends" => {
-                return self.fail(format!("'{name}' is not supported: a chat template is one file"))
+                return self.fail(format!("'{name}' is not supported, because a chat template is one file"))
             }
             other => return self.fail(format!("Encountered unknown tag '{other}'")),
         };
@@ -377,7 +378,7 @@ impl Parser {
         Ok(Stmt::CallBlock(self.macro_body("caller", signature, "endcall")?, call, line))
     }
 
-    /// What a `set`, a `for` or a `with` gives values to; a name ends it.
+    /// Parses the target of a `set`, a `for` or a `with`. The name `end` ends it.
     fn target(&mut self, end: Option<&str>) -> R<Target> {
         let mut items = vec![self.one_target(end)?];
         let mut is_tuple = false;

@@ -1,4 +1,4 @@
-//! jinja2's tests (`value is name`), by their own names and arguments.
+//! jinja2's tests (`value is name`), with their own names and arguments.
 
 use super::ast::{Cmp, Op};
 use super::budget;
@@ -136,7 +136,8 @@ fn is(name: &str, v: &Value) -> R<bool> {
     })
 }
 
-/// `is`: of what Python has once (none, booleans, small numbers), by value; of the rest by place.
+/// Python's `is`. Values that Python has only once (none, booleans, small numbers) are compared by value, all others by
+/// address.
 fn same(a: &Value, b: &Value) -> R<bool> {
     use std::rc::Rc;
     Ok(match (a, b) {
@@ -149,7 +150,7 @@ fn same(a: &Value, b: &Value) -> R<bool> {
         (Value::Str(x), Value::Str(y)) if x.0.s.len() == y.0.s.len() && !Rc::ptr_eq(&x.0, &y.0) => {
             budget::glance(x.0.s.len())?;
             match x.0.s == y.0.s {
-                true => return wrong("sameas of texts is not supported"),
+                true => return wrong("sameas of strings is not supported"),
                 false => false,
             }
         }
@@ -158,7 +159,7 @@ fn same(a: &Value, b: &Value) -> R<bool> {
         (Value::Dict(x), Value::Dict(y)) => Rc::ptr_eq(x, y),
         (Value::Namespace(x), Value::Namespace(y)) => Rc::ptr_eq(x, y),
         (Value::Undefined(_), Value::Undefined(_)) | (Value::Float(_), Value::Float(_)) => {
-            return wrong("sameas of these is not supported")
+            return wrong("sameas of these values is not supported")
         }
         _ => false,
     })

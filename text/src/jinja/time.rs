@@ -1,16 +1,16 @@
-//! strftime_now: the time in the server's zone (TZ), in the C locale.
+//! strftime_now: the time in the server's time zone (TZ), in the C locale.
 
 use super::budget;
 use super::fail::{wrong, R};
 
 const MAX_FORMAT: usize = 1024;
 
-/// datetime.now().strftime(format). That time knows no zone: %z and %Z are empty there.
+/// Python's datetime.now().strftime(format). That time has no zone, so %z and %Z are empty.
 pub fn strftime(format: &str, unix: i64) -> R<String> {
     if format.len() > MAX_FORMAT {
         return wrong(format!("strftime_now: the format is longer than {MAX_FORMAT} bytes"));
     }
-    // libc looks up the zone and makes room for the longest text that there may be.
+    // libc looks up the zone, and the longest possible text needs memory.
     budget::spend(100 + 3 * format.len())?;
     let (mut own, mut rest) = (String::new(), format);
     while let Some(at) = rest.find('%') {
@@ -28,7 +28,7 @@ pub fn strftime(format: &str, unix: i64) -> R<String> {
     if own.is_empty() {
         return Ok(own);
     }
-    // A mark in front: strftime says by 0 both that nothing came of it and that there is no room.
+    // A leading mark character: strftime returns 0 both for an empty text and for a buffer that is too small.
     let Ok(marked) = std::ffi::CString::new(format!("x{own}")) else {
         return wrong("embedded null character");
     };
@@ -37,12 +37,12 @@ pub fn strftime(format: &str, unix: i64) -> R<String> {
     let n = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         if libc::localtime_r(&unix, &mut tm).is_null() {
-            return wrong("strftime_now: the time is no time of a calendar");
+            return wrong("strftime_now: the time is outside the range of the calendar");
         }
         libc::strftime(out.as_mut_ptr().cast(), out.len(), marked.as_ptr(), &tm)
     };
     match std::str::from_utf8(&out[..n]) {
         Ok(text) if n > 0 => Ok(text[1..].to_owned()),
-        _ => wrong("strftime_now: the format asks for too much"),
+        _ => wrong("strftime_now: the result of the format is too long"),
     }
 }

@@ -1,7 +1,6 @@
-//! Of Unicode's tables what Python's str asks for and neither Rust's char nor the tokenizers' classes
-//! say.
+//! Unicode tables that Python's str needs and that neither Rust's char nor the tokenizers' classes have.
 
-/// Where each ten of decimal digits begins (isdecimal).
+/// The first digit of each set of ten decimal digits (isdecimal).
 pub const TENS: [u32; 66] = [
     0x30, 0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xDE6, 0xE50,
     0xED0, 0xF20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0, 0x1C40,
@@ -11,7 +10,7 @@ pub const TENS: [u32; 66] = [
     0x1E140, 0x1E2F0, 0x1E950, 0x1FBF0,
 ];
 
-/// isdigit besides them
+/// Characters for which isdigit is true, in addition to the decimal digits.
 pub const DIGITS: [(u32, u32); 20] = [
     (0xB2, 0xB3),
     (0xB9, 0xB9),
@@ -35,7 +34,7 @@ pub const DIGITS: [(u32, u32); 20] = [
     (0x1F100, 0x1F10A),
 ];
 
-/// isnumeric of what is no number by its category
+/// Characters for which isnumeric is true although their category is no number.
 pub const NUMERIC: [(u32, u32); 72] = [
     (0x3405, 0x3405),
     (0x3483, 0x3483),
@@ -111,7 +110,7 @@ pub const NUMERIC: [(u32, u32); 72] = [
     (0x2F890, 0x2F890),
 ];
 
-/// Letters of which a title has the small form
+/// Letters that a title leaves as they are.
 pub const TITLE_SAME: [(u32, u32); 12] = [
     (0x1C5, 0x1C5),
     (0x1C8, 0x1C8),
@@ -127,7 +126,7 @@ pub const TITLE_SAME: [(u32, u32); 12] = [
     (0x1FFC, 0x1FFC),
 ];
 
-/// and those of which it has a third one
+/// Letters that have a separate title-case form, which may be several letters.
 pub const TITLE: [(u32, &str); 58] = [
     (0xDF, "\u{53}\u{73}"),
     (0x1C4, "\u{1c5}"),
@@ -189,7 +188,7 @@ pub const TITLE: [(u32, &str); 58] = [
     (0xFB17, "\u{544}\u{56d}"),
 ];
 
-/// casefold where it is not the small form of the capital one
+/// Letters whose casefold differs from the lower case of their upper case.
 pub const FOLD: [(u32, &str); 174] = [
     (0x131, "\u{131}"),
     (0x13A0, "\u{13a0}"),

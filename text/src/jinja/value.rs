@@ -1,5 +1,5 @@
-//! The values of Python that templates meet. All of them but namespaces are immutable, as in
-//! jinja2's ImmutableSandboxedEnvironment.
+//! The Python values that templates use. All of them except namespaces are immutable, as in jinja2's
+//! ImmutableSandboxedEnvironment.
 
 use super::ast::{For, MacroDef, Sym};
 use super::budget;
@@ -11,11 +11,11 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Lists within lists: what walks or drops them calls itself for each.
+/// Deepest nesting of lists. Functions that walk or drop them call themselves for each level.
 const MAX_NESTED: u32 = 300;
 pub struct TextBuf {
     pub s: String,
-    /// what `safe` and `escape` give: text that is not escaped again
+    /// true for the results of `safe` and `escape`: the text is not escaped again
     pub markup: bool,
 }
 
@@ -29,7 +29,7 @@ fn text_bytes(s: &str) -> i64 {
     (s.len() + budget::OVERHEAD) as i64
 }
 
-/// What so many items take, each of them of so many values.
+/// Bytes of n items with `values` values each.
 pub(super) fn item_bytes(n: usize, values: usize) -> usize {
     n * values * size_of::<Value>() + budget::OVERHEAD
 }
@@ -91,7 +91,7 @@ impl Items {
     }
 }
 
-/// Made and asked in equal.rs: keys are looked up by the equality of values.
+/// equal.rs makes and reads dictionaries: keys are looked up by the equality of values.
 #[derive(Default)]
 pub struct Dict {
     pub entries: Vec<(Value, Value)>,
@@ -106,7 +106,7 @@ impl Drop for Dict {
     }
 }
 
-/// What is walked once, or a view of a dictionary.
+/// A generator, which can be walked once, or a view of a dictionary.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
     Generator,
@@ -127,13 +127,13 @@ pub struct Method {
     depth: u32,
 }
 
-/// What namespace() gives: the one thing that changes.
+/// The result of namespace(), the only value that can change.
 #[derive(Default)]
 pub struct Namespace {
     pub attrs: RefCell<Vec<(String, Value)>>,
 }
 
-/// The variables of one place, and of what is around it.
+/// The variables of one scope, and a link to the scope around it.
 #[derive(Default)]
 pub struct Scope {
     pub vars: RefCell<Vec<(Sym, Value)>>,
@@ -181,7 +181,7 @@ pub struct Loop {
     pub at: Cell<usize>,
     pub depth0: usize,
     pub changed: RefCell<Option<Vec<Value>>>,
-    /// of a recursive loop: what is called again, and where it was found
+    /// set in a recursive loop: the loop to call again, and the scope where it stands
     pub again: Option<(Arc<For>, Rc<Scope>)>,
 }
 
@@ -197,12 +197,12 @@ pub struct Joiner {
 
 #[derive(Clone)]
 pub enum Value {
-    /// with what a use of it says
+    /// the text is the error message of a use
     Undefined(Rc<str>),
     None,
     Bool(bool),
     Int(i128),
-    /// An integer of a context beyond 128 bits: its digits.
+    /// An integer of a context beyond 128 bits, as its digits.
     Big(Rc<str>),
     Float(f64),
     Str(Text),
@@ -297,7 +297,7 @@ impl Value {
         matches!(self, Value::Str(t) if t.0.markup)
     }
 
-    /// With the mark of escaped text, where `of` has it: on a text, or on each text of a list.
+    /// Marks the text, or each text of a list, as escaped when `of` is.
     pub fn marked_as(self, of: &Value) -> R<Value> {
         if !of.is_markup() {
             return Ok(self);
@@ -322,7 +322,7 @@ impl Value {
         matches!(self, Value::None)
     }
 
-    /// As Python's type(value).__name__ has it.
+    /// The name as in Python's type(value).__name__.
     pub fn type_name(&self) -> &'static str {
         match self {
             Value::Undefined(_) => "Undefined",
@@ -352,7 +352,7 @@ impl Value {
         }
     }
 
-    /// An error where Python has no hash of the value: it is no key, and in no set.
+    /// Fails when Python cannot hash the value: it is then no key and in no set.
     pub fn hashable(&self) -> R<()> {
         let is_set = |w: &Walk| matches!(w.kind, Kind::Keys | Kind::Items);
         match self {
@@ -380,7 +380,7 @@ impl Value {
         }
     }
 
-    /// None: it has none.
+    /// Returns None when the value has no length.
     pub fn len(&self) -> Option<usize> {
         Some(match self {
             Value::Undefined(_) => 0,
@@ -399,7 +399,7 @@ impl Value {
         self.len().map_or_else(|| wrong(format!("object of type '{}' has no len()", self.type_name())), Ok)
     }
 
-    /// The items of what can be walked; of a generator those that are left.
+    /// The items of a value that can be walked; for a generator, the items that are left.
     pub fn iterate(&self) -> R<Vec<Value>> {
         budget::glance(self.as_str().map_or(0, str::len))?;
         let n = self.len().unwrap_or(0);
@@ -443,7 +443,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// By place or by name: names that are empty go by place alone; the first `required` must be there.
+    /// Assigns arguments by position or by name. A parameter with an empty name is positional only. The first `required`
+    /// must be given.
     pub fn bind<const N: usize>(
         self,
         what: &str,
@@ -478,6 +479,6 @@ impl Args {
 pub fn not_str<T>(v: &Value) -> R<T> {
     match v {
         Value::Undefined(why) => wrong(why.as_ref()),
-        _ => wrong(format!("'{}' object is no text", v.type_name())),
+        _ => wrong(format!("'{}' object is not a string", v.type_name())),
     }
 }

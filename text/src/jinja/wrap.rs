@@ -1,4 +1,4 @@
-//! jinja2's filters that lay out text: indent, truncate, wordwrap, title, and those of HTML and URLs.
+//! jinja2's filters that lay out text: indent, truncate, wordwrap and title, and the filters for HTML and URLs.
 
 use super::budget;
 use super::fail::{wrong, R};
@@ -7,7 +7,7 @@ use super::methods::{is_space, joined, lines, width_arg};
 use super::number::int_arg;
 use super::value::{not_str, Args, Value};
 
-/// A capital at each beginning of the text, and behind white space, `-`, `(`, `{`, `[` and `<`.
+/// Makes the first letter of the text a capital, and each letter after white space, `-`, `(`, `{`, `[` or `<`.
 pub fn title(text: &str) -> String {
     let (mut out, mut word) = (String::with_capacity(text.len()), String::new());
     let flush = |word: &mut String, out: &mut String| {
@@ -97,12 +97,12 @@ pub fn wordwrap(v: &Value, args: Args) -> R<Value> {
     joined(&with, &out)
 }
 
-/// textwrap's own white space: that of ASCII.
+/// textwrap's white space, which is ASCII only.
 fn is_blank(c: char) -> bool {
     "\t\n\u{b}\u{c}\r ".contains(c)
 }
 
-/// Words and the blanks between them; a word with hyphens is several, one behind each.
+/// Splits a line into words and the blanks between them. A word with hyphens is split behind each hyphen.
 fn pieces(line: &str, hyphens: bool) -> R<Vec<String>> {
     let mut out: Vec<String> = Vec::new();
     let chars: Vec<char> = line.chars().collect();
@@ -124,7 +124,7 @@ fn pieces(line: &str, hyphens: bool) -> R<Vec<String>> {
         }
         let mut start = from;
         for at in from + 1..i {
-            // two letters before a hyphen, and two behind it
+            // two letters stand before the hyphen and two behind it
             let before = at >= start + 2 && letter(at - 1) && letter(at - 2);
             if chars[at] == '-'
                 && before
@@ -192,7 +192,7 @@ fn wrap(line: &str, width: usize, break_long: bool, hyphens: bool) -> R<Vec<Valu
     Ok(out)
 }
 
-/// Python's urllib.parse.quote, with `/` kept but in query strings.
+/// Python's urllib.parse.quote. `/` is kept, except in query strings.
 fn quoted(text: &str, in_query: bool) -> String {
     let mut out = String::new();
     for b in text.bytes() {
@@ -228,7 +228,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
                     budget::spend(2 * (k.len() + v.len()))?;
                     out.push(Value::from(format!("{}={}", quoted(&k, true), quoted(&v, true))));
                 }
-                _ => return wrong("urlencode wants pairs"),
+                _ => return wrong("urlencode needs a mapping or pairs"),
             }
         }
         return joined("&", &out);
@@ -247,7 +247,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
             rest = &rest[at + n + end.len()..];
         }
         if rest.contains('<') || text.contains('&') {
-            return wrong("striptags of & and of tags without an end is not supported");
+            return wrong("striptags does not support & or tags without an end");
         }
         plain.push_str(rest);
         return Ok(Value::from(

@@ -1,6 +1,6 @@
-//! The way into this folder: a schema becomes the one that the crate is given (rules.rs), and what the crate must
-//! not see of it is refused. That is counts that it makes rules for, one each, before any of its limits holds: a
-//! billion of them in one small number. And patterns that it reads wrongly (pattern_check.rs).
+//! The entry of this folder: `rules.rs` rewrites a schema for llguidance, and this file refuses what llguidance must not
+//! see. That is: counts for which llguidance makes one rule each before any of its limits applies (one small number can
+//! ask for a billion), and patterns that it reads wrongly (pattern_check.rs).
 
 use super::joins;
 use super::number_text::multiple;
@@ -12,18 +12,20 @@ use crate::base::error::{fail, Code, Result};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// Of all minItems, maxItems and so on of a schema together; of one minLength or maxLength.
+/// MAX_ITEMS limits the sum of all minItems, maxItems, minProperties and maxProperties of a schema. MAX_LENGTH limits a
+/// single minLength or maxLength.
 const MAX_ITEMS: f64 = 20_000.0;
 const MAX_LENGTH: f64 = 1_000_000.0;
 
-/// Of a whole schema, as allOf may join them all: what the crate does for an object grows with their square.
+/// Limit for a whole schema, as allOf may join all of its parts. llguidance's work for an object grows with the square of
+/// its properties.
 const MAX_PROPERTIES: usize = 2_000;
 
-/// One behind the other: behind each a mask looks at all of them up to the next required one, and the
-/// crate looks at MOST_OF_ROW of its items (grammar.rs), four to a property.
+/// Longest run of optional properties. After each property, a mask looks at all of them up to the next required one.
+/// llguidance allows MOST_OF_ROW items (grammar.rs), and each property takes four.
 const MAX_OPTIONAL: usize = 1_000;
 
-/// The longest run of optional properties, of an object and of what allOf says of it.
+/// Refuses too long a run of optional properties, in an object and the parts of its allOf.
 fn check_optional(members: &Map<String, Value>) -> Result<()> {
     let parts = members.get("allOf").and_then(Value::as_array).into_iter().flatten();
     let parts: Vec<_> = std::iter::once(members).chain(parts.filter_map(Value::as_object)).collect();
@@ -39,15 +41,15 @@ fn check_optional(members: &Map<String, Value>) -> Result<()> {
         if run > MAX_OPTIONAL {
             return fail(
                 Code::Limit,
-                format!("a schema of more than {MAX_OPTIONAL} optional properties with no required one between them: \
-                         require some, or put some into an object of their own"),
+                format!("the schema has more than {MAX_OPTIONAL} optional properties without a required one between \
+                         them. Require some of them, or move some into a nested object"),
             );
         }
     }
     Ok(())
 }
 
-/// Members of objects in data, which become properties.
+/// Counts the members of objects in constant data, which become properties.
 fn members_of(v: &Value) -> usize {
     match v {
         Value::Array(list) => list.iter().map(members_of).sum(),
@@ -56,7 +58,7 @@ fn members_of(v: &Value) -> usize {
     }
 }
 
-/// What is left of the limits of a schema.
+/// Sums over all parts of a schema, which the limits apply to.
 #[derive(Default)]
 struct Sums {
     items: f64,
@@ -72,7 +74,7 @@ fn check_properties(members: &Map<String, Value>, sums: &mut Sums) -> Result<()>
     sums.properties +=
         ["const", "enum"].iter().filter_map(|k| members.get(*k)).map(members_of).sum::<usize>();
     match sums.properties > MAX_PROPERTIES {
-        true => fail(Code::Limit, format!("a schema of more than {MAX_PROPERTIES} properties")),
+        true => fail(Code::Limit, format!("the schema has more than {MAX_PROPERTIES} properties")),
         false => Ok(()),
     }
 }
@@ -85,7 +87,10 @@ fn check_counts(members: &Map<String, Value>, sums: &mut Sums) -> Result<()> {
         match name.as_str() {
             "minItems" | "maxItems" | "minProperties" | "maxProperties" => *items += n.max(0.0),
             "minLength" | "maxLength" if n > MAX_LENGTH => {
-                return fail(Code::Limit, format!("{name} {n} in a schema, at most {MAX_LENGTH} is taken"));
+                return fail(
+                    Code::Limit,
+                    format!("{name} in the schema is {n}; at most {MAX_LENGTH} is allowed"),
+                );
             }
             "multipleOf" => {
                 multiple(&value.to_string())?;
@@ -96,7 +101,8 @@ fn check_counts(members: &Map<String, Value>, sums: &mut Sums) -> Result<()> {
     if *items > MAX_ITEMS {
         return fail(
             Code::Limit,
-            format!("minItems, maxItems, minProperties and maxProperties of a schema add up to {items}, at most {MAX_ITEMS} are taken"),
+            format!("minItems, maxItems, minProperties and maxProperties of the schema add up to {items}; at most \
+                     {MAX_ITEMS} is allowed"),
         );
     }
     Ok(())
@@ -121,8 +127,8 @@ fn check_part(schema: &Value, sums: &mut Sums) -> Result<()> {
     answer
 }
 
-/// The schema as the crate takes it (rules.rs), checked wherever in it; the depth of the value is
-/// bounded.
+/// Returns the schema in llguidance's form (rules.rs), with every part checked. The caller has limited the depth of the
+/// value.
 pub fn check_schema(schema: Value, numbers: &Numbers) -> Result<Value> {
     let schema = rules::apply(schema, numbers)?;
     check_part(&schema, &mut Sums::default())?;
@@ -130,7 +136,7 @@ pub fn check_schema(schema: Value, numbers: &Numbers) -> Result<Value> {
     Ok(schema)
 }
 
-/// The same of the schemas inside of a Lark grammar. What is none there is the crate's to refuse.
+/// Does the same for each schema inside a Lark grammar. llguidance reports what is no schema there.
 pub fn check_lark(source: &str, numbers: &Numbers) -> Result<String> {
     const MARKER: &str = "%json";
     let (mut out, mut rest) = (String::with_capacity(source.len()), source);

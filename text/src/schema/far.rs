@@ -1,11 +1,11 @@
-//! Numbers that serde_json would round: they are read as texts behind a mark, and asked about here.
+//! Numbers that serde_json would round. They are read as texts with a mark in front; the functions here recognise them.
 
 use serde_json::Value;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
-/// What stands in front of a number beyond doubles in a schema that has been read: nobody else can know it.
+/// The mark in front of such a number. It is random, so that no client can write it.
 pub fn far_mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     MARK.get_or_init(|| {
@@ -14,14 +14,14 @@ pub fn far_mark() -> &'static str {
     })
 }
 
-/// A number that serde_json would round: nothing that is as large is, or an integer of more than 64 bits.
+/// True for a number that serde_json would round: beyond all doubles, or an integer of more than 64 bits.
 fn is_far(number: &str) -> bool {
     let is_integer = || number.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit());
     let is_held = || number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
     number.parse::<f64>().is_ok_and(|f| f.is_infinite() || is_integer() && !is_held())
 }
 
-/// JSON, in which a number that is not held becomes a text behind the mark.
+/// Parses JSON; a number that would be rounded becomes a text with the mark in front.
 pub fn read(source: &str) -> serde_json::Result<Value> {
     let mut out = String::new();
     let (mut from, mut at, bytes) = (0, 0, source.as_bytes());
@@ -52,12 +52,12 @@ pub fn read(source: &str) -> serde_json::Result<Value> {
     serde_json::from_str(&out)
 }
 
-/// A number that was beyond doubles, or of more digits than integers have here, as it was written.
+/// Returns such a number as it was written, or None for any other value.
 pub fn far_text(v: &Value) -> Option<&str> {
     v.as_str()?.strip_prefix(far_mark())
 }
 
-/// Whether the number is above all others, or below.
+/// Returns Some(true) for such a number above 0, Some(false) for one below 0, and None for any other value.
 pub fn far(v: &Value) -> Option<bool> {
     far_text(v).map(|number| !number.starts_with('-'))
 }

@@ -1,27 +1,27 @@
-//! The schemas inside of a schema as a graph, its edges what each says of others, and what follows from
-//! that: which of them no finite text satisfies, and which the crate (llguidance) would put together
-//! wrongly.
+//! All schemas inside a schema as a graph, with an edge for each reference and each part. From the graph follows which
+//! schemas no finite text satisfies, and which ones llguidance would join wrongly.
 
 use super::walk::{inner, inner_mut, is_anything};
 use crate::base::error::{fail, invalid, Code, Result};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
 
-/// Types of values, a bit each; integers are numbers.
+/// The types of values, one bit each; integers are numbers.
 const TYPES: [&str; 6] = ["null", "boolean", "number", "string", "array", "object"];
 pub const ARRAY: u8 = 1 << 4;
 pub const OBJECT: u8 = 1 << 5;
 pub const ALL: u8 = (1 << 6) - 1;
-/// A schema that closes an object, and one that names members by patterns.
+/// Bits for a schema that closes an object (additionalProperties), and for one that names members by patterns.
 const CLOSED: u8 = 1;
 const PATTERNS: u8 = 2;
 
-/// Of one text at once: each doubles what the crate looks at to see whether any text has them all.
+/// Most patterns that one text must match. Each doubles llguidance's work to find out whether any text matches all of
+/// them.
 const MOST_PATTERNS: u8 = 8;
 
 type Members = Map<String, Value>;
 
-/// What is no type is the crate's to refuse.
+/// Returns ALL for an unknown type name; llguidance refuses it.
 pub fn bit_of(name: &str) -> u8 {
     TYPES.iter().position(|t| *t == name || name == "integer" && *t == "number").map_or(ALL, |i| 1 << i)
 }
@@ -41,10 +41,11 @@ pub fn bit_of_value(v: &Value) -> u8 {
 pub struct Graph<'a> {
     root: &'a Value,
     nodes: Vec<&'a Members>,
-    /// By the place of the value.
+    /// Node numbers by the address of the value.
     index: HashMap<*const Value, usize>,
     anchors: HashMap<&'a str, &'a Value>,
-    /// A name of its own inside changes what references below mean: they are then not looked at.
+    /// True when an inner schema has a name ($id). The name changes the meaning of references below it, so references are
+    /// then not followed.
     has_names: bool,
 }
 
@@ -93,7 +94,7 @@ impl<'a> Graph<'a> {
         &self.nodes
     }
 
-    /// What a $ref of this schema leads to; None: there is none, or it is not known.
+    /// The target of this schema's $ref. Returns None when there is none or when it is not known.
     pub fn target(&self, s: &Members) -> Option<&'a Value> {
         let fragment = s.get("$ref")?.as_str()?.strip_prefix('#')?;
         if self.has_names {
@@ -113,8 +114,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The least solution: eval of each node over all others' answers, until none grows. Each grows a
-    /// few times, and only who asked for it looks again.
+    /// Computes the least solution: evaluates each node with the answers of all others until no answer grows. An answer
+    /// grows only a few times, and only the nodes that depend on it are evaluated again.
     fn solve(&self, eval: impl Fn(&Self, &[u8], &'a Members) -> u8) -> Vec<u8> {
         let n = self.nodes.len();
         let mut asks: Vec<Vec<usize>> = vec![Vec::new(); n];
@@ -128,7 +129,8 @@ impl<'a> Graph<'a> {
             self.target(s).into_iter().for_each(ask);
         }
         let mut known = vec![0; n];
-        // parts stand behind what has them: from the end most are known when they are asked for
+        // Parts come after the schema that contains them. Starting from the end, most parts are known when they are
+        // needed.
         let mut waiting: VecDeque<usize> = (0..n).rev().collect();
         let mut waits = vec![true; n];
         while let Some(i) = waiting.pop_front() {
@@ -146,7 +148,7 @@ impl<'a> Graph<'a> {
         known
     }
 
-    /// Types of which a finite value may satisfy the schema, as far as can be told.
+    /// The types of which some finite value may satisfy the schema, as far as it can be told.
     fn types(&self, known: &[u8], s: &'a Members) -> u8 {
         let mut types = match s.get("type") {
             Some(Value::String(t)) => bit_of(t),
@@ -183,7 +185,8 @@ impl<'a> Graph<'a> {
         (if patterns { PATTERNS } else { 0 }) | (if closed { CLOSED } else { 0 })
     }
 
-    /// Of all that the schema says of one object, part by part: itself, each of allOf, the others.
+    /// The shapes of each part that applies to the same object: the schema itself, each part of allOf, and the other
+    /// joined parts.
     fn shapes(&self, known: &[u8], s: &'a Members) -> Vec<u8> {
         let list = |key: &str| s.get(key).and_then(Value::as_array);
         let mut parts = vec![Self::shapes_of_own(s)];
@@ -196,7 +199,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Whether an object can have the members that it must have.
+/// True when an object can have all the members that it must have.
 fn has_members(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     let map = |key: &str| s.get(key).and_then(Value::as_object);
     let others = s.get("additionalProperties").map_or(true, has) || map("patternProperties").is_some();
@@ -209,7 +212,7 @@ fn has_members(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     s.get("minProperties").and_then(Value::as_f64).map_or(true, |n| n < 1.0) || any()
 }
 
-/// Whether an array can have the items that it must have.
+/// True when an array can have all the items that it must have.
 fn has_items(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     let least = s.get("minItems").and_then(Value::as_f64).unwrap_or(0.0);
     let (first, rest) = match (s.get("items"), s.get("prefixItems")) {
@@ -222,8 +225,8 @@ fn has_items(s: &Members, has: &dyn Fn(&Value) -> bool) -> bool {
     first.all(|(i, v)| i as f64 >= least || has(v)) && (least <= n_first as f64 || rest.map_or(true, has))
 }
 
-/// In the order of Graph's nodes: what nothing satisfies becomes false, or says so beside what a
-/// reference may lead into.
+/// Visits the schemas in the order of Graph's nodes. A schema that nothing satisfies becomes `false`. One with inner
+/// schemas keeps them, as references may lead there, and gets an empty enum.
 fn prune(v: &mut Value, types: &[u8], next: &mut usize) {
     let Value::Object(s) = v else { return };
     let own = *next;
@@ -246,8 +249,8 @@ fn prune(v: &mut Value, types: &[u8], next: &mut usize) {
     s.extend(members);
 }
 
-/// Refuses what no finite text satisfies, and takes such parts out: an answer could begin one, and
-/// never end.
+/// Removes the parts that no finite text satisfies, because an answer could begin one and never end. Fails when that is
+/// the whole schema.
 pub fn keep_finite(root: &mut Value) -> Result<()> {
     let types = {
         let g = Graph::new(root);
@@ -255,7 +258,7 @@ pub fn keep_finite(root: &mut Value) -> Result<()> {
     };
     if root == &Value::Bool(false) || types.first() == Some(&0) {
         return Err(invalid(
-            "the schema allows no text: a $ref that it needs leads back to itself, or a part that it needs allows none",
+            "the schema allows no text: a required $ref refers to itself, or a required part allows no text",
         ));
     }
     if types.contains(&0) {
@@ -264,8 +267,8 @@ pub fn keep_finite(root: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// The crate takes a member that patternProperties of one schema have without asking what
-/// additionalProperties of another say of it.
+/// Refuses joined schemas with patternProperties in one and additionalProperties in another. For a member that matches
+/// the pattern, llguidance ignores the other's additionalProperties.
 pub fn check_shapes(root: &Value) -> Result<()> {
     let g = Graph::new(root);
     let known = g.solve(|g, known, s| g.shapes(known, s).into_iter().fold(0, |a, b| a | b));
@@ -276,15 +279,15 @@ pub fn check_shapes(root: &Value) -> Result<()> {
         };
         if (0..parts.len()).any(clash) {
             return Err(invalid(
-                "patternProperties beside another schema's additionalProperties, joined by allOf, anyOf, oneOf or $ref, \
-                 are not supported: put them into one schema",
+                "patternProperties combined with the additionalProperties of another schema (by allOf, anyOf, oneOf or \
+                 $ref) are not supported. Put both into one schema",
             ));
         }
     }
     Ok(())
 }
 
-/// Members that say nothing of a value, or stand apart from it.
+/// Keywords that do not constrain a value, or whose effect does not depend on the schema beside them.
 const SILENT: [&str; 13] = [
     "$schema",
     "$id",
@@ -300,19 +303,19 @@ const SILENT: [&str; 13] = [
     "$dynamicAnchor",
     "$recursiveAnchor",
 ];
-/// Keywords that join their parts with the schema beside them, or compare them.
+/// Keywords that join or compare their parts with the schema beside them.
 #[rustfmt::skip]
 const JOINING: [&str; 17] = [
     "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "contains", "propertyNames",
     "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef", "minContains", "maxContains", "const",
 ];
 
-/// Whether a value there may have to be valid by several schemas at once.
+/// True when a value may have to satisfy several schemas at once because of this one.
 fn joins(s: &Members) -> bool {
     s.keys().any(|key| JOINING.contains(&key.as_str())) || joins_parts(s)
 }
 
-/// Whether it joins some by allOf, anyOf or $ref.
+/// True when the schema joins parts by allOf, anyOf or $ref.
 pub fn joins_parts(s: &Members) -> bool {
     let says = |key: &&String| !SILENT.contains(&key.as_str());
     let is_part = |key: &&String| ["allOf", "anyOf", "$ref"].contains(&key.as_str());
@@ -320,7 +323,7 @@ pub fn joins_parts(s: &Members) -> bool {
     many || s.keys().any(|key| is_part(&key)) && s.keys().filter(says).count() > 1
 }
 
-/// Whether the crate may join a schema with another one, for each in the order of Graph's nodes.
+/// Returns for each of Graph's nodes, in order, whether llguidance may join it with another schema.
 pub fn joined(root: &Value) -> Vec<bool> {
     let g = Graph::new(root);
     let mut known = vec![false; g.nodes.len()];
@@ -341,7 +344,7 @@ pub fn joined(root: &Value) -> Vec<bool> {
     known
 }
 
-/// The most patterns that one text has to match.
+/// The most patterns that one text must match.
 fn patterns(g: &Graph<'_>, known: &[u8], s: &Members) -> u8 {
     let list = |key: &str| s.get(key).and_then(Value::as_array);
     let of = |v: &Value| g.of(known, v, 0);
@@ -357,7 +360,7 @@ pub fn check_patterns(root: &Value) -> Result<()> {
     match known.iter().any(|n| *n > MOST_PATTERNS) {
         true => fail(
             Code::Limit,
-            format!("more than {MOST_PATTERNS} patterns of one text, joined by allOf or $ref"),
+            format!("the schema combines more than {MOST_PATTERNS} patterns for one string by allOf or $ref"),
         ),
         false => Ok(()),
     }

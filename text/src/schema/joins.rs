@@ -1,6 +1,7 @@
-//! Counts the parts of a schema that the crate (llguidance) would join, before it does. Schemas of one value, by allOf and by
-//! $ref beside others, it puts into one, and those of their members and items with them: copies of copies, which no limit of
-//! its own sees. And of several patterns of one text it looks at each byte's ways together: their product.
+//! Counts the parts of a schema that llguidance would join, before it does. llguidance merges the schemas of one value
+//! (from allOf and from $ref with other keywords) into one, together with the schemas of their members and items. The
+//! copies multiply, and none of llguidance's own limits applies. For several patterns of one text it looks at the
+//! combinations of their ways for each byte, whose number is the product.
 
 use super::graph::{joins_parts, Graph};
 use super::regex_ways::{ways, MOST_WAYS, WAYS_OF_FORMAT, WAYS_OF_LENGTH};
@@ -10,14 +11,14 @@ use std::collections::{HashMap, HashSet};
 
 type Members = Map<String, Value>;
 
-/// Schemas of one value together, each as often as it is said.
+/// Most schemas that apply to one value, counted as often as they occur.
 const MOST_JOINED: usize = 4_000;
-/// The bound of a whole request, with all members of joined schemas.
+/// Limit for a whole request, with all members of joined schemas.
 const MOST_LOOKS: usize = 100_000;
-/// The crate gives up on what leads on without end, so deep.
+/// Depth at which llguidance gives up on endless references.
 const MOST_DEPTH: usize = 128;
 
-/// The schemas that speak of one value: all of these, or any.
+/// The schemas that apply to one value: a single one, all of several, or any of several.
 enum Said<'a> {
     Own(&'a Members),
     All(Vec<Said<'a>>),
@@ -28,7 +29,8 @@ struct Walk<'a> {
     graph: &'a Graph<'a>,
     looks: usize,
     ways: HashMap<&'a str, f64>,
-    /// Schemas that lead to the one that is looked at: what leads back to itself the crate refuses, or leaves alone.
+    /// The schemas on the way to the present one. llguidance refuses a schema that leads back to itself, or leaves it
+    /// unjoined.
     path: Vec<&'a Members>,
 }
 
@@ -39,12 +41,14 @@ fn list<'a>(s: &'a Members, key: &str) -> Option<&'a Vec<Value>> {
 fn too_many<T>() -> Result<T> {
     fail(
         Code::Limit,
-        format!("more than {MOST_JOINED} schemas of one value, joined by allOf and $ref: say each once, or join fewer"),
+        format!("allOf and $ref combine more than {MOST_JOINED} schemas for one value. Combine fewer schemas, each \
+                 only once"),
     )
 }
 
 impl<'a> Said<'a> {
-    /// Its schemas, with what they refer to and are beside of; left: so many more may be joined.
+    /// Collects the schemas that apply where `v` does, through references and combined parts. `left` is how many more may
+    /// be joined.
     fn of(w: &mut Walk<'a>, v: &'a Value, left: &mut usize) -> Result<Said<'a>> {
         match v {
             Value::Object(s) => Said::of_schema(w, s, left),
@@ -65,7 +69,7 @@ impl<'a> Said<'a> {
                 all.push(Said::of(w, part, left)?);
             }
             for options in ["anyOf", "oneOf"].into_iter().filter_map(|key| list(s, key)) {
-                // what is joined is one of them: each may have as many as are left
+                // Only one option applies at a time, so each may use all that is left.
                 let mut least = *left;
                 let mut any = Vec::with_capacity(options.len());
                 for option in options {
@@ -88,7 +92,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// How many may be joined at once, and whether that is more than one.
+    /// The largest number of schemas for which `says` holds and that are joined at once.
     fn joined(&self, says: &impl Fn(&'a Members) -> bool) -> usize {
         match self {
             Said::Own(s) => says(s) as usize,
@@ -97,7 +101,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Joins the schemas that `part` gives of each schema.
+    /// Joins the schemas that `part` selects from each schema.
     fn inner(
         &self,
         w: &mut Walk<'a>,
@@ -137,7 +141,7 @@ impl<'a> Walk<'a> {
         match self.looks > MOST_LOOKS {
             true => fail(
                 Code::Limit,
-                "schemas that allOf and $ref join have too many members in all: join fewer, or smaller ones",
+                "the schemas that allOf and $ref combine have too many members in total. Combine fewer or smaller schemas",
             ),
             false => Ok(()),
         }
@@ -172,7 +176,8 @@ impl<'a> Walk<'a> {
         if n > 1 && self.ways(said) > MOST_WAYS {
             return fail(
                 Code::Limit,
-                format!("the intersection of {n} patterns of one text, joined by allOf, $ref or format, costs too much: join fewer of them"),
+                format!("the intersection of {n} patterns for one string (by allOf, $ref or format) costs too much. \
+                         Combine fewer patterns"),
             );
         }
         if depth > MOST_DEPTH {
@@ -196,7 +201,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Looks at one member where several schemas speak of it: the crate looks at a single schema's by itself.
+    /// Checks one member that several schemas mention. llguidance handles a member of a single schema by itself.
     fn inner(
         &mut self,
         said: &Said<'a>,

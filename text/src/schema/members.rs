@@ -1,5 +1,5 @@
-//! Keywords of objects and arrays that the crate does not know, or takes for less than they say, written with
-//! those that it knows.
+//! Rewrites keywords of objects and arrays that llguidance does not know, or applies only in part, with keywords that it
+//! knows.
 
 use super::walk::{also, is_anything};
 use crate::base::error::{fail, invalid, Code, Result};
@@ -9,14 +9,14 @@ use std::cell::Cell;
 
 type Members = Map<String, Value>;
 
-/// Matching a property's name with a pattern.
+/// Fuel for matching one property's name with a pattern.
 const MATCH_FUEL: u64 = 10_000;
-/// Of dependencies in one schema: each doubles what the crate has to put together.
+/// Most dependencies in one schema: each doubles what llguidance has to join.
 const MOST_DEPENDENCIES: usize = 8;
-/// Of one schema: the crate compares each with all others.
+/// Most patternProperties in one schema: llguidance compares each with all others.
 const MOST_PATTERNS: usize = 64;
 
-/// Values that may still be copied: what is said once of many names is copied for each.
+/// The number of values that may still be copied. A rule for many names is copied for each of them.
 pub struct Room(Cell<usize>);
 
 impl Default for Room {
@@ -36,7 +36,11 @@ fn weight(v: &Value) -> usize {
 impl Room {
     fn copy(&self, v: &Value) -> Result<Value> {
         match self.0.get().checked_sub(weight(v)) {
-            None => fail(Code::Limit, "a schema whose patterns or names say too much of too many properties"),
+            None => fail(
+                Code::Limit,
+                "the patterns and names of the schema apply to too many properties. Use fewer \
+                                       patterns or fewer properties",
+            ),
             Some(left) => {
                 self.0.set(left);
                 Ok(v.clone())
@@ -45,7 +49,7 @@ impl Room {
     }
 }
 
-/// Of a schema whose own parts have been looked at.
+/// Rewrites one schema; its parts must have been rewritten before.
 pub fn apply(s: &mut Members, is_old: bool, room: &Room) -> Result<()> {
     both_kinds_of_properties(s, room)?;
     names(s, room)?;
@@ -58,20 +62,26 @@ pub fn apply(s: &mut Members, is_old: bool, room: &Room) -> Result<()> {
 }
 
 fn matcher(pattern: &str) -> Result<Regex> {
-    let bad = |e: &dyn std::fmt::Display| invalid(format!("the pattern {pattern} of names: {e}"));
+    let bad = |e: &dyn std::fmt::Display| {
+        invalid(format!("the pattern {pattern} for property names is not supported: {e}"))
+    };
     let mut builder = RegexBuilder::new();
     let rx = llguidance::regex_to_lark(pattern, "dw");
     let rx = builder.mk_regex_for_serach(rx.as_str()).map_err(|e| bad(&e))?;
     builder.to_regex_limited(rx, MATCH_FUEL).map_err(|e| bad(&e))
 }
 
-/// A property whose name a pattern matches is what both say: the crate takes the property's word alone.
+/// A property whose name matches a pattern must satisfy both schemas. llguidance applies only the property's own, so both
+/// are joined here.
 fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
     let Some(Value::Object(patterns)) = s.get("patternProperties") else { return Ok(()) };
     if patterns.len() > MOST_PATTERNS {
         return fail(
             Code::Limit,
-            format!("{} patternProperties, at most {MOST_PATTERNS} are taken", patterns.len()),
+            format!(
+                "the schema has {} patternProperties; at most {MOST_PATTERNS} are allowed",
+                patterns.len()
+            ),
         );
     }
     let names = s.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
@@ -81,11 +91,11 @@ fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
         let mut rx = matcher(pattern)?;
         for (name, more) in names.iter().zip(&mut more) {
             if rx.is_match(name) {
-                // the crate lets a pattern's name have such a one in two spellings
+                // llguidance allows two spellings of such a character in a name that a pattern matches
                 if name.chars().any(|c| c < ' ' || c == '\u{7f}') {
                     return Err(invalid(format!(
-                        "a property's name with a control character, which the pattern {pattern} of patternProperties \
-                         matches too: this is not supported, so name it in one of them alone"
+                        "a property name with a control character also matches the pattern {pattern} of \
+                         patternProperties, which is not supported. Name it in only one of the two"
                     )));
                 }
                 more.push(room.copy(schema)?);
@@ -102,7 +112,7 @@ fn both_kinds_of_properties(s: &mut Members, room: &Room) -> Result<()> {
     Ok(())
 }
 
-/// The texts that are names by such a schema, where it lists them.
+/// The names that the schema of propertyNames allows, when it lists them.
 fn listed(v: &Value) -> Option<Vec<&str>> {
     let s = v.as_object()?;
     let is_plain = |key: &String| ["enum", "const", "type", "title", "description"].contains(&key.as_str());
@@ -115,7 +125,7 @@ fn listed(v: &Value) -> Option<Vec<&str>> {
     }
 }
 
-/// The pattern of names, where the schema is nothing else.
+/// The pattern that the schema of propertyNames amounts to, when it has nothing else.
 fn pattern_of_names(v: &Value) -> Option<String> {
     let s = v.as_object()?;
     let is_plain = |key: &String| {
@@ -137,8 +147,8 @@ fn pattern_of_names(v: &Value) -> Option<String> {
     }
 }
 
-/// propertyNames as properties that are all there are, or as a pattern beside which there is none. Others
-/// stay, and the crate refuses them by name.
+/// Replaces propertyNames by a closed list of properties, or by a pattern that excludes all other names. Other forms
+/// stay, and llguidance refuses them with the keyword's name.
 fn names(s: &mut Members, room: &Room) -> Result<()> {
     let Some(asked) = s.get("propertyNames").cloned() else { return Ok(()) };
     if s.contains_key("patternProperties") || s.contains_key("unevaluatedProperties") {
@@ -178,7 +188,7 @@ fn names(s: &mut Members, room: &Room) -> Result<()> {
     Ok(())
 }
 
-/// Where a name is there, so are others, or a schema holds: the name is not there, or they do.
+/// Rewrites a dependency as a choice: the name is absent, or the required names are there or the schema holds.
 fn dependencies(s: &mut Members, is_old: bool) {
     let keys = ["dependencies", "dependentRequired", "dependentSchemas"];
     let n: usize = keys.iter().filter_map(|k| s.get(*k).and_then(Value::as_object)).map(Map::len).sum();
@@ -202,7 +212,7 @@ fn dependencies(s: &mut Members, is_old: bool) {
     }
 }
 
-/// One item that may be anything is one item.
+/// An array that contains an arbitrary item is an array with at least one item.
 fn contains_anything(s: &mut Members) {
     let asks_more = ["minContains", "maxContains", "unevaluatedItems"].iter().any(|k| s.contains_key(*k));
     let is_any = s.get("contains").is_some_and(is_anything);
@@ -213,8 +223,8 @@ fn contains_anything(s: &mut Members) {
     }
 }
 
-/// The crate reads the keywords in front of an applicator apart from those behind it, and additionalItems
-/// has to be read with its items.
+/// Moves applicators to the end. llguidance treats keywords before an applicator apart from those behind it, and
+/// additionalItems must be read together with its items.
 fn applicators_last(s: &mut Members) {
     for key in ["const", "enum", "allOf", "anyOf", "oneOf", "$ref"] {
         if let Some(v) = s.shift_remove(key) {

@@ -1,5 +1,5 @@
-//! JSON schemas as the crate (llguidance) takes them. `check` is the way in: `rules` rewrites a schema pass by pass, and
-//! what would cost too much or be read wrongly is refused.
+//! JSON schemas in the form that llguidance takes. `check` is the entry: `rules` rewrites a schema pass by pass, and
+//! schemas that would cost too much or be read wrongly are refused.
 
 pub mod check;
 pub mod far;

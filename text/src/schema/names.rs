@@ -1,31 +1,31 @@
-//! Names of members, written in one way. The crate keeps a name that a schema lists apart from others by
-//! its text, and lets others be written with any escape: "\u0061" would be an "a" of which `properties`
-//! says nothing. Here such a name has the escapes that serde_json writes, and no others.
+//! Gives each member's name one spelling. llguidance tells listed names from others by their text, but accepts any escape
+//! in the others: "\u0061" would be an "a" to which `properties` does not apply. Here such a name has exactly the escapes
+//! that serde_json writes.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use llguidance::derivre::{ExprRef, RegexAst};
 use llguidance::earley::lexerspec::LexerSpec;
 
-/// Names beside those that are listed, as the crate (its json/compiler.rs) has them.
+/// The pattern of names other than the listed ones, as in llguidance's json/compiler.rs.
 const ANY_SPELLING: &str = r#""((\\([\"\\\/bfnrt]|u[a-fA-F0-9]{4})|[^\"\\\x00-\x1F\x7F]))*""#;
 const ONE_SPELLING: &str = r#""(\\([\"\\bfnrt]|u00(0[0-7bef]|1[0-9a-f]))|[^\"\\\x00-\x1F\x7F])*""#;
 
-/// What the crate has made of a lexeme, or None where it stands for tokens.
+/// Returns the expression that llguidance made for a lexeme. Returns None when the lexeme stands for special tokens.
 pub fn expression(spec: &LexerSpec, i: usize) -> Option<ExprRef> {
     let lexeme = &spec.lexemes[i];
-    // the crate shows a lexeme's expression in its text alone, and there by its number
+    // llguidance shows a lexeme's expression only in its text, as a number
     let text = lexeme.to_string(1 << 20, None);
     let number: u32 = text.rsplit_once(" (ExprRef ")?.1.strip_suffix(')')?.trim().parse().ok()?;
     Some(ExprRef::new(number))
 }
 
-/// More than any of these texts has in it. The crate keeps one lexeme of those whose expressions are the same:
-/// with one of these it is another expression, of the same texts.
+/// Each pattern matches all of these texts and more. llguidance merges lexemes with equal expressions. An intersection
+/// with one of these is a different expression for the same texts.
 const ROOMS: [&str; 3] = ["(?s:.*)", "[^\\x00]*", "[^\\x01]*"];
 
-/// Another expression for the lexeme, in its place.
+/// Replaces lexeme i by one with another expression.
 pub fn replace(spec: &mut LexerSpec, i: usize, rx: RegexAst) -> Result<()> {
-    let bad = |e: &dyn std::fmt::Display| invalid(format!("a text of the schema: {e}"));
+    let bad = |e: &dyn std::fmt::Display| invalid(format!("a string of the schema is not supported: {e}"));
     let class = spec.current_class;
     let behind = spec.lexemes.split_off(i);
     spec.current_class = behind[0].class();
@@ -39,22 +39,22 @@ pub fn replace(spec: &mut LexerSpec, i: usize, rx: RegexAst) -> Result<()> {
         }
     }
     if made.as_usize() != i {
-        return fail(Code::Internal, "two texts of a schema became one");
+        return fail(Code::Internal, "two strings of the schema became the same");
     }
     spec.lexemes.extend(behind.into_iter().skip(1));
     spec.current_class = class;
     Ok(())
 }
 
-/// Of a grammar that has not been compiled yet: each lexeme stays where it was.
+/// Rewrites the name lexemes of a grammar that has not been compiled yet. Each lexeme keeps its index.
 pub fn in_one_spelling(spec: &mut LexerSpec) -> Result<()> {
-    let bad = |e: &dyn std::fmt::Display| invalid(format!("names of members: {e}"));
+    let bad = |e: &dyn std::fmt::Display| invalid(format!("the names of members are not supported: {e}"));
     let any = spec.regex_builder.mk_regex(ANY_SPELLING).map_err(|e| bad(&e))?;
     for i in 0..spec.lexemes.len() {
         let Some(own) = expression(spec, i) else { continue };
         let both = RegexAst::And(vec![RegexAst::ExprRef(any), RegexAst::ExprRef(own)]);
         if spec.regex_builder.mk(&both).map_err(|e| bad(&e))? != own {
-            continue; // no such name
+            continue; // this lexeme is not for arbitrary names
         }
         let one = RegexAst::And(vec![RegexAst::Regex(ONE_SPELLING.to_owned()), RegexAst::ExprRef(own)]);
         replace(spec, i, one)?;

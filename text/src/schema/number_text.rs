@@ -1,18 +1,17 @@
-//! The texts of numbers between bounds of any size, digit by digit, as one expression. The crate's own
-//! (llguidance) counts in doubles, leaves out what is the first digits of a bound, and reads a multiple of
-//! nothing that has a sign.
+//! The texts of numbers between bounds of any size, digit by digit, as one expression. llguidance's own expressions count
+//! in doubles, omit numbers that are the first digits of a bound, and accept no multiple with a sign.
 
 use crate::base::error::{fail, Code, Result};
 use llguidance::derivre::{RegexAst, RegexBuilder};
 
-/// Digits on one side of the point: doubles have no more.
+/// Most digits on one side of the point; doubles have no more.
 pub const MOST_DIGITS: i64 = 340;
-/// The most that a multipleOf may be, without its zeros: it becomes an automaton of that many states, and more.
+/// Largest multipleOf without its trailing zeros. It becomes an automaton with at least that many states.
 const MOST_MULTIPLE: u32 = 2_000;
-/// Digits of a multipleOf behind the point: the crate's automaton counts in 32 bits.
+/// Most digits of a multipleOf behind the point: llguidance's automaton counts in 32 bits.
 const MOST_SCALE: i64 = 8;
 
-/// A number as it is written, without zeros at its ends; 0 has no digits at all.
+/// A number as written, without leading and trailing zeros; 0 has no digits at all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Decimal {
     pub negative: bool,
@@ -21,7 +20,7 @@ pub struct Decimal {
 }
 
 impl Decimal {
-    /// The text is in JSON's spelling. None: it is no number.
+    /// Reads a number in JSON's spelling. Returns None when the text is no number.
     pub fn read(text: &str) -> Option<Decimal> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -33,7 +32,7 @@ impl Decimal {
         if !all.iter().all(u8::is_ascii_digit) {
             return None;
         }
-        // an exponent of more digits than these leads beyond every bound, whichever it is
+        // An exponent with more digits than this is beyond every bound, whatever they are.
         let short: String = exponent.chars().take(8).collect();
         let point = whole.len() as i64 + short.parse::<i64>().ok()?;
         let from = all.iter().position(|d| *d != b'0');
@@ -53,7 +52,7 @@ impl Decimal {
         Some(Decimal { negative, whole: if point > 0 { whole } else { Vec::new() }, fraction })
     }
 
-    /// 10^340: what is larger is taken as that.
+    /// 10^340, which stands for every larger number.
     fn largest(negative: bool) -> Decimal {
         let whole = std::iter::once(b'1').chain(std::iter::repeat_n(b'0', MOST_DIGITS as usize)).collect();
         Decimal { negative, whole, fraction: Vec::new() }
@@ -75,7 +74,7 @@ impl Decimal {
         self.whole.len() + self.fraction.len()
     }
 
-    /// The larger of two is behind.
+    /// Compares the values of two numbers.
     pub fn order(&self, other: &Decimal) -> std::cmp::Ordering {
         let size = |d: &Decimal| (d.whole.len(), d.whole.clone(), d.fraction.clone());
         match (self.negative, other.negative) {
@@ -87,20 +86,20 @@ impl Decimal {
     }
 }
 
-/// A bound, and whether it is excluded.
+/// A bound, and whether the bound itself is excluded.
 pub type Bound = (Decimal, bool);
 
-/// The keywords with which a schema speaks of a number.
+/// The keywords of a schema that apply to a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     pub low: Option<Bound>,
     pub high: Option<Bound>,
     pub integer: bool,
-    /// Digits without zeros behind them, and the power of ten.
+    /// The digits without trailing zeros, and the power of ten.
     pub multiple: Option<(u32, i64)>,
 }
 
-/// The two parts of a multipleOf.
+/// Splits a multipleOf into digits and a power of ten.
 pub fn multiple(text: &str) -> Result<Option<(u32, i64)>> {
     let Some(d) = Decimal::read(text).filter(|d| !d.is_zero()) else { return Ok(None) };
     let scale = d.fraction.len() as i64;
@@ -112,8 +111,8 @@ pub fn multiple(text: &str) -> Result<Option<(u32, i64)>> {
         _ => fail(
             Code::Limit,
             format!(
-                "multipleOf {text} in a schema: without its zeros it may be {MOST_MULTIPLE} at most, and have \
-                 {MOST_SCALE} digits behind the point"
+                "multipleOf {text} in the schema is not supported: without its zeros it can be at most \
+                 {MOST_MULTIPLE}, with at most {MOST_SCALE} digits after the decimal point"
             ),
         ),
     }
@@ -127,8 +126,8 @@ fn literal(digits: &[u8]) -> RegexAst {
     RegexAst::Literal(digits.iter().map(|b| *b as char).collect())
 }
 
-/// Digits that differ from these first at one that lies on the side which is asked for; the rest of as many
-/// digits as they have, or of any.
+/// Digits that are above (or below) the given ones: equal up to some digit, and there on the side that is asked for. The
+/// digits behind it are as many as in the given ones (`as_many`), or any number.
 fn beyond(digits: &[u8], above: bool, as_many: bool, last: RegexAst, least_first: u8) -> RegexAst {
     let mut answer = last;
     for (i, d) in digits.iter().enumerate().rev() {
@@ -142,7 +141,7 @@ fn beyond(digits: &[u8], above: bool, as_many: bool, last: RegexAst, least_first
         if from <= to {
             options.push(rx(format!("[{}-{}]{rest}", from as char, to as char)));
         }
-        // a shorter fraction is a smaller one
+        // a fraction that is a prefix of another one is smaller
         if !above && !as_many && i > 0 {
             options.push(RegexAst::EmptyString);
         }
@@ -190,8 +189,8 @@ fn side(bound: &Bound, above: bool) -> RegexAst {
     RegexAst::Or(options)
 }
 
-/// Multiples of n that is so many digits behind the point, which have `digits` there, and zeros behind them: the
-/// crate's automaton alone takes 0.50 as a multiple of 0.25, and not 0.5.
+/// Multiples of n·10^-scale with exactly `digits` significant digits behind the point, and then zeros. llguidance's
+/// automaton alone accepts 0.50 as a multiple of 0.25, and not 0.5.
 fn fractions(n: u32, scale: u32, digits: u32) -> RegexAst {
     let (mut n, mut left) = (n, 10u32.pow(scale - digits));
     for prime in [2, 5] {
@@ -207,7 +206,7 @@ fn fractions(n: u32, scale: u32, digits: u32) -> RegexAst {
 }
 
 impl Span {
-    /// Whether it says anything.
+    /// True when some keyword limits the number.
     pub fn is_bounded(&self) -> bool {
         self.low.is_some() || self.high.is_some() || self.multiple.is_some()
     }
@@ -216,7 +215,7 @@ impl Span {
         [&self.low, &self.high].into_iter().flatten().map(|(d, _)| d.digits() + 1).sum::<usize>() + 1
     }
 
-    /// Without a sign, between what is left of the bounds on that side of 0.
+    /// Numbers without a sign, between the parts of the bounds on this side of 0.
     fn unsigned(&self, low: Option<&Bound>, high: Option<&Bound>) -> RegexAst {
         let syntax = if self.integer { "0|[1-9][0-9]*" } else { "(0|[1-9][0-9]*)(\\.[0-9]+)?" };
         let mut all = vec![rx(syntax)];
@@ -252,11 +251,11 @@ impl Span {
         RegexAst::Or(options)
     }
 
-    /// Whether no number is one of these: a mask would find that out only when it is too late. Fuel is what all
-    /// such looks of a request may cost together.
+    /// True when no number satisfies the keywords. Checked here because a mask would notice it too late. All checks of a
+    /// request share the fuel.
     pub fn is_empty(&self, fuel: &mut u64) -> Result<bool> {
         if self.low.is_none() || self.high.is_none() {
-            return Ok(false); // multiples go on without an end
+            return Ok(false); // there is no largest multiple
         }
         let mut builder = RegexBuilder::new();
         match builder.mk(&self.text()).and_then(|e| builder.to_regex_limited(e, *fuel)) {
@@ -266,8 +265,8 @@ impl Span {
             }
             Err(_) => fail(
                 Code::Limit,
-                "bounds and multipleOf of numbers in a schema, of which it costs too much to see whether any number has them: \
-                 leave out the bounds, or some of them",
+                "it costs too much to check whether any number satisfies the bounds and multipleOf of the schema. \
+                 Remove some of the bounds",
             ),
         }
     }

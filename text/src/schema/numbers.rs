@@ -1,7 +1,7 @@
-//! Bounds of numbers and multipleOf. A schema that says all that is said of a number becomes a reference to a
-//! constant that stands for the exact texts (number_text.rs, stand_ins.rs), and is replaced by them once the
-//! crate (llguidance) has made its lexemes. What several schemas say of one number the crate joins, in doubles:
-//! there bounds are those that it can hold exactly, inside of what is allowed.
+//! Bounds of numbers, and multipleOf. A schema that alone applies to a number becomes a reference to a constant. The
+//! constant stands for the exact texts (number_text.rs, stand_ins.rs), and they replace it once llguidance has made its
+//! lexemes. Where several schemas apply to one number, llguidance joins them in doubles. Bounds there become doubles that
+//! it holds exactly, inside the allowed range.
 
 use super::far::{far, far_text};
 use super::graph::joined;
@@ -13,16 +13,16 @@ use serde_json::{json, Map, Number, Value};
 
 type Members = Map<String, Value>;
 
-/// Integers up to here are doubles one by one.
+/// Every integer up to here is an exact double.
 const EXACT: i128 = 1 << 53;
-/// The largest double below 2^63: the crate counts in i64.
+/// The largest double below 2^63: llguidance counts in i64.
 pub const LARGEST: i128 = (1 << 63) - 1024;
-/// The least number of the crate's above 0: it takes the whole number of an exclusive bound for allowed
-/// where the other bound has a fraction, and is given the next number as an inclusive one.
+/// The smallest number above 0 for llguidance. It wrongly allows the whole number of an exclusive bound when the other
+/// bound has a fraction. The next number is therefore given as an inclusive bound.
 const ABOVE_ZERO: f64 = 1e-15;
 
 const SAYINGS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
-/// A bound as it is written, or None where it is not said; Err: it is no number, which is the crate's to say.
+/// Reads a bound as written. Returns None when there is none, and Err when it is no number (llguidance reports that).
 fn bound(
     s: &Members,
     inclusive: &str,
@@ -36,7 +36,7 @@ fn bound(
     };
     let own = read(inclusive)?;
     let strict = match s.get(exclusive) {
-        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4
+        Some(Value::Bool(true)) => return Ok(own.map(|d| (d, true))), // draft 4: a flag for the bound above it
         _ => read(exclusive)?,
     };
     Ok(match (own, strict) {
@@ -59,11 +59,12 @@ fn span(s: &Members) -> Result<Option<Span>> {
     for (b, key, negative) in [(&low, "minimum", false), (&high, "maximum", true)] {
         if b.as_ref().is_some_and(|(d, _)| d.is_largest() && d.negative == negative) {
             return Err(invalid(format!(
-                "a {key} in a schema of more than {WRITTEN} digits: no number is written with as many, so ask for one nearer to 0"
+                "{key} in the schema has more than {WRITTEN} digits, but no number is written with so many. Use a \
+                 value nearer to 0"
             )));
         }
     }
-    // beyond what is written out the bound itself is not known to be allowed
+    // A number beyond the largest one is only known to be larger, so the bound itself is not allowed.
     for (d, excluded) in [&mut low, &mut high].into_iter().flatten() {
         *excluded |= d.is_largest();
     }
@@ -74,7 +75,9 @@ fn span(s: &Members) -> Result<Option<Span>> {
             let Some(text) = text else { return Ok(None) };
             match multiple(&text)? {
                 Some(m) => Some(m),
-                None => return Err(invalid(format!("multipleOf {text} in a schema: it has to be above 0"))),
+                None => {
+                    return Err(invalid(format!("multipleOf {text} in the schema must be greater than 0")))
+                }
             }
         }
     };
@@ -83,8 +86,8 @@ fn span(s: &Members) -> Result<Option<Span>> {
     Ok(Some(Span { low, high, integer, multiple: multiple.filter(|_| !says_nothing) }))
 }
 
-/// Where the crate's own texts are the exact ones: whole numbers that it counts one by one. Of fractions they are
-/// not below 0, where it takes no -0.50.
+/// True when llguidance's own texts are exact: whole numbers that it handles one by one. Its fractions below 0 are not
+/// exact; it refuses -0.50.
 fn is_plain(span: &Span, s: &Members) -> bool {
     let small = |b: &Option<Bound>| {
         b.as_ref()
@@ -98,7 +101,7 @@ fn is_plain(span: &Span, s: &Members) -> bool {
         && small(&span.high)
 }
 
-/// The schema as a reference to its number, beside what it says of others.
+/// Replaces the schema's number keywords by a reference to a stand-in; the keywords for other types stay.
 fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members) -> Result<bool> {
     let is_known = |key: &String| SAYINGS.contains(&key.as_str()) || SIMPLE.contains(&key.as_str());
     let may_be = !s.contains_key("type") || has_type(s, "number") || has_type(s, "integer");
@@ -136,11 +139,11 @@ fn each(
     Ok(())
 }
 
-/// A pass over all schemas, once they are what the crate is given.
+/// Rewrites the numbers of all schemas, once the schemas have their final form for llguidance.
 pub fn apply(root: &mut Value, numbers: &Numbers, has_names: bool) -> Result<()> {
     let mut joined = joined(root);
     if has_names || root.get("$defs").is_some_and(|v| !v.is_object()) {
-        joined.fill(true); // where a reference leads is not known
+        joined.fill(true); // the targets of references are not known
     }
     let mut made = Members::new();
     each(root, &joined, &mut 0, numbers, &mut made)?;
@@ -148,7 +151,7 @@ pub fn apply(root: &mut Value, numbers: &Numbers, has_names: bool) -> Result<()>
     Ok(())
 }
 
-// ---- what the crate joins ----
+// ---- numbers that llguidance joins ----
 
 pub fn integer_of(n: &Number) -> Option<i128> {
     n.as_i64().map(i128::from).or_else(|| n.as_u64().map(i128::from)).or_else(|| {
@@ -157,24 +160,24 @@ pub fn integer_of(n: &Number) -> Option<i128> {
     })
 }
 
-/// A double on the side of v that is asked for: v itself where it is one.
+/// The nearest double to v on the given side; v itself when it is a double.
 pub fn double(v: i128, down: bool) -> f64 {
     let f = v as f64;
     let beyond = if down { f as i128 > v } else { (f as i128) < v };
     match (beyond, f > 0.0) {
         (false, _) => f,
-        // one step towards the side: doubles are ordered as their bits are
+        // one step towards that side: the bits of doubles have the same order as the doubles
         (true, positive) => f64::from_bits(if positive == down { f.to_bits() - 1 } else { f.to_bits() + 1 }),
     }
 }
 
-/// Bounds become doubles inside of what they allow, and inside of 64 bits.
+/// Replaces bounds by doubles inside the allowed range, and within 64 bits.
 fn doubles(s: &mut Map<String, Value>) -> Result<()> {
     let only_integers = has_type(s, "integer") && !has_type(s, "number");
     for (inclusive, exclusive, upper) in
         [("maximum", "exclusiveMaximum", true), ("minimum", "exclusiveMinimum", false)]
     {
-        // of integers an exclusive bound is the next inclusive one
+        // for integers, an exclusive bound equals the next integer as an inclusive one
         let strict = s.get(exclusive).and_then(Value::as_number).and_then(integer_of);
         if let (true, Some(v), true) = (only_integers, strict, strict.is_some_and(|v| v.abs() >= EXACT)) {
             let bound = if upper { v - 1 } else { v + 1 };
@@ -202,7 +205,8 @@ fn doubles(s: &mut Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// An excluded whole number on whose far side from 0 the range lies: the next number is the bound.
+/// Replaces an excluded whole number by the next double as an inclusive bound, when the range lies on its far side from
+/// 0.
 fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str, upper: bool) -> Result<()> {
     let Some(v) = s.get(exclusive).and_then(Value::as_f64) else { return Ok(()) };
     if v.fract() != 0.0 || v != 0.0 && (v < 0.0) != upper || v.abs() >= EXACT as f64 / 2.0 {
@@ -215,7 +219,8 @@ fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str
     let next = if upper { -next } else { next };
     let own = s.get(inclusive).and_then(Value::as_f64);
     let both = own.map_or(next, |o| if upper { o.min(next) } else { o.max(next) });
-    let n = Number::from_f64(both).ok_or_else(|| invalid(format!("{exclusive} in a schema is no number")))?;
+    let n = Number::from_f64(both)
+        .ok_or_else(|| invalid(format!("{exclusive} in the schema must be a number")))?;
     s.shift_remove(exclusive);
     s.insert(inclusive.to_owned(), Value::Number(n));
     Ok(())
@@ -224,10 +229,13 @@ fn next_to_excluded(s: &mut Map<String, Value>, inclusive: &str, exclusive: &str
 fn set_bound(s: &mut Map<String, Value>, key: &str, v: i128, upper: bool) -> Result<()> {
     let is_out = if upper { v < -LARGEST } else { v > LARGEST };
     if is_out {
-        return fail(Code::Invalid, format!("{key} {v} in a schema: bounds lie within 64 bits here"));
+        return fail(
+            Code::Invalid,
+            format!("{key} {v} in the schema is too large: bounds must fit in 64 bits"),
+        );
     }
     let f = double(v.clamp(-LARGEST, LARGEST), upper);
-    let n = Number::from_f64(f).ok_or_else(|| invalid(format!("{key} in a schema is no number")))?;
+    let n = Number::from_f64(f).ok_or_else(|| invalid(format!("{key} in the schema must be a number")))?;
     s.insert(key.to_owned(), Value::Number(n));
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! oneOf whose options exclude each other is anyOf of them, which is what the crate (llguidance) can say. It
-//! sees that itself of options that are written out; here references are followed, allOf is put together and
-//! options of options are taken apart. Where a member tells the options apart that they do not ask for, as a
-//! discriminator with a default does, it is asked for: a value without it could be valid by two of them.
+//! Rewrites a oneOf whose options exclude each other as anyOf, which llguidance supports. llguidance itself notices that
+//! only for options that are written out. Here references are followed, allOf is joined, and nested options are expanded.
+//! When a member that is not required tells the options apart, such as a discriminator with a default, it becomes
+//! required: a value without it could satisfy two options.
 
 use super::graph::{bit_of, bit_of_value, percent_decoded, ALL, ARRAY, OBJECT};
 use super::walk::{also, inner_mut};
@@ -11,41 +11,42 @@ use std::collections::HashSet;
 
 type Members = Map<String, Value>;
 
-/// Options of a oneOf that are told apart by one constant each.
+/// Most options of a oneOf that one constant each tells apart.
 const MOST_CONSTANTS: usize = 10_000;
-/// Options of a oneOf that are compared pair by pair.
+/// Most options of a oneOf that are compared pair by pair.
 const MOST_PAIRED: usize = 100;
-/// The depth of references, allOf and options within each other.
+/// Deepest nesting of references, allOf and options.
 const MOST_DEEP: usize = 12;
-/// Forms that one schema is taken apart into; what has more is not looked into.
+/// Most forms that one schema is expanded into; a schema with more is not expanded.
 const MOST_FORMS: usize = 64;
-/// Keywords, names and pairs that are looked at for one document: a second look costs as the first one does.
+/// Most keywords, names and pairs that are visited for one document. A repeated visit costs the same again.
 const MOST_LOOKS: usize = 500_000;
 
-/// A value that a schema takes is of one of its forms. Each says no more than is certain, and is read as if all
-/// that it does not say were allowed.
+/// One of the forms of a schema: each value that satisfies the schema has at least one of them. A form states only what
+/// is certain; everything that it does not mention is allowed.
 #[derive(Clone)]
 struct Form<'a> {
     types: u8,
-    /// The only values that are no objects and no arrays.
+    /// The only allowed values that are neither objects nor arrays; None = any.
     values: Option<HashSet<String>>,
     /// The names that an object must have.
     required: HashSet<&'a str>,
-    /// A member, if it is there, is valid by all of these.
+    /// Members with their schemas. When the member is there, it satisfies all schemas under its name.
     members: Vec<(&'a str, &'a Value)>,
-    /// The only names.
+    /// The only allowed names; None = any.
     names: Option<HashSet<&'a str>>,
 }
 
 struct Look<'a> {
     root: &'a Value,
-    /// Where references lead is known.
+    /// True when references may be followed.
     follows: bool,
     is_old: bool,
     left: Cell<usize>,
 }
 
-/// One spelling for each value that is no object and no array. Doubles that are the same one are one value.
+/// Returns one spelling for each value that is neither an object nor an array. Numbers that are the same double get the
+/// same spelling.
 fn spelling(v: &Value) -> Option<String> {
     let is_whole = v.is_object() || v.is_array();
     (!is_whole).then(|| v.as_f64().map_or_else(|| v.to_string(), |f| format!("{f:e}")))
@@ -60,7 +61,7 @@ impl<'a> Form<'a> {
         Form { types: ALL, values: None, required: HashSet::new(), members: Vec::new(), names: None }
     }
 
-    /// The shape that the keywords of a schema itself describe.
+    /// The form that the schema's own keywords describe.
     fn own(s: &'a Members) -> Form<'a> {
         let mut f = Form::anything();
         f.types = match s.get("type") {
@@ -93,7 +94,7 @@ impl<'a> Form<'a> {
         1 + self.members.len() + self.required.len() + self.values.as_ref().map_or(0, HashSet::len)
     }
 
-    /// The values that are of both.
+    /// The form of the values that have both forms.
     fn and(&self, other: &Form<'a>) -> Form<'a> {
         fn both<T: Clone + Eq + std::hash::Hash>(
             a: &Option<HashSet<T>>,
@@ -115,14 +116,14 @@ impl<'a> Form<'a> {
 }
 
 impl<'a> Look<'a> {
-    /// Whether there is room for so much more.
+    /// Uses up n visits; returns false when fewer are left.
     fn spend(&self, n: usize) -> bool {
         let left = self.left.get().checked_sub(n);
         self.left.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// Each of these with each of those; as these are, where that would be too many.
+    /// Joins each of `forms` with each of `others`. Returns `forms` unchanged when the result would be too large.
     fn each_with(&self, forms: Vec<Form<'a>>, others: &[Form<'a>]) -> Vec<Form<'a>> {
         let sum = |list: &[Form<'a>]| list.iter().map(Form::size).sum::<usize>();
         let size = sum(&forms) * others.len() + sum(others) * forms.len();
@@ -166,7 +167,7 @@ impl<'a> Look<'a> {
         forms
     }
 
-    /// The forms of a member that is there.
+    /// The forms of a member, when it is there.
     fn member(&self, f: &Form<'a>, name: &str, depth: usize) -> Vec<Form<'a>> {
         if f.names.as_ref().is_some_and(|names| !names.contains(name)) {
             return Vec::new();
@@ -199,7 +200,7 @@ impl<'a> Look<'a> {
         a.iter().all(|a| b.iter().all(|b| self.is_apart(a, b, depth)))
     }
 
-    /// The constants that each of these is one of.
+    /// The constants that the forms allow; None when some form allows other values.
     fn constants(forms: &[Form<'a>]) -> Option<HashSet<String>> {
         let is_known = |f: &&Form<'a>| f.values.is_some() && f.types & (OBJECT | ARRAY) == 0;
         if !forms.iter().all(|f| is_known(&f)) {
@@ -208,7 +209,7 @@ impl<'a> Look<'a> {
         Some(forms.iter().filter_map(|f| f.values.clone()).flatten().collect())
     }
 
-    /// Whether no two options have a constant in common; name: those of a member of theirs.
+    /// True when no two options share a constant. With `name`, the constants are those of that member.
     fn differ(&self, options: &[Vec<Form<'a>>], name: Option<&str>) -> bool {
         let mut seen = HashSet::new();
         let of = |forms: &Vec<Form<'a>>| match name {
@@ -231,8 +232,8 @@ impl<'a> Look<'a> {
         options.len() <= MOST_PAIRED && options.iter().enumerate().all(apart)
     }
 
-    /// A member whose constants tell the options apart, if all of them have it: the one that the schema names,
-    /// or one of the first option's.
+    /// Finds a member that tells the options apart by its constants, provided all options have it. The name in the
+    /// schema's discriminator comes first, then the first option's names.
     fn teller(&self, options: &[Vec<Form<'a>>], named: Option<&str>) -> Option<String> {
         let own = options.first()?.first()?;
         let names = named.into_iter().chain(own.members.iter().map(|(name, _)| *name));
@@ -248,7 +249,7 @@ impl<'a> Look<'a> {
         });
     }
 
-    /// The options are looked up in the document as it was: what is changed here is not looked at.
+    /// Rewrites one oneOf. The options are looked up in the unchanged document.
     fn one_of(&self, s: &mut Members) {
         let Some(Value::Array(list)) = s.get("oneOf") else { return };
         if list.len() > MOST_CONSTANTS || self.is_old && s.contains_key("$ref") {
@@ -283,7 +284,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// A pass over all schemas, before any of them is changed; root is the same schema once more.
+/// Rewrites all schemas. `root` is a copy of the schema from before any change.
 pub fn apply(schema: &mut Value, root: &Value, follows: bool, is_old: bool) {
     Look { root, follows, is_old, left: Cell::new(MOST_LOOKS) }.apply(schema);
 }

@@ -1,18 +1,18 @@
-//! Patterns of JSON schemas, which are ECMA-262's, as the crate reads them, which is as Rust's regex does:
-//! what both have under one spelling with two meanings is spelled out. And the formats of which the
-//! crate's own patterns let through what is none, or refuse what is one.
+//! Translates the patterns of JSON schemas, which are ECMA-262's, to the syntax of Rust's regex, which llguidance reads.
+//! Constructs with the same spelling but another meaning are written out. The file also has patterns for the formats that
+//! llguidance's own patterns match wrongly.
 
 use crate::base::error::{invalid, Result};
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// ECMA-262's WhiteSpace and LineTerminator, inside of a class. Rust's \s has U+0085 and has not U+FEFF.
+/// ECMA-262's WhiteSpace and LineTerminator, for use inside a class. Rust's \s has U+0085 and lacks U+FEFF.
 const SPACE: &str =
     r"\t\n\x0B\x0C\r \u{A0}\u{1680}\u{2000}-\u{200A}\u{2028}\u{2029}\u{202F}\u{205F}\u{3000}\u{FEFF}";
-/// What ECMA-262's dot is, without its flag s.
+/// ECMA-262's dot without its flag s.
 const DOT: &str = r"[^\n\r\u{2028}\u{2029}]";
 
-/// A pattern that has been read, as a client is shown it.
+/// Undoes the translation of dots and white space, to show a pattern to a client.
 pub fn with_dots(pattern: &str) -> String {
     pattern.replace(DOT, ".").replace(&format!("[{SPACE}]"), r"\s")
 }
@@ -22,7 +22,7 @@ struct Reader<'a> {
     out: String,
 }
 
-/// The pattern as the crate takes it. What neither can read is the crate's to refuse.
+/// Translates a pattern. llguidance reports what neither syntax allows.
 pub fn of_ecma(pattern: &str) -> Result<String> {
     let mut r = Reader { rest: pattern.chars().peekable(), out: String::with_capacity(pattern.len() + 16) };
     while let Some(c) = r.rest.next() {
@@ -31,7 +31,7 @@ pub fn of_ecma(pattern: &str) -> Result<String> {
             '.' => r.out.push_str(DOT),
             '[' => r.class().ok_or_else(|| {
                 let short: String = pattern.chars().take(80).collect();
-                invalid(format!("the pattern {short} has an empty class, or one without an end"))
+                invalid(format!("the pattern {short} has a character class that is empty or has no end"))
             })?,
             '{' if !r.is_count() => r.out.push_str(r"\{"),
             c => r.out.push(c),
@@ -41,7 +41,8 @@ pub fn of_ecma(pattern: &str) -> Result<String> {
 }
 
 impl Reader<'_> {
-    /// Behind a brace: digits, perhaps a comma and digits, a brace.
+    /// True when the reader stands behind the brace of a repetition count: digits, then perhaps a comma and digits, then
+    /// a brace.
     fn is_count(&self) -> bool {
         let inner: String = self.rest.clone().take_while(|c| *c != '}').take(24).collect();
         let (least, most) = inner.split_once(',').unwrap_or((&inner, ""));
@@ -74,7 +75,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What belongs to an escape: \p{Letter}.
+    /// Copies the braces of an escape such as \p{Letter}.
     fn braces(&mut self) {
         for c in self.rest.by_ref() {
             self.out.push(c);
@@ -84,7 +85,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Two halves of a character that UTF-16 has in two, or what follows as it is.
+    /// Joins the two \u escapes of a UTF-16 surrogate pair; leaves any other \u as it is.
     fn unicode(&mut self) {
         let ahead: Vec<char> = self.rest.clone().take(10).collect();
         let half = |from: usize| -> Option<u32> {
@@ -101,7 +102,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Brackets, ampersands and tildes are themselves in a class; None: it is empty, or has no end.
+    /// Escapes brackets, ampersands and tildes in a class, where they stand for themselves. Returns None when the class
+    /// is empty or has no end.
     fn class(&mut self) -> Option<()> {
         let is_not = self.rest.next_if_eq(&'^').is_some();
         if self.rest.next_if_eq(&']').is_some() {
@@ -131,14 +133,14 @@ impl Reader<'_> {
     }
 }
 
-/// The whole of a text in this format; None: the crate's pattern of it is right, or there is none.
+/// The pattern of a whole text in this format. Returns None when llguidance's own pattern is right, or when it has none.
 pub fn of_format(name: &str) -> Option<String> {
     let leap = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
     let date = format!(
         "(?:[0-9]{{4}}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|\
          02-(?:0[1-9]|1[0-9]|2[0-8]))|{leap}-02-29)"
     );
-    // a leap second is the last one of a day in UTC, and is taken as that alone
+    // a leap second is the last second of a day in UTC, and is accepted only there
     let hour = "(?:[01][0-9]|2[0-3]):[0-5][0-9]";
     let time = format!(
         "(?:{hour}:[0-5][0-9](?:\\.[0-9]+)?(?:[zZ]|[+-]{hour})|23:59:60(?:\\.[0-9]+)?(?:[zZ]|[+-]00:00))"
@@ -153,7 +155,7 @@ pub fn of_format(name: &str) -> Option<String> {
     Some(format!("^(?:{pattern})$"))
 }
 
-/// RFC 3986's IPv6address.
+/// The IPv6address of RFC 3986.
 fn ipv6() -> String {
     let h = "[0-9a-fA-F]{1,4}";
     let octet = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";

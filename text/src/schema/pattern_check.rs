@@ -1,5 +1,5 @@
-//! Patterns that the crate reads wrongly, and silently: in derivre 0.3.8 a literal that JSON writes escaped (a quote,
-//! a backslash, a control character) loses what follows its run of literals, unless that is nothing but plain text.
+//! Refuses patterns that llguidance silently reads wrongly. In derivre 0.3.8, a literal that JSON writes with an escape
+//! (a quote, a backslash, a control character) loses what follows its run of literals, unless only plain text follows.
 
 use crate::base::error::{invalid, Result};
 
@@ -7,7 +7,7 @@ fn is_escaped_in_json(c: char) -> bool {
     c < ' ' || "\"\\\u{7f}".contains(c)
 }
 
-/// The character that the escape stands for, and the rest behind it; None: a class, or an anchor.
+/// Returns the character that an escape stands for, and the rest behind it. None for a class or an anchor.
 fn unescape(rest: &str) -> (Option<char>, &str) {
     let mut chars = rest.chars();
     let c = chars.next();
@@ -31,7 +31,8 @@ fn unescape(rest: &str) -> (Option<char>, &str) {
     }
 }
 
-/// One literal of the pattern, or a class of one; what follows. None: anything else.
+/// Returns the literal at the start of the pattern, also from a class of one character, and the rest behind it. None for
+/// anything else.
 fn literal(pattern: &str) -> (Option<char>, &str) {
     let mut chars = pattern.chars();
     match chars.next() {
@@ -89,7 +90,7 @@ pub fn check(pattern: &str) -> Result<()> {
     }
     let short: String = pattern.chars().take(80).collect();
     Err(invalid(format!(
-        "the pattern {short} has a quote, a backslash or a control character in front of more than plain text, \
+        "the pattern {short} has a quote, a backslash or a control character before something other than plain text, \
          which is not supported"
     )))
 }

@@ -1,4 +1,4 @@
-//! A text that has a pattern and a length: whether there is any, and the text as JSON has it.
+//! A text with a pattern and a length: whether any such text exists, and its spelling in JSON.
 
 use super::pattern::with_dots;
 use crate::base::error::{fail, Code, Result};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 type Members = Map<String, Value>;
 
-/// The most of a pattern that is shown in an error.
+/// Most characters of a pattern that an error message shows.
 pub const SHOWN: usize = 80;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -37,13 +37,14 @@ impl PatternText {
         ])
     }
 
-    /// As JSON has it: in the crate's spelling (its json/compiler.rs).
+    /// The text in JSON, with the escapes of llguidance (its json/compiler.rs).
     pub fn quoted(&self) -> RegexAst {
         let options = JsonQuoteOptions { allowed_escapes: "nrbtf\\\"u".to_owned(), raw_mode: false };
         RegexAst::JsonQuote(Box::new(self.text()), options)
     }
 
-    /// None: it is not known for so much fuel, or the crate has to say why.
+    /// Returns whether no text satisfies both. None when the fuel is not enough to tell, or when llguidance has to report
+    /// an error.
     pub fn look(&self, fuel: &mut u64) -> Option<bool> {
         if self.most.is_some_and(|most| most < self.least) {
             return Some(true);
@@ -67,8 +68,8 @@ impl PatternText {
                 fail(
                     Code::Limit,
                     format!(
-                        "the pattern {shown} beside a minLength or maxLength costs too much to see whether any text has both: leave \
-                         out the length, or repeat less in the pattern"
+                        "it costs too much to check whether any string matches the pattern {shown} and minLength or maxLength. \
+                         Remove the length bound, or repeat less in the pattern"
                     ),
                 )
             }

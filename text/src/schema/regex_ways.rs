@@ -1,19 +1,19 @@
-//! In how many ways at once a byte may go on in a pattern: the sets of bytes in it that one byte is of. What the crate
-//! derivre does for an intersection of patterns grows with the product of their ways, inside of one step that no fuel ends.
+//! Counts the ways of a pattern: the most byte sets in it that contain the same byte. For an intersection of patterns,
+//! derivre's work grows with the product of their ways, within a single step that no fuel interrupts.
 
 use llguidance::derivre::raw::{DerivCache, ExprSet};
 use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::regex_to_lark;
 use std::collections::{HashMap, HashSet};
 
-/// The bound of one intersection, where each byte has all of its ways.
+/// Limit of one intersection, in the worst case that some byte has all the ways.
 pub const MOST_WAYS: f64 = 200_000.0;
-/// (?s:.{m,n}): the second byte of a character is of so many sets.
+/// Ways of (?s:.{m,n}): the second byte of a character is in this many sets.
 pub const WAYS_OF_LENGTH: f64 = 2.0;
-/// The widest format's (its letters, digits and the second byte of a character).
+/// Ways of the widest format (its letters, digits and the second byte of a character).
 pub const WAYS_OF_FORMAT: f64 = 4.0;
 
-/// Expressions with the intersections and the sets of bytes in them, each once.
+/// The byte sets (`sets`) and the inner intersections (`both`) of an expression, each once.
 struct Parts {
     sets: Vec<ExprRef>,
     both: Vec<ExprRef>,
@@ -21,10 +21,10 @@ struct Parts {
 }
 
 fn is(set: &ExprSet, e: ExprRef, tag: &str) -> bool {
-    format!("{:?}", set.get_tag(e)) == tag // the crate does not export its tags
+    format!("{:?}", set.get_tag(e)) == tag // derivre does not export its tags
 }
 
-/// Down to the next intersections.
+/// Collects the parts of an expression down to the next intersections.
 fn parts(set: &ExprSet, own: ExprRef) -> Parts {
     let mut found = Parts { sets: Vec::new(), both: Vec::new(), has_texts: false };
     let (mut waiting, mut seen) = (vec![own], HashSet::from([own]));
@@ -43,7 +43,7 @@ fn parts(set: &ExprSet, own: ExprRef) -> Parts {
     found
 }
 
-/// The most of these sets that one byte is of.
+/// The most of these sets that contain the same byte.
 fn overlap(set: &mut ExprSet, sets: &[ExprRef]) -> usize {
     let mut derived = DerivCache::new();
     let mut of =
@@ -51,7 +51,7 @@ fn overlap(set: &mut ExprSet, sets: &[ExprRef]) -> usize {
     (0..=u8::MAX).map(|b| of(b)).max().unwrap_or(0)
 }
 
-/// The ways of an expression that the crate has made. known: the ways of intersections that have been looked at.
+/// The ways of one of derivre's expressions. `known` caches the ways of expressions already counted.
 pub fn ways_of(set: &mut ExprSet, own: ExprRef, known: &mut HashMap<ExprRef, f64>) -> f64 {
     if let Some(n) = known.get(&own) {
         return *n;
@@ -68,7 +68,7 @@ pub fn ways_of(set: &mut ExprSet, own: ExprRef, known: &mut HashMap<ExprRef, f64
     n
 }
 
-/// Whether an intersection in any of the lexemes has too many ways.
+/// True when an intersection in any of the lexemes has too many ways.
 pub fn is_beyond(set: &mut ExprSet, lexemes: &[ExprRef]) -> bool {
     let mut known = HashMap::new();
     let (mut waiting, mut seen) = (lexemes.to_vec(), HashSet::new());
@@ -88,6 +88,6 @@ pub fn ways(pattern: &str) -> f64 {
     let mut builder = RegexBuilder::new();
     match builder.mk(&RegexAst::SearchRegex(regex_to_lark(pattern, "dw"))) {
         Ok(own) => ways_of(&mut builder.into_exprset(), own, &mut HashMap::new()),
-        Err(_) => 1.0, // the crate has to say why
+        Err(_) => 1.0, // llguidance reports the error
     }
 }

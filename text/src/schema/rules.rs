@@ -1,8 +1,8 @@
-//! What people's generators write into JSON schemas, as the crate (llguidance) takes it: keywords that
-//! ask for nothing are left out, an unknown format is the annotation that it is, bounds that no answer
-//! reaches are none, numbers are those that the crate can hold exactly, and what nothing satisfies is
-//! refused by name (graph.rs). Every text that the result allows is valid by the schema that was
-//! given; where the crate has no way to say something, the result allows less, or it is a refusal.
+//! Rewrites JSON schemas as generators write them into the form that llguidance takes. Keywords that demand nothing are
+//! dropped, and so are unknown formats, which are annotations. Bounds that no answer reaches are dropped. Numbers become
+//! ones that llguidance holds exactly. Schemas that nothing satisfies are refused by name (graph.rs). Every text that the
+//! result allows is valid by the given schema. Where llguidance cannot express something, the result allows less or is
+//! refused.
 
 use super::far::{far, far_mark};
 use super::graph::{check_patterns, check_shapes, keep_finite, percent_decoded};
@@ -16,7 +16,8 @@ use super::walk::{also, inner, inner_mut, is_anything, MAPS};
 use crate::base::error::{fail, invalid, Code, Result};
 use serde_json::{Map, Value};
 
-/// What says something of a value, or of where schemas are. The others say nothing to a grammar.
+/// Keywords that constrain a value or say where schemas are, and the annotations that llguidance accepts. All others are
+/// dropped.
 #[rustfmt::skip]
 const KEYWORDS: [&str; 56] = [
     "$schema", "$id", "id", "$anchor", "$ref", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$defs",
@@ -27,10 +28,10 @@ const KEYWORDS: [&str; 56] = [
     "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
     "multipleOf", "x-guidance", "default", "examples", "title", "description",
 ];
-/// The crate's formats (its json/formats.rs).
+/// The formats that llguidance knows (its json/formats.rs).
 const FORMATS: [&str; 9] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
-/// Beside one of these a schema says of members or items elsewhere as well.
+/// Keywords with schemas that may apply to members or items as well.
 const APPLICATORS: [&str; 12] = [
     "allOf",
     "anyOf",
@@ -45,30 +46,30 @@ const APPLICATORS: [&str; 12] = [
     "not",
     "contains",
 ];
-/// No answer has so many items: it would be longer than any context.
+/// No answer has this many items: it would exceed every context length.
 const BEYOND_ANSWERS: u64 = 1_000_000;
-/// The longest text that a rule is made for (check.rs). A longer one that is allowed is not written.
+/// The longest text for which a rule is made (check.rs). A longer text is not generated even when it is allowed.
 const MOST_CHARACTERS: u64 = 1_000_000;
 const MAX_DEPTH: usize = 128;
-/// From propertyNames on, one behind the other.
+/// Most references in a chain from propertyNames.
 const MOST_REFERENCES: usize = 8;
 
 fn is_nothing(v: &Value) -> bool {
     v == &Value::Bool(false)
 }
 
-/// What is known of the whole schema.
+/// Facts about the whole schema.
 struct Document {
-    /// All references, one behind the other.
+    /// All references, one per line.
     references: String,
-    /// Schemas inside have names of their own: what is dynamic then depends on the way to it.
+    /// True when an inner schema has a name of its own. Dynamic references then depend on the path to them.
     has_names: bool,
-    /// Drafts up to 7: beside $ref nothing counts, and some keywords are not there yet.
+    /// True for drafts up to 7: keywords beside $ref are ignored, and some keywords do not exist yet.
     is_old: bool,
     room: members::Room,
 }
 
-/// A pass over all schemas.
+/// Runs all passes over a schema.
 pub fn apply(mut schema: Value, numbers: &Numbers) -> Result<Value> {
     let mut d =
         Document { references: String::new(), has_names: false, is_old: false, room: Default::default() };
@@ -94,7 +95,7 @@ pub fn apply(mut schema: Value, numbers: &Numbers) -> Result<Value> {
 fn survey(schema: &Value, d: &mut Document, depth: usize) -> Result<()> {
     let Value::Object(s) = schema else { return Ok(()) };
     if depth > MAX_DEPTH {
-        return fail(Code::Limit, format!("a schema nested more than {MAX_DEPTH} deep"));
+        return fail(Code::Limit, format!("the schema is nested more than {MAX_DEPTH} levels deep"));
     }
     for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
         if let Some(r) = s.get(key).and_then(Value::as_str) {
@@ -112,7 +113,7 @@ fn survey(schema: &Value, d: &mut Document, depth: usize) -> Result<()> {
     answer
 }
 
-/// propertyNames that refer to a list of names are that list.
+/// Replaces propertyNames that refer to a list of names by that list.
 fn referred_names(schema: &mut Value, root: &Value) -> Result<()> {
     let Value::Object(s) = schema else { return Ok(()) };
     for _ in 0..MOST_REFERENCES {
@@ -151,7 +152,8 @@ fn walk(schema: &mut Value, d: &Document, depth: usize) -> Result<()> {
     members::apply(s, d.is_old, &d.room)
 }
 
-/// In old drafts nothing counts beside a $ref. What references may lead into stays, and counts.
+/// Drops the keywords beside a $ref, which old drafts ignore. Members that references may lead into stay, and still
+/// apply.
 fn beside_reference(s: &mut Map<String, Value>) {
     s.retain(|key, v| key.starts_with('$') || key == "x-guidance" || v.is_object() || v.is_array());
     ["type", "enum", "const", "required"].iter().for_each(|key| {
@@ -159,7 +161,7 @@ fn beside_reference(s: &mut Map<String, Value>) {
     });
 }
 
-/// In a schema that is one resource the dynamic ones lead where the others do.
+/// In a schema with no inner names, dynamic references lead where ordinary ones do, so they become ordinary ones.
 fn dynamic(s: &mut Map<String, Value>) {
     let pairs = [("$dynamicRef", "$ref"), ("$recursiveRef", "$ref"), ("$dynamicAnchor", "$anchor")];
     for (key, plain) in pairs {
@@ -174,10 +176,10 @@ fn dynamic(s: &mut Map<String, Value>) {
     }
 }
 
-// ---- keywords that ask for nothing ----
+// ---- keywords that demand nothing ----
 
-/// What $schema calls drafts by other names; of dialects that are none of JSON Schema's the newest
-/// draft is read.
+/// Normalizes the name of the draft in $schema. For a dialect that is not JSON Schema's own the keyword is dropped, and
+/// the newest draft applies.
 fn dialect(s: &mut Map<String, Value>) {
     let Some(name) = s.get("$schema").and_then(Value::as_str) else { return };
     let bare = name.trim_end_matches('#').trim_start_matches("https://").trim_start_matches("http://");
@@ -223,25 +225,26 @@ fn drop_idle(s: &mut Map<String, Value>, is_old: bool) {
     });
     if s.get("not").is_some_and(is_anything) {
         s.shift_remove("not");
-        s.insert("enum".to_owned(), Value::Array(vec![])); // nothing
+        s.insert("enum".to_owned(), Value::Array(vec![])); // an empty enum: nothing is allowed
     }
     for (key, plain) in [("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")] {
         if has_applicator || !s.contains_key(key) {
             continue;
         }
-        // with nothing beside it that evaluates, it is the plain one; with that all are evaluated
+        // Without a keyword that applies further schemas, `unevaluated…` means the same as its plain keyword. When the
+        // plain keyword is there as well, nothing is left unevaluated, so the first one is dropped.
         if let (Some(v), false) = (s.shift_remove(key), s.contains_key(plain)) {
             s.insert(plain.to_owned(), v);
         }
     }
 }
 
-/// A schema that every text satisfies: names are texts.
+/// True for a schema that every text satisfies; names are texts.
 fn is_any_text(v: &Value) -> bool {
     v.as_object().is_some_and(|s| s.len() == 1 && s.get("type").is_some_and(|t| t == "string"))
 }
 
-/// 5.0 is 5; what no answer reaches is no bound, and neither is a least of 0.
+/// Writes 5.0 as 5. Drops a maximum that no answer reaches and a minimum of 0.
 fn counts(s: &mut Map<String, Value>) {
     for key in ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"] {
         let n = match s.get(key) {
@@ -263,17 +266,17 @@ fn counts(s: &mut Map<String, Value>) {
 
 // ---- numbers ----
 
-/// The crate writes numbers of const and enum as doubles.
+/// Checks the numbers in const and enum, which llguidance writes as doubles.
 fn constants(s: &Map<String, Value>) -> Result<()> {
     fn check(v: &Value) -> Result<()> {
         match v {
             Value::String(text) if far(v).is_some() => {
                 let digits: String = text.trim_start_matches(far_mark()).chars().take(40).collect();
-                Err(invalid(format!("{digits} in const or enum of a schema: no double is as large")))
+                Err(invalid(format!("{digits} in const or enum of the schema is too large for a double")))
             }
             Value::Number(n) => match integer_of(n) {
                 Some(i) if i.abs() > LARGEST || double(i, true) as i128 != i => Err(invalid(format!(
-                    "{n} in const or enum of a schema: it has too many digits to be exact"
+                    "{n} in const or enum of the schema has too many digits to be exact"
                 ))),
                 _ => Ok(()),
             },
@@ -298,7 +301,7 @@ fn patterns(s: &mut Map<String, Value>) -> Result<()> {
             map.insert(pattern::of_ecma(&pattern)?, v);
         }
         if map.len() != n {
-            return Err(invalid("two patterns of patternProperties are the same one"));
+            return Err(invalid("patternProperties has the same pattern twice"));
         }
     }
     let Some(format) = s.get("format").and_then(Value::as_str).and_then(pattern::of_format) else {

@@ -1,5 +1,5 @@
-//! Texts that the crate (llguidance) cannot be told of in a schema: a number no answer can know stands for each of
-//! them, and the texts take its place once the crate has made its lexemes.
+//! Texts that a schema cannot express for llguidance. A random number that no client can know stands for each of them in
+//! the schema. The texts replace these numbers once llguidance has made its lexemes.
 
 use super::names;
 use super::number_text::Span;
@@ -16,36 +16,37 @@ use std::sync::OnceLock;
 
 type Members = Map<String, Value>;
 
-/// The digits of all bounds of a request that are written out: each becomes a few nodes of the crate's.
+/// Most digits in all bounds of a request that are written out; each becomes a few nodes in llguidance.
 const MOST_DIGITS: usize = 20_000;
 
-/// A schema of these alone can be taken apart by types: nothing is led into.
+/// A schema with only these keywords can be split by types: no reference leads into it.
 #[rustfmt::skip]
 pub const SIMPLE: [&str; 17] = [
     "$schema", "$anchor", "type", "minLength", "maxLength", "pattern", "title", "description", "default", "examples",
     "minItems", "maxItems", "x-guidance", "$id", "id", "required", "uniqueItems",
 ];
-/// Members of a schema that stay with its place.
+/// Keywords of a schema that stay in its place when it is split.
 const OF_PLACE: [&str; 5] = ["$schema", "$anchor", "$id", "id", "x-guidance"];
 
-/// For all looks of a request whether there is any such number: a second of work.
+/// Fuel of a request for all checks whether a `Text` allows any text at all: about a second of work.
 const EMPTY_FUEL: u64 = 10_000_000;
 
-/// The text that a stand-in stands for.
+/// A text that a stand-in stands for.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Text {
     Number(Span),
     Pattern(PatternText),
 }
 
-/// The texts of one request's schemas that stand-ins are made for, each once: numbers, most often.
+/// The stand-ins of one request's schemas, each text once. Most are numbers.
 pub struct Numbers {
     fuel: Cell<u64>,
     texts: RefCell<Vec<Text>>,
     known: RefCell<HashMap<Text, usize>>,
 }
 
-/// The number that stands for a text: nobody else can know it, and all drafts know its bounds.
+/// The number that stands for text i. It is random, so that no client can know it, and within the range that all drafts
+/// handle.
 fn stand_in(i: usize) -> i64 {
     static FIRST: OnceLock<i64> = OnceLock::new();
     let first = FIRST.get_or_init(|| {
@@ -62,7 +63,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// By look, which takes of the fuel that is left, or by what is known of the text.
+    /// Returns whether no text belongs to `text`: false when it is known, else the answer of `look`, which uses the fuel
+    /// that is left.
     pub fn is_empty(&self, text: &Text, look: impl FnOnce(&mut u64) -> Result<bool>) -> Result<bool> {
         if self.known.borrow().contains_key(text) {
             return Ok(false);
@@ -82,7 +84,7 @@ impl Numbers {
         if texts.iter().chain([&text]).map(digits).sum::<usize>() > MOST_DIGITS {
             return fail(
                 Code::Limit,
-                format!("bounds of numbers in a schema have more than {MOST_DIGITS} digits together"),
+                format!("the number bounds of the schema have more than {MOST_DIGITS} digits in total"),
             );
         }
         known.insert(text.clone(), texts.len());
@@ -90,7 +92,7 @@ impl Numbers {
         Ok(stand_in(texts.len() - 1))
     }
 
-    /// The grammar has not been compiled yet: the texts take the place of what stands for them.
+    /// Replaces the stand-ins by their texts. The grammar must not have been compiled yet.
     pub fn place(&self, spec: &mut LexerSpec) -> Result<()> {
         let texts = self.texts.borrow();
         if texts.is_empty() {
@@ -99,7 +101,10 @@ impl Numbers {
         let mut places = HashMap::new();
         for (i, text) in texts.iter().enumerate() {
             let own = RegexAst::Regex(format!("({})", stand_in(i)));
-            let own = spec.regex_builder.mk(&own).map_err(|e| invalid(format!("a text: {e}")))?;
+            let own = spec
+                .regex_builder
+                .mk(&own)
+                .map_err(|e| invalid(format!("a string of the schema is not supported: {e}")))?;
             places.insert(own, text);
         }
         for i in 0..spec.lexemes.len() {
@@ -114,7 +119,7 @@ impl Numbers {
     }
 }
 
-/// The types that are none of these.
+/// The types of the schema other than these.
 pub fn other_types(s: &Members, own: &[&str]) -> Vec<Value> {
     let is_other = |t: &&Value| !own.iter().any(|o| *t == o);
     let all = ["null", "boolean", "string", "array", "object", "number"].map(Value::from);
@@ -125,7 +130,8 @@ pub fn other_types(s: &Members, own: &[&str]) -> Vec<Value> {
     }
 }
 
-/// The schema as a reference to what stands for a text, or to nothing, beside what it says of other types.
+/// Replaces the keywords `said` by a reference to a stand-in, or by nothing when `name` is None. Keywords for other types
+/// stay.
 pub fn refer(s: &mut Members, said: &[&str], others: Vec<Value>, name: Option<i64>, made: &mut Members) {
     let mut place = Members::new();
     for key in OF_PLACE {
@@ -143,7 +149,7 @@ pub fn refer(s: &mut Members, said: &[&str], others: Vec<Value>, name: Option<i6
         json!({ "$ref": format!("#/$defs/{name}") })
     });
     match (reference, others.is_empty()) {
-        (None, true) => place.extend([("enum".to_owned(), Value::Array(Vec::new()))]), // nothing
+        (None, true) => place.extend([("enum".to_owned(), Value::Array(Vec::new()))]), // an empty enum: nothing is allowed
         (None, false) => place.extend(rest),
         (Some(Value::Object(reference)), true) => place.extend(reference),
         (Some(reference), _) => place.extend([("anyOf".to_owned(), json!([rest, reference]))]),
@@ -151,7 +157,7 @@ pub fn refer(s: &mut Members, said: &[&str], others: Vec<Value>, name: Option<i6
     *s = place;
 }
 
-/// Schemas that references of this crate lead to.
+/// Adds the schemas that this crate's references lead to.
 pub fn define(root: &mut Value, made: Members) {
     if let (Value::Object(s), false) = (root, made.is_empty()) {
         let defs = s.entry("$defs").or_insert_with(|| Value::Object(Members::new()));

@@ -1,6 +1,6 @@
-//! Texts that have a pattern and a length. The crate (llguidance) refuses such a schema where a small look does
-//! not show whether any text has both. Here the look may cost more, and the texts stand where a stand-in stood
-//! once the crate has made its lexemes (stand_ins.rs).
+//! Texts with a pattern and a length. llguidance refuses such a schema when a small check does not show whether any text
+//! has both. The check here may cost more. A stand-in takes the place of the text until llguidance has made its lexemes
+//! (stand_ins.rs).
 
 use super::graph::joined;
 use super::pattern_check;
@@ -14,12 +14,12 @@ use serde_json::{Map, Value};
 type Members = Map<String, Value>;
 
 const SAYINGS: [&str; 3] = ["pattern", "minLength", "maxLength"];
-/// A minLength above is refused (check.rs).
+/// check.rs refuses a larger minLength.
 const MOST_LENGTH: u64 = 1_000_000;
-/// The fuel that the crate's own look may cost.
+/// Fuel that llguidance's own check uses.
 const CRATE_FUEL: u64 = 10_000;
 
-/// The property of which the pattern is, or its items' or options'.
+/// Returns the property that has this pattern, directly or in its items or options.
 fn property_with<'a>(v: &'a Value, pattern: &str, name: &'a str) -> Option<&'a str> {
     let s = v.as_object()?;
     if s.get("pattern").is_some_and(|p| p == pattern) {
@@ -36,8 +36,7 @@ fn property_with<'a>(v: &'a Value, pattern: &str, name: &'a str) -> Option<&'a s
     found
 }
 
-/// A pass over all schemas, once numbers have been looked at. What several schemas say of one text the crate
-/// joins.
+/// Rewrites the texts of all schemas, after the numbers. Where several schemas apply to one text, llguidance joins them.
 pub fn apply(root: &mut Value, numbers: &Numbers) -> Result<()> {
     let joined = joined(root);
     let (mut made, mut refused) = (Members::new(), None);
@@ -69,7 +68,8 @@ fn each(
     f(s)
 }
 
-/// The schema as a reference to its texts, beside what it says of other types, where the crate would not take it.
+/// Replaces a pattern and a length by a reference to a stand-in, when llguidance would not accept
+/// them. Keywords for other types stay.
 fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members, refused: &mut Option<String>) -> Result<()> {
     let may_be = !s.contains_key("type") || has_type(s, "string");
     if !may_be || !s.keys().all(|key| SIMPLE.contains(&key.as_str())) {
@@ -91,7 +91,7 @@ fn exact(s: &mut Members, numbers: &Numbers, made: &mut Members, refused: &mut O
     Ok(())
 }
 
-/// The crate's words for the same of texts of which several schemas speak.
+/// Rewords llguidance's error for a text to which several schemas apply.
 pub fn plain_words(text: &str) -> Option<String> {
     let is_unknown = text.contains("determine if regex is empty");
     if !is_unknown && !text.contains("Regex is empty") {
@@ -101,9 +101,10 @@ pub fn plain_words(text: &str) -> Option<String> {
     let shown = shown(from.split("/)").next().unwrap_or_default());
     Some(match is_unknown {
         true => format!(
-            "the pattern {shown} of a text that other patterns or a length bound as well, joined by allOf, anyOf or $ref: it is \
-             too complex to see whether any text has them all, so leave out some of them, or put pattern and length into one schema"
+            "the pattern {shown} and the other patterns or length bounds of the same string (by allOf, anyOf or $ref) \
+             are too complex to check whether any string matches all of them. Remove some of them, or put the pattern and \
+             the length into one schema"
         ),
-        false => format!("no text has the pattern {shown} and all else that the schema says of it"),
+        false => format!("no string matches the pattern {shown} and the other rules of the schema for it"),
     })
 }

@@ -1,16 +1,16 @@
-//! The places of a schema: which of its members are schemas, and what several passes ask or do there.
+//! The structure of a schema: which of its members are schemas, and small functions that several passes share.
 
 use crate::base::error::Result;
 use serde_json::{Map, Value};
 
-/// Nothing in these is a schema.
+/// Keywords with constant data; there is no schema in them.
 pub const DATA: [&str; 7] =
     ["const", "enum", "default", "examples", "example", "dependentRequired", "x-guidance"];
-/// Objects whose members are schemas, whatever they are called.
+/// Keywords with an object of schemas, under arbitrary names.
 pub const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
-/// Each schema in a schema, itself not among them. Members that are data are passed over; what is
-/// unknown may be led into by a $ref, and is looked at.
+/// Calls `f` for each schema directly inside a schema. Members with constant data are skipped. Unknown members are
+/// visited, because a $ref may lead into them.
 pub fn inner<'a>(schema: &'a Map<String, Value>, mut f: impl FnMut(&'a Value)) {
     for (key, v) in schema {
         match v {
@@ -39,7 +39,7 @@ pub fn inner_mut(
     Ok(())
 }
 
-/// true, {} and whatever says nothing.
+/// True for `true` and `{}`, which allow everything.
 pub fn is_anything(v: &Value) -> bool {
     v == &Value::Bool(true) || v.as_object().is_some_and(Map::is_empty)
 }
@@ -52,7 +52,7 @@ pub fn has_type(s: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// What is valid by the part too.
+/// Adds a part to the schema's allOf: a value must satisfy the part too.
 pub fn also(s: &mut Map<String, Value>, part: Value) {
     match s.get_mut("allOf") {
         Some(Value::Array(list)) => list.push(part),

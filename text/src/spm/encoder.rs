@@ -1,17 +1,17 @@
-//! `Spm` turns the text between two added tokens into ids, and `Frame` puts bos, eos and blanks around a whole text.
+//! `Spm` turns the text between two added tokens into ids. `Frame` adds bos, eos and blanks around a whole text.
 
 use super::model::Model;
 use crate::base::error::Result;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// What stands between two added tokens becomes ids.
+/// Turns the text between two added tokens into ids.
 pub struct Spm {
     model: Model,
     legacy: bool,
     unk: String,
     n_unk: usize,
-    /// texts of added tokens, which win over pieces
+    /// texts of added tokens, which come before pieces
     extra: HashMap<String, u32>,
     by_id: HashMap<u32, String>,
 }
@@ -37,7 +37,7 @@ impl Spm {
             self.model.encode(text, false, &mut ids)?;
             return Ok(ids);
         }
-        // The model would drop blanks at the beginning: transformers hides them behind something else.
+        // The model would drop blanks at the beginning, so transformers puts the unknown token's text in front of them.
         self.model.encode(&format!("{}{text}", self.unk), false, &mut ids)?;
         if ids.len() >= self.n_unk {
             ids.drain(..self.n_unk);
@@ -57,17 +57,17 @@ impl Spm {
         self.by_id.iter().map(|(&id, text)| (text.as_str(), id))
     }
 
-    /// The model's control pieces. No text gives those that no file names, and no reader is to see them.
+    /// The ids of the model's control pieces. No text encodes to one that no file names, and decoding hides them.
     pub fn controls(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.model.n_pieces()).filter(|&id| self.model.is_control(id))
     }
 
-    /// Only blanks are changed before a text is cut.
+    /// True when the normalizer changes nothing but blanks.
     pub fn keeps_characters(&self) -> bool {
         self.model.normalizer.is_identity()
     }
 
-    /// And none of them is dropped, and an unknown character is as many ids as it has bytes.
+    /// True when, besides, no blank is dropped, and an unknown character becomes as many ids as it has bytes.
     pub fn keeps_length(&self) -> bool {
         self.keeps_characters() && !self.model.normalizer.remove_extra_whitespaces && self.model.has_bytes()
     }
@@ -77,12 +77,12 @@ impl Spm {
     }
 }
 
-/// What happens to a whole text, before and after its parts have become ids.
+/// The work on a whole text, before and after its parts become ids.
 pub struct Frame {
     pub(super) bos: Option<u32>,
     pub(super) eos: Option<u32>,
     pub(super) legacy: bool,
-    /// a blank before the text, unless it begins with a special token (the named ones)
+    /// a blank is put before the text, unless the text begins with a named special token
     pub(super) prefix_space: bool,
     pub(super) blank: Option<u32>,
     pub(super) named: Vec<(u32, String)>,
@@ -97,10 +97,10 @@ impl Frame {
         Cow::Owned(format!("{prefix}{}", text.replace('▁', " ")))
     }
 
-    /// text: the one that has become these ids.
+    /// Completes the ids of `text`: removes the blank before a special token, and adds bos and eos.
     pub fn after(&self, text: &str, mut ids: Vec<u32>, add_special: bool) -> Vec<u32> {
         if let ([blank, special, ..], false) = (ids.as_slice(), self.legacy) {
-            // An unknown character has the id of a special token, too: its text tells.
+            // An unknown character has the id of a special token too, so the text is compared as well.
             let begun = text.trim_start_matches(|c: char| c == '▁' || c.is_whitespace());
             let begins = |named: &(u32, String)| named.0 == *special && begun.starts_with(&named.1);
             if Some(*blank) == self.blank && self.named.iter().any(begins) {

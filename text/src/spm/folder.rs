@@ -1,6 +1,6 @@
-//! A folder with a tokenizer.model and no tokenizer.json: what the small JSON files beside it say of
-//! special and added tokens, read as transformers' LlamaTokenizer and GemmaTokenizer read them
-//! (from_pretrained of the classes that run SentencePiece itself).
+//! Opens a folder with a tokenizer.model and no tokenizer.json. The small JSON files beside the model describe its
+//! special and added tokens. They are read as transformers' LlamaTokenizer and GemmaTokenizer read them (from_pretrained
+//! of the classes that run SentencePiece itself).
 
 use super::encoder::{Frame, Spm};
 use super::model::Model;
@@ -12,15 +12,15 @@ use serde_json::{json, Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// In the order in which tokens that the model lacks get their ids.
+/// Tokens that the model lacks get their ids in this order.
 pub const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 struct Class {
     name: &'static str,
-    /// its tokens where the files name none
+    /// the class's tokens when the files name none
     defaults: &'static [(&'static str, &'static str)],
-    /// it puts a blank before the text, and knows legacy from not
+    /// true when the class puts a blank before the text and has a legacy mode
     is_llama: bool,
 }
 
@@ -42,10 +42,10 @@ const CLASSES: [Class; 2] = [
     },
 ];
 
-/// A model that drops blanks at the beginning of a text does so there, too.
+/// Blanks that decoding strips when the model drops all blanks at the beginning of a text.
 const ALL_BLANKS: usize = 1 << 20;
 
-/// A model, the light parts of a pipeline around it (a tokenizer.json's, as JSON), what is added to texts.
+/// A model, the parts of a tokenizer.json around it (as JSON), and the tokens that are added to texts.
 pub struct Opened {
     pub spm: Spm,
     pub config: String,
@@ -69,12 +69,15 @@ fn class_of(config: &Value) -> Result<Option<&'static Class>> {
         Some(c) => Ok(Some(c)),
         None => fail(
             Code::Unsupported,
-            format!("tokenizer_config.json: tokenizer_class '{name}' with a tokenizer.model; supported: LlamaTokenizer, GemmaTokenizer"),
+            format!(
+                "tokenizer_config.json: tokenizer_class '{name}' with a tokenizer.model is not supported. \
+                     Supported classes: LlamaTokenizer, GemmaTokenizer"
+            ),
         ),
     }
 }
 
-/// As Python takes a value for true or false: null is false, and no default.
+/// Reads a flag by Python's truth rules. null is false; the default applies only when the key is missing.
 fn flag(config: &Value, name: &str, default: bool) -> bool {
     match config.get(name) {
         None => default,
@@ -87,19 +90,19 @@ fn flag(config: &Value, name: &str, default: bool) -> bool {
     }
 }
 
-/// Also when it is null: its default is None, and then it is true.
+/// A null counts as legacy too: transformers' default is None, and None means true.
 fn is_legacy(config: &Value) -> bool {
     config["legacy"].is_null() || flag(config, "legacy", true)
 }
 
-/// What the tokenizer of a model calls its tokens (bos_token, ...), and their texts.
+/// The named tokens of a model (bos_token, …) and their texts.
 pub fn named_texts(bytes: &[u8], folder: &Path) -> Result<Vec<(&'static str, String)>> {
     let config = token_config(folder, false)?;
     let named = named_tokens(&config, class_of(&config)?, &proto::parse(bytes)?);
     Ok(named.into_iter().filter(|n| n.name != ADDITIONAL).map(|n| (n.name, n.text)).collect())
 }
 
-/// folder None: the model alone, with what it says itself.
+/// Opens a model. Without a folder, only the model's own settings apply.
 pub fn open(bytes: &[u8], folder: Option<&Path>) -> Result<Opened> {
     let proto = proto::parse(bytes)?;
     let model = Model::new(&proto)?;
@@ -149,7 +152,8 @@ pub fn open(bytes: &[u8], folder: Option<&Path>) -> Result<Opened> {
     Ok(Opened { spm: Spm::new(model, legacy, unk, extra)?, config, frame, special })
 }
 
-/// strip: so many blanks go from the beginning of a text.
+/// Builds a tokenizer.json without a model. `strip` is the number of blanks that decoding removes from the beginning of a
+/// text.
 fn pipeline(added: &[Added], strip: usize, byte_fallback: bool) -> String {
     let mut decoders = vec![json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "})];
     if byte_fallback {
@@ -202,7 +206,7 @@ fn named_tokens(config: &Value, class: Option<&Class>, proto: &proto::ModelProto
                     add(name, text, v);
                 }
             }
-            // nobody has said it: only what the model has
+            // the files do not mention the token: it exists only when the class or the model has it
             (None, Some(text)) if class.is_some() || proto.pieces.iter().any(|p| p.text == text) => {
                 add(name, text.to_owned(), &Value::Null);
             }
@@ -220,7 +224,7 @@ fn named_tokens(config: &Value, class: Option<&Class>, proto: &proto::ModelProto
 fn checked_id(v: Option<u64>, text: &str, file: &str) -> Result<u32> {
     match v {
         Some(id) if id < u64::from(MAX_ID) => Ok(id as u32),
-        _ => Err(invalid(format!("{file}: '{text}' has no id below {MAX_ID}"))),
+        _ => Err(invalid(format!("{file}: the token '{text}' must have an id less than {MAX_ID}"))),
     }
 }
 
@@ -228,7 +232,8 @@ fn of_decoder(list: &Map<String, Value>) -> Result<Vec<Added>> {
     let file = "tokenizer_config.json: added_tokens_decoder";
     let mut added = vec![];
     for (id, v) in list {
-        let text = v["content"].as_str().ok_or_else(|| invalid(format!("{file}: {id} has no content")))?;
+        let text =
+            v["content"].as_str().ok_or_else(|| invalid(format!("{file}: the token {id} has no content")))?;
         added.push(Added {
             text: text.to_owned(),
             id: checked_id(id.parse().ok(), text, file)?,
@@ -257,11 +262,12 @@ fn of_added_json(list: Map<String, Value>, named: &[Named]) -> Result<Vec<Added>
     Ok(added)
 }
 
-/// Named tokens are special. Those that are not listed: the model's pieces, or new ones behind all others.
+/// Adds the named tokens, which are special. A token that is not listed takes the id of the model's piece, or a new id
+/// behind all others.
 fn add_named(added: &mut Vec<Added>, named: &[Named], model: &Model) {
     let beyond = added.iter().filter(|a| a.id >= model.n_pieces()).count() as u32;
     let mut next = model.n_pieces() + beyond;
-    // by text; the first one of a text counts
+    // index by text; the first token with a text counts
     let mut known = HashMap::new();
     added.iter().enumerate().for_each(|(i, a)| {
         known.entry(a.text.clone()).or_insert(i);

@@ -1,6 +1,6 @@
-//! tokenizer.model: SentencePiece without a tokenizer.json, the way Vicuna and open_llama were
-//! published. Added tokens are found and ids become text by the crate's pipeline, as for every other
-//! file; what lies between added tokens is normalized and cut here.
+//! tokenizer.model: SentencePiece without a tokenizer.json, as Vicuna and open_llama were published. The pipeline of the
+//! tokenizers crate finds added tokens and decodes ids, as for every other file. This folder normalizes and cuts the text
+//! between added tokens.
 
 mod encoder;
 mod folder;
@@ -12,7 +12,8 @@ mod trie;
 pub use encoder::{Frame, Spm};
 pub use folder::{named_texts, open, NAMES};
 
-/// A ModelProto that says nothing by its name: its first field is a piece, whose first one is its text.
+/// Recognises a ModelProto by its first bytes: its first field is a piece, and that piece's first field is its text. The
+/// format has no magic number.
 pub fn is_model(bytes: &[u8]) -> bool {
     matches!(bytes, [0x0a, second, 0x0a, ..] if *second != b'{')
 }

@@ -1,7 +1,7 @@
-//! How SentencePiece cuts a text into pieces: BPE merges the two neighbours whose joined text is the
-//! best-scored piece, leftmost first; unigram takes the way through the text with the largest sum of
-//! scores. Both after the papers (Sennrich et al. 2016, Kudo 2018) with the rules for ties, unknown
-//! characters and user-defined symbols that the library has: ids must be its ids.
+//! Cuts a text into pieces as SentencePiece does. BPE merges the two neighbours whose joined text is the piece with the
+//! best score, leftmost first. Unigram takes the path through the text with the largest sum of scores. Both follow the
+//! papers (Sennrich et al. 2016, Kudo 2018). Ties, unknown characters and user-defined symbols follow the library,
+//! because the ids must be equal to its ids.
 
 use super::normalizer::Normalizer;
 use super::proto::{Algorithm, Kind, ModelProto};
@@ -12,22 +12,22 @@ use crate::vocab::table::Vocab;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-/// What an unknown character costs more than the worst piece.
+/// Score of an unknown character: this much below the worst piece.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 pub struct Model {
     pub normalizer: Normalizer,
     algorithm: Algorithm,
-    /// what texts are made of: normal, user-defined and unused pieces
+    /// pieces that texts consist of: normal, user-defined and unused ones
     pieces: Vocab,
-    /// control symbols, bytes, the unknown one
+    /// control symbols, bytes and the unknown piece
     reserved: Vocab,
     scores: Vec<f32>,
     kinds: Vec<Kind>,
     pub unk: u32,
     bytes: Option<Box<[u32; 256]>>,
     user_defined: Trie,
-    /// unigram: all of `pieces`
+    /// unigram only: all of `pieces`
     trie: Trie,
     min_score: f32,
     max_score: f32,
@@ -37,7 +37,7 @@ impl Model {
     pub fn new(m: &ModelProto) -> Result<Model> {
         let (mut pieces, mut reserved, mut unk) = (Vocab::default(), Vocab::default(), None);
         let (mut bytes, mut n_bytes) = (Box::new([u32::MAX; 256]), 0);
-        let twice = |text: &str| invalid(format!("tokenizer.model: '{text}' is defined twice"));
+        let twice = |text: &str| invalid(format!("tokenizer.model defines the piece '{text}' twice"));
         for (id, p) in m.pieces.iter().enumerate() {
             let table = match p.kind {
                 Kind::Normal | Kind::UserDefined | Kind::Unused => &mut pieces,
@@ -50,11 +50,18 @@ impl Model {
             match p.kind {
                 Kind::Unknown if unk.replace(id as u32).is_some() => return Err(twice(p.text)),
                 Kind::Byte if !m.byte_fallback => {
-                    return Err(invalid(format!("tokenizer.model: '{}', but no byte_fallback", p.text)))
+                    return Err(invalid(format!(
+                        "tokenizer.model has the byte piece '{}' although byte_fallback is off",
+                        p.text
+                    )))
                 }
                 Kind::Byte => {
-                    let byte = byte_of_fallback(p.text)
-                        .ok_or_else(|| invalid(format!("tokenizer.model: '{}' is no byte", p.text)))?;
+                    let byte = byte_of_fallback(p.text).ok_or_else(|| {
+                        invalid(format!(
+                            "tokenizer.model: the piece '{}' has the type byte, but is not a byte",
+                            p.text
+                        ))
+                    })?;
                     n_bytes += usize::from(bytes[usize::from(byte)] == u32::MAX);
                     bytes[usize::from(byte)] = id as u32;
                 }
@@ -62,7 +69,9 @@ impl Model {
             }
         }
         if m.byte_fallback && n_bytes != 256 {
-            return Err(invalid(format!("tokenizer.model: byte_fallback, but {n_bytes} bytes")));
+            return Err(invalid(format!(
+                "tokenizer.model: byte_fallback needs 256 byte pieces, but there are {n_bytes}"
+            )));
         }
         let of_kind = |kinds: &[Kind]| {
             let all = m.pieces.iter().enumerate().filter(|(_, p)| kinds.contains(&p.kind));
@@ -74,14 +83,14 @@ impl Model {
             algorithm: m.algorithm,
             scores: m.pieces.iter().map(|p| p.score).collect(),
             kinds: m.pieces.iter().map(|p| p.kind).collect(),
-            unk: unk.ok_or_else(|| invalid("tokenizer.model: no piece of the type unknown"))?,
+            unk: unk.ok_or_else(|| invalid("tokenizer.model has no piece of the type unknown"))?,
             bytes: m.byte_fallback.then_some(bytes),
             user_defined: of_kind(&[Kind::UserDefined]),
             trie: match m.algorithm {
                 Algorithm::Unigram => of_kind(&[Kind::Normal, Kind::UserDefined, Kind::Unused]),
                 Algorithm::Bpe => Trie::default(),
             },
-            // The library starts its search for the largest at the smallest positive number.
+            // The library starts its search for the maximum at the smallest positive number.
             min_score: normal().fold(f32::MAX, f32::min),
             max_score: normal().fold(f32::MIN_POSITIVE, f32::max),
             pieces,
@@ -148,8 +157,8 @@ impl Model {
         let mut ends = vec![End { score: 0.0, from: NOWHERE, id: 0 }; bytes.len() + 1];
         for (at, c) in text.char_indices() {
             let (here, one, mut alone) = (ends[at].score, c.len_utf8(), false);
-            // A piece's sum is compared in double and kept in single precision, an unknown character's is
-            // single from the start: the library's types, which decide ties.
+            // The library compares a piece's sum in double precision and keeps it in single precision. An unknown
+            // character's sum is single from the start. These types decide ties.
             let mut offer = |len: usize, id: u32, sum: f64| {
                 let end = &mut ends[at + len];
                 if end.from == NOWHERE || sum > f64::from(end.score) {
@@ -178,7 +187,7 @@ impl Model {
     }
 }
 
-/// Pieces become ids: an unknown one its bytes, or with its unknown neighbours one id.
+/// Turns pieces into ids. An unknown piece becomes its bytes, or one id together with its unknown neighbours.
 struct Ids<'a> {
     model: &'a Model,
     out: &'a mut Vec<u32>,
@@ -200,7 +209,7 @@ impl Ids<'_> {
 #[derive(Clone, Copy)]
 struct Symbol {
     at: usize,
-    len: usize, // 0: merged into its left neighbour
+    len: usize, // 0 = merged into its left neighbour
     prev: u32,
     next: u32,
     frozen: bool,
@@ -208,7 +217,7 @@ struct Symbol {
 
 const END: u32 = u32::MAX;
 
-/// The best score first, then the leftmost.
+/// A candidate merge. The best score comes first, then the leftmost.
 struct Pair {
     score: f32,
     left: u32,
@@ -241,12 +250,12 @@ struct Merger<'a> {
     text: &'a str,
     symbols: Vec<Symbol>,
     queue: BinaryHeap<Pair>,
-    /// how a piece that only serves to be merged came about: the length of its left half
+    /// for a piece that exists only to be merged further: the length of its left half
     unused: HashMap<&'a str, usize>,
 }
 
 impl<'a> Merger<'a> {
-    /// Characters and user-defined symbols; those are never merged.
+    /// Cuts the text into characters and user-defined symbols; the latter are never merged.
     fn cut(&mut self) {
         let mut at = 0;
         while at < self.text.len() {
@@ -284,7 +293,7 @@ impl<'a> Merger<'a> {
         while let Some(pair) = self.queue.pop() {
             let (l, r) = (self.symbols[pair.left as usize], self.symbols[pair.right as usize]);
             if l.len == 0 || r.len == 0 || l.len + r.len != pair.len {
-                continue; // one of them has become part of something else
+                continue; // one of the two has become part of another symbol
             }
             self.symbols[pair.left as usize].len += r.len;
             self.symbols[pair.left as usize].next = r.next;
@@ -297,7 +306,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// Unused pieces are taken apart again, as often as it takes.
+    /// Emits a piece. An unused piece is split again until no part of it is unused.
     fn give_out(&self, piece: &'a str, ids: &mut Ids) {
         let mut stack = vec![piece];
         while let Some(text) = stack.pop() {

@@ -1,21 +1,21 @@
-//! SentencePiece's normalizer: characters are replaced by the longest rule of the model's charsmap
-//! (nmt_nfkc and the like; none: identity), blanks are counted and escaped, a dummy blank stands before
-//! the text. User-defined symbols go through it unchanged.
+//! SentencePiece's normalizer. The longest matching rule of the model's charsmap (such as nmt_nfkc; empty = identity)
+//! replaces characters. Blanks are reduced and escaped, and a dummy blank is put before the text. User-defined symbols
+//! stay unchanged.
 //!
-//! A charsmap is the size of a double array (Darts), the array, and the replacements, each ended by a
-//! zero byte; a rule's value is the place of its replacement.
+//! A charsmap consists of the size of a double array (Darts), the array, and the replacements, each ended by a zero byte.
+//! The value of a rule is the position of its replacement.
 
 use super::proto::NormalizerSpec;
 use super::trie::Trie;
 use crate::base::error::{fail, invalid, Code, Result};
 
-/// No rule of a real charsmap gives more than 33 bytes.
+/// Longest replacement in bytes; no rule of a real charsmap gives more than 33.
 const MAX_REPLACEMENT: usize = 256;
-/// How much longer a text may become: a byte so many bytes, and a few for a short text. Real rules make
-/// at most 13 of one (with its blanks escaped); a hostile model must not turn a prompt into gigabytes.
+/// Growth limits: each byte of a text may become MAX_GROWTH bytes, plus GROWTH_SLACK for a short text. Real rules make at
+/// most 13 bytes of one (with its blanks escaped). A hostile model must not turn a prompt into gigabytes.
 const MAX_GROWTH: usize = 32;
 const GROWTH_SLACK: usize = 64;
-/// Longest key that is looked for.
+/// Longest key in bytes that is looked up.
 const MAX_KEY: usize = 256;
 const MAX_NORMALIZED: usize = 1 << 30;
 const BLANK: &str = "▁";
@@ -28,7 +28,7 @@ pub struct Normalizer {
     escape_whitespaces: bool,
 }
 
-/// The array's fields, as Darts-clone packs them.
+/// The fields of a unit of the array, as Darts-clone packs them.
 fn offset(unit: u32) -> usize {
     ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
 }
@@ -64,7 +64,8 @@ impl Normalizer {
         self.units.is_empty()
     }
 
-    /// What the text begins with, normalized, and how many bytes of it that is. `text` is not empty.
+    /// Normalizes the beginning of the text. Returns the replacement and the number of bytes that it replaces. `text`
+    /// must not be empty.
     fn prefix<'t>(&'t self, text: &'t str, user_defined: &Trie) -> (&'t str, usize) {
         if let Some(n) = user_defined.longest(text.as_bytes()) {
             return (&text[..n], n);
@@ -91,12 +92,13 @@ impl Normalizer {
             }
         }
         let (from, n) = longest?;
-        // A rule that ends within a character or points nowhere is a damaged file's: no rule.
+        // A rule that ends inside a character or points outside the replacements comes from a damaged file and is
+        // ignored.
         let replacement = self.replacements.get(from..).filter(|_| text.is_char_boundary(n))?;
         Some((replacement.split('\0').next().unwrap_or(""), n))
     }
 
-    /// add_dummy_prefix: as the model says, unless the caller puts the blank there itself.
+    /// Normalizes a text. `add_dummy_prefix` is the model's setting, unless the caller adds the blank itself.
     pub fn normalize(&self, text: &str, user_defined: &Trie, add_dummy_prefix: bool) -> Result<String> {
         let blank = if self.escape_whitespaces { BLANK } else { " " };
         let mut left = text;
@@ -136,7 +138,7 @@ impl Normalizer {
                 let n = text.len();
                 return fail(
                     Code::Limit,
-                    format!("tokenizer.model: its charsmap makes more than {most} bytes of {n}"),
+                    format!("tokenizer.model: precompiled_charsmap turns {n} bytes into more than {most}"),
                 );
             }
             left = &left[n..];
@@ -149,11 +151,11 @@ impl Normalizer {
 }
 
 fn split_charsmap(blob: &[u8]) -> Result<(Vec<u32>, &str)> {
-    let bad = |what: &str| invalid(format!("tokenizer.model: precompiled_charsmap: {what}"));
-    let (size, rest) = blob.split_first_chunk::<4>().ok_or_else(|| bad("too short"))?;
+    let bad = |what: &str| invalid(format!("tokenizer.model: precompiled_charsmap is damaged: {what}"));
+    let (size, rest) = blob.split_first_chunk::<4>().ok_or_else(|| bad("it is too short"))?;
     let size = u32::from_le_bytes(*size) as usize;
     if size > rest.len() || size % 4 != 0 || size == 0 {
-        return Err(bad("its array goes beyond the end"));
+        return Err(bad("its array ends after the end of the map"));
     }
     let (array, replacements) = rest.split_at(size);
     let units = array.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap_or_default())).collect();

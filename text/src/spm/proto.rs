@@ -1,13 +1,13 @@
-//! tokenizer.model, a protobuf of SentencePiece (sentencepiece_model.proto), read by hand: pieces with
-//! scores and types, how texts are normalized, and the few words of the trainer that change ids.
-//! Foreign bytes: every length is checked against what is left, fields of other numbers are skipped,
-//! and a known field of another wire type is an error.
+//! Reads tokenizer.model, a protobuf of SentencePiece (sentencepiece_model.proto), without a protobuf library. It reads
+//! the pieces with scores and types, the normalization, and the few trainer settings that change ids. The bytes are not
+//! trusted: every length is checked against the bytes that remain, unknown fields are skipped, and a known field with
+//! another wire type is an error.
 
 use crate::base::error::{fail, invalid, Code, Result};
 use crate::vocab::table::MAX_ID;
 
-/// A longer piece is refused: whoever trains cuts at 16 characters, and each byte of the longest one is
-/// looked at again from every place of a text.
+/// Longest allowed piece in bytes. Trainers cut at 16 characters, and the encoder looks at each byte of the longest piece
+/// again from every position of a text.
 const MAX_PIECE: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct NormalizerSpec<'a> {
     pub escape_whitespaces: bool,
 }
 
-/// The defaults are the .proto's.
+/// The defaults are those of the .proto file.
 pub struct ModelProto<'a> {
     pub pieces: Vec<Piece<'a>>,
     pub algorithm: Algorithm,
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(invalid("tokenizer.model: a number of more than ten bytes"))
+        Err(invalid("tokenizer.model has a number of more than ten bytes"))
     }
 
     fn take(&mut self, n: u64) -> Result<&'a [u8]> {
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Number and value of the next field; None at the end.
+    /// Returns the number and the value of the next field; None at the end.
     fn next(&mut self) -> Result<Option<(u64, Field<'a>)>> {
         if self.left.is_empty() {
             return Ok(None);
@@ -98,20 +98,20 @@ impl<'a> Reader<'a> {
                 Field::Bytes(self.take(n)?)
             }
             5 => Field::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().unwrap_or_default())),
-            other => {
-                return Err(invalid(format!("tokenizer.model: wire type {other} (no SentencePiece model?)")))
-            }
+            other => return Err(invalid(format!(
+                "tokenizer.model has the unknown wire type {other}; it is probably not a SentencePiece model"
+            ))),
         };
         Ok(Some((tag >> 3, field)))
     }
 }
 
 fn cut(what: &str) -> crate::base::error::TextError {
-    invalid(format!("tokenizer.model: {what} goes beyond the end"))
+    invalid(format!("tokenizer.model: {what} ends after the end of the file"))
 }
 
 fn other_type(name: &str) -> crate::base::error::TextError {
-    invalid(format!("tokenizer.model: {name} has another wire type"))
+    invalid(format!("tokenizer.model: {name} has a wrong wire type"))
 }
 
 impl<'a> Field<'a> {
@@ -158,7 +158,7 @@ pub fn parse(bytes: &[u8]) -> Result<ModelProto<'_>> {
         match number {
             1 => {
                 if m.pieces.len() >= MAX_ID as usize {
-                    return fail(Code::Limit, format!("tokenizer.model: more than {MAX_ID} pieces"));
+                    return fail(Code::Limit, format!("tokenizer.model has more than {MAX_ID} pieces"));
                 }
                 let piece = read_piece(field.bytes("pieces")?, m.pieces.len())?;
                 m.pieces.push(piece);
@@ -170,7 +170,7 @@ pub fn parse(bytes: &[u8]) -> Result<ModelProto<'_>> {
         }
     }
     if m.pieces.is_empty() {
-        return Err(invalid("tokenizer.model: no pieces"));
+        return Err(invalid("tokenizer.model has no pieces"));
     }
     Ok(m)
 }
@@ -181,7 +181,7 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
     while let Some((number, field)) = r.next()? {
         match (number, field) {
             (1, f) => p.text = f.text(&format!("piece {id}"))?,
-            (2, Field::Fixed32(bits)) => p.score = f32::from_bits(bits) + 0.0, // -0 is 0
+            (2, Field::Fixed32(bits)) => p.score = f32::from_bits(bits) + 0.0, // turns -0 into 0
             (2, _) => return Err(other_type("a score")),
             (3, f) => {
                 p.kind = match f.number("a type")? {
@@ -191,7 +191,9 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
                     4 => Kind::UserDefined,
                     5 => Kind::Unused,
                     6 => Kind::Byte,
-                    t => return Err(invalid(format!("tokenizer.model: piece {id} has type {t}"))),
+                    t => {
+                        return Err(invalid(format!("tokenizer.model: piece {id} has the unknown type {t}")))
+                    }
                 }
             }
             _ => {}
@@ -204,7 +206,7 @@ fn read_piece(bytes: &[u8], id: usize) -> Result<Piece<'_>> {
         return Err(invalid(format!("tokenizer.model: piece {id} is longer than {MAX_PIECE} bytes")));
     }
     if p.score.is_nan() {
-        return Err(invalid(format!("tokenizer.model: piece {id} has a score that is no number")));
+        return Err(invalid(format!("tokenizer.model: the score of piece {id} is not a number")));
     }
     Ok(p)
 }
@@ -222,13 +224,16 @@ fn read_trainer<'a>(bytes: &'a [u8], m: &mut ModelProto<'a>) -> Result<()> {
                             ["", "", "", "word", "char"].get(other as usize).copied().unwrap_or("unknown");
                         return fail(
                             Code::Unsupported,
-                            format!("tokenizer.model: model_type {other} ({name}); supported: unigram, bpe"),
+                            format!("tokenizer.model: model_type {other} ({name}) is not supported. Supported types: unigram, bpe"),
                         );
                     }
                 }
             }
             24 if field.bool("treat_whitespace_as_suffix")? => {
-                return fail(Code::Unsupported, "tokenizer.model: treat_whitespace_as_suffix");
+                return fail(
+                    Code::Unsupported,
+                    "tokenizer.model: treat_whitespace_as_suffix is not supported",
+                );
             }
             35 => m.byte_fallback = field.bool("byte_fallback")?,
             46 => m.bos = field.text("bos_piece")?,
@@ -253,12 +258,15 @@ fn read_normalizer<'a>(bytes: &'a [u8], n: &mut NormalizerSpec<'a>) -> Result<()
     Ok(())
 }
 
-/// What a decoded text goes through: nothing, in every model of a decoder.
+/// Checks the normalization of decoded texts. Only an empty one is supported; every model with a decoder has that.
 fn read_denormalizer(bytes: &[u8]) -> Result<()> {
     let mut r = Reader { left: bytes };
     while let Some((number, field)) = r.next()? {
         if number == 2 && !field.bytes("precompiled_charsmap")?.is_empty() {
-            return fail(Code::Unsupported, "tokenizer.model: denormalizer_spec with a precompiled_charsmap");
+            return fail(
+                Code::Unsupported,
+                "tokenizer.model: denormalizer_spec with a precompiled_charsmap is not supported",
+            );
         }
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! A set of texts to be found at the beginning of another: bytes by bytes, children side by side in the
-//! order of their bytes. Never changed after it is made.
+//! A set of texts, to find those that another text begins with. There is one node for each byte; a node's children are
+//! adjacent and sorted by their byte. The trie never changes after it is made.
 
 #[derive(Clone, Copy)]
 struct Node {
-    first: u32, // of its children
+    first: u32, // index of the first child
     n: u16,
     label: u8,
     value: u32,
@@ -17,14 +17,15 @@ pub struct Trie {
 }
 
 impl Trie {
-    /// entries: texts that are not empty, each once.
+    /// Builds the trie. The entries must not be empty, and each text may occur once.
     pub fn new(mut entries: Vec<(&[u8], u32)>) -> Trie {
         if entries.is_empty() {
             return Trie::default();
         }
         entries.sort_unstable();
         let mut nodes = vec![Node { first: 0, n: 0, label: 0, value: NO_VALUE }];
-        // Each node's entries and how many bytes of theirs lead to it; nodes are made level by level.
+        // For each node: the range of its entries, and the number of bytes that lead to it. Nodes are made level by
+        // level.
         let mut ranges = vec![(0, entries.len(), 0)];
         let mut at = 0;
         while at < nodes.len() {
@@ -47,7 +48,7 @@ impl Trie {
         Trie { nodes }
     }
 
-    /// Every entry that `text` begins with, shortest first: its length and value.
+    /// Calls `found` with the length and the value of every entry that `text` begins with, shortest first.
     pub fn prefixes(&self, text: &[u8], mut found: impl FnMut(usize, u32)) {
         let Some(mut node) = self.nodes.first() else { return };
         for (i, &byte) in text.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! Where a long text may be cut without changing how it is tokenized, and how many ids it has at
-//! least: what it takes to refuse a text that is far too long after a look at its beginning.
+//! Finds places where a long text may be cut without a change of its ids, and a lower bound for the number of its ids.
+//! With both, a text that is far too long is refused after a look at its beginning.
 //!
-//! A token covers characters that stand side by side in its text. Where two neighbours x and y stand
-//! so in no token, none covers the border between them: BPE merges nothing across it, and the ids
-//! before it are those of the beginning alone. "Side by side in some token" is kept as one bit by
-//! hash; two pairs with one hash only make us miss a border.
+//! A token covers characters that are adjacent in its text. When no token contains the neighbours x and y, no token
+//! covers the border between them: BPE merges nothing across it, and the ids before the border depend only on the text
+//! before it. A hash table with one bit for each pair records which characters are adjacent in some token. When two pairs
+//! share a bit, a border may be missed, which does no harm.
 
 use super::compiled::Compiled;
 use crate::spm::Spm;
@@ -13,14 +13,14 @@ use serde_json::Value;
 use tokenizers::AddedToken;
 
 const BITS: usize = 1 << 20;
-const LOOK_BACK: usize = 1 << 16; // bytes searched for a border
+const LOOK_BACK: usize = 1 << 16; // most bytes that are searched for a border
 
 pub struct Borders {
     joined: Vec<u64>,
     by_bytes: bool,
-    /// A normalizer of Unicode forms runs first: only characters that no form changes count.
+    /// A normalizer of Unicode forms runs first, so only characters that no form changes may be at a border.
     stable_only: bool,
-    /// Characters (byte-level: bytes) of the longest token; None where a text may shrink.
+    /// Characters (byte-level: bytes) of the longest token; None when normalization may shorten a text.
     longest: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ fn slot(x: u32, y: u32) -> usize {
     ((u64::from(x) << 32 | u64::from(y)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44) as usize
 }
 
-/// Which normalizers are here: None when there is one that could move a border.
+/// Returns whether the normalizer changes Unicode forms. None when it could move a border in another way.
 fn needs_stable(normalizer: &Value) -> Option<bool> {
     match normalizer["type"].as_str() {
         None => normalizer.is_null().then_some(false),
@@ -45,13 +45,13 @@ fn needs_stable(normalizer: &Value) -> Option<bool> {
     }
 }
 
-/// Neither changed by a Unicode form nor joined with what stands before it.
+/// True for a character that no Unicode form changes or joins with the character before it.
 fn is_stable(c: char) -> bool {
     matches!(c, '\0'..='\x7f' | 'А'..='я' | 'ぁ'..='ゖ' | 'ァ'..='ヺ' | '一'..='\u{9fff}' | '가'..='힣')
 }
 
 impl Borders {
-    /// None when a cut can never be told to be safe (another kind of model or normalizer).
+    /// Returns None when no cut can be known to be safe (another kind of model or normalizer).
     pub fn new(model: &Compiled, pieces: &Pieces, added: &[AddedToken]) -> Option<Borders> {
         let config: Value = serde_json::from_str(model.config()).ok()?;
         let stable_only = needs_stable(&config["normalizer"])?;
@@ -64,8 +64,8 @@ impl Borders {
         Some(b.with(tokens, added, !stable_only))
     }
 
-    /// None for a model that replaces characters. Both of its algorithms end a token at a border; what
-    /// stands before it is cut as if nothing followed.
+    /// Returns None for a model that replaces characters. Both SentencePiece algorithms end a token at a border, and cut
+    /// the text before it as if nothing followed.
     pub fn of_spm(spm: &Spm, added: &[AddedToken]) -> Option<Borders> {
         if !spm.keeps_characters() {
             return None;
@@ -74,7 +74,7 @@ impl Borders {
         Some(b.with(spm.texts().map(|(text, _)| text.as_bytes()), added, spm.keeps_length()))
     }
 
-    /// keeps_length: no character vanishes, and none is without an id.
+    /// Adds the tokens. keeps_length: no character vanishes, and each one gets an id.
     fn with<'t>(
         mut self,
         tokens: impl Iterator<Item = &'t [u8]>,
@@ -88,7 +88,7 @@ impl Borders {
         self
     }
 
-    /// Joins the neighbours in a token; its length.
+    /// Records the adjacent characters of a token, and returns its length.
     fn add(&mut self, token: &[u8]) -> usize {
         let (mut before, mut n) = (None, 0);
         let mut next = |unit: u32| {
@@ -107,8 +107,7 @@ impl Borders {
     }
 
     fn may_cut(&self, x: char, y: char) -> bool {
-        // What a tokenizer does with blanks depends on what follows; digits come in groups; the sign
-        // for a space may have been one.
+        // The ids of blanks depend on what follows; digits are grouped; a "▁" may have been a space.
         if x.is_whitespace() || x.is_numeric() || x == '▁' || y == '▁' {
             return false;
         }
@@ -125,7 +124,7 @@ impl Borders {
         self.joined[at / 64] >> (at % 64) & 1 == 0
     }
 
-    /// The last safe border at or before `at`, not too far before it.
+    /// Returns the last safe border at or before `at`, within LOOK_BACK bytes.
     pub fn before(&self, text: &str, at: usize) -> Option<usize> {
         let mut end = at.min(text.len());
         while !text.is_char_boundary(end) {
@@ -144,7 +143,7 @@ impl Borders {
         None
     }
 
-    /// No token covers more than the longest: at least so many ids.
+    /// Returns the least number of ids: no token covers more than the longest one.
     pub fn least_ids(&self, text: &str) -> usize {
         let units = if self.by_bytes { text.len() } else { text.chars().count() };
         self.longest.map_or(0, |longest| units / longest)

@@ -1,6 +1,6 @@
-//! The crate's BPE over a compiled vocabulary: the same symbols, the same order of merges, the same
-//! unknown and byte-fallback rules as `tokenizers::models::bpe`, without its maps of strings.
-//! The rest of the pipeline stays the crate's, so only this file can differ from it.
+//! BPE over a compiled vocabulary. It has the same symbols, the same order of merges, and the same rules for unknown
+//! characters and byte fallback as `tokenizers::models::bpe`, without that crate's maps of strings. The rest of the
+//! pipeline is the tokenizers crate's own, so only this file can differ from it.
 
 use super::compiled::Compiled;
 use crate::spm::Spm;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokenizers::models::bpe::BpeTrainer;
 use tokenizers::{Model, ModelWrapper, Result, Token};
 
-/// The model behind the crate's pipeline.
+/// The model inside the pipeline of the tokenizers crate.
 pub enum AnyModel {
     Compiled(Arc<Compiled>),
     Crate(Box<ModelWrapper>),
@@ -21,8 +21,8 @@ pub enum AnyModel {
 }
 
 thread_local! {
-    /// How many ids the running `encode` may still make; a text is cut off inside the pipeline, not
-    /// after it, so that the work on a hostile input stays bounded.
+    /// Ids that the running `encode` may still make. The text is cut off inside the pipeline, not after it, so that the
+    /// work on a hostile input is limited.
     static BUDGET: RefCell<usize> = const { RefCell::new(usize::MAX) };
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
@@ -44,7 +44,7 @@ fn spend(ids: usize) -> Result<()> {
 #[derive(Clone, Copy)]
 struct Symbol {
     id: u32,
-    len: u32, // bytes; 0: merged into its left neighbour
+    len: u32, // in bytes; 0 = merged into its left neighbour
     prev: u32,
     next: u32,
 }
@@ -54,7 +54,7 @@ const END: u32 = u32::MAX;
 #[derive(Default)]
 struct Scratch {
     symbols: Vec<Symbol>,
-    /// (rank, position) packed, then the merged id: the lowest rank first, then the leftmost
+    /// (rank << 32 | position, merged id): the lowest rank comes first, then the leftmost position
     queue: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
@@ -78,7 +78,7 @@ impl Scratch {
         }
     }
 
-    /// One huge text does not keep its memory.
+    /// Frees the memory after a huge text.
     fn forget_if_huge(&mut self) {
         if self.symbols.capacity() > 1 << 20 {
             *self = Scratch::default();
@@ -97,7 +97,7 @@ impl Scratch {
                 continue;
             }
             let right = self.symbols[s.next as usize];
-            // An entry is stale when the pair at its place is no longer the one that it was made for.
+            // An entry is stale when its position now holds another pair.
             if c.merge(s.id, right.id).is_none_or(|(_, id)| id != merged) {
                 continue;
             }
@@ -138,7 +138,7 @@ fn fill_symbols(c: &Compiled, word: &str, out: &mut Scratch) {
             out.add(id, len);
             continue;
         }
-        // As in the crate, an unknown run that is pending stays pending behind the bytes.
+        // As in the tokenizers crate, a pending unknown run stays pending and comes after the bytes.
         if c.byte_fallback && s.bytes().all(|b| c.byte_id(b).is_some()) {
             s.bytes().for_each(|b| out.add(c.byte_id(b).unwrap_or(0), 1));
             continue;
@@ -159,7 +159,7 @@ fn fill_symbols(c: &Compiled, word: &str, out: &mut Scratch) {
     }
 }
 
-/// The ids of a word, appended: what `tokenize` gives, without a token for each.
+/// Appends the ids of a word. They are those of `tokenize`, without an object for each token.
 pub fn append_ids(c: &Compiled, word: &str, out: &mut Vec<u32>) {
     if c.ignore_merges {
         if let Some(id) = c.id(word) {
@@ -176,8 +176,8 @@ pub fn append_ids(c: &Compiled, word: &str, out: &mut Vec<u32>) {
     });
 }
 
-/// Token texts stay empty: only ids and offsets are read by the pipeline behind us, and a String per
-/// token is a fifth of the time.
+/// Returns the tokens of a word with empty texts: the pipeline reads only ids and offsets, and a String for each token
+/// would take a fifth of the time.
 fn tokenize(c: &Compiled, word: &str) -> Result<Vec<Token>> {
     if word.is_empty() {
         return Ok(vec![]);
@@ -220,7 +220,7 @@ impl Model for AnyModel {
             AnyModel::Spm(m) => {
                 let ids = m.encode(sequence).map_err(|e| e.message)?;
                 spend(ids.len())?;
-                // Its normalizer runs within: there are no offsets into the text.
+                // SentencePiece's normalizer runs inside the model, so there are no offsets into the text.
                 Ok(ids.into_iter().map(|id| Token::new(id, String::new(), (0, 0))).collect())
             }
         }

@@ -1,10 +1,9 @@
-//! The compiled form of a BPE tokenizer: one little-endian file, memory-mapped, that is used as it
-//! lies: token texts and raw bytes by id, a hash table text -> id, a hash table of merges, and the
-//! light parts of tokenizer.json as JSON. Made once per source file by `compile`, checked in full by
-//! `Compiled::open` (size, checksum, every offset and id), so that lookups need no check of their own
-//! against a hostile file and a damaged one is rebuilt, not believed.
+//! The compiled form of a BPE tokenizer: one little-endian file that is memory-mapped and used without decoding. It has
+//! token texts and raw bytes by id, a hash table from text to id, a hash table of merges, and the light parts of
+//! tokenizer.json as JSON. `compile` makes it once for each source file. `Compiled::open` checks all of it (size,
+//! checksum, every offset and id), so look-ups need no checks of their own. A file that fails the check is rebuilt.
 //!
-//! Layout: `HEADER_WORDS` u64 words, then the sections, each 8-aligned, in the order of `Section`.
+//! Layout: `HEADER_WORDS` u64 words, then the sections, each aligned to 8 bytes, in the order of `Section`.
 
 use crate::base::error::{invalid, io, Result};
 use crate::vocab::pieces::{self, Pieces};
@@ -21,13 +20,13 @@ const WORD_FIXED: usize = 10; // words before the section table
 #[derive(Clone, Copy)]
 #[repr(usize)]
 enum Section {
-    TextAt,  // u32[n_ids + 1]: where the text of an id starts in Texts
+    TextAt,  // u32[n_ids + 1]: start of an id's text in Texts
     Texts,   // UTF-8
-    BytesAt, // u32[n_ids + 1], raw bytes likewise
+    BytesAt, // u32[n_ids + 1]: start of an id's raw bytes
     Bytes,
-    IdSlots, // u32[2^k]: id + 1 by hash of the text, 0 is free
-    Merges,  // u32[4][2^k]: left, right, rank, merged; left NONE is free
-    ByteIds, // u32[256]: the id of "<0xNN>", NONE when absent
+    IdSlots, // u32[2^k]: id + 1 by hash of the text; 0 = free
+    Merges,  // u32[4][2^k]: left, right, rank, merged; left NONE = free
+    ByteIds, // u32[256]: the id of "<0xNN>"; NONE = absent
     Prefix,  // continuing_subword_prefix
     Suffix,  // end_of_word_suffix
     Config,  // JSON
@@ -71,10 +70,10 @@ fn merge_hash(left: u32, right: u32) -> usize {
 }
 
 impl Compiled {
-    /// Maps and checks a compiled file. An error means: rebuild it.
+    /// Maps and checks a compiled file. On an error the caller rebuilds it.
     pub fn open(path: &Path, source_hash: u128) -> Result<Compiled> {
         let file = File::open(path).map_err(|e| io(path.display(), e))?;
-        // SAFETY: files in the cache are replaced by rename, never written in place.
+        // SAFETY: files in the cache are replaced by rename and never written in place.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| io(path.display(), e))?;
         Self::check(Backing::Map(map), Some(source_hash))
     }
@@ -84,27 +83,27 @@ impl Compiled {
     }
 
     fn check(backing: Backing, source_hash: Option<u128>) -> Result<Compiled> {
-        let bad = |what: &str| invalid(format!("compiled tokenizer: {what}"));
+        let bad = |what: &str| invalid(format!("the compiled tokenizer cannot be used: {what}"));
         let all = backing.bytes();
         if all.len() < HEADER_WORDS * 8 || all.len() % 8 != 0 {
-            return Err(bad("too short"));
+            return Err(bad("it is too short"));
         }
         let word = |i: usize| u64::from_le_bytes(all[i * 8..i * 8 + 8].try_into().unwrap());
         if word(0) != MAGIC || word(1) != all.len() as u64 {
-            return Err(bad("another format, or cut"));
+            return Err(bad("it has another format or is incomplete"));
         }
         if word(2) != xxh3_64(&all[24..]) {
-            return Err(bad("checksum"));
+            return Err(bad("its checksum is wrong"));
         }
         if source_hash.is_some_and(|h| h as u64 != word(3) || (h >> 64) as u64 != word(4)) {
-            return Err(bad("made from another source"));
+            return Err(bad("it was made from another source"));
         }
         let (n_ids, n_tokens, unk, flags) = (word(5) as u32, word(6) as u32, word(7) as u32, word(8));
         let mut sections = [(0usize, 0usize); N_SECTIONS];
         for (i, s) in sections.iter_mut().enumerate() {
             let (at, len) = (word(WORD_FIXED + 2 * i), word(WORD_FIXED + 2 * i + 1));
             if at % 8 != 0 || at.checked_add(len).is_none_or(|end| end > all.len() as u64) {
-                return Err(bad("a section lies outside"));
+                return Err(bad("a section is outside the file"));
             }
             *s = (at as usize, len as usize);
         }
@@ -173,7 +172,7 @@ impl Compiled {
 
     fn words(&self, s: Section) -> &[u32] {
         let bytes = self.section(s);
-        // SAFETY: sections are 8-aligned in a mapping (page-aligned) or a vector of u64; any u32 is valid.
+        // SAFETY: sections are 8-aligned in a mapping (page-aligned) or in a vector of u64; every u32 is valid.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u32>(), bytes.len() / 4) }
     }
 
@@ -184,7 +183,7 @@ impl Compiled {
     }
 
     fn str_section(&self, s: Section) -> &str {
-        // SAFETY: check_tables has seen that it is UTF-8, and the backing does not change.
+        // SAFETY: check_tables has checked that it is UTF-8, and the backing does not change.
         unsafe { std::str::from_utf8_unchecked(self.section(s)) }
     }
 
@@ -196,7 +195,7 @@ impl Compiled {
         self.n_tokens
     }
 
-    /// Bytes of the longest token text.
+    /// Length of the longest token text in bytes.
     pub fn max_text(&self) -> usize {
         self.max_text
     }
@@ -213,18 +212,18 @@ impl Compiled {
         self.str_section(Section::Config)
     }
 
-    /// The text of an id; None for an id that is no token.
+    /// The text of an id; None when no token has the id.
     pub fn text(&self, id: u32) -> Option<&str> {
         if id >= self.n_ids {
             return None;
         }
         let at = self.words(Section::TextAt);
         let (from, to) = (at[id as usize] as usize, at[id as usize + 1] as usize);
-        // SAFETY: check_tables has seen UTF-8 and that every offset is a character's border.
+        // SAFETY: check_tables has checked the UTF-8, and that every offset is a character boundary.
         (from < to).then(|| unsafe { std::str::from_utf8_unchecked(&self.section(Section::Texts)[from..to]) })
     }
 
-    /// The bytes an id stands for, borrowed from the mapping.
+    /// The bytes that an id stands for, borrowed from the mapping.
     pub fn bytes(&self, id: u32) -> Option<&[u8]> {
         self.text(id)?;
         let at = self.words(Section::BytesAt);
@@ -244,7 +243,7 @@ impl Compiled {
         None
     }
 
-    /// (rank, merged id) of a pair.
+    /// The rank of a pair's merge and the merged id; None when the pair does not merge.
     pub fn merge(&self, left: u32, right: u32) -> Option<(u32, u32)> {
         let merges = self.merges();
         let mask = merges.len() - 1;
@@ -284,7 +283,7 @@ fn push_u32s(values: &[u32], out: &mut Vec<u64>) {
     }
 }
 
-/// The compiled form in memory, ready to write or to use.
+/// Returns the compiled form in memory, ready to be written or used.
 pub fn compile(mut source: Source, source_hash: u128) -> Result<Vec<u64>> {
     let n_ids = source.vocab.iter().map(|(_, id)| id + 1).max().unwrap_or(0);
     let n_tokens = source.vocab.len() as u32;
@@ -362,12 +361,12 @@ pub fn compile(mut source: Source, source_hash: u128) -> Result<Vec<u64>> {
 }
 
 fn checksum(words: &[u64]) -> u64 {
-    // SAFETY: as in Backing::bytes.
+    // SAFETY: the same as in Backing::bytes.
     let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
     xxh3_64(&bytes[24..])
 }
 
-/// A pair that comes twice keeps its last rank, as in the crate's map.
+/// Places the merges in the hash table. A pair that occurs twice keeps its last rank, as in the tokenizers crate.
 fn place_merges(merges: &[(u32, u32, u32)], n_slots: usize, out: &mut Vec<u64>) {
     let base = out.len();
     let (free, mask) = (u64::from(NONE) | u64::from(NONE) << 32, n_slots - 1);
@@ -383,14 +382,14 @@ fn place_merges(merges: &[(u32, u32, u32)], n_slots: usize, out: &mut Vec<u64>) 
     }
 }
 
-/// Writes beside the target and renames: readers see the old file or the whole new one.
+/// Writes to a temporary file and renames it: readers see the old file or the whole new one.
 pub fn write_atomically(words: &[u64], path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(|e| io(folder.display(), e))?;
     let tmp = path.with_extension(format!("tmp{}-{:x}", std::process::id(), pieces::unique()));
     let written = (|| {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&tmp)?;
-        // SAFETY: as in Backing::bytes.
+        // SAFETY: the same as in Backing::bytes.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
         file.write_all(bytes)?;
         std::fs::rename(&tmp, path)

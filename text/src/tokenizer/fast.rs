@@ -1,7 +1,7 @@
-//! The short way from a text to ids: for byte-level BPE with a pattern that `splits` knows, and for BPE
-//! over "▁" without one, cut where nothing merges (`joins`). No copy of the text with its offsets, no
-//! regular expression, no merging of a piece that came before. It gives what the pipeline gives, or
-//! nothing at all: then the pipeline is asked.
+//! The fast path from a text to ids. It handles byte-level BPE with a pattern that `splits` knows, and BPE over "▁"
+//! without a pattern, cut where nothing merges (`joins`). It avoids a copy of the text with offsets, regular expressions,
+//! and merging a piece that came before. Its ids are those of the pipeline. When it cannot guarantee that, it returns
+//! nothing and the caller uses the pipeline.
 
 use super::bpe;
 use super::compiled::Compiled;
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use tokenizers::AddedToken;
 
-/// Pieces that are remembered, by each thread: of so many bytes and ids at most.
+/// Cache of pieces in each thread: 2^CACHE_BITS slots, each for a piece of at most PIECE_BYTES bytes and PIECE_IDS ids.
 const CACHE_BITS: u32 = 14;
 const PIECE_WORDS: usize = 5;
 const PIECE_BYTES: usize = PIECE_WORDS * 8;
@@ -23,7 +23,7 @@ const PIECE_IDS: usize = 5;
 #[derive(Clone, Copy, Default)]
 struct Known {
     words: [u64; PIECE_WORDS],
-    n_bytes: u8, // 0: nothing
+    n_bytes: u8, // 0 = empty slot
     n_ids: u8,
     ids: [u32; PIECE_IDS],
 }
@@ -82,7 +82,7 @@ impl Cache {
         }
     }
 
-    /// As the pipeline's model does it.
+    /// Computes the ids of one piece as the pipeline's model does.
     fn make(&mut self, c: &Compiled, alphabet: Option<&[char; 256]>, piece: &str) {
         self.ids.clear();
         let Some(alphabet) = alphabet else {
@@ -93,17 +93,18 @@ impl Cache {
         self.piece.extend(piece.bytes().map(|b| alphabet[usize::from(b)]));
         bpe::append_ids(c, &self.piece, &mut self.ids);
         if self.piece.capacity() > 1 << 20 {
-            self.piece = String::new(); // one huge piece does not keep its memory
+            self.piece = String::new(); // frees the memory after a huge piece
         }
     }
 }
 
-/// Added tokens of one kind. Who writes what many of them begin with costs a few look-ups, not one each.
+/// Added tokens of one kind. A text with many beginnings of added tokens costs a few look-ups for each, not one for each
+/// token.
 struct Added {
     ids: HashMap<Box<[u8]>, u32>,
-    /// by the first byte: how long those are that begin with it, the longest first
+    /// by first byte: the lengths of the tokens that begin with it, longest first
     lengths: Vec<Vec<usize>>,
-    /// first and second byte of one of them, a bit each
+    /// one bit for the first two bytes of each token
     pairs: Vec<u64>,
 }
 
@@ -127,7 +128,7 @@ impl Added {
         a
     }
 
-    /// The leftmost one, of these the longest: where, how long, which.
+    /// Finds the leftmost token, and the longest one there: position, length, id.
     fn find(&self, bytes: &[u8]) -> Option<(usize, usize, u32)> {
         if self.ids.is_empty() {
             return None;
@@ -143,25 +144,25 @@ impl Added {
     }
 }
 
-/// How what lies between added tokens becomes pieces.
+/// The way in which the text between added tokens becomes pieces.
 enum Cut {
-    /// spelled in the byte alphabet
+    /// the bytes of a piece are written in the byte alphabet
     Pattern { split: Split, alphabet: [char; 256], nfc: bool },
-    /// every space is "▁", and one more is put before
+    /// every space becomes "▁", and with `prepend` one more is put before the text
     Marks { joins: Joins, prepend: bool },
 }
 
 pub struct Fast {
     id: u64,
     cut: Cut,
-    /// what is looked for first, and then in what lies between
+    /// [0] is searched first, [1] in the text between its matches
     added: [Added; 2],
     before: Vec<u32>,
     behind: Vec<u32>,
 }
 
-/// NFC leaves it as it is, beside any other such character: it is its own form, has no combining class,
-/// and is the second one of no composition.
+/// True when NFC leaves the character as it is, next to any other such character: it is its own form, has no combining
+/// class, and is the second character of no composition.
 fn is_nfc(c: char) -> bool {
     matches!(c, '\0'..='\u{2ff}' | '\u{391}'..='\u{3c9}' | '\u{400}'..='\u{482}' | '\u{48a}'..='\u{52f}'
         | '\u{1e00}'..='\u{1eff}' | '\u{2002}'..='\u{205e}' | '\u{2070}'..='\u{20cf}' | '\u{2190}'..='\u{22ff}'
@@ -178,7 +179,7 @@ fn is_plain_frame(post: &Value) -> bool {
     }
 }
 
-/// Whether NFC runs; None where something else does.
+/// Returns whether NFC runs; None when another normalizer does.
 fn normalizer_of(v: &Value) -> Option<bool> {
     match v["type"].as_str() {
         None => v.is_null().then_some(false),
@@ -192,7 +193,8 @@ fn normalizer_of(v: &Value) -> Option<bool> {
     }
 }
 
-/// Whether the normalizer puts "▁" before the text, besides making each space one; None where it is another.
+/// Returns whether the normalizer puts "▁" before the text, in addition to replacing each space; None for any other
+/// normalizer.
 fn marks_of(v: &Value) -> Option<bool> {
     let is_replace =
         |v: &Value| v["type"] == "Replace" && v["pattern"]["String"] == " " && v["content"] == "▁";
@@ -208,7 +210,7 @@ fn marks_of(v: &Value) -> Option<bool> {
     }
 }
 
-/// It looks for spaces, of which the normalizer has left none.
+/// True when the pre-tokenizer splits only at spaces, of which the normalizer has left none.
 fn cuts_nothing(pre: &Value) -> bool {
     pre.is_null() || (pre["type"] == "Split" && pre["pattern"]["String"] == " " && pre["invert"] == false)
 }
@@ -220,7 +222,7 @@ fn cut_of(config: &Value, c: &Compiled) -> Option<Cut> {
         return Some(Cut::Pattern { split, alphabet, nfc: normalizer_of(&config["normalizer"])? });
     }
     let prepend = marks_of(&config["normalizer"])?;
-    // what is one token as a whole is asked for the whole text
+    // ignore_merges looks up the whole text as one token
     if !cuts_nothing(&config["pre_tokenizer"]) || c.ignore_merges {
         return None;
     }
@@ -228,7 +230,7 @@ fn cut_of(config: &Value, c: &Compiled) -> Option<Cut> {
 }
 
 impl Fast {
-    /// None: this tokenizer has something that the short way does not know.
+    /// Returns None when the fast path does not support something in this tokenizer.
     pub fn new(c: &Compiled, p: &Pipeline) -> Option<Fast> {
         let config: Value = serde_json::from_str(c.config()).ok()?;
         if !is_plain_frame(&config["post_processor"]) || !c.prefix().is_empty() || !c.suffix().is_empty() {
@@ -236,7 +238,7 @@ impl Fast {
         }
         let cut = cut_of(&config, c)?;
         let added: Vec<_> = p.get_added_vocabulary().get_added_tokens_decoder().iter().collect();
-        // those that the normalizer would change
+        // tokens that the normalizer would change
         let changed = |t: &AddedToken| match &cut {
             Cut::Pattern { nfc, .. } => *nfc && !t.content.chars().all(is_nfc),
             Cut::Marks { .. } => t.normalized,
@@ -261,7 +263,8 @@ impl Fast {
         })
     }
 
-    /// The ids, or None within Some when there are more than max_ids. None: the pipeline has to say.
+    /// Returns the ids, or Some(None) when there are more than max_ids. Returns None when the pipeline must encode the
+    /// text.
     pub fn encode(
         &self,
         c: &Compiled,
@@ -286,7 +289,8 @@ impl Fast {
         Some((fits && out.len() <= max_ids).then_some(out))
     }
 
-    /// Added tokens of this kind, and what lies between them by the next kind, at last by the pattern.
+    /// Appends the ids of added tokens of this kind. The text between them is searched for the next kind, and in the end
+    /// split into pieces.
     fn between(
         &self,
         c: &Compiled,

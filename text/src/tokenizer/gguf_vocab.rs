@@ -1,6 +1,6 @@
-//! The vocabulary inside a GGUF file → `Source`, by the conversions that transformers applies to the
-//! same models: SentencePiece scores become ranked merges, byte-level BPE brings its own, and the
-//! name in tokenizer.ggml.pre stands for a published pre-tokenizer.
+//! Converts the vocabulary in a GGUF file to a `Source`, as transformers does for the same models. SentencePiece scores
+//! become ranked merges; byte-level BPE has its own merges. The name in tokenizer.ggml.pre selects a published
+//! pre-tokenizer.
 
 use super::pre_tokenizers;
 use crate::base::error::{fail, invalid, Code, Result};
@@ -9,7 +9,7 @@ use crate::vocab::table::{BpeFlags, Merge, Source, Vocab};
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
-// tokenizer.ggml.token_type
+// Values of tokenizer.ggml.token_type.
 const UNKNOWN: i64 = 2;
 const CONTROL: i64 = 3;
 const USER_DEFINED: i64 = 4;
@@ -22,37 +22,47 @@ struct Tokens<'a> {
 }
 
 pub fn read(meta: &Metadata) -> Result<Source> {
-    let model = meta.text("tokenizer.ggml.model").ok_or_else(|| invalid("GGUF: no tokenizer"))?;
+    let model = meta
+        .text("tokenizer.ggml.model")
+        .ok_or_else(|| invalid("the GGUF file has no tokenizer (tokenizer.ggml.model)"))?;
     let tokens = read_tokens(meta)?;
     match model {
         "llama" | "gemma" => read_spm(meta, tokens),
         "gpt2" => read_byte_level(meta, tokens),
-        other => fail(Code::Unsupported, format!("GGUF: tokenizer.ggml.model '{other}'")),
+        other => fail(
+            Code::Unsupported,
+            format!("tokenizer.ggml.model '{other}' of the GGUF file is not supported"),
+        ),
     }
 }
 
 fn read_tokens<'a>(meta: &Metadata<'a>) -> Result<Tokens<'a>> {
-    let list =
-        meta.array("tokenizer.ggml.tokens").ok_or_else(|| invalid("GGUF: no tokenizer.ggml.tokens"))?;
+    let list = meta
+        .array("tokenizer.ggml.tokens")
+        .ok_or_else(|| invalid("the GGUF file has no tokenizer.ggml.tokens"))?;
     let (mut texts, mut vocab) = (Vec::new(), Vocab::default());
     for (id, bytes) in list.strings()?.enumerate() {
-        let text =
-            std::str::from_utf8(bytes).map_err(|_| invalid(format!("GGUF: token {id} is not UTF-8")))?;
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| invalid(format!("token {id} of the GGUF file is not UTF-8")))?;
         texts.push(text);
-        // Two ids with one text: the first one is the token, as a text can only become one of them.
+        // When two ids have the same text, the first one is the token: a text can only become one of them.
         if !text.is_empty() && vocab.id(text).is_none() {
             vocab.insert(text, id as u32)?;
         }
     }
     if texts.is_empty() {
-        return Err(invalid("GGUF: an empty vocabulary"));
+        return Err(invalid("the vocabulary of the GGUF file is empty"));
     }
     let types = match meta.array("tokenizer.ggml.token_type") {
         Some(a) => a.i64s()?,
         None => vec![1; texts.len()],
     };
     if types.len() != texts.len() {
-        return Err(invalid(format!("GGUF: {} tokens, {} types", texts.len(), types.len())));
+        return Err(invalid(format!(
+            "the GGUF file has {} tokens but {} token types",
+            texts.len(),
+            types.len()
+        )));
     }
     Ok(Tokens { texts, types, vocab })
 }
@@ -72,7 +82,7 @@ fn added_tokens(t: &Tokens) -> Value {
     Value::Array(added)
 }
 
-/// TemplateProcessing with what add_bos_token and add_eos_token ask for; null when that is nothing.
+/// Returns a TemplateProcessing for add_bos_token and add_eos_token; null when neither is set.
 fn post_processor(meta: &Metadata, t: &Tokens, bos_default: bool) -> Value {
     let wanted = |flag: &str, id: &str, default: bool| {
         let on = meta.bool(flag).unwrap_or(default);
@@ -100,11 +110,16 @@ fn post_processor(meta: &Metadata, t: &Tokens, bos_default: bool) -> Value {
 }
 
 fn read_spm(meta: &Metadata, t: Tokens) -> Result<Source> {
-    let scores =
-        meta.array("tokenizer.ggml.scores").ok_or_else(|| invalid("GGUF: no tokenizer.ggml.scores"))?;
+    let scores = meta
+        .array("tokenizer.ggml.scores")
+        .ok_or_else(|| invalid("the GGUF file has no tokenizer.ggml.scores"))?;
     let scores = scores.f32s()?;
     if scores.len() != t.texts.len() {
-        return Err(invalid(format!("GGUF: {} tokens, {} scores", t.texts.len(), scores.len())));
+        return Err(invalid(format!(
+            "the GGUF file has {} tokens but {} scores",
+            t.texts.len(),
+            scores.len()
+        )));
     }
     let prefix_space = meta.bool("tokenizer.ggml.add_space_prefix").unwrap_or(true);
     let replace = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
@@ -138,15 +153,15 @@ fn read_spm(meta: &Metadata, t: Tokens) -> Result<Source> {
     })
 }
 
-/// Every way to split a token into two tokens is a merge; the better the token's score, the earlier,
-/// and then the longer left part first: the order in which transformers' generate_merges has them.
+/// Makes a merge of every way to split a token into two tokens. Merges of a token with a better score come first, then
+/// those with a longer left part. This is the order of transformers' generate_merges.
 fn merges_of_scores(t: &Tokens, scores: &[f32]) -> Vec<Merge> {
     let mut found: Vec<(f32, u16, u16, Merge)> = Vec::new();
     for (id, text) in t.texts.iter().enumerate() {
         if t.vocab.id(text) != Some(id as u32) || text.len() > usize::from(u16::MAX) {
             continue;
         }
-        // Tokens that are matched as a whole text need no way to be merged.
+        // These tokens are matched as a whole text and need no merge.
         if matches!(t.types[id], UNKNOWN | CONTROL) {
             continue;
         }
@@ -159,7 +174,7 @@ fn merges_of_scores(t: &Tokens, scores: &[f32]) -> Vec<Merge> {
         }
         found[from..].sort_by_key(|m| (m.3 .0, m.3 .1));
     }
-    // Stable and descending, with ties in the order found, as Python's sort(reverse=True) leaves them.
+    // The sort is stable and descending, with ties in the order found, like Python's sort(reverse=True).
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(b.2.cmp(&a.2)));
     found.into_iter().map(|m| m.3).collect()
 }
@@ -168,18 +183,26 @@ fn read_byte_level(meta: &Metadata, t: Tokens) -> Result<Source> {
     let pre = meta.text("tokenizer.ggml.pre").unwrap_or("default");
     let pre = pre_tokenizers::by_name(pre).ok_or_else(|| crate::base::error::TextError {
         code: Code::Unsupported,
-        message: format!("GGUF: tokenizer.ggml.pre '{pre}'"),
+        message: format!("tokenizer.ggml.pre '{pre}' of the GGUF file is not supported"),
     })?;
-    let list =
-        meta.array("tokenizer.ggml.merges").ok_or_else(|| invalid("GGUF: no tokenizer.ggml.merges"))?;
+    let list = meta
+        .array("tokenizer.ggml.merges")
+        .ok_or_else(|| invalid("the GGUF file has no tokenizer.ggml.merges"))?;
     let mut merges = Vec::with_capacity(list.len().min(1 << 22) as usize);
     let mut seen: HashMap<(u32, u32), ()> = HashMap::new();
     for bytes in list.strings()? {
-        let line = std::str::from_utf8(bytes).map_err(|_| invalid("GGUF: a merge is not UTF-8"))?;
-        // The space in the middle parts the two: byte-level texts hold none, but "Ġ" is no space.
-        let (l, r) = line.split_once(' ').ok_or_else(|| invalid(format!("GGUF: bad merge '{line}'")))?;
+        let line =
+            std::str::from_utf8(bytes).map_err(|_| invalid("a merge of the GGUF file is not UTF-8"))?;
+        // The space in the middle separates the two parts. Byte-level texts contain no space: they write it as "Ġ".
+        let (l, r) = line.split_once(' ').ok_or_else(|| {
+            invalid(format!(
+                "the merge '{line}' of the GGUF file is not valid; it must be two tokens with a space between them"
+            ))
+        })?;
         let id = |s: &str| {
-            t.vocab.id(s).ok_or_else(|| invalid(format!("GGUF: merge of '{s}', which is no token")))
+            t.vocab
+                .id(s)
+                .ok_or_else(|| invalid(format!("a merge of the GGUF file uses '{s}', which is not a token")))
         };
         let (left, right, merged) = (id(l)?, id(r)?, id(&format!("{l}{r}"))?);
         if seen.insert((left, right), ()).is_none() {

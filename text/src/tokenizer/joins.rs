@@ -1,10 +1,9 @@
-//! Where BPE without a pre-tokenizer cannot merge: two characters that stand side by side in no token's
-//! text are never covered by one token, whatever the merges, so that a text may be cut between them and
-//! each piece be looked at alone.
+//! Finds places where BPE without a pre-tokenizer cannot merge. Two characters that are adjacent in no token's text are
+//! never covered by one token, whatever the merges. A text may be cut between them, and each piece encoded alone.
 
 use super::compiled::Compiled;
 
-/// Pairs with other characters than ASCII's: a bit by hash. Two pairs with one hash only miss a cut.
+/// Size of the table for pairs beyond ASCII, with one bit for each hash. Two pairs with the same hash only miss a cut.
 const BITS_LOG2: u32 = 21;
 
 pub struct Joins {
@@ -18,7 +17,7 @@ fn slot(x: char, y: char) -> usize {
 }
 
 impl Joins {
-    /// None: a character may come out as an unknown token, or its bytes be merged.
+    /// Returns None when a character may become an unknown token, or when bytes may be merged.
     pub fn of(c: &Compiled) -> Option<Joins> {
         let bytes: Option<Vec<u32>> = (0..=255).map(|b| c.byte_id(b)).collect();
         let bytes = bytes.filter(|_| c.byte_fallback)?;
@@ -49,7 +48,7 @@ impl Joins {
         self.others[at / 64] >> (at % 64) & 1 != 0
     }
 
-    /// Gives the pieces of a text in order until `give` says false; so does this.
+    /// Passes the pieces of a text to `give` in order. Stops and returns false when `give` does.
     pub fn pieces<'t>(&self, text: &'t str, mut give: impl FnMut(&'t str) -> bool) -> bool {
         let mut chars = text.char_indices();
         let Some((mut begin, mut before)) = chars.next() else { return true };

@@ -1,5 +1,6 @@
-//! From a text to ids and back. `source` finds a model's tokenizer and caches its compiled form (`compiled`), which
-//! `tokenizer_json` and `gguf_vocab` are read into; `tokenizer` is what is opened, and `decoder` streams.
+//! From a text to ids and back. `source` finds a model's tokenizer and caches its compiled form (`compiled`).
+//! `tokenizer_json` and `gguf_vocab` read the sources of the compiled form. `tokenizer` is the opened object, and
+//! `decoder` decodes a stream of ids.
 
 mod borders;
 mod bpe;

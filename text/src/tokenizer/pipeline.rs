@@ -1,4 +1,4 @@
-//! The crate's pipeline over a model of ours, or over the crate's own.
+//! The pipeline of the tokenizers crate over `AnyModel`.
 
 use super::bpe::AnyModel;
 use tokenizers::{

@@ -1,5 +1,5 @@
-//! From a path to a model: finds the file, hashes what the tokenizer depends on, maps the compiled
-//! form from the cache or makes it. Special tokens' names come from the small files beside it.
+//! From a path to a model: finds the file, hashes the bytes that the tokenizer depends on, and maps the compiled form
+//! from the cache or makes it. The names of special tokens come from the small files beside it.
 
 use super::compiled::{compile, write_atomically, Compiled};
 use super::gguf_vocab;
@@ -41,7 +41,7 @@ fn special_of_folder(folder: &Path) -> Result<Special> {
 pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
     let file = tokenizer_file(path).ok_or_else(|| TextError {
         code: Code::Unsupported,
-        message: format!("{}: no tokenizer.json, no tokenizer.model", path.display()),
+        message: format!("the folder {} has neither tokenizer.json nor tokenizer.model", path.display()),
     })?;
     let map = map_file(&file)?;
     if is_spm(&file, &map)? {
@@ -65,7 +65,8 @@ pub fn open(path: &Path, cache_dir: Option<&Path>) -> Result<Opened> {
     Ok(Opened { model, special: special_of_folder(&folder_of(&file))? })
 }
 
-/// The file itself, or a folder's: tokenizer.json says it all; a tokenizer.model needs its neighbours.
+/// Returns the file itself, or the file in a folder: tokenizer.json is complete on its own and comes first; a
+/// tokenizer.model needs the files beside it.
 fn tokenizer_file(path: &Path) -> Option<PathBuf> {
     match path.is_dir() {
         true => ["tokenizer.json", "tokenizer.model"].iter().map(|n| path.join(n)).find(|f| f.exists()),
@@ -77,12 +78,12 @@ fn is_spm(file: &Path, bytes: &[u8]) -> Result<bool> {
     let ends = |e: &str| file.extension().is_some_and(|x| x == e);
     let is = ends("model") || !ends("json") && spm::is_model(bytes);
     match is && bytes.len() as u64 > MAX_SMALL_FILE {
-        true => fail(Code::Limit, format!("{}: larger than {MAX_SMALL_FILE} bytes", file.display())),
+        true => fail(Code::Limit, format!("{} is larger than {MAX_SMALL_FILE} bytes", file.display())),
         false => Ok(is),
     }
 }
 
-/// The tokenizer.model that this model's tokenizer comes from, if it is one.
+/// Maps the tokenizer.model of this model, if its tokenizer is one.
 pub fn map_spm(path: &Path) -> Result<Option<memmap2::Mmap>> {
     match tokenizer_file(path).filter(|f| f.is_file()) {
         Some(file) => {
@@ -104,7 +105,7 @@ fn cached(cache_dir: Option<&Path>, hash: u128, parse: impl FnOnce() -> Result<P
     };
     let words = compile(source, hash)?;
     if let Some(path) = at {
-        // A cache that cannot be written costs time at each start, not the start itself.
+        // A cache that cannot be written costs time at each start, but does not make the start fail.
         if write_atomically(&words, &path).is_ok() {
             if let Ok(c) = Compiled::open(&path, hash) {
                 return Ok(Model::Compiled(c));

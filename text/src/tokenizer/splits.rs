@@ -1,6 +1,6 @@
-//! The pre-tokenizers' patterns that most models share, by hand: where each cuts a text is what the
-//! regular expression's engine says, at a tenth of its time. A pattern that is not spelled as one of
-//! these stays the engine's. `text_golden.py fast` holds both beside each other.
+//! The pre-tokenizer patterns of most models, written by hand. Each cuts a text exactly where the regular expression
+//! does, in a tenth of its time. A pattern with any other spelling is left to the regular expression engine.
+//! `text_golden.py fast` compares both.
 
 use super::pre_tokenizers as known;
 use crate::vocab::classes::{class_of, page, Page, LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER};
@@ -10,15 +10,15 @@ use serde_json::Value;
 pub enum Split {
     /// `use_regex` of the byte-level step
     Gpt2,
-    /// contractions, words with a character before them, numbers of so many digits
+    /// contractions, words with one character before them, and numbers of at most `digits` digits
     Words { digits: usize, with_marks: bool },
-    /// words are cut where the case changes; contractions belong to them
+    /// words are cut where the case changes, and contractions belong to them
     Cased { digits: usize, contractions: bool },
-    /// three patterns, one after the other
+    /// three patterns, applied one after the other
     DeepseekV3,
 }
 
-/// One text, up to where the pattern may look.
+/// One text. A pattern looks no further than its end.
 #[derive(Clone, Copy)]
 struct Text<'t> {
     text: &'t str,
@@ -42,7 +42,7 @@ impl<'t> Text<'t> {
         self.text[at..].chars().next().unwrap_or('\0')
     }
 
-    /// Class and bytes of the character there; at the end nothing of no bytes.
+    /// The class and the bytes of the character at `at`; (0, 0) at the end.
     fn class(&self, at: usize) -> (u8, usize) {
         match self.text.as_bytes().get(at) {
             Some(&b) if b < 128 => (self.ascii[b as usize], 1),
@@ -54,7 +54,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// Behind all characters with a bit of `want`.
+    /// Returns the position behind all characters that have a bit of `want`.
     fn run(&self, mut at: usize, want: u8) -> usize {
         loop {
             let (class, n) = self.class(at);
@@ -94,7 +94,7 @@ impl<'t> Text<'t> {
         at
     }
 
-    /// Bytes of 's, 't, 're, 've, 'm, 'll, 'd; any_case also takes the long s, which folds to an s.
+    /// Bytes of 's, 't, 're, 've, 'm, 'll or 'd at `at`; 0 = none. any_case also accepts the long s, which folds to an s.
     fn contraction(&self, at: usize, any_case: bool) -> usize {
         let rest = &self.text.as_bytes()[at.min(self.len())..];
         let letter = |i: usize| match rest.get(i) {
@@ -113,14 +113,14 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// ` ?[…]+` of what has none of these bits, or None.
+    /// ` ?[…]+` of characters with none of these bits. Returns the end, or None.
     fn others(&self, at: usize, unwanted: u8) -> Option<usize> {
         let from = at + usize::from(self.byte(at) == b' ');
         let end = self.run_of_none(from, unwanted);
         (end > from).then_some(end)
     }
 
-    /// `\s+(?!\S)|\s+`, behind `\s*[\r\n]+` where lines count.
+    /// `\s+(?!\S)|\s+`; with `lines`, `\s*[\r\n]+` is tried first.
     fn spaces(&self, at: usize, lines: bool) -> usize {
         let (mut end, mut last, mut line_end) = (at, at, at);
         loop {
@@ -183,7 +183,8 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// `U*l+`: all that is upper, given back up to a character that is both where nothing lower follows.
+    /// `U*l+`: takes all upper-case characters. When no lower-case character follows, it goes back to the last one that
+    /// counts as both.
     fn ends_lower(&self, at: usize) -> Option<usize> {
         let (mut upper, mut both) = (at, None);
         loop {
@@ -220,7 +221,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// The last of DeepSeek's patterns; None where it matches nothing.
+    /// The last of DeepSeek's patterns. Returns None when it matches nothing.
     fn deepseek(&self, at: usize) -> Option<usize> {
         let is_letter = |at: usize| self.byte(at).is_ascii_alphabetic();
         if self.byte(at).is_ascii_punctuation() && is_letter(at + 1) {
@@ -246,7 +247,7 @@ fn is_cjk(c: char) -> bool {
     matches!(c, '\u{4e00}'..='\u{9fa5}' | '\u{3040}'..='\u{309f}' | '\u{30a0}'..='\u{30ff}')
 }
 
-/// Behind the characters for which `is` says the same as for the first one.
+/// Returns the position behind the characters for which `is` has the same answer as for the first one.
 fn alike(text: &str, is: impl Fn(char) -> bool) -> usize {
     let mut chars = text.char_indices();
     let first = chars.next().is_some_and(|(_, c)| is(c));
@@ -284,7 +285,7 @@ fn deepseek_pieces<'t>(all: &'t str, ascii: &'static Page, give: &mut impl FnMut
     true
 }
 
-/// What lies between two matches is a piece as well.
+/// Applies DeepSeek's last pattern. The text between two matches is a piece as well.
 fn deepseek_last<'t>(text: &'t str, ascii: &'static Page, give: &mut impl FnMut(&'t str) -> bool) -> bool {
     let t = Text { text, ascii };
     let (mut begin, mut at) = (0, 0);
@@ -302,7 +303,7 @@ fn deepseek_last<'t>(text: &'t str, ascii: &'static Page, give: &mut impl FnMut(
 }
 
 impl Split {
-    /// Of a tokenizer.json's pre_tokenizer, when it is one of these.
+    /// Returns the split of a tokenizer.json's pre_tokenizer, when it is one of these.
     pub fn of_config(pre: &Value) -> Option<Split> {
         let is_byte_level = |v: &Value, regex: bool| {
             v["type"] == "ByteLevel"
@@ -339,7 +340,7 @@ impl Split {
         }
     }
 
-    /// Gives the pieces of a text in order, none of them empty, until `give` says false; so does this.
+    /// Passes the pieces of a text to `give` in order; none is empty. Stops and returns false when `give` does.
     pub fn pieces<'t>(self, text: &'t str, mut give: impl FnMut(&'t str) -> bool) -> bool {
         let t = Text { text, ascii: page(0) };
         if self == Split::DeepseekV3 {
@@ -362,8 +363,8 @@ impl Split {
     }
 }
 
-/// Of a step whose matches are the pieces. These patterns leave nothing out, so that removing what is not
-/// matched is the same; DeepSeek's do, and are written with Isolated.
+/// The pattern of a step whose matches are the pieces. These patterns match the whole text, so removing what is not
+/// matched makes no difference. DeepSeek's patterns do not, and use Isolated.
 fn pattern_of(step: &Value) -> Option<&str> {
     let isolated = step["behavior"] == "Isolated" && step["invert"] == false;
     let removed = step["behavior"] == "Removed" && step["invert"] == true;
@@ -372,7 +373,7 @@ fn pattern_of(step: &Value) -> Option<&str> {
     (isolated || (removed && of_one)).then_some(pattern)
 }
 
-/// Its own file has line ends in the pattern where others have escapes.
+/// DeepSeek's own file has line ends in the pattern where others have escapes.
 fn is_deepseek_v3(pattern: &str) -> bool {
     pattern.replace('\r', r"\r").replace('\n', r"\n") == known::DEEPSEEK_V3_SPLIT
 }

@@ -1,5 +1,5 @@
-//! One opened tokenizer: the crate's pipeline over a compiled (or the crate's own) model, the table of
-//! added tokens, the special ids, and the rule of streaming. Immutable after opening.
+//! One opened tokenizer: the pipeline of the tokenizers crate over a compiled model (or that crate's own), the table of
+//! added tokens, the special ids, and the rule for streaming. It is immutable after opening.
 
 use super::borders::Borders;
 use super::bpe::{self, AnyModel};
@@ -7,7 +7,7 @@ use super::compiled::Compiled;
 use super::fast::Fast;
 use super::pipeline::Pipeline;
 use super::source;
-use crate::base::error::{fail, invalid, Code, Result, TextError};
+use crate::base::error::{fail, invalid, not_valid, Code, Result, TextError};
 use crate::spm::Frame;
 use crate::vocab::pieces::{Pieces, Start};
 use crate::vocab::table::{MAX_ID, NONE};
@@ -16,29 +16,29 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper};
 
-/// A token that the table of the compiled file does not know, or knows otherwise.
+/// A token that the compiled table lacks, or has with another text.
 struct Added {
     bytes: Box<[u8]>,
     special: bool,
 }
 
 pub struct Tokenizer {
-    /// None: "builtin:bytes"
+    /// None for "builtin:bytes"
     pub pipeline: Option<Pipeline>,
     compiled: Option<Arc<Compiled>>,
     added: HashMap<u32, Added>,
-    /// a tokenizer.model's control pieces: special, unless added tokens say otherwise
+    /// control pieces of a tokenizer.model: special, unless added tokens say otherwise
     controls: HashSet<u32>,
-    /// raw bytes by id when the model is the crate's own
+    /// raw bytes by id, when the model is the tokenizers crate's own
     crate_bytes: Vec<Option<Box<[u8]>>>,
     pub pieces: Pieces,
     n_ids: u32,
     max_token_bytes: usize,
-    /// tokenizer.model: what is put around a text
+    /// tokenizer.model only: what is added around a text
     frame: Option<Frame>,
-    /// the short way to ids, where it is known to give the same; made when the first text comes
+    /// the fast path to ids, when it is known to give the same ids; made for the first text
     fast: OnceLock<Option<Fast>>,
-    /// made when the first text comes that is far longer than its limit
+    /// made for the first text that is far longer than its limit
     borders: OnceLock<Option<Borders>>,
     pub bos: u32,
     pub eos: u32,
@@ -46,10 +46,10 @@ pub struct Tokenizer {
 
 pub const BYTES: &str = "builtin:bytes";
 const BYTES_SPECIAL: [&str; 3] = ["<bos>", "<eos>", "<pad>"];
-/// Texts longer than this are refused: positions are kept in 32 bits.
+/// Longest accepted text in bytes: positions are kept in 32 bits.
 const MAX_TEXT: usize = 1 << 30;
-/// A text of more bytes than this for each id it may have is looked at from its beginning: most texts
-/// have half as many.
+/// A text with more bytes than this for each id that it may have is probed from its beginning. Most texts have half as
+/// many bytes for each id.
 const PROBE_BYTES_PER_ID: usize = 8;
 const PROBE_MIN: usize = 1 << 16;
 
@@ -57,7 +57,7 @@ fn crate_error(e: tokenizers::Error) -> TextError {
     TextError { code: Code::Invalid, message: e.to_string() }
 }
 
-/// The ids of a text; None when it has more than max_ids.
+/// Returns the ids of a text, or None when it has more than max_ids.
 fn within(p: &Pipeline, text: &str, add_special: bool, max_ids: usize) -> Result<Option<Vec<u32>>> {
     bpe::set_budget(max_ids);
     let encoded = p.encode_fast(text, add_special);
@@ -81,7 +81,8 @@ impl Tokenizer {
                 Self::assemble(AnyModel::Compiled(Arc::new(c)), &config)?
             }
             source::Model::Crate { model, config } => {
-                let model = serde_json::from_str(&model).map_err(|e| invalid(format!("model: {e}")))?;
+                let model =
+                    serde_json::from_str(&model).map_err(|e| not_valid("the model in tokenizer.json", e))?;
                 Self::assemble(AnyModel::Crate(Box::new(model)), &config)?
             }
             source::Model::Spm { model, config, frame } => {
@@ -131,7 +132,8 @@ impl Tokenizer {
             added_tokens: Vec<AddedToken>,
         }
         let pieces = Pieces::of_config(config)?;
-        let c: Config = serde_json::from_str(config).map_err(|e| invalid(format!("tokenizer: {e}")))?;
+        let c: Config =
+            serde_json::from_str(config).map_err(|e| not_valid("the tokenizer configuration", e))?;
         let compiled = match &model {
             AnyModel::Compiled(c) => Some(c.clone()),
             AnyModel::Crate(_) | AnyModel::Spm(_) => None,
@@ -225,7 +227,7 @@ impl Tokenizer {
         self.added.get(&id).map_or_else(|| self.controls.contains(&id), |a| a.special)
     }
 
-    /// True when a token's bytes and `start` say all about decoding: no neighbours are looked at.
+    /// True when a token's bytes and `start` are enough to decode it, without its neighbours.
     pub fn streams_by_bytes(&self) -> bool {
         !matches!(self.pieces, Pieces::Other)
     }
@@ -238,10 +240,10 @@ impl Tokenizer {
         self.encode_by(text, add_special, max_ids, true)
     }
 
-    /// fast: not by the pipeline, where both give the same.
+    /// Encodes a text. `fast` allows the fast path, where it gives the same ids as the pipeline.
     pub fn encode_by(&self, text: &str, add_special: bool, max_ids: usize, fast: bool) -> Result<Vec<u32>> {
         let over = || fail(Code::Limit, format!("the text is longer than {max_ids} tokens"));
-        // Normalizers may shorten a text (NFC), never to an eighth: no need to run them to refuse it.
+        // Normalizers may shorten a text (NFC), but never to an eighth. Such a text is refused without running them.
         if text.len() > MAX_TEXT || text.len() / 8 / self.max_token_bytes > max_ids {
             return over();
         }
@@ -276,9 +278,9 @@ impl Tokenizer {
         }
     }
 
-    /// True when the beginning of the text alone has more ids than this, so that the rest needs no
-    /// look: the pipeline holds some 60 bytes for each byte of its text. Ever longer beginnings, for
-    /// a text may begin with long tokens.
+    /// True when the beginning of the text alone has more ids than allowed. The rest is then not encoded: the pipeline
+    /// uses about 60 bytes for each byte of its text. The beginning is doubled each time, because a text may begin with
+    /// long tokens.
     fn begins_with_more(&self, p: &Pipeline, text: &str, max_ids: usize) -> bool {
         let mut take = max_ids.saturating_mul(PROBE_BYTES_PER_ID).max(PROBE_MIN);
         let most = text.len() / 4 * 3;
@@ -289,7 +291,7 @@ impl Tokenizer {
         if borders.least_ids(text) > max_ids {
             return true;
         }
-        // What a pre-tokenizer's pattern does at the end of a text costs a few ids at most.
+        // The end of a text changes a few ids at most, through the pre-tokenizer's pattern.
         let limit = max_ids.saturating_add(max_ids / 8 + 16);
         while take <= most {
             let begin = borders.before(text, take).map_or("", |cut| &text[..cut]);
@@ -316,7 +318,7 @@ impl Tokenizer {
 
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         if let Some(p) = &self.pipeline {
-            // The crate knows of added tokens only.
+            // The pipeline skips only added tokens, so control pieces are removed here.
             let shown: Vec<u32>;
             let ids = match skip_special && !self.controls.is_empty() {
                 true => {

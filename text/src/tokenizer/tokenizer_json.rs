@@ -1,7 +1,7 @@
-//! tokenizer.json → `Source` without a JSON tree: the light parts stay raw text, vocab and merges are
-//! streamed into flat tables.
+//! Reads a tokenizer.json into a `Source` without a JSON tree: the light parts stay raw text, and the vocabulary and
+//! merges are streamed into flat tables.
 
-use crate::base::error::{invalid, Result};
+use crate::base::error::{not_valid, Result};
 use crate::files::json_limits::{check_values, MAX_JSON_VALUES};
 use crate::vocab::table::{BpeFlags, Merge, Source, Vocab};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// A model that is left to the crate becomes a tree first; a vocabulary of 256,000 pieces has 800,000.
+/// Most JSON values of a model that is left to the tokenizers crate, which builds a tree first. A vocabulary of 256,000
+/// pieces has 800,000.
 const MAX_MODEL_VALUES: usize = 1 << 22;
 
 #[derive(Deserialize)]
@@ -52,10 +53,10 @@ struct Model<'a> {
     merges: Option<&'a RawValue>,
 }
 
-/// What a tokenizer.json turned out to be.
+/// The two kinds of tokenizer.json.
 pub enum Parsed {
     Bpe(Source),
-    /// another model, or a BPE that is left to the crate: its raw `model` and the light parts
+    /// another model, or a BPE that is left to the tokenizers crate: its raw `model` and the light parts
     Other {
         model: String,
         config: String,
@@ -63,7 +64,7 @@ pub enum Parsed {
 }
 
 pub fn parse(json: &[u8]) -> Result<Parsed> {
-    let file: File = serde_json::from_slice(json).map_err(|e| invalid(format!("tokenizer.json: {e}")))?;
+    let file: File = serde_json::from_slice(json).map_err(|e| not_valid("tokenizer.json", e))?;
     let or_null = |v: Option<&RawValue>| v.map_or("null", RawValue::get).to_owned();
     let config = format!(
         "{{\"normalizer\":{},\"pre_tokenizer\":{},\"post_processor\":{},\"decoder\":{},\"added_tokens\":{}}}",
@@ -73,25 +74,26 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
         or_null(file.decoder),
         file.added_tokens.map_or("[]", RawValue::get)
     );
-    check_values(&config, MAX_JSON_VALUES, "tokenizer.json, beside its model")?;
+    check_values(&config, MAX_JSON_VALUES, "tokenizer.json without its model")?;
     let other = |config| {
-        check_values(file.model.get(), MAX_MODEL_VALUES, "tokenizer.json: its model")?;
+        check_values(file.model.get(), MAX_MODEL_VALUES, "the model in tokenizer.json")?;
         Ok(Parsed::Other { model: file.model.get().to_owned(), config })
     };
-    // Models of another kind have fields of other types; only the kind is read before.
+    // Models of another kind have fields of other types, so only the kind is read first.
     #[derive(Deserialize)]
     struct Kind {
         #[serde(rename = "type", default)]
         kind: Option<String>,
     }
-    let kind: Kind = serde_json::from_str(file.model.get()).map_err(|e| invalid(format!("model: {e}")))?;
+    let kind: Kind =
+        serde_json::from_str(file.model.get()).map_err(|e| not_valid("the model in tokenizer.json", e))?;
     if kind.kind.as_deref().is_some_and(|k| k != "BPE") {
         return other(config);
     }
     let m: Model = match serde_json::from_str(file.model.get()) {
         Ok(m) => m,
         Err(_) if kind.kind.is_none() => return other(config),
-        Err(e) => return Err(invalid(format!("model: {e}"))),
+        Err(e) => return Err(not_valid("the model in tokenizer.json", e)),
     };
     let (Some(raw_vocab), Some(raw_merges)) = (m.vocab, m.merges) else {
         return other(config);
@@ -104,7 +106,7 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
     let unk = match &m.unk_token {
         Some(t) => match vocab.id(t) {
             Some(id) => Some(id),
-            None => return other(config), // the crate reports it when it is needed
+            None => return other(config), // the tokenizers crate reports it when it reads the model
         },
         None => None,
     };
@@ -128,7 +130,7 @@ pub fn parse(json: &[u8]) -> Result<Parsed> {
     }))
 }
 
-/// A string that is handed on without being kept.
+/// Passes a string on without keeping it.
 struct Text<F>(F);
 
 impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
@@ -173,7 +175,7 @@ fn read_vocab(raw: &RawValue, vocab: &mut Vocab) -> Result<()> {
     }
     serde_json::Deserializer::from_str(raw.get())
         .deserialize_map(Entries(vocab))
-        .map_err(|e| invalid(format!("model.vocab: {e}")))
+        .map_err(|e| not_valid("model.vocab in tokenizer.json", e))
 }
 
 fn read_merges(raw: &RawValue, vocab: &Vocab, prefix: &str) -> Result<Vec<Merge>> {
@@ -189,8 +191,9 @@ fn read_merges(raw: &RawValue, vocab: &Vocab, prefix: &str) -> Result<Vec<Merge>
             let (l, r) = (id(left)?, id(right)?);
             self.joined.clear();
             self.joined.push_str(left);
-            self.joined
-                .push_str(right.get(self.prefix_len..).ok_or("a right side is shorter than the prefix")?);
+            self.joined.push_str(
+                right.get(self.prefix_len..).ok_or("the right side of a merge is shorter than the prefix")?,
+            );
             let merged = id(&self.joined)?;
             self.merges.push((l, r, merged));
             Ok(())
@@ -213,7 +216,7 @@ fn read_merges(raw: &RawValue, vocab: &Vocab, prefix: &str) -> Result<Vec<Merge>
             }
             match v.split_once(' ') {
                 Some((l, r)) if !r.contains(' ') => self.resolve(l, r).map_err(E::custom),
-                _ => Err(E::custom(format!("bad merge '{v}'"))),
+                _ => Err(E::custom(format!("the merge '{v}' is not valid"))),
             }
         }
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<(), A::Error> {
@@ -241,6 +244,6 @@ fn read_merges(raw: &RawValue, vocab: &Vocab, prefix: &str) -> Result<Vec<Merge>
     let mut r = Resolver { vocab, prefix_len: prefix.len(), joined: String::new(), merges: vec![] };
     serde_json::Deserializer::from_str(raw.get())
         .deserialize_seq(All(&mut r))
-        .map_err(|e| invalid(format!("model.merges: {e}")))?;
+        .map_err(|e| not_valid("model.merges in tokenizer.json", e))?;
     Ok(r.merges)
 }

@@ -1,5 +1,5 @@
-//! Which classes of the pre-tokenizers' patterns a character is in, as the regular expressions' own
-//! engine has it: it is asked once for each 256 characters, so its Unicode tables are the only ones.
+//! The character classes of the pre-tokenizers' patterns. The regular expression engine is asked once for each page of
+//! 256 characters, so its Unicode tables are the only ones.
 
 use std::sync::{LazyLock, OnceLock};
 use tokenizers::utils::SysRegex;
@@ -8,7 +8,7 @@ pub const LETTER: u8 = 1;
 pub const NUMBER: u8 = 2;
 pub const SPACE: u8 = 4;
 pub const MARK: u8 = 8;
-/// what a word of o200k may begin with, and what it may go on with
+/// UPPER: a word of o200k may begin with it. LOWER: the word may go on with it.
 pub const UPPER: u8 = 16;
 pub const LOWER: u8 = 32;
 /// punctuation and symbols

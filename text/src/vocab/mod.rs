@@ -1,4 +1,4 @@
-//! Vocabularies before anything runs over them: texts and ids, the bytes of a token, and classes of characters.
+//! Vocabularies, before any algorithm uses them: texts and ids, the bytes of a token, and character classes.
 
 pub mod classes;
 pub mod pieces;

@@ -1,12 +1,12 @@
-//! What a token's text stands for: the part of a tokenizer's decoder that looks at one token alone.
-//! Byte-level alphabets, "▁" for a space and "<0xNN>" are undone here; what depends on the place (the
-//! space that is dropped at the start of the text) is a rule of its own, `Start`.
+//! The bytes that a token's text stands for: the part of a tokenizer's decoder that looks at a single token. It undoes
+//! byte-level alphabets, "▁" for a space, and "<0xNN>". The space that is dropped at the start of a text depends on the
+//! position, so it has its own rule, `Start`.
 
-use crate::base::error::{invalid, Result};
+use crate::base::error::{not_valid, Result};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What happens to the first token that has any bytes.
+/// The rule for the first token that has any bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     Keep,
@@ -19,13 +19,13 @@ pub enum Start {
 #[derive(Clone, Debug)]
 pub enum Pieces {
     ByteLevel,
-    /// literal replacements, then "<0xNN>" when byte_fallback
+    /// literal replacements, then "<0xNN>" with byte_fallback
     Replace {
         from_to: Vec<(String, String)>,
         byte_fallback: bool,
         start: Start,
     },
-    /// a decoder that needs its neighbours (WordPiece, CTC, …): bytes are the text itself
+    /// a decoder that needs a token's neighbours (WordPiece, CTC, …): the bytes are the text itself
     Other,
 }
 
@@ -34,7 +34,7 @@ pub fn unique() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The byte-level alphabet of GPT-2: the byte of a character, None when it is not in it.
+/// GPT-2's byte-level alphabet: the byte of a character, or None when the character is not in it.
 pub fn byte_of_char(c: char) -> Option<u8> {
     let printable = |b: u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
     let c = c as u32;
@@ -54,7 +54,7 @@ pub fn char_of_byte(b: u8) -> char {
     char::from_u32(256 + before).unwrap_or('\0')
 }
 
-/// "<0xNN>" as the crate's ByteFallback reads it.
+/// Reads "<0xNN>" as the tokenizers crate's ByteFallback does.
 pub fn byte_of_fallback(text: &str) -> Option<u8> {
     if text.len() != 6 || !text.starts_with("<0x") || !text.ends_with('>') {
         return None;
@@ -64,7 +64,8 @@ pub fn byte_of_fallback(text: &str) -> Option<u8> {
 
 impl Pieces {
     pub fn of_config(config: &str) -> Result<Pieces> {
-        let v: Value = serde_json::from_str(config).map_err(|e| invalid(format!("config: {e}")))?;
+        let v: Value =
+            serde_json::from_str(config).map_err(|e| not_valid("the tokenizer configuration", e))?;
         Ok(Self::of_decoder(&v["decoder"]))
     }
 
@@ -127,7 +128,7 @@ impl Pieces {
                     match byte_of_char(c) {
                         Some(b) => out.push(b),
                         None => {
-                            // One character outside of the alphabet: the whole token is plain text.
+                            // A character outside of the alphabet makes the whole token plain text.
                             out.truncate(base);
                             out.extend_from_slice(text.as_bytes());
                             return;

@@ -1,11 +1,11 @@
-//! What a BPE vocabulary is before it is compiled: texts in one arena, the id of each, the merges as
-//! ids. Filled from tokenizer.json or from GGUF metadata; holds no JSON tree and no map of strings, so
-//! that a vocabulary of 262k tokens is read in some 30 MB.
+//! A BPE vocabulary before it is compiled: the texts in one arena, the id of each, and the merges as ids. It is filled
+//! from tokenizer.json or from GGUF metadata. It has no JSON tree and no map of strings, so a vocabulary of 262,000
+//! tokens is read in about 30 MB.
 
 use crate::base::error::{invalid, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Larger ids than this are refused: tables are indexed by id.
+/// Larger ids are refused, because tables are indexed by id.
 pub const MAX_ID: u32 = 1 << 24;
 pub const NONE: u32 = u32::MAX;
 
@@ -19,20 +19,20 @@ pub struct BpeFlags {
 #[derive(Default)]
 pub struct Vocab {
     blob: Vec<u8>,
-    /// by entry: (offset, length) in the blob, and the id
+    /// by entry: offset and length in the blob, and the id
     entries: Vec<(u32, u32, u32)>,
-    /// open addressing by text: entry + 1, 0 is free
+    /// hash table by text (open addressing): entry + 1; 0 = free
     slots: Vec<u32>,
 }
 
 impl Vocab {
-    /// Ids must be unique; a text that comes twice takes the later id, as in a map.
+    /// Adds a text. Ids must be unique; a text that comes twice takes the later id, as in a map.
     pub fn insert(&mut self, text: &str, id: u32) -> Result<()> {
         if id >= MAX_ID {
             return Err(invalid(format!("token id {id} is larger than {MAX_ID}")));
         }
         if self.blob.len() + text.len() > u32::MAX as usize {
-            return Err(invalid("the vocabulary's texts are larger than 4 GiB"));
+            return Err(invalid("the token texts of the vocabulary are larger than 4 GiB"));
         }
         if (self.entries.len() + 1) * 2 > self.slots.len() {
             self.grow();
@@ -69,7 +69,7 @@ impl Vocab {
         })
     }
 
-    /// True when two texts share an id: such a vocabulary is left to the crate's own model.
+    /// True when two texts share an id. Such a vocabulary is left to the tokenizers crate's own model.
     pub fn has_shared_ids(&self) -> bool {
         let mut ids: Vec<u32> = self.entries.iter().map(|e| e.2).collect();
         ids.sort_unstable();
@@ -104,11 +104,11 @@ impl Vocab {
     }
 }
 
-/// (left, right, merged) ids; the place in the list is the rank.
+/// (left, right, merged) ids; the position in the list is the rank.
 pub type Merge = (u32, u32, u32);
 
-/// Everything a compiled tokenizer is made from. `config` is tokenizer.json's light part: an object
-/// with normalizer, pre_tokenizer, post_processor, decoder, added_tokens.
+/// The content of a compiled tokenizer. `config` is the light part of tokenizer.json: an object with normalizer,
+/// pre_tokenizer, post_processor, decoder and added_tokens.
 pub struct Source {
     pub vocab: Vocab,
     pub merges: Vec<Merge>,

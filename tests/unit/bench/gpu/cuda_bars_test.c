@@ -1,4 +1,4 @@
-/* Which exit status a GPU bench ends with. */
+/* The exit status of a GPU benchmark follows from its figures and their bars. */
 #include "bench/gpu/bars.h"
 
 #include <math.h>
@@ -52,7 +52,8 @@ static void test_emulated_is_not_judged(void **state)
     assert_false(bars_is_emulated(&info));
 }
 
-/* What has a bar and was not measured has not held it; what has none may be left out. */
+/* A figure that has a bar and was not measured counts as missed. A figure without a bar may be
+ * left out. */
 static void test_cut(void **state)
 {
     struct bars b = opened(false, 100);

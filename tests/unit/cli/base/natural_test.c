@@ -1,4 +1,4 @@
-/* Names in the order that people count in. */
+/* Tests the natural order of names, in which "a9" comes before "a10". */
 #include "cli/base/natural.h"
 
 #include <setjmp.h>

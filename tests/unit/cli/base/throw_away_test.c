@@ -1,4 +1,5 @@
-/* Folders for one run: gone with it, and swept by the next one when it was killed. */
+/* Tests throw-away folders: they are removed at the end of a run, and a later run removes those
+ * of a killed one. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +36,8 @@ static void age(const char *path)
     assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
 }
 
-/* A folder of links, as of a model in memory, with folders in it; what they point to stays. */
+/* A folder of links, like the one of a model kept in memory, is removed. The links' targets
+ * stay. */
 static void links_are_swept(void **state)
 {
     struct throw_away t;
@@ -52,7 +54,7 @@ static void links_are_swept(void **state)
     assert_int_equal(symlink("/proc/0/fd/9", path), 0);
     put(t.path, "model.safetensors.part.ranges");
     put(t.path, "head.key.new");
-    close(t.lock_fd); /* as of one that was killed */
+    close(t.lock_fd); /* the state after the owner was killed */
     close(t.dir_fd);
     age(t.path);
     throw_away_sweep(parent);
@@ -76,7 +78,7 @@ static void each_kind_is_made_removed_and_swept(void **state)
         put(left.path, kinds[i][1]);
         age(t.path);
         age(left.path);
-        close(left.lock_fd); /* its owner is killed */
+        close(left.lock_fd); /* the state after the owner was killed */
         close(left.dir_fd);
         throw_away_sweep(parent);
         assert_true(is_there(t.path));
@@ -85,7 +87,7 @@ static void each_kind_is_made_removed_and_swept(void **state)
         memcpy(path, t.path, sizeof path);
         throw_away_remove(&t);
         assert_false(is_there(path));
-        throw_away_remove(&t); /* nothing more to do */
+        throw_away_remove(&t); /* a second removal has no effect */
     }
 }
 
@@ -96,5 +98,5 @@ int main(void)
     if (!mkdtemp(parent))
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return rmdir(parent) == 0 ? failed : 1; /* nothing is left */
+    return rmdir(parent) == 0 ? failed : 1; /* fails when anything is left */
 }

@@ -1,5 +1,7 @@
-/* Prompts out of files of every kind, good and bad, with a token per word; what is drawn again by
- * the same seed. */
+/* Tests the datasets of `cox bench`: prompts from files of every kind, valid and invalid, and
+ * random prompts. `load` writes a text into a file and reads it as a dataset; cli/bench/tokens.c
+ * is compiled in and counts a word as a token. Invariants: the same seed gives the same prompts,
+ * and an invalid file gives an error. */
 #include "cli/bench/dataset.h"
 
 #include <setjmp.h>
@@ -11,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "cli/bench/tokens.c" /* a token per word, without a server */
+#include "cli/bench/tokens.c" /* counts a word as a token, without a server */
 
 #define OPTIONS                                                                                    \
     .n_prompts = 4, .seed = 3, .input_len = -1, .output_len = -1, .random_input_len = 6,           \
@@ -26,7 +28,8 @@ static struct bench_tokens *by_words(void)
     return t;
 }
 
-/* Writes text into a file, loads it; what there is into *p. */
+/* Writes `text` into a file and loads it. On success `*p` holds the prompts, and the caller
+ * frees them. */
 static enum status load(const char *text, const char *end, struct bench_dataset_options o,
                         struct bench_prompts *p, struct error *err)
 {
@@ -51,7 +54,7 @@ static void test_kinds(void **state)
 {
     static const struct {
         const char *path, *text;
-        int want; /* -1: an error */
+        int want; /* number of prompts; -1 = an error */
     } cases[] = {
         {"x.json", " [{}]", BENCH_DATASET_SHAREGPT},
         {"x.json", "{\"prompt\": 1}", BENCH_DATASET_CUSTOM},
@@ -108,7 +111,7 @@ static void test_sharegpt(void **state)
     struct bench_prompts p;
     struct error err = {0};
     assert_int_equal(load(text, ".json", o, &p, &err), STATUS_OK);
-    assert_int_equal(p.n, 4); /* two, twice */
+    assert_int_equal(p.n, 4); /* two prompts, each used twice */
     assert_string_equal(p.items[0].owned_text, "one two three four five");
     assert_int_equal(p.items[0].n_prompt_tokens, 5);
     assert_int_equal(p.items[0].n_output_tokens, 6);
@@ -172,7 +175,7 @@ static void test_sonnet(void **state)
         const char *lines = strchr(p.items[i].owned_text, '\n') + 1;
         assert_true(p.items[i].n_prompt_tokens <= 40 && p.items[i].n_prompt_tokens > 30);
         assert_int_equal(p.items[i].n_output_tokens, 7);
-        assert_memory_equal(lines, "a b c d\ne f g h\n", 16); /* the shared prefix */
+        assert_memory_equal(lines, "a b c d\ne f g h\n", 16); /* the shared prefix of all prompts */
     }
     bench_prompts_fini(&p);
 }

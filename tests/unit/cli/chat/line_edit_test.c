@@ -1,4 +1,5 @@
-/* What keys make of a text, and what is drawn of it. */
+/* Tests the line editor of `cox chat`: the text after a series of keys, and the drawing of that
+ * text. */
 #include "cli/chat/line_edit.h"
 
 #include <locale.h>
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* A terminal that knows what line_edit_draw writes. */
+/* A terminal that understands the output of `line_edit_draw`. */
 struct screen {
     char cells[16][200];
     size_t row, column;
@@ -38,7 +39,7 @@ static void keys(void **state)
         {"abc\r", "abc", LINE_DONE},
         {"abc" LEFT LEFT "X\r", "aXbc", LINE_DONE},
         {"abc" LEFT RIGHT RIGHT RIGHT "X\r", "abcX", LINE_DONE},
-        {"\303\244b" LEFT LEFT "X\177\033[3~\r", "b", LINE_DONE}, /* a whole character goes */
+        {"\303\244b" LEFT LEFT "X\177\033[3~\r", "b", LINE_DONE}, /* removes a whole character */
         {"\303\244\177\177\r", "", LINE_DONE},
         {"ab\001X\005Y\r", "XabY", LINE_DONE},
         {"ab\033[HX\033[FY\r", "XabY", LINE_DONE},
@@ -52,7 +53,7 @@ static void keys(void **state)
         {"a\nb\r", "a\nb", LINE_DONE},
         {"a\033\rb\r", "a\nb", LINE_DONE},
         {"abc\nd" UP "X" DOWN "Y\r", "aXbc\ndY", LINE_DONE},
-        {"ab\ncd\001X\005\025\r", "ab\n", LINE_DONE}, /* of one line alone */
+        {"ab\ncd\001X\005\025\r", "ab\n", LINE_DONE}, /* affects the current line only */
         {PASTE("a\r\nb\rc\n") "d\r", "a\nb\nc\nd", LINE_DONE},
         {PASTE("\003\004\033[A\177x\033[200~\tz") "\r", "[Ax[200~\tz", LINE_DONE},
         {PASTE("a\033[201b") "\r", "a[201b", LINE_DONE},
@@ -61,9 +62,9 @@ static void keys(void **state)
         {"\004", "", LINE_END},
         {"a\004b\r", "ab", LINE_DONE},
         {"ab" LEFT "\004\r", "a", LINE_DONE},
-        {"a\033[99;99;99;99;99;99;99;99X\r", "a", LINE_DONE}, /* too long to be one */
+        {"a\033[99;99;99;99;99;99;99;99X\r", "a", LINE_DONE}, /* too long to be a key */
         {"a\033[5~b\033zc\r", "abc", LINE_DONE},
-        /* the past: "old", then "new", two lines */
+        /* The history holds "old" and then the two lines of "new". */
         {UP "\r", "new\nline", LINE_DONE},
         {UP UP UP "\r", "old", LINE_DONE},
         {"draft" UP UP UP DOWN DOWN DOWN "!\r", "draft!", LINE_DONE},
@@ -113,13 +114,14 @@ static void put(struct screen *s, struct str out, size_t columns)
             assert_true(s->row < 16 && s->column < columns);
             s->cells[s->row][s->column++] = (unsigned char)*c < 0x80 ? *c : '*';
             i += (unsigned char)*c >= 0xE0 ? 2 : (unsigned char)*c >= 0xC0 ? 1 : 0;
-            if ((unsigned char)*c >= 0xE0) /* those of the test take two columns */
+            /* the three-byte characters of this test take two columns */
+            if ((unsigned char)*c >= 0xE0)
                 s->cells[s->row][s->column++] = '*';
         }
     }
 }
 
-/* Each of these texts on ten columns, typed byte by byte: what stands there, and the cursor. */
+/* Types each text byte by byte on a screen of ten columns. Compares the cells and the cursor. */
 static void drawn(void **state)
 {
     static const struct {
@@ -134,7 +136,8 @@ static void drawn(void **state)
         {"a\nbc", {"> a       ", "bc        "}, 1, 2},
         {"a\nbc" UP, {"> a       ", "bc        "}, 0, 3},
         {"123456789\001\013", {">         ", "          "}, 0, 2},
-        {"1234567\344\270\255", {"> 1234567 ", "**        "}, 1, 2}, /* a wide one fits no more */
+        /* a wide character does not fit into the last column */
+        {"1234567\344\270\255", {"> 1234567 ", "**        "}, 1, 2},
         {"\303\244\303\244\177", {"> *       "}, 0, 3},
         {"\200x", {"> ?x      "}, 0, 4},
     };
@@ -150,7 +153,7 @@ static void drawn(void **state)
         for (size_t k = 0; k < strlen(cases[i].keys); k++) {
             (void)type(&e, cases[i].keys + k, 1);
             if (((unsigned char)cases[i].keys[k + 1] & 0xC0) == 0x80)
-                continue; /* in the middle of a character */
+                continue; /* a byte inside a character */
             strbuf_reset(&out);
             line_edit_draw(&e, "> ", 10, false, &out);
             put(&s, strbuf_str(&out), 10);

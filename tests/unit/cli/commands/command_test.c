@@ -1,7 +1,10 @@
-/* Names and their neighbours; completion and docs/reference/flags.md as the tables say; events in
- * pieces; limits of a machine. */
+/* Tests the tables of commands and flags: suggestions for a mistyped name, shell completion,
+ * docs/reference/flags.md, vLLM's command lines, server-sent events, and warnings about the
+ * machine's limits. Each test calls a pure function and compares its text. Invariant: the
+ * documents in the repository equal the tables. */
 #include "cli/base/command_line.h"
-#include "cli/commands/flags.h"
+#include "cli/commands/documents/environment.h"
+#include "cli/commands/documents/flags.h"
 #include "cli/commands/list.h"
 #include "cli/table.h"
 #include "cli/up/plan/options.h"
@@ -56,37 +59,157 @@ static void test_completion(void **state)
         assert_non_null(strstr(b.ptr, "status"));
         assert_non_null(strstr(b.ptr, "tensor-parallel-size"));
         assert_non_null(strstr(b.ptr, "no-async-scheduling"));
-        assert_non_null(strstr(b.ptr, "null-stall-after-step")); /* the worker's */
+        assert_non_null(strstr(b.ptr, "null-stall-after-step")); /* a flag of the worker */
         assert_null(strstr(b.ptr, "enable-dbo"));
-        assert_non_null(strstr(b.ptr, "terminate")); /* of `cox run` */
+        assert_non_null(strstr(b.ptr, "terminate")); /* a flag of `cox run` */
     }
     assert_false(completion_write(&commands, "tcsh", &b));
     strbuf_fini(&b);
 }
 
-static void test_flags_page_is_current(void **state)
+static void check_page(const char *path, const char *command,
+                       void (*write)(const struct command_table *t, struct strbuf *out))
 {
     struct strbuf want;
     strbuf_init(&want, 0);
-    flags_write_markdown(&commands, &want);
-    FILE *f = fopen("docs/reference/flags.md", "r");
+    write(&commands, &want);
+    FILE *f = fopen(path, "r");
     if (!f)
-        fail_msg("docs/reference/flags.md: run the test in the source folder");
+        fail_msg("%s: run the test in the source folder", path);
     char *have = calloc(1, want.len + 2);
     size_t n = fread(have, 1, want.len + 1, f);
     fclose(f);
     if (n != want.len || memcmp(have, want.ptr, n) != 0)
-        fail_msg("docs/reference/flags.md is old: cox flags > docs/reference/flags.md");
+        fail_msg("%s is old: %s > %s", path, command, path);
     free(have);
     strbuf_fini(&want);
 }
 
-/* One object per option of each program, by the name that a file has for it. */
+static void test_pages_are_current(void **state)
+{
+    check_page("docs/reference/flags.md", "cox flags", flags_write_markdown);
+    check_page("docs/reference/environment.md", "cox flags --environment",
+               environment_write_markdown);
+}
+
+static size_t count_in_groups(const struct command *c, const struct option_spec *s)
+{
+    size_t n = 0;
+    const struct option_spec *found;
+    for (const struct option_group *g = c->groups; g->key; g++)
+        for (size_t i = 0; (found = help_option_at(g, c->specs, *c->n_specs, i, NULL)); i++)
+            n += found == s;
+    return n;
+}
+
+/* A long table has groups; each of its options is in one of them. */
+static void test_groups(void **state)
+{
+    for (size_t i = 0; i < commands.n; i++) {
+        const struct command *c = &commands.rows[i];
+        size_t n = 0;
+        for (size_t k = 0; c->specs && k < *c->n_specs; k++) {
+            bool is_listed = help_is_listed(&c->specs[k]);
+            n += is_listed;
+            if (c->groups && is_listed && count_in_groups(c, &c->specs[k]) != 1)
+                fail_msg("cox %s --%s: %zu groups have it (common/options/groups.c)", c->name,
+                         c->specs[k].name, count_in_groups(c, &c->specs[k]));
+        }
+        if (n > HELP_SHORT_TABLE && !c->groups)
+            fail_msg("cox %s: %zu options without groups", c->name, n);
+    }
+}
+
+/* A name in a list of groups that no table has is an old one. */
+static void check_names_of_groups(const struct option_group *groups)
+{
+    for (const struct option_group *g = groups; g->key; g++) {
+        char names[2048], *save;
+        snprintf(names, sizeof names, "%s", g->names);
+        for (char *w = strtok_r(names, " *", &save); w; w = strtok_r(NULL, " *", &save)) {
+            bool found = false;
+            for (size_t i = 0; i < commands.n; i++)
+                for (size_t k = 0; commands.rows[i].specs && k < *commands.rows[i].n_specs; k++)
+                    found = found || strcmp(commands.rows[i].specs[k].name, w) == 0;
+            if (!found)
+                fail_msg("group %s: no command has --%s", g->key, w);
+        }
+    }
+}
+
+static void test_names_of_groups(void **state)
+{
+    for (size_t i = 0; i < commands.n; i++)
+        if (commands.rows[i].groups)
+            check_names_of_groups(commands.rows[i].groups);
+}
+
+/* `cox help` lists each command once. */
+static void test_sections(void **state)
+{
+    for (size_t i = 0; i < commands.n; i++) {
+        const struct command *c = &commands.rows[i];
+        size_t n = 0;
+        for (const struct command_section *s = commands.sections; s->title; s++) {
+            char names[256], *save;
+            snprintf(names, sizeof names, "%s", s->names);
+            for (char *w = strtok_r(names, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+                n += strcmp(w, c->name) == 0;
+                if (!command_find(&commands, w))
+                    fail_msg("cox help: no command \"%s\"", w);
+            }
+        }
+        if (n != (c->help && !strchr(c->name, ' ')))
+            fail_msg("cox help lists %s %zu times", c->name, n);
+    }
+}
+
+/* "0 = the head's default, 256.": the number that the head has. */
+static void test_defaults_that_texts_repeat(void **state)
+{
+    static const char *const programs[][2] = {{"head", "the head's default, "},
+                                              {"worker", "the worker's default, "}};
+    size_t n = 0;
+    for (size_t i = 0; i < up_n_specs; i++)
+        for (size_t p = 0; p < 2; p++) {
+            const struct command *c = command_find(&commands, programs[p][0]);
+            const char *at = up_specs[i].help ? strstr(up_specs[i].help, programs[p][1]) : NULL;
+            for (size_t k = 0; at && k < *c->n_specs; k++) {
+                if (strcmp(c->specs[k].name, up_specs[i].name) != 0)
+                    continue;
+                double said = strtod(at + strlen(programs[p][1]), NULL);
+                n++;
+                if (said != strtod(c->specs[k].def, NULL))
+                    fail_msg("cox up --%s: %g, cox %s has %s", up_specs[i].name, said,
+                             programs[p][0], c->specs[k].def);
+            }
+        }
+    assert_true(n >= 7);
+}
+
+/* Help is sentences: a capital or a name at the beginning, a full stop at the end. */
+static void test_help_is_sentences(void **state)
+{
+    for (size_t i = 0; i < commands.n; i++) {
+        const struct command *c = &commands.rows[i];
+        for (size_t k = 0; c->specs && k < *c->n_specs; k++) {
+            const struct option_spec *s = &c->specs[k];
+            const char *text = s->help ? s->help : s->instead ? s->instead : "A.";
+            size_t n = strlen(text);
+            if (strchr("abcdefghijklmnopqrstuvwxyz", text[0]) || text[n - 1] != '.')
+                fail_msg("cox %s --%s: %s", c->name, s->name, text);
+        }
+    }
+}
+
+/* The JSON has one object for each option of each program, under the name that a configuration
+ * file uses. */
 static void test_flags_as_json(void **state)
 {
     static const char *const want[] = {
         ("{\"name\": \"max_num_seqs\", \"type\": \"int\", \"default\": \"256\", \"help\": "
-         "\"sequence budget of one step\", \"min\": 1, \"max\": 65536, \"secret\": false}"),
+         "\"Maximum number of sequences in one step.\", \"min\": 1, \"max\": 65536, \"secret\": "
+         "false}"),
         "\"choices\": [\"fcfs\", \"priority\"]",
         "{\"name\": \"api_key\", \"type\": \"list\"",
         "\n  \"worker\": [\n    {\"name\": \"model\", \"type\": \"string\", \"default\": \"null\"",
@@ -106,8 +229,8 @@ static void test_flags_as_json(void **state)
     strbuf_fini(&b);
 }
 
-/* Command lines of `vllm serve` as people have them: taken with so many warnings, or refused in one
- * sentence that names the flag. */
+/* Real command lines of `vllm serve` are accepted with a known number of warnings, or refused in
+ * one sentence that names the flag. */
 static void test_command_lines_of_vllm(void **state)
 {
     static const struct {
@@ -157,7 +280,7 @@ static void test_command_lines_of_vllm(void **state)
         {"MODEL --tokenizer other/model", "--tokenizer", 0},
         {"MODEL -tp 8 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1", "cox join-token", 0},
         {"MODEL --dtype half", NULL, 0},
-        {"MODEL --elastic-tp-wait 3", NULL, 1}, /* ours: it does nothing alone */
+        {"MODEL --elastic-tp-wait 3", NULL, 1}, /* our own flag: it has no effect alone */
         {"MODEL --elastic-tp --elastic-tp-wait 3", NULL, 0},
         {"MODEL --dtype bfloat16 --kv-cache-dtype auto", NULL, 0},
         {"MODEL --dtype int8", "half|float32|float", 0},
@@ -188,7 +311,7 @@ static void test_command_lines_of_vllm(void **state)
     }
 }
 
-/* Every row says how it is taken; a refused one says what to do instead. */
+/* Every row says how the flag is handled. The row of a refused flag says what to use instead. */
 static void test_rows_of_vllm(void **state)
 {
     for (size_t i = 0; i < up_n_specs; i++) {
@@ -233,7 +356,7 @@ static void test_limits(void **state)
         struct machine_limits l;
         uint32_t n_workers;
         bool on_gpus;
-        const char *words; /* NULL: silent */
+        const char *words; /* NULL = no warning */
     } cases[] = {
         {{UINT64_MAX, UINT64_MAX}, 8, true, NULL}, {{1024, UINT64_MAX}, 1, false, "open files"},
         {{65536, 1 << 20}, 8, false, NULL},        {{65536, 64 << 20}, 2, true, "/dev/shm"},
@@ -254,7 +377,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_completion),
-        cmocka_unit_test(test_flags_page_is_current),
+        cmocka_unit_test(test_pages_are_current),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_names_of_groups),
+        cmocka_unit_test(test_sections),
+        cmocka_unit_test(test_defaults_that_texts_repeat),
+        cmocka_unit_test(test_help_is_sentences),
         cmocka_unit_test(test_flags_as_json),
         cmocka_unit_test(test_command_lines_of_vllm),
         cmocka_unit_test(test_rows_of_vllm),

@@ -1,4 +1,5 @@
-/* Models that come and go: names, GPUs, ports, and what is said of them. */
+/* Tests the table of models that are loaded and unloaded: their names, GPUs and ports, and the
+ * answers about them. Statement numbers are those of docs/develop/gateway.md. */
 #include "cli/multi_model/table.h"
 
 #include <setjmp.h>
@@ -32,19 +33,19 @@ static void test_gpus_and_ports(void **state)
     assert_int_equal(model_table_init(&t, 4, "30000-30100", &err), STATUS_OK);
     assert_int_equal(add("a", 2, &a), STATUS_OK);
     assert_int_equal(add("b", 1, &b), STATUS_OK);
-    assert_int_equal(add("c", 2, &c), STATUS_LIMIT); /* 61: one is free */
+    assert_int_equal(add("c", 2, &c), STATUS_LIMIT); /* statement 61: one GPU is free */
     assert_non_null(strstr(err.text, "2 GPUs are wanted and 1 are free"));
     model_table_devices(a, &text);
     assert_text(&text, "0,1");
     assert_int_equal(a->port, 30000);
     assert_int_equal(b->port, 30032);
     model_table_remove(a);
-    assert_int_equal(add("c", 3, &c), STATUS_OK); /* in a's place, around b */
+    assert_int_equal(add("c", 3, &c), STATUS_OK); /* gets the GPUs of a, on both sides of b's */
     model_table_devices(c, &text);
     assert_text(&text, "0,1,3");
     assert_int_equal(c->port, 30000);
     assert_int_equal(add("d", 0, &a), STATUS_OK);
-    assert_int_equal(add("e", 0, &a), STATUS_LIMIT); /* 101 ports are three models' */
+    assert_int_equal(add("e", 0, &a), STATUS_LIMIT); /* 101 ports are enough for three models */
     strbuf_fini(&text);
 }
 
@@ -60,7 +61,7 @@ static void test_names(void **state)
     longest[sizeof longest - 1] = '\0';
     assert_int_equal(add(longest, 0, &m), STATUS_INVALID);
     assert_int_equal(add(longest + 1, 0, &m), STATUS_OK);
-    assert_int_equal(add(longest + 1, 0, &m), STATUS_EXISTS); /* 61: twice */
+    assert_int_equal(add(longest + 1, 0, &m), STATUS_EXISTS); /* statement 61: the name is taken */
     assert_ptr_equal(model_table_only(&t), m);
     assert_int_equal(add("b", 0, &m), STATUS_OK);
     assert_null(model_table_only(&t));

@@ -36,8 +36,8 @@ static long long size_of(const char *folder, const char *name)
     return stat(path, &st) == 0 ? (long long)st.st_size : -1;
 }
 
-/* The next file cannot be made, for its folder is gone: lines are lost, the last one is known, and
- * the log goes on where there is a folder again. */
+/* When the log's folder is gone, no new file can be created. Lines are lost then, but the last
+ * line is known, and the log continues when the folder is back. */
 static void test_a_log_that_cannot_be_made_anew(void **state)
 {
     char folder[] = "/tmp/coxrunlog-XXXXXX", line[1000];

@@ -1,4 +1,4 @@
-/* Batch transform's own variables as arguments of `cox up`. */
+/* Tests how the variables of SageMaker's batch transform become arguments of `cox up`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,8 @@
 
 #include "cli/sagemaker/settings.h"
 
-/* Whether the arguments have `flag value`, or, without a flag, a warning has value. */
+/* Returns true when the arguments contain `flag value`. Without a flag, returns true when a
+ * warning contains `value`. */
 static bool gives(char *const *environ_, const char *flag, const char *value)
 {
     const struct sagemaker_input in = {.environ_ = environ_, .has_weights = true};
@@ -27,7 +28,7 @@ static bool gives(char *const *environ_, const char *flag, const char *value)
     return found;
 }
 
-/* A payload of 0 MB is a job's word for no bound: the server's own one holds. */
+/* A batch job writes a payload of 0 MB for "no limit". The server's own limit stays. */
 static void test_no_bound(void **state)
 {
     char *alone[] = {(char[]){"SAGEMAKER_MAX_PAYLOAD_IN_MB=0"}, NULL};

@@ -12,7 +12,7 @@ struct death {
     uint32_t want_wait;
     bool want_give_up;
 };
-/* Beside an exit code: its last words were that it cannot start. */
+/* Added to an exit code: the child's last message said that it cannot start. */
 enum { SAYS_SO = 1000 };
 
 static void check(const struct death *deaths, size_t n)
@@ -47,31 +47,34 @@ static void test_good_life_starts_over(void **state)
 
 static void test_configuration_errors(void **state)
 {
-    CHECK({5, 2, 0, 100, true}); /* nothing has changed since the command was typed */
+    CHECK({5, 2, 0, 100, true}); /* the configuration is the same as at the start of `cox up` */
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {5, 2, 0, 800, true});
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
-          {5, 1, 0, 800, false}, {5, 2, 0, 1600, false}); /* not in a row */
+          {5, 1, 0, 800, false}, {5, 2, 0, 1600, false}); /* not three times in a row */
     CHECK({50, 1, 0, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
-          {6000, 2, 0, 800, true}); /* a slow start */
+          {6000, 2, 0, 800, true}); /* a slow start is still a start */
     CHECK({6000, 2, 0, 100, true});
-    CHECK({60000, 2, 0, 100, false});          /* that was no start */
-    CHECK({60000, SAYS_SO + 2, 0, 100, true}); /* it says that it was */
+    CHECK({60000, 2, 0, 100, false}); /* too late to count as a start */
+    /* but its last message says that it could not start */
+    CHECK({60000, SAYS_SO + 2, 0, 100, true});
     CHECK({50, 1, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, false},
-          {90000, SAYS_SO + 2, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, true}); /* in a row */
+          /* three times in a row */
+          {90000, SAYS_SO + 2, 0, 100, false}, {90000, SAYS_SO + 2, 0, 100, true});
     CHECK({90000, SAYS_SO + 1, 0, 100, false},
-          {90000, SAYS_SO + 2, 9, 100, false}); /* other ends */
-    CHECK({5, 2, 9, 100, false});               /* a signal */
+          {90000, SAYS_SO + 2, 9, 100, false}); /* ended in other ways */
+    CHECK({5, 2, 9, 100, false});               /* ended by a signal */
 }
 
-/* What has run is no configuration error: the file was moved, the memory was short for a while. The
- * rest of the cluster serves on meanwhile. */
+/* A child that has run once is restarted without end. A configuration error may then be
+ * temporary, such as a moved file or too little memory. The rest of the cluster serves
+ * meanwhile. */
 static void test_what_ran_is_never_given_up(void **state)
 {
     CHECK({10000, 0, 9, 100, false}, {5, 2, 0, 200, false}, {5, 2, 0, 400, false},
           {5, 2, 0, 800, false}, {5, 2, 0, 1600, false}, {5, 2, 0, 3200, false},
           {5, 2, 0, 5000, false}, {90000, SAYS_SO + 2, 0, 100, false});
-    /* slow to find out is not having run */
+    /* A slow check of the configuration does not count as having run. */
     CHECK({12000, 2, 0, 100, true});
     CHECK({50, 1, 0, 100, false}, {12000, 2, 0, 100, false}, {5, 2, 0, 200, false},
           {5, 2, 0, 400, true});

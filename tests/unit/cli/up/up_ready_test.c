@@ -1,4 +1,7 @@
-/* Tests of the frame, the progress, the lines of logs and the cluster names that `cox up` shows. */
+/* Tests the texts that `cox up` shows: the frame when the cluster is ready, the progress, the
+ * lines of logs, and the names of clusters. Each function takes a struct and appends text to a
+ * buffer. Invariants: the frame fits the terminal, and the chat page is named only where a
+ * browser can reach it. */
 #include "cli/up/ready.h"
 
 #include <setjmp.h>
@@ -33,7 +36,8 @@ static unsigned width_of(const char *line, size_t n)
     return width;
 }
 
-/* All lines of the frame are equally wide; below it is one command of any length. */
+/* Checks that all lines of the frame are equally wide. The command below the frame may have any
+ * length. */
 static void check_frame(const struct up_ready *r, unsigned columns, bool utf8)
 {
     struct strbuf b;
@@ -105,14 +109,14 @@ static void test_what_the_frame_says(void **state)
     assert_non_null(strstr(b.ptr, "| Log        /tmp/demo.log "));
     assert_non_null(strstr(b.ptr, "-H 'Authorization: Bearer YOUR-KEY'"));
     strbuf_reset(&b);
-    r.pid = 4711; /* no control socket */
+    r.pid = 4711; /* as without a control socket */
     up_ready_frame(&r, 120, false, &b);
     assert_non_null(strstr(b.ptr, "| Stop       kill 4711 "));
     assert_null(strstr(b.ptr, "cox stop"));
     strbuf_fini(&b);
 }
 
-/* The log and the frame name the chat page where a browser reaches one, and nowhere else. */
+/* The log and the frame name the chat page only where a browser can reach it. */
 static void test_the_chat_page_is_named_where_it_is(void **state)
 {
     struct up_ready r[4] = {usual, usual, usual, usual};

@@ -1,4 +1,4 @@
-/* Which lines of `cox status` have which colour, and that nothing else of them changes. */
+/* Tests the colours of the lines of `cox status`, and that colouring changes nothing else. */
 #include "cli/view/status_paint.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 static const struct {
-    const char *line, *color; /* NULL: none */
+    const char *line, *color; /* NULL = no colour */
 } cases[] = {
     {"======== Cluster status: healthy ========", "\033[1;32m"},
     {"======== Cluster status: NOT HEALTHY ========", "\033[1;31m"},

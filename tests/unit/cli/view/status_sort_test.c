@@ -1,4 +1,4 @@
-/* The order of the tables of `cox status` and `cox top`. */
+/* Tests the order of the rows in the tables of `cox status` and `cox top`. */
 #include "cli/view/status_sort.h"
 
 #include <setjmp.h>
@@ -50,7 +50,7 @@ static void test_orders(void **state)
     }
 }
 
-/* Answers of no head of ours. */
+/* Answers that no head of ours gives. */
 static void test_nothing_to_sort(void **state)
 {
     static const char *const strange[] = {"{}", "{\"workers\":{},\"nodes\":5,\"groups\":[1,null]}",

@@ -1,5 +1,6 @@
-/* The text of `cox status`: what must be in it and in which order, and that no answer, however
- * strange, breaks it. */
+/* Tests the text of `cox status`. The input is the head's JSON; the output is text, and the
+ * tests check its contents and their order. Invariant: a strange answer does not break the view,
+ * and counts as not healthy. */
 #include "cli/view/status_view.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* The screen of `cox top`: what is on it, that it keeps to its columns and rows, and that no
- * answer, however strange, breaks it. */
+/* Tests the screen of `cox top`: its contents, that it stays within the columns and rows, and
+ * that no strange answer breaks it. */
 #include "cli/view/top_view.h"
 
 #include <setjmp.h>
@@ -94,7 +94,7 @@ static unsigned width_of(const char *line, size_t n)
     return width;
 }
 
-/* Every size of a window, with a history that is longer than any. */
+/* Draws at every size of window, with a history that is longer than any window. */
 static void test_it_keeps_to_the_window(void **state)
 {
     for (unsigned columns = 0; columns < 500; columns += 7)
@@ -114,8 +114,8 @@ static void test_it_keeps_to_the_window(void **state)
         }
 }
 
-/* Every line of the tables is in some window, the title in all of them; further down there is none.
- */
+/* Scrolling shows every line of the tables, and the title always. Behind the last line there is
+ * nothing to show. */
 static void test_scrolling_shows_every_line(void **state)
 {
     static const unsigned sizes[][2] = {{60, 6}, {60, 20}, {80, 8}, {120, 30}};
@@ -156,7 +156,7 @@ static void test_a_sentence_keeps_to_the_window(void **state)
             if (width_of(line, (size_t)(end - line)) > most)
                 fail_msg("%u columns: %.*s", columns, (int)(end - line), line);
         assert_null(strchr(b.ptr, '\x1b'));
-        for (size_t i = 0; i < b.len; i++) /* nothing of it is lost: blanks became lines' ends */
+        for (size_t i = 0; i < b.len; i++) /* nothing is lost: some blanks became line ends */
             if (b.ptr[i] != text[i] && text[i] != '\x1b' &&
                 !(b.ptr[i] == '\n' && (text[i] == ' ' || !text[i])))
                 fail_msg("%u columns: at %zu: %s", columns, i, b.ptr);

@@ -1,3 +1,7 @@
+/* Tests the log: the lines in text and JSON form, the time, the types of fields and the quoting. A
+ * test captures stderr with `capture`, logs, and compares the text that `release` returns.
+ * Invariants: a log call writes exactly one line, and a field has the same JSON type whatever its
+ * value. */
 #include "common/base/log.h"
 
 #include <math.h>
@@ -25,7 +29,7 @@ static void capture(void)
     dup2(fileno(captured), STDERR_FILENO);
 }
 
-/* What was written to stderr since capture; static. */
+/* Ends the capture and returns the text that stderr got. The text is static. */
 static const char *release(void)
 {
     static char text[1 << 20];
@@ -38,7 +42,7 @@ static const char *release(void)
     return text;
 }
 
-/* "2026-01-02T03:04:05.678Z": digits are replaced by 0 for comparison. */
+/* Checks a time such as "2026-01-02T03:04:05.678Z", with each digit taken as 0. */
 static void check_time(const char *s)
 {
     static const char form[] = "0000-00-00T00:00:00.000Z";
@@ -79,7 +83,7 @@ static void test_level(void **state)
 static void test_json_fields(void **state)
 {
     static const struct {
-        const char *fields, *want; /* want: what follows "event":"e" */
+        const char *fields, *want; /* `want`: the text behind "event":"e" */
     } cases[] = {
         {"", "}"},
         {"n=5 f=-1.5", ",\"n\":\"5\",\"f\":\"-1.5\"}"},
@@ -106,7 +110,7 @@ static void test_json_fields(void **state)
     }
 }
 
-/* A field keeps its type whatever its value: the format decides. */
+/* The format decides a field's JSON type, not the value. */
 static void test_json_types(void **state)
 {
     log_init("p", LOG_INFO, LOG_JSON);
@@ -134,7 +138,7 @@ static void test_quote(void **state)
     memset(big, '\n', sizeof big - 1);
     big[sizeof big - 1] = '\0';
     assert_in_range(strlen(log_quote(big)), 1000, 1024);
-    /* four at once, as in one log call */
+    /* One log call may use four quoted texts at once. */
     const char *q[4] = {log_quote("1"), log_quote("2"), log_quote("3"), log_quote("4")};
     assert_string_equal(q[0], "\"1\"");
     assert_string_equal(q[3], "\"4\"");

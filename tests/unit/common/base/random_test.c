@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-/* The first outputs of SplitMix64 from state 0, as its authors' code prints them: a change would
- * change every recorded test seed. */
+/* The first outputs of SplitMix64 from state 0, as printed by its authors' code. Another
+ * sequence would change every recorded test seed. */
 static void test_known_sequence(void **state)
 {
     struct rng r = {0};

@@ -32,7 +32,7 @@ static void test_set_and_prefix(void **state)
     assert_int_equal(error_prefix(NULL, STATUS_IO, "x"), STATUS_IO);
 }
 
-/* Whatever the lengths, the text ends inside the array and begins with the new prefix. */
+/* The text stays inside its array and begins with the new prefix, whatever the lengths. */
 static void test_long_texts_are_cut(void **state)
 {
     char long_text[1024];

@@ -1,3 +1,7 @@
+/* Tests `struct str` and `struct strbuf`: search, comparison, numbers, trimming, growth,
+ * formatting and UTF-8. Each test calls the functions with a table of texts. Invariants: no
+ * function reads behind the end of a `str`, which need not end with a NUL, and a failed append
+ * leaves a `strbuf` as it was. */
 #include "common/base/str.h"
 
 #include <math.h>
@@ -31,7 +35,8 @@ static void test_compare(void **state)
     assert_false(str_starts(STR("ab"), STR("abc")));
 }
 
-/* RFC 3629, with the corners of every length, overlong forms and surrogates. */
+/* The cases follow RFC 3629: the first and last character of each length, overlong forms and
+ * surrogates. */
 static void test_utf8(void **state)
 {
     static const struct {
@@ -42,7 +47,7 @@ static void test_utf8(void **state)
         {"abc", 3, 3},
         {"a\0b", 3, 3},
         {"\x7f", 1, 1},
-        {"\x80", 1, 0},             /* a continuation alone */
+        {"\x80", 1, 0},             /* a continuation byte alone */
         {"\xc0\x80", 2, 0},         /* overlong NUL */
         {"\xc1\xbf", 2, 0},         /* overlong */
         {"\xc2\x80", 2, 2},         /* U+0080 */
@@ -58,17 +63,18 @@ static void test_utf8(void **state)
         {"\xf0\x90\x80\x80", 4, 4}, /* U+10000 */
         {"\xf4\x8f\xbf\xbf", 4, 4}, /* U+10FFFF */
         {"\xf4\x90\x80\x80", 4, 0}, /* U+110000 */
-        {"\xf5\x80\x80\x80", 4, 0}, /* no such lead byte */
+        {"\xf5\x80\x80\x80", 4, 0}, /* not a possible lead byte */
         {"\xfe", 1, 0},
         {"\xff", 1, 0},
-        {"ab\xe2\x82", 4, 2},     /* cut short */
+        {"ab\xe2\x82", 4, 2},     /* cut inside a character */
         {"ab\xe2\x82\xac", 5, 5}, /* a euro sign */
-        {"\xe2\x28\xa1", 3, 0},   /* second byte wrong */
-        {"\xe2\x82\x28", 3, 0},   /* third byte wrong */
+        {"\xe2\x28\xa1", 3, 0},   /* wrong second byte */
+        {"\xe2\x82\x28", 3, 0},   /* wrong third byte */
         {"\xf0\x9f\x98\x80z\xff", 6, 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *exact = malloc(cases[i].len ? cases[i].len : 1); /* a read past the end would show */
+        /* exact size: a sanitizer reports a read past the end */
+        char *exact = malloc(cases[i].len ? cases[i].len : 1);
         assert_non_null(exact);
         memcpy(exact, cases[i].bytes, cases[i].len);
         size_t got = str_utf8_valid((struct str){exact, cases[i].len});
@@ -221,7 +227,7 @@ static void test_strbuf_limit_is_exact_and_sticky(void **state)
     assert_string_equal(b.ptr, "x");
     strbuf_fini(&b);
     strbuf_init(&b, 8);
-    assert_false(strbuf_append(&b, "x", SIZE_MAX - 4)); /* no overflow in the sum */
+    assert_false(strbuf_append(&b, "x", SIZE_MAX - 4)); /* the sum of sizes would overflow */
     strbuf_fini(&b);
 }
 
@@ -257,7 +263,7 @@ static void test_ends_and_blanks(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (!str_eq_c(str_trim(str_from(cases[i].in), cases[i].blanks), cases[i].want))
             fail_msg("case %zu", i);
-    assert_int_equal(str_trim((struct str){"\0a", 2}, " ").len, 2); /* a NUL is no blank */
+    assert_int_equal(str_trim((struct str){"\0a", 2}, " ").len, 2); /* a NUL is not a blank */
     assert_true(str_ends(STR("abc"), STR("bc")));
     assert_true(str_ends(STR("abc"), STR("")));
     assert_false(str_ends(STR("bc"), STR("abc")));

@@ -1,4 +1,7 @@
-/* Includes bus.c to reach its inside: the test stops the ZAP handler of a living bus. */
+/* Tests the bus: a head's socket and a peer's, on one loop, over libzmq with CURVE keys.
+ * `pair_open` opens both sides, frames go through `bus_send`, and the handlers count what
+ * arrives. bus.c is included to stop the ZAP handler of a running bus. Invariants: only known
+ * keys get in, a peer's identity is never reused, and `bus_close` leaves no thread behind. */
 #include "common/bus/bus.c"
 
 #include <arpa/inet.h>
@@ -37,7 +40,7 @@ struct pair {
     struct curve_keys head_keys, peer_keys;
     struct authorized authorized;
     struct side head, peer;
-    uint32_t hwm; /* of the head; 0: default */
+    uint32_t hwm; /* option of the head; 0 = the default */
 };
 
 static void give_up(void *ctx)
@@ -52,7 +55,8 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
                      struct str frame)
 {
     struct side *s = ctx;
-    assert_false(s->in_handler); /* never called inside itself, also not through a send */
+    /* a handler is never called from inside a handler, not even through a send */
+    assert_false(s->in_handler);
     s->in_handler = true;
     s->peer = from;
     s->role = role;
@@ -170,8 +174,8 @@ static void test_right_key_brings_its_role(void **state)
     pair_fini(&p);
 }
 
-/* IMMEDIATE: nothing is taken before the link is up, also where somebody listens who says nothing.
- */
+/* With ZMQ_IMMEDIATE no frame is accepted before the link is up, even when a silent listener has
+ * the port. */
 static void test_nothing_is_taken_before_the_link_is_up(void **state)
 {
     struct pair p;
@@ -229,12 +233,12 @@ static void test_wrong_head_key_is_refused(void **state)
     assert_int_equal(keys_generate(&other, NULL), STATUS_OK);
     memcpy(p.head_keys.public_key, other.public_key, 41);
     peer_open(&p, false, bus_endpoint(p.head.bus));
-    expect_refused(&p, "public key of the head");
+    expect_refused(&p, "wrong public key of the head");
     pair_fini(&p);
 }
 
-/* libzmq alone admits everybody when no handler answers: here nobody gets in, not even a known key.
- */
+/* Without an answer from the ZAP handler libzmq would admit every peer. The bus then admits
+ * nobody, not even a known key. */
 static void test_dead_zap_handler_admits_nobody(void **state)
 {
     struct pair p;
@@ -265,8 +269,8 @@ static void put_keys(const char *dir, const struct curve_keys *ours, const char 
     }
 }
 
-/* The head's key is one of two, then the peer's own key is another: each time the folder says it.
- */
+/* First one of two keys in the folder is the head's, then the peer gets a new key of its own.
+ * The peer reads the folder again each time. */
 static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
 {
     struct pair p;
@@ -286,9 +290,9 @@ static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
     struct bus_handlers h = {.ctx = &p.peer, .on_frame = on_frame, .on_link = on_link};
     assert_int_equal(bus_connect(p.loop, &o, &h, &p.peer.bus, NULL), STATUS_OK);
     wait_up(&p);
-    assert_int_equal(p.peer.n_down, 1); /* the first one that it tried */
+    assert_int_equal(p.peer.n_down, 1); /* the first key that it tried */
 
-    /* a new key that the head takes, and the old one not any more */
+    /* The head accepts a new key and no longer the old one. */
     struct authorized list = {.n_entries = 1};
     list.entries = mem_array(1, sizeof *list.entries);
     assert_int_equal(keys_generate(&p.peer_keys, NULL), STATUS_OK);
@@ -300,7 +304,7 @@ static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
     p.peer.stop_on_down = true;
     assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
     loop_run(p.loop);
-    assert_int_equal(p.peer.n_down, 2); /* what the folder has is the old one */
+    assert_int_equal(p.peer.n_down, 2); /* the folder still has the old key */
     p.peer.stop_on_down = false;
     put_keys(dir, &p.peer_keys, p.head_keys.public_key, "");
     wait_up(&p);
@@ -309,7 +313,7 @@ static void test_keys_of_a_folder_are_tried_and_read_again(void **state)
     loop_run(p.loop);
     assert_string_equal(p.head.key, p.peer_keys.public_key);
 
-    /* a file with an error changes nothing */
+    /* A file with an error changes nothing. */
     put_keys(dir, &p.peer_keys, "nonsense", "");
     assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
     wait_up(&p);
@@ -331,8 +335,8 @@ static void rebind(struct pair *p, const struct curve_keys *keys)
         fail_msg("%s", err.text);
 }
 
-/* The head's key changes while it listens: who has both public keys comes back to the same port by
- * itself, as a new peer; who has the old one alone does not. */
+/* The head's key changes while it listens. A peer that knows both public keys reconnects to the
+ * same port, as a new peer. A peer that knows only the old key is refused. */
 static void take_another_key(bool from_folder)
 {
     struct pair p;
@@ -370,8 +374,8 @@ static void take_another_key(bool from_folder)
     bus_close(p.peer.bus);
     p.peer = (struct side){.loop = p.loop};
     p.head.n_frames = 0;
-    peer_open(&p, false, endpoint); /* it knows the old key only */
-    expect_refused(&p, "public key of the head");
+    peer_open(&p, false, endpoint); /* this peer knows the old key only */
+    expect_refused(&p, "wrong public key of the head");
     pair_fini(&p);
     snprintf(command, sizeof command, "rm -r %s", dir);
     assert_int_equal(system(command), 0);
@@ -380,7 +384,7 @@ static void take_another_key(bool from_folder)
 static void test_a_head_takes_another_key(void **state)
 {
     take_another_key(true);
-    take_another_key(false); /* a join token of the days between */
+    take_another_key(false); /* false = with a join token that holds both keys */
 }
 
 static void test_plain_peer_cannot_talk_to_curve(void **state)
@@ -429,7 +433,7 @@ static void test_refused_options(void **state)
         {"tcp://127.0.0.1:", false, STATUS_INVALID},
         {"tcp://127.0.0.1:65536", false, STATUS_INVALID},
         {"tcp://127.0.0.1:http", false, STATUS_INVALID},
-        {"tcp://192.0.2.1:0", true, STATUS_INVALID}, /* no address of this machine */
+        {"tcp://192.0.2.1:0", true, STATUS_INVALID}, /* not an address of this machine */
         {"udp://127.0.0.1:1", false, STATUS_INVALID},
     };
     struct loop *l;
@@ -481,7 +485,8 @@ static void test_port_in_use_is_named(void **state)
     pair_fini(&p);
 }
 
-/* More frames than one turn drains, echoed: every one arrives, in both directions. */
+/* More frames than one turn of the loop reads are echoed. Every frame arrives, in both
+ * directions. */
 static void test_many_frames_all_arrive(void **state)
 {
     struct pair p;
@@ -518,7 +523,7 @@ static void test_reconnect_is_a_new_peer(void **state)
     pair_fini(&p);
 }
 
-/* The head goes and comes back on its port; the peer finds it by itself. */
+/* The head goes and comes back on its port, and the peer reconnects without help. */
 static void test_peer_finds_a_new_head(void **state)
 {
     struct pair p;
@@ -539,7 +544,8 @@ static void test_peer_finds_a_new_head(void **state)
     pair_fini(&p);
 }
 
-/* Of several addresses a reconnect takes the next one; all are looked at before the first. */
+/* A reconnect takes the next of several addresses. All addresses are tried before the first is
+ * tried again. */
 static void test_several_addresses(void **state)
 {
     struct pair p;
@@ -553,7 +559,7 @@ static void test_several_addresses(void **state)
     assert_string_equal(bus_endpoint(p.peer.bus), "tcp://127.0.0.1:1");
     p.peer.stop_on_down = true;
     loop_run(p.loop);
-    assert_non_null(strstr(p.peer.why, "nobody"));
+    assert_non_null(strstr(p.peer.why, "no program answers"));
     p.peer.stop_on_down = false;
     assert_int_equal(bus_reconnect(p.peer.bus, NULL), STATUS_OK);
     wait_up(&p);
@@ -599,8 +605,7 @@ static void test_close_inside_a_handler(void **state)
     pair_fini(&p);
 }
 
-/* A raw socket sends what no peer of ours does; then a good frame, which must be all that arrives.
- */
+/* Does nothing: the signal only has to interrupt system calls. */
 static void ignore(int number)
 {
     (void)number;
@@ -631,10 +636,11 @@ static unsigned n_threads(void)
     return n;
 }
 
-/* A second SIGTERM must not leave the context's threads behind. */
+/* Signals during `bus_close`, such as a second SIGTERM, leave none of the context's threads
+ * behind. */
 static void test_signals_while_it_closes(void **state)
 {
-    struct sigaction a = {.sa_handler = ignore}; /* without SA_RESTART */
+    struct sigaction a = {.sa_handler = ignore}; /* no SA_RESTART: system calls return EINTR */
     sigaction(SIGUSR1, &a, NULL);
     unsigned before = n_threads();
     for (int i = 0; i < 20; i++) {
@@ -682,7 +688,7 @@ static void test_foreign_shapes_are_dropped(void **state)
     void *second = zmq_socket(ctx, ZMQ_DEALER);
     zmq_setsockopt(second, ZMQ_LINGER, &zero, sizeof zero);
     zmq_connect(second, bus_endpoint(head));
-    while (head->n_dropped < 2) { /* the two links race: wait for the first by turns */
+    while (head->n_dropped < 2) { /* the two links race: wait for the first one */
         uv_run(loop_uv(p.loop), UV_RUN_ONCE);
     }
     zmq_send(second, "fine", 4, 0);
@@ -712,7 +718,9 @@ static void test_high_water_mark_and_size(void **state)
     p.head.want_frames = 1;
     loop_run(p.loop);
     enum status s = STATUS_OK;
-    int n = 0; /* the reader never reads: queue, kernel buffers, and then it must say so */
+    /* The reader never reads. The send must fail after the queue and the kernel's buffers are
+     * full. */
+    int n = 0;
     for (; n < 2000 && s == STATUS_OK; n++)
         s = bus_send(p.head.bus, p.head.peer, (struct str){big, 256 << 10});
     assert_int_equal(s, STATUS_AGAIN);

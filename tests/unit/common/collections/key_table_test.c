@@ -1,4 +1,4 @@
-/* The table against a list, with keys that are alike in all but a few bits. */
+/* Compares the table with a plain list, for keys that differ in a few bits only. */
 #include "common/collections/key_table.h"
 
 #include <setjmp.h>

@@ -12,7 +12,8 @@
 
 enum { N = 500, SIZE = 100, N_FIRST = 3 };
 
-/* Objects are apart, at cache lines, and keep what they hold while others come and go. */
+/* Objects do not overlap, begin at cache lines, and keep their contents while others come and
+ * go. */
 static void test_objects_come_and_go(void **state)
 {
     struct slab s;
@@ -51,7 +52,7 @@ static void test_what_is_given_back_is_used_again(void **state)
     slab_fini(&s);
 }
 
-/* The first region is as large as was asked for: what it holds lies side by side. */
+/* The first region has the requested size, and its objects are neighbours. */
 static void test_the_first_ones_are_neighbours(void **state)
 {
     struct slab s;

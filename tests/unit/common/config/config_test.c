@@ -1,5 +1,10 @@
+/* Tests the parser of options: command lines, environment variables and YAML files, for a small
+ * table of options in this file. `parse` and `parse_yaml` run the parser; the tests compare the
+ * values, warnings and errors. Invariants: a command line wins over the environment, the
+ * environment wins over the file, and a secret is never in an output. */
 #include "common/config/argv.h"
 #include "common/config/config.h"
+#include "common/config/help.h"
 #include "common/config/hide.h"
 #include "common/config/print.h"
 
@@ -90,7 +95,7 @@ struct parsed {
     enum status s;
 };
 
-/* args and env: blank-separated words. */
+/* Parses command-line words and environment words, both separated by blanks. */
 static struct parsed parse(const char *args, const char *env)
 {
     static char text[2][2048];
@@ -163,11 +168,11 @@ static void test_spellings(void **state)
     }
 }
 
-/* What is about another row says so when that one is off. */
+/* An option that needs another option gives a warning when the other is off. */
 static void test_given_without_its_partner(void **state)
 {
     static const struct {
-        const char *args, *env, *want; /* NULL: nothing is said */
+        const char *args, *env, *want; /* the warning; NULL = no warning */
     } cases[] = {
         {"", "", NULL},
         {"--wait-s 5", "", "--wait-s has no effect without --no-wait"},
@@ -241,13 +246,13 @@ static void test_refused(void **state)
         {"", "COX_MAX_NUM_SEQS=tcp://10.0.0.1:80", "enableServiceLinks"},
         {"--config /nonexistent/cox.yaml", "", "/nonexistent/cox.yaml: No such file"},
         {"--config", "", "--config needs a value"},
-        /* the spelling of whoever set it, and not the one of our table */
+        /* The error has the user's spelling, not the table's. */
         {"--model-path", "", "--model-path needs a value"},
         {"-m", "", "-m needs a value"},
         {"--max_num_seqs x", "", "--max_num_seqs: \"x\""},
         {"--max_num_seqs=x", "", "--max_num_seqs: \"x\""},
         {"", "OTHERS_WAIT=x", "OTHERS_WAIT: \"x\""},
-        {"", "OTHERS_PASS=\t\n", "OTHERS_PASS is set, and holds nothing"},
+        {"", "OTHERS_PASS=\t\n", "OTHERS_PASS is set but has no value"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct parsed p = parse(cases[i].args, cases[i].env);
@@ -260,8 +265,8 @@ static void test_refused(void **state)
     }
 }
 
-/* What a vLLM command line does here: what is left as arguments, how many warnings, or the error.
- */
+/* vLLM's command lines: the positional arguments that are left, the number of warnings, or the
+ * error. */
 static void test_flags_of_vllm(void **state)
 {
     static const struct {
@@ -289,10 +294,10 @@ static void test_flags_of_vllm(void **state)
         {"--sizes 1 2 4 --eager m", "m", NULL, 2},
         {"--sizes 1 2 4 m", "m", NULL, 1},
         {"m --sizes 1 2 4", "m", NULL, 1},
-        {"m --adapters", NULL, "--adapters is not supported: there are none yet", 0},
+        {"m --adapters", NULL, "--adapters is not supported. there are none yet", 0},
         {"m --no-adapters", "m", NULL, 1},
         {"m --adapters=false", "m", NULL, 1},
-        {"m --nodes 2", NULL, "--nodes is not supported: join them", 0},
+        {"m --nodes 2", NULL, "--nodes is not supported. join them", 0},
         {"m --nodes one --nodes 1", "m", NULL, 1},
         {"m --nodes.x 1", "m", NULL, 1},
         {"--main m --eager", "m", NULL, 1},
@@ -314,7 +319,8 @@ static void test_flags_of_vllm(void **state)
     }
 }
 
-/* The argument by name: what is typed wins, then the environment, then the file. */
+/* A positional argument may also be given by its name. The command line wins, then the
+ * environment, then the file. */
 static void test_argument_by_name(void **state)
 {
     char path[] = "/tmp/cox-config-XXXXXX", args[128];
@@ -371,7 +377,7 @@ static void test_lists_positionals_ignored(void **state)
     config_fini(&p.res);
 }
 
-/* Joined with commas, for comparison. */
+/* Joins the items with commas. */
 static void join(const struct option_list *l, char *out, size_t size)
 {
     size_t used = 0;
@@ -388,7 +394,7 @@ static void test_bare_words_after_a_list(void **state)
         {"--alias a b c", "a,b,c", "", ""},
         {"x --alias a b --max-num-seqs 3 y", "a,b", "", "x,y"},
         {"--alias a b --alias c d", "a,b,c,d", "", ""},
-        {"--alias=a b", "a", "", "b"}, /* as argparse has it */
+        {"--alias=a b", "a", "", "b"}, /* as in argparse */
         {"--alias a -- b", "a", "", "b"},
         {"M --root a b", "", "a,b", "M"},
         {"--root a b M", "", "a,b", "M"},
@@ -429,13 +435,59 @@ static void test_help_and_version(void **state)
     config_fini(&p.res);
     struct strbuf b;
     strbuf_init(&b, 0);
-    config_print_help(&b, "prog [OPTION...]", specs, N_SPECS);
+    struct help h = {.usage = "prog [OPTION...]", .specs = specs, .n_specs = N_SPECS, .width = 100};
+    struct error err = {0};
+    assert_int_equal(help_write(&b, &h, &err), STATUS_OK);
     assert_non_null(strstr(b.ptr, "Usage: prog [OPTION...]"));
     assert_non_null(strstr(b.ptr, "--max-num-seqs N"));
-    assert_non_null(strstr(b.ptr, "(default 256, 1 to 65536)"));
-    assert_non_null(strstr(b.ptr, "also --model-path, --m)"));
+    assert_non_null(strstr(b.ptr, "(default 256; 1 to 65536)"));
+    assert_non_null(strstr(b.ptr, "also --model-path, -m)"));
     assert_null(strstr(b.ptr, "swap-space"));
     strbuf_fini(&b);
+}
+
+/* A long table: `--help` has the common options, a topic has a group or the names with a word. */
+static void test_help_by_groups(void **state)
+{
+    static const struct option_group groups[] = {
+        {"load", "Load", "utilization max-num-seqs* not-there*"},
+        {"keys", "Keys", "api-key pass"},
+        {0},
+    };
+    static const struct {
+        const char *topic, *has, *lacks; /* has NULL: no such topic */
+    } cases[] = {
+        {NULL, "\nLoad:\n  --max-num-seqs N ", "--utilization"},
+        {NULL, "`prog --help=all` lists all ", "--api-key"},
+        {"all", "\nKeys:\n  --api-key TEXT ", "--help=GROUP"},
+        {"all", "\nOther options:\n", "swap-space"},
+        {"load", "\n  --utilization N ", "--api-key"},
+        {"load", "Load:\n  --utilization", "--config"},
+        {"num_seqs", "  --max-num-seqs N ", "--utilization"},
+        {"--api", "  --api-key", "--pass"},
+        {"nothing-like-it", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (unsigned width = 60; width <= 120; width += 60) {
+            struct help h = {"prog [OPTION...]", specs, N_SPECS, groups, cases[i].topic, width};
+            struct error err = {0};
+            struct strbuf b;
+            strbuf_init(&b, 0);
+            enum status s = help_write(&b, &h, &err);
+            if (!cases[i].has) {
+                assert_int_equal(s, STATUS_NOT_FOUND);
+                assert_non_null(strstr(err.text, "The groups are load, keys."));
+            } else if (!strstr(b.ptr, cases[i].has) || strstr(b.ptr, cases[i].lacks)) {
+                fail_msg("--help=%s: %s", cases[i].topic, b.ptr);
+            }
+            for (const char *line = b.ptr; *line; line += strcspn(line, "\n") + 1)
+                assert_true(strcspn(line, "\n") <= width);
+            strbuf_fini(&b);
+        }
+    struct parsed p = parse("--help=load", "");
+    assert_true(p.res.help);
+    assert_string_equal(p.res.help_topic, "load");
+    config_fini(&p.res);
 }
 
 static struct parsed parse_yaml(const char *yaml, const char *args, const char *env)
@@ -479,7 +531,7 @@ static void test_yaml(void **state)
     config_fini(&p.res);
 }
 
-/* As vLLM's files have it: what a switch without a value is on a command line. */
+/* As in vLLM's files, "no-x: true" is a switch without a value. */
 static void test_yaml_switches_off(void **state)
 {
     static const struct {
@@ -487,7 +539,7 @@ static void test_yaml_switches_off(void **state)
         bool caching;
     } cases[] = {
         {"no_prefix_caching: true\n", false}, {"no-prefix-caching: True\n", false},
-        {"no-prefix-caching: false\n", true}, /* a flag that is not given */
+        {"no-prefix-caching: false\n", true}, /* the switch is not given */
         {"no-prefix-caching:\n", true},       {"no-eager: true\n", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -500,7 +552,7 @@ static void test_yaml_switches_off(void **state)
     }
 }
 
-/* A text that is JSON anyway may be spelled as YAML. */
+/* An option with a JSON value may have YAML in a file. */
 static void test_yaml_as_json(void **state)
 {
     static const struct {
@@ -531,23 +583,24 @@ static void test_yaml_refused(void **state)
         {"\nmax_num_seq: 1\n", ":2: max_num_seq: unknown option; did you mean max_num_seqs?"},
         {"model: [a]\n", "plain value"},
         {"model: {a: b}\n", "plain value"},
-        {"served_model_name: [[a]]\n", "plain values only"},
-        {"- a\n", "must be a mapping"},
-        {"word\n", "must be a mapping"},
-        {"model: a\nmodel: b\n", ":2: model: given twice"},
-        {"model: a\n---\nmodel: b\n", "one document only"},
+        {"served_model_name: [[a]]\n", "only plain values"},
+        {"- a\n", "must consist of lines option_name: value"},
+        {"word\n", "must consist of lines option_name: value"},
+        {"model: a\nmodel: b\n", ":2: model: this file sets the option twice"},
+        {"model: a\n---\nmodel: b\n", "more than one YAML document"},
         {"model: *x\n", "plain value"},
         {"no-model: true\n", ":1: no_model: unknown option"},
-        {"no-prefix-caching: 5\n", ":1: true or false is wanted"},
-        {"prefix-caching: true\nno-prefix-caching: true\n", ":2: prefix_caching: given twice"},
+        {"no-prefix-caching: 5\n", ":1: expected true or false"},
+        {"prefix-caching: true\nno-prefix-caching: true\n",
+         ":2: prefix_caching: this file sets the option twice"},
         {"guess: [a]\n", "a mapping or a plain value"},
         {"guess: {a: *x}\n", ":1: "},
-        {"guess: {[a]: b}\n", "name is wanted"},
-        {"guess: {a: [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}\n", "too deep"},
+        {"guess: {[a]: b}\n", "expected the name of a key"},
+        {"guess: {a: [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}\n", "too deeply"},
         {"model: \"\\0\"\n", "NUL"},
-        {"model: \"a\n", "not YAML"},
-        {"? [a]\n: b\n", "name is wanted"},
-        {"\xff\xfe\xff", "not YAML"},
+        {"model: \"a\n", "not valid YAML"},
+        {"? [a]\n: b\n", "expected the name of an option"},
+        {"\xff\xfe\xff", "not valid YAML"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct parsed p = parse_yaml(cases[i].yaml, "", "");
@@ -574,12 +627,12 @@ static void test_secret_is_never_shown(void **state)
     config_fini(&p.res);
 }
 
-/* The newline that echo, or a file, leaves at its end; a list that holds nothing else is a mistake.
- * Another's variable counts where ours is not set, and is told of where it is taken. */
+/* A variable may end with a newline, as from echo or a file. A list without any item is an
+ * error. Another program's variable is used, with a warning, when our variable is not set. */
 static void test_secrets_of_the_environment(void **state)
 {
     static const struct {
-        const char *args, *env, *want; /* joined by '|'; NULL: refused */
+        const char *args, *env, *want; /* the items, joined by '|'; NULL = refused */
         bool is_told;
     } cases[] = {
         {"", "COX_PASS=a\n", "a", false},
@@ -609,10 +662,11 @@ static void test_secrets_of_the_environment(void **state)
     }
 }
 
-/* Reads back what was printed: the two forms agree. */
+/* The parser reads the YAML that the printer wrote and finds the same values. */
 static void test_printed_yaml_reads_back(void **state)
 {
-    /* a C1 control, a line separator, the byte order mark, a noncharacter: none is plain in YAML */
+    /* These characters must be quoted in YAML: a C1 control, a line separator, the byte order
+     * mark, a noncharacter. */
     struct parsed p = parse("--model x\xC2\x81\xE2\x80\xA8\xEF\xBB\xBF\xEF\xBF\xBE\xC3\xA4 "
                             "--max-num-seqs 5 --no-prefix-caching --device cpu",
                             "");
@@ -630,7 +684,7 @@ static void test_printed_yaml_reads_back(void **state)
     strbuf_fini(&b);
 }
 
-/* These words are hidden as they are typed; the others stay as they are. */
+/* Secrets in the process's own arguments are overwritten. Other words stay. */
 static void test_secrets_are_overwritten(void **state)
 {
     static const char *const rows[][2] = {
@@ -698,7 +752,7 @@ static void test_words_of_an_option(void **state)
         {"--sizes 1 2 3", 4},
         {"-O3 x", 1},
         {"--swap-space.a 3 x", 2},
-        {"--max-num-seqs", 1}, /* what is missing is said when it is parsed */
+        {"--max-num-seqs", 1}, /* the parser reports a missing value */
         {"--unknown x", 0},
         {"--help", 0},
         {"--config f", 0},
@@ -733,6 +787,7 @@ int main(void)
         cmocka_unit_test(test_lists_positionals_ignored),
         cmocka_unit_test(test_bare_words_after_a_list),
         cmocka_unit_test(test_help_and_version),
+        cmocka_unit_test(test_help_by_groups),
         cmocka_unit_test(test_yaml),
         cmocka_unit_test(test_yaml_switches_off),
         cmocka_unit_test(test_yaml_as_json),

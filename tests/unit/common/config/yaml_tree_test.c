@@ -1,4 +1,5 @@
-/* A document as a tree with places, and what is refused where. */
+/* Tests the YAML reader: a document becomes a tree with positions, and errors name their line
+ * and column. */
 #include "common/config/yaml_tree.h"
 
 #include <setjmp.h>
@@ -79,17 +80,17 @@ static void test_refused(void **state)
         uint32_t line, column;
         const char *want;
     } rows[] = {
-        {"a: [", 2, 1, "not YAML"},
-        {"a: 1\na: 2\n", 2, 1, "\"a\": given in line 1 already"},
+        {"a: [", 2, 1, "not valid YAML"},
+        {"a: 1\na: 2\n", 2, 1, "\"a\" is already set in line 1"},
         {"a: &x 1\n", 1, 4, "anchors"},
         {"a: &x [1]\n", 1, 4, "anchors"},
         {"a: &x [*x]\n", 1, 4, "anchors"},
         {"a: *x\n", 1, 4, "aliases"},
         {"a: !!int 1\n", 1, 4, "tags"},
-        {"? [a]\n: b\n", 1, 3, "a key is wanted"},
+        {"? [a]\n: b\n", 1, 3, "expected a key"},
         {"\"a\\0b\": 1\n", 1, 1, "NUL"},
-        {"a: 1\n--- \nb: 1\n", 2, 1, "one document"},
-        {"[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]", 1, 17, "nested too deep"},
+        {"a: 1\n--- \nb: 1\n", 2, 1, "more than one YAML document"},
+        {"[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]", 1, 17, "nested too deeply"},
         {many.ptr, 1, 0, "too many values"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1,4 +1,7 @@
-/* What /sys says of nodes and cores, over folders that look like it, and who is put where. */
+/* Tests the NUMA nodes and cores of a machine, and the placement of processes on them.
+ * `read_tree` builds a folder like /sys and reads it; the binding functions then choose a node
+ * and CPUs. Invariants: only CPUs that the process may use are chosen, and errors name the nodes
+ * or CPUs that exist. */
 #include "common/host/numa.h"
 
 #include <setjmp.h>
@@ -44,7 +47,7 @@ static cpu_set_t cpus(const char *list)
 static const struct file one_node[] = {
     {NODE "online", "0\n"}, {NODE "node0/cpulist", "0-3\n"}, {0}};
 
-/* Two sockets with hyperthreads, as such machines number them. */
+/* Two sockets with hyperthreads, numbered as on real machines. */
 static const struct file two_nodes[] = {{NODE "online", "0-1\n"},
                                         {NODE "node0/cpulist", "0-15,32-47\n"},
                                         {NODE "node1/cpulist", "16-31,48-63\n"},
@@ -60,7 +63,7 @@ static const struct file with_memory_alone[] = {{NODE "online", "0,2,8\n"},
                                                 {NODE "node8/cpulist", "4-7\n"},
                                                 {0}};
 
-/* CPU 1 and 5 are offline, node 3 too. */
+/* CPUs 1 and 5 and node 3 are offline. */
 static const struct file offline[] = {{NODE "online", "0,7\n"},
                                       {NODE "possible", "0-7\n"},
                                       {NODE "node0/cpulist", "0,2-3\n"},
@@ -111,7 +114,7 @@ static void test_nonsense(void **state)
         const char *word;
     } cases[] = {
         {"nothing there", {{CPU "x", "0"}}, STATUS_NOT_FOUND, "node/online"},
-        {"no node", {{NODE "online", "\n"}}, STATUS_INVALID, "names no node"},
+        {"no node", {{NODE "online", "\n"}}, STATUS_INVALID, "lists no NUMA node"},
         {"words", {{NODE "online", "zero\n"}}, STATUS_INVALID, "zero"},
         {"a sign", {{NODE "online", "-1\n"}}, STATUS_INVALID, "online"},
         {"more nodes than there can be", {{NODE "online", many_nodes}}, STATUS_INVALID, "1023"},
@@ -141,7 +144,7 @@ static void test_nonsense(void **state)
         {"a CPU of two nodes",
          {{NODE "online", "0-1"}, {NODE "node0/cpulist", "0-4"}, {NODE "node1/cpulist", "4-7"}},
          STATUS_INVALID,
-         "CPU 4 is node 0's"},
+         "CPU 4 also belongs to NUMA node 0"},
     };
     memset(too_long, ' ', sizeof too_long - 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -205,7 +208,7 @@ static void test_order(void **state)
     }
 }
 
-/* Processes in a row, over the nodes that have CPUs for them. */
+/* A row of processes is spread over the nodes that have usable CPUs. */
 static void test_in_order(void **state)
 {
     static const struct {
@@ -213,10 +216,11 @@ static void test_in_order(void **state)
         const struct file *files;
         const char *allowed;
         uint32_t n;
-        int want[8]; /* of processes 0 .. 5 */
+        int want[8]; /* nodes of processes 0 to 5 */
     } cases[] = {
         {"one node", one_node, "0-3", 4, {0, 0, 0, 0, 0, 0}},
-        {"two on two", two_nodes, "0-63", 2, {0, 1, 0, 1, 0, 1}}, /* from the third on: spares */
+        /* from the third process on: spares */
+        {"two on two", two_nodes, "0-63", 2, {0, 1, 0, 1, 0, 1}},
         {"four on two", two_nodes, "0-63", 4, {0, 0, 1, 1, 0, 1}},
         {"three on two", two_nodes, "0-63", 3, {0, 0, 1, 0, 1, 0}},
         {"one on two", two_nodes, "0-63", 1, {0, 0, 1, 0, 1, 0}},
@@ -245,28 +249,41 @@ static void test_by_words(void **state)
     static const struct {
         const struct file *files;
         const char *allowed, *node, *list;
-        int want;                    /* node */
-        const char *cpus, *words[2]; /* of the error, when cpus is NULL */
+        int want;                    /* expected node */
+        const char *cpus, *words[2]; /* words of the error when `cpus` is NULL */
     } cases[] = {
         {two_nodes, "0-63", "1", NULL, 1, "16-31,48-63", {0}},
         {two_nodes, "0-40", "1", NULL, 1, "16-31", {0}},
         {two_nodes, "0-63", NULL, "0-7", 0, "0-7", {0}},
         {two_nodes, "0-63", NULL, "0-31", -1, "0-31", {0}},
         {two_nodes, "0-63", "0", "32-39", 0, "32-39", {0}},
-        {two_nodes, "0-63", "9", NULL, 0, NULL, {"-N 9", "there are 0-1"}},
-        {one_node, "0-3", "1", NULL, 0, NULL, {"-N 1", "there is 0"}},
-        {two_nodes, "0-63", "99999", NULL, 0, NULL, {"-N 99999", "no such node"}},
-        {two_nodes, "0-63", "-1", NULL, 0, NULL, {"-N \"-1\"", "number of a node"}},
-        {two_nodes, "0-63", "0,1", NULL, 0, NULL, {"-N \"0,1\"", "number of a node"}},
-        {two_nodes, "0-63", "", NULL, 0, NULL, {"-N \"\"", "number of a node"}},
-        {two_nodes, "0-15", "1", NULL, 0, NULL, {"-N 1", "may use 0-15"}},
+        {two_nodes, "0-63", "9", NULL, 0, NULL, {"-N 9", "it has 0-1"}},
+        {one_node, "0-3", "1", NULL, 0, NULL, {"-N 1", "it has 0"}},
+        {two_nodes, "0-63", "99999", NULL, 0, NULL, {"-N 99999", "no such NUMA node"}},
+        {two_nodes, "0-63", "-1", NULL, 0, NULL, {"-N \"-1\"", "number of a NUMA node"}},
+        {two_nodes, "0-63", "0,1", NULL, 0, NULL, {"-N \"0,1\"", "number of a NUMA node"}},
+        {two_nodes, "0-63", "", NULL, 0, NULL, {"-N \"\"", "number of a NUMA node"}},
+        {two_nodes, "0-15", "1", NULL, 0, NULL, {"-N 1", "the process may use 0-15"}},
         {with_memory_alone, "0-7", "2", NULL, 0, NULL, {"-N 2", "no CPUs"}},
         {two_nodes, "0-63", NULL, "7-3", 0, NULL, {"-C", "7-3"}},
-        {two_nodes, "0-63", NULL, "", 0, NULL, {"-C", "no CPU"}},
-        {two_nodes, "0-63", NULL, "60-64", 0, NULL, {"-C 60-64: CPU 64", "0-63"}},
-        {two_nodes, "0-7", NULL, "7-8", 0, NULL, {"-C 7-8: CPU 8", "0-7"}},
-        {two_nodes, "0-63", "1", "12-16", 0, NULL, {"CPU 12 is on node 0", "-N says node 1"}},
-        {offline, "0-7", NULL, "0,5", -1, "0,5", {0}}, /* the kernel takes those that are there */
+        {two_nodes, "0-63", NULL, "", 0, NULL, {"-C", "contains no CPU"}},
+        {two_nodes,
+         "0-63",
+         NULL,
+         "60-64",
+         0,
+         NULL,
+         {"-C 60-64: this process cannot use CPU 64", "0-63"}},
+        {two_nodes, "0-7", NULL, "7-8", 0, NULL, {"-C 7-8: this process cannot use CPU 8", "0-7"}},
+        {two_nodes,
+         "0-63",
+         "1",
+         "12-16",
+         0,
+         NULL,
+         {"CPU 12 belongs to NUMA node 0", "-N asks for node 1"}},
+        /* the kernel accepts the list and uses the CPUs that exist */
+        {offline, "0-7", NULL, "0,5", -1, "0,5", {0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct numa n;
@@ -288,7 +305,7 @@ static void test_by_words(void **state)
     }
 }
 
-/* A kernel without nodes: a node cannot be had, CPUs can. */
+/* On a kernel without nodes, a binding to a node fails and one to CPUs works. */
 static void test_without_nodes(void **state)
 {
     static const struct file none[] = {{0}};
@@ -331,7 +348,7 @@ static void test_of_a_device(void **state)
     }
 }
 
-/* Whatever this machine is: every CPU of this process is on a node and has its place. */
+/* On any machine, every CPU of this process belongs to a node and has a place in the order. */
 static void test_this_machine(void **state)
 {
     struct numa n;

@@ -14,7 +14,8 @@ static void test_the_way_to_this_host(void **state)
         enum status status;
     } cases[] = {
         {"127.0.0.1:7000", "127.0.0.1", STATUS_OK},
-        {"127.0.0.9:1", "127.0.0.1", STATUS_OK}, /* what the routing table prefers there */
+        /* the source address that the routing table prefers */
+        {"127.0.0.9:1", "127.0.0.1", STATUS_OK},
         {"[127.0.0.1]:7000", "127.0.0.1", STATUS_OK},
         {"127.0.0.1", "", STATUS_INVALID},
         {"127.0.0.1:", "", STATUS_INVALID},

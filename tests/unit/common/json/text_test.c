@@ -1,4 +1,4 @@
-/* Numbers of any size through jansson's tree and back. */
+/* Tests that numbers of any size pass through jansson's tree and back unchanged. */
 #include "common/json/bytes.h"
 #include "common/json/text.h"
 
@@ -78,10 +78,10 @@ static void test_is_number(void **state)
         assert_int_equal(json_text_is_number(json_array_get(v, i)), want[i]);
     assert_false(json_text_is_number(NULL));
     json_decref(v);
-    assert_null(json_text_load(STR("1e400"), 0, NULL)); /* neither an object nor a list */
+    assert_null(json_text_load(STR("1e400"), 0, NULL)); /* neither an object nor an array */
 }
 
-/* A body of many such numbers is read in time linear in its length. */
+/* A body with many such numbers is read in time linear in its length. */
 static void test_many(void **state)
 {
     enum { COUNT = 20000 };
@@ -121,8 +121,8 @@ static void test_is_whole(void **state)
     assert_false(json_text_is_whole((struct str){deep, sizeof deep}));
 }
 
-/* The bytes that jansson holds now, with what malloc adds to each block; its size is kept in front
- * of it. */
+/* Bytes that jansson holds now, with malloc's overhead for each block. Each block's size is
+ * stored in front of it. */
 static uint64_t n_held;
 
 static uint64_t block_of(size_t n)

@@ -1,4 +1,4 @@
-/* Files of admin keys: names, hashes, comments, and what no file may have. */
+/* Tests files of admin keys: names, hashes, comments, and contents that are refused. */
 #include "common/keys/admin_keys.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* sha256("key-of-bob"), as `printf %s key-of-bob | sha256sum` says it. */
+/* sha256("key-of-bob"), the output of `printf %s key-of-bob | sha256sum`. */
 #define HASH_OF_BOBS "808a1d81b5de08d72083995df738947d519d230a20c236003268f0f4b65ee475"
 
 static char path[] = "/tmp/cox-admin-keys-XXXXXX";
@@ -79,14 +79,15 @@ static void wrong_files_are_named_and_no_key_is_said(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"", "it holds no key"},
-        {"# nothing\n\n", "it holds no key"},
-        {"short\n", "line 1: an admin key has at least 8 characters"},
-        {"long-enough\nsha256:12\n", "line 2: sha256: wants 64 hexadecimal digits"},
-        {"long-enough a name\n", "line 1: a line is KEY [NAME]"},
-        {"long-enough a\033[31m\n", "line 1: the key's NAME has a control character"},
-        {"long-enough a\302\233m\n", "line 1: the key's NAME has a control character"},
-        {"long-enough \377\n", "line 1: the key's NAME has a control character or is not UTF-8"},
+        {"", "the file contains no key"},
+        {"# nothing\n\n", "the file contains no key"},
+        {"short\n", "line 1: an admin key must have at least 8 characters"},
+        {"long-enough\nsha256:12\n", "line 2: sha256: must be followed by 64 hexadecimal digits"},
+        {"long-enough a name\n", "line 1: the line must be KEY [NAME]"},
+        {"long-enough a\033[31m\n", "line 1: the NAME of the key contains a control character"},
+        {"long-enough a\302\233m\n", "line 1: the NAME of the key contains a control character"},
+        {"long-enough \377\n",
+         "line 1: the NAME of the key contains a control character or is not UTF-8"},
         {"key-of-bob bob\nsha256:" HASH_OF_BOBS " eve\n",
          "line 2: an earlier line has the same key"},
     };

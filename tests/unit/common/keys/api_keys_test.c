@@ -1,4 +1,4 @@
-/* What stands in files and options, what requests send, and files that change. */
+/* Tests API keys from files and options, the headers that carry them, and files that change. */
 #include "common/keys/api_keys.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* sha256("key-h"), as `printf %s key-h | sha256sum` says it. */
+/* sha256("key-h"), the output of `printf %s key-h | sha256sum`. */
 #define HASH_OF_KEY_H "81e6d02d2d54b0748bc868cd3daec1a7e652c0840655a82bcecee91d73fa5070"
 
 static char path[] = "/tmp/cox-api-keys-XXXXXX";
@@ -89,7 +89,7 @@ static void files_that_are_none(void **state)
     } cases[] = {
         {"# nothing\n", "no key"},
         {"a-good-one\nsha256:hidden\n", "line 2"},
-        {long_line, "too long"},
+        {long_line, "the line is longer than"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct api_keys k;
@@ -116,16 +116,16 @@ static void a_file_that_changes(void **state)
     bool changed;
     write_file("one\n");
     assert_int_equal(api_keys_init(&k, &flags, path, &err), STATUS_OK);
-    write_file("another\n"); /* of another size */
+    write_file("another\n"); /* a file of another size */
     assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_OK);
-    assert_false(changed); /* it may still be being written */
+    assert_false(changed); /* the file may still be half written */
     assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_OK);
     assert_true(changed);
     assert_true(knows(&k, "", "another") && knows(&k, "", "flag-key") && !knows(&k, "", "one"));
     write_file("sha256:xx\n");
     assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_OK);
     assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_INVALID);
-    assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_OK); /* said once */
+    assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_OK); /* the error is reported once */
     assert_true(knows(&k, "", "another"));
     (void)unlink(path);
     assert_int_equal(api_keys_look(&k, &changed, &err), STATUS_OK);

@@ -1,4 +1,4 @@
-/* Signatures: the examples of the S3 API reference. */
+/* Tests AWS signatures with the examples of the S3 API reference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

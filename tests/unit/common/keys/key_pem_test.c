@@ -1,5 +1,7 @@
-/* Keys in PEM against the vectors of RFC 8032 (7.1, test 1) and RFC 7748 (6.1); the X25519 form of
- * the Ed25519 one was computed apart from any library, by the RFCs' formulas over integers. */
+/* Tests keys in PEM form. The vectors are from RFC 8032 (7.1, test 1) and RFC 7748 (6.1). The
+ * X25519 form of the Ed25519 key was computed without a library, from the RFCs' formulas over
+ * integers. `key_pem_secret` and `key_pem_publics` turn a text into 32 raw bytes. Invariant:
+ * text that is cut or of another type is refused with the file's name. */
 #include "common/keys/pem.h"
 
 #include <openssl/pem.h>
@@ -48,7 +50,8 @@ static struct str secret_pem(int type, const char *hex, char *to, size_t size)
     return (struct str){to, (size_t)n};
 }
 
-/* Self-signed by an Ed25519 key, as Helm's genSelfSignedCertWithKey makes it; long over. */
+/* Makes a self-signed Ed25519 certificate, as Helm's genSelfSignedCertWithKey does. It has
+ * expired. */
 static struct str certificate(const char *seed, char *to, size_t size)
 {
     uint8_t raw[PEM_KEY_BYTES];
@@ -88,7 +91,8 @@ static void test_secrets(void **state)
     assert_int_equal(key_pem_secret(x, "k", key, &err), STATUS_OK);
     crypto_scalarmult_base(public_key, key); /* OpenSSL may have clamped it */
     assert_key(public_key, x_public);
-    for (size_t n = 0; n < x.len - 1; n++) /* none that is cut is taken; the newline may go */
+    /* every prefix is refused, but the last newline is optional */
+    for (size_t n = 0; n < x.len - 1; n++)
         assert_int_equal(key_pem_secret((struct str){x.ptr, n}, "k", key, &err), STATUS_INVALID);
 }
 
@@ -105,7 +109,7 @@ static void test_publics(void **state)
     assert_int_equal(key_pem_publics(c, "k", keys, 2, &n, &err), STATUS_OK);
     assert_int_equal(n, 1);
     assert_key(keys[0], as_public);
-    /* while one is being changed: two, in their order, of any form */
+    /* While a key is being changed there are two keys, in order and in any form. */
     int len = snprintf(text, sizeof text, "%s\n# the old one\n%s",
                        "-----BEGIN PUBLIC KEY-----\n"
                        "MCowBQYDK2VuAyEAhSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n"
@@ -119,7 +123,7 @@ static void test_publics(void **state)
     len = snprintf(text, sizeof text, "%s%s%s", one, one, one);
     assert_int_equal(key_pem_publics((struct str){text, (size_t)len}, "k", keys, 2, &n, &err),
                      STATUS_INVALID);
-    assert_non_null(strstr(err.text, "k: more than 2 keys"));
+    assert_non_null(strstr(err.text, "k contains more than 2 keys"));
     for (size_t i = 0; i < c.len - 1; i++)
         assert_int_not_equal(key_pem_publics((struct str){c.ptr, i}, "k", keys, 2, &n, &err),
                              STATUS_OK);
@@ -143,28 +147,29 @@ static void test_others_are_refused_by_name(void **state)
         struct str text;
         const char *says;
     } secrets[] = {
-        {{NULL, 0}, "one whole PEM block"},
-        {{ED_SECRET ED_SECRET, sizeof(ED_SECRET ED_SECRET) - 1}, "one whole PEM block"},
-        {{"x" ED_SECRET, sizeof("x" ED_SECRET) - 1}, "one whole PEM block"},
-        {{ED_PUBLIC, sizeof(ED_PUBLIC) - 1}, "\"PUBLIC KEY\", where a PRIVATE KEY"},
+        {{NULL, 0}, "one complete PEM block"},
+        {{ED_SECRET ED_SECRET, sizeof(ED_SECRET ED_SECRET) - 1}, "one complete PEM block"},
+        {{"x" ED_SECRET, sizeof("x" ED_SECRET) - 1}, "one complete PEM block"},
+        {{ED_PUBLIC, sizeof(ED_PUBLIC) - 1}, "\"PUBLIC KEY\"; it must be a PRIVATE KEY"},
         {STR("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----"),
          "is encrypted"},
         {STR("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "cannot be read"},
-        {STR("-----BEGIN -----\n-----END -----\n"), "one whole PEM block"},
-        {STR("-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PUBLIC KEY-----\n"), "one whole PEM"},
+        {STR("-----BEGIN -----\n-----END -----\n"), "one complete PEM block"},
+        {STR("-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PUBLIC KEY-----\n"), "one complete PEM"},
     };
     static const struct {
         struct str text;
         const char *says;
     } publics[] = {
-        {{ED_SECRET, sizeof(ED_SECRET) - 1}, "\"PRIVATE KEY\", where a CERTIFICATE"},
-        {{ED_PUBLIC "rq:rM>}U", sizeof(ED_PUBLIC "rq:rM>}U") - 1}, "something else"},
-        {STR("# nothing\n"), "has no key"},
+        {{ED_SECRET, sizeof(ED_SECRET) - 1}, "\"PRIVATE KEY\"; it must be a CERTIFICATE"},
+        {{ED_PUBLIC "rq:rM>}U", sizeof(ED_PUBLIC "rq:rM>}U") - 1},
+         "something besides complete PEM blocks"},
+        {STR("# nothing\n"), "contains no key"},
         {STR("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "cannot be read"},
-        {STR("-----BEGIN PUBLIC KEY-----\n" /* y = 1: of order one, u would be 1 / 0 */
+        {STR("-----BEGIN PUBLIC KEY-----\n" /* y = 1, a point of order one: u would be 1 / 0 */
              "MCowBQYDK2VwAyEAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
              "-----END PUBLIC KEY-----\n"),
-         "no point that counts"},
+         "not a valid point"},
     };
     uint8_t key[2][PEM_KEY_BYTES];
     char text[4096];
@@ -181,7 +186,7 @@ static void test_others_are_refused_by_name(void **state)
     for (int i = 0; i < 2; i++) {
         struct str s = rsa_or_ec(i ? "RSA" : "EC", text, sizeof text);
         assert_int_equal(key_pem_secret(s, "k", key[0], &err), STATUS_INVALID);
-        assert_non_null(strstr(err.text, i ? "of RSA, where" : "of EC, where"));
+        assert_non_null(strstr(err.text, i ? "of RSA; it must be" : "of EC; it must be"));
     }
 }
 

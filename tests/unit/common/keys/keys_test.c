@@ -1,3 +1,7 @@
+/* Tests the folder of CURVE keys: pairs for each role, the file of authorized keys, rotation, PEM
+ * files of other tools, and join tokens. The tests work in a temporary folder and read the files
+ * back. Invariants: a secret file has mode 0600, files that somebody else wrote are never
+ * overwritten, and a failure leaves no half-written key. */
 #include "common/keys/authorized.h"
 #include "common/keys/join_token.h"
 #include "common/keys/key_files.h"
@@ -76,10 +80,10 @@ static void test_folder_is_made_once(void **state)
     assert_int_equal(keys_load(folder, ROLE_GATEWAY, &gateway, &err), STATUS_OK);
     assert_string_not_equal(worker.secret_key, gateway.secret_key);
     assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
-    assert_int_equal(a.n_entries, 3); /* the head's own key opens nothing */
+    assert_int_equal(a.n_entries, 3); /* the head's own key admits nobody */
     authorized_fini(&a);
 
-    /* a lost pair is made again and admitted; the lines that were there stay */
+    /* A lost pair is made again and admitted. The existing lines stay. */
     unlink(at("k/worker.key"));
     assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
     assert_int_equal(keys_load(folder, ROLE_WORKER, &again, &err), STATUS_OK);
@@ -91,8 +95,8 @@ static void test_folder_is_made_once(void **state)
     authorized_fini(&a);
 }
 
-/* Until the old key is retired both are good; other people's lines stay as they are. */
-/* Half a secret key is no file to leave behind. */
+/* Both keys are valid until the old one is retired. Lines of other people stay. */
+/* A failed write leaves no half key behind. */
 static void test_a_full_disk_leaves_no_half_key(void **state)
 {
     char folder[256];
@@ -101,7 +105,8 @@ static void test_a_full_disk_leaves_no_half_key(void **state)
     snprintf(folder, sizeof folder, "%s", at("k"));
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
     small = (struct rlimit){10, usual.rlim_max};
-    void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* write() fails instead */
+    /* without the signal write() returns an error */
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     enum status s = keys_make_dir(folder, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
@@ -131,7 +136,8 @@ static void test_a_key_is_rotated_and_retired(void **state)
         assert_int_equal(keys_load(folder, roles[i], &old, &err), STATUS_OK);
         assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_OK);
         assert_int_equal(keys_rotate(folder, roles[i], &err), STATUS_EXISTS);
-        assert_int_equal(keys_make_dir(folder, &err), STATUS_OK); /* changes nothing */
+        /* leaves the rotated pair as it is */
+        assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
         assert_int_equal(keys_load(folder, roles[i], &new, &err), STATUS_OK);
         assert_string_not_equal(old.public_key, new.public_key);
         assert_int_equal(keys_load_publics(folder, roles[i], &publics, &err), STATUS_OK);
@@ -154,7 +160,7 @@ static void test_a_key_is_rotated_and_retired(void **state)
         authorized_fini(&a);
     }
     assert_int_equal(mode_of("k/authorized"), 0600);
-    put("k/authorized", "worker nonsense\n"); /* a person's to mend */
+    put("k/authorized", "worker nonsense\n"); /* left for a person to repair */
     assert_int_equal(keys_rotate(folder, ROLE_WORKER, &err), STATUS_INVALID);
     struct curve_keys k;
     assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_OK);
@@ -171,17 +177,18 @@ static void test_wrong_files_are_named(void **state)
     assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
     put("k/head.key", "short\n");
     assert_int_equal(keys_load(folder, ROLE_HEAD, &k, &err), STATUS_INVALID);
-    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID); /* never overwritten */
+    /* a wrong file is never overwritten */
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID);
     assert_int_equal(keys_generate(&k, &err), STATUS_OK);
     put("k/head.key", k.secret_key);
     assert_int_equal(keys_load(folder, ROLE_HEAD, &k, &err), STATUS_INVALID);
-    assert_non_null(strstr(err.text, "does not belong"));
+    assert_non_null(strstr(err.text, "does not match the .pub file"));
     put("file", "x");
     assert_int_equal(keys_make_dir(at("file"), &err), STATUS_IO);
     assert_int_equal(keys_make_dir("", &err), STATUS_INVALID);
 }
 
-/* It would have its reader wait for a writer, and the head's loop with it. */
+/* Opening a FIFO would wait for a writer, and block the head's loop. */
 static void test_a_fifo_is_no_file(void **state)
 {
     struct authorized a = {0};
@@ -197,7 +204,7 @@ static void test_authorized_lines(void **state)
 {
     static const char key[] = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
     static const struct {
-        const char *format; /* %s: a good key */
+        const char *format; /* %s stands for a valid key */
         enum status want;
         uint32_t n;
     } cases[] = {
@@ -242,12 +249,12 @@ static void test_authorized_lines(void **state)
     "-----BEGIN PUBLIC KEY-----\n"                                                                 \
     "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"                               \
     "-----END PUBLIC KEY-----\n"
-#define PEM_OTHER /* of RFC 7748, 6.1 */                                                           \
+#define PEM_OTHER /* from RFC 7748, 6.1 */                                                         \
     "-----BEGIN PUBLIC KEY-----\n"                                                                 \
     "MCowBQYDK2VuAyEAhSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n"                               \
     "-----END PUBLIC KEY-----\n"
 
-/* Nothing that somebody else made is written over: read, or refused by name. */
+/* Files that another tool made are read or refused by name, and never overwritten. */
 static void test_a_folder_of_pem_keys(void **state)
 {
     char folder[256];
@@ -259,10 +266,10 @@ static void test_a_folder_of_pem_keys(void **state)
     assert_int_equal(keys_make_dir(folder, &err), STATUS_OK);
     put("k/worker.key", PEM_SECRET);
     assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_INVALID);
-    assert_non_null(strstr(err.text, "does not belong"));
+    assert_non_null(strstr(err.text, "does not match the .pub file"));
     put("k/worker.pub", PEM_OTHER);
-    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID); /* left as it is */
-    put("k/worker.pub", PEM_OTHER PEM_PUBLIC); /* the new certificate came first */
+    assert_int_equal(keys_make_dir(folder, &err), STATUS_INVALID); /* left as they are */
+    put("k/worker.pub", PEM_OTHER PEM_PUBLIC); /* the new certificate came before the new key */
     put("k/authorized", "gateway @gateway.pub\n  worker\t@worker.pub \n");
     assert_int_equal(keys_load(folder, ROLE_WORKER, &k, &err), STATUS_OK);
     assert_int_equal(keys_load_publics(folder, ROLE_WORKER, &publics, &err), STATUS_OK);
@@ -283,9 +290,9 @@ static void test_a_folder_of_pem_keys(void **state)
     assert_int_equal(keys_load_publics(folder, ROLE_WORKER, &publics, &err), STATUS_OK);
     assert_int_equal(publics.n, 2);
     assert_int_equal(keys_rotate(folder, ROLE_WORKER, &err), STATUS_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "worker.key: is PEM"));
+    assert_non_null(strstr(err.text, "worker.key: the authority that issued it"));
     assert_int_equal(keys_retire(folder, ROLE_WORKER, &err), STATUS_UNSUPPORTED);
-    /* others of the folder are ours; the lines with "@" stay */
+    /* The other files of the folder are ours. Lines with "@" stay. */
     assert_int_equal(keys_rotate(folder, ROLE_GATEWAY, &err), STATUS_OK);
     assert_int_equal(keys_retire(folder, ROLE_GATEWAY, &err), STATUS_OK);
     assert_int_equal(authorized_load(at("k/authorized"), &a, &err), STATUS_OK);
@@ -296,7 +303,7 @@ static void test_a_folder_of_pem_keys(void **state)
 static void test_authorized_names_files(void **state)
 {
     static const struct {
-        const char *text, *says; /* NULL: it is fine */
+        const char *text, *says; /* NULL = valid */
         uint32_t n_files;
     } cases[] = {
         {"worker @one.pub\noperator @one.pub\n", NULL, 3},
@@ -304,14 +311,15 @@ static void test_authorized_names_files(void **state)
         {"worker @../k/one.pub\n", "the name of a file in the same folder", 1},
         {"worker @/etc/passwd\n", "the name of a file in the same folder", 1},
         {"worker @.one\n", "the name of a file in the same folder", 1},
-        {"worker @0000rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y\n", NULL, 1}, /* a key */
+        /* this is a key, not a file's name */
+        {"worker @0000rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y\n", NULL, 1},
         {"worker @one.pub x\n", "the name of a file in the same folder", 1},
-        {"head @one.pub\n", "a line is", 1},
-        {"worker @two.pub\n", "two.pub: there is no such file", 2},
-        {"worker @authorized\n", "authorized: not a key", 2},
+        {"head @one.pub\n", "the line must be", 1},
+        {"worker @two.pub\n", "two.pub does not exist", 2},
+        {"worker @authorized\n", "authorized does not contain a key", 2},
         {"worker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\n"
          "worker @one.pub\nworker @one.pub\nworker @one.pub\nworker @one.pub\n",
-         "more than 8 files", 9},
+         "more than 8 other files", 9},
     };
     assert_int_equal(mkdir(at("k"), 0700), 0);
     put("k/one.pub", PEM_PUBLIC);
@@ -386,15 +394,15 @@ static void check_join_token(const char *other_head_key)
     assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_OK);
     assert_int_equal(join_token_encode(&t, text, 50, &err), STATUS_LIMIT);
     assert_int_equal(join_token_encode(&t, text, sizeof text, &err), STATUS_OK);
-    for (size_t i = 0; i < strlen(text); i++) { /* no single wrong character passes */
+    for (size_t i = 0; i < strlen(text); i++) { /* no single wrong character is accepted */
         snprintf(damaged, sizeof damaged, "%s", text);
         damaged[i] = damaged[i] == 'A' ? 'B' : 'A';
         assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
-        for (int byte = 0x80; byte <= 0xFF; byte++) { /* nor one outside of the alphabet */
+        for (int byte = 0x80; byte <= 0xFF; byte++) { /* no byte outside the alphabet is accepted */
             damaged[i] = (char)byte;
             assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
         }
-        damaged[i] = '\0'; /* nor a token cut short */
+        damaged[i] = '\0'; /* no truncated token is accepted */
         assert_int_equal(join_token_decode(damaged, &back, &err), STATUS_INVALID);
     }
 }

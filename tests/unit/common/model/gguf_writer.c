@@ -1,4 +1,4 @@
-/* Writes small GGUFs byte by byte, right or wrong ones. Included as a file by the tests. */
+/* Writes small GGUF files byte by byte, valid or not. The tests include this file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ static inline void put_data(struct strbuf *b, size_t n)
 static const char *const writer_tokens[] = {"<pad>", "<eos>",         "<bos>",
                                             "a",     "<end_of_turn>", "<|im_end|>"};
 
-/* A model of one tensor [32, n_rows] in Q8_0 with a vocabulary of six tokens. */
+/* Writes a model with one tensor [32, n_rows] in Q8_0 and a vocabulary of six tokens. */
 static inline void put_tiny_model(struct strbuf *b, const char *arch, uint32_t max_len,
                                   uint32_t eos, uint64_t n_rows)
 {

@@ -1,13 +1,13 @@
-/* Writes small safetensors, right or wrong ones, from the text of their header. Included as a file
- * by the tests. */
+/* Writes small safetensors files, valid or not, from the text of their header. The tests include
+ * this file. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/str.h"
 
-/* In the header ' stands for ". length: what the file claims that the header has, 0: the true one.
- * n_data bytes of data follow. */
+/* Writes `header` with ' replaced by ", and n_data bytes of data. `length` is the header length
+ * that the file claims; 0 = the true one. */
 static void put_safetensors(struct strbuf *b, const char *header, uint64_t length, size_t n_data)
 {
     uint64_t n = length ? length : strlen(header);

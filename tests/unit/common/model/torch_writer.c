@@ -1,5 +1,5 @@
-/* Writes small zip archives and PyTorch checkpoints, right ones; tests break them. Included as a
- * file by the tests. */
+/* Writes small zip archives and PyTorch checkpoints. They are valid, and tests damage them. The
+ * tests include this file. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { ZIP_MAX_MEMBERS = 8 };
 
-struct zip_place { /* where its records lie: for what is to be broken */
+struct zip_place { /* offsets of the archive's records, for tests that damage them */
     size_t local[ZIP_MAX_MEMBERS], data[ZIP_MAX_MEMBERS], entry[ZIP_MAX_MEMBERS];
     size_t directory, end64, locator, end;
 };
@@ -40,7 +40,7 @@ static inline void zip_put_local(struct strbuf *b, const struct zip_part *p)
     uint64_t pad = (64 - (b->len + 30 + strlen(p->name) + 4) % 64) % 64;
     zip_put(b, 0x04034B50, 4);
     zip_put(b, 0, 2);
-    zip_put(b, 0x0808, 2); /* sizes come behind the data, and in the directory */
+    zip_put(b, 0x0808, 2); /* the sizes follow the data, and are in the directory */
     for (int i = 0; i < 9; i++)
         zip_put(b, 0, 2);
     zip_put(b, strlen(p->name), 2);
@@ -57,7 +57,8 @@ static inline void zip_put_local(struct strbuf *b, const struct zip_part *p)
     zip_put(b, p->data.len, 4);
 }
 
-/* is_64: places and sizes are in the zip64 field, and the directory in the zip64 record alone. */
+/* `is_64`: offsets and sizes are in the zip64 field, and the directory's position only in the
+ * zip64 record. */
 static inline void zip_put_entry(struct strbuf *b, const struct zip_part *p, size_t local,
                                  bool is_64)
 {
@@ -65,7 +66,7 @@ static inline void zip_put_entry(struct strbuf *b, const struct zip_part *p, siz
     zip_put(b, 0, 4);
     zip_put(b, 0x0808, 2);
     zip_put(b, 0, 6);
-    zip_put(b, 0, 4); /* a checksum that nobody computes */
+    zip_put(b, 0, 4); /* the checksum, which is never checked */
     zip_put(b, is_64 ? UINT32_MAX : p->data.len, 4);
     zip_put(b, is_64 ? UINT32_MAX : p->data.len, 4);
     zip_put(b, strlen(p->name), 2);
@@ -76,7 +77,7 @@ static inline void zip_put_entry(struct strbuf *b, const struct zip_part *p, siz
     zip_put_str(b, str_from(p->name));
     if (!is_64)
         return;
-    zip_put(b, 0x7755, 2); /* another's field before it */
+    zip_put(b, 0x7755, 2); /* another extra field comes first */
     zip_put(b, 2, 2);
     zip_put(b, 0, 2);
     zip_put(b, 1, 2);
@@ -128,12 +129,12 @@ static inline struct zip_place zip_put_archive(struct strbuf *b, const struct zi
     return at;
 }
 
-/* ---- pickles, as the source text of tests: opcodes in order ---- */
+/* ---- pickles as source text: opcodes in order ---- */
 
 #define P_BEGIN    "\x80\2ccollections\nOrderedDict\n)R("
 #define P_END      "u."
 #define P_TEXT1(c) "X\1\0\0\0" c
-/* Numbers are one character, \n to \xFF. */
+/* A number is one character from \n to \xFF. */
 #define P_STORAGE(type, key, n)                                                                    \
     "(X\7\0\0\0storagectorch\n" type "\n" P_TEXT1(key) "X\3\0\0\0cpuK" n "tQ"
 #define P_HOOKS                                                                                    \
@@ -145,8 +146,8 @@ static inline struct zip_place zip_put_archive(struct strbuf *b, const struct zi
 #define P_TUPLE1(a)    "K" a "\x85"
 #define P_TUPLE2(a, b) "K" a "K" b "\x86"
 
-/* A checkpoint of one-dimensional U8 tensors of four bytes, each with a storage of its own: names
- * of one letter. Byte i of all data is 7 i + 1, as put_safetensors has it. */
+/* Writes a checkpoint of one-dimensional U8 tensors of four bytes, each with its own storage and
+ * a name of one letter. Byte i of all data is 7 i + 1, as in put_safetensors. */
 static inline void put_torch(struct strbuf *b, const char *letters)
 {
     static const char begin[] = P_BEGIN, end[] = P_END;

@@ -1,4 +1,4 @@
-/* Items of --lora-modules: NAME=FOLDER, and vLLM's JSON. */
+/* Tests the items of --lora-modules: NAME=FOLDER, and vLLM's JSON. */
 #include "common/options/lora_module.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* --speculative-config and its short forms: what they come to, and what is refused in which words.
- */
+/* Tests --speculative-config and its short forms: the resulting settings, and the words of each
+ * refusal. */
 #include "common/options/speculation.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static const struct {
     const char *name;
     struct speculation_options given;
     struct speculation want;
-    const char *error; /* NULL: taken */
+    const char *error; /* NULL = accepted */
 } cases[] = {
     {"nothing", {.config = NULL}, OFF, NULL},
     {"lengths alone turn nothing on", {.lookup_max = 4, .disable_by_batch_size = 2}, OFF, NULL},
@@ -45,10 +45,13 @@ static const struct {
     {"longest below shortest",
      {.method = "ngram", .lookup_max = 2, .lookup_min = 3},
      OFF,
-     "prompt_lookup_min 3 is above prompt_lookup_max 2"},
-    {"no JSON", {.config = "{ngram}"}, OFF, "no JSON"},
-    {"a key twice", {.config = "{\"method\":\"ngram\",\"method\":\"ngram\"}"}, OFF, "no JSON"},
-    {"no object", {.config = "[4]"}, OFF, "want a JSON object"},
+     "prompt_lookup_min (3) must not be greater than prompt_lookup_max (2)"},
+    {"no JSON", {.config = "{ngram}"}, OFF, "not valid JSON"},
+    {"a key twice",
+     {.config = "{\"method\":\"ngram\",\"method\":\"ngram\"}"},
+     OFF,
+     "not valid JSON"},
+    {"no object", {.config = "[4]"}, OFF, "must be a JSON object"},
     {"a draft model",
      {.config = "{\"model\":\"some/model\"}"},
      {4, 0, 0, 0, SPECULATION_DRAFT_MODEL, "some/model"},
@@ -74,9 +77,15 @@ static const struct {
      {.method = "draft_model", .model = "ngram"},
      OFF,
      "needs a model"},
-    {"another method", {.config = "{\"method\":\"eagle3\"}"}, OFF, "\"eagle3\": there are ngram"},
-    {"a method by flag", {.method = "mtp", .model = "a"}, OFF, "\"mtp\": there are ngram"},
-    {"method is a number", {.config = "{\"method\":4}"}, OFF, "method is no text"},
+    {"another method",
+     {.config = "{\"method\":\"eagle3\"}"},
+     OFF,
+     "\"eagle3\" is not supported; choose ngram"},
+    {"a method by flag",
+     {.method = "mtp", .model = "a"},
+     OFF,
+     "\"mtp\" is not supported; choose ngram"},
+    {"method is a number", {.config = "{\"method\":4}"}, OFF, "method must be a string"},
     {"unknown key", {.config = "{\"num_spec_tokens\":4}"}, OFF, "unknown key \"num_spec_tokens\""},
     {"none", {.config = "{\"num_speculative_tokens\":0}"}, OFF, "from 1 to 16"},
     {"too many", {.config = "{\"num_speculative_tokens\":17}"}, OFF, "from 1 to 16"},

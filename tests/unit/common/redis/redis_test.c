@@ -1,5 +1,7 @@
-/* URLs; answers in pieces, and those that are none; the link against a server that plays scripts.
- */
+/* Tests the Redis client: URLs, replies in pieces, invalid replies, and the link. For the link a
+ * server in a thread plays a script, and the client runs on a real loop. Invariants: replies
+ * come in the order of the calls, every call is answered or reported as lost, and a lost link
+ * reconnects with growing pauses. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +74,7 @@ static void urls(void **state)
     }
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static void append(struct strbuf *b, const struct redis_reply *r)
 {
@@ -110,7 +112,7 @@ static void answers_in_pieces(void **state)
 {
     static const struct {
         struct str bytes;
-        const char *want; /* NULL: broken */
+        const char *want; /* NULL = invalid */
     } cases[] = {
         {STR("+OK\r\n"), "\"OK "},
         {STR("-ERR no\r\n:42\r\n:-7\r\n"), "!ERR no :42 :-7 "},
@@ -146,7 +148,7 @@ static void answers_are_bounded(void **state)
     memset(strbuf_extend(&b, 600000), 'x', 600000);
     assert_int_equal(parse(strbuf_str(&b), 4096, &got), REDIS_BROKEN);
     strbuf_reset(&b);
-    strbuf_append_c(&b, "*10000\r\n"); /* small things, many of them */
+    strbuf_append_c(&b, "*10000\r\n"); /* many small items */
     for (int i = 0; i < 10000; i++)
         strbuf_append_c(&b, "+\r\n");
     assert_int_equal(parse(strbuf_str(&b), 4096, &got), REDIS_BROKEN);
@@ -162,8 +164,8 @@ static void answers_are_bounded(void **state)
 
 enum { N_CONNECTIONS = 5 };
 
-/* What the server says on each connection, behind a digit: when so many more calls have begun to
- * come. NULL: it closes. */
+/* Texts that the server sends on each connection. The digit in front of a text is the number of
+ * further calls that must have begun before it is sent. NULL = close the connection. */
 struct fixture {
     const char *script[N_CONNECTIONS][6];
     struct loop *loop;
@@ -171,7 +173,7 @@ struct fixture {
     char path[64], url[128], heard[4096];
     int listener;
     uint32_t n_up, n_down, n_ups_wanted;
-    uint32_t n_calls; /* to make whenever it comes up */
+    uint32_t n_calls; /* calls to make each time the link comes up */
     uint32_t timeout_ms;
     struct strbuf got;
     char why[256];
@@ -258,13 +260,14 @@ static void run(struct fixture *f, const char *user)
 
 static void calls_are_answered_in_order(void **state)
 {
-    /* the greeting of three words comes as one piece or as several: the answers all at once */
+    /* The greeting of three words may arrive in one piece or in several, so the replies come all
+     * at once. */
     struct fixture f = {.script = {{"1+OK\r\n", "1+PONG\r\n", "3$1\r\na\r\n*1\r\n:2\r\n-E\r\n"}},
                         .n_calls = 3,
                         .n_ups_wanted = 2};
     run(&f, "me:pass@");
     assert_int_equal(f.n_up, 1);
-    assert_int_equal(f.n_down, 1); /* the script is over */
+    assert_int_equal(f.n_down, 1); /* the script has ended */
     assert_string_equal(strbuf_str(&f.got).ptr, "\"a [:2 ]!E ");
     assert_non_null(strstr(f.heard, "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$4\r\npass\r\n"));
     strbuf_fini(&f.got);
@@ -297,7 +300,7 @@ static void links_that_end(void **state)
          1,
          1,
          ":1 :2 :3 ",
-         "nobody asked"},
+         "without a request"},
         {"silence", {{"1+PONG\r\n", "9"}}, 2, 1, 1, "lost lost lost ", "in time"},
         {"silence for a greeting", {{"9"}}, 1, 0, 1, "", "in time"},
     };
@@ -314,8 +317,8 @@ static void links_that_end(void **state)
     }
 }
 
-/* Its pauses grow nevertheless: 100, 200, 400 and 800 ms lie between five links. A timer is never
- * early, so that a slow machine fails nothing. */
+/* The pauses grow even when each link comes up: 100, 200, 400 and 800 ms between five links. A
+ * timer never fires early, so a slow machine cannot fail the test. */
 static void it_greets_and_breaks_off(void **state)
 {
     struct fixture f = {.n_ups_wanted = 2 * N_CONNECTIONS};
@@ -325,7 +328,7 @@ static void it_greets_and_breaks_off(void **state)
     run(&f, "");
     assert_int_equal(f.n_up, N_CONNECTIONS);
     assert_int_equal(f.n_down, N_CONNECTIONS);
-    assert_true(clock_mono_ns() - begin_ns >= 1490 * NS_PER_MS); /* libuv's clock is in whole ms */
+    assert_true(clock_mono_ns() - begin_ns >= 1490 * NS_PER_MS); /* libuv's clock counts whole ms */
     strbuf_fini(&f.got);
 }
 
@@ -365,7 +368,7 @@ static void nobody_is_there(void **state)
     assert_non_null(strstr(f.why, "connecting"));
     redis_close(f.redis);
     loop_free(l);
-    assert_int_equal(loop_new(&l, &err), STATUS_OK); /* one that is closed before it has begun */
+    assert_int_equal(loop_new(&l, &err), STATUS_OK); /* closed before it has connected */
     assert_int_equal(redis_open(l, &o, &f.redis, &err), STATUS_OK);
     redis_close(f.redis);
     redis_close(NULL);

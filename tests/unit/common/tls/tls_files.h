@@ -1,5 +1,5 @@
 #pragma once
-/* Certificates for tests, made afresh: an authority and what it signs, on P-256. */
+/* Makes new certificates for tests: an authority and the certificates that it signs, on P-256. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ static inline void tls_identity_fini(struct tls_identity *i)
     X509_free(i->cert);
 }
 
-/* Of name, signed by issuer, or by itself where that is NULL. */
+/* Makes a certificate for `name`, signed by `issuer`. NULL = self-signed. */
 static inline struct tls_identity tls_identity_make(const char *name,
                                                     const struct tls_identity *issuer)
 {
@@ -40,7 +40,7 @@ static inline struct tls_identity tls_identity_make(const char *name,
     return i;
 }
 
-/* Both, the certificate in front; what is NULL is left out. */
+/* Writes the certificate and then the key to `path`. NULL leaves one out. */
 static inline void tls_identity_write(const char *path, const X509 *cert, const EVP_PKEY *key,
                                       const char *password)
 {

@@ -1,5 +1,7 @@
-/* Sessions against OpenSSL's own client, in memory, in pieces of every size; what is refused; the
- * files, and when they change. */
+/* Tests TLS sessions against OpenSSL's own client. Both sides live in memory, and `carry` moves
+ * their bytes in pieces of every size. The tests also write certificate files and let the server
+ * reload them. Invariants: a bad handshake fails with an alert, a session keeps its own
+ * certificate, and half of a changed pair is never used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,13 +70,13 @@ struct peer {
     struct tls_session *session;
     SSL_CTX *context;
     SSL *ssl;
-    BIO *in, *out; /* of the client */
+    BIO *in, *out; /* the client's memory buffers */
     enum tls_step step;
     char got[1 << 16];
     size_t n_got;
 };
 
-struct way { /* how the client comes */
+struct way { /* options of the client */
     const char *alpn;
     const struct tls_identity *with;
     int max_version;
@@ -113,7 +115,7 @@ static void end(struct peer *p)
 {
     SSL_free(p->ssl);
     SSL_CTX_free(p->context);
-    tls_server_free(p->server); /* before the session, which lives on */
+    tls_server_free(p->server); /* before the session, which stays valid */
     tls_session_free(p->session);
 }
 
@@ -131,7 +133,7 @@ static void feed(struct peer *p, struct str bytes)
     assert_int_equal(tls_output(p->session).len, 0);
 }
 
-/* What the client has to say goes over in pieces of so many bytes. */
+/* Moves the client's bytes to the server in pieces of `piece` bytes. */
 static void carry(struct peer *p, size_t piece)
 {
     char bytes[4096];
@@ -140,7 +142,7 @@ static void carry(struct peer *p, size_t piece)
         feed(p, (struct str){bytes, (size_t)n});
 }
 
-/* True: the client thinks that it is up, and so does the server. */
+/* Returns true when both sides report a finished handshake. */
 static bool shake(struct peer *p, size_t piece)
 {
     int rc = 0;
@@ -169,7 +171,7 @@ static void bytes_go_both_ways_in_any_pieces(void **state)
         unsigned n_protocol;
         size_t n = 0, n_back = 0;
         begin(&p, &w);
-        assert_false(tls_write(p.session, parts, 3)); /* not yet */
+        assert_false(tls_write(p.session, parts, 3)); /* not before the handshake */
         assert_true(shake(&p, pieces[k / 2]));
         SSL_get0_alpn_selected(p.ssl, &protocol, &n_protocol);
         assert_int_equal(n_protocol, 8);
@@ -180,7 +182,7 @@ static void bytes_go_both_ways_in_any_pieces(void **state)
         assert_memory_equal(p.got, big, sizeof big);
         assert_true(tls_write(p.session, parts, 3));
         tls_close_notify(p.session);
-        assert_false(tls_write(p.session, parts, 3)); /* that was all */
+        assert_false(tls_write(p.session, parts, 3)); /* no write after close_notify */
         feed(&p, STR(""));
         for (; SSL_read_ex(p.ssl, back, sizeof back, &n) == 1; n_back += n)
             if (n_back == 0)
@@ -235,7 +237,7 @@ static void renegotiation_is_refused(void **state)
     assert_int_equal(SSL_renegotiate(p.ssl), 1);
     (void)SSL_do_handshake(p.ssl);
     carry(&p, 100);
-    assert_true(SSL_do_handshake(p.ssl) != 1); /* the alert: no renegotiation */
+    assert_true(SSL_do_handshake(p.ssl) != 1); /* an alert: no renegotiation */
     end(&p);
 }
 
@@ -248,9 +250,9 @@ static void what_is_no_tls(void **state)
         {STR("GET /health HTTP/1.1\r\n\r\n"), TLS_NOT_TLS},
         {STR("POST / HTTP/1.1\r\n\r\n"), TLS_NOT_TLS},
         {STR("SSH-2.0-OpenSSH_9.2\r\n"), TLS_FAILED},
-        {STR("\x16\x03\x01\x40\x00\x01\x00\xff\xff"), TLS_FAILED}, /* 64 KiB of hello to come */
-        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), TLS_FAILED}, /* an empty one */
-        {STR("\x16\x03\x01\x40\x00\x01\x00\x3f\xfc"), TLS_MORE},   /* as long as it may be */
+        {STR("\x16\x03\x01\x40\x00\x01\x00\xff\xff"), TLS_FAILED}, /* announces a hello of 64 KiB */
+        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), TLS_FAILED}, /* an empty hello */
+        {STR("\x16\x03\x01\x40\x00\x01\x00\x3f\xfc"), TLS_MORE},   /* the longest allowed hello */
         {STR("\x16\x03"), TLS_MORE},
         {STR(""), TLS_MORE},
     };
@@ -275,7 +277,7 @@ static void files_are_checked(void **state)
 {
     const struct {
         struct tls_options o;
-        const char *error; /* NULL: fine */
+        const char *error; /* NULL = accepted */
     } cases[] = {
         {{.certfile = path("cert"), .keyfile = path("key")}, NULL},
         {{.certfile = path("both")}, NULL},
@@ -305,8 +307,8 @@ static void files_are_checked(void **state)
     }
 }
 
-/* Of a time of its own: a kernel's clock of files stands still for milliseconds, and two of as many
- * bytes would look alike. */
+/* Sets a time of its own for each write. The kernel's file clock stands still for milliseconds,
+ * and two files of equal size would look alike. */
 static void write_live(const X509 *cert, const EVP_PKEY *key)
 {
     static time_t now = 1000000000;
@@ -316,7 +318,7 @@ static void write_live(const X509 *cert, const EVP_PKEY *key)
     assert_int_equal(utimensat(AT_FDCWD, path("live"), times, 0), 0);
 }
 
-/* Two looks: the first sees a change, the second that it is over. */
+/* Looks twice: the first look sees a change, the second that it is complete. */
 static enum status look_twice(struct tls_server *s, bool *changed, struct error *err)
 {
     assert_int_equal(tls_server_look(s, changed, err), STATUS_OK);
@@ -340,7 +342,7 @@ static void files_are_read_again(void **state)
     write_live(next.cert, server.key); /* half of a change */
     assert_int_equal(look_twice(s, &changed, &err), STATUS_INVALID);
     assert_non_null(strstr(err.text, "mismatch"));
-    assert_int_equal(look_twice(s, &changed, &err), STATUS_OK); /* said once */
+    assert_int_equal(look_twice(s, &changed, &err), STATUS_OK); /* reported once */
     assert_false(changed);
     assert_int_equal(unlink(path("live")), 0);
     assert_int_equal(look_twice(s, &changed, &err), STATUS_INVALID);
@@ -349,7 +351,7 @@ static void files_are_read_again(void **state)
     assert_int_equal(look_twice(s, &changed, &err), STATUS_OK);
     assert_true(changed);
     tls_server_free(s);
-    tls_feed(old, STR("x")); /* it has its own certificate still */
+    tls_feed(old, STR("x")); /* it still has its own certificate */
     char byte;
     size_t n;
     assert_int_equal(tls_read(old, &byte, 1, &n), TLS_MORE);

@@ -1,5 +1,7 @@
-/* What models write, as parts, whatever the cuts: every case is fed whole, cut in two at every
- * byte, and byte by byte. */
+/* Tests the parsers that split a model's text into reasoning, content and calls. Every case goes
+ * through `answer_feed` three times: whole, cut in two at every byte, and byte by byte. The
+ * parts that come out are joined in a `struct heard` and compared with the case. Invariant: the
+ * parts do not depend on where the text is cut. */
 #include "gateway/answer/answer.h"
 #include "gateway/parsers/reasoning.h"
 #include "gateway/parsers/tool_parsers.h"
@@ -15,8 +17,8 @@
 
 #include <cmocka.h>
 
-/* want: parts as R(text) C(text) [name](arguments), in order. */
-/* CONTINUED: the prompt but its first byte begins the answer. */
+/* `want`: the expected parts in order, as R(reasoning), C(content) and [name](arguments). */
+/* CONTINUED: the answer continues `prompt`, from its second byte on. */
 enum { ONE_CALL = 1, DROP_REASONING = 2, CONTINUED = 4 };
 struct answer_case {
     unsigned flags;
@@ -273,11 +275,11 @@ static const struct answer_case cases[] = {
     {0, "qwen3", "hermes", "", "<think>a</think>\n\nb" CALL("f", "{}"), "R(a)C(\n\nb)[f]({})"},
 };
 
-/* Everything so far, neighbours of one kind joined: what a client has put together. */
+/* All parts so far, as a client would join them: neighbours of one kind are one part. */
 struct heard {
     char text[4096];
     size_t n;
-    int kind; /* of the last part, -1: none */
+    int kind; /* kind of the last part; -1 = no part yet */
     uint32_t i_call;
 };
 
@@ -335,7 +337,8 @@ static int drop_tools(void **state)
     return 0;
 }
 
-/* Cut after `at` bytes; with every: after each. */
+/* Feeds the text in two pieces, cut after `at` bytes. With `every`, each byte is a piece of its
+ * own. */
 static void feed(const struct answer_case *c, size_t at, bool every, struct heard *h,
                  enum answer_finish *finish)
 {
@@ -359,7 +362,7 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
     for (size_t i = 0; i < n;) {
         size_t k = every ? 1 : i < at ? at - i : n - i;
         struct answer_delta d = {.finish = ANSWER_STOP};
-        char piece[1024]; /* not what lies behind it */
+        char piece[1024]; /* a copy, so that a read past the piece shows */
         memcpy(piece, c->text + i, k);
         answer_feed(&a, (struct str){piece, k}, false, &d);
         hear(h, &d);
@@ -374,7 +377,7 @@ static void feed(const struct answer_case *c, size_t at, bool every, struct hear
     answer_fini(&a);
 }
 
-/* What a grammar has to let pass in front of the answer proper. */
+/* `marks` returns the markers that a grammar has to allow before the answer proper. */
 static void test_marks(void **state)
 {
     static const struct {
@@ -434,7 +437,7 @@ static void test_parsers(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* A reply that ended for its length did so in the middle of a call, too. */
+/* A reply that reached its length limit reports that reason, also in the middle of a call. */
 static void test_finish(void **state)
 {
     struct answer_rules rules = {.tools = tool_parser_find("hermes"), .call_prefix = "call-"};
@@ -449,15 +452,15 @@ static void test_finish(void **state)
     answer_fini(&a);
 }
 
-/* The one call of a custom tool by its grammar, which an answer that was cut may not have come to.
- */
+/* With a raw call, the answer's text is the input of one custom tool. An answer that was cut
+ * short may have no call yet. */
 static void test_raw_call(void **state)
 {
     static const struct {
         const char *text;
         enum answer_finish ends, finish;
         const char *input; /* NULL: no call */
-        const char *stop;  /* a string of the client's that ended it */
+        const char *stop;  /* the client's stop string that ended the answer */
     } answers[] = {
         {"thinks", ANSWER_LENGTH, ANSWER_LENGTH, NULL, NULL},
         {"thinks</think>", ANSWER_LENGTH, ANSWER_LENGTH, NULL, NULL},
@@ -486,7 +489,8 @@ static void test_raw_call(void **state)
     }
 }
 
-/* Ids that templates read again: nine letters and digits, or what the model wrote. */
+/* A call's id is made by the gateway in the form that the model's template accepts, or it is the
+ * id that the model wrote. */
 static void test_ids(void **state)
 {
     static const char mistral[] = "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]f[ARGS]{}",
@@ -516,7 +520,8 @@ static void test_ids(void **state)
     answer_fini(&a);
 }
 
-/* What is held back has a bound: a header or a name that never ends is content. */
+/* The text that a parser holds back is bounded: a header or a name that never ends becomes
+ * content. */
 static void test_bounds(void **state)
 {
     static const char *const begins[][2] = {{"openai", "<|channel|>"},
@@ -533,12 +538,13 @@ static void test_bounds(void **state)
         feed(&c, strlen(text), false, &whole, &finish);
         feed(&c, 0, true, &pieces, &finish);
         assert_string_equal(whole.text, pieces.text);
-        assert_int_equal(whole.n, strlen(text) + 3); /* C(…) */
+        assert_int_equal(whole.n, strlen(text) + 3); /* 3 for "C(" and ")" */
     }
 }
 
-/* Markers and pieces of JSON in any order, by every parser: whole and byte by byte give the same
- * parts, and nothing stays behind. */
+/* Returns a pseudo-random number below `n`. The tests at the end feed markers and pieces of JSON
+ * in random order to every parser. Whole and byte by byte, the parts must be the same, and no
+ * text may be held back at the end. */
 static uint32_t draw(uint32_t *seed, size_t n)
 {
     *seed = *seed * 1664525u + 1013904223u;

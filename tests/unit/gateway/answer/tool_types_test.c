@@ -1,4 +1,7 @@
-/* What a schema says that a parameter may hold, and what text of a model becomes for it. */
+/* Tests `tool_types`: which JSON types a schema allows for a parameter, and how a model's text
+ * becomes a value of such a type. The input is a schema and a text; the output is a set of types
+ * or a piece of JSON. Invariant: a text that is not valid for an allowed type stays a string,
+ * and bad schemas cost bounded time. */
 #include "gateway/answer/tool_types.h"
 #include "gateway/parsers/tool_parsers.h"
 
@@ -24,7 +27,7 @@ enum {
     S = TOOL_STRING
 };
 
-/* The schema of the parameter "a"; $defs lie beside it. */
+/* Schemas of the parameter "a" and the types that they allow. `$defs` is next to "a". */
 static const struct {
     const char *schema;
     uint32_t types;
@@ -149,7 +152,7 @@ static void test_patterns(void **state)
                      I);
 }
 
-/* A schema whose references double at every step is looked at in bounded time. */
+/* The parser reads a schema in bounded time even when its references double at every step. */
 static void test_bound(void **state)
 {
     char whole[8192];
@@ -244,7 +247,7 @@ static void test_values(void **state)
     }
 }
 
-/* No beginning of a text that becomes something else than a string is taken for one. */
+/* A text that becomes another type than a string has no prefix that is taken for a string. */
 static void test_beginnings(void **state)
 {
     for (size_t i = 0; i < sizeof value_cases / sizeof *value_cases; i++) {

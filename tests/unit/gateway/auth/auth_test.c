@@ -1,3 +1,7 @@
+/* Tests the gateway's API keys: which request headers hold a key, and how the file of keys is read
+ * again after a change. The tests write a key file, call `auth_look` as the gateway's loop does,
+ * and look keys up with `auth_find`. Invariants: error messages never contain a key, and a key
+ * that is still in use outlives its line in the file. */
 #include "gateway/auth/auth.h"
 
 #include <setjmp.h>
@@ -21,14 +25,14 @@ static void write_file(const char *text)
     fclose(f);
 }
 
-/* The tenant, or -1 when the key is none of ours. */
+/* Returns the tenant of the key in these headers, or -1 when the key is unknown. */
 static int64_t tenant_of(const struct auth *a, const char *authorization, const char *bare)
 {
     const struct api_key *k = auth_find(a, str_from(authorization), str_from(bare));
     return k ? (int64_t)(k->tenant >> 1) : -1;
 }
 
-/* sha256("key-h"), as `printf %s key-h | sha256sum` says it. */
+/* sha256("key-h"), the output of `printf %s key-h | sha256sum`. */
 #define HASH_OF_KEY_H "81e6d02d2d54b0748bc868cd3daec1a7e652c0840655a82bcecee91d73fa5070"
 
 static void test_keys(void **state)
@@ -36,7 +40,7 @@ static void test_keys(void **state)
     static const struct {
         const char *header, *bare;
         bool ok;
-        const char *tenant; /* NULL: one of its own */
+        const char *tenant; /* NULL = a tenant of the key's own */
     } cases[] = {
         {"Bearer flag-key", "", true, NULL},
         {"bearer  flag-key ", "", true, NULL},
@@ -71,7 +75,7 @@ static void test_keys(void **state)
         if ((got >= 0) != cases[i].ok || (cases[i].tenant && *cases[i].tenant && got != acme))
             fail_msg("\"%s\" \"%s\"", cases[i].header, cases[i].bare);
     }
-    /* a key without a name is a tenant of its own */
+    /* A key without a name is a tenant of its own. */
     int64_t f = tenant_of(&a, "Bearer flag-key", ""), b = tenant_of(&a, "Bearer key-b", "");
     assert_true(f != 0 && b != 0 && f != b && f == tenant_of(&a, "", "flag-key"));
     const struct api_key *h = auth_find(&a, STR(""), STR("key-h"));
@@ -90,7 +94,8 @@ static void test_no_keys(void **state)
     assert_int_equal(auth_init(&a, &none, NULL, NULL), STATUS_OK);
     assert_int_equal(a.n_entries, 0);
     assert_null(auth_find(&a, STR("Bearer x"), STR("")));
-    /* boto3 signs what it sends: that is no key, and hides none */
+    /* boto3 signs its requests: a signature is not a key, and does not hide the key in another
+     * header. */
     assert_null(auth_find(&a, STR("AWS4-HMAC-SHA256 Credential=x"), STR("")));
     assert_int_equal(auth_look(&a, &changed, NULL), STATUS_OK);
     assert_false(changed);
@@ -119,7 +124,7 @@ static void test_bad_files(void **state)
         if (auth_init(&a, &none, path, &err) == STATUS_OK)
             fail_msg("%s", bad[i]);
         assert_non_null(strstr(err.text, path));
-        assert_null(strstr(err.text, "extra")); /* a key never shows in a message */
+        assert_null(strstr(err.text, "extra")); /* a message never contains a key */
     }
     assert_int_equal(auth_init(&a, &none, "/nonexistent/keys", &err), STATUS_NOT_FOUND);
     static const char *const flags[] = {"", "a b", "a\n", "\ta", "a\x7F"};
@@ -131,7 +136,7 @@ static void test_bad_files(void **state)
     }
 }
 
-/* Two looks: at the first it may still be being written. */
+/* Looks twice, because at the first look the file may still be half written. */
 static enum status look_twice(struct auth *a, bool *changed, struct error *err)
 {
     assert_int_equal(auth_look(a, changed, err), STATUS_OK);
@@ -158,13 +163,14 @@ static void test_file_changes(void **state)
     write_file("comes three\nstays four streams=1 models=m\n");
     assert_int_equal(look_twice(&a, &changed, &err), STATUS_OK);
     assert_true(changed);
-    assert_ptr_equal(auth_find(&a, STR(""), STR("stays")), stays); /* with what it has open */
+    /* the key keeps its open requests */
+    assert_ptr_equal(auth_find(&a, STR(""), STR("stays")), stays);
     assert_int_equal(stays->n_open, 1);
     assert_int_equal(stays->limits.max_open, 1);
     assert_string_equal(stays->limits.models, "m");
     assert_true(stays->tenant == auth_tenant_id(STR("four")));
     assert_null(auth_find(&a, STR(""), STR("goes")));
-    assert_int_equal(goes->n_open, 1); /* its request still has it */
+    assert_int_equal(goes->n_open, 1); /* its open request still uses it */
     limits_close(goes);
     assert_non_null(auth_find(&a, STR(""), STR("comes")));
     assert_non_null(auth_find(&a, STR(""), STR("flag-key")));
@@ -174,7 +180,8 @@ static void test_file_changes(void **state)
         write_file(broken[i]);
         assert_int_not_equal(look_twice(&a, &changed, &err), STATUS_OK);
         assert_false(changed);
-        assert_int_equal(auth_look(&a, &changed, &err), STATUS_OK); /* said once */
+        /* the change is reported once */
+        assert_int_equal(auth_look(&a, &changed, &err), STATUS_OK);
         assert_ptr_equal(auth_find(&a, STR(""), STR("stays")), stays);
         assert_int_equal(a.n_entries, 3);
     }

@@ -1,5 +1,7 @@
-/* Gateways that share a key's buckets over a store in memory, whose answers take a while: what is
- * admitted together, and how often it is asked. */
+/* Tests gateways that share a key's rate limits through a store. The store is a few numbers in
+ * memory, and its answers arrive after a delay. `request` asks a gateway to admit a request,
+ * `step` moves the clock and delivers answers. Invariants: together the gateways admit no more
+ * than the rate allows, and they ask the store a bounded number of times. */
 #include "gateway/auth/leases.h"
 
 #include <math.h>
@@ -40,10 +42,10 @@ struct gateway {
 struct world {
     struct gateway gateways[GATEWAYS_MAX];
     uint32_t n;
-    double level[QUOTA_COUNT]; /* the store's, one key's */
+    double level[QUOTA_COUNT]; /* tokens in the store's buckets, for one key */
     uint64_t filled_ns, now_ns, delay_ns;
     uint64_t n_asked;
-    bool deaf; /* takes no question */
+    bool deaf; /* the store takes no question */
 };
 
 static bool on_ask(void *ctx, struct api_key *k, enum quota q, double take, double want)
@@ -97,7 +99,8 @@ static void answer(struct world *w, struct gateway *g, const struct question *a)
     w->filled_ns = w->now_ns;
     w->level[a->q] = fmin(size[a->q], w->level[a->q] - a->take);
     double grant = fmin(a->want, fmax(0, w->level[a->q]));
-    grant = grant < fmin(1, size[a->q]) ? 0 : grant > 1 ? floor(grant) : grant; /* as in quotas.c */
+    /* the formula of quotas.c */
+    grant = grant < fmin(1, size[a->q]) ? 0 : grant > 1 ? floor(grant) : grant;
     w->level[a->q] -= grant;
     leases_answer(&g->sharing, a->key, a->q, grant, w->level[a->q], w->now_ns);
 }
@@ -153,9 +156,9 @@ static void together_they_keep_to_the_rate(void **state)
         uint32_t n;
         double rate;
         const char *limits;
-        double offered_per_s; /* at each gateway, or at the first alone */
+        double offered_per_s; /* requests/s at each gateway, or at the first one only */
         bool first_alone;
-        double least; /* of the rate, in the long run */
+        double least; /* admitted share of the rate over the whole time, at least */
     } cases[] = {
         {2, 20, "rate=20", 200, false, 0.9},      {4, 100, "rate=100", 300, false, 0.9},
         {2, 1, "rate=1", 20, false, 0.7},         {3, 0.2, "rate=0.2", 5, false, 0.5},
@@ -174,7 +177,8 @@ static void together_they_keep_to_the_rate(void **state)
             if (got > most + over || got < cases[i].least * cases[i].rate * (double)seconds)
                 fail_msg("%s at %u gateways: %g admitted in %llu s", cases[i].limits, w.n, got,
                          (unsigned long long)seconds);
-            /* at most one for each, and one in 50 ms while there is none */
+            /* A gateway asks at most once for each admitted request, and once in 50 ms while it
+             * has none to give. */
             if ((double)w.n_asked > got + 20.0 * w.n * (double)seconds)
                 fail_msg("%s: %llu questions for %g requests", cases[i].limits,
                          (unsigned long long)w.n_asked, got);
@@ -187,7 +191,7 @@ static void below_its_rate_nobody_is_refused(void **state)
     struct world w;
     struct rng rng = {7};
     begin(&w, 3, "rate=100");
-    for (int i = 0; i < 40000; i++) { /* 20 s; 60 a second, at any of them */
+    for (int i = 0; i < 40000; i++) { /* 20 s; 60 requests/s, each at any gateway */
         if (rng_next(&rng) % 1000 < 30)
             assert_true(request(&w, (uint32_t)(rng_next(&rng) % 3)));
         step(&w, MS / 2);
@@ -201,7 +205,7 @@ static void a_burst_at_one_is_a_whole_bucket(void **state)
     struct world w;
     begin(&w, 2, "rate=40");
     step(&w, 2000 * MS);
-    for (int i = 0; i < 200; i++) { /* 100 ms */
+    for (int i = 0; i < 200; i++) { /* 100 ms in all */
         (void)request(&w, 0);
         step(&w, MS / 2);
     }
@@ -212,7 +216,7 @@ static void a_burst_at_one_is_a_whole_bucket(void **state)
 static void tokens_are_counted_when_they_are_known(void **state)
 {
     struct world w;
-    begin(&w, 2, "tokens=6000"); /* 100 a second */
+    begin(&w, 2, "tokens=6000"); /* 100 tokens/s */
     for (int i = 0; i < 20000; i++) {
         for (uint32_t k = 0; k < 2; k++)
             if (i % 100 == 0 && request(&w, k))
@@ -225,7 +229,7 @@ static void tokens_are_counted_when_they_are_known(void **state)
     end(&w);
 }
 
-/* ---- what is given back, and what is owed ---- */
+/* ---- unused tokens and debts ---- */
 
 static void what_is_not_used_is_given_back(void **state)
 {
@@ -261,7 +265,7 @@ static void what_is_owed_is_told_of_later(void **state)
     assert_true(w.n_asked > 0 && w.level[QUOTA_TOKENS] < -390);
     assert_false(request(&w, 0));
     for (int i = 0; i < 200; i++)
-        step(&w, 250 * MS); /* 10 a second */
+        step(&w, 250 * MS); /* refills 10 tokens/s */
     assert_true(request(&w, 0));
     end(&w);
 }
@@ -277,18 +281,19 @@ static void alone_each_has_its_share(void **state)
         step(&w, MS / 2);
     }
     uint64_t shared = admitted(&w);
-    leases_lost(w.gateways[0].key, QUOTA_REQUESTS); /* the link is lost: its answers first */
+    /* the link is lost: the answer on its way fails first */
+    leases_lost(w.gateways[0].key, QUOTA_REQUESTS);
     leases_link(&w.gateways[0].sharing, false);
     w.gateways[0].n_questions = 0;
     step(&w, 250 * MS);
     assert_null(w.gateways[0].sharing.active);
-    for (int i = 0; i < 10000; i++) { /* 10 s */
+    for (int i = 0; i < 10000; i++) { /* 10 s in all */
         (void)request(&w, 0);
         step(&w, MS);
     }
-    assert_in_range(admitted(&w) - shared, 90, 112); /* a quarter of the rate, a quarter's burst */
+    assert_in_range(admitted(&w) - shared, 90, 112); /* a quarter of the rate and of the burst */
     leases_link(&w.gateways[0].sharing, true);
-    assert_true(request(&w, 0)); /* on credit: what was filled alone is gone */
+    assert_true(request(&w, 0)); /* on credit: the level that it filled alone is gone */
     assert_true(w.gateways[0].key->buckets[QUOTA_REQUESTS].level <= 0);
     end(&w);
 }
@@ -306,7 +311,8 @@ static void an_answer_of_another_link_counts_for_nothing(void **state)
     end(&w);
 }
 
-/* Whoever empties a key's bucket in the store, or loses its data, lets the key go on. */
+/* After somebody resets a key's bucket in the store, or the store loses its data, the key is
+ * admitted again. */
 static void an_empty_bucket_is_looked_at_again(void **state)
 {
     struct world w;
@@ -319,7 +325,8 @@ static void an_empty_bucket_is_looked_at_again(void **state)
         assert_false(request(&w, 0));
     }
     assert_false(limits_admit(g->key, w.now_ns, &e));
-    assert_int_equal(e.retry_after_s, 3600); /* all that it says; it is a day */
+    /* the largest value that is told; the real wait is about a day */
+    assert_int_equal(e.retry_after_s, 3600);
     assert_true(w.n_asked < 10);
     w.level[QUOTA_TOKENS] = 60;
     for (int i = 0; i < 40 && g->n_admitted == 0; i++) {

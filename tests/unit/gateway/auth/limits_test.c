@@ -25,7 +25,7 @@ static struct api_key *make(const char *options)
     return k;
 }
 
-/* 0: admitted, else after how many seconds to come again. */
+/* Returns 0 when a request is admitted, otherwise the seconds to wait. */
 static uint32_t ask(struct api_key *k, uint64_t t)
 {
     struct api_error e = {0};
@@ -70,15 +70,16 @@ static void test_rate(void **state)
     assert_int_equal(ask(k, START), 0);
     assert_int_equal(ask(k, START), 0);
     assert_int_equal(ask(k, START), 1);
-    assert_int_equal(ask(k, START + S / 2), 0); /* what was refused was not counted */
+    assert_int_equal(ask(k, START + S / 2), 0); /* refused requests do not count */
     assert_int_equal(ask(k, START + S / 2), 1);
-    assert_int_equal(ask(k, START + 100 * S), 0); /* it fills up to a second's worth only */
+    /* the bucket fills up to one second of requests */
+    assert_int_equal(ask(k, START + 100 * S), 0);
     assert_int_equal(ask(k, START + 100 * S), 0);
     assert_int_equal(ask(k, START + 100 * S), 1);
-    assert_int_equal(ask(k, START + 99 * S), 1); /* a clock that goes back gives nothing */
+    assert_int_equal(ask(k, START + 99 * S), 1); /* a clock that goes back adds nothing */
     api_key_drop(k);
 
-    k = make("rate=0.1"); /* one of less than one a second still fits */
+    k = make("rate=0.1"); /* a rate below 1/s still admits one request */
     assert_int_equal(ask(k, START), 0);
     assert_int_equal(ask(k, START), 10);
     assert_int_equal(ask(k, START + 4 * S), 6);
@@ -92,12 +93,12 @@ static void test_tokens(void **state)
     assert_int_equal(ask(k, START), 0);
     limits_spend(k, 59, START);
     assert_int_equal(ask(k, START), 0);
-    limits_spend(k, 21, START); /* what was admitted is finished: 20 too many */
+    limits_spend(k, 21, START); /* admitted requests finish: 20 tokens over the limit */
     assert_int_equal(ask(k, START), 21);
     assert_int_equal(ask(k, START + 20 * S), 1);
     assert_int_equal(ask(k, START + 21 * S), 0);
     limits_spend(k, 1000000, START + 21 * S);
-    assert_int_equal(ask(k, START + 21 * S), 3600); /* never told to stay away for longer */
+    assert_int_equal(ask(k, START + 21 * S), 3600); /* the longest wait that a client is told */
     api_key_drop(k);
 }
 
@@ -111,7 +112,7 @@ static void test_streams(void **state)
     assert_int_equal(ask(k, START), 1);
     limits_close(k);
     assert_int_equal(ask(k, START), 0);
-    api_key_drop(k); /* gone from the file; the open request still has it */
+    api_key_drop(k); /* removed from the file; its open request still uses it */
     assert_int_equal(k->n_open, 1);
     limits_close(k);
 }
@@ -129,7 +130,7 @@ static void test_models_and_priority(void **state)
         {"models=a,bc", "b", false, 0, 0},
         {"models=a,bc", "a,bc", false, 0, 0},
         {"models=a,bc", "", false, 0, 0},
-        {"priority=5", "x", true, 0, 5}, /* nobody overtakes by asking */
+        {"priority=5", "x", true, 0, 5}, /* a request cannot raise its own priority */
         {"priority=5", "x", true, -9, 5},
         {"priority=5", "x", true, 9, 9},
         {"priority=-2", "x", true, 0, 0},

@@ -1,3 +1,7 @@
+/* Tests the pool of threads that encodes prompts and prepares requests. Jobs enter through
+ * `encode_pool_submit`, run on the pool's threads and come back on the loop's thread. A mutex,
+ * `gate`, holds the threads where a test wants a full queue. Invariants: every job comes back
+ * once, the bounds on jobs and bytes hold, and no tenant can take all threads. */
 #include "gateway/base/encode_pool.h"
 
 #include <pthread.h>
@@ -14,7 +18,7 @@
 enum { N_JOBS = 50 };
 
 struct job {
-    struct encode_job job; /* first */
+    struct encode_job job; /* must be the first field */
     bool has_run;
 };
 
@@ -27,7 +31,7 @@ static int n_done, stop_at;
 static void run(struct encode_job *j)
 {
     assert_false(pthread_equal(pthread_self(), loop_thread));
-    pthread_mutex_lock(&gate); /* held by a test that wants the queue full */
+    pthread_mutex_lock(&gate); /* a test holds it to keep the queue full */
     pthread_mutex_unlock(&gate);
     ((struct job *)j)->has_run = true;
 }
@@ -105,22 +109,22 @@ static void test_bounds(void **state)
         encode_pool_new(loop, &(struct encode_threads){"pool", 1, 0}, 4, 350, &p, &err), STATUS_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
-    assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_LIMIT); /* bytes */
+    assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_LIMIT); /* too many bytes */
     jobs[3].job.bytes = 10;
     assert_int_equal(encode_pool_submit(p, &jobs[3].job), STATUS_OK);
     jobs[4].job.bytes = 10;
-    assert_int_equal(encode_pool_submit(p, &jobs[4].job), STATUS_LIMIT); /* jobs */
+    assert_int_equal(encode_pool_submit(p, &jobs[4].job), STATUS_LIMIT); /* too many jobs */
     pthread_mutex_unlock(&gate);
     stop_at = 4;
     loop_run(loop);
     jobs[0].job.bytes = 350;
     stop_at = 5;
-    assert_int_equal(encode_pool_submit(p, &jobs[0].job), STATUS_OK); /* all room is back */
+    assert_int_equal(encode_pool_submit(p, &jobs[0].job), STATUS_OK); /* all room is free again */
     loop_run(loop);
     encode_pool_free(p);
 }
 
-/* A full queue takes a job that frees memory, and counts it like the rest. */
+/* A job that only frees memory is accepted by a full queue, and counts like any other job. */
 static void test_dispose(void **state)
 {
     struct encode_pool *p;
@@ -142,7 +146,8 @@ static void test_dispose(void **state)
     encode_pool_free(p);
 }
 
-/* Freed with work queued: every job is given back, run or not, so that its owner can drop it. */
+/* When the pool is freed, every queued job comes back, run or not, so that its owner can free
+ * it. */
 static void test_free_gives_back(void **state)
 {
     struct encode_pool *p;
@@ -161,7 +166,7 @@ static void run_at_once(struct encode_job *j)
     ((struct job *)j)->has_run = true;
 }
 
-/* Large jobs that do not end hold up large ones only: one thread stays free of them. */
+/* Large jobs that do not end delay only other large jobs: one thread does not run large jobs. */
 static void test_small_ones_do_not_wait_for_large_ones(void **state)
 {
     struct encode_pool *p;
@@ -177,7 +182,7 @@ static void test_small_ones_do_not_wait_for_large_ones(void **state)
             jobs[i].job.bytes = ENCODE_LARGE_BYTES + 1;
             assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
         }
-        for (int i = 8; i < 12; i++) { /* each after the one before it has come back */
+        for (int i = 8; i < 12; i++) { /* each one after the previous one has come back */
             jobs[i].job.bytes = ENCODE_LARGE_BYTES;
             jobs[i].job.run = run_at_once;
             stop_at = n_done + 1;
@@ -196,8 +201,8 @@ static void test_small_ones_do_not_wait_for_large_ones(void **state)
     }
 }
 
-/* Whose client has gone: not run, and its room is free for the next, wherever in the queue it
- * stood. */
+/* A dropped job, because its client has gone, does not run. Its room is free at once, wherever
+ * it was in the queue. */
 static void test_dropped(void **state)
 {
     static const int drops[] = {2, 4, 1, 3}; /* in the middle, the last, the first, the only one */
@@ -209,11 +214,11 @@ static void test_dropped(void **state)
         STATUS_OK);
     for (int i = 0; i < 5; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
-    /* The thread may or may not have taken job 0 by now: that one is left to its course. */
+    /* The thread may have taken job 0 already, so the test does not drop it. */
     for (int i = 0; i < 4; i++)
         encode_pool_drop(p, &jobs[drops[i]].job);
     for (int i = 0; i < 4; i++)
-        encode_pool_drop(p, &jobs[drops[i]].job); /* done already: nothing happens */
+        encode_pool_drop(p, &jobs[drops[i]].job); /* it has ended already: no effect */
     for (int i = 5; i < 9; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     assert_int_equal(encode_pool_submit(p, &jobs[9].job), STATUS_LIMIT);
@@ -228,7 +233,7 @@ static void test_dropped(void **state)
 
 /* ---- several tenants ---- */
 
-static uint64_t ran[N_JOBS]; /* whose jobs have run, in turn */
+static uint64_t ran[N_JOBS]; /* tenants of the jobs, in the order in which they ran */
 static int n_ran;
 static pthread_mutex_t note = PTHREAD_MUTEX_INITIALIZER;
 
@@ -249,7 +254,8 @@ static void submit_of(struct encode_pool *p, int begin, int end, uint64_t tenant
     }
 }
 
-/* However many jobs one tenant has, another's next one waits for one of them at most. */
+/* However many jobs one tenant has queued, another tenant's next job waits for at most one of
+ * them. */
 static void test_tenants_take_turns(void **state)
 {
     struct encode_pool *p;
@@ -289,7 +295,8 @@ static void run_counted(struct encode_job *j)
     ((struct job *)j)->has_run = true;
 }
 
-/* A tenant whose jobs do not end holds all threads but one: another's is run meanwhile. */
+/* A tenant with jobs that do not end holds all threads but one. Another tenant's job runs
+ * meanwhile. */
 static void test_no_tenant_has_all_threads(void **state)
 {
     const struct encode_share share = {.max_jobs = 10, .max_bytes = 1 << 20, .max_running = 2};
@@ -306,9 +313,10 @@ static void test_no_tenant_has_all_threads(void **state)
         jobs[i].job.run = run_counted;
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     }
-    assert_int_equal(encode_pool_submit(p, &jobs[10].job), STATUS_OK); /* tenant 0's */
+    assert_int_equal(encode_pool_submit(p, &jobs[10].job), STATUS_OK); /* a job of tenant 0 */
     jobs[11].job.tenant = 1;
-    assert_int_equal(encode_pool_submit(p, &jobs[11].job), STATUS_LIMIT); /* its share is full */
+    /* the tenant's share is full */
+    assert_int_equal(encode_pool_submit(p, &jobs[11].job), STATUS_LIMIT);
     jobs[12].job = (struct encode_job){.run = run_at_once, .done = done, .tenant = 2};
     pthread_mutex_unlock(&gate);
     stop_at = 11;
@@ -318,7 +326,7 @@ static void test_no_tenant_has_all_threads(void **state)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
     stop_at = 12;
     assert_int_equal(encode_pool_submit(p, &jobs[12].job), STATUS_OK);
-    loop_run(loop); /* ends, though the gate is shut */
+    loop_run(loop); /* ends, although `gate` is still locked */
     assert_true(jobs[12].has_run);
     pthread_mutex_unlock(&gate);
     stop_at = 18;
@@ -328,7 +336,7 @@ static void test_no_tenant_has_all_threads(void **state)
     encode_pool_free(p);
 }
 
-/* A tenant's bytes are bounded apart from the pool's. */
+/* The bytes of one tenant have a bound of their own, below the pool's. */
 static void test_share_of_bytes(void **state)
 {
     const struct encode_share share = {.max_jobs = 10, .max_bytes = 250, .max_running = 1};
@@ -354,7 +362,7 @@ static pthread_cond_t met = PTHREAD_COND_INITIALIZER;
 static int n_here;
 static bool missed;
 
-/* Runs beside another one like it, or is given up after ten seconds. */
+/* Waits until a second job runs at the same time; gives up after ten seconds. */
 static void run_as_pair(struct encode_job *j)
 {
     struct timespec until;
@@ -371,8 +379,8 @@ static void run_as_pair(struct encode_job *j)
     ((struct job *)j)->has_run = true;
 }
 
-/* A large job of a tenant that ends lets in the tenant's next one, and another tenant's large one:
- * both threads have to hear of it. */
+/* When a tenant's large job ends, two jobs may start: the tenant's next one, and a large one of
+ * another tenant. Both threads must be woken. */
 static void test_an_end_may_let_in_two(void **state)
 {
     struct encode_pool *p;
@@ -391,7 +399,8 @@ static void test_an_end_may_let_in_two(void **state)
     jobs[1].job.run = jobs[2].job.run = run_as_pair;
     for (int i = 0; i < 3; i++)
         assert_int_equal(encode_pool_submit(p, &jobs[i].job), STATUS_OK);
-    usleep(50000); /* the first one runs by now, and the other thread has found nothing to do */
+    /* time for the first job to start and for the other thread to find nothing to do */
+    usleep(50000);
     pthread_mutex_unlock(&gate);
     stop_at = 3;
     loop_run(loop);

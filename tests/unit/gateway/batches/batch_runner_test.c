@@ -1,5 +1,7 @@
-/* Batches from the store through `serving` and back, on a real store and its thread: what is
- * answered, what waits again, what is dropped, and what is counted. */
+/* Tests the batch runner with a real store on its own thread. Lines of a batch go from the store
+ * through `serving` to a fake head, and the answers go back into the store. The tests check
+ * which lines are answered, run again or dropped, and which counters change. Invariant: only the
+ * store's thread uses the store after the first run. */
 #include "gateway/batches/runner.h"
 
 #include <stdio.h>
@@ -125,8 +127,9 @@ static struct stored_batch add_lines(const char *endpoint, struct str lines)
     return b;
 }
 
-/* A batch of n lines of completions; every line of wrong_from and behind asks for nonsense. The
- * store is the test's until the first run: its thread has nothing to do. */
+/* Adds a batch of `n` completion lines. The lines from `wrong_from` on have an invalid body. The
+ * test may use the store directly until the first run, because the store's thread is idle until
+ * then. */
 static struct stored_batch add_batch(uint32_t n, uint32_t wrong_from)
 {
     struct strbuf text;
@@ -141,7 +144,8 @@ static struct stored_batch add_batch(uint32_t n, uint32_t wrong_from)
     return b;
 }
 
-/* Chats with a tool of so many properties, which their answers' parsers keep. */
+/* Adds a batch of chat lines with one tool of `n_properties` properties. Such a line keeps its
+ * tool in memory until it is answered. */
 static struct stored_batch add_tools(uint32_t n, uint32_t n_properties)
 {
     struct strbuf text;
@@ -163,7 +167,7 @@ static struct stored_batch add_tools(uint32_t n, uint32_t n_properties)
     return b;
 }
 
-/* Its end, with the store's thread at rest. */
+/* Checks the state of the batch after the store's thread has finished its work. */
 static void assert_batch(const struct stored_batch *b, enum batch_state state, uint32_t completed,
                          uint32_t failed)
 {
@@ -201,7 +205,7 @@ static void test_lines_are_answered(void **state)
     assert_true(RUNNING == 0 && LINES("completed") == 0);
     batch_runner_wake(f.b);
     run_until(two_submitted);
-    assert_int_equal(w.n_submits, N_SLOTS); /* so many at once */
+    assert_int_equal(w.n_submits, N_SLOTS); /* at most this many lines at once */
     assert_true(RUNNING == N_SLOTS && OPEN == 1);
     assert_string_equal(w.submits[0].sampling.max_tokens == 4 ? "4" : "?", "4");
     tokens(0, 0, "abcd", FINISH_LENGTH);
@@ -214,7 +218,7 @@ static void test_lines_are_answered(void **state)
     assert_batch(&b, BATCH_COMPLETED, 3, 1);
 }
 
-/* 503 is nobody's answer: the line comes again. */
+/* A 503 is not an answer: the line runs again later. */
 static void test_overload_waits(void **state)
 {
     struct stored_batch b = add_batch(2, 2);
@@ -224,7 +228,7 @@ static void test_overload_waits(void **state)
     set_cluster(0);
     w.now_ns += 400000000000ull;
     serving_tick(&w.s);                  /* no workers for too long */
-    assert_true(LINES("released") == 0); /* not before the store has it */
+    assert_true(LINES("released") == 0); /* not before the store has recorded it */
     set_cluster(1);
     run_until(four_submitted);
     assert_true(LINES("released") == 2 && LINES("failed") == 0 && LINES("completed") == 0);
@@ -259,8 +263,8 @@ static bool one_submitted_one_released(void)
     return w.n_submits == 1 && LINES("released") > 0;
 }
 
-/* Two lines each keep 300 KB: where 1 MiB is shared there is room for one of them at a time. The
- * other waits in the store. */
+/* Two lines keep 300 KB each, and the shared room of 1 MiB fits one of them at a time. The other
+ * line waits in the store. */
 static void test_lines_that_keep_much_take_turns(void **state)
 {
     struct stored_batch b = add_tools(2, 1000);
@@ -274,7 +278,7 @@ static void test_lines_that_keep_much_take_turns(void **state)
     assert_batch(&b, BATCH_COMPLETED, 2, 0);
 }
 
-/* There would never be room: the line has failed, and does not come again and again. */
+/* A line that can never fit fails at once and does not run again. */
 static void test_a_line_that_keeps_too_much_fails(void **state)
 {
     batch_runner_close(f.b);
@@ -294,7 +298,7 @@ static bool some_turns_later(void)
     return ++n_turns > 40;
 }
 
-/* No further line is read while those that run hold more than half. */
+/* No further line is read while the running lines hold more than half of the room. */
 static void test_no_line_is_read_without_room(void **state)
 {
     batch_runner_close(f.b);

@@ -16,7 +16,8 @@
 static void test_forms(void **state)
 {
     static const struct {
-        const char *type, *body, *want; /* "name/filename=content " each; NULL: refused */
+        /* the parts, as "name/filename=content " each; NULL = refused */
+        const char *type, *body, *want;
     } cases[] = {
         {TYPE, PURPOSE "--B--\r\n", "purpose/=batch "},
         {"Multipart/Form-Data; charset=x; Boundary=\"B\"", PURPOSE "--B--", "purpose/=batch "},
@@ -57,7 +58,7 @@ static void test_forms(void **state)
     }
 }
 
-/* Every cut of a good body is refused, and read within its bytes. */
+/* The parser refuses every prefix of a good body and reads no byte behind it. */
 static void test_cuts(void **state)
 {
     static const char body[] = PURPOSE "--B--";
@@ -83,7 +84,8 @@ static void test_too_many(void **state)
         strbuf_append_c(&b, PURPOSE);
     strbuf_append_c(&b, "--B--");
     assert_false(multipart_read(STR(TYPE), strbuf_str(&b), f, &n, &why));
-    assert_string_equal(why, "The form has too many fields.");
+    assert_string_equal(why,
+                        "The form has too many fields. Send only the fields purpose and file.");
     strbuf_fini(&b);
 }
 

@@ -1,4 +1,5 @@
-/* Processor time of tenants' compiles: what it makes heavy, how it is forgotten, and its bound. */
+/* Tests the accounts of processor time that tenants' compiles take: when a tenant counts as
+ * heavy, how time is forgotten, and how many accounts there are. */
 #include "gateway/compile/debts.h"
 
 #include <setjmp.h>
@@ -26,7 +27,8 @@ static void test_heavy_and_forgotten(void **state)
     assert_false(compile_debts_is_heavy(&d, 7, 33 * SEC)); /* 4.5 s, halved 3.2 times */
 }
 
-/* An honest tenant, a compile of 30 ms in each second, is never heavy; 50 ms of each second are. */
+/* A tenant with a compile of 30 ms in each second is never heavy. A tenant with 50 ms in each
+ * second is. */
 static void test_a_part_of_a_core(void **state)
 {
     struct compile_debts d = {0};

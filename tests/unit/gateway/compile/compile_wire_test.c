@@ -19,7 +19,7 @@ static void put(struct strbuf *b, const struct compile_frame *f)
     strbuf_append_str(b, f->more);
 }
 
-/* A reader is given the bytes in two pieces, and says what they are. */
+/* Feeds the bytes in two pieces, cut at `cut`. Returns the reader's status. */
 static enum status feed(struct compile_reader *r, struct str bytes, size_t cut)
 {
     size_t n_used;
@@ -64,7 +64,7 @@ static void test_whole_at_every_cut(void **state)
     }
 }
 
-/* A compile process has run a client's text: nothing that it says is believed unchecked. */
+/* A compile process runs a client's text, so the gateway checks every field of its answers. */
 static void test_lies(void **state)
 {
     static char long_words[TEXT_ERR_MAX + 1];
@@ -108,8 +108,8 @@ static void test_lies(void **state)
     }
 }
 
-/* An announced length holds nothing until its bytes come, and none beyond the bound is waited for.
- */
+/* The reader allocates nothing for an announced length before the bytes arrive, and refuses a
+ * length above the bound. */
 static void test_announced_lengths(void **state)
 {
     unsigned char header[COMPILE_HEADER_BYTES];
@@ -130,7 +130,7 @@ static void test_announced_lengths(void **state)
         compile_reader_feed(&r, (struct str){(const char *)header, sizeof header}, &n_used),
         STATUS_PROTOCOL);
     compile_reader_fini(&r);
-    header[0] ^= 1; /* the mark */
+    header[0] ^= 1; /* breaks the magic number */
     compile_reader_init(&r, true);
     assert_int_equal(
         compile_reader_feed(&r, (struct str){(const char *)header, sizeof header}, &n_used),

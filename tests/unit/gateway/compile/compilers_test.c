@@ -1,5 +1,8 @@
-/* Real compile processes, which this program is when it is started as one; and ones that lie, when
- * the path of their tokenizer says which lie. */
+/* Tests the pool of compile processes. This program starts itself as the compile process: `main`
+ * then calls `compile_child_main`, or `lying_main` when the tokenizer's path begins with "lie:".
+ * The tests send grammars and templates and check the outcome. Invariants: a process that
+ * crashes, lies or takes too much memory costs only its own job, and nobody waits for the
+ * compile of a client that has gone. */
 #include "gateway/compile/compilers.h"
 
 #include <pthread.h>
@@ -73,7 +76,7 @@ static void test_templates(void **state)
         {"{{ who }}!", "you!", TEXT_OK, false},
         {"{% for %}", "expected a name", TEXT_INVALID, true},
         {"{{ raise_exception('no') }}", "no", TEXT_TEMPLATE, false},
-        {"{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "work",
+        {"{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "steps",
          TEXT_LIMIT, false},
     };
     struct compilers *c = start("builtin:bytes", 640, 60);
@@ -92,14 +95,15 @@ static void test_templates(void **state)
     compilers_free(c);
 }
 
-/* A sanitizer's allocator has addresses of its own, and ends otherwise when it gets no more. */
+/* Under a sanitizer the allocator needs other addresses, and ends the process in another way
+ * when it gets no memory. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
 #endif
 
-/* A process ends at its limit of memory; the next one begins anew. */
+/* A process ends at its memory limit, and a new process takes the next job. */
 static void test_over_memory(void **state)
 {
     if (SANITIZED)
@@ -168,7 +172,8 @@ static void *wait_for_silence(void *ctx)
     return NULL;
 }
 
-/* A client that leaves, and a gateway that ends, wait for no compile. */
+/* The compile of a client that leaves is cancelled, and so are all compiles when the gateway
+ * ends. */
 static void test_cancelled(void **state)
 {
     for (int i = 0; i < 2; i++) {
@@ -186,8 +191,8 @@ static void test_cancelled(void **state)
     }
 }
 
-/* A tenant whose job took a second of a processor is heavy for the next one; another is not, and a
- * tenant whose jobs took nothing stays light. */
+/* A tenant is heavy after a job that took one second of processor time. Other tenants stay
+ * light, and so does a tenant whose jobs took no time. */
 static void test_heavy_tenants_go_behind(void **state)
 {
     static const struct {
@@ -217,7 +222,8 @@ static void send_frame(int fd, const struct compile_frame *f, size_t n_text)
     (void)!send(fd, f->text.ptr, n_text, MSG_NOSIGNAL);
 }
 
-/* Says how it was told to run, and that it took as long as the job's text asks for. */
+/* Answers with the word "heavy" or "light", as the order says, and reports one second of
+ * processor time when the job's text is "second". */
 static void answer_heavy(int fd, bool is_heavy)
 {
     struct compile_reader job;

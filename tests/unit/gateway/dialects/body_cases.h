@@ -1,6 +1,6 @@
 #pragma once
-/* Bodies of dialects whose messages become those of chat templates: what a template is shown of
- * them, and what is refused. For a test that has included <cmocka.h>. */
+/* Table-driven tests of a dialect's bodies: the messages that the chat template gets, or the
+ * refusal. The including file must include <cmocka.h> first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@ struct body_dialect {
 };
 
 struct body_case {
-    const char *fields, *want; /* of the body, without its braces; the messages as JSON */
-    bool goes_on;              /* with the assistant's last one */
+    const char *fields, *want; /* the body without its braces; the expected messages as JSON */
+    bool goes_on;              /* the answer continues the last assistant message */
 };
 
 struct body_refusal {
@@ -35,7 +35,7 @@ static inline bool body_read(const struct body_dialect *d, const char *body, str
     return params_init(p, d->kind, json, &policy, e) && d->for_template(p, e);
 }
 
-/* common: fields that all of them have, and a comma. */
+/* Checks every case. `common`: fields that all bodies have, with a comma at the end. */
 static inline void check_bodies(const struct body_dialect *d, const char *common,
                                 const struct body_case *cases, size_t n)
 {

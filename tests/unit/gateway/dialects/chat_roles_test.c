@@ -1,5 +1,5 @@
-/* Messages of roles that a chat template shows, hides or refuses, and the prompt that comes of
- * them. */
+/* Tests messages of roles that a chat template shows, hides or refuses, and the prompts that
+ * result. */
 #include "gateway/dialects/chat_roles.h"
 #include "gateway/fields/read.h"
 
@@ -29,7 +29,8 @@
 #define SYSTEM                 MESSAGE("system", "\"rules\"")
 
 static const struct {
-    const char *source, *messages, *want; /* want: the prompt, or of the error where refused */
+    /* `want`: the prompt, or a part of the error when refused */
+    const char *source, *messages, *want;
     bool refused;
 } cases[] = {
     {ALL, DEVELOPER "," USER, "<developer> be kind <user>hi", false},
@@ -37,17 +38,19 @@ static const struct {
     {STRICT("['system', 'user']"), DEVELOPER "," USER, "<system> be kind <user>hi", false},
     {KNOWN("['system', 'user']"), SYSTEM "," DEVELOPER "," USER,
      "<system>rules<system> be kind <user>hi", false},
-    /* shows a first system message alone: the second is the user's */
+    /* The template shows a system message only at the start: the text of a second one joins the
+     * user's message. */
     {LEADING, DEVELOPER "," USER, "<system> be kind <user>hi", false},
     {LEADING, SYSTEM "," DEVELOPER "," USER, "<system>rules<user> be kind \n\nhi", false},
     {LEADING, USER "," SYSTEM, "<user>hi\n\nrules", false},
     {LEADING, USER "," MESSAGE("system", "[{\"type\":\"text\",\"text\":\"a\"},\"b\"]"),
      "<user>hi\n\na\nb", false},
-    /* the same text twice, of which the template shows one */
+    /* Both system messages have the same text, and the template shows one of them. */
     {LEADING, SYSTEM "," USER "," SYSTEM, "<system>rules<user>hi\n\nrules", false},
     {STRICT("['user']"), DEVELOPER "," USER, "no developer", true},
     {STRICT("['user']"), SYSTEM "," USER, "no system", true},
-    {KNOWN("['user']"), SYSTEM "," USER, "<user>hi", false}, /* a first one is the template's */
+    /* a leading system message is left to the template */
+    {KNOWN("['user']"), SYSTEM "," USER, "<user>hi", false},
 };
 
 static void prompts_show_every_role(void **state)

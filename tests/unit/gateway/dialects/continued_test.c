@@ -1,5 +1,5 @@
-/* continue_final_message: the prompt ends with the last message's own text, with every kind of
- * template. */
+/* Tests `continue_final_message`: with every kind of template, the prompt ends with the text of
+ * the last message. */
 #include "gateway/dialects/openai_chat.h"
 #include "gateway/fields/read.h"
 
@@ -24,8 +24,8 @@ static const char raises[] =
     "{% if messages[-1].content == '' %}{{ raise_exception('empty') }}{% endif %}" EACH(
         "{{ m.content }}");
 
-/* text: the content of the last message, as JSON. NULL: refused. goes_on: bytes of the answer's
- * text. */
+/* `content`: the last message's content, as JSON. `want`: the prompt; NULL = the request is
+ * refused. `n_continued`: bytes at the prompt's end that the answer continues. */
 static const struct {
     const char *source, *content, *want;
     size_t n_continued;

@@ -1,4 +1,7 @@
-/* Dialects that are not OpenAI's two, from body to exact bytes. */
+/* Tests Anthropic's messages and OpenAI's embeddings, from the request's body to the exact bytes
+ * of the answer. Each test posts a body to `serving` and plays the head: it sends tokens or
+ * vectors and then compares what the fake client received. Messages' bodies have more tests in
+ * messages_test.c. */
 #include "gateway/dialects/dialects.h"
 #include "tests/unit/gateway/serving/serving_world.h"
 
@@ -33,11 +36,11 @@ static void ask_message(const char *body)
     post_as(&dialect_messages, body);
 }
 
-/* Thought, text, and a call: three blocks, each begun and ended. */
+/* Reasoning, text and a call are three blocks. Each has a start event and a stop event. */
 static void test_messages_stream(void **state)
 {
     ask_message("{\"max_tokens\":80,\"stream\":true," MESSAGES "," A_TOOL "}");
-    assert_int_equal(w.submits[0].n_prompt, 3); /* the template was shown the tool */
+    assert_int_equal(w.submits[0].n_prompt, 3); /* the template received the tool */
     tokens(0, 0, "<think>w", FINISH_NONE);
     tokens(0, 8, "hy</think>so", FINISH_NONE);
     tokens(0, 20, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\"", FINISH_NONE);
@@ -45,7 +48,7 @@ static void test_messages_stream(void **state)
     struct strbuf *b = &w.client.body;
     assert_non_null(strstr(strbuf_str(b).ptr, "\"id\":\"toolu_"));
     char *call = strstr(strbuf_str(b).ptr, "\"toolu_");
-    call[5] = 'x'; /* only the message's id is to be replaced */
+    call[5] = 'x'; /* hidden from `assert_body`, which replaces the message's id only */
     memset(call + 7, 'y', 32);
     w.id_prefix = "msg_";
     assert_body(
@@ -96,7 +99,7 @@ static void test_messages_whole(void **state)
     }
 }
 
-/* A call's arguments where they are an object; a call that breaks off has none. */
+/* A whole answer has a call's arguments as an object. A call that broke off has no input. */
 static void test_messages_call_whole(void **state)
 {
     static const struct {
@@ -105,7 +108,7 @@ static void test_messages_call_whole(void **state)
         {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": 1}}</tool_call>", "{\"a\": 1}",
          "tool_use"},
         {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\": ", "{}", "max_tokens"},
-        /* asked for: a list of calls, by a grammar */
+        /* A forced call: the grammar makes the answer a list of calls. */
         {"[{\"name\":\"f\",\"arguments\":{\"a\": 1}}]", "{\"a\": 1}", "tool_use"},
     };
     for (uint32_t i = 0; i < 3; i++) {
@@ -186,12 +189,12 @@ static void test_embeddings(void **state)
     assert_int_equal(w.n_submits, 2);
     assert_int_equal(w.submits[0].sampling.pooling, POOLING_LAST);
     assert_true(w.submits[0].sampling.pooling_normalise);
-    answer_vector(1, b, 3); /* in whatever order they come */
+    answer_vector(1, b, 3); /* vectors may arrive in any order */
     assert_int_equal(w.client.status, 0);
     answer_vector(0, a, 3);
     assert_body(
         VECTORS(VECTOR("0", "[3,4,12]") "," VECTOR("1", "[0.600000024,0.800000012,0]"), "5"));
-    ask_vectors("{\"input\":[104,105],\"dimensions\":2}"); /* of length 1 again */
+    ask_vectors("{\"input\":[104,105],\"dimensions\":2}"); /* normalised again to length 1 */
     answer_vector(2, a, 3);
     assert_body(VECTORS(VECTOR("0", "[0.600000024,0.800000012]"), "2"));
     ask_vectors("{\"input\":\"hi\",\"dimensions\":2,\"use_activation\":false,\"encoding_format\":"
@@ -212,11 +215,12 @@ static void test_embeddings(void **state)
     next_client();
     w.s.o.model.pooling = POOLING_NONE;
     post_as(&dialect_embeddings, "{\"input\":\"a\"}");
-    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "gives no embeddings here"));
+    assert_non_null(
+        strstr(strbuf_str(&w.client.body).ptr, "cannot make embeddings with this model"));
     assert_int_equal(w.n_submits, 4);
 }
 
-/* Of a context of 100, all 100 are taken: a vector takes no room. */
+/* With a context of 100, an input of 100 tokens fits, because a vector takes no room for output. */
 static void test_lengths_of_embeddings(void **state)
 {
     char text[512] = "{\"input\":\"";
@@ -242,9 +246,9 @@ static void test_lengths_of_embeddings(void **state)
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"param\":\"truncate_prompt_tokens\""));
 }
 
-/* 5 ids with a context of 2: pieces of 2, 2 and 1, joined by their lengths. By hand: the mean of
- * (1,0), (0,1) and (0.6,0.8) by 2, 2 and 1 is (2.6,2.8)/5, of length 1 (0.680451095,0.73279351).
- */
+/* An input of 5 ids with a context of 2 is computed in pieces of 2, 2 and 1 ids and averaged by
+ * their lengths. By hand: the mean of (1,0), (0,1) and (0.6,0.8) with weights 2, 2 and 1 is
+ * (2.6,2.8)/5, normalised (0.680451095,0.73279351). */
 static void test_long_embeddings(void **state)
 {
     float a[] = {1, 0}, b[] = {0, 1}, c[] = {0.6f, 0.8f}, d[] = {0.25f, 0.5f};

@@ -1,4 +1,6 @@
-/* Anthropic's bodies: what the chat template is shown of them, and what is refused. */
+/* Tests the bodies of Anthropic's messages API. The dialect reads a body into `struct params`;
+ * the tests check the messages that the chat template gets, the tools, and the refusals with
+ * their error fields. Invariant: the cost of reading a body is linear in its length. */
 #include "gateway/dialects/messages.h"
 #include "gateway/tools/kinds.h"
 #include "gateway/tools/set.h"
@@ -33,7 +35,7 @@ static void test_messages(void **state)
         {"\"system\":[{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{}},{\"type\":\"text\","
          "\"text\":\"b\"}],\"messages\":[" USER("hi") "]",
          "[{\"role\": \"system\", \"content\": \"a\\nb\"}, " USER("hi") "]", false},
-        /* a system message at its place */
+        /* a system message stays at its place */
         {"\"system\":\"a\",\"messages\":[{\"role\":\"system\",\"content\":\"b\"}," USER(
              "c") ","
                   "{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"d\"}]}]",
@@ -41,13 +43,13 @@ static void test_messages(void **state)
              "c") ", "
                   "{\"role\": \"system\", \"content\": \"d\"}]",
          false},
-        /* neighbours are one turn; blocks are lines */
+        /* neighbours of one role are one turn; blocks become lines */
         {"\"messages\":[" USER("a") ",{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
                                     "\"b\"},{\"type\":\"text\",\"text\":\"c\"}]}]",
          "[" USER("a\\nb\\nc") "]", false},
         {"\"messages\":[" USER("a") "," MODEL("b") "," USER("c") "," MODEL("d") "]",
          "[" USER("a") ", " MODEL("b") ", " USER("c") ", " MODEL("d") "]", true},
-        /* a call, its result, and what is said with it */
+        /* a call, its result, and text beside the result */
         {"\"messages\":[" USER(
              "a") ",{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\","
                   "\"signature\":\"\"},{\"type\":\"redacted_thinking\",\"data\":\"\"},{\"type\":"
@@ -61,7 +63,7 @@ static void test_messages(void **state)
                        "{\"name\": \"f\", \"arguments\": {\"k\": 1}}}]}, {\"role\": \"tool\", "
                        "\"tool_call_id\": \"x\", \"content\": \"r\"}, " USER("c") "]",
          false},
-        /* what another server's tools did is passed over */
+        /* the results of another server's tools are left out */
         {"\"messages\":[" USER(
              "a") ",{\"role\":\"assistant\",\"content\":[{\"type\":\"server_tool_use\",\"id\":"
                   "\"s\","
@@ -140,7 +142,7 @@ static void test_refusals(void **state)
          "role user, assistant or system"},
         {"\"max_tokens\":5,\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":"
          "\"tool_addition\",\"tool\":{\"type\":\"tool_definition\",\"definition\":{}}}]}]",
-         "messages", "must refer to a tool of tools"},
+         "messages", "must refer to a tool in the field tools"},
         {BLOCK("{\"type\":\"tool_addition\",\"tool\":{\"type\":\"tool_reference\"}}"), "messages",
          "block of type \"tool_addition\""},
         {"\"max_tokens\":5,\"messages\":[" USER("a") ",7]", "messages", "messages[1] must be"},
@@ -159,15 +161,15 @@ static void test_refusals(void **state)
          "an object with a type"},
         {"\"max_tokens\":5,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":"
          "\"tool_use\",\"id\":\"x\",\"name\":\"f\"}]}]",
-         "messages", "an input, an object"},
-        {WITH("\"system\":7"), "system", "blocks of text"},
-        {WITH("\"system\":[{\"type\":\"image\"}]"), "system", "blocks of text"},
+         "messages", "an input (an object)"},
+        {WITH("\"system\":7"), "system", "a list of text blocks"},
+        {WITH("\"system\":[{\"type\":\"image\"}]"), "system", "a list of text blocks"},
         {WITH("\"tools\":[{\"type\":\"web_search_20250305\",\"name\":\"w\"}],\"tool_choice\":{"
               "\"type\":\"tool\",\"name\":\"w\"}"),
          "tool_choice", "is of type \"web_search_20250305\", which this server does not run"},
         {WITH("\"tools\":[{\"type\":\"web_fetch_20250910\",\"name\":\"w\"}],\"tool_choice\":{"
               "\"type\":\"any\"}"),
-         "tool_choice", "that are left out (web_fetch_20250910)"},
+         "tool_choice", "leaves out all tools of the request (web_fetch_20250910)"},
         {WITH("\"tools\":[{\"type\":\"computer_20250124\",\"name\":\"w\"}],\"tool_choice\":{"
               "\"type\":\"tool\",\"name\":\"w\"}"),
          "tool_choice", "\"computer_20250124\", whose schema this server does not know"},
@@ -177,17 +179,17 @@ static void test_refusals(void **state)
         {WITH("\"tools\":[{\"type\":\"bash_2025x\"}]"), "tools", "does not know"},
         {WITH("\"tools\":[{\"type\":\"web_search_\"}]"), "tools", "does not know"},
         {WITH("\"tools\":[{\"name\":\"f\",\"input_schema\":\"{}\"}]"), "tools",
-         "tools[0].input_schema must be an object, a JSON schema, got a string."},
+         "tools[0].input_schema must be a JSON schema (an object), got a string."},
         {WITH("\"tools\":[{\"name\":\"f\",\"input_schema\":[]}]"), "tools", "got a list"},
         {WITH("\"tools\":[{\"name\":\"f\",\"input_schema\":{}}],\"tool_choice\":{\"type\":\"tool\","
               "\"name\":\"g\"}"),
-         "tool_choice", "there is no tool \"g\""},
+         "tool_choice", "names the tool \"g\", which is not in tools"},
         {WITH("\"tools\":[{\"type\":7,\"name\":\"w\",\"input_schema\":{}}]"), "tools",
          "type must be a string"},
         {WITH("\"tools\":[{\"name\":\"w\"}]"), "tools", "input_schema"},
         {WITH("\"tools\":[{\"input_schema\":{}}]"), "tools", "must have a name"},
-        {WITH("\"tool_choice\":{\"type\":\"tool\"}"), "tool_choice", "tool with a name"},
-        {WITH("\"tool_choice\":{\"type\":\"any\"}"), "tool_choice", "there are no tools"},
+        {WITH("\"tool_choice\":{\"type\":\"tool\"}"), "tool_choice", "the type tool and a name"},
+        {WITH("\"tool_choice\":{\"type\":\"any\"}"), "tool_choice", "the request has no tools"},
         {WITH("\"tool_choice\":{\"type\":\"none\",\"x\":1}"), "tool_choice.x", "no field"},
         {WITH("\"thinking\":{\"type\":\"deep\"}"), "thinking", "must be of type"},
         {WITH("\"thinking\":{\"type\":\"enabled\",\"x\":1}"), "thinking.x", "no field"},
@@ -244,7 +246,7 @@ static void test_what_a_template_makes_of_a_late_system_message(void **state)
     }
 }
 
-/* Two requests of Claude Code's that differ in who pays alone are one prompt. */
+/* Two requests of Claude Code that differ only in the billing header give one prompt. */
 static void test_bookkeeping_is_left_out(void **state)
 {
     static const char *const payers[] = {
@@ -275,7 +277,8 @@ static void test_bookkeeping_is_left_out(void **state)
 
 #define SYSTEM(members) "{\"role\":\"system\"," members "}"
 
-/* What holds for one turn, the effort from a place on, and what a search for tools found. */
+/* Tests a message that holds for one turn, an effort that changes within the conversation, and
+ * the result of a search for tools. */
 static void test_system_messages_of_a_turn(void **state)
 {
     static const struct body_case cases[] = {
@@ -338,13 +341,13 @@ static void test_tools_of_a_conversation(void **state)
         assert_true(read_body(strbuf_str(&b).ptr, &p, &e));
         assert_int_equal(json_array_size(p.tools), cases[i].n);
         assert_int_equal(p.tool_choice, cases[i].choice);
-        assert_int_equal(json_array_size(p.messages), 1); /* none of it is text */
+        assert_int_equal(json_array_size(p.messages), 1); /* a removed block leaves no text */
         params_fini(&p);
         strbuf_fini(&b);
     }
 }
 
-/* The log and a header name each type once. */
+/* The log and a response header name each type once. */
 static void test_left_out_types_are_told(void **state)
 {
     struct params p;
@@ -366,7 +369,7 @@ static void test_left_out_types_are_told(void **state)
     strbuf_fini(&b);
 }
 
-/* A type is a word of a list, alone or with a date behind it. */
+/* A tool's type is a known word, alone or with a date behind it. */
 static void test_kinds_of_types(void **state)
 {
     static const char *const
@@ -390,14 +393,14 @@ static void test_kinds_of_types(void **state)
         assert_int_equal(tool_kind_of(client[i]), TOOL_KIND_CLIENT);
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_int_equal(tool_kind_of(unknown[i]), TOOL_KIND_UNKNOWN);
-    assert_null(tool_kind_function("bash_20270101")); /* a later schema is not known */
+    assert_null(tool_kind_function("bash_20270101")); /* a schema with a later date is unknown */
 }
 
-/* A tool whose schema Anthropic's models know by heart is a function with that schema. */
+/* A tool of a fixed type, such as Anthropic's bash, becomes a function with the known schema. */
 static void test_typed_tools_of_clients(void **state)
 {
     static const struct {
-        const char *tool, *name, *members; /* those of parameters, in their order */
+        const char *tool, *name, *members; /* members of its parameters, in order */
     } rows[] = {
         {"{\"type\":\"bash_20250124\",\"name\":\"bash\"}", "bash", "command restart "},
         {"{\"type\":\"bash_20241022\"}", "bash", "command restart "},
@@ -435,7 +438,8 @@ static void test_typed_tools_of_clients(void **state)
     }
 }
 
-/* The package reads the details, and sends all of the conversation. */
+/* `error_code` tells Anthropic's package that the thread is unknown, so that it sends the whole
+ * conversation. */
 static void test_a_thread_that_goes_on_was_not_found(void **state)
 {
     struct params p;
@@ -457,8 +461,8 @@ static void test_a_thread_that_goes_on_was_not_found(void **state)
     strbuf_fini(&b);
 }
 
-/* In time that grows with the text, and not with its square: each of these neighbours
- * once copied all that was said before. */
+/* Joining many neighbours must take time linear in their text. Once each neighbour copied all
+ * text before it. */
 static void test_many_neighbours_are_one_turn(void **state)
 {
     enum { MANY = 40000 };

@@ -1,3 +1,7 @@
+/* Tests the bodies of OpenAI's chat completions: the messages that the chat template gets, and the
+ * prompts that result. `dialect_chat` reads a body into `struct params`, and a template renders
+ * it. Invariant: JSON inside strings, such as a call's arguments, counts towards the body's limits
+ * on values and depth. */
 #include "gateway/dialects/openai_chat.h"
 #include "gateway/fields/read.h"
 
@@ -10,7 +14,7 @@
 #include <cmocka.h>
 
 struct context_case {
-    const char *body, *want; /* want: the context, or what the error's message holds */
+    const char *body, *want; /* `want`: the template's context, or a part of the error's message */
     bool ok;
 };
 
@@ -36,7 +40,7 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"null\"}}]}"),
      CONTEXT("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":{}}}]}"), true},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":3}"), "must be a list", false},
-    /* a custom tool's call is the function's that the tool is here */
+    /* a call of a custom tool becomes a call of the function that stands for the tool */
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"custom\","
               "\"custom\":{\"name\":\"t\",\"input\":\"a \\\"b\\\"\\u0000\"}}]}"),
      CONTEXT("{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\","
@@ -48,13 +52,13 @@ static const struct context_case cases[] = {
              "\"function\":{\"name\":\"f\",\"arguments\":{}}}]}"),
      true},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}"),
-     "messages[0].tool_calls[0] is of type \"custom\": it must have a member custom", false},
+     "messages[0].tool_calls[0] is of type \"custom\", so it must have a member custom", false},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\",\"custom\":{"
               "\"name\":\"t\",\"input\":{}}}]}"),
-     "must have a member custom with a name and an input, strings", false},
+     "must have a member custom with a name and an input, both strings", false},
     {MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{\"custom\":{\"name\":\"t\","
               "\"input\":\"a\"}}]}"),
-     "is not of type \"custom\"", false},
+     "but its type is not \"custom\"", false},
     {MESSAGES("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\"}"),
      CONTEXT("{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":\"r\","
              "\"reasoning_content\":\"r\"}"),
@@ -80,12 +84,14 @@ static const struct context_case cases[] = {
     {MESSAGES("{\"role\":\"user\",\"content\":3}"), "content must be", false},
     {MESSAGES("{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"user\",\"content\":[{\"type\":"
               "\"image_url\",\"image_url\":{\"url\":\"data:\"}}]}"),
-     "messages[1].content holds a part of type \"image_url\": this model takes text only.", false},
+     "messages[1].content has a part of type \"image_url\", which is not supported: this model "
+     "accepts text only.",
+     false},
     {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}"), "must have a text", false},
     {MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"tool_use\"}]}"),
-     "this server reads text, refusal, thinking and reasoning", false},
-    /* text by its other names; thinking is the assistant's reasoning, and in a system prompt text
-     */
+     "this server reads parts of type text, refusal, thinking and reasoning", false},
+    /* Text parts with other type names are text. In an assistant's message a thinking part is
+     * reasoning; in a system message it is text. */
     {MESSAGES(
          "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":[{\"type\":"
          "\"text\",\"text\":\"t\"}]},{\"type\":\"output_text\",\"text\":\"x\"},{\"type\":\"text\","
@@ -129,7 +135,7 @@ static void test_context(void **state)
     }
 }
 
-/* {"a":[{},{},…]} as the text of a call's arguments. */
+/* Appends a call with the arguments {"a":[{},{},…]}, as text. */
 static void add_arguments(struct strbuf *b, unsigned n)
 {
     strbuf_append_c(b, "{\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":[{}");
@@ -138,8 +144,8 @@ static void add_arguments(struct strbuf *b, unsigned n)
     strbuf_append_c(b, "]}\"}}");
 }
 
-/* Text inside of a body is under the body's bound, all of it together: what is beyond stays text.
- */
+/* JSON texts inside a body share the body's limit on values. A text beyond the limit stays a
+ * string. */
 static void test_arguments_are_bounded(void **state)
 {
     static const struct {
@@ -201,7 +207,8 @@ static void test_deep_arguments_stay_text(void **state)
     }
 }
 
-/* With a real template: <role>content</role>, and the assistant's opening as generation prompt. */
+/* A template that writes <role>content</role> and then opens the assistant's message as the
+ * generation prompt. */
 static void test_prompt(void **state)
 {
     static const char source[] =
@@ -241,7 +248,8 @@ static void test_prompt(void **state)
     text_template_free(tmpl);
 }
 
-/* Templates of families, as far as calls go: most write an object as JSON, DeepSeek's join text. */
+/* Templates of model families, reduced to their calls. Most write the arguments object as JSON;
+ * DeepSeek's template joins strings. */
 static void test_arguments(void **state)
 {
 #define CALLS "{% for c in messages[0].tool_calls %}{% set f = c.function %}"
@@ -254,8 +262,8 @@ static void test_arguments(void **state)
          "<parameter=a>b"},
         {CALLS "{{ f.name + '\\n' + f.arguments + '\\n' }}{% endfor %}", "f\n{\"a\":\"b\"}\n"},
         {CALLS "{{ f.arguments | tojson }}{{ raise_exception('no') }}{% endfor %}", NULL},
-        /* of an answer of calls alone Gemma's goes through the content, and others ask whether it
-           is none */
+        /* An answer may consist of calls alone. Gemma's template then iterates over the content;
+         * others test whether it is none. */
         {"{% for x in messages[0].content %}{{ x }}{% endfor %}" CALLS
          "{{ f.arguments | tojson }}{% endfor %}",
          "{\"a\": \"b\"}"},

@@ -1,5 +1,7 @@
-/* OpenAI's responses: what the chat template is shown of their items, what is refused, and their
- * answers from body to exact bytes. */
+/* Tests OpenAI's responses API. The first part reads bodies and checks the messages and tools
+ * that the chat template gets, or the refusal. The second part posts bodies to `serving`, sends
+ * tokens as the head, and compares the exact bytes of the answers and streams. Invariant: the
+ * cost of reading a body is linear in its length. */
 #include "gateway/dialects/dialects.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/tools/set.h"
@@ -28,7 +30,7 @@ static void test_items(void **state)
         {"\"input\":\"hi\"", "[" USER("hi") "]", false},
         {"\"input\":\"hi\",\"instructions\":\"be kind\"",
          "[{\"role\": \"system\", \"content\": \"be kind\"}, " USER("hi") "]", false},
-        /* one system message where both come first; a later one is its own */
+        /* two system messages at the start become one; a later one stays separate */
         {"\"instructions\":\"a\",\"input\":[{\"role\":\"developer\",\"content\":\"b\"}," USER(
              "c") ",{\"type\":\"message\",\"role\":\"system\",\"content\":\"d\"}]",
          "[{\"role\": \"system\", \"content\": \"a\\n\\nb\"}, " USER(
@@ -39,7 +41,7 @@ static void test_items(void **state)
          "\"status\":\"completed\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\","
          "\"text\":\"c\",\"annotations\":[]}]}," USER("d") "]",
          "[" USER("a\\nb") ", " MODEL("c") ", " USER("d") "]", false},
-        /* what was thought, said and called is one message */
+        /* reasoning, text and calls become one message */
         {"\"input\":[" USER(
              "a") ",{\"type\":\"reasoning\",\"id\":\"rs_1\",\"summary\":[],\"content\":[{\"type\":"
                   "\"reasoning_text\",\"text\":\"t\"}]},{\"role\":\"assistant\",\"content\":\"b\"}"
@@ -59,13 +61,13 @@ static void test_items(void **state)
          "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALLED(
              "x", "f", "{}") "]}, " MODEL("late") "]",
          false},
-        /* the summary where there is no text; what is encrypted says nothing */
+        /* the summary stands for missing text; encrypted content is left out */
         {"\"input\":[{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":"
          "\"t\"}]},{\"type\":\"reasoning\",\"summary\":[],\"encrypted_content\":\"x\"}," USER(
              "a") "]",
          "[{\"role\": \"assistant\", \"content\": \"\", \"reasoning\": \"t\"}, " USER("a") "]",
          false},
-        /* an answer that broke off is gone on with, a whole one is not */
+        /* an answer with status "incomplete" is continued, a complete one is not */
         {"\"input\":[" USER("a") ",{\"type\":\"message\",\"role\":\"assistant\",\"status\":"
                                  "\"incomplete\",\"content\":[{\"type\":\"output_text\",\"text\":"
                                  "\"b\"}]}]",
@@ -75,7 +77,7 @@ static void test_items(void **state)
     check_bodies(&dialect, "", cases, sizeof cases / sizeof *cases);
 }
 
-/* Tools that are no functions, and what says nothing that a model could read. */
+/* Items of tools that are no functions, and items with nothing for a model to read. */
 static void test_items_of_other_tools(void **state)
 {
     static const struct body_case cases[] = {
@@ -138,7 +140,7 @@ static void test_items_of_other_tools(void **state)
                                                    "\"[{\\\"type\\\":\\\"logs\\\",\\\"logs\\\":"
                                                    "\\\"l\\\"}]\"}]",
          false},
-        /* a function of a namespace, by the name that it has here */
+        /* a function of a namespace gets the joined name */
         {"\"input\":[{\"type\":\"function_call\",\"call_id\":\"x\",\"namespace\":\"n\",\"name\":"
          "\"f\",\"arguments\":\"{}\"}," USER("a") "]",
          "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" CALLED(
@@ -190,7 +192,7 @@ static void test_fields(void **state)
     params_fini(&p);
 }
 
-/* What is left of tools, and which of them is forced, by what a choice says. */
+/* Tests which tools remain and which one is forced for each `tool_choice`. */
 static void test_choices(void **state)
 {
 #define SET                                                                                        \
@@ -203,7 +205,7 @@ static void test_choices(void **state)
         const char *choice;
         size_t n;
         enum tool_choice is;
-        const char *name, *left; /* name: that is forced */
+        const char *name, *left; /* `name`: the forced tool */
     } cases[] = {
         {"\"auto\"", 4, TOOL_CHOICE_AUTO, "", "web_search"},
         {"\"none\"", 4, TOOL_CHOICE_NONE, "", "web_search"},
@@ -241,7 +243,8 @@ static void test_choices(void **state)
     }
 }
 
-/* Many tools and a list that allows each of them: looked up, not searched. */
+/* With many tools and a list that allows each of them, every tool is found by a lookup in
+ * constant time. */
 static void test_many_tools_are_chosen_from(void **state)
 {
     enum { N = 4000 };
@@ -272,8 +275,9 @@ static void test_refused_items(void **state)
     static const struct body_refusal cases[] = {
         {"\"model\":\"m\"", "input", "input is required."},
         {"\"input\":7", "input", "a string or a list"},
-        {"\"input\":[]", "input", "an empty list: give it at least one message"},
-        {"\"input\":[{\"type\":\"reasoning\",\"summary\":[]}]", "input", "says nothing"},
+        {"\"input\":[]", "input", "an empty list. Send at least one message"},
+        {"\"input\":[{\"type\":\"reasoning\",\"summary\":[]}]", "input",
+         "has nothing that the model can read"},
         {ITEM("7"), "input", "input[1] must be an object"},
         {ITEM("{}"), "input", "input[1] is of type \"\""},
         {ITEM("{\"role\":\"tool\",\"content\":\"x\"}"), "input", "input[1].role"},
@@ -283,28 +287,28 @@ static void test_refused_items(void **state)
          "must have a text"},
         {ITEM("{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"x\"}]}"),
          "input", "part of type \"input_image\""},
-        {ITEM("{\"type\":\"item_reference\",\"id\":\"msg_1\"}"), "input", "nothing is kept"},
-        {ITEM("{\"id\":\"msg_1\"}"), "input", "Set store to false in the client"},
+        {ITEM("{\"type\":\"item_reference\",\"id\":\"msg_1\"}"), "input", "it keeps no items"},
+        {ITEM("{\"id\":\"msg_1\"}"), "input", "In the client, set store to false"},
         {ITEM("{\"type\":\"compaction\",\"encrypted_content\":\"x\"}"), "input",
-         "made short cannot be read"},
-        {ITEM("{\"type\":\"compaction_trigger\"}"), "input", "makes nothing short"},
+         "cannot read what another server has compacted"},
+        {ITEM("{\"type\":\"compaction_trigger\"}"), "input", "compacts nothing"},
         {ITEM("{\"type\":\"tool_search_output\",\"tools\":[{\"type\":\"function\"}]}"), "input",
-         "say them in tools"},
+         "put its tools into the field tools"},
         {ITEM("{\"type\":\"additional_tools\",\"tools\":[{\"type\":\"function\"}]}"), "input",
-         "say them in tools"},
+         "put its tools into the field tools"},
         {ITEM("{\"type\":\"file_search_call\",\"results\":[{\"text\":\"a\"}]}"), "input",
-         "say them in a message"},
+         "put its results into a message"},
         {ITEM("{\"type\":\"computer_call_output\",\"call_id\":\"x\"}"), "input", "text only"},
-        {ITEM("{\"type\":\"program\",\"code\":\"x\"}"), "input", "no code is run"},
+        {ITEM("{\"type\":\"program\",\"code\":\"x\"}"), "input", "runs no code"},
         {ITEM("{\"type\":\"new_thing\"}"), "input", "of type \"new_thing\""},
         {ITEM("{\"type\":\"mcp_call\",\"id\":\"x\"}"), "input", "an id and a name"},
         {ITEM("{\"type\":\"local_shell_call\",\"call_id\":\"x\"}"), "input", "an action"},
         {ITEM("{\"type\":\"custom_tool_call\",\"call_id\":\"x\",\"name\":\"f\"}"), "input",
-         "an input, strings"},
+         "an input, all strings"},
         {ITEM("{\"type\":\"configuration_update\",\"text\":{\"format\":{}}}"), "input",
-         "say text in the request"},
+         "Put text into the request itself"},
         {ITEM("{\"type\":\"function_call\",\"call_id\":\"x\",\"name\":\"f\"}"), "input",
-         "arguments, a string"},
+         "arguments, all strings"},
         {ITEM("{\"type\":\"function_call_output\",\"output\":\"x\"}"), "input", "a call_id"},
         {ITEM("{\"type\":\"function_call_output\",\"call_id\":\"x\",\"output\":7}"), "input",
          "input[1].output must be"},
@@ -317,15 +321,16 @@ static void test_refused_fields(void **state)
 {
     static const struct body_refusal cases[] = {
         {WITH("\"instructions\":[7]"), "instructions", "must be a string"},
-        {WITH("\"previous_response_id\":\"resp_1\""), "previous_response_id", "nothing is kept"},
-        {WITH("\"conversation\":\"conv_1\""), "conversation", "nothing is kept"},
+        {WITH("\"previous_response_id\":\"resp_1\""), "previous_response_id",
+         "keeps no conversations"},
+        {WITH("\"conversation\":\"conv_1\""), "conversation", "keeps no conversations"},
         {WITH("\"background\":true"), "background", "must be false"},
-        {WITH("\"prompt\":{\"id\":\"p\"}"), "prompt", "no templates"},
+        {WITH("\"prompt\":{\"id\":\"p\"}"), "prompt", "stores no prompts"},
         {WITH("\"truncation\":\"middle\""), "truncation", "must be \"auto\" or \"disabled\""},
         {WITH("\"tools\":[{\"type\":\"web_search\"}],\"tool_choice\":{\"type\":\"web_search\"}"),
-         "tool_choice", "of type \"web_search\": this server runs no tools"},
+         "tool_choice", "of type \"web_search\", but this server runs no tools"},
         {WITH("\"tools\":[{\"type\":\"mcp\",\"server_label\":\"m\"}],\"tool_choice\":\"required\""),
-         "tool_choice", "that are left out (mcp)"},
+         "tool_choice", "leaves out all tools of the request (mcp)"},
         {WITH("\"tools\":[{\"type\":\"\"}]"), "tools", "must be an object with a type"},
         {WITH("\"tools\":[{\"type\":\"function\",\"name\":\"a__b\"},{\"type\":\"namespace\","
               "\"name\":"
@@ -335,16 +340,16 @@ static void test_refused_fields(void **state)
          "tools", "of type text or grammar"},
         {WITH("\"tools\":[{\"type\":\"custom\",\"name\":\"c\",\"format\":{\"type\":\"grammar\","
               "\"syntax\":\"ebnf\",\"definition\":\"x\"}}]"),
-         "tools", "lark or regex"},
+         "tools", "a syntax (\"lark\" or \"regex\")"},
         {WITH("\"tools\":[{\"type\":\"namespace\",\"name\":\"n\"}]"), "tools", "must be a list"},
         {WITH("\"tools\":[{\"type\":\"function\"}]"), "tools", "must have a name"},
         {WITH("\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":7}]"), "tools",
-         "tools[0].parameters must be an object, a JSON schema, got a number"},
+         "tools[0].parameters must be a JSON schema (an object), got a number"},
         {WITH("\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":\"{}\"}]"), "tools",
-         "got a string. A schema that was encoded"},
+         "got a string. Send the schema as an object"},
         {WITH("\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\","
               "\"name\":\"f\",\"parameters\":true}]}]"),
-         "tools", "tools[0].tools[0].parameters must be an object, a JSON schema, got a boolean"},
+         "tools", "tools[0].tools[0].parameters must be a JSON schema (an object), got a boolean"},
         {WITH("\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"tool\","
               "\"name\":\"f\"}]}]"),
          "tools", "tools[0].tools[0] is of type \"tool\""},
@@ -354,7 +359,7 @@ static void test_refused_fields(void **state)
               ",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":["
               "{\"type\":\"functon\"}]}"),
          "tool_choice", "which is not in tools"},
-        {WITH("\"tool_choice\":\"required\""), "tool_choice", "there are no tools"},
+        {WITH("\"tool_choice\":\"required\""), "tool_choice", "the request has no tools"},
         {WITH("\"tool_choice\":{\"type\":\"allowed_tools\"}"), "tool_choice", "a list of tools"},
         {WITH(A_TOOL_HERE
               ",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[{"
@@ -423,7 +428,7 @@ static void test_refused_fields(void **state)
 #define STREAM      ",\"stream\":true"
 #define WITH_A_TOOL ",\"tools\":" A_TOOL
 
-/* Every run of 32 hexadecimal digits is an id, which is random. */
+/* A run of 32 hexadecimal digits is a random id, and is compared as ID. */
 static void assert_answer(const char *want)
 {
     struct strbuf b;
@@ -448,11 +453,12 @@ static void ask(const char *body)
     post_as(&dialect_responses, body);
 }
 
-/* Thought, text, and a call: three items, each begun, given in pieces and said again. */
+/* Reasoning, text and a call are three items. Each has an event at its start, events with its
+ * pieces and an event with the whole item. */
 static void test_stream(void **state)
 {
     ask(ASK(STREAM WITH_A_TOOL));
-    assert_int_equal(w.submits[0].n_prompt, 3); /* the template was shown the tool */
+    assert_int_equal(w.submits[0].n_prompt, 3); /* the template received the tool */
     tokens(0, 0, "<think>w", FINISH_NONE);
     tokens(0, 8, "hy</think>so", FINISH_NONE);
     tokens(0, 20, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\"", FINISH_NONE);
@@ -527,7 +533,7 @@ static void test_whole(void **state)
         enum finish_reason finish;
         const char *want;
     } cases[] = {
-        {ASK(""), "ab$", FINISH_STOP, /* the last is EOS, and no text */
+        {ASK(""), "ab$", FINISH_STOP, /* the last token is EOS and has no text */
          HEAD("completed", "null", "null") "[" MESSAGE("0", "completed", TEXT_PART("ab")) "]" USAGE(
              "2", "3", "0", "5") TAIL("[]", "0")},
         {ASK(""), "<think>x</think>yz", FINISH_LENGTH,
@@ -543,7 +549,7 @@ static void test_whole(void **state)
         {ASK(WITH_A_TOOL), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", FINISH_LENGTH,
          HEAD("incomplete", "null", CUT) "[" F_CALL("0", "incomplete", "{\\\"a\\\":") "]" USAGE(
              "3", "40", "0", "43") TAIL(A_TOOL, "0")},
-        {ASK(""), "$", FINISH_STOP, /* at once */
+        {ASK(""), "$", FINISH_STOP, /* EOS is the first token */
          HEAD("completed", "null", "null") "[]" USAGE("2", "1", "0", "3") TAIL("[]", "0")},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -553,7 +559,7 @@ static void test_whole(void **state)
     }
 }
 
-/* Rows of log-probabilities: the chosen token, here alone. */
+/* Sends tokens with rows of log-probabilities that hold the chosen token only. */
 static void tokens_with_logprobs(uint32_t i, uint32_t start, const char *text,
                                  enum finish_reason finish)
 {
@@ -585,7 +591,8 @@ static void assert_has(const char *want)
         fail_msg("%s lacks %s", strbuf_str(&w.client.body).ptr, want);
 }
 
-/* Each token's once in the pieces, and all of them again at the end, in a stream and whole. */
+/* A stream has each token's log-probability once with its piece and again in the last event. A
+ * whole answer has it once. */
 static void test_logprobs(void **state)
 {
 #define ROW_A   "{\"token\":\"a\",\"logprob\":-1,\"bytes\":[97],\"top_logprobs\":[]}"
@@ -605,7 +612,8 @@ static void test_logprobs(void **state)
     assert_has("\"text\":\"abc\",\"annotations\":[],\"logprobs\":[" ROW_A "," ROW_B "," ROW_C "]}");
 }
 
-/* A custom tool's input, in a stream and whole, and a function of a namespace. */
+/* A custom tool's call has its input as text, and a namespace's function has its own name, in
+ * streams and in whole answers. */
 static void test_calls_in_the_client_s_words(void **state)
 {
 #define CUSTOM ",\"tools\":[{\"type\":\"custom\",\"name\":\"c\"}]"
@@ -662,8 +670,8 @@ static void test_errors(void **state)
                                                                                "[]", "0")));
 }
 
-/* In time that grows with the text, and not with its square: each of these items
- * once copied all that was said before. */
+/* Joining many system messages must take time linear in their text. Once each item copied all
+ * text before it. */
 static void test_many_system_messages_are_one(void **state)
 {
     enum { MANY = 40000 };
@@ -684,7 +692,7 @@ static void test_many_system_messages_are_one(void **state)
     strbuf_fini(&b);
 }
 
-/* An answer says how it was truncated in a word, also where the request said null. */
+/* `truncation` in an answer is always a word, even when the request has null. */
 static void test_truncation(void **state)
 {
     static const struct {

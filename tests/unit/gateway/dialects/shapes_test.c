@@ -1,5 +1,7 @@
-/* What a completion's answer says beside its text: the prompt in front of it, where its tokens lie,
- * how many of them are reasoning; and what it never says: a token that was ruled out. */
+/* Tests the parts of an answer beside its text: the echoed prompt, the offsets of tokens, and
+ * the number of reasoning tokens. A test posts a body to `serving`, sends tokens as the head,
+ * and looks for a text in the answer. Invariant: an answer never contains a token that the
+ * request ruled out. */
 #include <string.h>
 
 #include "gateway/dialects/dialects.h"
@@ -19,7 +21,7 @@ static void assert_says(const char *part)
         fail_msg("%s is not in %s", part, strbuf_str(&w.client.body).ptr);
 }
 
-/* Rows of the prompt's ids, all alike, and then a row for each token of text. */
+/* Sends rows for the prompt's ids, all equal, and then one row for each byte of `text`. */
 static void scored(uint32_t i, uint32_t n_prompt, const char *text, enum finish_reason finish)
 {
     uint32_t ids[64] = {0}, n = (uint32_t)strlen(text);
@@ -47,7 +49,7 @@ static void scored(uint32_t i, uint32_t n_prompt, const char *text, enum finish_
     serving_on_tokens(&w.s, &m);
 }
 
-/* 104, 195, 169: "h" and the two bytes of an é. */
+/* The ids 104, 195 and 169 are "h" and the two bytes of é. */
 static void test_echo_of_a_character_in_two_parts(void **state)
 {
     post("{\"prompt\":[104,195],\"echo\":true,\"max_tokens\":2,\"n\":2}");
@@ -66,7 +68,8 @@ static void test_echo_of_parts_in_a_stream(void **state)
     assert_says("\"text\":\"i\"");
 }
 
-/* What completes nothing, and a prompt that nothing follows. */
+/* A character whose second byte never comes, because another token follows or because the answer
+ * is empty. */
 static void test_echo_of_a_part_that_stays_one(void **state)
 {
     post("{\"prompt\":[104,195],\"echo\":true,\"max_tokens\":1}");
@@ -79,7 +82,8 @@ static void test_echo_of_a_part_that_stays_one(void **state)
     assert_says("\"text\":\"h\xEF\xBF\xBD\"");
 }
 
-/* Each token of a character begins where the character does, as in vLLM; names are of bytes. */
+/* The offset of each token of a character is the character's, as in vLLM. The token's name shows
+ * its bytes. */
 static void test_offsets_within_a_character(void **state)
 {
     post("{\"prompt\":[104,195],\"echo\":true,\"logprobs\":0,\"max_tokens\":2}");
@@ -88,8 +92,8 @@ static void test_offsets_within_a_character(void **state)
     assert_says("\"tokens\":[\"h\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\",\"i\"]");
 }
 
-/* 256 is <bos>: not in the text that was given, and in one that is made of ids only where special
- * tokens are shown. */
+/* Id 256 is <bos>. It is absent from the text of a prompt of ids, unless special tokens are
+ * shown. */
 static void test_offsets_and_special_tokens(void **state)
 {
     static const struct {
@@ -114,7 +118,7 @@ static void test_offsets_and_special_tokens(void **state)
     }
 }
 
-/* The text ends before the stop string; no offset lies behind it. */
+/* The text ends before the stop string, and no offset is beyond its end. */
 static void test_offsets_of_a_stop_string(void **state)
 {
     post("{\"prompt\":[104],\"logprobs\":0,\"stop\":\"lo!\",\"max_tokens\":9}");
@@ -130,7 +134,7 @@ static void test_offsets_of_a_stop_string(void **state)
     assert_says("\"text\":\"h\",\"logprobs\":{\"text_offset\":[0,1,1,1]");
 }
 
-/* ---- what was ruled out ---- */
+/* ---- tokens that were ruled out ---- */
 
 static void test_nothing_is_allowed(void **state)
 {
@@ -150,7 +154,7 @@ static void test_nothing_is_allowed(void **state)
     assert_int_equal(w.n_submits, 0);
 }
 
-/* The tokens of text; where a grammar ends the answer, EOS behind them. */
+/* Sends the bytes of `text` as tokens. With a grammar, EOS follows and ends the answer. */
 static void ends(uint32_t i, const char *text)
 {
     const uint32_t eos = 257;
@@ -167,7 +171,8 @@ static void ends(uint32_t i, const char *text)
         serving_on_tokens(&w.s, &m);
 }
 
-/* What only shows later: the worker had nothing left, and what came is in no answer. */
+/* When no allowed token is left, the worker samples a token that was ruled out. The gateway
+ * notices it and answers 400. */
 static void test_a_token_that_was_ruled_out(void **state)
 {
     static const struct {
@@ -190,7 +195,7 @@ static void test_a_token_that_was_ruled_out(void **state)
         ends(i, cases[i].text);
         assert_int_equal(w.client.status, cases[i].fails ? 400 : 200);
         if (cases[i].fails)
-            assert_says("No token is left");
+            assert_says("No token is allowed next");
     }
 }
 
@@ -198,7 +203,7 @@ static void test_a_token_that_was_ruled_out(void **state)
 
 #define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":90"
 
-/* A token is a byte here: "why" are three, its markers none. */
+/* A token is a byte here: "why" has three, and the markers do not count. */
 static void test_reasoning_tokens(void **state)
 {
     w.id_prefix = "chatcmpl-";
@@ -207,7 +212,7 @@ static void test_reasoning_tokens(void **state)
     assert_says("\"completion_tokens_details\":{\"reasoning_tokens\":3}");
 }
 
-/* Hidden as it may be, it was generated; each choice has its own. */
+/* Reasoning tokens count even when the reasoning is hidden. The counts of all choices are added. */
 static void test_reasoning_tokens_in_a_stream(void **state)
 {
     w.id_prefix = "chatcmpl-";
@@ -236,13 +241,13 @@ static void test_no_reasoning_parser(void **state)
     assert_says("\"completion_tokens_details\":null");
 }
 
-/* ---- what is refused, and what is the template's matter ---- */
+/* ---- refusals, and the template's own decisions ---- */
 
 static void test_every_bad_key_of_logit_bias(void **state)
 {
     post("{\"prompt\":\"x\",\"logit_bias\":{\"259\":1,\"5\":1,\"x\":1,\"-3\":1}}");
     assert_int_equal(w.client.status, 400);
-    assert_says("3 keys are no token ids of the vocabulary (0 to 258, its size is 259)");
+    assert_says("3 keys are not token ids of the vocabulary (0 to 258, its size is 259)");
     assert_says("\\\"259\\\", \\\"x\\\", \\\"-3\\\"");
 }
 
@@ -260,7 +265,7 @@ static void test_roles_that_nobody_knows(void **state)
     assert_int_equal(w.submits[0].n_prompt, 2);
 }
 
-/* As in vLLM: "" in front of a call that was asked for, null in front of one that was not. */
+/* As in vLLM, the content before a forced call is "", and before any other call null. */
 static void test_content_of_a_forced_call(void **state)
 {
     w.id_prefix = "chatcmpl-";

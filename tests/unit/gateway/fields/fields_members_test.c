@@ -1,5 +1,6 @@
-/* The members of messages, parts, blocks, calls, tools and items: what clients really send is
- * taken, what nobody knows is refused by where it stands. */
+/* Tests the members of messages, parts, blocks, calls, tools and items. Each case is a body that
+ * `params_init` reads under a policy for unknown fields. Invariants: bodies that real clients
+ * send are accepted, and an unknown member is refused with its path. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,8 +73,8 @@ static void what_nobody_knows_is_refused_by_its_place(void **state)
     }
 }
 
-/* It would change the answer: no policy for what nobody knows lets it pass, and it is said to be
- * known. */
+/* A known member that this server does not support would change the answer. No policy for
+ * unknown fields accepts it, and the error says that it is not supported. */
 static void what_is_not_done_is_refused_whatever_the_policy(void **state)
 {
     static const struct {
@@ -81,17 +82,17 @@ static void what_is_not_done_is_refused_whatever_the_policy(void **state)
         const char *body, *param, *why;
     } cases[] = {
         {API_CHAT, CHAT("{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\"}}"),
-         "messages[1].function_call", "say it in tool_calls"},
+         "messages[1].function_call", "use tool_calls"},
         {API_CHAT, CHAT("{\"role\":\"assistant\",\"audio\":{\"id\":\"f\"}}"), "messages[1].audio",
          "text only"},
         {API_CHAT, CHAT("{\"role\":\"user\",\"content\":\"a\",\"documents\":[{\"text\":\"b\"}]}"),
-         "messages[1].documents", "not read"},
+         "messages[1].documents", "use the field documents"},
         {API_CHAT, CHAT("{\"role\":\"user\",\"content\":\"a\",\"name\":7}"), "messages[1].name",
          "must be a string"},
         {API_CHAT, CHAT("{\"role\":\"tool\",\"content\":\"a\",\"tool_call_id\":[\"1\"]}"),
          "messages[1].tool_call_id", "must be a string"},
         {API_CHAT, CHAT("{\"role\":\"user\",\"content\":\"a\",\"prefix\":true}"),
-         "messages[1].prefix", "of the assistant's"},
+         "messages[1].prefix", "if its role is assistant"},
         {API_CHAT,
          CHAT("{\"role\":\"assistant\",\"content\":\"a\",\"prefix\":true},{\"role\":\"user\","
               "\"content\":\"b\"}"),
@@ -117,8 +118,8 @@ static void what_is_not_done_is_refused_whatever_the_policy(void **state)
                 fail_msg("%s: %d, %s %s", cases[i].body, e.http_status, e.param, e.message);
 }
 
-/* Members that clients hang on what they send, and that change no answer: one body of each dialect
- * has all of them. */
+/* Members that clients add and that change no answer are accepted. One body of each dialect has
+ * all of them. */
 static void what_changes_nothing_is_taken(void **state)
 {
     static const struct {
@@ -188,7 +189,8 @@ static void a_prefix_is_gone_on_with(void **state)
     }
 }
 
-/* Of the openai and anthropic packages' model_dump(), langchain, litellm, and our own answers. */
+/* Accepts bodies from `model_dump()` of the openai and anthropic packages, from langchain and
+ * litellm, and from our own answers. */
 static void what_clients_send_is_taken(void **state)
 {
     static const struct {
@@ -231,7 +233,7 @@ static void what_clients_send_is_taken(void **state)
         {API_RESPONSES, FLAT_TOOL(",\"description\":\"d\",\"parameters\":{\"a\":1},\"strict\":"
                                   "true,\"defer_loading\":false,\"output_schema\":null,"
                                   "\"allowed_callers\":[\"direct\"]")},
-        /* what asks for nothing */
+        /* members with empty or false values */
         {API_CHAT, CHAT("{\"role\":\"assistant\",\"content\":\"b\",\"documents\":[],\"audio\":{},"
                         "\"function_call\":false,\"prefix\":false}")},
         {API_CHAT, PART("{\"type\":\"text\",\"text\":\"x\",\"parsed\":{\"a\":1},"
@@ -257,14 +259,14 @@ static void what_clients_send_is_taken(void **state)
             fail_msg("%s: %s", cases[i].body, e.message);
 }
 
-/* A part of text has nothing that changes an answer but its text. */
+/* Only the text of a text part can change an answer, so any other member is accepted. */
 static void text_parts_may_have_any_member(void **state)
 {
     static const struct {
         enum api_kind kind;
         const char *body;
     } cases[] = {
-        /* members of a text part: the Agents SDK spreads a message of ours into one */
+        /* The Agents SDK copies the members of an answer's message into a text part. */
         {API_CHAT,
          PART("{\"type\":\"text\",\"text\":\"x\",\"role\":\"assistant\",\"refusal\":null,"
               "\"annotations\":null,\"status\":\"completed\",\"providerData\":{},\"a b\":1}")},

@@ -1,3 +1,7 @@
+/* Tests how a request's fields become `struct params`: values and their ranges, grammars, tools,
+ * unknown fields, and the limits on a body. `params_parse_json` reads the text and `params_init`
+ * the fields; a refusal is an `api_error` with the field's name in `param`. Invariants: parsing
+ * costs bounded time and memory, and docs/reference/openai.md equals the table of fields. */
 #include "gateway/fields/document.h"
 #include "gateway/fields/read.h"
 #include "gateway/fields/table.h"
@@ -17,8 +21,8 @@
 
 enum { VOCAB = 259 };
 
-/* fields are put behind the required ones: {"prompt":"x" FIELDS} or {"messages":[] FIELDS}. param:
- * the field the error names; NULL: it is fine. */
+/* `fields` follow the required ones: {"prompt":"x" FIELDS} or {"messages":[] FIELDS}. `param` is
+ * the field that the error names; NULL = valid. */
 struct field_case {
     unsigned kinds;
     const char *fields, *param;
@@ -30,7 +34,7 @@ struct field_case {
 
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"
 
-#define BEYOND "18446744073709551616" /* 64 bits */
+#define BEYOND "18446744073709551616" /* 2^64, above 64 bits */
 
 static const struct field_case cases[] = {
     {B, "", NULL},
@@ -46,7 +50,7 @@ static const struct field_case cases[] = {
     {B, ",\"max_tokens\":true", "max_tokens"},
     {H, ",\"max_completion_tokens\":7", NULL},
     {H, ",\"max_completion_tokens\":[]", "max_completion_tokens"},
-    {C, ",\"max_completion_tokens\":7", "max_completion_tokens"}, /* not its field */
+    {C, ",\"max_completion_tokens\":7", "max_completion_tokens"}, /* not a field of completions */
     {B, ",\"n\":128", NULL},
     {B, ",\"n\":0", "n"},
     {B, ",\"n\":129", "n"},
@@ -61,7 +65,7 @@ static const struct field_case cases[] = {
     {B, ",\"priority\":2147483648", "priority"},
     {C, ",\"best_of\":2,\"stream\":true", "best_of"},
     {C, ",\"n\":2,\"best_of\":2,\"stream\":true", NULL},
-    {H, ",\"best_of\":1", "best_of"}, /* not its field */
+    {H, ",\"best_of\":1", "best_of"}, /* not a field of chat */
     {B, ",\"temperature\":0", NULL},
     {B, ",\"temperature\":2", NULL},
     {B, ",\"temperature\":2.001", "temperature"},
@@ -114,7 +118,7 @@ static const struct field_case cases[] = {
     {B, ",\"logit_bias\":[]", "logit_bias"},
     {B, ",\"min_tokens\":3,\"max_tokens\":3", NULL},
     {B, ",\"min_tokens\":4,\"max_tokens\":3", "min_tokens"},
-    {C, ",\"min_tokens\":17", "min_tokens"}, /* above the default of 16 */
+    {C, ",\"min_tokens\":17", "min_tokens"}, /* above the default max_tokens, 16 */
     {B, ",\"ignore_eos\":true", NULL},
     {B, ",\"ignore_eos\":1", "ignore_eos"},
     {C, ",\"logprobs\":20", NULL},
@@ -215,7 +219,7 @@ static const struct field_case cases[] = {
     {B, ",\"bad_words\":[3]", "bad_words"},
     {B, ",\"use_beam_search\":false", NULL},
     {B, ",\"use_beam_search\":true", "use_beam_search"},
-    {H, ",\"tools\":[]", NULL}, /* none */
+    {H, ",\"tools\":[]", NULL}, /* an empty list */
     {H, ",\"tools\":[],\"tool_choice\":\"auto\"", NULL},
     {H, ",\"tools\":[],\"tool_choice\":\"none\"", NULL},
     {H, ",\"tools\":[],\"tool_choice\":\"required\"", "tool_choice"},
@@ -230,7 +234,7 @@ static const struct field_case cases[] = {
     {H, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", NULL},
     {H, ",\"tools\":[{}],\"tool_choice\":\"none\"", "tools"},
     {H, ",\"tools\":[{\"type\":\"function\",\"function\":{}}]", "tools"},
-    {H, ",\"tools\":[" TOOL "]", "tool_choice"}, /* auto, which this server does not do */
+    {H, ",\"tools\":[" TOOL "]", "tool_choice"}, /* `auto`, which this server has turned off */
     {H, ",\"tool_choice\":\"auto\",\"parallel_tool_calls\":false", NULL},
     {H, ",\"tool_choice\":{\"type\":\"function\"}", "tool_choice"},
     {H, ",\"tool_choice\":{\"function\":{\"name\":\"f\",\"x\":1}}", "tool_choice.function.x"},
@@ -238,7 +242,7 @@ static const struct field_case cases[] = {
     {H, ",\"reasoning_effort\":\"low\",\"include_reasoning\":false", NULL},
     {H, ",\"reasoning_effort\":\"much\"", "reasoning_effort"},
     {H, ",\"documents\":[{\"text\":\"x\"}]", NULL},
-    {H, ",\"tool_choice\":\"required\"", "tool_choice"}, /* of no tools */
+    {H, ",\"tool_choice\":\"required\"", "tool_choice"}, /* refused without tools */
     {H,
      ",\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
      NULL},
@@ -264,7 +268,7 @@ static bool parse(enum api_kind kind, const char *fields, struct params *p, stru
     return j && params_init(p, kind, j, &policy, e);
 }
 
-/* What becomes of each way to say it. */
+/* Tests the grammar that each way to ask for one gives. */
 static void test_grammars(void **state)
 {
     static const struct {
@@ -312,8 +316,9 @@ static void test_grammars(void **state)
     }
 }
 
-/* Each tool's parameters are whole, with definitions of their own; a function, or no parallel
- * calls, is one call; a response_format has no say beside it. */
+/* A call's grammar has each tool's parameters as a separate schema with its own `$defs`. A named
+ * function, or no parallel calls, allows one call. A response_format beside forced calls has no
+ * effect. */
 static void test_tool_grammars(void **state)
 {
 #define DRAW                                                                                       \
@@ -334,7 +339,7 @@ static void test_tool_grammars(void **state)
     ",\"tool1\":{\"$ref\":\"#/$defs/tool1/$defs/d\",\"$defs\":{\"d\":{\"type\":\"object\"}},"      \
     "\"type\":\"object\"}}"
     static const struct {
-        const char *fields, *source; /* NULL: a 400 */
+        const char *fields, *source; /* NULL = answered with 400 */
     } said[] = {
         {"\"required\"", CALLS(CALL("f", 0) "," CALL("draw", 1), BOTH_OF)},
         {"\"required\",\"parallel_tool_calls\":false",
@@ -432,7 +437,7 @@ static void test_bounds(void **state)
     e = (struct api_error){0};
     assert_null(params_parse_json(strbuf_str(&b), &e));
     assert_int_equal(e.http_status, 413);
-    /* a key counts as a value does, a number beyond 64 bits as three */
+    /* The limit on JSON values counts a key as a value, and a number above 64 bits as three. */
     static const struct {
         const char *begins, *each, *ends;
         unsigned n;
@@ -454,7 +459,7 @@ static void test_bounds(void **state)
         json_decref(params_parse_json(strbuf_str(&b), &e));
         assert_int_equal(e.http_status, sizes[i].status);
     }
-    /* brackets and commas inside strings count for nothing */
+    /* Brackets and commas inside strings do not count. */
     strbuf_reset(&b);
     strbuf_append_c(&b, "{\"prompt\":\"");
     for (int i = 0; i < 1000; i++)
@@ -491,7 +496,8 @@ static void test_values(void **state)
     params_fini(&p);
     assert_true(parse(H, ",\"temperature\":1e-6,\"top_p\":0.5,\"logprobs\":true", &p, &e));
     assert_true(p.sampling.temperature == 0.0f);
-    assert_true(p.sampling.top_p == 1.0f); /* greedy resets what only matters for sampling */
+    /* greedy decoding resets fields that affect sampling only */
+    assert_true(p.sampling.top_p == 1.0f);
     assert_int_equal(p.sampling.n_logprobs, 0);
     assert_int_equal(p.max_tokens, 0);
     assert_true(p.add_generation_prompt);
@@ -503,12 +509,12 @@ static void test_values(void **state)
     params_fini(&p);
 }
 
-/* Tools are bounded, those in namespaces as well. */
+/* The number of tools is bounded. Tools in namespaces count too. */
 static void test_number_of_tools(void **state)
 {
     for (unsigned k = 0; k < 4; k++) {
         const bool is_chat = k < 2;
-        const unsigned n = TOOL_SET_MAX - !is_chat + k % 2; /* the namespace is one */
+        const unsigned n = TOOL_SET_MAX - !is_chat + k % 2; /* the namespace itself counts as one */
         struct params p;
         struct api_error e = {0};
         struct strbuf b;
@@ -527,14 +533,15 @@ static void test_number_of_tools(void **state)
         assert_int_equal(ok, k % 2 == 0);
         if (!ok) {
             assert_string_equal(e.param, "tools");
-            assert_non_null(strstr(e.message, "at most 4096 are taken"));
+            assert_non_null(strstr(e.message, "at most 4096 are allowed"));
         }
         params_fini(&p);
         strbuf_fini(&b);
     }
 }
 
-/* What this server lets requests say decides. */
+/* The server's policy decides about unknown fields, automatic tool calls, log-probabilities and
+ * chat templates in requests. */
 static void test_policy(void **state)
 {
     static const struct {
@@ -573,7 +580,7 @@ static void test_policy(void **state)
     }
 }
 
-/* They are let pass, and the log has a few lines of them, not one each. */
+/* Many unknown fields are accepted, and the log gets a few lines for all of them. */
 static void test_many_unknown_fields_take_few_lines(void **state)
 {
     static const struct params_policy lax = {.unknown = UNKNOWN_WARN};
@@ -620,7 +627,7 @@ static void test_seed_is_drawn(void **state)
     params_fini(&b);
 }
 
-/* Every field that vLLM's endpoints have is in a row: nothing of it may surprise. */
+/* The table has a row for every field of vLLM's endpoints. */
 static void test_every_field_of_vllm(void **state)
 {
     static const struct {
@@ -658,7 +665,7 @@ static void test_every_field_of_vllm(void **state)
     }
 }
 
-/* docs/reference/openai.md is what the table says. */
+/* docs/reference/openai.md equals the document made from the table. */
 static void test_document(void **state)
 {
     struct strbuf want;

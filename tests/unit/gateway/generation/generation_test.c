@@ -1,3 +1,7 @@
+/* Tests `generation`, which turns a choice's token ids into text deltas. A case accepts items as
+ * the head's Tokens messages bring them, asks for a delta after each, and compares the deltas, the
+ * finish reason and the ids. Invariants: half a character or a possible stop string is held back,
+ * and log-probabilities stay with their ids. */
 #include "gateway/generation/generation.h"
 
 #include <setjmp.h>
@@ -8,7 +12,7 @@
 
 #include <cmocka.h>
 
-static struct text_tokenizer *tokenizer; /* builtin:bytes: id = byte */
+static struct text_tokenizer *tokenizer; /* builtin:bytes: a token's id is its byte */
 
 struct gen_case {
     const char *name;
@@ -22,7 +26,7 @@ struct gen_case {
     const char *want; /* deltas after each item, joined by '|' */
     enum finish_reason finish;
     uint32_t n_ids;
-    bool sends_finish; /* the head has to be told */
+    bool sends_finish; /* the head has to be told that the choice ended */
 };
 
 static const struct gen_case cases[] = {
@@ -182,10 +186,11 @@ static void test_table(void **state)
         run_case(&cases[i]);
 }
 
-/* Special tokens are left out, but for those that a parser has to see. */
+/* Special tokens are left out, except those that a parser needs. */
 static void test_markers(void **state)
 {
-    static const uint32_t ids[] = {'a', 258, 256, 'b'}, markers[] = {258}; /* <pad>, <bos> */
+    /* 258 is <pad>, 256 is <bos> */
+    static const uint32_t ids[] = {'a', 258, 256, 'b'}, markers[] = {258};
     for (uint32_t n = 0; n < 2; n++) {
         struct stop_set stops = {0};
         struct generation g;
@@ -203,7 +208,7 @@ static void test_markers(void **state)
         assert_true(str_eq(d.text, n ? STR("a<pad>b") : STR("ab")));
         generation_took_text(&g, &d);
         assert_false(generation_delta(&g, &r, false, &d));
-        assert_int_equal(d.n_ids, 4); /* given with what comes next */
+        assert_int_equal(d.n_ids, 4); /* given together with the next text */
         generation_fini(&g);
     }
 }
@@ -256,13 +261,13 @@ static void test_logprobs_follow_the_ids(void **state)
     struct tokens_item t = {.attempt = 1, .ids = {ids, 3}, .logprobs = rows, .n_logprobs = 3};
     assert_int_equal(generation_on_tokens(&g, &r, &t), GENERATION_STOPPED);
     assert_true(generation_delta(&g, &r, true, &d));
-    assert_int_equal(d.n_ids, 2); /* cut at the completing token */
+    assert_int_equal(d.n_ids, 2); /* cut at the token that completes the stop string */
     assert_int_equal(g.n_logprobs, 2);
     assert_true(d.logprobs[1].values[1] == -1.5f);
     assert_int_equal(d.logprobs[0].offset, 0);
     assert_int_equal(d.logprobs[1].offset, 1);
     generation_given(&g, &r, &d);
-    assert_int_equal(g.n_chars, 1); /* the stop string is no part of the text */
+    assert_int_equal(g.n_chars, 1); /* the stop string is not part of the text */
     generation_fini(&g);
     stop_set_fini(&stops);
 }

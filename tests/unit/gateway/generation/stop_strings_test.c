@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-/* pieces are fed one by one; want is what may be shown after each ("held back" is not), joined by
- * '|'; stop is the string that ended it, or NULL. */
+/* `pieces` are fed one by one. `want` is the text that may be shown after each piece, without
+ * the part held back, joined by '|'. `stop` is the stop string that ended the text, or NULL. */
 struct stop_case {
     const char *name, *stops[4], *pieces[8], *want, *stop;
 };
@@ -81,7 +81,7 @@ static void test_table(void **state)
         run_case(&cases[i]);
 }
 
-/* The verdict depends on the text, not on how it is cut: every cut of it in two gives the same. */
+/* The result depends on the text alone: every cut of it into two pieces gives the same. */
 static void test_cut_anywhere(void **state)
 {
     struct str stop[] = {STR("abcabd"), STR("dab")};

@@ -11,7 +11,7 @@
 
 struct item_case {
     const char *name;
-    uint32_t have, attempt; /* the state before */
+    uint32_t have, attempt; /* tokens received and attempt, before the item */
     struct {
         uint32_t attempt, start, n;
         enum finish_reason finish;
@@ -62,12 +62,12 @@ static void test_link(void **state)
 {
     struct stream_state s;
     stream_init(&s);
-    assert_true(stream_link_up(&s)); /* never sent: the same attempt waits */
+    assert_true(stream_link_up(&s)); /* it was not sent: the same attempt is still valid */
     assert_int_equal(s.attempt, 1);
     stream_sent(&s);
     assert_true(stream_link_up(&s));
     assert_int_equal(s.attempt, 2);
-    assert_true(stream_link_up(&s)); /* lost again before it was sent */
+    assert_true(stream_link_up(&s)); /* the link was lost again before it was sent */
     assert_int_equal(s.attempt, 2);
     stream_sent(&s);
     stream_end(&s);
@@ -77,7 +77,7 @@ static void test_link(void **state)
     assert_int_equal(stream_on_tokens(&s, &t, &skip), STREAM_DROP);
 }
 
-/* Whatever the order, the overlap and the losses: what is accepted is 0, 1, 2, … without hole or
+/* In any order, with overlaps and losses, the accepted tokens are 0, 1, 2, … without a gap or a
  * repetition. */
 static void test_random_streams(void **state)
 {

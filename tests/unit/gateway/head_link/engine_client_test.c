@@ -1,4 +1,8 @@
-/* The link to the head against a head made of a link and a codec. */
+/* Tests the gateway's link to the head. The head is a `struct link` and the codec in this file:
+ * `head_send` encodes a message for the client, and the client's frames are decoded in the test.
+ * `pass` moves the clock and calls the tick. Invariants: a silent head loses the link, a late
+ * loop of the gateway itself does not count as silence, and frames with a wrong session or
+ * sequence number have no effect on the requests. */
 #include "gateway/head_link/engine_client.h"
 
 #include <setjmp.h>
@@ -13,7 +17,7 @@
 
 struct head {
     struct engine_client c;
-    struct link link; /* the head's end */
+    struct link link; /* the head's end of the link */
     bool connected, refuse;
     uint64_t session, window, now_ns;
     struct arena arena, scratch;
@@ -34,7 +38,7 @@ static void head_send(const struct msg *m)
     assert_int_equal(codec_encode(m, h.link.session, link_next_seq(&h.link), &h.scratch, &h.frame),
                      STATUS_OK);
     link_sent(&h.link, m->type, h.frame.len);
-    struct strbuf copy; /* the client's answer may come back into h.frame */
+    struct strbuf copy; /* a copy: the client's answer may overwrite h.frame */
     strbuf_init(&copy, 0);
     strbuf_append_str(&copy, strbuf_str(&h.frame));
     engine_client_on_frame(&h.c, strbuf_str(&copy), h.now_ns);
@@ -180,7 +184,7 @@ static void test_opening(void **state)
     engine_client_on_connection(&h.c, true, "", h.now_ns);
     pass(100);
     assert_int_equal(h.n_hellos, 1);
-    assert_int_equal(engine_client_send(&h.c, &m), STATUS_AGAIN); /* not welcome yet */
+    assert_int_equal(engine_client_send(&h.c, &m), STATUS_AGAIN); /* no Welcome yet */
     welcome();
     assert_int_equal(h.link_ups, 1);
     assert_int_equal(engine_client_send(&h.c, &m), STATUS_OK);
@@ -202,10 +206,10 @@ static void test_silence(void **state)
     pass(200);
     assert_int_equal(h.link_downs, 1);
     assert_int_equal(h.n_reconnects, 1);
-    assert_int_equal(h.n_hellos, 2); /* it greets again at once */
+    assert_int_equal(h.n_hellos, 2); /* a new Hello at once */
     assert_int_equal(h.last_term_seen, 3);
     pass(1600);
-    assert_int_equal(h.n_reconnects, 2); /* no Welcome: a new connection */
+    assert_int_equal(h.n_reconnects, 2); /* without a Welcome the client connects again */
     assert_int_equal(h.link_downs, 1);
     pass(100);
     assert_int_equal(h.n_hellos, 3);
@@ -217,15 +221,16 @@ static void test_own_stall_is_no_silence(void **state)
 {
     pass(50);
     welcome();
-    h.now_ns += 10000 * MS; /* our loop stood still: the head's frames wait in the socket */
+    /* the gateway's own loop stopped; the head's frames wait in the socket */
+    h.now_ns += 10000 * MS;
     engine_client_tick(&h.c, h.now_ns);
     assert_int_equal(h.link_downs, 0);
     pass(1600);
     assert_int_equal(h.link_downs, 1);
 }
 
-/* On a busy machine each tick is late: what is beyond the ordinary of each is no silence, and the
- * rest adds up. */
+/* On a busy machine every tick is late. The normal part of each delay counts as silence, the
+ * rest does not. */
 static void test_a_loop_that_is_always_late(void **state)
 {
     pass(50);
@@ -234,7 +239,7 @@ static void test_a_loop_that_is_always_late(void **state)
         h.now_ns += 600 * MS;
         engine_client_tick(&h.c, h.now_ns);
     }
-    assert_int_equal(h.link_downs, 0); /* 1.5 s now, and it takes two looks */
+    assert_int_equal(h.link_downs, 0); /* about 1.5 s of silence now; two ticks must see it */
     for (int i = 0; i < 2; i++) {
         h.now_ns += 600 * MS;
         engine_client_tick(&h.c, h.now_ns);
@@ -242,7 +247,7 @@ static void test_a_loop_that_is_always_late(void **state)
     assert_int_equal(h.link_downs, 1);
 }
 
-/* The same before the Welcome. */
+/* A late loop finds a silent head also before the Welcome. */
 static void test_a_late_loop_without_an_answer(void **state)
 {
     pass(50);
@@ -292,10 +297,11 @@ static void test_new_connection_is_a_new_session(void **state)
 {
     pass(50);
     welcome();
-    engine_client_on_connection(&h.c, true, "", h.now_ns); /* the first one's event, late */
+    /* a late event of the first connection */
+    engine_client_on_connection(&h.c, true, "", h.now_ns);
     assert_int_equal(h.link_downs, 0);
     engine_client_on_connection(&h.c, false, "gone", h.now_ns);
-    assert_int_equal(h.link_downs, 0); /* heartbeats decide */
+    assert_int_equal(h.link_downs, 0); /* only missing heartbeats end the link */
     engine_client_on_connection(&h.c, true, "", h.now_ns);
     assert_int_equal(h.link_downs, 1);
     assert_int_equal(h.n_hellos, 2);
@@ -314,10 +320,10 @@ static void test_refused(void **state)
     assert_int_equal(h.n_reconnects, 1);
     assert_int_equal(h.link_ups, 0);
     pass(3000);
-    assert_true(h.n_hellos >= 2); /* the head may be another one by now */
+    assert_true(h.n_hellos >= 2); /* another head may be there by now */
 }
 
-/* The owner hears once that the gateway is refused, and when it is so no more. */
+/* The owner is told once when the gateway is refused, and once when the refusal ends. */
 static void test_refusals_are_told(void **state)
 {
     static const struct vocabulary ours = {.n_tokens = 77};
@@ -339,7 +345,7 @@ static void test_refusals_are_told(void **state)
     assert_int_equal(h.n_refusals, 2);
 }
 
-/* A head that cannot be reached refuses nobody. */
+/* The refusal ends when the head cannot be reached. */
 static void test_a_refusal_ends_with_silence(void **state)
 {
     struct msg m = {.type = MSG_REFUSED, .refused = {.status = STATUS_UNSUPPORTED}};
@@ -351,7 +357,8 @@ static void test_a_refusal_ends_with_silence(void **state)
     assert_int_equal(h.refused, STATUS_OK);
 }
 
-/* Nothing is lost by looking: what is open at a head that is gone is open nowhere. */
+/* With several heads, the client tries the next address at once. Requests at a head that has
+ * gone are lost already. */
 static void test_several_heads(void **state)
 {
     h.c.o.several = true;
@@ -361,12 +368,13 @@ static void test_several_heads(void **state)
     h.connected = false;
     engine_client_on_connection(&h.c, false, "lost", h.now_ns);
     pass(150);
-    assert_int_equal(h.n_reconnects, 1); /* not after 1.5 s of silence */
+    assert_int_equal(h.n_reconnects, 1); /* before 1.5 s of silence */
     pass(400);
-    assert_int_equal(h.n_reconnects, 1); /* the next one has half a second to answer, */
+    assert_int_equal(h.n_reconnects, 1); /* the next head has 0.5 s to answer */
     pass(250);
     assert_int_equal(h.n_reconnects, 2);
-    engine_client_on_connection(&h.c, false, "nobody there", h.now_ns); /* or says so */
+    /* a refused connection ends the wait */
+    engine_client_on_connection(&h.c, false, "nobody there", h.now_ns);
     pass(150);
     assert_int_equal(h.n_reconnects, 3);
     assert_int_equal(h.link_downs, 0);
@@ -379,12 +387,12 @@ static void test_several_heads(void **state)
     assert_int_equal(h.n_reconnects, 3);
 }
 
-/* A head that was followed by another: its Welcome is none. Term 0: it has none yet. */
+/* The Welcome of a head with an older term is ignored. Term 0 = the head has no term yet. */
 static void test_a_head_of_an_older_term(void **state)
 {
     engine_client_tick(&h.c, h.now_ns);
     h.c.term_seen = 4;
-    welcome(); /* of term 3 */
+    welcome(); /* from a head of term 3 */
     assert_int_equal(h.link_ups, 0);
     assert_int_equal(h.n_reconnects, 1);
     h.c.term_seen = 3;
@@ -395,7 +403,7 @@ static void test_a_head_of_an_older_term(void **state)
 
 static void test_credit(void **state)
 {
-    static uint32_t ids[375]; /* about 1.5 KB each: two fit the half window, not three */
+    static uint32_t ids[375]; /* about 1.5 KB each: half the window fits two, not three */
     struct msg m = submit(ids, 375);
     pass(50);
     welcome();
@@ -406,7 +414,7 @@ static void test_credit(void **state)
     head_send(&credit);
     assert_int_equal(h.n_writable, 1);
     assert_int_equal(engine_client_send(&h.c, &m), STATUS_OK);
-    /* and the other way: every half window of Tokens is given back */
+    /* In the other direction, the client gives credit back after each half window of Tokens. */
     struct tokens_item item = {.id = {1, 2}, .attempt = 1, .ids = {ids, 75}};
     struct msg tokens = {.type = MSG_TOKENS, .tokens = {.items = &item, .n_items = 1}};
     head_send(&tokens);

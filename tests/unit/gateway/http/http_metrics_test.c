@@ -9,7 +9,7 @@
 #include "common/http/server/request.h"
 #include "gateway/http/metrics.h"
 
-/* The request as the module sees it. */
+/* A stub of the HTTP server's request, with the members that the metrics read. */
 struct http_request {
     const char *method, *length;
 };
@@ -75,7 +75,7 @@ static void requests_are_counted_by_route_method_and_kind(void **state)
     metrics_free(reg);
 }
 
-/* Whatever clients send, there are no more series than routes, methods and kinds allow. */
+/* The number of series is bounded by routes, methods and kinds, whatever clients send. */
 static void clients_make_no_series(void **state)
 {
     struct metrics *reg = metrics_new();

@@ -1,7 +1,8 @@
-/* What models write and what is heard, row by row of parser_cases.jsonl: each whole, byte by byte
- * and at pseudo-random cuts. A row names its parsers, the text, and the reasoning, the content and
- * the calls that are wanted, arguments as a JSON value, or as text where the model broke off; "why"
- * says where vLLM would answer something else. */
+/* Tests all parsers with the rows of parser_cases.jsonl. Each text is fed whole, byte by byte
+ * and at pseudo-random cuts. A row names its parsers and the text, and has the expected
+ * reasoning, content and calls. A call's arguments are a JSON value, or a string when the model
+ * broke off. "why" says how vLLM's answer differs. Invariant: a parser's work is linear in the
+ * text, also for damaged and endless texts. */
 #include "gateway/answer/answer.h"
 #include "gateway/parsers/reasoning.h"
 #include "gateway/parsers/tool_parsers.h"
@@ -18,9 +19,9 @@
 #include <cmocka.h>
 
 static const char PARSER_CASES[] =
-    "tests/unit/gateway/parsers/parser_cases.jsonl"; /* from the root */
+    "tests/unit/gateway/parsers/parser_cases.jsonl"; /* relative to the source folder */
 enum { LEAST_ROWS = 300, N_CUTS = 3, N_DAMAGES = 12 };
-#define MOST_SECONDS 1.5 /* of work, with room for a slow machine and for sanitizers */
+#define MOST_SECONDS 1.5 /* CPU seconds; enough for a slow machine and for sanitizers */
 
 struct heard {
     struct strbuf reasoning, content, calls; /* calls: a NUL before each name, \1 behind it */
@@ -52,8 +53,9 @@ static uint32_t next_random(uint32_t *state)
     return *state;
 }
 
-/* most: bytes of a piece, 0: all at once. seed 0: pieces of just so many bytes, else of up to.
- * finished: the model has ended the answer; else its length has. */
+/* `most`: bytes of a piece; 0 = the whole text. `seed` 0 = pieces of exactly `most` bytes,
+ * otherwise of 1 to `most` bytes. `finished`: the model ended the answer; otherwise its length
+ * limit did. */
 static void feed(const struct answer_rules *rules, const struct prompt *prompt, struct str text,
                  size_t most, uint32_t seed, bool finished, struct heard *h)
 {
@@ -91,7 +93,7 @@ static bool is_text(const struct strbuf *b, const json_t *row, const char *key)
     return s && b->len == strlen(s) && (b->len == 0 || memcmp(b->ptr, s, b->len) == 0);
 }
 
-/* [["f", {…}], …] of what was heard. */
+/* Returns the calls in `b` as [["f", {…}], …]. */
 static json_t *calls_of(const struct strbuf *b)
 {
     json_t *all = json_array();
@@ -161,7 +163,7 @@ static struct answer_rules rules_of(const json_t *row, const json_t *tools)
     };
 }
 
-/* Arguments that are a text broke off with the answer. */
+/* An answer with string arguments broke off. */
 static bool is_finished(const json_t *row)
 {
     const json_t *calls = json_object_get(row, "calls");
@@ -197,7 +199,7 @@ static bool row_is_right(const json_t *row, const json_t *tools)
 
 /* ---- damaged rows ---- */
 
-/* One way to damage a text: cut off, said twice, a piece said again, bytes that are others. */
+/* Damages a text in one of five ways, such as a cut, a repetition or wrong bytes. */
 static void damage(struct str text, uint32_t *seed, struct strbuf *out)
 {
     static const char signs[] = "{}[]()\"'\\,:=<>|/ \nx0-";
@@ -237,7 +239,7 @@ static bool damaged_row_is_right(const json_t *row, const json_t *tools, uint32_
     return ok;
 }
 
-/* Names that occur in no row. */
+/* Reports the names that occur in no row. Returns their number. */
 static size_t n_missing(void (*names)(struct strbuf *out), const json_t *seen)
 {
     struct strbuf all;
@@ -263,7 +265,7 @@ static void note_name(json_t *seen, const json_t *row, const char *key)
 
 typedef void each_row(const json_t *row, const json_t *tools, void *arg);
 
-/* The first line has the tools. */
+/* The first line of the file holds the tools; every other line is a row. */
 static size_t for_each_row(each_row *f, void *arg)
 {
     FILE *file = fopen(PARSER_CASES, "r");
@@ -290,7 +292,7 @@ static size_t for_each_row(each_row *f, void *arg)
 }
 
 struct seen {
-    json_t *tools, *reasoning; /* names */
+    json_t *tools, *reasoning; /* the names that occurred */
     size_t n_wrong;
     uint32_t seed;
 };
@@ -331,10 +333,9 @@ static void damaged_rows_are_alike_in_pieces(void **state)
 
 /* ---- long texts ---- */
 
-/* A text that goes on for ever, in small pieces, behind the first half of a row: a parser may look
- * at each byte a bounded number of times only. A few hundredths of a second of work are enough for
- * one that does so; one that looks at all that it holds with every piece, 8 GiB, takes several
- * seconds. */
+/* Feeds a long text in small pieces behind the first half of a row. A parser may look at each
+ * byte a bounded number of times. Such a parser needs a few hundredths of a second. A parser
+ * that looks at all held text with every piece reads 8 GiB, which takes several seconds. */
 static void feed_for_ever(const json_t *row, const json_t *tools, void *arg)
 {
     enum { N_LONG = 1 << 18, PIECE = 4 };
@@ -371,8 +372,8 @@ static void long_texts_take_linear_time(void **state)
     json_decref(seen);
 }
 
-/* A text that comes at once, as from a queue, and is nothing but marks: each is found by looking a
- * bounded way, and not through all that is left. */
+/* A long text of nothing but markers arrives at once, as from a queue. Finding each marker must
+ * take a bounded number of steps, not a search through the rest of the text. */
 static void marks_at_once_take_linear_time(void **state)
 {
     enum { N_LONG = 1 << 20 };

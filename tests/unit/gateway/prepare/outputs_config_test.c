@@ -1,4 +1,4 @@
-/* --structured-outputs-config, and what becomes of a schema where white space is left out. */
+/* Tests `--structured-outputs-config`, and how a schema changes when white space is disabled. */
 #include "gateway/prepare/outputs_config.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 static void test_config(void **state)
 {
     static const struct {
-        const char *json, *why; /* why NULL: taken */
+        const char *json, *why; /* `why` NULL = accepted */
         bool compact;
     } cases[] = {
         {NULL, NULL, false},
@@ -28,10 +28,10 @@ static void test_config(void **state)
         {"{\"disable_any_whitespace\":false,\"disable_fallback\":true}", NULL, false},
         {"{\"disable_any_whitespace\":null}", NULL, false},
         {"{\"disable_any_whitespace\":\"yes\"}", "true or false", false},
-        {"{\"disable_whitespace\":true}", "disable_whitespace is not known here", false},
-        {"{\"unknown\":1,\"backend\":\"auto\"}", "unknown is not known here", false},
-        {"[]", "it is no object", false},
-        {"{", "--structured-outputs-config: ", false},
+        {"{\"disable_whitespace\":true}", "unknown key disable_whitespace.", false},
+        {"{\"unknown\":1,\"backend\":\"auto\"}", "unknown key unknown.", false},
+        {"[]", "the value is JSON, but not an object", false},
+        {"{", "--structured-outputs-config must be a JSON object", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct outputs_config c;
@@ -54,9 +54,9 @@ static void test_compact(void **state)
         {GRAMMAR_JSON_SCHEMA, "{ }", COMPACT "}"},
         {GRAMMAR_JSON_SCHEMA, "{}", COMPACT "}"},
         {GRAMMAR_JSON_SCHEMA, "true", COMPACT "}"},
-        /* The client's member is the later one, which counts. */
+        /* The client's own member comes later in the object, and the later one counts. */
         {GRAMMAR_JSON_SCHEMA, "{\"x-guidance\":{}}", COMPACT ",\"x-guidance\":{}}"},
-        /* A value that is no schema is refused as it was written. */
+        /* A value that is no schema stays as it was written, and is refused as such. */
         {GRAMMAR_JSON_SCHEMA, "false", "false"},
         {GRAMMAR_JSON_SCHEMA, "", ""},
         {GRAMMAR_JSON_SCHEMA, "{", COMPACT},

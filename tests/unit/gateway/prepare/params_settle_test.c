@@ -1,5 +1,5 @@
-/* A request keeps this of its body while it is answered: what answers say and parsers read, and not
- * the tree of the rest. */
+/* Tests the part of a body that a request keeps while it is answered: the values that answers
+ * and parsers read, without the rest of the JSON tree. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,8 +46,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The body with a list of many values for @, and freed before anybody looks at what was made of it.
- */
+/* Prepares the body with a long list in place of @. The body is freed before the result is read. */
 static void prepare(const struct dialect *d, const char *body, struct prepared *out)
 {
     struct strbuf b;
@@ -67,7 +66,8 @@ static void prepare(const struct dialect *d, const char *body, struct prepared *
 #define HI  "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 #define ALL "\"model\":\"m\",\"cache_salt\":\"s\",\"request_id\":\"r\""
 
-/* Lists that change no answer, or that the prompt is made of, in every kind of request. */
+/* Lists that change no answer, or that only the prompt is made of, are freed in every kind of
+ * request. */
 static void test_what_nobody_reads_goes(void **state)
 {
     static const struct {
@@ -124,7 +124,8 @@ static void test_what_answers_say_stays(void **state)
 #define FUNCTION(name, schema)                                                                     \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":" schema "}}"
 
-/* Parsers of answers read tools. Those with many values are counted with all of them. */
+/* Tools stay, because answer parsers read them. Tools with many values are counted with all of
+ * them. */
 static void test_tools_stay_and_are_counted(void **state)
 {
     struct prepared p;

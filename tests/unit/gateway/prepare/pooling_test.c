@@ -1,4 +1,4 @@
-/* Which pooling a model's folder asks for. */
+/* Tests which pooling a model's folder and `--pooler-config` ask for. */
 #include "gateway/prepare/pooling.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void test_kinds(void **state)
     };
     char folder[] = "/tmp/coxpoolXXXXXX", sub[64], file[96];
     assert_non_null(mkdtemp(folder));
-    assert_int_equal(pooling_of_model(folder), POOLING_LAST); /* no such file */
+    assert_int_equal(pooling_of_model(folder), POOLING_LAST); /* the folder has no such file */
     assert_int_equal(pooling_of_model(NULL), POOLING_LAST);
     snprintf(sub, sizeof sub, "%s/1_Pooling", folder);
     snprintf(file, sizeof file, "%s/config.json", sub);
@@ -54,7 +54,7 @@ static void test_kinds(void **state)
 static void test_config(void **state)
 {
     static const struct {
-        const char *json, *why; /* NULL: it is right */
+        const char *json, *why; /* NULL = valid */
         bool chunks;
         uint32_t max_embed_len;
     } cases[] = {
@@ -64,9 +64,9 @@ static void test_config(void **state)
         {"{\"max_embed_len\":null}", NULL, false, 0},
         {"{\"max_embed_len\":0}", "max_embed_len", false, 0},
         {"{\"enable_chunked_processing\":1}", "true or false", false, 0},
-        {"{\"pooling_type\":\"CLS\"}", "pooling_type is not known here", false, 0},
-        {"[]", "it is no object", false, 0},
-        {"{", "--pooler-config: ", false, 0},
+        {"{\"pooling_type\":\"CLS\"}", "pooling_type is an unknown key", false, 0},
+        {"[]", "the value is JSON, but not an object", false, 0},
+        {"{", "--pooler-config must be a JSON object", false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pooler_config c;

@@ -1,4 +1,7 @@
-/* Where a request may be prepared: by what its parsed fields need, however they are spelled. */
+/* Tests on which thread a request may be prepared. The parsed fields decide, not the spelling of
+ * the body. `prepare_request` runs for the loop or for a compiling thread and returns a status.
+ * Invariants: the loop never compiles a grammar, verdicts of compiles are remembered, and a
+ * request compiles a bounded number of grammars. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +52,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The status that it is prepared with there: 0, PREPARE_WANTS_…, or HTTP's. */
+/* Returns the status at this place: 0, PREPARE_WANTS_… or an HTTP status. */
 static int prepare(const struct dialect *d, const char *body, enum prepare_place place)
 {
     struct prepared p;
@@ -72,8 +75,8 @@ static const struct {
     const char *what;
     const struct dialect *dialect;
     const char *body;
-    int on_loop; /* at first */
-    bool learnt; /* once compiled, the loop may prepare it */
+    int on_loop; /* status on the loop before the compile */
+    bool learnt; /* after the compile the loop may prepare it */
 } cases[] = {
     {"plain", &dialect_completions, "{\"prompt\":\"hi\"}", 0, true},
     {"plain chat", &dialect_chat, "{" HI "}", 0, true},
@@ -125,7 +128,7 @@ static void test_places(void **state)
     }
 }
 
-/* A refused source is refused again without a compile, with the same words. */
+/* A source that was refused is refused again with the same message, without a compile. */
 static void test_bad_verdicts(void **state)
 {
     struct grammar_asker compiling = {.n_compiles_left = 1}, loop = {.place = PREPARE_ON_LOOP};
@@ -137,14 +140,14 @@ static void test_bad_verdicts(void **state)
     assert_int_equal(grammar_compiles(grammars, &loop, GRAMMAR_LARK, bad, again), 400);
     assert_string_equal(first, again);
     assert_non_null(strstr(first, "unclosed group"));
-    /* The same text is another source as another kind. */
+    /* The same text as another kind of grammar is another source. */
     assert_int_equal(grammar_compiles(grammars, &loop, GRAMMAR_REGEX, bad, again),
                      PREPARE_WANTS_COMPILING);
-    /* No more compiles than the request may have. */
+    /* The request has no compiles left. */
     assert_int_equal(grammar_compiles(grammars, &compiling, GRAMMAR_REGEX, bad, again), 503);
 }
 
-/* A verdict that was asked for lately stays, however many others come. */
+/* A verdict that is used often stays, however many others are added. */
 static void test_verdicts_are_kept_by_use(void **state)
 {
     struct grammar_asker compiling = {.n_compiles_left = 1000}, loop = {.place = PREPARE_ON_LOOP};
@@ -162,8 +165,8 @@ static void test_verdicts_are_kept_by_use(void **state)
                      PREPARE_WANTS_COMPILING);
 }
 
-/* The search for the tool to blame compiles so many grammars at most, and needs none that are
- * known: the loop says the same as the thread that compiled. */
+/* The search for the bad tool compiles a bounded number of grammars and skips known ones. The
+ * loop then gives the same error as the compiling thread. */
 static void test_blame_is_bounded(void **state)
 {
     struct strbuf b;

@@ -59,7 +59,7 @@ static struct msg_cluster cluster_of(uint64_t preemptions, uint64_t n_blocks)
                                          .prefix_caching = true}};
 }
 
-/* A counter never falls, though another head begins at 0; how the cache is made is one series. */
+/* A counter never falls when a new head begins at 0. The cache's configuration is one series. */
 static void what_the_head_tells_is_passed_on(void **state)
 {
     struct metrics *reg = metrics_new();

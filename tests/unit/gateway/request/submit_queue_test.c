@@ -1,4 +1,5 @@
-/* Tenants take turns by bytes, and a tenant's own entries go in order. */
+/* Tests the queue of submits: tenants take turns by bytes, and a tenant's own entries stay in
+ * order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 enum { MOST = 5000, LARGE = 250 << 10, SMALL = 500 };
 
 static struct submit_queue q;
-static struct submit_entry entries[8][MOST]; /* of tenants 0 .. 7 */
+static struct submit_entry entries[8][MOST]; /* entries of tenants 0 to 7 */
 
 static void add(uint64_t tenant, uint32_t n)
 {
@@ -43,7 +44,7 @@ static void of_one_tenant_they_go_in_order(void **state)
     for (uint32_t i = 0; i < 1000; i++) {
         assert_ptr_equal(submit_queue_next(&q), &entries[0][i]);
         assert_int_equal(entries[0][i].since_ns, i);
-        submit_queue_add(&q, &entries[0][i], 0, 7); /* it waits already */
+        submit_queue_add(&q, &entries[0][i], 0, 7); /* no effect: it is in the queue */
         assert_ptr_equal(submit_queue_next(&q), &entries[0][i]);
         submit_queue_sent(&q, &entries[0][i], LARGE);
     }
@@ -51,7 +52,7 @@ static void of_one_tenant_they_go_in_order(void **state)
     drain();
 }
 
-/* Whoever comes while another's thousands wait is sent behind one of them. */
+/* A small submit waits for at most one large submit of another tenant, even when thousands wait. */
 static void a_small_one_waits_for_one_large_one(void **state)
 {
     add(0, MOST);
@@ -93,12 +94,12 @@ static void those_that_leave_take_nobody_with_them(void **state)
 {
     for (uint32_t i = 0; i < 3; i++)
         add(i, 10);
-    submit_queue_remove(&q, &entries[0][9]); /* the last, the first, one between */
+    submit_queue_remove(&q, &entries[0][9]); /* the last entry, the first, and one between */
     submit_queue_remove(&q, &entries[0][0]);
     submit_queue_remove(&q, &entries[0][5]);
-    submit_queue_remove(&q, &entries[0][5]); /* it is gone */
+    submit_queue_remove(&q, &entries[0][5]); /* no effect: it has left already */
     for (uint32_t i = 0; i < 10; i++)
-        submit_queue_remove(&q, &entries[1][i]); /* a tenant of the middle */
+        submit_queue_remove(&q, &entries[1][i]); /* the tenant in the middle leaves */
     submit_queue_add(&q, &entries[0][9], 0, 0);
     uint32_t n[3] = {0};
     for (uint32_t i = 0; i < 18; i++)

@@ -1,5 +1,6 @@
-/* The document and the two tables that it is made of: every route and every field is in it and
- * nothing else, and what it says of a field is what becomes of it. */
+/* Tests the OpenAPI document against the tables of routes and of fields. Every route and every
+ * field is in the document, and nothing else is. The second part sends the documented examples
+ * and bounds to `params_init`. Invariant: the server behaves as the document says. */
 #include "gateway/routes/openapi.h"
 
 #include <setjmp.h>
@@ -32,7 +33,8 @@ static json_t *document(const struct openapi_world *w)
 static const struct openapi_world all = {
     .keys = true, .admin = true, .metrics_key = true, .state = true};
 
-/* "/v1/files/x/content" of "/v1/files/{file_id}/content", and "POST" of "post". */
+/* Returns the route of a documented path and method, such as "/v1/files/{file_id}/content" and
+ * "post". */
 static const struct http_route *route_of(const char *method, const char *path)
 {
     const char *upper = strcmp(method, "get") == 0      ? "GET"
@@ -79,9 +81,10 @@ static void test_every_route_is_in_it(void **state)
         }
     }
     for (size_t i = 0; i < n; i++)
-        if (!found[i] && !chat_page_owns(str_from(rows[i].path))) /* a page is no part of the API */
+        /* the page is not part of the API */
+        if (!found[i] && !chat_page_owns(str_from(rows[i].path)))
             fail_msg("%s %s is not in gateway/routes/openapi.json", rows[i].method, rows[i].path);
-    assert_true(n_ops + 2 >= n); /* two rows are the chat page's */
+    assert_true(n_ops + 2 >= n); /* two rows belong to the chat page */
     free(found);
     json_decref(doc);
 }
@@ -102,8 +105,8 @@ static json_t *request_of(const json_t *doc, enum api_kind kind)
     return NULL;
 }
 
-/* And what the table cannot say of a field was said by hand: only a harmless one may hold anything.
- */
+/* The schema of a field comes from the table or from x-fields, which is written by hand. Only a
+ * harmless field may have no type. */
 static void test_every_field_is_in_it(void **state)
 {
     json_t *doc = document(&all);
@@ -128,7 +131,7 @@ static void test_every_field_is_in_it(void **state)
     json_decref(doc);
 }
 
-/* Whatever is in x-fields is of some row: none is left over when a field goes. */
+/* Every entry of x-fields belongs to a field of the table. */
 static void test_nothing_is_left_over(void **state)
 {
     json_t *base = json_loadb(openapi_base, openapi_base_len, 0, NULL), *schema;
@@ -147,12 +150,12 @@ static void test_nothing_is_left_over(void **state)
     json_decref(base);
 }
 
-/* ---- what it says is so ---- */
+/* ---- the server behaves as the document says ---- */
 
 static const struct params_policy policy = {
     .max_logprobs = PARAMS_MAX_LOGPROBS, .auto_tools = true, .trust_chat_template = true};
 
-/* Whether a body of this kind is taken; only the fields are looked at. */
+/* Returns true when a body of this kind is accepted. Only its fields are checked. */
 static bool is_taken(enum api_kind kind, const json_t *body, struct api_error *e)
 {
     struct params p;
@@ -192,7 +195,7 @@ static void test_examples_and_what_is_required(void **state)
     json_decref(doc);
 }
 
-/* The least and the most that the document allows are taken, what lies beyond is not. */
+/* The server accepts the documented minimum and maximum, and refuses values beyond them. */
 static void check_bounds(enum api_kind kind, const json_t *example, const char *name,
                          const json_t *schema)
 {
@@ -210,11 +213,10 @@ static void check_bounds(enum api_kind kind, const json_t *example, const char *
         struct api_error e;
         double v = json_number_value(at) + probes[i].step;
         if (!at || (probes[i].step != 0 && v == json_number_value(at)))
-            continue; /* 2^63 and one more are the same */
+            continue; /* a double cannot tell 2^63 from 2^63 + 1 */
         json_t *body = json_deep_copy(example);
         json_object_set_new(body, name, json_real(v));
-        /* another field's rule (best_of and n, top_logprobs and logprobs) is not this one's bound
-         */
+        /* An error from a rule between two fields, such as best_of and n, does not count. */
         bool taken = is_taken(kind, body, &e) || !strstr(e.message, "must be in");
         if (taken != probes[i].inside)
             fail_msg("%s of %s: %s %g: %s", name, openapi_kind_name(kind), probes[i].bound, v,
@@ -233,7 +235,8 @@ static void test_bounds_and_types(void **state)
         const json_t *example = json_array_get(json_object_get(request, "examples"), 0);
         json_object_foreach(json_object_get(request, "properties"), name, property)
         {
-            /* {this or null}; else it is this, or one of several forms, which `read` looks into */
+            /* A nullable field is an anyOf of its type and null. Any other field has one type or
+             * several forms, which `read` handles. */
             const json_t *list = json_object_get(property, "anyOf");
             const json_t *other = json_object_get(json_array_get(list, 1), "type");
             bool may_lack = json_is_string(other) && strcmp(json_string_value(other), "null") == 0;
@@ -245,7 +248,7 @@ static void test_bounds_and_types(void **state)
                 json_decref(body);
                 continue;
             }
-            /* a value of a type that is none of its own */
+            /* a value of a type that the field does not accept */
             json_object_set_new(body, name,
                                 strcmp(type, "boolean") == 0 ? json_string("x") : json_true());
             if (is_taken(kind, body, &e) || strcmp(e.param, name) != 0)

@@ -1,3 +1,7 @@
+/* Tests the table of routes: how a method and a path find their row, and who may call it.
+ * `routes_find` and `access_decide` are pure functions; the tables below hold the expected verdict
+ * for every kind of route, key and address. Invariant: a route is closed unless its row opens it.
+ */
 #include "gateway/routes/access.h"
 #include "gateway/routes/routes.h"
 
@@ -70,8 +74,9 @@ static void test_find(void **state)
     }
 }
 
-/* What each kind of caller is told on a route of each kind, at either address, written out: the
- * rows' own words are not asked. k: key, a: admin key, none: neither is configured. */
+/* Returns the verdict for a caller on a route: "ok" or the HTTP status. `sent` holds k for a
+ * user's key and a for the admin key; `keys` and `admin_key` say which of them are configured.
+ * The expected tables are written by hand, without the rows' own fields. */
 static const char *verdict(const struct http_route *row, bool keys, bool admin_key,
                            const char *sent, bool own_address, bool on_admin_address)
 {
@@ -96,7 +101,7 @@ static bool is_one_of(const char *const *list, const char *path)
 }
 
 enum { OPEN, BOTH, ADMIN, USER, METRICS };
-/* what is sent: nothing, a user's key, the admin's; one address for all */
+/* Columns: no key sent, a user's key, the admin key. One address serves all routes. */
 static const char *const keys_and_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                                 [BOTH] = {"401", "ok", "ok"},
                                                 [ADMIN] = {"401", "401", "ok"},
@@ -112,12 +117,13 @@ static const char *const admin_only[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                             [ADMIN] = {"401", "401", "ok"},
                                             [METRICS] = {"ok", "ok", "ok"},
                                             [USER] = {"ok", "ok", "ok"}};
-static const char *const away[][3] = {[OPEN] = {"ok", "ok", "ok"}, /* at the first of two */
+/* at the first of two addresses */
+static const char *const away[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                       [BOTH] = {"401", "ok", "ok"},
                                       [ADMIN] = {"401", "404", "404"},
                                       [METRICS] = {"401", "ok", "ok"},
                                       [USER] = {"401", "ok", "401"}};
-/* the same without keys of users, and without any */
+/* At the first of two addresses: without user keys, and without any keys. */
 static const char *const away_admin[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                             [BOTH] = {"ok", "ok", "ok"},
                                             [ADMIN] = {"404", "404", "404"},
@@ -133,7 +139,8 @@ static const char *const own_bare[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                           [ADMIN] = {"403", "403", "403"},
                                           [METRICS] = {"ok", "ok", "ok"},
                                           [USER] = {"404", "404", "404"}};
-static const char *const own[][3] = {[OPEN] = {"ok", "ok", "ok"}, /* at the second */
+/* at the second of two addresses */
+static const char *const own[][3] = {[OPEN] = {"ok", "ok", "ok"},
                                      [BOTH] = {"401", "401", "ok"},
                                      [ADMIN] = {"401", "401", "ok"},
                                      [METRICS] = {"401", "401", "ok"},
@@ -191,7 +198,8 @@ static void test_public_metrics(void **state)
     char allow[64];
     assert_int_equal(routes_find(STR("GET"), STR("/metrics"), &row, allow), ROUTE_FOUND);
     assert_int_equal(access_decide(&r, &nobody, row), ACCESS_GRANTED);
-    assert_int_equal(access_decide(&r, &nobody, NULL), ACCESS_WANTS_KEY); /* it opens no more */
+    /* other paths stay closed */
+    assert_int_equal(access_decide(&r, &nobody, NULL), ACCESS_WANTS_KEY);
     const struct access_rules apart = {
         .admin_key = true, .admin_address = true, .metrics_public = true};
     assert_int_equal(access_decide(&apart, &nobody, row), ACCESS_GRANTED);

@@ -1,4 +1,4 @@
-/* Custom attributes, queries, and who names the adapter. */
+/* Tests SageMaker's custom attributes, query strings, and the sources of the adapter's name. */
 #include "gateway/sagemaker/djl_headers.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 static void test_attributes(void **state)
 {
     static const struct {
-        const char *text, *name, *want; /* NULL: there is none */
+        const char *text, *name, *want; /* NULL = absent */
     } cases[] = {
         {"a=1;b=2", "a", "1"},
         {"a=1;b=2", "b", "2"},

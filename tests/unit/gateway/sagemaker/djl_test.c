@@ -1,4 +1,7 @@
-/* DJL's schemas from body to exact bytes. */
+/* Tests DJL's schemas from the request's body to the exact bytes of the answer. A test posts a
+ * body to `serving`, sends tokens as the head, and compares the fake client's bytes. Invariant:
+ * status codes and error texts are those of DJL Serving. Numbers are those of the statements in
+ * docs/develop/gateway.md. */
 #include "gateway/sagemaker/djl_dialects.h"
 #include "gateway/sagemaker/djl_error.h"
 
@@ -7,7 +10,7 @@
 #include "common/base/clock.h"
 #include "tests/unit/gateway/serving/serving_world.h"
 
-/* One token with its score. */
+/* Sends one token with its log-probability. */
 static void scored(uint32_t start, uint32_t id, enum finish_reason finish, uint32_t stop_id)
 {
     float v = -0.5f;
@@ -40,7 +43,8 @@ static void test_djl_stream(void **state)
     assert_int_equal(w.submits[0].sampling.max_tokens, 30);
     assert_true(w.submits[0].sampling.temperature == 0);
     scored(0, 'a', FINISH_NONE, UINT32_MAX);
-    scored(1, 'E', FINISH_NONE, UINT32_MAX); /* may become END: its text comes with the next */
+    /* may become the stop string END: its text comes with the next token */
+    scored(1, 'E', FINISH_NONE, UINT32_MAX);
     scored(2, 257, FINISH_STOP, UINT32_MAX);
     assert_true(w.client.ended);
     assert_body("{\"token\":{\"id\":97,\"text\":\"a\",\"log_prob\":-0.5}}\n"
@@ -50,7 +54,7 @@ static void test_djl_stream(void **state)
                 "\"generated_tokens\":3,\"inputs\":\"hi\"}}\n");
 }
 
-/* decoder_input_details: with details, in one piece. */
+/* `decoder_input_details` adds the details of the prompt to an answer in one piece. */
 static void test_djl_prefill(void **state)
 {
     static const char *const bodies[] = {
@@ -92,7 +96,8 @@ static void test_djl_whole(void **state)
     assert_int_equal(w.submits[0].sampling.max_tokens, 2);
     assert_int_equal(w.submits[0].sampling.seed, 7);
     assert_true(w.submits[0].sampling.temperature == 0);
-    scored(0, 0xC3, FINISH_NONE, UINT32_MAX); /* half a character: all of it is the next one's */
+    /* half a character: the next token has all of its text */
+    scored(0, 0xC3, FINISH_NONE, UINT32_MAX);
     scored(1, 0xA4, FINISH_LENGTH, UINT32_MAX);
     assert_int_equal(w.client.status, 200);
     assert_body("{\"generated_text\":\"hi\xC3\xA4\",\"details\":{\"finish_reason\":\"length\","
@@ -125,7 +130,7 @@ static void test_djl_forms(void **state)
                 "\"generated_text\":\"a\"}\n\n");
 }
 
-/* Chat's chunks as lines: none has "data: ", each ends, none is [DONE]. */
+/* A chat stream has each chunk on a line of its own, without "data: " and without [DONE]. */
 static void test_djl_chat(void **state)
 {
     w.id_prefix = "chatcmpl-";
@@ -155,14 +160,14 @@ static void test_djl_refusals(void **state)
         bool is_async;
         const char *body, *want;
     } cases[] = {
-        {false, "{\"inputs\":[\"a\"]}", "inputs must be a string, and not empty."},
-        {false, "{\"inputs\":5}", "inputs must be a string, and not empty."},
-        {false, "{\"inputs\":\"\"}", "inputs must be a string, and not empty."},
-        {false, "{\"prompt\":\"a\"}", "inputs must be a string, and not empty."},
+        {false, "{\"inputs\":[\"a\"]}", "inputs must be a string that is not empty."},
+        {false, "{\"inputs\":5}", "inputs must be a string that is not empty."},
+        {false, "{\"inputs\":\"\"}", "inputs must be a string that is not empty."},
+        {false, "{\"prompt\":\"a\"}", "inputs must be a string that is not empty."},
         {false, "{", "The body is not valid JSON"},
         {false, "{\"inputs\":\"a\",\"parameters\":[]}", "parameters must be an object."},
         {false, "{\"inputs\":\"a\",\"parameters\":{\"temperature\":-1}}", "temperature must be in"},
-        {false, "{\"inputs\":\"a\",\"parameters\":{\"n\":2},\"stream\":true}", "n and best_of"},
+        {false, "{\"inputs\":\"a\",\"parameters\":{\"n\":2},\"stream\":true}", "n or best_of"},
         {false, "{\"inputs\":\"a\",\"adapters\":\"nobody\"}", "`nobody` does not exist"},
         {false, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"temperature\":-1}",
          "temperature must be in"},
@@ -204,7 +209,7 @@ static void test_djl_errors_of_the_cluster(void **state)
                 "\"boom\"\n}\n");
 }
 
-/* ---- tgi_compat: details unless refused, a list around, other keys ---- */
+/* ---- tgi_compat: details by default, a list around the answer, other keys ---- */
 
 static void test_djl_tgi(void **state)
 {
@@ -264,7 +269,7 @@ static void test_djl_static_refusals(void **state)
         {"{\"inputs\":[\"a\",\"\"]}", "inputs must be a string or a list of strings"},
         {"{\"inputs\":[\"a\",5]}", "inputs must be a string or a list of strings"},
         {"{\"inputs\":[5]}", "inputs must be a string or a list of strings"},
-        {"{\"inputs\":[\"a\",\"b\"],\"stream\":true}", "a batch cannot be streamed"},
+        {"{\"inputs\":[\"a\",\"b\"],\"stream\":true}", "several inputs cannot be streamed"},
     };
     w.id_prefix = "chatcmpl-";
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -286,7 +291,7 @@ static void test_djl_statuses(void **state)
 {
     static const struct {
         struct api_error e;
-        int as_is, chosen; /* chosen: with the statuses below */
+        int as_is, chosen; /* `chosen`: with the configured statuses below */
         const char *type;
     } cases[] = {
         {{.http_status = 400}, 424, 424, NULL},
@@ -331,7 +336,7 @@ static void test_djl_statuses(void **state)
     }
 }
 
-/* ---- 29: silence ends the connection, tokens put it off ---- */
+/* ---- 29: a stream without tokens is closed; each token extends the time ---- */
 
 static void test_djl_silence(void **state)
 {
@@ -351,7 +356,7 @@ static void test_djl_silence(void **state)
     assert_int_equal(w.n_cancels, 1);
     serving_sweep(&w.s);
     assert_int_equal(w.s.n_requests, 0);
-    next_client(); /* and one of which nothing came */
+    next_client(); /* a request without any token is closed too */
     post_as(&dialect_djl, "{\"inputs\":\"hi\"}");
     w.now_ns += 11 * NS_PER_S;
     serving_tick(&w.s);
@@ -359,7 +364,8 @@ static void test_djl_silence(void **state)
     assert_int_equal(w.client.status, 0);
 }
 
-/* 60: what is named outside of the body wins; "" leaves it to the body. */
+/* Statement 60 of docs/develop/gateway.md: a model named outside the body wins. "" leaves the
+ * choice to the body. */
 static void test_djl_model_beside_the_body(void **state)
 {
     struct serving_request q = {.dialect = &dialect_djl,

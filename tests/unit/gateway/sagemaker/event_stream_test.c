@@ -1,4 +1,4 @@
-/* AWS's event stream, read back by a reader that trusts nothing. */
+/* Tests AWS's event stream. A strict reader in this file decodes what the gateway writes. */
 #include "gateway/sagemaker/event_stream.h"
 
 #include <setjmp.h>
@@ -16,7 +16,8 @@ static uint32_t number(const char *at)
     return (uint32_t)u[0] << 24 | (uint32_t)u[1] << 16 | (uint32_t)u[2] << 8 | u[3];
 }
 
-/* The first message of `in`, its headers as "name=value;". What follows is left in `in`. */
+/* Takes the first message off `in` and returns its payload. Appends its headers to `headers` as
+ * "name=value;". */
 static struct str take(struct str *in, struct strbuf *headers)
 {
     assert_true(in->len >= 16);
@@ -42,7 +43,7 @@ static struct str take(struct str *in, struct strbuf *headers)
     return payload;
 }
 
-/* The catalogue's check value, and the empty message of AWS's test vectors. */
+/* The check value of the CRC catalogue, and the empty message of AWS's test vectors. */
 static void test_crc(void **state)
 {
     assert_int_equal(event_stream_crc(0, STR("123456789")), 0xCBF43926);
@@ -57,11 +58,11 @@ static void test_payload(void **state)
     struct strbuf b, headers;
     strbuf_init(&b, 0);
     strbuf_init(&headers, 0);
-    strbuf_append_c(&b, "before"); /* sums begin where the message does */
+    strbuf_append_c(&b, "before"); /* the checksum begins at the message, not at the buffer */
     event_stream_payload(&b, STR("{\"a\":1}\n"));
     struct str all = {b.ptr + 6, b.len - 6};
     assert_int_equal(all.len, 113);
-    assert_int_equal(number(all.ptr + 8), 0xb327ff46); /* by zlib */
+    assert_int_equal(number(all.ptr + 8), 0xb327ff46); /* computed with zlib */
     assert_int_equal(number(all.ptr + all.len - 4), 0x29969631);
     assert_true(str_eq_c(take(&all, &headers), "{\"a\":1}\n"));
     assert_int_equal(all.len, 0);

@@ -1,5 +1,7 @@
-/* Log-probabilities of prompts, from the body to the bytes: vLLM's prompt_logprobs and OpenAI's
- * echo with logprobs, rows that come in pieces, twice, or not at all. */
+/* Tests log-probabilities of prompts from the request's body to the answer's bytes: vLLM's
+ * prompt_logprobs and OpenAI's echo with logprobs. A test posts a body and sends rows as the
+ * head, in pieces, twice, or not at all. Invariants: each row is in the answer once, the number
+ * of rows in an answer is bounded, and long answers are written on the pool. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -19,8 +21,9 @@ static void post(const char *body)
     post_as(&dialect_completions, body);
 }
 
-/* Rows of submit i for the ids of text from start + 1 on: the id at p has -p, rank p, and beside it
- * 'x' with -0.5; the last of three entries is the id itself again where it is among the best. */
+/* Sends `n` rows of submit `i` for the ids of `text` from `start` + 1 on. The id at position p
+ * has log-probability -p and rank p, and 'x' beside it has -0.5. The third entry is the id
+ * again, as if it were among the best. */
 static void rows(uint32_t i, uint32_t start, const char *text, uint32_t n, uint32_t attempt)
 {
     uint32_t ids[8][3];
@@ -52,10 +55,11 @@ static void test_prompt_logprobs(void **state)
     post("{\"prompt\":\"abc\",\"prompt_logprobs\":2,\"max_tokens\":2,\"n\":2}");
     assert_int_equal(w.n_submits, 2);
     assert_int_equal(w.submits[0].sampling.n_prompt_logprobs, 2);
-    assert_int_equal(w.submits[1].sampling.n_prompt_logprobs, -1); /* once for all choices */
+    /* one submit carries them for all choices */
+    assert_int_equal(w.submits[1].sampling.n_prompt_logprobs, -1);
     tokens(1, 0, "de", FINISH_LENGTH);
     rows(0, 0, "abc", 1, 1);
-    rows(0, 0, "abc", 2, 1); /* the first one twice */
+    rows(0, 0, "abc", 2, 1); /* the first row comes twice */
     assert_int_equal(w.client.status, 0);
     tokens(0, 0, "fg", FINISH_LENGTH);
 #define SCORES "\"prompt_logprobs\":[null," ROW(98, "b", 1) "," ROW(99, "c", 2) "]"
@@ -68,7 +72,7 @@ static void test_prompt_logprobs(void **state)
                  ABSENT_OF_CHOICE "}]" USAGE(3, 4, 7));
 }
 
-/* A K of 1 has the best one, and the prompt's own with its rank among all. */
+/* With 1 requested, a row holds the best token and the prompt's own token with its true rank. */
 static void test_fewer_than_came(void **state)
 {
     post("{\"prompt\":\"abc\",\"prompt_logprobs\":1,\"max_tokens\":1}");
@@ -102,7 +106,7 @@ static void test_chat(void **state)
     "\"tokens\":[\"a\",\"b\",\"c\",\"d\"],\"top_logprobs\":[null,{\"b\":-1,\"x\":-0.5},"           \
     "{\"c\":-2,\"x\":-0.5},{\"d\":-0.25}]},\"finish_reason\":\"length\",\"stop_reason\":null"
 
-/* One token with its row, and the end. */
+/* Sends one token with its row and ends the answer. */
 static void scored_token(uint32_t i)
 {
     uint32_t id = 'd';
@@ -128,7 +132,7 @@ static void test_echo(void **state)
                      "}]" USAGE(3, 1, 4));
 }
 
-/* The prompt's are said with the first delta, when all are there. */
+/* A stream has the prompt's rows in the first delta, after all of them have arrived. */
 static void test_echo_in_a_stream(void **state)
 {
     post("{\"prompt\":\"abc\",\"echo\":true,\"logprobs\":1,\"max_tokens\":1,\"stream\":true}");
@@ -140,7 +144,8 @@ static void test_echo_in_a_stream(void **state)
                 "}]}\n\ndata: [DONE]\n\n");
 }
 
-/* Nothing is generated: what the head draws behind the prompt is nobody's, and ends nothing. */
+/* No token is requested: a token that the head samples after the prompt is not shown and ends
+ * nothing. */
 static void test_prompt_only(void **state)
 {
     post("{\"prompt\":\"abc\",\"echo\":true,\"logprobs\":1,\"max_tokens\":0,\"stop\":\"d\"}");
@@ -154,7 +159,8 @@ static void test_prompt_only(void **state)
                 "\"stop_reason\":null" ABSENT_OF_TEXT "}]" USAGE(3, 0, 3));
 }
 
-/* A new link: the head is told what is here, and goes on there; with all it is asked for none. */
+/* After a new link the head is told how many rows are here and continues there. When all are
+ * here, none is requested. */
 static void test_resubmission(void **state)
 {
     post("{\"prompt\":\"abcd\",\"prompt_logprobs\":2,\"max_tokens\":1}");
@@ -164,7 +170,7 @@ static void test_resubmission(void **state)
     assert_int_equal(w.n_submits, 2);
     assert_int_equal(w.submits[1].n_known_logprobs, 2);
     assert_int_equal(w.submits[1].sampling.n_prompt_logprobs, 2);
-    rows(0, 2, "abcd", 1, 1); /* of the attempt before */
+    rows(0, 2, "abcd", 1, 1); /* belongs to the previous attempt */
     rows(1, 2, "abcd", 1, 2);
     serving_on_link(&w.s, false);
     serving_on_link(&w.s, true);
@@ -176,7 +182,7 @@ static void test_resubmission(void **state)
     assert_non_null(strstr(w.client.body.ptr, "\"100\":{\"logprob\":-3,"));
 }
 
-/* Rows before these have not come: all is asked for again. */
+/* A gap before the rows: all rows are requested again. */
 static void test_rows_are_missing(void **state)
 {
     post("{\"prompt\":\"abcd\",\"prompt_logprobs\":2,\"max_tokens\":1}");
@@ -186,7 +192,8 @@ static void test_rows_are_missing(void **state)
     assert_int_equal(w.submits[1].n_known_logprobs, 0);
 }
 
-/* An older head, or older ranks: said before, where the cluster says so, or at the end. */
+/* An older head or older ranks send no rows. The request is refused at once when the cluster
+ * reports this, otherwise at the end. */
 static void test_a_cluster_without_prompt_logprobs(void **state)
 {
     post("{\"prompt\":\"abcd\",\"prompt_logprobs\":2,\"max_tokens\":1}");
@@ -206,7 +213,7 @@ static void test_too_many(void **state)
 {
     static char body[220000];
     size_t n = (size_t)snprintf(body, sizeof body, "{\"prompt_logprobs\":20,\"prompt\":[");
-    for (uint32_t i = 0; i < 1020 * 99; i++) /* prompts of 99: 101,000 ids, times 21 */
+    for (uint32_t i = 0; i < 1020 * 99; i++) /* prompts of 99 ids: 101,000 ids, times 21 entries */
         n += (size_t)snprintf(body + n, sizeof body - n, "%s1",
                               i == 0   ? "["
                               : i % 99 ? ","
@@ -220,7 +227,8 @@ static void test_too_many(void **state)
     assert_non_null(strstr(w.client.body.ptr, "\"param\":\"prompt_logprobs\""));
 }
 
-/* Each choice says all of them: 99 ids times 21 are few, in 128 choices of 10 prompts too many. */
+/* Each choice repeats the prompt's rows. 99 ids times 21 entries are few, but too many in 128
+ * choices of 10 prompts. */
 static void test_too_many_in_choices(void **state)
 {
     static char body[4000];
@@ -251,7 +259,7 @@ static void test_too_long_an_answer(void **state)
         strstr(w.client.body.ptr, "{\"error\":{\"message\":\"The answer is longer than"));
 }
 
-/* ---- answers that are written on the pool ---- */
+/* ---- answers written on the pool ---- */
 
 enum { N_PROMPTS = 8, PROMPT_BYTES = 90 };
 
@@ -280,7 +288,7 @@ static void stop_when_answered(void *ctx)
         loop_stop(ctx);
 }
 
-/* The same bytes as those that the loop writes; until they are there nothing is said. */
+/* The pool writes the same bytes as the loop. Nothing is sent before they are complete. */
 static void test_written_on_the_pool(void **state)
 {
     struct loop *loop;
@@ -306,14 +314,14 @@ static void test_written_on_the_pool(void **state)
         STATUS_OK);
     w.s.pool = pool;
     serving_tick(&w.s);
-    serving_tick(&w.s); /* it is asked once */
+    serving_tick(&w.s); /* only one job is submitted */
     assert_int_equal(w.client.status, 0);
     loop_on_turn_end(loop, stop_when_answered, loop);
     loop_run(loop);
     serving_sweep(&w.s);
     assert_int_equal(w.client.status, 200);
     assert_int_equal(w.client.body.len, want.len);
-    size_t head = strlen("{\"id\":\"cmpl-") + 32; /* the id is another one */
+    size_t head = strlen("{\"id\":\"cmpl-") + 32; /* the two answers have different ids */
     assert_memory_equal(strbuf_str(&w.client.body).ptr + head, strbuf_str(&want).ptr + head,
                         want.len - head);
     encode_pool_free(pool);
@@ -322,7 +330,8 @@ static void test_written_on_the_pool(void **state)
     strbuf_fini(&want);
 }
 
-/* A prompt that eight choices repeat is long, though it has no log-probabilities. */
+/* An answer that repeats a long prompt in eight choices goes to the pool, even without
+ * log-probabilities. */
 static void test_an_echo_is_written_on_the_pool(void **state)
 {
     enum { N = 8, LONG = 40000 };
@@ -377,8 +386,8 @@ static void test_the_client_leaves_while_it_is_written(void **state)
     assert_int_equal(w.s.n_requests, 1);
     serving_on_abort(&w.s, w.client.request);
     serving_sweep(&w.s);
-    assert_non_null(w.s.dead); /* the pool has it */
-    encode_pool_free(pool);    /* gives it back */
+    assert_non_null(w.s.dead); /* the pool still uses it */
+    encode_pool_free(pool);    /* the pool gives it back */
     serving_sweep(&w.s);
     assert_null(w.s.dead);
     assert_int_equal(w.client.status, 0);
@@ -386,7 +395,7 @@ static void test_the_client_leaves_while_it_is_written(void **state)
     loop_free(loop);
 }
 
-/* What a stream writes of a prompt it writes at once, on the loop. */
+/* A stream writes the prompt's rows at once on the loop, so it has a limit of its own. */
 static void test_too_many_in_a_stream(void **state)
 {
     static char body[120000];

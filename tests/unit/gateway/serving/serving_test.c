@@ -1,4 +1,7 @@
-/* The whole serving path without sockets: bodies in, exact bytes out. */
+/* Tests the serving path without sockets. A test posts a body, plays the head with `tokens` and
+ * the on_ functions, moves the clock with `w.now_ns`, and compares the exact bytes that the fake
+ * client got. Invariants: each token is shown once over any number of attempts, a client that
+ * leaves is cancelled at the head, and every request ends. */
 #include "serving_world.h"
 
 #include <math.h>
@@ -32,7 +35,7 @@ static void test_stream(void **state)
     assert_int_equal(w.submits[0].n_prompt, 2);
     assert_int_equal(w.submits[0].sampling.max_tokens, 16);
     assert_int_equal(w.submits[0].sampling.eos_ids.n, 1);
-    assert_int_equal(w.client.status, 0); /* nothing before the first token */
+    assert_int_equal(w.client.status, 0); /* no status before the first token */
     tokens(0, 0, "ab", FINISH_NONE);
     tokens(0, 2, "cE", FINISH_NONE);
     tokens(0, 4, "NDx", FINISH_NONE);
@@ -82,11 +85,11 @@ static void test_resubmission(void **state)
     assert_int_equal(w.submits[1].n_ids, 4);
     assert_int_equal(w.submits[1].last_id, 'b');
     assert_int_equal(w.submits[1].sampling.seed, 5);
-    tokens(0, 2, "XX", FINISH_NONE); /* the old attempt: dropped */
+    tokens(0, 2, "XX", FINISH_NONE); /* previous attempt: dropped */
     tokens(1, 4, "X", FINISH_NONE);  /* a gap: submitted again */
     assert_int_equal(w.n_submits, 3);
     assert_int_equal(w.submits[2].attempt, 3);
-    tokens(2, 1, "bcd", FINISH_LENGTH); /* an overlap: only what is new */
+    tokens(2, 1, "bcd", FINISH_LENGTH); /* an overlap: only the new tokens count */
     assert_true(w.client.ended);
     assert_body(CHUNK("ab", "\"finish_reason\":null,\"stop_reason\":null}]}\n\n") CHUNK(
         "cd", "\"finish_reason\":\"length\",\"stop_reason\":null}]}\n\n") "data: [DONE]\n\n");
@@ -114,10 +117,10 @@ static void test_client_gone(void **state)
     assert_int_equal(w.submits[2].sampling.i_choice, 2);
     tokens(0, 0, "a", FINISH_LENGTH);
     serving_on_abort(&w.s, w.client.request);
-    assert_int_equal(w.n_cancels, 2); /* the one that had ended needs none */
+    assert_int_equal(w.n_cancels, 2); /* no cancel for the choice that had ended */
     serving_sweep(&w.s);
     assert_int_equal(w.s.n_requests, 0);
-    tokens(1, 0, "a", FINISH_NONE); /* still coming: said again */
+    tokens(1, 0, "a", FINISH_NONE); /* its tokens still come: cancelled again */
     assert_int_equal(w.n_cancels, 3);
     tokens(1, 0, "a", FINISH_CANCELLED);
     assert_int_equal(w.n_cancels, 3);
@@ -136,7 +139,7 @@ static void test_errors_from_the_head(void **state)
     serving_on_tokens(&w.s, &m);
     assert_int_equal(w.client.status, 429);
     assert_int_equal(w.client.retry_after_s, 7);
-    assert_int_equal(w.n_cancels, 1); /* the other choice */
+    assert_int_equal(w.n_cancels, 1); /* for the other choice */
     assert_body("{\"error\":{\"message\":\"queue is full\",\"type\":\"RateLimitError\","
                 "\"param\":null,\"code\":429}}");
 }
@@ -160,7 +163,7 @@ static void test_error_inside_a_stream(void **state)
     assert_true(w.client.ended);
 }
 
-/* The gateway waits no longer: a stream ends with its error, what has not begun is a 503. */
+/* When the gateway ends, a stream gets an error event, and a request without output gets a 503. */
 static void test_the_end_of_the_gateway(void **state)
 {
     post("{\"prompt\":\"hi\",\"stream\":true}");
@@ -188,7 +191,7 @@ static void test_the_end_of_the_gateway_before_a_token(void **state)
     assert_int_equal(w.client.retry_after_s, 1);
     assert_false(w.client.begun);
     w.client.status = 0;
-    post("{\"prompt\":\"hi\"}"); /* a connection that was there already */
+    post("{\"prompt\":\"hi\"}"); /* on an old connection */
     assert_int_equal(w.client.status, 503);
     assert_int_equal(w.client.retry_after_s, 1);
     assert_int_equal(w.n_submits, 1);
@@ -211,7 +214,7 @@ static void test_refusals(void **state)
         {"{\"prompt\":[\"a\",[1]]}", 400, "must not mix"},
         {"{\"model\":\"other\",\"prompt\":\"x\"}", 404, "\"code\":\"model_not_found\""},
         {"{\"prompt\":\"x\",\"n\":9}", 503, "too many open requests"},
-        {"{\"prompt\":[[1],[1]],\"n\":33}", 400, "more than 64 choices"},
+        {"{\"prompt\":[[1],[1]],\"n\":33}", 400, "at most 64 choices"},
         {"{\"prompt\":\"hello\",\"max_tokens\":96}", 400,
          "This model's maximum context length is 100 tokens. However, you requested 101 tokens (5 "
          "in the prompt, 96 in the completion)."},
@@ -245,14 +248,14 @@ static void test_waiting_for_a_replica(void **state)
     assert_int_equal(w.n_cancels, 1);
 }
 
-/* No workers because none were wanted: healthy, and who has waited too long is told for how long
- * to stay away. */
+/* No worker runs because none was wanted: the gateway is healthy. A request that waited too long
+ * gets a 503 with Retry-After. */
 static void test_waiting_for_workers_that_start(void **state)
 {
     static const struct {
         uint32_t start_s, retry_after_s;
         const char *why;
-    } cases[] = {{0, 5, "No group of workers is ready"},
+    } cases[] = {{0, 5, "No replica is ready"},
                  {2, 5, "Workers are being started"},
                  {40, 40, "Workers are being started"}};
     const char *why;
@@ -283,14 +286,15 @@ static void test_waiting_for_the_head(void **state)
     w.now_ns += 2000000000ull;
     serving_tick(&w.s);
     assert_int_equal(w.client.status, 503);
-    assert_int_equal(w.n_cancels, 0); /* the head never heard of it */
+    assert_int_equal(w.n_cancels, 0); /* the head has not seen it */
     w.client.status = 0;
-    post("{\"prompt\":\"hi\"}"); /* and from now on at once */
+    post("{\"prompt\":\"hi\"}"); /* later requests get a 503 at once */
     assert_int_equal(w.client.status, 503);
     assert_true(w.client.retry_after_s > 0);
 }
 
-/* By name and at once, requests and streams; until the head takes the gateway again. */
+/* When the head serves another model, requests and streams get an error at once that names it.
+ * This ends when the head accepts the gateway again. */
 static void test_another_models_gateway(void **state)
 {
     const char *why;
@@ -300,20 +304,22 @@ static void test_another_models_gateway(void **state)
     serving_on_link(&w.s, false);
     serving_tick(&w.s);
     assert_true(w.client.ended);
-    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "vocabulary is not the workers'"));
+    assert_non_null(
+        strstr(strbuf_str(&w.client.body).ptr, "has another vocabulary than the workers' model"));
     serving_sweep(&w.s);
     assert_true(serving_is_of_another_model(&w.s) && !serving_healthy(&w.s, &why));
-    assert_non_null(strstr(why, "vocabulary is not the workers'"));
+    assert_non_null(strstr(why, "has another vocabulary than the workers' model"));
     strbuf_reset(&w.client.body);
     w.client.status = 0;
     post("{\"prompt\":\"hi\"}");
     serving_tick(&w.s);
     assert_int_equal(w.client.status, 503);
     assert_true(w.client.retry_after_s > 0);
-    assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "vocabulary is not the workers'"));
-    serving_on_refused(&w.s, STATUS_DENIED); /* a key that is being replaced: it may pass */
+    assert_non_null(
+        strstr(strbuf_str(&w.client.body).ptr, "has another vocabulary than the workers' model"));
+    serving_on_refused(&w.s, STATUS_DENIED); /* a key that is being replaced: the refusal may end */
     assert_false(serving_healthy(&w.s, &why));
-    assert_non_null(strstr(why, "its log says why"));
+    assert_non_null(strstr(why, "the gateway's log gives the reason"));
     serving_on_refused(&w.s, STATUS_OK);
     serving_on_link(&w.s, true);
     assert_true(serving_healthy(&w.s, &why));
@@ -336,8 +342,8 @@ static void test_stream_survives_a_long_pause(void **state)
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "data: {\"error\""));
 }
 
-/* The whole cluster may be ending: its client asks another gateway, and need not wait for this one.
- */
+/* The gateway is ending, perhaps with the whole cluster. Its streams wait for a lost head for 30
+ * s only, because clients can ask another gateway. */
 static void test_a_gateway_that_ends_waits_less(void **state)
 {
     post("{\"prompt\":\"hi\",\"stream\":true}");
@@ -345,7 +351,7 @@ static void test_a_gateway_that_ends_waits_less(void **state)
     w.s.draining = true;
     w.now_ns += 100000000000ull;
     serving_tick(&w.s);
-    assert_false(w.client.ended); /* it stands still, but somebody is at work */
+    assert_false(w.client.ended); /* no progress, but the link is up */
     serving_on_link(&w.s, false);
     w.now_ns += 29000000000ull;
     serving_tick(&w.s);
@@ -401,7 +407,7 @@ static void test_logprobs_and_ids(void **state)
                  NO_REASONING "}" ABSENT_AT_END);
 }
 
-/* Tokens of submit i, each with this log-probability, and the end. */
+/* Sends tokens of submit `i`, all with this log-probability, and ends the choice. */
 static void scored_tokens(uint32_t i, const char *text, float logprob)
 {
     uint32_t ids[8], n = 0;
@@ -421,7 +427,8 @@ static void scored_tokens(uint32_t i, const char *text, float logprob)
     serving_on_tokens(&w.s, &m);
 }
 
-/* Two prompts, the best two of three each: by the token, not by the sum. */
+/* Two prompts with best_of 3: the best two choices of each, by mean log-probability and not by
+ * sum. */
 static void test_best_of(void **state)
 {
 #define CHOICE(i, text)                                                                            \
@@ -440,7 +447,7 @@ static void test_best_of(void **state)
     scored_tokens(5, "f", -0.5f);
     scored_tokens(4, "e", -INFINITY);
     assert_int_equal(w.client.status, 0);
-    scored_tokens(3, "d", -0.5f); /* as good as f, and before it */
+    scored_tokens(3, "d", -0.5f); /* as good as f, and earlier */
     assert_body(HEAD ",\"choices\":[" CHOICE(0, "bbbb") "," CHOICE(1, "cc") "," CHOICE(
         2, "d") "," CHOICE(3, "f") "],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":15,"
                                    "\"completion_tokens\":10," DETAILS(0) NO_REASONING
@@ -448,7 +455,8 @@ static void test_best_of(void **state)
     assert_int_equal(w.s.n_open_choices, 0);
 }
 
-/* Both count from when the request came; what is left of the time-out goes with each Submit. */
+/* `priority` and `timeout` count from the arrival of the request. Each Submit carries the
+ * remaining time. */
 static void test_priority_and_timeout(void **state)
 {
     post("{\"prompt\":\"hi\",\"priority\":-7,\"timeout\":2.5}");
@@ -461,7 +469,7 @@ static void test_priority_and_timeout(void **state)
     w.now_ns += 999000000ull;
     serving_tick(&w.s);
     assert_int_equal(w.client.status, 0);
-    w.now_ns += 1000000ull; /* the head has not said so: it may be gone */
+    w.now_ns += 1000000ull; /* the head has not answered and may be gone */
     serving_tick(&w.s);
     assert_int_equal(w.client.status, 504);
     assert_int_equal(w.n_cancels, 1);
@@ -490,12 +498,13 @@ static void fake_release_body(void *reply)
 
 static enum status fake_hold(void *reply, uint64_t bytes)
 {
-    assert_int_equal(n_released, 1); /* first, so that it has room by that */
+    assert_int_equal(n_released, 1); /* released first, so that its room is free */
     n_held = bytes;
     return room;
 }
 
-/* A body is let go when it is prepared, and its kept part charged before anything is submitted. */
+/* The body is released after preparation, and the part that stays is charged before anything is
+ * submitted. */
 static void test_no_room_for_what_it_holds(void **state)
 {
     static const struct {
@@ -572,11 +581,12 @@ static void test_chat_whole(void **state)
                                             "\"prompt_token_ids\":[104,105]" ABSENT_OF_CHAT);
 }
 
-/* Reasoning, then a call, in pieces: what may be a marker is held back; the arguments are not. */
+/* The stream has reasoning and then a call, in pieces. A possible marker is held back; arguments
+ * are not. */
 static void test_chat_stream_with_call(void **state)
 {
     chat("{" MESSAGES "," TOOLS ",\"stream\":true}");
-    assert_int_equal(w.submits[0].n_prompt, 3); /* the template was shown the tool */
+    assert_int_equal(w.submits[0].n_prompt, 3); /* the template received the tool */
     tokens(0, 0, "<thi", FINISH_NONE);
     assert_body("");
     tokens(0, 4, "nk>why</th", FINISH_NONE);
@@ -608,7 +618,7 @@ static void test_chat_whole_with_calls(void **state)
                                         REASONING(1) "},\"prompt_token_ids\":null" ABSENT_OF_CHAT);
 }
 
-/* The grammar begins behind what the reasoning parser of the model takes away; a completion has no
+/* A grammar begins behind the part that the reasoning parser takes. A completion has no
  * reasoning. */
 #define THINKING "\"messages\":[{\"role\":\"user\",\"content\":\"hi<think>\"}]"
 static void test_reasoning_before_a_grammar(void **state)
@@ -618,12 +628,12 @@ static void test_reasoning_before_a_grammar(void **state)
     assert_true(str_eq_c(w.submits[0].sampling.grammar,
                          "{\"open\":[\"<think>\"],\"close\":[\"</think>\"],\"begun\":true,"
                          "\"kind\":1,\"source\":\"{\\\"type\\\":\\\"object\\\"}\"}"));
-    tokens(0, 0, "x</think>{}$", FINISH_STOP); /* the end is no text */
+    tokens(0, 0, "x</think>{}$", FINISH_STOP); /* EOS has no text */
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, THINKS("x")));
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "\"content\":\"{}\""));
     w.client.status = 0;
     strbuf_reset(&w.client.body);
-    /* the prompt says nothing of it: it may come */
+    /* The prompt does not open the reasoning, but the model may. */
     chat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"guided_regex\":\"a\"}");
     assert_int_equal(w.submits[1].sampling.grammar_kind, GRAMMAR_AFTER_REASONING);
     assert_true(str_eq_c(w.submits[1].sampling.grammar,
@@ -644,7 +654,7 @@ static void test_reasoning_before_a_grammar(void **state)
     tokens(3, 0, "a", FINISH_STOP);
 }
 
-/* No tools, no tool parser; completions go through none. */
+/* Without tools no tool parser runs, and completions use no parser. */
 static void test_no_parser_unasked(void **state)
 {
     chat("{" MESSAGES "," TOOLS ",\"tool_choice\":\"none\",\"include_reasoning\":false}");
@@ -725,7 +735,7 @@ static void test_token_ids_as_tokens(void **state)
                            "\"token_id:98\":-0.25}]"));
 }
 
-/* No token is asked of the cluster for these; a prompt may be empty, or longer than the context. */
+/* Tokenising submits nothing to the cluster. A prompt may be empty, or longer than the context. */
 static void test_tokenize(void **state)
 {
     static const struct {
@@ -743,7 +753,7 @@ static void test_tokenize(void **state)
         {&dialect_tokenize, "{" MESSAGES "," TOOLS "}",
          "{\"count\":3,\"max_model_len\":100,\"tokens\":[104,105,102],\"token_strs\":null}", 200},
         {&dialect_tokenize, "{\"prompt\":\"x\"," MESSAGES "}",
-         "{\"error\":{\"message\":\"Either prompt or messages is required.\",\"type\":"
+         "{\"error\":{\"message\":\"Exactly one of prompt and messages is required.\",\"type\":"
          "\"BadRequestError\",\"param\":\"prompt\",\"code\":400}}",
          400},
         {&dialect_tokenize, "{\"prompt\":\"x\",\"temperature\":1}",
@@ -802,7 +812,7 @@ static void test_limits_of_a_key(void **state)
         .dialect = &dialect_completions, .body = STR("{\"prompt\":\"hi\"}"), .key = &w.key};
     strbuf_init(&second.body, 0);
     serving_on_request(&w.s, &second, &q);
-    assert_int_equal(second.status, 429); /* one at once */
+    assert_int_equal(second.status, 429); /* one request at a time */
     assert_int_equal(second.retry_after_s, 1);
     assert_non_null(strstr(strbuf_str(&second.body).ptr, "\"type\":\"RateLimitError\""));
     assert_non_null(strstr(strbuf_str(&second.body).ptr, "\"code\":\"rate_limit_exceeded\""));
@@ -810,10 +820,10 @@ static void test_limits_of_a_key(void **state)
     tokens(0, 0, "abcd", FINISH_LENGTH);
     assert_int_equal(w.client.status, 200);
     assert_int_equal(w.key.n_open, 0);
-    assert_int_equal(post_again("{\"prompt\":\"hi\"}"), 429); /* 2 + 4 of 6 tokens are used */
+    assert_int_equal(post_again("{\"prompt\":\"hi\"}"), 429); /* 6 of 6 tokens are used: 2 + 4 */
     assert_int_equal(w.client.retry_after_s, 10);
     w.now_ns += 10000000000ull;
-    assert_int_equal(post_again("{\"prompt\":[]}"), 400); /* counts as a request, and is over */
+    assert_int_equal(post_again("{\"prompt\":[]}"), 400); /* counts as a request and has ended */
     assert_int_equal(w.key.n_open, 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(post_again("{\"prompt\":[]}"), 400);
@@ -821,12 +831,12 @@ static void test_limits_of_a_key(void **state)
     w.key.limits = (struct key_limits){.models = models, .has_priority = true, .priority = 2};
     assert_int_equal(post_again("{\"prompt\":\"hi\",\"priority\":-5}"), 0);
     assert_int_equal(w.submits[w.n_submits - 1].priority, 2);
-    w.s.cluster.one_class = true; /* the key's own would be an error of every request */
+    w.s.cluster.one_class = true; /* the key's own priority would fail every request */
     w.s.o.max_open_choices = 98;
     assert_int_equal(post_again("{\"prompt\":\"hi\"}"), 0);
     assert_int_equal(w.submits[w.n_submits - 1].priority, 0);
     w.s.o.max_open_choices = 99;
-    models[0] = 'A'; /* "Alias,m" */
+    models[0] = 'A'; /* an "Alias" in the list is not "alias" */
     assert_int_equal(post_again("{\"prompt\":\"hi\",\"model\":\"alias\"}"), 404);
     assert_non_null(strstr(strbuf_str(&w.client.body).ptr, "model_not_found"));
     assert_int_equal(post_again("{\"prompt\":\"hi\",\"model\":\"m\"}"), 0);

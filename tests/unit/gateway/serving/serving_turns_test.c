@@ -1,10 +1,11 @@
-/* Tenants take turns at the link to the head, and nobody pays for another's large submits. */
+/* Tests that tenants take turns at the link to the head, and that a tenant does not wait for
+ * another tenant's large submits. */
 #include "serving_world.h"
 
 #include "gateway/dialects/dialects.h"
 #include "gateway/prepare/dialect.h"
 
-/* n choices of tenant 1, each with a schema of 100 KB. */
+/* Posts `n` choices of tenant 1, each with a schema of 100 KB. */
 static void post_large(uint32_t n)
 {
     enum { LEN = 100 << 10 };
@@ -53,13 +54,13 @@ static void test_tenants_take_turns(void **state)
     assert_true(is_of(1, &polite));
     w.now_ns += 6000000000ull;
     serving_tick(&w.s);
-    assert_int_equal(w.client.status, 503); /* who has waited for too long is alone with that */
+    assert_int_equal(w.client.status, 503); /* only the request that waited too long fails */
     assert_int_equal(polite.status, 0);
     serving_on_abort(&w.s, polite.request);
     strbuf_fini(&polite.body);
 }
 
-/* To try a large one takes as long as it is large. */
+/* Encoding a large submit is expensive, so it is not tried again before the link has credit. */
 static void test_a_large_one_waits_for_credit(void **state)
 {
     struct fake_client polite[3] = {{0}};
@@ -78,7 +79,7 @@ static void test_a_large_one_waits_for_credit(void **state)
     }
 }
 
-/* The submits from i on: the first brings the grammar, the others refer to it. */
+/* Checks `n` submits from `i` on: the first carries the grammar, and the others refer to it. */
 static void assert_one_brings_it(uint32_t i, uint32_t n, bool keeps)
 {
     for (uint32_t k = i; k < i + n; k++) {
@@ -96,13 +97,13 @@ static void test_a_requests_grammar_goes_once(void **state)
     post_large(3);
     assert_int_equal(w.n_submits, 3);
     assert_one_brings_it(0, 3, true);
-    post_small(&second); /* it has none: the head keeps what it had */
+    post_small(&second); /* it has no grammar: the head keeps the previous one */
     assert_false(w.submits[3].same_grammar);
     serving_on_link(&w.s, false);
-    serving_on_link(&w.s, true); /* a new session knows of none */
+    serving_on_link(&w.s, true); /* a new session starts without a grammar */
     assert_int_equal(w.n_submits, 8);
-    assert_one_brings_it(5, 3, true); /* the youngest request goes first */
-    w.keeps_grammar = false;          /* an older head */
+    assert_one_brings_it(5, 3, true); /* the newest request is submitted first */
+    w.keeps_grammar = false;          /* as with an older head */
     serving_on_link(&w.s, false);
     serving_on_link(&w.s, true);
     assert_int_equal(w.n_submits, 12);
@@ -111,7 +112,7 @@ static void test_a_requests_grammar_goes_once(void **state)
     strbuf_fini(&second.body);
 }
 
-/* A submit that did not go brought nothing. */
+/* A submit that was not sent has not brought its grammar to the head. */
 static void test_what_was_not_sent_is_no_reference(void **state)
 {
     w.keeps_grammar = true;

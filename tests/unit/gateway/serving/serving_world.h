@@ -1,5 +1,6 @@
 #pragma once
-/* Serving without sockets: a head and a client made of a few arrays, one of each per test. */
+/* A world for tests of `serving` without sockets: a head and a client in a few arrays, new for
+ * each test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +15,12 @@ enum { MAX_SUBMITS = 64 };
 
 struct fake_client {
     struct api_request *request;
-    int status; /* 0: nothing yet */
+    int status; /* 0 = no answer yet */
     uint32_t retry_after_s;
     struct strbuf body;
     bool begun, ended, dropped;
     size_t room;
-    char header[256]; /* the last one added: "name: value" */
+    char header[256]; /* the last header added, as "name: value" */
 };
 
 struct world {
@@ -37,11 +38,11 @@ struct world {
         uint64_t deadline_ms;
     } submits[MAX_SUBMITS];
     uint32_t n_submits, n_cancels, n_finishes, n_tried;
-    uint32_t most_submits; /* that there is credit for; 0: for all */
+    uint32_t most_submits; /* credit in submits; 0 = unlimited */
     struct msg_finish last_finish;
     struct fake_client client;
     const char *id_prefix;
-    struct api_key key; /* of what is posted */
+    struct api_key key; /* key of the posted requests */
     struct text_template *chat_template;
     struct u32_span last_bad_words;
     uint32_t bad_words[8];
@@ -52,14 +53,14 @@ extern struct world w;
 int setup(void **state);
 int teardown(void **state);
 void set_cluster(uint32_t n_ready);
-/* The client takes one stream at a time: the one before has ended. */
+/* Posts a body. The client has one request at a time: the previous one must have ended. */
 void post_as(const struct dialect *d, const char *body);
-/* Tokens of submit i: text from start. */
+/* Sends `text` as tokens of submit `i`, the first at position `start`. */
 void tokens(uint32_t i, uint32_t start, const char *text, enum finish_reason finish);
-/* The body with the request's id, which is random, as ID. */
+/* Compares the answer's body, with the request's random id written as ID. */
 void assert_body(const char *want);
 
-/* What OpenAI's whole answers have as null, where nobody asked for it. */
+/* Members that OpenAI's whole answers have as null when the request did not ask for them. */
 #define ABSENT_OF_TEXT   ",\"prompt_token_ids\":null,\"prompt_logprobs\":null" ABSENT_OF_CHOICE
 #define ABSENT_OF_CHOICE ",\"token_ids\":null,\"routed_experts\":null"
 #define ABSENT_AT_END                                                                              \

@@ -1,4 +1,7 @@
-/* The schema of an answer that has to call tools: each tool's parameters stay a document. */
+/* Tests the schema of an answer that has to call tools. The input is the request's list of
+ * tools; the output is one JSON schema with each tool's parameters under `$defs`. Invariants: a
+ * reference inside a tool's parameters still leads to the same place, and the request's own
+ * tools are not changed. */
 #include "gateway/tools/schema.h"
 
 #include <setjmp.h>
@@ -29,11 +32,11 @@ static json_t *tools_of(const char *const *parameters, size_t n)
     return tools;
 }
 
-/* What becomes of one tool's parameters. */
+/* Parameters of one tool, and their schema in the answer's schema. ' stands for ". */
 static const struct {
     const char *parameters, *want;
 } cases[] = {
-    /* Closed as strict mode closes it. */
+    /* Without `additionalProperties` the object is closed, as in strict mode. */
     {NULL, "{'properties':{},'type':'object','additionalProperties':false}"},
     {"{}", "{'properties':{},'type':'object','additionalProperties':false}"},
     {"[]", "{'properties':{},'type':'object','additionalProperties':false}"},
@@ -90,7 +93,7 @@ static const struct {
     {"{'properties':{'a':{'not':{'properties':{'b':{}}}}}}",
      "{'properties':{'a':{'not':{'properties':{'b':{}}}}},'type':'object',"
      "'additionalProperties':false}"},
-    /* What is required is there, though it is not listed. */
+    /* A required property is allowed, even when `properties` lacks it. */
     {"{'properties':{'a':{}},'required':['a','z']}",
      "{'properties':{'a':{},'z':{}},'required':['a','z'],'type':'object',"
      "'additionalProperties':false}"},
@@ -99,10 +102,10 @@ static const struct {
     {"{'properties':null}", "{'properties':{},'type':'object','additionalProperties':false}"},
     {"{'properties':{'a':{}},'required':['z'],'additionalProperties':false}",
      "{'properties':{'a':{}},'required':['z'],'additionalProperties':false,'type':'object'}"},
-    /* An object, whatever the schema says. */
+    /* Arguments are an object, whatever the schema says. */
     {"{'type':'array','items':{}}", "{'type':'object','items':{},'properties':{},"
                                     "'additionalProperties':false}"},
-    /* References lead where they led. */
+    /* References are moved along with the schema. */
     {"{'properties':{'next':{'$ref':'#'}}}",
      "{'properties':{'next':{'$ref':'#/$defs/tool0'}},'type':'object',"
      "'additionalProperties':false}"},
@@ -129,7 +132,7 @@ static const struct {
     {"{'properties':{'$id':{'type':'string'},'a':{'$ref':'#nobody'}}}",
      "{'properties':{'$id':{'type':'string'},'a':{'$ref':'#nobody'}},'type':'object',"
      "'additionalProperties':false}"},
-    /* Data is no schema, and a property may be called as a keyword is. */
+    /* A constant or default is data, not a schema. A property may have a keyword's name. */
     {"{'properties':{'a':{'const':{'$ref':'#'},'default':{'properties':{}}}}}",
      "{'properties':{'a':{'const':{'$ref':'#'},'default':{'properties':{}}}},'type':'object',"
      "'additionalProperties':false}"},
@@ -140,7 +143,7 @@ static const struct {
      "'additionalProperties':false}"},
 };
 
-/* ' to ", into a room of its own. */
+/* Copies `s` to `out` with ' replaced by ". */
 static const char *quoted(const char *s, char *out)
 {
     size_t n = 0;
@@ -165,7 +168,7 @@ static void test_definitions(void **state)
         char *got = json_dumps(own, JSON_COMPACT);
         if (!json_equal(own, expected))
             fail_msg("%s: %s, not %s", parameters ? parameters : "none", got, want);
-        assert_true(json_equal(tools, before)); /* the request's stay as they are */
+        assert_true(json_equal(tools, before)); /* the request's own tools are not changed */
         free(got);
         json_decref(expected);
         json_decref(whole);

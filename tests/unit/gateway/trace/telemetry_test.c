@@ -1,4 +1,5 @@
-/* What is counted and noted of requests, to the nanosecond: serving with a clock that stands. */
+/* Tests the metrics and the log records of requests, to the nanosecond. `serving` runs with a
+ * clock that the test sets. */
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -83,7 +84,7 @@ static void test_times_of_a_request(void **state)
     assert_string_equal(record.model, "m");
 }
 
-/* What was waited for at a head that is gone is not this head's queue. */
+/* The time spent waiting for a head that has gone does not count as this head's queue time. */
 static void test_a_lost_head_is_not_prefill(void **state)
 {
     post_as(&dialect_completions, "{\"prompt\":\"hello\",\"max_tokens\":1}");

@@ -1,4 +1,4 @@
-/* Spans on their way: to a collector that takes them, and to one that never answers. */
+/* Tests the export of spans to a collector that accepts them, and to one that never answers. */
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
 #include "gateway/trace/export.h"
@@ -78,8 +78,8 @@ static void collector_stop(struct collector *c)
     loop_free(c->loop);
 }
 
-/* Every span is delivered or dropped, none twice; what waits is bounded while nothing is answered.
- */
+/* Every span is delivered once or counted as dropped. The number of waiting spans is bounded
+ * while no answer comes. */
 static void spans_are_delivered_or_counted(void **state)
 {
     for (int silent = 0; silent < 2; silent++) {
@@ -98,7 +98,7 @@ static void spans_are_delivered_or_counted(void **state)
             metrics_counter(reg, "coxswain_gateway_spans_dropped_total", "", "");
         for (uint32_t i = 0; i < N_SPANS; i++)
             trace_export_add(t, &record, 200, false, 1);
-        if (silent) /* some wait, some are on their way */
+        if (silent) /* some spans wait, some are being sent */
             assert_true(metric_value(dropped) >= N_SPANS - 2 * AT_ONCE_MAX);
         while (!silent && metric_value(exported) + metric_value(dropped) < N_SPANS)
             usleep(1000);
@@ -118,7 +118,8 @@ static void no_endpoint_is_no_thread(void **state)
     struct error err = {0};
     const struct trace_export_options o = {"https://a", "service", "host"};
     assert_int_equal(trace_export_new(&o, reg, &t, &err), STATUS_INVALID);
-    assert_non_null(strstr(err.text, "--otlp-traces-endpoint https://a: https:// is not spoken"));
+    assert_non_null(
+        strstr(err.text, "--otlp-traces-endpoint https://a: https:// is not supported"));
     assert_null(t);
     trace_export_free(NULL);
     metrics_free(reg);

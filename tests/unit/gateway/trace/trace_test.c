@@ -1,4 +1,6 @@
-/* Whose trace a request belongs to, and what it looks like as a span. */
+/* Tests which trace a request belongs to, and the span that describes it. The input is the
+ * headers `traceparent` and `tracestate`; the output is a `trace_context` and OTLP's JSON.
+ * Invariant: a malformed header counts as absent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The shape that cox status and the dashboard are written against. */
+/* JSON documents of the admin API: `cox status` and the dashboard depend on their shape. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/admin/json.h"
@@ -48,7 +48,7 @@ static void scale_has_every_field_of_its_page(void **state)
     static const char *const load[] = {"running", "waiting", "oldest_wait_s", "kv_usage"};
     struct fixture *f = fixture_new(2);
     form_pair(f);
-    assert_int_equal(head_core_desired_workers(f->core), 0); /* it has just begun */
+    assert_int_equal(head_core_desired_workers(f->core), 0); /* the head has just started */
     head_core_tick(f->core, f->now);
     head_core_tick(f->core, f->now + SCALE_HINT_BLIND_NS);
     json_t *s = admin_json_scale(f->core);
@@ -58,13 +58,14 @@ static void scale_has_every_field_of_its_page(void **state)
         assert_non_null(json_object_get(json_object_get(s, "load"), load[i]));
     assert_int_equal(json_integer_value(json_object_get(s, "desired_workers")), 2);
     assert_true(json_is_null(json_object_get(s, "max_workers")));
-    head_core_forget_scale(f->core); /* one that has waited begins to serve */
+    head_core_forget_scale(f->core); /* as when a standby begins to serve */
     assert_int_equal(head_core_desired_workers(f->core), 0);
     json_decref(s);
     fixture_free(f);
 }
 
-/* Enough workers, and none of them fit together: both pages say so. */
+/* The status and the scale page both say so when there are enough workers but none of them fit
+ * together. */
 static void workers_that_differ_are_told(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -92,8 +93,8 @@ static void workers_that_differ_are_told(void **state)
     fixture_free(f);
 }
 
-/* More workers than a replica takes, and none serves: the counts are not told as parts of a
- * replica. */
+/* When more workers are connected than a replica takes and none serves, the counts are not shown
+ * as parts of a replica. */
 static void spares_are_not_members(void **state)
 {
     struct fixture *f = fixture_new(2);

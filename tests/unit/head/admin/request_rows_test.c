@@ -1,4 +1,4 @@
-/* Requests as the dashboard shows them: times, rings, walks in slices, pages. */
+/* Rows of requests for the dashboard: times, the ring of ended requests, walks in slices, pages. */
 #include "head/admin/request_rows.h"
 #include "tests/unit/head/core/core_fixture.h"
 
@@ -45,7 +45,8 @@ static void the_last_that_ended_are_held(void **state)
     }
     assert_int_equal(ended_requests_at(&e, 0)->arrival_seq, REQUEST_ROWS_ENDED + 9);
     assert_int_equal(ended_requests_at(&e, 0)->state, REQUEST_FINISHED);
-    assert_int_equal(ended_requests_at(&e, 1)->state, REQUEST_CANCELLED); /* it ran: taken away */
+    /* The request ran and was cancelled. */
+    assert_int_equal(ended_requests_at(&e, 1)->state, REQUEST_CANCELLED);
     assert_int_equal(ended_requests_at(&e, REQUEST_ROWS_ENDED - 1)->arrival_seq, 10);
     assert_null(ended_requests_at(&e, REQUEST_ROWS_ENDED));
     ended_requests_finish_last(&e);
@@ -54,7 +55,7 @@ static void the_last_that_ended_are_held(void **state)
     ended_requests_fini(&e);
 }
 
-/* A table of n, of which every third is gone again. */
+/* Returns a head whose table of n requests has lost every third one. */
 static struct head_core *core_of(uint32_t n)
 {
     struct head_core *h = mem_zalloc(sizeof *h);
@@ -112,7 +113,7 @@ static int compare(const void *a, const void *b)
     return x->arrival_seq < y->arrival_seq ? -1 : 1;
 }
 
-/* Whatever the order they stand in: a page is what sorting all of them gives. */
+/* A page equals the same part of a full sort, in whatever order the requests are stored. */
 static void a_page_is_a_part_of_all_sorted(void **state)
 {
     struct rng rng = {.state = 7};

@@ -1,4 +1,5 @@
-/* The words that people's scripts look for, and when they are said. */
+/* The statistics line of the log: the words that users' scripts search for, and the times at
+ * which the head writes it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +85,7 @@ static void when_it_is_due(void **state)
     static const struct {
         enum stats_format format;
         double interval_s;
-        uint64_t want_s; /* 0: never */
+        uint64_t want_s; /* seconds between two lines; 0 = never */
     } cases[] = {
         {STATS_VLLM, -1, 10}, {STATS_VLLM0, -1, 5}, {STATS_VLLM0, 2, 2}, {STATS_VLLM, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

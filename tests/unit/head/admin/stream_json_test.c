@@ -1,4 +1,7 @@
-/* The parts of an update: what stands in which column, what bounds them. */
+/* The parts of an update of /api/stream: the columns of each part and the bounds on their size.
+ * Each test fills a head core by `core_fixture.h`, calls one `stream_json_*` function and parses
+ * the JSON that it wrote into a `strbuf`. The caller owns the buffer until `parsed` takes it.
+ * All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/admin/json.h"
@@ -51,7 +54,7 @@ static struct fixture *serving(void)
     return f;
 }
 
-/* The same figures as /api/status. */
+/* Workers and replicas have the same figures as in /api/status. */
 static void workers_and_replicas_are_those_of_the_status(void **state)
 {
     struct fixture *f = serving();
@@ -94,7 +97,7 @@ static void workers_and_replicas_are_those_of_the_status(void **state)
         if (!json_equal(json_array_get(g, of_replica[i].i),
                         json_object_get(sg, of_replica[i].name)))
             fail_msg("group's %s", of_replica[i].name);
-    assert_int_equal(number(g, 7), 1); /* it runs */
+    assert_int_equal(number(g, 7), 1); /* one request runs */
     json_decref(workers);
     json_decref(replicas);
     json_decref(s);
@@ -120,9 +123,9 @@ static void a_request_has_its_times_and_its_replica(void **state)
                         "00000000000000010000000000000002");
     assert_string_equal(json_string_value(json_array_get(r, 1)), "running");
     assert_int_equal(number(r, 2), 0);
-    assert_int_equal(number(r, 4), 0);               /* it was scheduled at once, */
-    assert_int_equal(number(r, 5), 30000);           /* its prompt has taken this long, */
-    assert_true(json_is_null(json_array_get(r, 6))); /* and no token has come */
+    assert_int_equal(number(r, 4), 0);     /* microseconds in the queue: scheduled at once */
+    assert_int_equal(number(r, 5), 30000); /* microseconds of its prompt so far */
+    assert_true(json_is_null(json_array_get(r, 6))); /* no first token yet */
     assert_int_equal(number(r, 7), 3);
     assert_int_equal(number(r, 10), 4);
     assert_true(json_is_null(json_array_get(r, 12)));
@@ -144,7 +147,8 @@ static void samples_go_on_where_a_listener_is(void **state)
     } cases[] = {{0, HISTORY_SAMPLES},
                  {HISTORY_SAMPLES + 3, 2},
                  {HISTORY_SAMPLES + 5, 0},
-                 {HISTORY_SAMPLES + 6, HISTORY_SAMPLES}}; /* of a head before this one */
+                 /* This number comes from an earlier head. */
+                 {HISTORY_SAMPLES + 6, HISTORY_SAMPLES}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct strbuf b;
         uint64_t next = cases[i].next;
@@ -155,8 +159,8 @@ static void samples_go_on_where_a_listener_is(void **state)
         assert_int_equal(next, HISTORY_SAMPLES + 5);
         if (cases[i].n) {
             assert_int_equal(json_array_size(row(o, 0)), 17);
-            assert_int_equal(number(row(o, 0), 1), 1);               /* one runs */
-            assert_true(json_is_null(json_array_get(row(o, 0), 7))); /* and none has ended */
+            assert_int_equal(number(row(o, 0), 1), 1);               /* one request runs */
+            assert_true(json_is_null(json_array_get(row(o, 0), 7))); /* no request has ended */
         }
         json_decref(o);
     }
@@ -173,21 +177,22 @@ static void latencies_are_of_those_that_ended_of_late(void **state)
     history_init(&t);
     h->now_ns = 100 * NS_PER_S;
     r->state = REQUEST_FINISHED;
-    uint64_t ends[] = {50, 95, 96, 97}; /* the first is long over */
+    uint64_t ends[] = {50, 95, 96, 97}; /* seconds; the first end is too old to count */
     for (uint32_t i = 0; i < 4; i++) {
         uint64_t end = ends[i] * NS_PER_S;
         r->arrival_ns = end - (2 + i) * NS_PER_S;
         r->scheduled_ns = r->arrival_ns;
         r->first_token_ns = r->arrival_ns + i * 100 * MS;
-        r->n_ids = 11; /* ten gaps, */
+        r->n_ids = 11; /* eleven tokens have ten gaps */
         ended_requests_add(&h->ended, r, end);
     }
-    r->state = REQUEST_FAILED; /* and what failed says nothing of speed */
+    r->state = REQUEST_FAILED; /* a failed request does not count for latency */
     ended_requests_add(&h->ended, r, 99 * NS_PER_S);
     history_take(&t, h);
     const struct history_sample *x = &t.ring[0];
     assert_float_equal(x->ttft_s[0], 0.2, 1e-9);
-    assert_float_equal(x->ttft_s[1], 0.2, 1e-9); /* of three the second is the 95th percentile */
+    /* The 95th percentile of three values is the second one. */
+    assert_float_equal(x->ttft_s[1], 0.2, 1e-9);
     assert_float_equal(x->e2e_s[0], 4, 1e-9);
     assert_float_equal(x->itl_s[0], 0.38, 1e-9);
     request_free(r);
@@ -223,11 +228,11 @@ static void the_kv_map_counts_every_block(void **state)
     struct fixture *f = serving();
     struct strbuf b;
     strbuf_init(&b, 0);
-    stream_json_kv(f->core, 0, 5, &b); /* there is one kind: that one */
+    stream_json_kv(f->core, 0, 5, &b); /* KV group 5 does not exist, so the only one is shown */
     json_t *o = parsed(&b);
     const char *cells = json_string_value(json_object_get(o, "cells"));
     assert_int_equal(strlen(cells), 64 * 3);
-    assert_memory_equal(cells, "090000", 6); /* one block of 16 tokens is owned */
+    assert_memory_equal(cells, "090000", 6); /* one block of 16 tokens is in use */
     assert_int_equal(json_integer_value(json_object_get(o, "kv")), 0);
     assert_int_equal(json_integer_value(json_object_get(o, "owned")), 1);
     assert_int_equal(json_integer_value(json_object_get(o, "empty")), 63);
@@ -237,7 +242,7 @@ static void the_kv_map_counts_every_block(void **state)
     strbuf_init(&b, 0);
     stream_json_kv(f->core, 0, 0, &b);
     o = parsed(&b);
-    assert_true(json_is_null(o)); /* nobody serves */
+    assert_true(json_is_null(o)); /* no replica serves */
     json_decref(o);
     fixture_free(f);
 }

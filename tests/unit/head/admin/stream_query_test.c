@@ -1,4 +1,4 @@
-/* What a listener of /api/stream may ask for. */
+/* Query parameters that a listener of /api/stream may send. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,13 +1,16 @@
-/* The part of a replica's steps that masks may take: who waits, who goes on, and that all come to
- * their turn.
- */
+/* The share of a replica's steps that grammar masks may take. The tests drive `mask_shares`
+ * through a scheduler (`scheduler_bed.h`): requests with and without a grammar go in, and
+ * results with costs of masks come back. Invariants: rows without a grammar run in every step, a
+ * tenant in debt waits for a bounded time, and all rows get their turn. Times are in units of
+ * 0.1 us. All tests run on one thread. */
 #include "head/budget/mask_shares.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 enum { UNITS_MS = 10000, NS_MS = 1000000, PLAIN_MS = 10 };
 
-/* Tenant 0 has no grammar: its row costs no mask. */
+/* Adds a request of the tenant, with a grammar if `masked`. A row without a grammar costs no
+ * mask. */
 static struct request *add_of(struct bed *b, uint64_t tenant, bool masked, uint32_t max_tokens)
 {
     struct msg_submit m = submit(b, 4, max_tokens);
@@ -40,8 +43,8 @@ static const struct request *of_slot(const struct bed *b, uint32_t slot)
     return NULL;
 }
 
-/* A step in which each row of tenant 1 costs units, and others' rows with a grammar cheap ones.
- * Returns what the masks cost in all. */
+/* Runs a step in which each row of tenant 1 costs `units`, and other tenants' rows with a
+ * grammar cost `cheap`. Returns the cost of all masks. */
 static uint64_t costly_turn(struct bed *b, uint32_t units, uint32_t cheap, uint32_t *rows)
 {
     struct answer a;
@@ -75,12 +78,13 @@ static void masks_take_a_third_of_the_time(void **state)
     costly_turn(&b, 0, 0, &rows);
     for (n_steps = 1; plain->sched && n_steps < 3000; n_steps++)
         sum += costly_turn(&b, 100 * UNITS_MS, 0, &rows);
-    /* the plain row is in every step; a third of all time, and what is had ahead or owed */
+    /* The row without a grammar runs in every step. Masks take a third of all time (half of the
+     * plain rows' time), give or take the savings and debts of the tenants. */
     assert_int_equal(request_n_generated(plain), 1000);
     assert_int_equal(n_steps, 1000);
     assert_true(sum <= (uint64_t)PLAIN_MS * UNITS_MS * n_steps / 2 + 17 * MASK_SHARES_SAVED);
     assert_true(sum >= (uint64_t)PLAIN_MS * UNITS_MS * n_steps / 2 - MASK_SHARES_SAVED);
-    /* and its rows have had their turns */
+    /* All rows with a grammar have had their turns. */
     for (uint32_t i = 2; i < b.n_requests; i++)
         assert_in_range(request_n_generated(b.requests[i]) + 1, request_n_generated(b.requests[1]),
                         request_n_generated(b.requests[1]) + 2);
@@ -135,14 +139,15 @@ static void a_tenant_pays_for_those_that_left(void **state)
     scheduler_remove(b.s, next);
     uint32_t n = 0;
     for (; !scheduler_takes_masks(b.s, next); n++)
-        turn(&b, OTHER_ID); /* says no time: a millisecond each */
+        turn(&b, OTHER_ID); /* a result without a time counts as one millisecond */
     assert_in_range(n, 190, 200);
     assert_true(scheduler_takes_more_masks(b.s) && !scheduler_takes_more_masks(b.s));
     assert_non_null(plain->sched);
     close_bed(&b);
 }
 
-/* Whatever a rank says of one step: three seconds of others' steps pay for it. */
+/* A tenant's debt is bounded. Three seconds of other tenants' steps pay it, whatever cost a rank
+ * reported for one step. */
 static void a_debt_has_an_end(void **state)
 {
     struct bed b;
@@ -165,7 +170,8 @@ static void a_debt_has_an_end(void **state)
     close_bed(&b);
 }
 
-/* Both owe, and who owes less finds no block: then the other runs. */
+/* Two tenants owe time. The tenant that owes less finds no free block, and the other tenant's
+ * row runs then. */
 static void who_finds_no_block_stops_nobody(void **state)
 {
     struct bed b;
@@ -174,7 +180,7 @@ static void who_finds_no_block_stops_nobody(void **state)
     open_bed(&b, &c);
     struct request *first = add_of(&b, 1, true, 11);
     struct msg_submit m = submit(&b, 25, 35);
-    m.ids.ptr += 100; /* nothing to share */
+    m.ids.ptr += 100; /* no common prefix */
     m.tenant = 2;
     m.sampling.grammar_kind = GRAMMAR_REGEX;
     m.sampling.grammar = (struct str){"a*", 2};

@@ -1,5 +1,8 @@
-/* How many decodes of each tenant run in a step: nobody's streams are slower than if the tenants
- * had the replica by turns, all rows come to their turn, and nothing stands still. */
+/* The number of decodes of each tenant in a step. The first tests call `row_shares` with fixed
+ * costs of a step. The tests below "with the scheduler" feed a scheduler (`scheduler_bed.h`)
+ * with requests and with results whose times follow from the rows of each plan. Invariants: no
+ * stream is slower than if the tenants took turns on the replica, all rows get their turn, and
+ * some row always runs. All tests run on one thread. */
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "head/budget/row_shares.h"
@@ -17,7 +20,8 @@ static struct step_budget costs(double pass_ms, double sampled_ms)
                                 .token_ns = sampled_ms * MS};
 }
 
-/* One step of n[i] decodes of each share; ran: how often each row did. */
+/* Plans one step with n[i] decodes that could run in each share. `ran` counts how often each row
+ * ran. Returns the number of decodes that ran. */
 static uint32_t one_step(struct row_shares *m, const struct step_budget *b, const uint32_t *n,
                          uint32_t (*ran)[256])
 {
@@ -43,7 +47,8 @@ static struct row_shares two_tenants(const uint32_t *n)
     return m;
 }
 
-/* 2 * (4 + 2 * 16) = 72 ms: 34 decodes in each step, in the first one as well. */
+/* Two tenants by turns have 2 * (4 + 2 * 16) = 72 ms. 34 decodes fit into that in each step, and
+ * also in the first one. */
 static void run_34(const uint32_t *inside, const uint32_t *n, int n_steps, uint32_t (*ran)[256])
 {
     struct step_budget b = costs(4, 2);
@@ -64,11 +69,11 @@ static void many_streams_wait_for_few(void **state)
     for (uint32_t k = 0; k < n[0]; k++)
         assert_int_equal(ran[0][k], 1000);
     for (uint32_t k = 0; k < n[1]; k++)
-        assert_in_range(ran[1][k], 89, 91); /* 18 of 200 in each step */
+        assert_in_range(ran[1][k], 89, 91); /* 18 of the 200 rows run in each step */
 }
 
-/* A tenant whose prompts are still to be computed has a share already: they would be in steps of
- * all that the other one has, and so would their first tokens. */
+/* A tenant gets its share as soon as it has prompts to compute. Otherwise its prompts would run
+ * in steps with all decodes of the other tenant, and its first tokens would be as slow. */
 static void prompts_have_a_share(void **state)
 {
     const uint32_t inside[2] = {16, 200}, n[2] = {0, 200};
@@ -76,8 +81,8 @@ static void prompts_have_a_share(void **state)
     run_34(inside, n, 10, ran);
 }
 
-/* The step behind one of n[i] decodes each is planned; prompts wait for it, and the second tenant
- * computes one if it says so. */
+/* Plans the step after a step of n[i] decodes in each share. Prompts wait for the planned step,
+ * and the second tenant already computes a prompt if `one_runs`. */
 static struct row_shares plan_with_prompts(struct step_budget b, const uint32_t *inside,
                                            const uint32_t *n, bool one_runs)
 {
@@ -90,8 +95,9 @@ static struct row_shares plan_with_prompts(struct step_budget b, const uint32_t 
     return m;
 }
 
-/* The tenant with the fewest misses no step where the other one's prompts wait as well: they count
- * as that one's. 72 ms are 34 rows, of which the prompts stand for 9. */
+/* The tenant with the fewest decodes misses no step while the other tenant's prompts wait too.
+ * Those prompts count as the other tenant's rows. 34 rows fit into 72 ms, and the prompts take
+ * the time of 9 of them. */
 static void prompts_count_as_their_tenants(void **state)
 {
     const uint32_t inside[2] = {16, 60}, n[2] = {16, 40};
@@ -104,18 +110,20 @@ static void prompts_count_as_their_tenants(void **state)
     row_shares_fini(&m);
 }
 
-/* A third of the target is quick enough: 83 ms for 250, of which 16 decodes and one take 62. */
+/* Nobody is limited while the decodes fit into a third of the target of 250 ms, which is 83 ms.
+ * 17 decodes take 4 + 17 * 3.5 = 63.5 ms. */
 static void few_more_hold_nobody_back(void **state)
 {
     const uint32_t inside[2] = {16, 20}, n[2] = {16, 1};
     struct row_shares m = plan_with_prompts(costs(4, 3.5), inside, n, false);
     assert_false(m.limits);
-    assert_in_range(m.longest_ns, 84 * NS_PER_MS, 85 * NS_PER_MS); /* a quarter is the prompts' */
+    /* A quarter of the step is left for prompts. */
+    assert_in_range(m.longest_ns, 84 * NS_PER_MS, 85 * NS_PER_MS);
     row_shares_fini(&m);
 }
 
-/* The prompts of one step may end in a hundred decodes of the next one: 34 may run, 16 of them
- * those that were there. */
+/* Prompts that end in one step can bring a hundred new decodes into the next one. 34 of all
+ * decodes may run, among them the 16 earlier ones. */
 static void many_that_come_at_once_wait_for_a_step(void **state)
 {
     const uint32_t before[2] = {16, 1}, n[2] = {16, 101};
@@ -133,8 +141,8 @@ static void many_that_come_at_once_wait_for_a_step(void **state)
     row_shares_fini(&m);
 }
 
-/* A quarter of the target is quick enough for everybody, and a step without a target, without
- * known costs or with one tenant alone has no limits. */
+/* A step has no limits while it takes less than a quarter of the target. It has none without a
+ * target, with unknown costs or with one tenant alone either. */
 static void nothing_is_limited_without_need(void **state)
 {
     const uint32_t few[2] = {1, 20}, many[2] = {1, 200}, alone[2] = {0, 200};
@@ -144,12 +152,13 @@ static void nothing_is_limited_without_need(void **state)
     struct row_shares m = two_tenants(few);
     for (int i = 0; i < 3; i++)
         assert_int_equal(one_step(&m, &b, few, ran), 21);
-    (void)one_step(&m, &free, many, ran); /* they are counted from now on */
+    (void)one_step(&m, &free, many, ran); /* the new decodes count from this step on */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(one_step(&m, &free, many, ran), 201);
         assert_int_equal(one_step(&m, &unknown, many, ran), 201);
     }
-    assert_int_equal(one_step(&m, &b, many, ran), 29); /* 62.5 ms */
+    /* 29 rows fit into 62.5 ms, a quarter of the target. */
+    assert_int_equal(one_step(&m, &b, many, ran), 29);
     row_shares_leave(&m, 0);
     assert_int_equal(one_step(&m, &b, alone, ran), 200);
     row_shares_fini(&m);
@@ -195,7 +204,8 @@ static const struct request *of_slot(const struct bed *b, uint32_t slot)
     return NULL;
 }
 
-/* A step that takes what its rows cost. False: there is none. */
+/* Plans a step and answers it with the time that its rows cost. Returns false when there is no
+ * plan. */
 static bool play_step(struct play *p)
 {
     struct answer a;
@@ -215,7 +225,8 @@ static bool play_step(struct play *p)
     return true;
 }
 
-/* A step whose rows cost what is said where they have logits, and a hundredth elsewhere. Its ms. */
+/* Plans a step and answers it. A row with logits costs `sampled_ms`, any other row a hundredth
+ * of it. Returns the step's time in milliseconds. */
 static double step_of_costs(struct play *p)
 {
     struct answer a;
@@ -239,7 +250,8 @@ static double step_of_costs(struct play *p)
     return ms;
 }
 
-/* All requests of a bed fit in, in steps of at most n_rows rows. */
+/* Returns a configuration with room for all requests of a bed, in steps of at most `n_rows`
+ * rows. */
 static struct scheduler_config wide(uint32_t n_blocks, uint32_t n_rows, uint64_t target_ms)
 {
     struct scheduler_config c = config(n_blocks);
@@ -271,8 +283,8 @@ static uint32_t arrive_all(struct play *p, uint32_t *n_rows)
     return n_tenants;
 }
 
-/* At least as many tokens in a second as its part of the time would give it alone, but where steps
- * are quick enough for everybody. */
+/* Each tenant gets at least as many tokens a second as its part of the time would give it alone,
+ * except where all steps are short enough. */
 static void nobody_is_slower_than_by_turns(void **state)
 {
     uint32_t n_slow = 0;
@@ -302,7 +314,7 @@ static void nobody_is_slower_than_by_turns(void **state)
     assert_true(n_slow > 20);
 }
 
-/* Few blocks, short targets, and results without a time. */
+/* Some row always runs, even with few blocks, short targets and results without a time. */
 static void nothing_stands_still(void **state)
 {
     for (uint64_t seed = 1; seed <= 200; seed++) {
@@ -321,8 +333,9 @@ static void nothing_stands_still(void **state)
     }
 }
 
-/* Short prompts cost what their last rows do, which are sampled from: a hundred of one tenant do
- * not make a step of another's four times as long. A prompt token costs next to nothing here. */
+/* Short prompts cost mainly their last rows, because those are sampled. A hundred short prompts
+ * of one tenant do not make another tenant's step four times as long. A prompt token costs next
+ * to nothing here. */
 static void short_prompts_cost_their_samples(void **state)
 {
     struct scheduler_config c = wide(4096, 4096, 100);
@@ -330,7 +343,7 @@ static void short_prompts_cost_their_samples(void **state)
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 4; i++)
         arrive(&p, 1, 900);
-    for (int i = 0; i < 200; i++) { /* of all sizes: the three costs are told apart */
+    for (int i = 0; i < 200; i++) { /* sizes differ, so that the scheduler learns the three costs */
         if (i % 20 == 10 && p.b.n_requests < 10)
             arrive(&p, 1, 4 + p.b.n_requests);
         assert_true(step_of_costs(&p) > 0);
@@ -342,7 +355,7 @@ static void short_prompts_cost_their_samples(void **state)
         double ms = step_of_costs(&p);
         longest = ms > longest ? ms : longest;
     }
-    if (longest > 1.2 * 100 / 3) /* a third of the target, and what is not known for sure */
+    if (longest > 1.2 * 100 / 3) /* a third of the target, plus 20 % for uncertain costs */
         fail_msg("a step of %.0f ms beside 4 decodes of 12 ms", longest);
     close_bed(&p.b);
 }
@@ -355,14 +368,14 @@ static void arrive_scored(struct play *p, uint32_t n_prompt, bool scored)
     assert_int_equal(scheduler_add(p->b.s, make(&p->b, &m)), STATUS_OK);
 }
 
-/* So do the rows of prompts with prompt_logprobs: all of them have logits. Where nothing else runs
- * the step has as many as its target holds. */
+/* Rows of prompts with prompt_logprobs cost as much as sampled rows, because all of them have
+ * logits. Where nothing else runs, a step has as many of them as its target holds. */
 static void prompt_logprobs_cost_their_logits(void **state)
 {
     struct scheduler_config c = wide(4096, 4096, 400);
     struct play p = {.pass_ms = 4, .sampled_ms = 2};
     open_bed(&p.b, &c);
-    for (uint32_t i = 0; i < 12; i++) /* 190 rows fit into 400 ms, at first 64 */
+    for (uint32_t i = 0; i < 12; i++) /* 190 rows fit into 400 ms; 64 at first */
         arrive_scored(&p, 1000, true);
     double longest = 0, ms = 0;
     for (int i = 0; i < 40; i++) {
@@ -375,13 +388,13 @@ static void prompt_logprobs_cost_their_logits(void **state)
     for (uint32_t i = 0; i < 20; i++)
         arrive(&p, 1, 900);
     for (uint32_t i = 0; i < 12; i++)
-        arrive_scored(&p, 100, i % 3 == 2); /* by turns dear and cheap */
+        arrive_scored(&p, 100, i % 3 == 2); /* every third prompt has prompt_logprobs */
     longest = 0;
     for (int i = 0; i < 60; i++) {
         ms = step_of_costs(&p);
         longest = ms > longest && i >= 20 ? ms : longest;
     }
-    if (longest > 1.1 * 100) /* a quarter of the target, or the tenants by turns: 2 * 44 */
+    if (longest > 1.1 * 100) /* a quarter of the target, or two tenants by turns: 2 * 44 ms */
         fail_msg("a step of %.0f ms beside 20 decodes of 44 ms", longest);
     close_bed(&p.b);
 }
@@ -396,7 +409,7 @@ static double gap_beside_many(bool one_waits)
         arrive(&p, i < 8 ? 1 : 2, 900);
     for (int i = 0; i < 220; i++) {
         if (i == 200 && one_waits)
-            arrive(&p, 1, 900); /* all slots are taken */
+            arrive(&p, 1, 900); /* no slot is free for it */
         assert_true(play_step(&p));
     }
     memset(p.tokens, 0, sizeof p.tokens);
@@ -408,16 +421,16 @@ static double gap_beside_many(bool one_waits)
     return gap;
 }
 
-/* By turns it is 40 ms. A request that only waits runs nothing, and so takes nothing of its
- * tenant's part. */
+/* Two tenants by turns have a gap of 40 ms between tokens. A request that only waits runs no
+ * row, so it takes nothing from its tenant's share. */
 static void who_waits_takes_no_rows(void **state)
 {
     assert_in_range(gap_beside_many(false) * 10, 0, 430);
     assert_in_range(gap_beside_many(true) * 10, 0, 430);
 }
 
-/* Where the rows of a plan are the bound and not the time, rows with logits count one each there:
- * three prompts of 1000 in steps of 256 rows. */
+/* The rows of a plan are the bound here, and its time is not. Each row with logits counts as one
+ * row: three prompts of 1000 tokens run in steps of 256 rows. */
 static void rows_and_time_are_two_bounds(void **state)
 {
     struct scheduler_config c = wide(8000, 256, 1000);
@@ -425,7 +438,7 @@ static void rows_and_time_are_two_bounds(void **state)
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 8; i++)
         arrive(&p, 1, 900);
-    for (int i = 0; i < 300; i++) { /* the costs are learnt */
+    for (int i = 0; i < 300; i++) { /* enough steps to learn the costs */
         if (i % 10 == 5 && p.b.n_requests < 30)
             arrive_scored(&p, 4 + 20 * p.b.n_requests % 300, i % 20 == 5);
         (void)step_of_costs(&p);
@@ -440,7 +453,8 @@ static void rows_and_time_are_two_bounds(void **state)
     close_bed(&p.b);
 }
 
-/* Twenty long prompts of one tenant, each row of which has logits, hold up no other's short one. */
+/* Twenty long prompts of one tenant, with logits on every row, do not hold up a short prompt.
+ * `tenant` is the owner of the short prompt. */
 static void hold_up(uint32_t tenant)
 {
     struct scheduler_config c = wide(8000, 2048, 250);
@@ -461,14 +475,15 @@ static void hold_up(uint32_t tenant)
     int n = 0;
     for (; newcomer->sched && n < 1000; n++)
         (void)step_of_costs(&p);
-    assert_in_range(n, 4, 20); /* to its first token alone it was 467, and 1407 of tenant 1 */
+    /* Without shares of time, the first token alone took 467 steps, and 1407 for tenant 1. */
+    assert_in_range(n, 4, 20);
     close_bed(&p.b);
 }
 
 static void long_prompts_hold_up_no_newcomer(void **state)
 {
     hold_up(3);
-    hold_up(1); /* which has 16 streams already */
+    hold_up(1); /* tenant 1 already has 16 streams */
 }
 
 static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_t n_generated)
@@ -478,12 +493,13 @@ static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_
     m.tenant = tenant;
     struct request *r = make(&p->b, &m);
     for (uint32_t i = 0; i < r->n_ids; i++)
-        r->ids[i] = 1000 + 37 * p->b.n_requests + i; /* no two share a prefix */
+        r->ids[i] = 1000 + 37 * p->b.n_requests + i; /* no two requests share a prefix */
     assert_int_equal(scheduler_add(p->b.s, r), STATUS_OK);
 }
 
-/* A decode has five rows here; streams that came back have a budget of their own, which is what is
- * left of the step's: it was 4 billion tokens once where the shares bounded the step. */
+/* A decode has five rows here. Streams that came back after a loss get what is left of the
+ * step's token budget. That rest once underflowed to 4 billion tokens where row shares bounded
+ * the step. */
 static void drafts_and_losses_stay_within_a_plan(void **state)
 {
     struct scheduler_config c = wide(8000, 2048, 250);

@@ -1,6 +1,8 @@
-/* The token budget of a step against simulated devices: it converges to the target from below,
- * bears noise, follows a device that becomes slower in any of its parts, and never starves a
- * prompt. tests/sim/budget_test.c has random devices. */
+/* The token budget of a step against simulated devices. Each test feeds `step_budget` with loads
+ * of steps and their times, and reads how many prompt tokens the next step may have. Invariants:
+ * the budget converges to the target from below, bears noise, follows a device that becomes
+ * slower in any of its costs, and never starves a prompt. tests/sim/budget_test.c has random
+ * devices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,7 +17,8 @@
 
 #define TARGET_NS (250 * NS_PER_MS)
 
-/* time(step) = pass + each sampled row + each prompt token, in microseconds. */
+/* A simulated device: time of a step = pass + cost of each sampled row + cost of each prompt
+ * token, in microseconds. */
 struct device {
     const char *name;
     uint64_t pass_us, sampled_us, token_us;
@@ -35,11 +38,12 @@ static uint64_t takes_ns(const struct device *d, struct step_load l)
     return (d->pass_us + d->sampled_us * l.n_sampled + d->token_us * l.n_prompt) * NS_PER_US;
 }
 
-/* A prompt without end beside n_sampled decodes, two steps in flight: results are one step late. */
+/* An endless prompt beside `n_sampled` decodes. Two steps are in flight, so each result is one
+ * step late. */
 struct bench {
     struct step_budget b;
     struct step_load in_flight[DEPTH];
-    uint32_t n_steps, largest; /* largest: prompt tokens of a step whose result is in */
+    uint32_t n_steps, largest; /* largest: most prompt tokens of a step that has a result */
 };
 
 static void open_bench(struct bench *t)
@@ -48,8 +52,8 @@ static void open_bench(struct bench *t)
     step_budget_init(&t->b, TARGET_NS);
 }
 
-/* The oldest step ends, its result is in, the next one is made. The time of the one that ended, 0
- * while nothing has; noise: a factor on it. */
+/* Ends the oldest step, gives its result to the budget and makes the next step. `noise` is a
+ * factor on the time. Returns the time of the ended step, or 0 while no step has ended. */
 static uint64_t turn(struct bench *t, const struct device *d, uint32_t n_sampled, double noise)
 {
     struct step_load *place = &t->in_flight[t->n_steps % DEPTH];
@@ -77,12 +81,14 @@ static void it_converges(void **state)
         open_bench(&t);
         for (uint32_t k = 0; k < 60; k++) {
             uint64_t ns = turn(&t, d, 0, 1.0);
-            /* The steps sent before the first result cannot know. Then the pass over the weights,
-             * shared by many tokens at first, is felt; in the end no step is longer than asked. */
+            /* The steps sent before the first result cannot know the device. The next steps
+             * share the cost of the pass among many tokens, so it shows late. In the end no step
+             * is longer than the target. */
             uint64_t bound = k < 2 * DEPTH ? first_ns
                              : k < 20      ? 2 * TARGET_NS
                                            : TARGET_NS * 21 / 20;
-            uint64_t least_ns = k < 20 ? 2 * floor_ns : floor_ns; /* the floor, and a half to try */
+            /* The first steps may take twice the floor, because the budget explores. */
+            uint64_t least_ns = k < 20 ? 2 * floor_ns : floor_ns;
             if (ns > (bound > least_ns ? bound : least_ns))
                 fail_msg("%s, step %u: %g ms", d->name, k, (double)ns / 1e6);
             if (k > 40 && ns + TARGET_NS / 5 < TARGET_NS)
@@ -96,7 +102,7 @@ static void decodes_are_part_of_the_step(void **state)
     const struct device *d = &devices[1];
     struct bench t;
     open_bench(&t);
-    for (uint32_t k = 0; k < 20; k++) /* what 16 decodes alone take is known first */
+    for (uint32_t k = 0; k < 20; k++) /* steps of 16 decodes alone come first */
         step_budget_on_result(&t.b, (struct step_load){.n_sampled = 16, .n_prompt = 0},
                               takes_ns(d, (struct step_load){.n_sampled = 16, .n_prompt = 0}));
     for (uint32_t k = 0; k < 60; k++) {
@@ -104,7 +110,8 @@ static void decodes_are_part_of_the_step(void **state)
         if (k > 40)
             assert_true(ns > TARGET_NS * 4 / 5 && ns < TARGET_NS * 21 / 20);
     }
-    /* 48 ms of the 250 are the decodes' own rows, 32 tokens of 1.5 ms; 12 ms the pass */
+    /* 16 decodes take 48 ms of the 250, which is the time of 32 tokens of 1.5 ms. The pass takes
+     * 12 ms. */
     uint32_t beside = step_budget_prompt_tokens(&t.b, 16),
              alone = step_budget_prompt_tokens(&t.b, 0), few = step_budget_prompt_tokens(&t.b, 3);
     assert_in_range(beside, 115, 127);
@@ -113,8 +120,9 @@ static void decodes_are_part_of_the_step(void **state)
     assert_true(step_budget_prompt_tokens(&t.b, 32) < beside);
 }
 
-/* Beside decodes that alone take longer than the target prompts get a third of what those take, and
- * 5/3 of what they take beyond it; whatever is believed they get the floor. */
+/* Decodes alone can take longer than the target. Prompts then get a third of the decodes' time,
+ * plus 5/3 of the time beyond the target. They always get the floor, whatever costs are
+ * believed. */
 static void no_prompt_starves(void **state)
 {
     const struct device d = {"64 decodes take 400 ms", 16000, 6000, 2000};
@@ -129,21 +137,23 @@ static void no_prompt_starves(void **state)
         if (k >= 40)
             n += step_budget_prompt_tokens(&t.b, 64);
     }
-    assert_in_range(n / 20, 165, 200); /* 383 ms of 2 ms each; every second step has fewer */
-    assert_true(step_budget_prompt_tokens(&t.b, 100000) >= n / 20); /* up to two thirds */
+    assert_in_range(n / 20, 165, 200); /* 383 ms at 2 ms a token; every second step has fewer */
+    /* Prompts may take up to two thirds of a step. */
+    assert_true(step_budget_prompt_tokens(&t.b, 100000) >= n / 20);
     for (uint32_t k = 0; k < 10; k++)
         step_budget_on_result(&t.b, (struct step_load){.n_sampled = 1, .n_prompt = 2}, UINT64_MAX);
     assert_in_range(step_budget_prompt_tokens(&t.b, 1), STEP_BUDGET_FLOOR, 64);
 }
 
-/* The trap: what slows down is not the prompt tokens, but prompts wait in every step. Whoever
- * blames the tokens alone ends at one a step, and one that is too dear for ever. */
+/* The decodes become slower while prompts wait in every step. An estimate that blames only the
+ * prompt tokens would end at one token a step, and would believe for ever that it is too
+ * expensive. */
 static void decodes_become_slower_while_prompts_wait(void **state)
 {
     const struct device quiet = {"8 decodes take 20 ms", 12000, 1000, 2000};
     const struct {
         uint64_t pass_us;
-        double best_s; /* of 4096 tokens beside decodes of so long, by the rule */
+        double best_s; /* seconds for 4096 prompt tokens beside such decodes, by the rule above */
     } slow[] = {{392000, 29.4}, {142000, 16.4}, {892000, 13.5}};
     for (size_t i = 0; i < sizeof slow / sizeof *slow; i++) {
         struct bench t;
@@ -164,7 +174,8 @@ static void decodes_become_slower_while_prompts_wait(void **state)
     }
 }
 
-/* Where a step's size never changes, nothing says which part of it is the prompts'. */
+/* The learnt costs stay bounded when all steps have the same size, because nothing tells which
+ * part of the time the prompts take. */
 static void steps_that_look_alike_keep_the_costs_bounded(void **state)
 {
     const struct device *d = &devices[1];
@@ -182,14 +193,15 @@ static void steps_that_look_alike_keep_the_costs_bounded(void **state)
     for (int i = 0; i < 3; i++)
         assert_true(b.unsure[i][i] >= 0 && b.unsure[i][i] <= 5 * sum * sum);
     struct bench t = {.b = b, .n_steps = DEPTH, .largest = b.cap};
-    for (uint32_t k = 0; k < 30; k++) { /* and then it is as good as new */
+    for (uint32_t k = 0; k < 30; k++) { /* the budget recovers once sizes change */
         uint64_t ns = turn(&t, d, 8, 1.0);
         assert_true(ns < TARGET_NS * 6 / 5);
         assert_true(k < 20 || ns > TARGET_NS * 4 / 5);
     }
 }
 
-/* Whatever is reported: finite costs, none below nothing, and a budget between floor and cap. */
+/* Any reported time leaves finite costs of at least 0 and a budget between the floor and the
+ * cap. */
 static void any_results_are_borne(void **state)
 {
     for (uint64_t seed = 1; seed <= 2000; seed++) {
@@ -197,7 +209,8 @@ static void any_results_are_borne(void **state)
         struct step_budget b;
         step_budget_init(&b, 1 + rng_below(&rng, 60 * NS_PER_S));
         for (uint32_t k = 0; k < 500; k++) {
-            /* one after the other: all compilers draw the same */
+            /* Separate statements keep the order of the calls. Within one expression it differs
+             * between compilers. */
             uint64_t sampled = rng_next(&rng);
             uint64_t prompt = rng_next(&rng);
             uint64_t ns = rng_next(&rng);
@@ -216,7 +229,8 @@ static void any_results_are_borne(void **state)
     }
 }
 
-/* A jump is followed within five steps whose results know of it, up and down. */
+/* The budget follows a jump in the device's speed, up or down, within five steps whose results
+ * show it. */
 static void jumps_are_followed(void **state)
 {
     for (uint32_t factor = 2; factor <= 20; factor++) {
@@ -251,7 +265,7 @@ static void noise_is_borne(void **state)
         for (uint32_t k = 0; k < 300; k++) {
             double noise = 0.6 + (double)(rng_next(&rng) % 1000) / 1000 * 0.8;
             if (k % 50 == 49)
-                noise = 30; /* the machine stood still */
+                noise = 30; /* as if the machine stood still */
             uint64_t ns = turn(&t, &devices[1], 0, noise);
             if (k > 20 && noise < 2) {
                 assert_true(ns < 2 * TARGET_NS);
@@ -275,7 +289,7 @@ static void a_device_that_becomes_slower(void **state)
     for (uint32_t k = 0; k < 50; k++)
         turn(&t, &devices[1], 0, 1.0);
     uint32_t before = step_budget_prompt_tokens(&t.b, 0), late = 0;
-    struct step_budget stood_still = t.b; /* once is not a slower device */
+    struct step_budget stood_still = t.b; /* one very slow step does not make the device slow */
     step_budget_on_result(&stood_still, (struct step_load){.n_sampled = 0, .n_prompt = before},
                           3600 * NS_PER_S);
     assert_true(step_budget_prompt_tokens(&stood_still, 0) >= before / 4);
@@ -288,8 +302,8 @@ static void a_device_that_becomes_slower(void **state)
     assert_true(step_budget_prompt_tokens(&t.b, 0) > before * 4 / 5);
 }
 
-/* Prompts of a few tokens cost a pass each; a long one that follows is not cut to crumbs, and what
- * was learnt of long ones stays. */
+/* A short prompt costs a whole pass. A long prompt after it is not cut into tiny chunks, and the
+ * costs learnt from long prompts stay. */
 static void short_prompts_say_little(void **state)
 {
     const struct device *d = &devices[1];
@@ -302,7 +316,8 @@ static void short_prompts_say_little(void **state)
     for (uint32_t k = 0; k < 5; k++)
         step_budget_on_result(&t.b, few, takes_ns(d, few));
     assert_true(step_budget_prompt_tokens(&t.b, 0) > before / 2);
-    for (uint32_t k = 0; k < 1000; k++) { /* with decodes between them the pass is known */
+    /* Steps of decodes alone in between show the cost of the pass. */
+    for (uint32_t k = 0; k < 1000; k++) {
         step_budget_on_result(&t.b, (struct step_load){.n_sampled = 1, .n_prompt = 0},
                               takes_ns(d, (struct step_load){.n_sampled = 1, .n_prompt = 0}));
         step_budget_on_result(&t.b, few, takes_ns(d, few));
@@ -319,9 +334,9 @@ static void without_a_target_or_times(void **state)
     step_budget_init(&b, TARGET_NS);
     assert_int_equal(step_budget_prompt_tokens(&b, 0), 64);
     step_budget_on_result(&b, (struct step_load){.n_sampled = 0, .n_prompt = 0},
-                          NS_PER_S); /* nothing was asked of it */
+                          NS_PER_S); /* an empty step */
     step_budget_on_result(&b, (struct step_load){.n_sampled = 4, .n_prompt = 60},
-                          0); /* no time was said */
+                          0); /* a result without a time */
     assert_int_equal(step_budget_prompt_tokens(&b, 8), 64);
 }
 

@@ -1,5 +1,7 @@
-/* The table of adapters through a head's eyes: who is told what and when, what requests get, and
- * what happens to both when workers refuse, leave, come and come back. */
+/* The adapter table of a head. Scripted workers and a gateway (`core_fixture.h`) send frames,
+ * and the tests read which worker is told to load or unload an adapter, and how requests for
+ * adapters end. Cases: workers refuse, leave, come and come back, files change, and a head is
+ * replaced. All tests run on one thread. */
 #include <stdio.h>
 
 #include "head/cluster/adapters.h"
@@ -15,7 +17,8 @@ static struct fixture *cluster(void)
     struct fixture *f = fixture_new(2);
     f->core->cluster.adapters.max_loras = 2;
     form_pair(f);
-    f->core->cluster.adapters.met_ns -= 60 * NS_PER_S; /* nothing is taken over */
+    /* The head started too long ago to take over tables from workers. */
+    f->core->cluster.adapters.met_ns -= 60 * NS_PER_S;
     say_gateway_hello(f, GATEWAY, 9);
     box_clear(f);
     return f;
@@ -99,11 +102,13 @@ static void submit(struct fixture *f, uint64_t lo, const char *lora, uint32_t n_
                                               .n_logprobs = -1,
                                               .n_prompt_logprobs = -1,
                                               .lora = str_from(lora),
-                                              .lora_id = 12345, /* not a gateway's to say */
+                                              /* The head ignores an id from a gateway. */
+                                              .lora_id = 12345,
                                               .max_tokens = 2}}});
 }
 
-/* Rank 0's answer to the oldest plan in the box: a token of its run; the box loses all up to it. */
+/* Rank 0 answers the oldest plan in the box with a token. The box then loses that plan and all
+ * letters before it. */
 static void answer_plan(struct fixture *f)
 {
     static const float gap = 1;
@@ -174,7 +179,7 @@ static void what_a_worker_refuses_is_dropped_by_the_others(void **state)
     const struct msg *m = box_find(f, GATEWAY, MSG_TOKENS);
     assert_true(m && m->tokens.items[0].status == STATUS_INVALID);
     box_clear(f);
-    load(f, "sql"); /* the name is free */
+    load(f, "sql"); /* the name is free again */
     fixture_free(f);
 }
 
@@ -185,7 +190,7 @@ static void it_leaves_when_nobody_uses_it(void **state)
     submit(f, 1, "sql", 3);
     order(f, false, "sql", false);
     assert_true(box_find(f, GATEWAY, MSG_ADAPTERS)->adapters.n == 0);
-    submit(f, 2, "sql", 3); /* no new ones */
+    submit(f, 2, "sql", 3); /* new requests are refused */
     const struct msg *m = box_find(f, GATEWAY, MSG_TOKENS);
     assert_true(m && m->tokens.items[0].status == STATUS_INVALID);
     wait_ms(f, 300, 1u << 1 | 1u << 2 | 1u << GATEWAY);
@@ -202,7 +207,8 @@ static void it_leaves_when_nobody_uses_it(void **state)
     fixture_free(f);
 }
 
-/* The table comes before the steps, and a spare that lacks an adapter is no spare. */
+/* A worker that connects later gets the table before its steps. A spare that lacks an adapter
+ * does not count as a spare. */
 static void who_comes_later_gets_the_table_first(void **state)
 {
     struct fixture *f = cluster();
@@ -241,7 +247,8 @@ static void who_cannot_load_it_is_asked_again_and_not_placed(void **state)
     fixture_free(f);
 }
 
-/* The same name, loaded anew: another id, and none of the blocks that the old one computed. */
+/* An adapter loaded again under the same name has a new id, and uses none of the blocks that the
+ * old one computed. */
 static void in_place_is_another_one(void **state)
 {
     struct fixture *f = cluster();
@@ -250,7 +257,7 @@ static void in_place_is_another_one(void **state)
     for (int i = 0; i < 2; i++)
         answer_plan(f);
     submit(f, 2, "sql", 40);
-    assert_true(admitted(f)->n_computed >= 32); /* two blocks of 16 */
+    assert_true(admitted(f)->n_computed >= 32); /* two blocks of 16 tokens */
     order(f, true, "sql", false);
     expect_answer(f, STATUS_EXISTS, "load_inplace");
     box_clear(f);
@@ -267,11 +274,12 @@ static void in_place_is_another_one(void **state)
     const struct request *r = request_table_find(f->core->requests, (struct request_id){1, 3}, 0);
     assert_true(r && r->sampling.lora_id == fresh && r->n_hit == 0);
     r = request_table_find(f->core->requests, (struct request_id){1, 2}, 0);
-    assert_true(r && r->sampling.lora_id != fresh); /* it ends with what it began with */
+    assert_true(r && r->sampling.lora_id != fresh); /* it keeps its old adapter until it ends */
     fixture_free(f);
 }
 
-/* waited: as a standby, or for workers that nobody could reach. */
+/* A new head takes over the table of its workers. `waited` means that it was a standby, or that
+ * workers could not reach it for long. */
 static void takes_over(bool waited)
 {
     struct fixture *f = fixture_new(2);
@@ -280,7 +288,7 @@ static void takes_over(bool waited)
         wait_ms(f, 2 * ADAPTERS_YOUNG_NS / NS_PER_MS, 0);
     const struct msg_adapter held[] = {{41, true, STR("sql"), STR("/l/sql"), {1, 2}}};
     say_gateway_hello(f, GATEWAY, 9);
-    submit(f, 1, "sql", 3); /* before any worker has said what it holds: it waits */
+    submit(f, 1, "sql", 3); /* waits until a worker reports its adapters */
     assert_null(box_find(f, GATEWAY, MSG_TOKENS));
     for (uint8_t i = 1; i <= 2; i++) {
         struct msg hello = worker_hello(100 + i, i - 1);
@@ -311,14 +319,14 @@ static void events_say_who_asked(void **state)
     struct error err;
     load(f, "sql");
     assert_true(event_says(f, "adapter_load", "name=\"sql\" by=\"alice, at the gateway g\""));
-    order(f, false, "nobody", false); /* refused: nothing has happened */
+    order(f, false, "nobody", false); /* refused, so nothing is logged */
     assert_false(event_says(f, "adapter_unload", "name=\"nobody\" by=\"alice, at the gateway g\""));
     assert_int_equal(head_core_unload_adapter(f->core, STR("sql"), "bob", f->now, &err), STATUS_OK);
     assert_true(event_says(f, "adapter_unload", "name=\"sql\" by=\"bob\""));
     fixture_free(f);
 }
 
-/* --lora-modules of a restarted head: what it says is what is loaded, by the path it says. */
+/* --lora-modules of a restarted head decide which adapters are loaded, and from which path. */
 static void what_a_head_is_told_at_its_start_counts(void **state)
 {
     for (int same = 0; same < 2; same++) {
@@ -345,8 +353,8 @@ static void what_a_head_is_told_at_its_start_counts(void **state)
     }
 }
 
-/* The worker that came first decides what is there; a replica of which a member lacks it waits for
- * that, and not for ever. */
+/* The first worker decides which adapters exist. A replica with a member that lacks one waits
+ * for that member to load it, but not for ever. */
 static void a_replica_that_lacks_one_is_not_adopted(void **state)
 {
     for (int loads = 0; loads < 2; loads++) {
@@ -386,12 +394,13 @@ static void strays_are_dropped(void **state)
     hello.hello.worker.n_adapters = 1;
     say(f, SPARE, &hello);
     assert_true(told(f, SPARE) && told(f, SPARE)->id == 41 && !told(f, SPARE)->on);
-    done(f, 1, 99, true, STATUS_OK); /* loaded for a head that forgot */
+    done(f, 1, 99, true, STATUS_OK); /* loaded for an earlier head */
     assert_true(told(f, 1) && told(f, 1)->id == 99 && !told(f, 1)->on);
     fixture_free(f);
 }
 
-/* The first one's word is what it is, for everybody who reads it from then on. */
+/* The first rank's report gives the adapter its identity. Each rank that reads the files later
+ * must report the same identity. */
 static void all_read_the_same_files(void **state)
 {
     struct fixture *f = cluster();
@@ -406,7 +415,7 @@ static void all_read_the_same_files(void **state)
     say(f, SPARE, &hello);
     assert_true(told(f, SPARE)->identity.hi == 1 && told(f, SPARE)->identity.lo == 5);
     box_clear(f);
-    done_as(f, SPARE, id, 6); /* another build of the worker, or a lie */
+    done_as(f, SPARE, id, 6); /* other worker build, or a wrong report */
     const struct msg_adapter *a = told(f, SPARE);
     assert_true(a && !a->on && a->id == id);
     assert_false(
@@ -416,7 +425,7 @@ static void all_read_the_same_files(void **state)
     fixture_free(f);
 }
 
-/* Two were told at once, and the folder was replaced between their readings. */
+/* Two ranks were told to load at once, and the folder was replaced between their reads. */
 static void files_that_change_while_they_are_read(void **state)
 {
     struct fixture *f = cluster();
@@ -453,7 +462,8 @@ static void what_is_held_of_other_files_is_a_stray(void **state)
         assert_true(eligible_has_adapters(&f->core->cluster, w) == (i == 0));
     }
     assert_null(told(f, SPARE));
-    assert_true(told(f, SPARE + 1) && !told(f, SPARE + 1)->on); /* and then it is told to load */
+    /* The order to load comes after the order to unload. */
+    assert_true(told(f, SPARE + 1) && !told(f, SPARE + 1)->on);
     fixture_free(f);
 }
 
@@ -475,7 +485,7 @@ static void expect_lost(const struct fixture *f, const char *text)
         fail_msg("%s", said);
 }
 
-/* A folder that is gone costs its adapter, not the base model, and no other one. */
+/* An adapter whose folder is gone is dropped. The base model and the other adapters stay. */
 static void what_stands_in_the_way_goes(void **state)
 {
     const uint32_t alive = 1u << 1 | 1u << 2 | 1u << SPARE | 1u << GATEWAY;
@@ -489,7 +499,7 @@ static void what_stands_in_the_way_goes(void **state)
     wait_ms(f, 5200, alive);
     done(f, SPARE, b, true, STATUS_NOT_FOUND);
     wait_ms(f, 200, alive);
-    assert_int_equal(all[1].state, ADAPTER_READY); /* a replica serves with it */
+    assert_int_equal(all[1].state, ADAPTER_READY); /* a replica still serves it */
     box_clear(f);
     submit(f, 1, "b", 3);
     worker_2_goes(f);
@@ -504,7 +514,7 @@ static void what_stands_in_the_way_goes(void **state)
     fixture_free(f);
 }
 
-/* Once is not enough: a disk may be away for a moment. */
+/* One failed load is not final, because a disk can be away for a moment. */
 static void one_failure_is_not_the_end(void **state)
 {
     const uint32_t alive = 1u << 1 | 1u << SPARE | 1u << GATEWAY;
@@ -550,7 +560,8 @@ static void what_leaves_is_not_waited_for(void **state)
     fixture_free(f);
 }
 
-/* A rank that took another shard could not read it again: its replica must not run without it. */
+/* A rank that took another shard could not read the adapter again. Its replica must not run
+ * without the adapter. */
 static void what_a_rank_loses_ends_the_epoch(void **state)
 {
     struct fixture *f = cluster();
@@ -604,7 +615,7 @@ static void orders_that_are_refused(void **state)
         assert_null(told(f, 1));
     }
     box_clear(f);
-    order(f, true, "a", true); /* the old one's place is its own until nobody uses it */
+    order(f, true, "a", true); /* the old adapter keeps its place until no request uses it */
     expect_answer(f, STATUS_LIMIT, "keeps its place until no request uses it");
     f->core->cluster.adapters.max_loras = 0;
     box_clear(f);
@@ -620,9 +631,9 @@ static void what_is_loading_can_be_unloaded(void **state)
     uint64_t id = told(f, 1)->id;
     box_clear(f);
     order(f, false, "sql", false);
-    expect_answer(f, STATUS_CLOSED, "unloaded before"); /* who wanted it loaded */
+    expect_answer(f, STATUS_CLOSED, "unloaded before"); /* answer to the operator who loaded it */
     assert_true(told(f, 1) && !told(f, 1)->on);
-    for (uint8_t i = 1; i <= 2; i++) { /* the ends of both come in order */
+    for (uint8_t i = 1; i <= 2; i++) { /* load and unload end in this order */
         done(f, i, id, true, STATUS_OK);
         done(f, i, id, false, STATUS_OK);
     }

@@ -1,4 +1,8 @@
-/* Replicas: formation, its failures, adoption, placement, drains. */
+/* Replicas of a head: formation, its failures, adoption, placement of ranks, drains. Scripted
+ * workers (`core_fixture.h`) send Hello, heartbeats and the answers of a formation, and the
+ * tests read the messages that the head sends to each connection. Time advances only by
+ * `wait_ms` and similar calls. Masks such as 0x6 name connections, one bit each. All tests run
+ * on one thread. */
 #include "head/state/served_model.h"
 #include "tests/unit/head/core/core_fixture.h"
 
@@ -30,16 +34,17 @@ static void the_term_is_above_every_term_seen(void **state)
     say(f, 1, &a);
     say(f, 2, &b);
     assert_int_equal(box_find(f, 1, MSG_FORM)->form.term_epoch >> 32, 8);
-    /* a peer that saw a higher one comes later: the next epochs are above it */
+    /* A peer that saw a higher term connects later. The next epochs are above that term. */
     struct msg c = worker_hello(103, 2);
     c.hello.term_seen = 20;
     say(f, 3, &c);
     assert_int_equal(f->core->cluster.term, 21);
-    /* our own term, told to that peer, comes back: nothing changes */
+    /* The peer repeats the term that this head told it, so nothing changes. */
     c.hello.term_seen = 21;
     say(f, 3, &c);
     assert_int_equal(f->core->cluster.term, 21);
-    /* the same number from somebody we never told it: another head's */
+    /* A peer that this head never told its term has seen the same number. That term belongs to
+     * another head. */
     struct msg d = worker_hello(104, 3);
     d.hello.term_seen = 21;
     say(f, 4, &d);
@@ -54,7 +59,8 @@ static void note_foreign_term(void *ctx, uint64_t term)
     foreign_term = term;
 }
 
-/* The term came with the lease; another head's is no reason to take the next one. */
+/* A head with a lease has its term from the lease. It does not take a higher term only because a
+ * peer saw one. */
 static void with_a_lease_a_higher_term_is_looked_into(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -65,7 +71,9 @@ static void with_a_lease_a_higher_term_is_looked_into(void **state)
     a.hello.term_seen = 4;
     say(f, 1, &a);
     assert_int_equal(box_find(f, 1, MSG_WELCOME)->welcome.term, 5);
-    for (uint64_t seen = 5; seen <= 9; seen += 4) { /* as high is not ours either */
+    /* A peer that was never told this head's term may report an equal one. That one belongs to
+     * another head too. */
+    for (uint64_t seen = 5; seen <= 9; seen += 4) {
         box_clear(f);
         b.hello.term_seen = seen;
         say(f, 2, &b);
@@ -73,7 +81,7 @@ static void with_a_lease_a_higher_term_is_looked_into(void **state)
         assert_int_equal(foreign_term, seen);
         assert_int_equal(f->core->cluster.term, 5);
     }
-    head_core_set_term(f->core, 10, f->now); /* it is ours still */
+    head_core_set_term(f->core, 10, f->now); /* the lease is still ours, with a higher term */
     say(f, 2, &b);
     assert_int_equal(box_find(f, 2, MSG_WELCOME)->welcome.term, 10);
     assert_int_equal(box_find(f, 1, MSG_FORM)->form.term_epoch >> 32, 10);
@@ -111,7 +119,7 @@ static void a_worker_started_for_another_tp_is_refused(void **state)
     fixture_free(f);
 }
 
-/* What no scheduler takes is said at once, not found out formation after formation. */
+/* Sizes that no scheduler accepts are refused at once. Otherwise each formation would fail. */
 static void impossible_sizes_are_refused(void **state)
 {
     static const struct {
@@ -143,7 +151,7 @@ static void a_worker_that_is_in_no_replica_changes_no_limit(void **state)
     say(f, 3, &odd);
     assert_int_equal(served_model_now(f->core).max_model_len, 512);
     assert_int_equal(served_model_now(f->core).vocab_size, 20000);
-    say(f, 1, &bye); /* nothing serves: what served last still counts */
+    say(f, 1, &bye); /* no replica serves, but the last model still counts */
     say(f, 2, &bye);
     assert_true(epoch != 0 && !head_core_is_ready(f->core));
     assert_int_equal(served_model_now(f->core).max_model_len, 512);
@@ -156,12 +164,12 @@ static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
     struct fixture *f = fixture_new(2);
     uint64_t epoch = form_pair(f);
     struct msg third = worker_hello(103, 0), bye = {.type = MSG_GOODBYE};
-    say(f, 3, &third); /* a spare in the same rank slot */
+    say(f, 3, &third); /* a spare with the same ordinal */
     say(f, 1, &bye);
     assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     assert_non_null(box_find(f, 2, MSG_ABORT));
     assert_null(box_find(f, 3, MSG_FORM));
-    say_aborted(f, 2, epoch - 1); /* of another epoch: does not count */
+    say_aborted(f, 2, epoch - 1); /* another epoch does not count */
     assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     say_aborted(f, 2, epoch);
     assert_int_equal(replica0(f)->state, REPLICA_FORMING);
@@ -169,8 +177,8 @@ static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
     fixture_free(f);
 }
 
-/* Rank 1 is dead and its process comes again before the silence is long enough for a loss: that is
- * known within two heartbeats, and until then no replica forms of the new one. */
+/* Rank 1 is dead, and its process starts again before the silence counts as a loss. The head
+ * knows this within two heartbeats. Until then the new process joins no replica. */
 static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void **state)
 {
     static const struct {
@@ -190,7 +198,7 @@ static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void 
         form_pair(f);
         beat(f, 2);
         struct msg hello = worker_hello(300, 3);
-        say(f, 4, &hello); /* a spare */
+        say(f, 4, &hello); /* becomes a spare */
         wait_ms(f, cases[i].silent_ms, alive);
         box_clear(f);
         hello = worker_hello(200, cases[i].ordinal);
@@ -207,13 +215,14 @@ static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void 
         if (m)
             say(f, 1, &(struct msg){.type = MSG_ABORTED, .aborted = {m->abort_.term_epoch}});
         wait_ms(f, 350, alive | 1u << 3);
-        assert_non_null(box_find(f, 3, MSG_FORM)); /* with the spare, or in its old rank slot */
+        /* The new process is partner of the spare, or has its old rank slot. */
+        assert_non_null(box_find(f, 3, MSG_FORM));
         fixture_free(f);
     }
 }
 
-/* Whoever says the name and the ordinal of another one: that one is heard from meanwhile, so it is
- * there, however late the head looks. */
+/* A new process has the node name and ordinal of another worker. A heartbeat shows that the
+ * other worker still lives, however late the head looks. */
 static void who_is_heard_from_again_has_no_successor(void **state)
 {
     for (uint64_t late_ms = 50; late_ms <= 450; late_ms += 50) {
@@ -225,7 +234,7 @@ static void who_is_heard_from_again_has_no_successor(void **state)
         wait_ms(f, 50, 0);
         beat(f, 2);
         wait_ms(f, 400, 0);
-        f->now += late_ms * MS; /* less than what it is forgiven for */
+        f->now += late_ms * MS; /* still within the allowed silence */
         head_core_tick(f->core, f->now);
         assert_int_equal(f->core->cluster.n_workers, 3);
         assert_int_equal(replica0(f)->state, REPLICA_READY);
@@ -289,7 +298,8 @@ static void beats_loading(struct fixture *f, uint32_t seconds, uint32_t first, u
     }
 }
 
-/* Rank 1 was told to join and reads another shard first: for minutes, while its peer gives up. */
+/* Rank 1 reads another shard before it joins. That takes minutes, and its peer gives up
+ * meanwhile. */
 static void a_rank_that_loads_is_waited_for(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -311,10 +321,10 @@ static void a_rank_that_loads_is_waited_for(void **state)
     say_aborted(f, 1, epoch);
     beats_loading(f, 240, 60, 1);
     assert_int_equal(f->core->cluster.n_workers, 2);
-    assert_int_equal(f->core->cluster.n_failures, 0); /* nothing went wrong */
+    assert_int_equal(f->core->cluster.n_failures, 0); /* a slow load is no failure */
     beat(f, 2);
     say_aborted(f, 2, epoch);
-    assert_int_equal(replica0(f)->state, REPLICA_FORMING); /* at once: no back-off */
+    assert_int_equal(replica0(f)->state, REPLICA_FORMING); /* at once, without a back-off */
     fixture_free(f);
 }
 
@@ -329,7 +339,7 @@ static void a_formation_that_outlasts_its_time_waits_for_a_rank_that_loads(void 
     assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     assert_int_equal(f->core->cluster.n_formation_failures, 0);
     say_aborted(f, 1, replica0(f)->epoch);
-    beats_loading(f, 310, 40, 0); /* no byte more for five minutes */
+    beats_loading(f, 310, 40, 0); /* five minutes without progress of the load */
     assert_int_equal(f->core->cluster.n_workers, 1);
     fixture_free(f);
 }
@@ -339,14 +349,14 @@ static void a_stuck_rank_is_lost_and_a_slow_one_is_not(void **state)
     struct fixture *f = fixture_new(2);
     form_pair(f);
     struct msg busy = {.type = MSG_HEARTBEAT, .heartbeat = {.busy = true}};
-    for (uint32_t i = 0; i < 60; i++) { /* 12 s in which progress moves */
+    for (uint32_t i = 0; i < 60; i++) { /* 12 s with progress */
         busy.heartbeat.progress = i;
         say(f, 1, &busy);
         wait_ms(f, 200, 1u << 2);
         box_clear(f);
     }
     assert_int_equal(f->core->cluster.n_workers, 2);
-    for (uint32_t i = 0; i < 50; i++) { /* 10 s in which it stands still */
+    for (uint32_t i = 0; i < 50; i++) { /* 10 s without progress */
         say(f, 1, &busy);
         wait_ms(f, 200, 1u << 2);
         box_clear(f);
@@ -455,7 +465,8 @@ static void different_configurations_do_not_mix(void **state)
     wait_ms(f, 500, 0x6);
     assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_FORMING), 0);
     say(f, 3, &c);
-    wait_ms(f, 500, 0xE); /* not the rank slots the ordinals ask for: after the settle time */
+    /* The ordinals ask for other rank slots, so these workers form after the settle time. */
+    wait_ms(f, 500, 0xE);
     assert_non_null(box_find(f, 1, MSG_FORM));
     assert_non_null(box_find(f, 3, MSG_FORM));
     assert_null(box_find(f, 2, MSG_FORM));
@@ -465,7 +476,8 @@ static void different_configurations_do_not_mix(void **state)
 static void who_keeps_coming_is_not_mixed(void **state)
 {
     struct fixture *f = fixture_new(2);
-    for (uint8_t i = 1; i <= 5; i++) { /* one a replica: a thousand that come slowly, in small */
+    /* Each ordinal belongs to another replica, as when a large cluster starts slowly. */
+    for (uint8_t i = 1; i <= 5; i++) {
         struct msg m = worker_hello(100 + i, 2 * i);
         say(f, i, &m);
         wait_ms(f, 250, 0x3E);
@@ -486,7 +498,7 @@ static void who_has_been_free_for_long_waits_for_nobody(void **state)
         assert_null(box_find(f, 1, MSG_FORM));
         wait_ms(f, 200, 0x7E);
     }
-    assert_non_null(box_find(f, 1, MSG_FORM)); /* at 1.2 s, with the second */
+    assert_non_null(box_find(f, 1, MSG_FORM)); /* after 1.2 s, with the second worker */
     assert_non_null(box_find(f, 2, MSG_FORM));
     assert_null(box_find(f, 3, MSG_FORM));
     fixture_free(f);
@@ -504,7 +516,7 @@ static void another_configuration_waits_until_the_first_has_gone(void **state)
     wait_ms(f, 2000, 0x1E);
     assert_null(box_find(f, 3, MSG_FORM));
     assert_int_equal(cluster_count_replicas(&f->core->cluster, REPLICA_READY), 1);
-    for (int i = 0; i < 29; i++) { /* both of the first are lost: they may come back */
+    for (int i = 0; i < 29; i++) { /* both ranks of the first replica are lost and may come back */
         wait_ms(f, 1000, 0x18);
         assert_null(box_find(f, 3, MSG_FORM));
         box_clear(f);
@@ -519,7 +531,7 @@ static void another_configuration_waits_until_the_first_has_gone(void **state)
 static void ordinals_choose_replica_and_rank(void **state)
 {
     struct fixture *f = fixture_new(2);
-    static const int32_t ordinals[] = {3, 0, 2, 1}; /* of connections 1 .. 4 */
+    static const int32_t ordinals[] = {3, 0, 2, 1}; /* ordinals of connections 1 to 4 */
     for (uint8_t i = 1; i <= 4; i++) {
         struct msg m = worker_hello(100 + i, ordinals[i - 1]);
         say(f, i, &m);
@@ -533,7 +545,8 @@ static void ordinals_choose_replica_and_rank(void **state)
     fixture_free(f);
 }
 
-/* Replica 0 forms anew from connection 1 and one more, which is returned; both are told to join. */
+/* Replica 0 forms again from connection 1 and another one, and both are told to join. Returns
+ * that other connection. */
 static uint8_t partner_of_one(struct fixture *f)
 {
     uint8_t conn = box_find(f, 3, MSG_FORM) ? 3 : 4;
@@ -548,12 +561,12 @@ static uint8_t partner_of_one(struct fixture *f)
     return conn;
 }
 
-/* Rank 1 is lost and a spare takes its place. Told to join, it loads that shard even when the
- * formation fails meanwhile; the next one must not ask another worker to do the same. */
+/* Rank 1 is lost and a spare takes its place. A spare that is told to join loads the shard even
+ * if the formation fails meanwhile. The next formation must ask the same worker. */
 static void a_spare_that_took_a_shard_is_asked_for_it_again(void **state)
 {
     static const struct {
-        int32_t shard; /* that the spares say they hold; -1: the device has none */
+        int32_t shard; /* shard that the spares report; -1 = the device has none */
         enum status formed;
         uint8_t want;
     } cases[] = {{0, STATUS_OK, 3}, {0, STATUS_TIMEOUT, 3}, {-1, STATUS_OK, 4}};
@@ -572,7 +585,7 @@ static void a_spare_that_took_a_shard_is_asked_for_it_again(void **state)
         say(f, 3, &formed);
         formed.formed.status = cases[i].formed;
         say(f, 1, &formed);
-        spare.hello.instance = 104; /* as good a choice, were it not for the shard */
+        spare.hello.instance = 104; /* equally good, apart from the shard */
         say(f, 4, &spare);
         struct msg trouble = {.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}};
         say(f, 1, &trouble);
@@ -606,7 +619,7 @@ static void a_worker_that_wishes_to_go_is_let_go_when_free(void **state)
     struct msg wish = {.type = MSG_DRAIN_WISH};
     say(f, 2, &wish);
     assert_null(box_find(f, 2, MSG_DRAIN));
-    wait_ms(f, 50, 0x6); /* nothing runs: the replica ends at once */
+    wait_ms(f, 50, 0x6); /* no request runs, so the replica ends at once */
     assert_non_null(box_find(f, 2, MSG_ABORT));
     say_aborted(f, 1, epoch);
     say_aborted(f, 2, epoch);
@@ -614,7 +627,7 @@ static void a_worker_that_wishes_to_go_is_let_go_when_free(void **state)
     assert_non_null(m);
     assert_true(m->drain.on);
     wait_ms(f, 1000, 0x6);
-    assert_null(box_find(f, 1, MSG_FORM)); /* nobody to form with */
+    assert_null(box_find(f, 1, MSG_FORM)); /* no partner is left */
     fixture_free(f);
 }
 
@@ -630,7 +643,8 @@ static const struct event *newest_event(const struct fixture *f, const char *nam
     return found;
 }
 
-/* Told to end and gone with a word; a fault that is said is a loss; older workers have no flag. */
+/* A worker that was told to end, and says so, is no loss. A worker that reports a fault is a
+ * loss. Older workers send no flag. */
 static void a_planned_departure_is_no_loss(void **state)
 {
     static const struct {
@@ -639,13 +653,15 @@ static void a_planned_departure_is_no_loss(void **state)
     } cases[] = {
         {"told to end (SIGTERM)", true, true, false},
         {"told to end (SIGTERM), twice", true, true, false},
-        {"told to end (SIGINT)", true, false, false}, /* its wish was lost with a session */
+        /* The wish to drain was lost with a session. */
+        {"told to end (SIGINT)", true, false, false},
         {"the GPU is lost", false, true, true},
         {"", false, true, true},
         {"drained", false, true, false},
         {"drain took too long", false, true, false},
         {"told to stop twice", false, true, false},
-        {"drained", false, false, true}, /* no older worker says so without a wish */
+        /* An older worker never says this without a wish to drain. */
+        {"drained", false, false, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture *f = fixture_new(2);
@@ -708,10 +724,11 @@ static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
                                             .n_logprobs = -1,
                                             .n_prompt_logprobs = -1,
                                             .max_tokens = 4}}};
-    say(f, 4, &m); /* it runs */
+    say(f, 4, &m); /* the request runs */
     assert_int_equal(head_core_drain_worker(f->core, 102, true, "a test", f->now), STATUS_OK);
     wait_ms(f, 200, 0x16);
-    assert_int_equal(replica0(f)->state, REPLICA_READY); /* nobody could take its place */
+    /* No worker could take the drained one's place. */
+    assert_int_equal(replica0(f)->state, REPLICA_READY);
     struct msg spare = worker_hello(103, 2);
     say(f, 3, &spare);
     wait_ms(f, 50, 0x1E);
@@ -720,7 +737,8 @@ static void a_drained_rank_is_replaced_by_a_spare_at_once(void **state)
     fixture_free(f);
 }
 
-/* Else it would say for ever that it is drained. */
+/* The head tells a worker when its drain ends. Otherwise the worker would report for ever that
+ * it is drained. */
 static void the_end_of_a_drain_is_told(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -736,7 +754,7 @@ static void the_end_of_a_drain_is_told(void **state)
     assert_false(box_find(f, 1, MSG_DRAIN)->drain.on);
     box_clear(f);
     wait_ms(f, 500, 0x2);
-    assert_null(box_find(f, 1, MSG_DRAIN)); /* once */
+    assert_null(box_find(f, 1, MSG_DRAIN)); /* sent only once */
     fixture_free(f);
 }
 

@@ -1,5 +1,5 @@
-/* Replicas of fewer ranks than TP when a new head comes: which are adopted, and what is left of the
- * others. */
+/* Replicas with fewer ranks than TP when a new head starts: which of them are adopted, and what
+ * happens to the ranks of the others. */
 #include "tests/unit/head/cluster/elastic_fixture.h"
 
 static void say_held(struct fixture *f, uint8_t conn, uint32_t rank, uint32_t replica_tp)
@@ -35,7 +35,7 @@ static void others_are_not(void **state)
 {
     static const struct {
         bool elastic;
-        uint32_t rank, replica_tp; /* of the second of two */
+        uint32_t rank, replica_tp; /* as reported by the second of two workers */
     } cases[] = {{false, 1, 2}, {true, 1, 3}, {true, 1, 4}, {true, 2, 2}, {true, 0, 2}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         struct fixture *f = elastic_new(4);
@@ -47,15 +47,14 @@ static void others_are_not(void **state)
         if (!box_find(f, 1, MSG_ABORT) || box_find(f, 1, MSG_RESET) || box_find(f, 2, MSG_RESET))
             fail_msg("case %zu", k);
         obey(f);
-        live_ms(f, 10000, 0x6); /* and then they are the beginning of a replica like any */
+        live_ms(f, 10000, 0x6); /* afterwards they form a replica as new workers do */
         assert_int_equal(head_core_is_ready(f->core), cases[k].elastic);
         fixture_free(f);
     }
 }
 
-/* The head and a rank were lost at once: the three that are left are no spares of the other
- * replica.
- */
+/* The head and one rank were lost at once. The three remaining workers are two replicas, and
+ * none of them becomes a spare of the other replica. */
 static void what_is_left_of_an_old_replica_is_one(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -72,9 +71,9 @@ static void what_is_left_of_an_old_replica_is_one(void **state)
     fixture_free(f);
 }
 
-/* A rank of a whole replica was lost with the head, and spares are here before it is certain that
- * it does not come back: they are for that replica, and no new one is made beside it, which would
- * leave it small for good and nobody spare. */
+/* A rank of a whole replica was lost with the head. Spares connect before the wait for that rank
+ * is over. They are kept for the old replica. A new replica would leave the old one small for
+ * good, without any spare. */
 static void spares_wait_for_what_is_left(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -99,7 +98,7 @@ static void spares_wait_for_what_is_left(void **state)
     fixture_free(f);
 }
 
-/* Says Hello as a rank of a replica that nobody knows. */
+/* Says Hello as a rank of a replica that the head does not know. */
 static void say_old_replica(struct fixture *f, uint8_t conn, uint64_t replica_id, uint64_t epoch)
 {
     struct msg m = elastic_hello(f, conn);
@@ -111,8 +110,8 @@ static void say_old_replica(struct fixture *f, uint8_t conn, uint64_t replica_id
     say(f, conn, &m);
 }
 
-/* What is left of a replica is one while somebody is left of it: a worker that names one after the
- * other, or that goes away, leaves none behind. Room for replicas is bounded. */
+/* A replica of an earlier head exists while a worker names it. A worker that names another
+ * replica, or leaves, leaves no empty replica behind. The number of replicas is bounded. */
 static void old_replicas_are_those_of_somebody(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -126,21 +125,22 @@ static void old_replicas_are_those_of_somebody(void **state)
     leave(f, 5);
     live_ms(f, 250, 0);
     assert_int_equal(f->core->cluster.n_replicas, 0);
-    for (uint8_t i = 5; i <= 6; i++) /* of one, and another one's rest takes its place */
+    for (uint8_t i = 5; i <= 6; i++) /* both name the same replica */
         say_old_replica(f, i, 7, 50);
     live_ms(f, 3250, 0x60);
     assert_int_equal(f->core->cluster.n_replicas, 1);
     leave(f, 5);
     live_ms(f, 250, 0x40);
-    assert_int_equal(f->core->cluster.n_replicas, 1); /* one is left of it */
-    join_workers(f, 1, 4); /* a whole one is made first, of whom it likes */
+    assert_int_equal(f->core->cluster.n_replicas, 1); /* one of its workers is left */
+    join_workers(f, 1, 4); /* a whole replica forms first, from any of the workers */
     live_ms(f, 500, 0x5E);
     assert_int_equal(f->core->n_live, 1);
     expect_replica(f->core->engine_slots[f->core->live[0]].replica, 4, BLOCKS);
     fixture_free(f);
 }
 
-/* However many sessions a key opens, and names a replica in each. */
+/* Old replicas leave room for new ones, however many sessions a key opens and whatever replicas
+ * they name. */
 static void old_replicas_leave_room_for_new_ones(void **state)
 {
     struct fixture *f = elastic_new(4);

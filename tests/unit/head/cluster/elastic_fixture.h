@@ -1,5 +1,5 @@
 #pragma once
-/* A head with --elastic-tp, and workers that offer to be ranks of fewer. */
+/* A head with --elastic-tp, and workers that offer to serve with a smaller TP. */
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { GATEWAY = 7, BLOCKS = 64, BLOCKS_OF_TWO = 20, BLOCKS_OF_ONE = 5 };
@@ -20,7 +20,7 @@ static inline struct replica *replica0(const struct fixture *f)
     return f->core->cluster.replicas[0];
 }
 
-/* Connection i is instance 100 + i with ordinal i - 1. */
+/* Returns a Hello of connection i: instance 100 + i with ordinal i - 1. */
 static inline struct msg elastic_hello(const struct fixture *f, uint8_t conn)
 {
     struct msg m = worker_hello(100u + conn, conn - 1);
@@ -41,7 +41,7 @@ static inline void join_workers(struct fixture *f, uint8_t first, uint8_t last)
     }
 }
 
-/* Everybody does what he is told until nothing is asked of anybody any more. */
+/* All workers obey the head until it sends no more orders. */
 static inline void obey(struct fixture *f)
 {
     for (uint32_t i = 0; i < f->n_box; i++) {
@@ -63,7 +63,8 @@ static inline void obey(struct fixture *f)
     box_clear(f);
 }
 
-/* Time passes, the connections of alive (bit i) obey. */
+/* Lets `ms` milliseconds pass. The connections in `alive` (bit i = connection i) send heartbeats
+ * and obey. */
 static inline void live_ms(struct fixture *f, uint64_t ms, uint32_t alive)
 {
     struct error err = {0};

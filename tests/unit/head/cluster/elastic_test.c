@@ -1,4 +1,8 @@
-/* Replicas of fewer ranks than TP: when they are formed, of whom, and when they are whole again. */
+/* Replicas with fewer ranks than TP: when they form, from which workers, and when they become
+ * whole again. A head with --elastic-tp and scripted workers (`elastic_fixture.h`) live in
+ * virtual time, which only `wait_ms` and `live_ms` advance. The fixture checks the head's
+ * invariants after each slice of time. Masks such as 0x1E name living connections, one bit each.
+ * All tests run on one thread. */
 #include <jansson.h>
 
 #include "tests/unit/head/cluster/elastic_fixture.h"
@@ -33,9 +37,9 @@ static void as_many_as_offer_it(void **state)
 {
     static const struct {
         bool elastic;
-        uint8_t n_left;      /* of four */
-        uint8_t n_offers[4]; /* of who is left: 2: TP 2 and 1, 1: TP 2 alone, 0: none */
-        uint32_t tp;         /* 4: none is formed */
+        uint8_t n_left;      /* workers left, out of four */
+        uint8_t n_offers[4]; /* offers of each of them: 2 = TP 2 and 1, 1 = TP 2 only, 0 = none */
+        uint32_t tp;         /* TP of the new replica; 4 = none forms */
     } cases[] = {
         {true, 3, {2, 2, 2}, 2}, {true, 2, {2, 2}, 2},    {true, 1, {2}, 1},
         {true, 1, {1}, 4},       {true, 3, {0, 2, 0}, 1}, {true, 3, {0, 2, 1}, 2},
@@ -69,13 +73,13 @@ static void a_cluster_that_was_never_whole_serves(void **state)
     join_workers(f, 3, 3);
     live_ms(f, 3500, 0xE);
     assert_int_equal(f->core->cluster.n_replicas,
-                     0); /* not the first alone: the others have come */
+                     0); /* the first worker does not form alone, because the others have come */
     live_ms(f, 500, 0xE);
     expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     fixture_free(f);
 }
 
-/* One that is there for a second in every two: the others do not wait for it for ever. */
+/* A worker connects for one second in every two. The others do not wait for it for ever. */
 static void who_comes_and_goes_keeps_nobody_waiting(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -84,7 +88,7 @@ static void who_comes_and_goes_keeps_nobody_waiting(void **state)
     for (uint8_t i = 2; i <= 4; i++)
         leave(f, i);
     obey(f);
-    for (uint32_t s = 0; s < 10; s += 2) { /* with it they could be two */
+    for (uint32_t s = 0; s < 10; s += 2) { /* with that worker a replica of two could form */
         assert_false(head_core_is_ready(f->core));
         join_workers(f, 2, 2);
         live_ms(f, 1000, 0x6);
@@ -97,7 +101,8 @@ static void who_comes_and_goes_keeps_nobody_waiting(void **state)
     live_ms(f, 250, 0x2);
     expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
     uint64_t epoch = replica0(f)->epoch;
-    for (uint32_t i = 0; i < 20; i++) { /* nor does it disturb them: three are missing */
+    /* It does not disturb the small replica, which lacks three ranks. */
+    for (uint32_t i = 0; i < 20; i++) {
         join_workers(f, 2, 2);
         live_ms(f, 1000, 0x6);
         leave(f, 2);
@@ -116,9 +121,8 @@ static void spares_stay_spares(void **state)
     fixture_free(f);
 }
 
-/* Replicas for prompts and for what follows are two kinds: each has its spares, and none of the
- * other.
- */
+/* Prefill replicas and decode replicas are two kinds. Each kind has its own spares, and a spare
+ * does not change its kind. */
 static void roles_do_not_mix(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -128,7 +132,7 @@ static void roles_do_not_mix(void **state)
         say(f, i, &m);
     }
     obey(f);
-    live_ms(f, 6000, 0x1FE); /* the others never were whole */
+    live_ms(f, 6000, 0x1FE); /* the decode replica never was whole, so it has to wait */
     const struct replica *second = f->core->cluster.replicas[1];
     assert_int_equal(f->core->n_live, 2);
     expect_replica(replica0(f), 4, BLOCKS);
@@ -138,17 +142,18 @@ static void roles_do_not_mix(void **state)
         leave(f, i);
     obey(f);
     live_ms(f, 20000, 0x3E);
-    assert_int_equal(f->core->n_live, 1); /* the spare of the first one stays that */
+    assert_int_equal(f->core->n_live, 1); /* the spare prefill worker remains a spare */
     fixture_free(f);
 }
 
-/* One rank is too few for anything, and is no spare of the replica beside: others may come yet. */
+/* One worker is too few for any offered TP. It does not become a spare of the other replica,
+ * because more workers may come. */
 static void what_is_too_little_is_kept(void **state)
 {
     struct fixture *f = elastic_new(4);
     for (uint8_t i = 1; i <= 8; i++) {
         struct msg m = elastic_hello(f, i);
-        m.hello.worker.n_elastic = 1; /* TP 2 */
+        m.hello.worker.n_elastic = 1; /* TP 2 only */
         say(f, i, &m);
     }
     obey(f);
@@ -165,7 +170,7 @@ static void what_is_too_little_is_kept(void **state)
     leave(f, 5);
     leave(f, 6);
     obey(f);
-    live_ms(f, 65000, 0x1E); /* nobody is left of it */
+    live_ms(f, 65000, 0x1E); /* the second replica has no worker left */
     assert_int_equal(f->core->cluster.n_replicas, 1);
     fixture_free(f);
 }
@@ -186,7 +191,8 @@ static void whole_replicas_come_first(void **state)
     fixture_free(f);
 }
 
-/* TP 4, of which two are lost and two are left; connection 7 is a gateway. */
+/* Returns a cluster whose replica of TP 4 lost two ranks and serves with the other two.
+ * Connection 7 is a gateway. */
 static struct fixture *shrunk_to_two(void)
 {
     struct fixture *f = elastic_new(4);
@@ -207,30 +213,30 @@ static void it_is_whole_again_when_they_are_back(void **state)
     uint64_t epoch = replica0(f)->epoch;
     join_workers(f, 3, 3);
     live_ms(f, 6000, 0x8E);
-    assert_int_equal(replica0(f)->epoch, epoch); /* three are not four */
+    assert_int_equal(replica0(f)->epoch, epoch); /* three ranks are not enough for TP 4 */
     join_workers(f, 4, 4);
     wait_ms(f, 250, 0x9E);
-    assert_null(box_find(f, 1, MSG_ABORT)); /* not settled yet */
+    assert_null(box_find(f, 1, MSG_ABORT)); /* still within the settle time */
     wait_ms(f, 100, 0x9E);
     assert_non_null(box_find(f, 1, MSG_ABORT));
     obey(f);
     live_ms(f, 500, 0x9E);
     expect_replica(replica0(f), 4, BLOCKS);
-    for (uint32_t i = 0; i < 4; i++) /* in the rank slots that their ordinals ask for */
+    for (uint32_t i = 0; i < 4; i++) /* in the rank slots of their ordinals */
         assert_int_equal(replica0(f)->members[i]->peer->instance, 101 + i);
     assert_int_equal(f->core->cluster.n_formation_failures, 0);
     fixture_free(f);
 }
 
-/* As many as a whole replica takes are free beside it: it need not have served for long, for the
- * next one that goes leaves a spare. */
+/* Enough free workers for a whole replica are connected. The small replica then grows at once,
+ * even if it has not served for long, since the next loss still leaves a spare. */
 static void it_grows_at_once_where_spares_are_left(void **state)
 {
     struct fixture *f = shrunk_to_two();
     uint64_t epoch = replica0(f)->epoch;
     join_workers(f, 3, 6);
     live_ms(f, 250, 0xFE);
-    assert_int_equal(replica0(f)->epoch, epoch); /* not settled yet */
+    assert_int_equal(replica0(f)->epoch, epoch); /* still within the settle time */
     live_ms(f, 500, 0xFE);
     assert_int_equal(f->core->n_live, 1);
     expect_replica(replica0(f), 4, BLOCKS);
@@ -241,7 +247,8 @@ static void it_grows_at_once_where_spares_are_left(void **state)
     fixture_free(f);
 }
 
-/* Each lost two at a time when the other was whole: what is left of both is a whole one. */
+/* Two replicas each lost two ranks while the other one was whole. The remaining ranks of both
+ * form one whole replica. */
 static void two_small_replicas_become_a_whole_one(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -253,7 +260,8 @@ static void two_small_replicas_become_a_whole_one(void **state)
     live_ms(f, 5250, 0x18);
     expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     uint64_t epoch = replica0(f)->epoch;
-    for (uint8_t i = 5; i <= 6; i++) { /* of another replica, whose other ranks never came back */
+    /* These are ranks of another replica, whose other ranks never came back. */
+    for (uint8_t i = 5; i <= 6; i++) {
         struct msg m = elastic_hello(f, i);
         m.hello.worker.replica_id = 1;
         m.hello.worker.replica_tp = 2;
@@ -272,7 +280,7 @@ static void two_small_replicas_become_a_whole_one(void **state)
             for (uint8_t i = 3; i <= 6; i++)
                 beat(f, i);
     }
-    static const uint8_t in_order[] = {5, 3, 4, 6}; /* replica 0 is free before replica 1 */
+    static const uint8_t in_order[] = {5, 3, 4, 6}; /* replica 0 is dissolved before replica 1 */
     for (size_t i = 0; i < sizeof in_order; i++) {
         assert_null(box_find(f, 3, MSG_FORM));
         const struct msg *m = box_find(f, in_order[i], MSG_ABORT);
@@ -285,8 +293,9 @@ static void two_small_replicas_become_a_whole_one(void **state)
     fixture_free(f);
 }
 
-/* Two that are free (their own replica did not come back whole) would do for a replica of their
- * own: the one that lacks a rank comes first, and a spare is left. */
+/* Two free workers could form a replica of their own, as their old replica did not come back
+ * whole. The small replica that lacks a rank gets one of them first, and the other stays a
+ * spare. */
 static void a_small_replica_comes_before_a_new_one(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -296,19 +305,19 @@ static void a_small_replica_comes_before_a_new_one(void **state)
     obey(f);
     live_ms(f, 5250, 0x2);
     expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
-    join_workers(f, 4, 5); /* ordinals 3 and 4: no replica's own two */
+    join_workers(f, 4, 5); /* ordinals 3 and 4 are not both of one replica */
     live_ms(f, 6000, 0x32);
     assert_int_equal(f->core->n_live, 1);
     expect_replica(replica0(f), 2, BLOCKS);
     join_workers(f, 6, 6);
     live_ms(f, 1000, 0x72);
-    assert_int_equal(f->core->n_live, 2); /* the spare has another one now */
+    assert_int_equal(f->core->n_live, 2); /* the spare now has a partner */
     fixture_free(f);
 }
 
-/* Replicas 0 and 2 of two and a spare, both lose a rank at once, and who is left has the ordinals
- * of replica 1: it is not made beside them, for when they are whole again there would be no spare,
- * and one of the three could never be. */
+/* Replicas 0 and 2 have two ranks each, and there is a spare. Both lose a rank at once, and the
+ * ordinals of the remaining workers fit replica 1. Replica 1 must not form: with three replicas
+ * there would be no spare, and one of them could never be whole. */
 static void no_replica_is_made_while_others_wait(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -319,7 +328,7 @@ static void no_replica_is_made_while_others_wait(void **state)
     obey(f);
     join_workers(f, 3, 3);
     live_ms(f, 1000, 0x2E);
-    join_workers(f, 4, 4); /* the spare */
+    join_workers(f, 4, 4); /* becomes the spare */
     live_ms(f, 6000, 0x3E);
     assert_int_equal(f->core->n_live, 2);
     assert_true(replica_find(&f->core->cluster, 0) && replica_find(&f->core->cluster, 2));
@@ -328,7 +337,7 @@ static void no_replica_is_made_while_others_wait(void **state)
     obey(f);
     live_ms(f, 8000, 0x1A);
     assert_int_equal(f->core->cluster.n_replicas, 2);
-    assert_int_equal(f->core->n_live, 2); /* a whole one, and one of one rank */
+    assert_int_equal(f->core->n_live, 2); /* a whole replica and one with a single rank */
     join_workers(f, 2, 2);
     join_workers(f, 5, 5);
     live_ms(f, 20000, 0x3E);
@@ -338,8 +347,8 @@ static void no_replica_is_made_while_others_wait(void **state)
     fixture_free(f);
 }
 
-/* Three replicas of two, of which two lost a rank: one shrank to the other, one of no ranks waits.
- * Who is let grow is not overtaken by who only waits. */
+/* Two of three replicas lost a rank. One of them shrank, and the other has no ranks and waits. A
+ * replica that grows has priority over one that only waits. */
 static void who_grows_comes_before_who_waits(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -356,20 +365,20 @@ static void who_grows_comes_before_who_waits(void **state)
     expect_replica(g0, 1, BLOCKS_OF_ONE);
     live_ms(f, 5500, 0x1A);
     assert_int_equal(replica_find(&f->core->cluster, 2)->state, REPLICA_WAITING);
-    join_workers(f, 8, 9); /* ordinals of no replica's own */
+    join_workers(f, 8, 9); /* ordinals of no existing replica */
     live_ms(f, 1000, 0x31A);
     expect_replica(g0, 2, BLOCKS);
-    live_ms(f, 6000, 0x31A); /* the other one has who is left */
+    live_ms(f, 6000, 0x31A); /* the waiting replica forms from the remaining worker */
     expect_replica(replica_find(&f->core->cluster, 2), 1, BLOCKS_OF_ONE);
     fixture_free(f);
 }
 
-/* Ranks come and go: no more formations, up or down, than one in each wait. */
+/* Ranks come and go. A replica forms at most once in each waiting time, up or down. */
 static void it_does_not_flap(void **state)
 {
     static const struct {
         uint32_t up_ms, down_ms, least, most;
-        uint8_t last; /* who comes and goes: from connection 3 on */
+        uint8_t last; /* last connection that comes and goes; the first is 3 */
     } cases[] = {{250, 250, 0, 0, 4},   {1500, 6000, 2, 12, 4}, {7000, 6000, 2, 12, 4},
                  {500, 5500, 0, 12, 4}, {250, 250, 0, 0, 6},    {500, 5500, 2, 12, 6},
                  {1500, 6000, 2, 12, 6}};
@@ -391,7 +400,7 @@ static void it_does_not_flap(void **state)
     }
 }
 
-/* What ends a replica that is shrunk does not make it wait again. */
+/* A fault that ends a shrunk replica does not make it wait again. */
 static void trouble_of_a_shrunk_replica_is_short(void **state)
 {
     struct fixture *f = shrunk_to_two();
@@ -417,7 +426,7 @@ static void a_rank_that_reads_its_shard_is_waited_for(void **state)
     leave(f, 3);
     leave(f, 4);
     struct msg loads = {.type = MSG_HEARTBEAT, .heartbeat = {.load_permille = 10}};
-    for (uint32_t s = 0; s < 40; s++) { /* connection 2 answers Abort when it is done */
+    for (uint32_t s = 0; s < 40; s++) { /* connection 2 answers Abort when its load is done */
         loads.heartbeat.load_permille++;
         say(f, 2, &loads);
         if (s == 0)
@@ -433,13 +442,14 @@ static void a_rank_that_reads_its_shard_is_waited_for(void **state)
     fixture_free(f);
 }
 
-/* The pool is that of the rank with the least: who has less to offer is the spare. */
+/* The pool of a replica has the size of its smallest rank. The worker with the smallest offer
+ * becomes the spare. */
 static void the_larger_offers_are_taken(void **state)
 {
     static const uint32_t some[][4] = {
         {20, 6, 20, 1}, {6, 20, 20, 1}, {20, 20, 6, 1}, {7, 6, 8, 1}, {6, 6, 6, 1}};
     static const uint32_t least[] = {20, 20, 20, 7, 6};
-    static const uint32_t out[] = {2, 1, 3, 2, 0}; /* 0: any */
+    static const uint32_t out[] = {2, 1, 3, 2, 0}; /* worker that is left out; 0 = any */
     for (size_t k = 0; k < sizeof least / sizeof least[0]; k++) {
         struct fixture *f = elastic_new(4);
         for (uint8_t i = 1; i <= 4; i++) {
@@ -460,7 +470,8 @@ static void the_larger_offers_are_taken(void **state)
     }
 }
 
-/* Of fewer ranks each holds more of a block; who does not say so is taken to hold as much. */
+/* With fewer ranks, each rank holds more bytes of a block. A worker that reports no size is
+ * counted with the size of the full TP. */
 static void blocks_have_the_bytes_of_their_tp(void **state)
 {
     static const struct kv_group kv = {
@@ -489,7 +500,8 @@ static void blocks_have_the_bytes_of_their_tp(void **state)
     }
 }
 
-/* Results come from the first rank of the last stage, which is another one then. */
+/* The first rank of the last stage sends the results. In a shrunk replica that is another
+ * worker. */
 static void stages_stay(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -551,7 +563,7 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     join_workers(f, 1, 4);
     say_gateway_hello(f, GATEWAY, 9);
     obey(f);
-    submit(f, 1, 400, 0); /* 403 ids: 26 blocks of 64 */
+    submit(f, 1, 400, 0); /* 403 ids: 26 of the 64 blocks */
     submit(f, 2, 100, 0);
     assert_true(runs(f, 1) && runs(f, 2));
     leave(f, 3);
@@ -562,8 +574,8 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     assert_true(!runs(f, 1) && runs(f, 2));
     submit(f, 3, 400, 0);
     submit(f, 4, 400, 2000);
-    submit(f, 5, 317, 0); /* 320 ids, of which the last is never run: all of the 20 blocks */
-    submit(f, 6, 319, 0); /* 322: one more */
+    submit(f, 5, 317, 0); /* 320 ids, and the last one is never run: all 20 blocks */
+    submit(f, 6, 319, 0); /* 322 ids: one block too many */
     assert_true(!runs(f, 3) && !runs(f, 4) && runs(f, 5) && !runs(f, 6));
     json_t *s = admin_json_status(f->core, false);
     char *text = json_dumps(json_object_get(s, "warnings"), 0);
@@ -580,7 +592,8 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     head_core_get_stats(f->core, &stats);
     assert_int_equal(stats.n_replicas_shrunk, 1);
     wait_ms(f, 2050, 0x86);
-    const struct msg *t = box_find(f, GATEWAY, MSG_TOKENS); /* its deadline counts */
+    /* The deadline of request 4 applies while the head holds it. */
+    const struct msg *t = box_find(f, GATEWAY, MSG_TOKENS);
     assert_non_null(t);
     assert_int_equal(t->tokens.items[0].id.lo, 4);
     assert_int_equal(t->tokens.items[0].finish, FINISH_TIMEOUT);
@@ -590,11 +603,12 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     expect_replica(replica0(f), 4, BLOCKS);
     assert_true(runs(f, 1) && runs(f, 2) && runs(f, 3) && runs(f, 5) && runs(f, 6));
     head_core_get_stats(f->core, &stats);
-    assert_true(stats.n_failed == 1 && stats.n_replicas_shrunk == 0); /* the deadline's alone */
+    /* Only the request with the deadline failed. */
+    assert_true(stats.n_failed == 1 && stats.n_replicas_shrunk == 0);
     fixture_free(f);
 }
 
-/* Another replica has room: who fits into it alone goes there. */
+/* Another replica has room. A request that fits only into that one goes there. */
 static void what_does_not_fit_goes_to_a_whole_replica(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -621,8 +635,8 @@ static void what_does_not_fit_goes_to_a_whole_replica(void **state)
     fixture_free(f);
 }
 
-/* Hosts have as much memory as they have: one replica may hold what another one can not, and what
- * it holds is not refused because it is away for a moment. */
+/* Hosts have different amounts of memory. One replica may hold a request that another cannot.
+ * Such a request is not refused while the larger replica is away for a moment. */
 static void replicas_of_different_sizes(void **state)
 {
     static const struct kv_group little = {.block_tokens = 16, .n_blocks = 4};
@@ -648,13 +662,13 @@ static void replicas_of_different_sizes(void **state)
     for (uint64_t k = 1; k <= 3; k++)
         assert_true(!runs(f, k) && request_of(f, k)->finish == FINISH_NONE);
     submit(f, 4, 20, 0);
-    assert_int_equal(request_of(f, 4)->i_replica, 0); /* nobody stands in its way */
+    assert_int_equal(request_of(f, 4)->i_replica, 0); /* the larger requests do not block it */
     join_workers(f, 4, 4);
     obey(f);
     live_ms(f, 500, 0x9E);
     for (uint64_t k = 1; k <= 3; k++)
         assert_int_equal(request_of(f, k)->i_replica, 1);
-    f->core->cluster.replicas[1]->most_tokens = 64; /* as if nobody had ever held more */
+    f->core->cluster.replicas[1]->most_tokens = 64; /* as if no replica had ever held more */
     box_clear(f);
     leave(f, 4);
     obey(f);
@@ -665,17 +679,18 @@ static void replicas_of_different_sizes(void **state)
     fixture_free(f);
 }
 
-/* The head and all of the workers, or nobody: anything else is told, in the log once. */
+/* --elastic-tp is needed at the head and at all workers, or at none of them. Any other case is
+ * logged, once. */
 static void the_flag_of_one_side_is_told(void **state)
 {
     static const struct {
         uint32_t tp;
         bool head, workers[2];
-        const char *want; /* NULL: nothing */
+        const char *want; /* text of the warning; NULL = none */
     } cases[] = {
         {2, true, {true, true}, NULL},
         {2, false, {false, false}, NULL},
-        {1, true, {false, false}, NULL}, /* there is no smaller one */
+        {1, true, {false, false}, NULL}, /* no TP below 1 exists */
         {2, false, {true, true}, "2 of 2 workers were started with it, but the head was not"},
         {2, false, {false, true}, "1 of 2 workers were started with it, but the head was not"},
         {2, true, {false, false}, "no worker offers a smaller TP"},

@@ -1,14 +1,15 @@
-/* Random lives of a cluster of TP 4 with --elastic-tp: workers come, go, fall silent and fail to
- * join, heads are replaced, requests of all sizes come. The head's invariants hold after each
- * event; left alone, the workers that are there serve with as many ranks as they can; no request
- * ends for being too long. COX_WALKS=N goes on for longer, COX_WALK_SEED=N begins elsewhere. */
+/* Random lives of a cluster of TP 4 with --elastic-tp. Workers come, go, fall silent and fail to
+ * join, heads are replaced, and requests of all sizes arrive. The head's invariants hold after
+ * each event. When events stop, the connected workers serve with as many ranks as they can. No
+ * request ends for being too long. COX_WALKS=N plays more lives, and COX_WALK_SEED=N sets the
+ * first seed. */
 #include <stdlib.h>
 
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { WORKERS = 6, GATEWAY = 7, EVENTS = 60, WAIT_MS = 1000, LONGEST = 500 };
 
-/* What a worker knows of itself. */
+/* State that a worker keeps about itself. */
 struct rank {
     bool here, silent, fails;
     uint64_t instance, epoch, replica_id, step;
@@ -18,7 +19,7 @@ struct rank {
 struct walk {
     struct fixture *f;
     struct rng rng;
-    struct rank ranks[WORKERS + 1]; /* by connection */
+    struct rank ranks[WORKERS + 1]; /* index: connection */
     uint64_t seed, n_instances, n_requests, term_seen;
     uint32_t n_heads, n_whole, n_fewer;
 };
@@ -56,7 +57,7 @@ static void hello(struct walk *k, uint8_t conn)
     say(k->f, conn, &m);
 }
 
-/* ---- what a rank does when it is told to ---- */
+/* ---- answers of a rank ---- */
 
 static void answer_plan(struct walk *k, uint8_t conn, const struct msg_plan *p)
 {
@@ -133,7 +134,8 @@ static void check_answers(const struct walk *k, const struct msg *m)
     }
 }
 
-/* A batch of what the head has said, so that time may pass in between: plans have no end. */
+/* Answers one batch of the head's messages, so that time can pass in between. The head never
+ * stops sending plans. */
 static void obey(struct walk *k)
 {
     static struct letter taken[BOX_MAX];
@@ -178,7 +180,7 @@ static void go(struct walk *k, uint8_t conn)
         say(k->f, conn, &(struct msg){.type = MSG_GOODBYE});
     } else {
         k->ranks[conn].silent = true;
-        live(k, 2000); /* until it counts as lost */
+        live(k, 2000); /* until the head counts it as lost */
     }
     k->ranks[conn] = (struct rank){0};
 }
@@ -208,7 +210,8 @@ static void submit(struct walk *k)
     say(k->f, GATEWAY, &m);
 }
 
-/* Sessions end with the head; ranks come with what they hold, some after others have waited. */
+/* Replaces the head. All sessions end, and the ranks reconnect with their state, some of them
+ * later than others. */
 static void new_head(struct walk *k)
 {
     struct fixture *f = k->f;
@@ -235,7 +238,7 @@ static uint32_t n_here(const struct walk *k)
     return n;
 }
 
-/* Nothing happens any more but what the head does: who is there serves. */
+/* No more events happen, and the head acts alone. The connected workers then serve. */
 static void look(struct walk *k)
 {
     uint32_t n = n_here(k), largest = 0;

@@ -1,5 +1,6 @@
-/* What workers are told for /readyz, through the replacement of a replica of two, and which workers
- * of another configuration may serve beside those that do. */
+/* The state that the head tells workers for their /readyz, while the ranks of a replica of two
+ * are replaced. The tests also show which workers of another configuration may serve beside the
+ * first ones. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #define LONE_MS 10000u
@@ -8,7 +9,7 @@ struct told {
     bool serves, spare;
 };
 
-/* The newest heartbeat to conn. */
+/* Returns the newest heartbeat to `conn`. */
 static struct told told(const struct fixture *f, uint8_t conn)
 {
     const struct msg *last = NULL;
@@ -42,7 +43,7 @@ static void come(struct fixture *f, uint8_t conn, int32_t ordinal, uint8_t confi
     say(f, conn, &m);
 }
 
-/* From connection a's CommId to both ranks' Formed. */
+/* Plays a formation from the CommId of its first rank to the Formed of both ranks. */
 static void join_both(struct fixture *f, uint8_t a, uint8_t b)
 {
     const struct msg *form = box_find(f, a, MSG_FORM);
@@ -61,10 +62,10 @@ static void who_waits_for_its_replica_is_not_ready_before_it_serves(void **state
     struct fixture *f = fixture_new(2);
     come(f, 1, 0, 0, 0);
     pass(f, 2000, 0x2);
-    assert_told(f, 1, false, false); /* its partner may be on its way */
+    assert_told(f, 1, false, false); /* a partner may still come */
     come(f, 2, 1, 0, 0);
     assert_non_null(box_find(f, 1, MSG_FORM));
-    uint32_t permille = 500; /* they read their shards for longer than a spare waits */
+    uint32_t permille = 500; /* both read their shards for longer than a spare waits */
     for (int i = 0; i < 24; i++) {
         struct msg beats = {.type = MSG_HEARTBEAT, .heartbeat = {.load_permille = ++permille}};
         say(f, 1, &beats);
@@ -91,28 +92,28 @@ static void who_is_too_few_is_a_spare_after_a_while(void **state)
     pass(f, 1500, 0xE);
     assert_told(f, 3, false, true);
     assert_told(f, 1, true, false);
-    come(f, 4, 3, 0, 0); /* now there are enough, and it is one no more */
+    come(f, 4, 3, 0, 0); /* two workers can form a replica, so worker 3 is no spare now */
     pass(f, 500, 0x1E);
     assert_told(f, 3, false, false);
     assert_told(f, 4, false, false);
     fixture_free(f);
 }
 
-/* TP 2, one after the other, as a StatefulSet replaces them. */
+/* Two ranks are replaced one after the other, as a StatefulSet does it. */
 static void another_configuration_of_the_model_serves_beside_the_first(void **state)
 {
     struct fixture *f = fixture_new(2);
     come(f, 1, 0, 0, 7);
     come(f, 2, 1, 0, 7);
     join_both(f, 1, 2);
-    come(f, 3, 3, 1, 7); /* the new ones: 3 alone first */
+    come(f, 3, 3, 1, 7); /* the first worker of the new configuration comes alone */
     pass(f, LONE_MS + 500, 0xE);
     assert_told(f, 3, false, true);
     come(f, 4, 2, 1, 7);
     box_clear(f);
     pass(f, 1000, 0x1E);
     struct told t = told(f, 4);
-    assert_false(t.serves || t.spare); /* it would be taken for ready before the replica is */
+    assert_false(t.serves || t.spare); /* a spare would look ready before the replica is */
     fixture_free(f);
 
     f = fixture_new(2);

@@ -1,4 +1,4 @@
-/* Who makes the others wait is told by name, and nobody for a moment's slowness. */
+/* A rank that makes the others wait is named in a warning. A short slowness names no rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #define MS NS_PER_MS
 
-/* So many steps of this length; the sums are the process's. */
+/* Adds n steps of `step_ns` to the sums of the process. */
 static void work(struct own_time *t, uint64_t *ns, uint64_t *steps, uint64_t step_ns, uint64_t n)
 {
     *steps += n;
@@ -23,7 +23,8 @@ static void a_mean_is_of_a_whole_window(void **state)
 {
     struct own_time t = {0};
     uint64_t ns = 0, steps = 0;
-    work(&t, &ns, &steps, 50 * MS, 4); /* where it began is not known: the first says only that */
+    /* The start of the window is unknown, so the first report sets only that. */
+    work(&t, &ns, &steps, 50 * MS, 4);
     work(&t, &ns, &steps, 50 * MS, 15);
     assert_int_equal(t.mean_ns, 0);
     work(&t, &ns, &steps, 50 * MS, 5);
@@ -38,7 +39,7 @@ static void three_windows_make_a_straggler_and_one_less_slow_ends_it(void **stat
     assert_false(own_time_judge(&t, 40 * MS));
     assert_true(own_time_judge(&t, 40 * MS));
     assert_true(t.is_straggler);
-    t.mean_ns = 70 * MS; /* between the two bounds: as it was */
+    t.mean_ns = 70 * MS; /* between the two bounds, so the verdict stays */
     assert_false(own_time_judge(&t, 40 * MS));
     assert_true(t.is_straggler);
     t.mean_ns = 50 * MS;

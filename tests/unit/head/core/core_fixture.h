@@ -1,5 +1,5 @@
 #pragma once
-/* A head core with scripted peers: the test says every frame and reads every answer. */
+/* A head core with scripted peers: the test writes each frame and reads each answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,12 +26,12 @@ struct letter {
 struct fixture {
     struct head_core *core;
     struct head_core_config config;
-    uint64_t now, wait_ns;   /* wait: of the next result */
-    bool ticks;              /* frames come with a tick */
-    enum device_kind device; /* of the workers */
-    uint32_t n_box, n_draft[2], draft_max_seqs[2], prompt_logprobs[2]; /* 1: has them */
-    struct letter box[BOX_MAX]; /* what the head sent, oldest first */
-    struct link links[16];      /* of connection i */
+    uint64_t now, wait_ns;   /* wait_ns: `wait_ns` of the next result */
+    bool ticks;              /* each frame is followed by a tick */
+    enum device_kind device; /* device of all workers */
+    uint32_t n_box, n_draft[2], draft_max_seqs[2], prompt_logprobs[2]; /* index: worker - 1 */
+    struct letter box[BOX_MAX]; /* messages of the head, oldest first */
+    struct link links[16];      /* index: connection */
 };
 
 static inline struct bus_peer addr_of(uint8_t conn)
@@ -65,7 +65,7 @@ static inline void box_clear(struct fixture *f)
         arena_fini(&f->box[--f->n_box].arena);
 }
 
-/* The oldest message of this type to conn, or NULL; heartbeats are never looked at otherwise. */
+/* Returns the oldest message of this type to `conn`, or NULL. */
 static inline const struct msg *box_find(const struct fixture *f, uint8_t conn, enum msg_type type)
 {
     for (uint32_t i = 0; i < f->n_box; i++)
@@ -161,7 +161,7 @@ static inline void beat(struct fixture *f, uint8_t conn)
     say(f, conn, &(struct msg){.type = MSG_HEARTBEAT});
 }
 
-/* Time passes in ticks; the connections named in alive (bit i) send heartbeats meanwhile. */
+/* Lets `ms` milliseconds pass. Connection i sends heartbeats if bit i of `alive` is set. */
 static inline void wait_ms(struct fixture *f, uint64_t ms, uint32_t alive)
 {
     for (uint64_t t = 0; t < ms; t += HEAD_TICK_MS) {
@@ -173,7 +173,7 @@ static inline void wait_ms(struct fixture *f, uint64_t ms, uint32_t alive)
     }
 }
 
-/* Workers of tp 2 on connections 1 and 2 become replica 0. */
+/* Two workers with TP 2 connect as 1 and 2 and become replica 0. Returns its epoch. */
 static inline uint64_t form_pair(struct fixture *f)
 {
     for (uint8_t i = 1; i <= 2; i++) {

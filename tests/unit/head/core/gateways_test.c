@@ -1,5 +1,7 @@
-/* Requests as a gateway sees them: attempts, refusals, grace, deadlines, tokens kept over an epoch.
- */
+/* Requests between a gateway and the head. Scripted gateways and workers (`core_fixture.h`) send
+ * Submits and results, and the tests read the Tokens that the head sends back. Cases: attempts,
+ * refusals, the grace time of a lost gateway, deadlines, and tokens that outlive an epoch. Time
+ * advances only by the fixture. All tests run on one thread. */
 #include "head/core/gateways.h"
 #include "head/request/logprobs.h"
 #include "head/request/prompt_logprobs.h"
@@ -29,7 +31,8 @@ static const struct tokens_item *only_item(const struct fixture *f, uint8_t conn
     return &m->tokens.items[0];
 }
 
-/* Rank 0 answers the oldest plan in the box with one token, then the box is emptied. */
+/* Rank 0 answers the oldest plan in the box with one token. The box then loses that plan and all
+ * letters before it. */
 static void answer_plan_at(struct fixture *f, uint32_t token, float gap)
 {
     const struct msg *p = box_find(f, 1, MSG_PLAN);
@@ -41,7 +44,7 @@ static void answer_plan_at(struct fixture *f, uint32_t token, float gap)
                                .wait_ns = f->wait_ns,
                                .items = &item,
                                .n_items = p->plan.runs[0].sample}};
-    /* everything up to that plan is dropped, later ones are kept */
+    /* Everything up to that plan is dropped, and later letters stay. */
     uint32_t n = 0;
     while (&f->box[n].m != p)
         n++;
@@ -107,8 +110,8 @@ static void ends_as_an_error(float gap, const char *words)
     fixture_free(f);
 }
 
-/* A token that stands where the grammar allows none ends the answer as an error, even one that
- * would end it as EOS does. */
+/* A token at a position where the grammar allows none ends the answer with an error. That holds
+ * even for an EOS token. */
 static void a_dead_end_is_an_error(void **state)
 {
     ends_as_an_error(RESULT_DEAD_END,
@@ -121,8 +124,8 @@ static void a_mask_that_costs_too_much_is_an_error(void **state)
                      "After 1 tokens it takes too long to find the tokens that the grammar allows");
 }
 
-/* Without --step-target-ms replicas on CPUs start with small steps; with it, replicas on every
- * device. Small chunks are for CPUs alone. */
+/* Without --step-target-ms, replicas on CPUs start with small steps. With it, replicas on every
+ * device do. Small chunks are for CPUs only. */
 static void steps_are_short_by_device_or_as_told(void **state)
 {
     static const struct {
@@ -162,7 +165,7 @@ static void steps_are_short_by_device_or_as_told(void **state)
     }
 }
 
-/* What one rank cannot the replica cannot. */
+/* A replica drafts no more tokens than its weakest rank can. */
 static void a_replica_drafts_as_its_least_rank(void **state)
 {
     static const struct {
@@ -185,7 +188,8 @@ static void a_replica_drafts_as_its_least_rank(void **state)
     }
 }
 
-/* A step that comes after nothing was to be done waited for the request, not for the head. */
+/* A step that starts after an idle time waited for a request. Only waiting while there was work
+ * counts as waiting for the head. */
 static void ranks_wait_counts_where_there_was_work(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -224,7 +228,7 @@ static void a_token_beyond_the_vocabulary_dissolves_the_replica(void **state)
     fixture_free(f);
 }
 
-/* A gateway that comes back after long gets everything, in messages of a bounded size. */
+/* A gateway that reconnects late gets all tokens, in messages of bounded size. */
 static void a_large_backlog_goes_in_pieces(void **state)
 {
     enum { N = 300000 };
@@ -237,13 +241,13 @@ static void a_large_backlog_goes_in_pieces(void **state)
     m.submit.ids = (struct u32_span){many, N};
     m.submit.sampling.max_tokens = N;
     say(f, 3, &m);
-    say_gateway_hello(f, 4, 9); /* a new session, in which it has only the prompt */
+    say_gateway_hello(f, 4, 9); /* a new session, whose gateway has only the prompt */
     box_clear(f);
     m.submit.attempt = 2;
     m.submit.ids.n = 3;
     say(f, 4, &m);
     struct msg credit = {.type = MSG_CREDIT, .credit = {1 << 20}};
-    say(f, 4, &credit); /* for the first of them */
+    say(f, 4, &credit); /* credit for the first messages */
     uint32_t at = 0, n_messages = 0;
     for (uint32_t i = 0; i < f->n_box; i++) {
         if (f->box[i].m.type != MSG_TOKENS)
@@ -288,7 +292,7 @@ static void tokens_survive_the_end_of_an_epoch(void **state)
     }
     const struct msg *p = box_find(f, 1, MSG_PLAN);
     assert_non_null(p);
-    assert_int_equal(p->plan.admits[0].ids.n, 4); /* prompt and the token made before */
+    assert_int_equal(p->plan.admits[0].ids.n, 4); /* the prompt and the earlier token */
     assert_int_equal(p->plan.admits[0].n_prompt, 3);
     box_clear(f);
     fixture_free(f);
@@ -304,7 +308,7 @@ static void a_newer_attempt_goes_on_where_it_is(void **state)
     uint64_t steps = f->core->engine_slots[0].last_step;
     say_gateway_hello(f, 4, 9); /* a new session: two tokens may be lost */
     box_clear(f);
-    struct msg again = submit_of(1, 2, 4); /* it has the first */
+    struct msg again = submit_of(1, 2, 4); /* the gateway has the first token */
     say(f, 4, &again);
     const struct tokens_item *t = only_item(f, 4);
     assert_int_equal(t->attempt, 2);
@@ -313,13 +317,14 @@ static void a_newer_attempt_goes_on_where_it_is(void **state)
     assert_int_equal(t->ids.ptr[0], 1001);
     assert_int_equal(f->core->engine_slots[0].last_step, steps);
     box_clear(f);
-    struct msg old = submit_of(1, 1, 3); /* an older one changes nothing */
+    struct msg old = submit_of(1, 1, 3); /* an older attempt changes nothing */
     say(f, 4, &old);
     assert_null(box_find(f, 4, MSG_TOKENS));
     fixture_free(f);
 }
 
-/* A prompt of three ids with prompt_logprobs, and its first token: rank 0 has answered. */
+/* Returns a cluster with a prompt of three ids with prompt_logprobs. Rank 0 has answered its
+ * first token. */
 static struct fixture *scored_prompt(void)
 {
     struct fixture *f = fixture_new(2);
@@ -360,7 +365,8 @@ static void rows_of_a_prompt_come_with_its_first_token(void **state)
     fixture_free(f);
 }
 
-/* Rows are not kept once they are sent: who lacks some has the prompt computed again. */
+/* The head drops rows of prompt_logprobs once they are sent. When a gateway lacks some, the
+ * prompt is computed again. */
 static void rows_that_are_lost_start_it_over(void **state)
 {
     static const struct {
@@ -383,8 +389,8 @@ static void rows_that_are_lost_start_it_over(void **state)
     }
 }
 
-/* A request with log-probabilities, and its first three tokens, each with a row that has been sent.
- */
+/* Returns a cluster with a request with log-probabilities. Its first three tokens have been
+ * sent, each with a row. */
 static struct fixture *sent_rows(void)
 {
     static const float values[] = {-1, -2}, gap = 1;
@@ -408,14 +414,14 @@ static struct fixture *sent_rows(void)
         struct letter *l = &f->box[0];
         while (&l->m != p)
             l++;
-        l->to = 0; /* done with */
+        l->to = 0; /* this letter is done */
         say(f, 1, &r);
     }
     return f;
 }
 
-/* Rows of tokens are not kept once they are sent either: who lacks some has the tokens made again,
- * from those that it has. */
+/* The head drops rows of tokens once they are sent. When a gateway lacks some, the tokens after
+ * its last row are generated again. */
 static void rows_of_tokens_that_are_lost_are_made_again(void **state)
 {
     for (uint32_t n_has = 0; n_has <= 3; n_has++) {
@@ -431,12 +437,13 @@ static void rows_of_tokens_that_are_lost_are_made_again(void **state)
         r = request_table_next(f->core->requests, NULL);
         assert_int_equal(r->n_ids, 3 + n_has);
         assert_true(r->attempt == 2 && r->n_delivered == n_has);
-        assert_int_equal(r->resubmitted, n_has < 3); /* it is another one */
+        assert_int_equal(r->resubmitted, n_has < 3); /* the head made a new request of it */
         fixture_free(f);
     }
 }
 
-/* One rank of an older version, and the replica gives no prompt_logprobs; gateways are told. */
+/* A replica with one rank of an older version gives no prompt_logprobs. The head tells gateways
+ * so. */
 static void a_replica_gives_prompt_logprobs_if_all_its_ranks_do(void **state)
 {
     for (uint32_t n = 0; n <= 2; n++) {
@@ -462,7 +469,7 @@ static void other_tokens_than_ours_start_it_over(void **state)
     struct msg m = submit_of(1, 1, 3);
     say(f, 3, &m);
     answer_plan(f, 77);
-    struct msg again = submit_of(1, 2, 4); /* has 1000 where we made 77 */
+    struct msg again = submit_of(1, 2, 4); /* has token 1000, but the head has token 77 */
     say(f, 3, &again);
     struct request *r = request_table_find(f->core->requests, (struct request_id){1, 1}, 0);
     assert_non_null(r);
@@ -473,7 +480,7 @@ static void other_tokens_than_ours_start_it_over(void **state)
 
 static void a_full_queue_refuses_new_requests_only(void **state)
 {
-    struct fixture *f = fixture_new(2); /* no workers: everything waits */
+    struct fixture *f = fixture_new(2); /* no workers, so all requests wait */
     say_gateway_hello(f, 3, 9);
     for (uint32_t i = 0; i < 4; i++) {
         struct msg m = submit_of(i, 1, 3);
@@ -612,7 +619,7 @@ static void a_rank_without_credit_holds_the_replica_back(void **state)
     assert_non_null(box_find(f, 1, MSG_PLAN));
     assert_null(box_find(f, 2, MSG_PLAN));
     assert_int_equal(f->core->engine_slots[0].last_step,
-                     1); /* no second plan before it has the first */
+                     1); /* no second plan before rank 1 has the first */
     struct msg credit = {.type = MSG_CREDIT, .credit = {.bytes = 1}};
     say(f, 2, &credit);
     assert_non_null(box_find(f, 2, MSG_PLAN));
@@ -632,7 +639,7 @@ static bool is_refused(struct fixture *f, const struct msg *m)
     return true;
 }
 
-/* Two slots and two places in the queue for each key, with and without a replica. */
+/* Each key has two slots and two places in the queue, with and without a replica. */
 static void a_key_cannot_fill_the_queue(void **state)
 {
     for (int with_replica = 0; with_replica < 2; with_replica++) {
@@ -647,22 +654,22 @@ static void a_key_cannot_fill_the_queue(void **state)
         for (; k < n_fit + 2; k++) {
             struct msg m = submit_of(100 + k, 1, 3);
             m.submit.tenant = 5;
-            m.submit.priority = (int32_t)k; /* no way around it */
+            m.submit.priority = (int32_t)k; /* a priority is no way around the limit */
             if (is_refused(f, &m) != (k >= n_fit))
                 fail_msg("group %d, request %u", with_replica, k);
         }
         struct msg m = submit_of(200, 1, 3);
         m.submit.tenant = 6;
         assert_false(is_refused(f, &m));
-        struct msg again = submit_of(300, 2, 4); /* what comes back is never refused */
+        struct msg again = submit_of(300, 2, 4); /* a resubmitted request is never refused */
         again.submit.tenant = 5;
         assert_false(is_refused(f, &again));
         fixture_free(f);
     }
 }
 
-/* Its own key's requests are refused, and another key's get in: two each where 32 may wait, and as
- * many as may wait in all. */
+/* The queue has 32 places. A key that fills it has its further requests refused, while another
+ * key gets as many places as may wait in all. */
 static void a_full_queue_has_places_for_others(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -672,7 +679,7 @@ static void a_full_queue_has_places_for_others(void **state)
         struct msg m = submit_of(100 + k, 1, 3);
         m.submit.tenant = 5;
         assert_int_equal(is_refused(f, &m), k >= 32);
-        head_core_tick(f->core, f->now); /* who waits is counted once a turn */
+        head_core_tick(f->core, f->now); /* waiting requests are counted once a turn */
     }
     for (uint32_t k = 0; k < 60; k++) {
         struct msg m = submit_of(200 + k, 1, 3);
@@ -693,8 +700,9 @@ static struct msg long_submit(uint64_t lo, uint64_t tenant, const uint32_t *prom
     return m;
 }
 
-/* Choices and prompts are charged by the bytes that the head holds of them, whatever they may grow
- * to: one tenant has half, the next one half of what is left, and what comes back is taken. */
+/* Choices and prompts are charged by the bytes that the head holds now, without their possible
+ * growth. One tenant may have half of the memory, and the next one half of the rest. Resubmitted
+ * requests are always taken. */
 static void prompts_cannot_fill_the_memory(void **state)
 {
     enum { N = 5000, MORE = 110000 };
@@ -734,8 +742,8 @@ static void prompts_cannot_fill_the_memory(void **state)
     fixture_free(f);
 }
 
-/* A head that may have no workers says when one would serve: with the cluster's state, and to who
- * is refused meanwhile. */
+/* A head that may have no workers tells when a replica would serve. It does so in the cluster's
+ * state and to requests that it refuses meanwhile. */
 static void a_cluster_that_rests_is_not_a_broken_one(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -756,7 +764,7 @@ static void a_cluster_that_rests_is_not_a_broken_one(void **state)
     say(f, 4, &second);
     assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].status, STATUS_LIMIT);
     assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].retry_after_s, 60);
-    f->now += NS_PER_S / 20; /* the next tick, not the next second */
+    f->now += NS_PER_S / 20; /* the next tick, less than a second later */
     head_core_tick(f->core, f->now);
     assert_int_equal(head_core_desired_workers(f->core), 2);
     box_clear(f);
@@ -767,8 +775,8 @@ static void a_cluster_that_rests_is_not_a_broken_one(void **state)
     fixture_free(f);
 }
 
-/* Two slots and two places in the queue: an idle pair takes four that come at once, and no more
- * while the cache has no room for those that wait. */
+/* There are two slots and two places in the queue. An idle pair takes four requests that come at
+ * once. It takes no more than two while the cache has no room for waiting requests. */
 static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
 {
     enum { NO_REPLICA_YET, IDLE, LEFT_BEHIND, N_STATES };
@@ -782,7 +790,7 @@ static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
         if (how == LEFT_BEHIND)
             f->core->engine_slots[f->core->live[0]].n_left = 1;
         uint32_t n_fit = how == IDLE ? 4 : 2, n_before = (uint32_t)f->core->n_failed;
-        for (uint32_t k = 0; k < n_fit + 2; k++) { /* one batch of frames */
+        for (uint32_t k = 0; k < n_fit + 2; k++) { /* all in one batch of frames */
             struct msg m = submit_of(100 + k, 1, 3);
             gateways_on_msg(f->core, f->core->gateways[0], &m);
             if (f->core->n_failed - n_before != (k < n_fit ? 0 : k - n_fit + 1))
@@ -792,7 +800,8 @@ static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
     }
 }
 
-/* Who could say how urgent he is would be served before all others: not unless that is wanted. */
+/* A request with a priority is refused unless priorities are enabled. Otherwise any client could
+ * put itself before all others. */
 static void a_priority_is_refused_unless_there_are_some(void **state)
 {
     for (int wanted = 0; wanted < 2; wanted++) {

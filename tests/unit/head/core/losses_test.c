@@ -1,4 +1,7 @@
-/* Requests that end their workers: tried again, then alone, then no more. */
+/* Requests during which replicas are lost. The head tries such a request again, then runs it
+ * alone as a suspect, and then ends it with an error. Scripted workers (`core_fixture.h`) answer
+ * plans or report a fault, and the tests read which requests run and how they end. Time advances
+ * only by the fixture. All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 static const uint32_t ids[3] = {5, 6, 7};
@@ -28,7 +31,7 @@ static bool runs(const struct fixture *f, uint64_t lo)
     return request_of(f, lo)->i_replica != NO_REPLICA;
 }
 
-/* Every run of the oldest plan in the box is answered with a token. */
+/* Rank 0 answers each run of the oldest plan in the box with a token. */
 static void answer(struct fixture *f)
 {
     static const uint32_t token = 1000;
@@ -45,7 +48,7 @@ static void answer(struct fixture *f)
         .type = MSG_RESULT,
         .result = {
             .term_epoch = p->plan.term_epoch, .step = p->plan.step, .items = items, .n_items = n}};
-    uint32_t n_done = 0; /* letters up to that plan: later plans are still to be answered */
+    uint32_t n_done = 0; /* letters up to that plan; later plans still need an answer */
     while (&f->box[n_done++].m != p)
         ;
     for (uint32_t i = 0; i < n_done; i++)
@@ -55,7 +58,7 @@ static void answer(struct fixture *f)
     say(f, 1, &m);
 }
 
-/* The replica is in trouble, is dissolved, and forms again. */
+/* The replica fails, is dissolved and forms again. */
 static void lose_replica(struct fixture *f)
 {
     uint64_t epoch = f->core->cluster.replicas[0]->epoch;
@@ -77,7 +80,7 @@ static void lose_replica(struct fixture *f)
     assert_true(head_core_is_ready(f->core));
 }
 
-/* So long that a suspect is tried. */
+/* Waits until a suspect may be tried. */
 static void calm(struct fixture *f)
 {
     wait_ms(f, 2050, 1u << 1 | 1u << 2 | 1u << 3);
@@ -113,14 +116,15 @@ static void after_three_replicas_a_request_fails(void **state)
     fixture_free(f);
 }
 
-/* Tokens were sent: that it made none would be untrue. */
+/* Tokens were sent, so the error must not say that the request has none. */
 static void what_it_made_before_is_told(void **state)
 {
     struct fixture *f = ready_cluster();
     submit(f, 1);
     answer(f);
     answer(f);
-    for (int i = 0; i < 4; i++) { /* the first one does not count: a token was made before it */
+    /* The first loss does not count, because a token came before it. */
+    for (int i = 0; i < 4; i++) {
         lose_replica(f);
         if (i < 3)
             calm(f);
@@ -135,7 +139,7 @@ static void what_it_made_before_is_told(void **state)
     fixture_free(f);
 }
 
-/* Who makes a token between any two losses goes on for ever. */
+/* A request that generates a token between any two losses never ends. */
 static void a_token_of_its_own_begins_the_count_anew(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -150,14 +154,15 @@ static void a_token_of_its_own_begins_the_count_anew(void **state)
     fixture_free(f);
 }
 
-/* After two losses nobody knows which it was: one at a time, so that the others are not blamed. */
+/* After two losses the cause may be either request. They run one at a time, so that the innocent
+ * one is not blamed. */
 static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
 {
     struct fixture *f = ready_cluster();
     submit(f, 1);
     submit(f, 2);
     for (int i = 0; i < 4; i++)
-        answer(f); /* both have made tokens, so that a first loss is none that counts */
+        answer(f); /* both have tokens, so the first loss does not count */
     for (int i = 0; i < 2; i++) {
         lose_replica(f);
         assert_true(runs(f, 1) && runs(f, 2));
@@ -166,9 +171,9 @@ static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
     assert_true(!runs(f, 1) && !runs(f, 2));
     calm(f);
     assert_true(runs(f, 1) && !runs(f, 2));
-    submit(f, 3); /* none of them: it does not wait behind the second one */
+    submit(f, 3); /* request 3 is not a suspect, so it does not wait behind request 2 */
     assert_true(runs(f, 3));
-    lose_replica(f); /* the first one's third */
+    lose_replica(f); /* third loss of request 1 */
     const struct msg *t = box_find(f, 3, MSG_TOKENS);
     assert_true(t && t->tokens.n_items == 1 && t->tokens.items[0].id.lo == 1);
     assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
@@ -177,12 +182,12 @@ static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
     calm(f);
     assert_true(runs(f, 2));
     for (int i = 0; i < 3; i++)
-        answer(f); /* two plans were made before it ran */
+        answer(f); /* two plans came before its first run */
     assert_false(request_is_suspect(request_of(f, 2)));
     fixture_free(f);
 }
 
-/* Machines that fail one behind the other are no request's work. */
+/* Machines that fail one after another are no fault of a request. */
 static void a_storm_of_losses_is_waited_out(void **state)
 {
     struct fixture *f = ready_cluster();
@@ -199,12 +204,12 @@ static void a_storm_of_losses_is_waited_out(void **state)
     fixture_free(f);
 }
 
-/* A storm without an end, or other requests that end their workers, hold up nobody for ever. */
+/* Endless losses, or other suspects, do not hold up a suspect for ever. */
 static void a_suspect_is_tried_after_ten_seconds_whatever_fails(void **state)
 {
     const uint64_t begin_ns = 100 * NS_PER_S;
     struct request r = {.n_prompt = 3, .n_ids = 3};
-    assert_true(request_may_be_tried(&r, begin_ns, begin_ns)); /* it is no suspect */
+    assert_true(request_may_be_tried(&r, begin_ns, begin_ns)); /* not a suspect */
     request_count_loss(&r, begin_ns);
     assert_true(request_may_be_tried(&r, begin_ns, begin_ns));
     request_count_loss(&r, begin_ns);
@@ -222,7 +227,7 @@ static void a_drain_is_no_loss(void **state)
     f->core->cluster.config.drain_timeout_ns = NS_PER_S;
     submit(f, 1);
     assert_int_equal(head_core_drain_worker(f->core, 101, true, "a test", f->now), STATUS_OK);
-    wait_ms(f, 1050, 1u << 1 | 1u << 2 | 1u << 3); /* it does not end by itself */
+    wait_ms(f, 1050, 1u << 1 | 1u << 2 | 1u << 3); /* the request does not end in this time */
     assert_int_equal(f->core->cluster.replicas[0]->state, REPLICA_ABORTING);
     assert_int_equal(request_of(f, 1)->n_losses, 0);
     fixture_free(f);

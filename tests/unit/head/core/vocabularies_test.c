@@ -1,4 +1,5 @@
-/* Gateways of another model than the workers', whoever says what it is first. */
+/* A gateway whose model has another vocabulary than the workers' model is refused, whichever
+ * side connects first. */
 #include "head/core/vocabularies.h"
 #include "tests/unit/head/core/core_fixture.h"
 
@@ -53,18 +54,18 @@ static void a_gateway_of_another_model_is_refused(void **state)
 {
     struct fixture *f = fixture_new(2);
     form_pair(f);
-    worker_says(f, 2, 'a'); /* any of the ranks */
+    worker_says(f, 2, 'a'); /* any rank of the replica */
     gateway_says(f, 3, 9, 'b');
     assert_true(is_refused(f, 3));
     assert_non_null(vocabularies_refused(f->core, 0));
     assert_null(vocabularies_refused(f->core, 1));
     gateway_says(f, 4, 10, 'a');
     assert_false(is_refused(f, 4));
-    say_gateway_hello(f, 5, 11); /* an older one, which does not say */
+    say_gateway_hello(f, 5, 11); /* an older gateway, which reports no vocabulary */
     assert_false(is_refused(f, 5));
     assert_int_equal(f->core->n_gateways, 2);
     wait_ms(f, 11000, 0x3E);
-    assert_null(vocabularies_refused(f->core, 0)); /* it came no more */
+    assert_null(vocabularies_refused(f->core, 0)); /* the gateway did not come back */
     assert_int_equal(f->core->n_gateways, 2);
     fixture_free(f);
 }
@@ -73,7 +74,7 @@ static void nothing_is_compared_that_nobody_says(void **state)
 {
     struct fixture *f = fixture_new(2);
     gateway_says(f, 3, 9, 'b');
-    form_pair(f); /* older workers, or null devices */
+    form_pair(f); /* older workers or null devices report no vocabulary */
     gateway_says(f, 4, 10, 'c');
     assert_false(is_refused(f, 4));
     wait_ms(f, 1000, 0x1E);
@@ -102,11 +103,12 @@ static void one_that_has_joined_is_refused_later(void **state)
     gateway_says(f, 3, 9, 'b');
     assert_true(is_refused(f, 3));
     assert_non_null(vocabularies_refused(f->core, 0));
-    assert_null(vocabularies_refused(f->core, 1)); /* the same one */
+    assert_null(vocabularies_refused(f->core, 1)); /* only one gateway was refused */
     fixture_free(f);
 }
 
-/* Its requests are dropped with it: what they would get is nonsense. */
+/* Its requests are dropped with the gateway, because their ids mean nothing to the workers'
+ * model. */
 static void its_requests_go_with_it(void **state)
 {
     static const uint32_t ids[3] = {5, 6, 7};
@@ -132,7 +134,8 @@ static void its_requests_go_with_it(void **state)
     fixture_free(f);
 }
 
-/* Somebody changed the tokenizer between two starts: with either a gateway is taken. */
+/* The tokenizer changed between the starts of two workers. A gateway that agrees with either of
+ * them is accepted. */
 static void workers_that_do_not_agree(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -145,7 +148,7 @@ static void workers_that_do_not_agree(void **state)
     }
     gateway_says(f, 5, 11, 'c');
     assert_true(is_refused(f, 5));
-    worker_says(f, 2, 'a'); /* started anew */
+    worker_says(f, 2, 'a'); /* this worker was restarted */
     wait_ms(f, HEAD_TICK_MS, 0);
     assert_non_null(box_find(f, 4, MSG_GOODBYE));
     assert_int_equal(f->core->n_gateways, 1);

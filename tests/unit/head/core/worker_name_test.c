@@ -1,5 +1,5 @@
-/* Who is meant by a name: digits, nodes, ordinals, and what is said when it is nobody or several.
- */
+/* Names of workers in orders: instance numbers, nodes and ordinals. A name that fits no worker
+ * or several ones is an error. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/core/worker_name.h"
@@ -15,16 +15,16 @@ static void who_is_meant(void **state)
 {
     static const struct {
         const char *name;
-        uint64_t want; /* 0: nobody, or several */
+        uint64_t want; /* instance; 0 = none or several */
         enum status status;
-        const char *words[3]; /* of the text */
+        const char *words[3]; /* parts of the error text */
     } cases[] = {
         {"0000000000000065", 101, STATUS_OK, {NULL}},
         {"0000000000000066", 102, STATUS_OK, {NULL}},
         {"cox-worker-3", 101, STATUS_OK, {NULL}},
         {"3", 101, STATUS_OK, {NULL}},
         {"worker-3", 101, STATUS_OK, {NULL}},
-        {"7", 105, STATUS_OK, {NULL}}, /* the node 7, and not the ordinal 7 of another one */
+        {"7", 105, STATUS_OK, {NULL}}, /* node 7, and not ordinal 7 of another node */
         {"worker-7", 104, STATUS_OK, {NULL}},
         {"big", 0, STATUS_INVALID, {"0000000000000066 (ordinal 5, big)", "67 (ordinal 6, big)"}},
         {"worker-9", 0, STATUS_INVALID, {"2 workers", "69 (ordinal 9, 7)", "6a (ordinal 9, n)"}},
@@ -64,7 +64,7 @@ static void who_is_meant(void **state)
     fixture_free(f);
 }
 
-/* A node with more workers than a line has room for. */
+/* A node has more workers than the text can list. */
 static void a_list_ends(void **state)
 {
     static const char node[] = "n23456789012345678901234567890123456789012345678901234567890123";

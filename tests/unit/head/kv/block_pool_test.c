@@ -45,7 +45,7 @@ static void kept_content_is_reused_last_and_least_recent_first(void **state)
         take(p);
     let_go(p, 2, 0, true);
     let_go(p, 0, 0, true);
-    let_go(p, 3, 0, false); /* nothing in it: first */
+    let_go(p, 3, 0, false); /* an empty block is taken first */
     check(p);
     assert_int_equal(take(p), 3);
     assert_int_equal(take(p), 2);
@@ -53,7 +53,8 @@ static void kept_content_is_reused_last_and_least_recent_first(void **state)
     block_pool_free(p);
 }
 
-/* Those of a table are let go together: the last first, so that a prefix outlives what follows. */
+/* The blocks of a table are freed together, the last one first. A prefix is then evicted after
+ * the blocks that follow it. */
 static void a_table_is_let_go_from_its_end(void **state)
 {
     struct block_pool *p = block_pool_new(3);
@@ -69,7 +70,7 @@ static void a_table_is_let_go_from_its_end(void **state)
     assert_int_equal(block_pool_alloc(p, &was_kept), table[2]);
     assert_true(was_kept);
     assert_int_equal(take(p), table[0]);
-    assert_int_equal(take(p), BLOCK_NONE); /* the middle one has another owner */
+    assert_int_equal(take(p), BLOCK_NONE); /* the middle block has another owner */
     block_pool_free(p);
 }
 
@@ -109,7 +110,7 @@ static void a_block_comes_back_from_free_list_and_quarantine(void **state)
     block_pool_free(p);
 }
 
-/* Random operations against a model that is a plain array. */
+/* Random operations give the same results as a model that is a plain array. */
 static void random_operations_agree_with_a_model(void **state)
 {
     enum { N = 40, N_OPS = 20000 };
@@ -117,7 +118,8 @@ static void random_operations_agree_with_a_model(void **state)
         struct rng rng = {seed};
         struct block_pool *p = block_pool_new(N);
         uint32_t owners[N] = {0};
-        uint64_t busy_until[N] = {0}, sent = 0, done = 0; /* busy: quarantined when without owner */
+        /* A block without an owner is in quarantine until step `busy_until` is done. */
+        uint64_t busy_until[N] = {0}, sent = 0, done = 0;
         for (int i = 0; i < N_OPS; i++) {
             uint32_t id = (uint32_t)rng_below(&rng, N);
             switch (rng_below(&rng, 5)) {

@@ -1,3 +1,8 @@
+/* The model that `blocks` is compared with. blocks_play.c calls `model_look` after each call of
+ * `blocks`, and `model_told`, `model_run` and `model_copy` for each plan and result. The model
+ * keeps plain arrays of owners and of digests, one for each place of a block. `HOLD` records the
+ * first invariant that fails and stops the rest. Invariants: a block that is handed out had no
+ * user, and each run finds exactly the ids before it. One thread; `struct model` owns all state. */
 #include "tests/unit/head/kv/blocks_model.h"
 
 #include <string.h>
@@ -104,13 +109,14 @@ void model_handed_out(struct model *m, uint32_t i_group, const uint32_t *ids, ui
         if (m->failed)
             return;
         const struct model_block *b = &m->blocks[i_group][ids[k]];
-        uint64_t let_go = b->owners ? m->step_sent : b->let_go; /* in this very call */
+        /* The block lost its last owner in this very call. */
+        uint64_t let_go = b->owners ? m->step_sent : b->let_go;
         HOLD(m, owners[ids[k]] == 1);
         HOLD(m, let_go <= m->step_done && b->sent <= m->step_done);
     }
 }
 
-/* ---- what ranks are told ---- */
+/* ---- messages to the ranks ---- */
 
 static void told_group(struct model *m, struct model_seq *x, uint32_t g, uint32_t end, bool grew)
 {
@@ -120,18 +126,20 @@ static void told_group(struct model *m, struct model_seq *x, uint32_t g, uint32_
     uint32_t n = (end + block_tokens - 1) / block_tokens;
     HOLD(m, told->first == t->first && told->n == t->n);
     HOLD(m, t->n >= n && t->first <= t->n);
-    /* what fell out of the window is let go, as far as the ranks knew it, when a block is taken */
+    /* When a block is taken, the blocks that left the window must be free, as far as the ranks
+     * were told of the positions. */
     if (window && grew && x->n_untold == 0)
         HOLD(m, t->n - t->first <= (end - x->n_scheduled + block_tokens - 1) / block_tokens +
                                        (window + block_tokens - 1) / block_tokens + 1 + (t->n - n));
     if (!window)
         HOLD(m, t->first == 0);
-    /* what this run writes is its own */
+    /* Only this sequence owns the blocks that the run writes. */
     for (uint32_t k = x->n_scheduled / block_tokens; k < t->n && !m->failed; k++) {
         uint32_t owners[MODEL_BLOCKS] = {0}, n_copies;
         const struct plan_copy *copies = blocks_copies(m->b, &n_copies);
         count_owners(m, g, owners);
-        for (uint32_t i = 0; i < n_copies; i++) /* of an end: others read only the part before */
+        /* A copied end block does not count, because others read only the part before it. */
+        for (uint32_t i = 0; i < n_copies; i++)
             owners[copies[i].from] -= copies[i].i_group == g;
         HOLD(m, owners[t->ids[k]] == 1);
     }
@@ -140,7 +148,7 @@ static void told_group(struct model *m, struct model_seq *x, uint32_t g, uint32_
 void model_told(struct model *m, struct model_seq *x, uint32_t end, const struct plan_blocks *out,
                 uint32_t n)
 {
-    uint32_t seen = 0, grew = 0; /* groups, a bit each */
+    uint32_t seen = 0, grew = 0; /* bit g = group g */
     for (uint32_t i = 0; i < n && !m->failed; i++) {
         HOLD(m, out[i].i_group < m->c.n_groups && !(seen >> out[i].i_group & 1));
         if (m->failed)
@@ -166,7 +174,7 @@ void model_sent(struct model *m)
                 m->blocks[g][i].sent = m->step_sent;
 }
 
-/* ---- what ranks do ---- */
+/* ---- actions of the ranks ---- */
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -174,7 +182,9 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 29;
 }
 
-/* Who may share what: a tenant's, an adapter's; without caching a request's own. */
+/* Returns the digest that a request's positions start with. Requests share blocks only with
+ * equal roots: same tenant and same adapter. Without caching, the choices of one prompt of a
+ * request share. */
 static uint64_t root_of(const struct model *m, const struct request *r)
 {
     if (m->c.caching)
@@ -205,7 +215,7 @@ void model_run(struct model *m, const struct model_run *run, uint32_t start, uin
         for (uint32_t g = 0; g < m->c.n_groups && !m->failed; g++) {
             uint32_t window = window_of(m, g);
             if (p < start && window && p + window < start)
-                continue; /* out of sight */
+                continue; /* outside the window */
             uint64_t *at = place(m, run, g, p);
             if (at && p >= start)
                 *at = id;

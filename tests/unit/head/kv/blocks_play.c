@@ -1,5 +1,8 @@
-/* A scheduler as the block table's contract wants one, no cleverer than that, which does what bytes
- * say: which request comes, who runs how far, who leaves when, how late results are. */
+/* A minimal scheduler that keeps the contract of `blocks`. blocks_test.c and a fuzzer call
+ * `blocks_play` with bytes. The bytes choose which request comes, which sequence runs how far,
+ * which one leaves, and how late results are. Each call of `blocks` is followed by a check of
+ * the model (`blocks_model.h`). Invariants: at most MODEL_DEPTH steps are in flight, and a
+ * sequence that is alone can always run. One thread; the only `struct model` is static. */
 #include <string.h>
 
 #include "tests/unit/head/kv/blocks_model.h"
@@ -50,8 +53,9 @@ static void forget_request(struct model_seq *x)
     *x = (struct model_seq){.slot = x->slot};
 }
 
-/* Prompts are beginnings of a few texts, which part where the bytes say; or once more the prompt of
- * the request before, as another choice of it or by itself. */
+/* Adds a request. Its prompt is the beginning of one of a few texts, which differ from a
+ * position that the bytes choose. It can also repeat the last prompt, as another choice or as a
+ * new request. */
 static void new_request(struct model *m, struct input *in)
 {
     struct model_seq *x = NULL;
@@ -139,7 +143,7 @@ static void add_run(struct model *m, struct model_seq *x, uint32_t n_tokens, uin
         model_handed_out(m, g, x->tables[g].ids + before[g], x->tables[g].n - before[g]);
     model_told(m, x, end, out, n);
     uint32_t i = s->n_runs;
-    if (!prompt) { /* before the prompts */
+    if (!prompt) { /* decodes come before prompts */
         i = s->n_decodes++;
         memmove(&s->runs[i + 1], &s->runs[i], (s->n_runs - i) * sizeof *s->runs);
     }
@@ -172,18 +176,19 @@ static void add_run(struct model *m, struct model_seq *x, uint32_t n_tokens, uin
 static bool is_alone(const struct model *m, const struct model_seq *x)
 {
     for (uint32_t i = 0; i < MODEL_MOVES; i++)
-        if (m->moves[i].used) /* who waits for it waits as long as it takes */
+        if (m->moves[i].used) /* a sequence may have to wait for the move */
             return false;
     return n_running(m) == (x->running ? 1 : 0) && m->step_sent == m->step_done;
 }
 
-/* Who lacks blocks takes them from one that has not run in this plan, at last from itself. */
+/* Preempts sequences that have not run in this plan until the blocks fit. The last one to be
+ * preempted is `x` itself. */
 static bool make_room(struct model *m, struct model_seq *x, uint32_t end)
 {
     enum blocks_fit fit;
     while ((fit = blocks_fit(m->b, x->tables, x->n_scheduled, end)) == BLOCKS_FIT_NOT) {
         struct model_seq *victim = x;
-        HOLD(m, !is_alone(m, x) || x->n_untold > 0); /* or it would never run */
+        HOLD(m, !is_alone(m, x) || x->n_untold > 0); /* otherwise it could never run */
         for (uint32_t i = 0; i < MODEL_SEQS; i++)
             if (m->seqs[i].running && !m->seqs[i].has_run && &m->seqs[i] != x)
                 victim = &m->seqs[i];
@@ -226,7 +231,7 @@ static void admit(struct model *m, struct model_seq *x, uint32_t chunk, bool pee
     blocks_find(m->b, &x->r, &hit);
     bool fit = blocks_fit_admit(m->b, &hit, x->r.n_ids, n_running(m), false);
     m->stats.n_alone += is_alone(m, x);
-    HOLD(m, fit || !is_alone(m, x)); /* or it would never run */
+    HOLD(m, fit || !is_alone(m, x)); /* otherwise it could never run */
     if (!fit || peek)
         return;
     uint32_t n_copies, n_before;
@@ -257,7 +262,8 @@ static void plan(struct model *m, struct input *in)
     uint32_t order = take_byte(in), skip = take_byte(in) & take_byte(in);
     for (uint32_t i = 0; i < MODEL_SEQS; i++)
         m->seqs[i].has_run = false;
-    for (uint32_t i = 0; i < 2 * MODEL_SEQS && !m->failed; i++) { /* who runs, then who waits */
+    /* Running sequences come first, then waiting ones. */
+    for (uint32_t i = 0; i < 2 * MODEL_SEQS && !m->failed; i++) {
         struct model_seq *x = &m->seqs[(i + order) % MODEL_SEQS];
         bool waits = i >= MODEL_SEQS;
         if (!x->used || x->ended || x->has_run || x->running == waits || skip >> i % MODEL_SEQS & 1)
@@ -273,7 +279,7 @@ static void plan(struct model *m, struct input *in)
     const struct plan_copy *copies = blocks_copies(m->b, &s->n_copies);
     HOLD(m, s->n_copies <= MODEL_SEQS * MODEL_GROUPS && (s->n_copies == 0 || s->n_runs > 0));
     if (s->n_runs == 0 || m->failed)
-        return; /* nothing is sent */
+        return; /* an empty plan is not sent */
     memcpy(s->copies, copies, s->n_copies * sizeof *copies);
     blocks_on_sent(m->b, ++m->step_sent);
     model_sent(m);
@@ -282,7 +288,7 @@ static void plan(struct model *m, struct input *in)
 
 /* ---- a result ---- */
 
-/* The ranks sample what they sample; draft tokens that say the same are kept. */
+/* The ranks sample their tokens. Draft tokens that equal the sampled ones are accepted. */
 static void take_tokens(struct model *m, const struct model_run *run, uint32_t n_drafted)
 {
     struct model_seq *x = run->seq;
@@ -291,7 +297,7 @@ static void take_tokens(struct model *m, const struct model_run *run, uint32_t n
     bool current = x->running && run->incarnation == x->incarnation;
     x->n_pending--;
     x->n_ahead -= run->n_draft;
-    if (n_most == 0) /* a run that follows found the end */
+    if (n_most == 0) /* an earlier run in flight reached the end */
         return;
     n_drafted = n_drafted < run->n_draft ? n_drafted : run->n_draft;
     for (; n <= n_drafted && n < n_most; n++) {
@@ -307,7 +313,7 @@ static void take_tokens(struct model *m, const struct model_run *run, uint32_t n
         x->ended = true;
         return;
     }
-    if (!current) /* preempted, or cancelled: the ranks run it all the same */
+    if (!current) /* preempted or cancelled: the ranks run it all the same */
         return;
     x->n_scheduled += n - 1;
     if (!x->tail_shared)
@@ -357,7 +363,7 @@ static void end_move(struct model *m, struct model_move *v)
     model_look(m);
 }
 
-/* Positions whose results are in. */
+/* Returns the number of positions with a result. */
 static uint32_t n_computed(const struct model *m, const struct model_seq *x)
 {
     uint32_t n = x->n_scheduled;
@@ -401,7 +407,7 @@ static void hold(struct model *m, struct model_move *v, const struct model_seq *
         forget_move(v);
 }
 
-/* As if another table's replica ran this one's requests. */
+/* Imports blocks as if the replica of another table had run this sequence's request. */
 static void import(struct model *m, struct model_move *v, const struct model_seq *x, uint32_t less)
 {
     uint32_t n = blocks_align(m->b, x->r.n_ids > less ? x->r.n_ids - less : x->r.n_ids);
@@ -430,15 +436,15 @@ static void move(struct model *m, struct input *in, const struct model_seq *x)
         v->whole = true;
         model_look(m);
     } else if (v->used) {
-        if (!v->imports) /* nobody has written there */
+        if (!v->imports) /* an import that failed has no content yet */
             model_moved(m, v, false);
         end_move(m, v);
     }
 }
 
-/* ---- the whole ---- */
+/* ---- worlds from begin to end ---- */
 
-/* A new epoch: ranks know nothing, requests come again. */
+/* Starts a new epoch: the ranks know nothing, and the requests come again. */
 static void reset(struct model *m)
 {
     for (uint32_t i = 0; i < MODEL_SEQS; i++) {
@@ -483,7 +489,7 @@ static void do_one(struct model *m, struct input *in)
         leave(m, x); /* preempted for a better class */
 }
 
-/* With all results in and everybody gone, every block is free. */
+/* Checks that all blocks are free once all results are in and all sequences have left. */
 static void close_world(struct model *m, struct input *in)
 {
     while (m->step_done < m->step_sent && !m->failed)
@@ -495,7 +501,7 @@ static void close_world(struct model *m, struct input *in)
         if (m->moves[i].used)
             end_move(m, &m->moves[i]);
     if (!m->failed)
-        blocks_begin_step(m->b); /* lets go of what was copied from */
+        blocks_begin_step(m->b); /* frees the sources of copies */
     struct blocks_stats stats;
     blocks_get_stats(m->b, &stats);
     HOLD(m, stats.n_used == 0);
@@ -511,7 +517,7 @@ static void close_world(struct model *m, struct input *in)
 
 bool blocks_play(const uint8_t *data, size_t size, struct model_stats *stats, struct error *err)
 {
-    static struct model m; /* large, and one thread */
+    static struct model m; /* static, because it is large; only one thread uses it */
     struct input in = {data, data + size};
     if (!open_world(&m, &in)) {
         *err = m.err;

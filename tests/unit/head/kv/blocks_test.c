@@ -1,3 +1,8 @@
+/* Tests of the block tables of a replica. The first test plays random bytes against a model
+ * (`blocks_play`, blocks_model.h), and the others show single rules: copies of an end block,
+ * quarantine, hits at the borders of KV groups. Each test makes its own `struct blocks` and
+ * sequences and frees them. `blocks_on_sent` and `blocks_on_done` take step numbers in order. All
+ * tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +18,7 @@
 
 enum { N_WORLDS = 3000, MAX_BYTES = 1500, BT = 16, MAX_LEN = 256, MAX_CHUNK = 64 };
 
-/* COX_BLOCKS_WORLDS: more of them. */
+/* COX_BLOCKS_WORLDS sets the number of worlds. */
 static void random_operations_agree_with_the_model(void **state)
 {
     const char *wanted = getenv("COX_BLOCKS_WORLDS");
@@ -36,7 +41,7 @@ static void random_operations_agree_with_the_model(void **state)
         s.n_steps, s.n_hit_tokens, s.n_advanced, s.n_copies, s.n_evictions, s.n_soon, s.n_preempted,
         s.n_finished, s.n_alone, s.n_accepted, s.n_held, s.n_imported, s.n_let_go_early,
         s.n_refused);
-    /* or this shows nothing */
+    /* Each case must have occurred, or the test shows nothing. */
     assert_true(s.n_hit_tokens && s.n_advanced && s.n_copies && s.n_evictions && s.n_soon &&
                 s.n_preempted && s.n_finished && s.n_alone && s.n_accepted && s.n_held &&
                 s.n_imported && s.n_let_go_early && s.n_refused);
@@ -60,7 +65,7 @@ static struct blocks *open_blocks(uint32_t n_groups, const struct kv_group *grou
     return b;
 }
 
-/* Ids first, first + 1, … */
+/* Opens a sequence with the ids first, first + 1 and so on. */
 static void open_life(struct blocks *b, struct life *x, uint32_t n_prompt, uint32_t cap,
                       uint32_t first)
 {
@@ -89,8 +94,8 @@ static struct blocks_hit find(struct blocks *b, const struct life *x)
     return hit;
 }
 
-/* Admitted, all of its prompt run in one step, whose result is in; with its first token if there is
- * room for it. Returns the positions that were cached. */
+/* Admits the sequence and runs its whole prompt in one step, whose result comes. Adds a first
+ * token if there is room. Returns the number of cached positions. */
 static uint32_t run_whole(struct blocks *b, struct life *x, uint64_t step)
 {
     struct plan_blocks out[2];
@@ -107,8 +112,9 @@ static uint32_t run_whole(struct blocks *b, struct life *x, uint64_t step)
     return n_cached;
 }
 
-/* The second of two equal prompts shares all full blocks and copies the end, where there is a block
- * more than it needs: else source and copy would be one too many, for ever. */
+/* The second of two equal prompts shares all full blocks. It copies the last, partial block only
+ * if the pool has a block more than it needs. Otherwise source and copy would never fit
+ * together. */
 static void an_end_is_copied_where_there_is_room_for_both(void **state)
 {
     static const struct {
@@ -130,7 +136,7 @@ static void an_end_is_copied_where_there_is_room_for_both(void **state)
     }
 }
 
-/* What counts as in flight in an epoch has nothing to do with the steps of the one before. */
+/* After a reset, the steps in flight of the earlier epoch no longer count. */
 static void a_reset_begins_the_count_of_steps_anew(void **state)
 {
     const struct kv_group k = {
@@ -148,7 +154,7 @@ static void a_reset_begins_the_count_of_steps_anew(void **state)
     blocks_take(b, x.tables, &x.r, &hit);
     blocks_extend(b, x.tables, 0, 0, MAX_CHUNK, out);
     blocks_on_sent(b, 1);
-    blocks_begin_step(b); /* what fell out of the window may be read by step 1 until it is done */
+    blocks_begin_step(b); /* step 1 may still read the blocks that left the window */
     assert_int_equal(blocks_fit(b, x.tables, MAX_CHUNK, 2 * MAX_CHUNK), BLOCKS_FIT_SOON);
     blocks_on_done(b, 1);
     blocks_begin_step(b);
@@ -159,8 +165,8 @@ static void a_reset_begins_the_count_of_steps_anew(void **state)
     blocks_free(b);
 }
 
-/* Full blocks of 16 and of 32, a window of 40: a hit ends where all have a border, and only the
- * last window of it is taken there. */
+/* Blocks have 16 or 32 tokens, and one group has a window of 40. A hit ends at a position where
+ * all groups have a block border. The window's group shares only its last window there. */
 static void a_hit_ends_at_a_border_of_every_group(void **state)
 {
     static const struct {
@@ -187,7 +193,8 @@ static void a_hit_ends_at_a_border_of_every_group(void **state)
     }
 }
 
-/* Prompt log-probabilities want every position computed; another salt or adapter shares nothing. */
+/* A request with prompt_logprobs shares nothing, because it needs every position computed.
+ * Neither does one with another salt or adapter. */
 static void who_may_not_share_does_not(void **state)
 {
     const struct kv_group k = {.block_tokens = BT, .n_blocks = 20};

@@ -1,3 +1,8 @@
+/* Tests of the prefix cache, the map from the content of a block to its number. The first tests
+ * show single rules: collisions of hashes, equal content twice, parents that were reused. The last
+ * one compares random operations with a plain array. Keys point to the test's own ids, which stay
+ * valid as long as the cache. `check` verifies the map's invariants after each change. All tests
+ * run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,7 +101,7 @@ static void equal_content_is_registered_once_and_a_new_parent_wins(void **state)
     uint64_t content = enter(c, 0, &k);
     assert_true(enter(c, 1, &k) == content);
     assert_false(prefix_cache_holds(c, 1));
-    k.parent_content = 55; /* the old parent's block was reused: the old entry cannot be reached */
+    k.parent_content = 55; /* the parent's block was reused, so the old entry cannot be found */
     assert_true(enter(c, 2, &k) != content);
     assert_int_equal(prefix_cache_find(c, &k), 2);
     assert_false(prefix_cache_holds(c, 0));
@@ -111,7 +116,7 @@ static void random_operations_agree_with_a_model(void **state)
     struct block_hash root = prefix_hash_root((struct block_hash){9, 0}, STR(""), 0);
     struct rng rng = {4};
     uint32_t ids[N_KINDS][BT];
-    int held[N]; /* which kind a block holds; -1: none */
+    int held[N]; /* kind of tokens in each block; -1 = none */
     memset(held, -1, sizeof held);
     for (uint32_t i = 0; i < N_KINDS; i++)
         fill(ids[i], i * BT);
@@ -139,7 +144,7 @@ static void random_operations_agree_with_a_model(void **state)
     prefix_cache_free(c);
 }
 
-/* ---- beside a naive model, in crowded buckets ---- */
+/* ---- comparison with a simple model, in crowded buckets ---- */
 
 enum { MODEL_BLOCKS = 40 };
 struct model_block {
@@ -155,7 +160,8 @@ static bool same_key(const struct model_block *m, const struct prefix_key *k)
            memcmp(m->ids, k->ids, k->n * sizeof *k->ids) == 0;
 }
 
-/* A key of few hashes, so that buckets fill up, tags agree and hashes collide. */
+/* Returns a random key. Few hashes exist, so that buckets fill up, tags agree and hashes
+ * collide. */
 static struct prefix_key draw_key(struct rng *r, const uint32_t spread[2], uint32_t ids[2])
 {
     struct prefix_key k = {.ids = ids, .n = 1 + (uint32_t)rng_below(r, 2)};

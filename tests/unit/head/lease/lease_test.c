@@ -1,5 +1,8 @@
-/* The lease's rules as tables of what happens and what is to follow; and two heads with one store
- * under random events: never two at once that the store calls its own, terms only grow. */
+/* The rules of the lease. Most tests are tables: each row gives the time, an event and the
+ * expected question or order, and `play` feeds them to `struct lease`. At the end, two heads and
+ * one store live through random events. Invariants: the store never calls the lease of two heads
+ * its own at once, and terms only grow. Times are in milliseconds of a clock that the test
+ * advances. All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,10 +22,10 @@ enum event { UP, DOWN, ASK, ANSWER, NONE, SEE };
 struct step {
     uint64_t at_ms;
     enum event event;
-    enum lease_holder holder; /* of ANSWER */
-    uint64_t term;            /* of ANSWER and SEE */
-    int want;                 /* of ASK: the question; of ANSWER and NONE: the order */
-    uint64_t want_term; /* of a question: what it wants; of an order: ours. 0: not looked at */
+    enum lease_holder holder; /* for ANSWER */
+    uint64_t term;            /* for ANSWER and SEE */
+    int want;                 /* for ASK: expected question; for ANSWER and NONE: expected order */
+    uint64_t want_term; /* for ASK: wanted term; for ANSWER and NONE: own term; 0 = not checked */
 };
 
 static void play(const char *name, const struct step *steps, size_t n)
@@ -68,11 +71,11 @@ static void play(const char *name, const struct step *steps, size_t n)
 static void waits_a_whole_ttl(void **state)
 {
     const struct step steps[] = {
-        {0, ASK, 0, 0, LEASE_NOTHING, 0}, /* it cannot be reached */
+        {0, ASK, 0, 0, LEASE_NOTHING, 0}, /* the store cannot be reached */
         {0, UP, 0, 0, 0, 0},
         {0, ASK, 0, 0, LEASE_LOOK, 0},
         {0, ASK, 0, 0, LEASE_NOTHING, 0},            /* one question at a time */
-        {100, ANSWER, LEASE_FREE, 0, LEASE_STAY, 0}, /* since here */
+        {100, ANSWER, LEASE_FREE, 0, LEASE_STAY, 0}, /* the lease is watched from here on */
         {249, ASK, 0, 0, LEASE_NOTHING, 0},
         {250, ASK, 0, 0, LEASE_LOOK, 0},
         {251, ANSWER, LEASE_FREE, 0, LEASE_STAY, 0},
@@ -81,15 +84,15 @@ static void waits_a_whole_ttl(void **state)
         {2349, ASK, 0, 0, LEASE_TAKE, 0},
         {2350, ANSWER, LEASE_OURS, 1, LEASE_SERVE, 1},
         {2351, ASK, 0, 0, LEASE_NOTHING, 0},
-        {3016, ASK, 0, 0, LEASE_NOTHING, 0}, /* a third of the TTL */
+        {3016, ASK, 0, 0, LEASE_NOTHING, 0}, /* less than a third of the TTL */
         {3017, ASK, 0, 0, LEASE_RENEW, 1},
         {3017, ANSWER, LEASE_OURS, 1, LEASE_STAY, 1},
     };
     play("waits", steps, sizeof steps / sizeof *steps);
 }
 
-/* Stopped between its question and the answer: meanwhile another may have taken what was its own.
- */
+/* A head stood still between its question and the answer. Another head may have taken the lease
+ * meanwhile. */
 static void an_answer_from_long_ago_is_no_lease(void **state)
 {
     const struct step steps[] = {
@@ -109,7 +112,8 @@ static void another_has_it(void **state)
     const struct step steps[] = {
         {0, UP, 0, 0, 0, 0},
         {0, ASK, 0, 0, LEASE_LOOK, 0},
-        {1, ANSWER, LEASE_OTHERS, 7, LEASE_STAY, 0}, /* that is watching, too */
+        /* The watch may also start with another head's lease. */
+        {1, ANSWER, LEASE_OTHERS, 7, LEASE_STAY, 0},
         {2001, ASK, 0, 0, LEASE_TAKE, 0},
         {2002, ANSWER, LEASE_OTHERS, 7, LEASE_STAY, 0},
         {2251, ASK, 0, 0, LEASE_TAKE, 0},
@@ -128,11 +132,12 @@ static void a_break_begins_the_wait_again(void **state)
         {1950, NONE, 0, 0, LEASE_STAY, 0},
         {1950, DOWN, 0, 0, 0, 0},
         {1951, ASK, 0, 0, LEASE_NOTHING, 0},
-        {2400, UP, 0, 0, 0, 0}, /* empty */
+        {2400, UP, 0, 0, 0, 0}, /* the store is empty */
         {2400, ASK, 0, 0, LEASE_LOOK, 0},
         {2401, ANSWER, LEASE_FREE, 0, LEASE_STAY, 0},
         {4400, ASK, 0, 0, LEASE_LOOK, 0},
-        {4401, ANSWER, LEASE_OTHERS, 7, LEASE_STAY, 0}, /* it has written itself in again */
+        /* The other head has taken its lease again. */
+        {4401, ANSWER, LEASE_OTHERS, 7, LEASE_STAY, 0},
         {4651, ASK, 0, 0, LEASE_TAKE, 0},
     };
     play("the link broke", link, sizeof link / sizeof *link);
@@ -153,7 +158,8 @@ static void a_break_begins_the_wait_again(void **state)
         {0, UP, 0, 0, 0, 0},
         {0, ASK, 0, 0, LEASE_LOOK, 0},
         {1, ANSWER, LEASE_OTHERS, 7, LEASE_STAY, 0},
-        {2001, ASK, 0, 0, LEASE_TAKE, 0}, /* the script takes none that has lost its term */
+        /* The store's script refuses, because the store has lost the term. */
+        {2001, ASK, 0, 0, LEASE_TAKE, 0},
         {2002, ANSWER, LEASE_FREE, 0, LEASE_STAY, 0},
         {2252, ASK, 0, 0, LEASE_LOOK, 0},
         {2253, ANSWER, LEASE_FREE, 0, LEASE_STAY, 0},
@@ -162,8 +168,8 @@ static void a_break_begins_the_wait_again(void **state)
     play("emptied under the link", emptied, sizeof emptied / sizeof *emptied);
 }
 
-/* A TAKE that the store reads late, the lease having ended meanwhile, takes nothing, and the head
- * that served has a TTL. */
+/* The store reads a TAKE late, after the other lease has ended. The TAKE gets nothing, and the
+ * head that served has another TTL. */
 static void a_store_that_stood_still_is_watched_anew(void **state)
 {
     const struct step steps[] = {
@@ -236,15 +242,15 @@ static void a_peer_has_seen_another_term(void **state)
         TAKEN(4),
         {2010, SEE, 0, 9, 0, 0},
         {2010, ASK, 0, 0, LEASE_RENEW, 10}, /* at once */
-        {2011, NONE, 0, 0, LEASE_STAY, 4},  /* nothing rises without the store's word */
+        {2011, NONE, 0, 0, LEASE_STAY, 4},  /* without an answer the term does not rise */
         {3000, ASK, 0, 0, LEASE_RENEW, 10},
         {3001, ANSWER, LEASE_OURS, 10, LEASE_RAISE, 10},
         {4000, ASK, 0, 0, LEASE_RENEW, 10},
         {4001, ANSWER, LEASE_OURS, 10, LEASE_STAY, 10},
-        {4002, SEE, 0, 10, 0, 0}, /* as high is not ours either */
+        {4002, SEE, 0, 10, 0, 0}, /* the same term at a peer belongs to another head */
         {4002, ASK, 0, 0, LEASE_RENEW, 11},
         {4003, ANSWER, LEASE_OURS, 11, LEASE_RAISE, 11},
-        {4004, SEE, 0, UINT32_MAX - 1, 0, 0}, /* it would leave none for the next head */
+        {4004, SEE, 0, UINT32_MAX - 1, 0, 0}, /* this term would leave none for the next head */
         {5000, ASK, 0, 0, LEASE_RENEW, 11},
     };
     play("still its own", own, sizeof own / sizeof *own);
@@ -257,15 +263,15 @@ static void a_peer_has_seen_another_term(void **state)
     play("another's", others, sizeof others / sizeof *others);
 }
 
-/* ---- a lease of another that would not end ---- */
+/* ---- another head's lease that does not end ---- */
 
 enum { NEVER = -1, HOUR_MS = 3600000 };
 
 struct look {
     uint64_t at_ms;
-    int64_t left_ms; /* as the store says then */
+    int64_t left_ms; /* time that the store reports as left */
     enum lease_question want;
-    bool has_no_end; /* said after it */
+    bool has_no_end; /* expected of lease afterwards: no end in sight */
 };
 
 static void look_on(const char *name, const struct look *looks, size_t n)
@@ -298,24 +304,24 @@ static void nobody_renews_what_does_not_end(void **state)
     static const struct look jumped[] = {
         {0, HOUR_MS, LEASE_LOOK, true},
         {250, HOUR_MS - 250, LEASE_LOOK, true},
-        {1250, HOUR_MS - 1230, LEASE_LOOK, true}, /* an answer is late now and then */
+        {1250, HOUR_MS - 1230, LEASE_LOOK, true}, /* an answer may be late */
         {2000, TTL_MS, LEASE_BOUND, false},
     };
     look_on("an hour", jumped, sizeof jumped / sizeof *jumped);
     static const struct look again[] = {
         {0, HOUR_MS, LEASE_LOOK, true},
         {1000, 1500, LEASE_LOOK, false},       /* renewed */
-        {1500, 2 * HOUR_MS, LEASE_LOOK, true}, /* and the clock jumps once more */
+        {1500, 2 * HOUR_MS, LEASE_LOOK, true}, /* the clock jumps again */
         {3000, 2 * HOUR_MS, LEASE_TAKE, true},
         {3499, 2 * HOUR_MS - 499, LEASE_TAKE, true},
-        {4999, 2 * HOUR_MS, LEASE_TAKE, true}, /* no less than it was: somebody writes it */
+        {4999, 2 * HOUR_MS, LEASE_TAKE, true}, /* as high as before, so somebody renews it */
         {6000, 2 * HOUR_MS - 1000, LEASE_TAKE, true},
         {7000, TTL_MS, LEASE_BOUND, false},
     };
     look_on("renewed", again, sizeof again / sizeof *again);
 }
 
-/* Ten seconds to go may be what a head with another --lease-ttl has written. */
+/* Ten seconds left can be normal for a head with another --lease-ttl. */
 static void another_ttl_is_respected(void **state)
 {
     static const struct look alive[] = {
@@ -334,7 +340,8 @@ static void another_ttl_is_respected(void **state)
     look_on("gone", gone, sizeof gone / sizeof *gone);
 }
 
-/* Who could not ask has not seen whether it was renewed. */
+/* A head that could not ask does not know whether the lease was renewed, so it watches from the
+ * start again. */
 static void a_break_begins_the_look_again(void **state)
 {
     struct lease l;
@@ -351,14 +358,14 @@ static void a_break_begins_the_look_again(void **state)
     }
 }
 
-/* ---- two heads, one store that does what store.c's script does ---- */
+/* ---- two heads, and one store that acts as the script in store.c does ---- */
 
 struct world {
     struct lease heads[2];
     uint64_t now_ms;
-    int owner, last; /* -1: none */
+    int owner, last; /* head that has the lease, last head that had it; -1 = none */
     uint64_t term, until_ms;
-    uint64_t given; /* the highest that anybody serves with */
+    uint64_t given; /* highest term that a head serves with */
     uint64_t since_empty_ms;
 };
 
@@ -410,7 +417,7 @@ static void turn(struct world *w, int who, struct rng *rng)
         break;
     case LEASE_STEP_DOWN:
         assert_true(w->last != who);
-        lease_init(l, TTL_MS * NS_PER_MS); /* its supervisor starts it again, as another */
+        lease_init(l, TTL_MS * NS_PER_MS); /* its supervisor starts it as a new process */
         lease_on_store(l, true, now);
         break;
     case LEASE_STAY:
@@ -420,7 +427,7 @@ static void turn(struct world *w, int who, struct rng *rng)
 
 static void two_heads(void **state)
 {
-    uint32_t n_taken = 0; /* worlds in which a term was given */
+    uint32_t n_taken = 0; /* worlds in which a head got a term */
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct rng rng = {seed};
         struct world w = {.owner = -1, .last = -1};
@@ -434,11 +441,11 @@ static void two_heads(void **state)
             uint32_t dice = (uint32_t)rng_below(&rng, 400);
             w.now_ms += rng_below(&rng, 60);
             if (dice == 0)
-                w.now_ms += 3 * TTL_MS; /* everybody stood still */
+                w.now_ms += 3 * TTL_MS; /* all processes stood still */
             else if (dice < 4)
                 lease_on_store(l, dice % 2 == 0, w.now_ms * NS_PER_MS);
             else if (dice == 4 && w.term > 0 &&
-                     w.now_ms > w.since_empty_ms + 5 * TTL_MS) /* it lost all */
+                     w.now_ms > w.since_empty_ms + 5 * TTL_MS) /* the store lost its data */
                 w = (struct world){.heads = {w.heads[0], w.heads[1]},
                                    .now_ms = w.now_ms,
                                    .owner = -1,

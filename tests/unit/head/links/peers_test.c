@@ -1,4 +1,7 @@
-/* Sessions as peers see them: who is admitted, what breaks a session, who is lost when. */
+/* Sessions between the head and its peers. Scripted peers (`core_fixture.h`) send frames with
+ * chosen keys, roles, sessions and sequence numbers. The tests read which peers the head
+ * accepts, which frames break a session, and when a silent peer counts as lost. Time advances
+ * only by the fixture. All tests run on one thread. */
 #include <stdio.h>
 
 #include "tests/unit/head/core/core_fixture.h"
@@ -28,7 +31,8 @@ static void another_major_version_is_refused_by_name(void **state)
     fixture_free(f);
 }
 
-/* {authenticated role, role in the Hello, insecure, admitted} */
+/* The role in a Hello must be the role of the key. Each row: role of the key, role in the Hello,
+ * --insecure, whether the head accepts it. */
 static void the_role_must_be_the_keys(void **state)
 {
     static const struct {
@@ -74,8 +78,8 @@ static void say_hello_with_key(struct fixture *f, uint8_t at, const char *key)
     arena_fini(&scratch);
 }
 
-/* A key that is taken off: its session ends, its connection, which is still there, opens no other
- * one, and the same instance may come with the next key, at once. */
+/* A key is removed. Its session ends, and its connection, which still exists, opens no other
+ * one. The same instance may connect at once with the next key. */
 static void a_key_that_is_taken_off_ends_its_session(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -87,7 +91,7 @@ static void a_key_that_is_taken_off_ends_its_session(void **state)
     head_core_authorize(f->core, &a, f->now);
     say_hello_with_key(f, 3, "old");
     assert_non_null(box_find(f, 3, MSG_WELCOME));
-    say_hello_with_key(f, 4, "new"); /* nobody takes over a session of a key in force */
+    say_hello_with_key(f, 4, "new"); /* a session of a valid key cannot be taken over */
     assert_int_equal(box_find(f, 4, MSG_REFUSED)->refused.status, STATUS_EXISTS);
     box_clear(f);
     a.entries[0] = a.entries[--a.n_entries];
@@ -100,7 +104,7 @@ static void a_key_that_is_taken_off_ends_its_session(void **state)
     say_hello_with_key(f, 4, "new");
     assert_non_null(box_find(f, 4, MSG_WELCOME));
     assert_int_equal(f->core->peers.n, 1);
-    a.entries[0].role = ROLE_WORKER; /* the same key for something else is another key */
+    a.entries[0].role = ROLE_WORKER; /* the same key with another role is another key */
     head_core_authorize(f->core, &a, f->now);
     assert_false(f->core->peers.all[0]->open);
     fixture_free(f);
@@ -113,7 +117,7 @@ static void frames_of_an_unknown_session_are_dropped(void **state)
     say_gateway_hello(f, 3, 9);
     struct msg m = {.type = MSG_HEARTBEAT};
     frame_raw(f, 3, &m, f->links[3].session + 1, 2);
-    frame_raw(f, 4, &m, f->links[3].session, 2); /* the right session from another connection */
+    frame_raw(f, 4, &m, f->links[3].session, 2); /* the right session from the wrong connection */
     assert_int_equal(f->core->peers.n_unknown_session, 2);
     beat(f, 3);
     assert_int_equal(f->core->peers.n_broken, 0);
@@ -158,12 +162,12 @@ static void a_malformed_header_closes_the_session(void **state)
     assert_non_null(box_find(f, 3, MSG_GOODBYE));
     head_core_on_frame(f->core, addr_of(4), ROLE_NONE, "", (struct str){frame, sizeof frame},
                        f->now);
-    assert_null(box_find(f, 4, MSG_GOODBYE)); /* nobody we know: dropped */
+    assert_null(box_find(f, 4, MSG_GOODBYE)); /* an unknown peer gets no answer */
     assert_int_equal(f->core->peers.n_malformed, 2);
     fixture_free(f);
 }
 
-/* What one large frame took is given back. */
+/* The head frees the memory that a large frame took. */
 static void a_large_frame_leaves_no_memory_behind(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -191,7 +195,7 @@ static void an_instance_keeps_its_identity_and_its_key(void **state)
     fixture_free(f);
 }
 
-/* It tries again twice a second: the events must not be full of it. */
+/* The worker tries again twice a second, and the events must not fill up with its refusals. */
 static void the_same_refusal_is_told_once_a_minute(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -230,14 +234,16 @@ static void silence_makes_suspect_then_lost(void **state)
     wait_ms(f, 50, 0);
     assert_true(f->core->peers.all[0]->suspect);
     wait_ms(f, 500, 0);
-    assert_int_equal(f->core->cluster.n_workers, 1); /* a second look, behind what has come */
+    /* The head keeps the worker until it has read all frames that arrived. */
+    assert_int_equal(f->core->cluster.n_workers, 1);
     wait_ms(f, 50, 0);
     assert_int_equal(f->core->cluster.n_workers, 0);
     assert_int_equal(f->core->peers.n, 0);
     fixture_free(f);
 }
 
-/* A tick that comes late finds a long silence, and what ends it unread: too little for a stall. */
+/* A tick comes late and finds a long silence, while frames are still unread. The delay is too
+ * short to count as a stall of the head. */
 static void a_late_tick_reads_before_it_blames(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -245,7 +251,7 @@ static void a_late_tick_reads_before_it_blames(void **state)
     say(f, 1, &hello);
     for (int i = 0; i < 50; i++) {
         wait_ms(f, 1100, 0);
-        f->now += 450 * MS; /* the worker's heartbeats come meanwhile */
+        f->now += 450 * MS; /* heartbeats of the worker arrive in this time */
         head_core_tick(f->core, f->now);
         assert_int_equal(f->core->cluster.n_workers, 1);
         beat(f, 1);
@@ -301,7 +307,8 @@ static void who_hears_of_us_anyway_gets_no_heartbeat(void **state)
     fixture_free(f);
 }
 
-/* {minor of its Hello, what becomes of a type that came with 1}: the session goes on either way. */
+/* A peer is never sent a message type that is newer than its version. Each row: minor version of
+ * its Hello, status for a type of minor version 1. The session goes on either way. */
 static void nobody_is_sent_a_type_that_its_version_has_not(void **state)
 {
     static const struct {

@@ -1,5 +1,7 @@
-/* What is logged is replayed: a random life of two schedulers, what a replay must find, damage, and
- * the file. */
+/* The step log and its replay. `struct life` plays random requests, steps and moves on two
+ * schedulers, and logs them. A replay reads the bytes and must make the same plans, or name the
+ * first difference. Other tests damage the log, let it lie, or write it to a file that is
+ * rotated. The life owns its requests and schedulers. All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,15 +20,15 @@
 
 enum { N_REPLICAS = 2, MAX_REQUESTS = 400, N_STEPS = 600, MAX_ITEMS = 64 };
 
-/* Where a test lies to the log. */
+/* False statements that a test puts into the log. */
 enum lie {
     TRUTH,
-    LIE_RUN,      /* a run of another length */
-    LIE_NO_PLAN,  /* a plan was made, and none is logged */
-    LIE_PLAN,     /* a plan where none was made */
-    LIE_ENDS,     /* one end more */
-    LIE_STATUS,   /* a request that was taken is logged as refused */
-    LIE_PRIORITY, /* the scheduler was told another priority */
+    LIE_RUN,      /* a run has another length */
+    LIE_NO_PLAN,  /* a plan that was made is not logged */
+    LIE_PLAN,     /* a plan is logged that was not made */
+    LIE_ENDS,     /* one more end than there was */
+    LIE_STATUS,   /* an accepted request is logged as refused */
+    LIE_PRIORITY, /* the scheduler had another priority */
 };
 
 struct life {
@@ -36,11 +38,11 @@ struct life {
     struct rng rng;
     uint64_t now_ns;
     struct scheduler *schedulers[N_REPLICAS];
-    struct request *requests[MAX_REQUESTS]; /* by arrival - 1; NULL: gone */
+    struct request *requests[MAX_REQUESTS]; /* index: arrival number - 1; NULL = gone */
     uint32_t in_replica[MAX_REQUESTS];
     uint32_t n_requests;
     struct result_item items[N_REPLICAS][2][MAX_ITEMS];
-    struct msg_result results[N_REPLICAS][2]; /* of the plans in flight, oldest first */
+    struct msg_result results[N_REPLICAS][2]; /* results of the plans in flight, oldest first */
     uint32_t n_results[N_REPLICAS];
     uint32_t token;
     enum lie lie;
@@ -70,7 +72,7 @@ static const struct scheduler_config config = {
     .max_waiting = 5,
     .max_model_len = 256,
     .depth = 2,
-    .step_target_ns = 5000, /* of steps of 1000 to 2000 */
+    .step_target_ns = 5000, /* nanoseconds; steps take 1000 to 2000 */
     .enable_prefix_caching = true,
     .n_kv_groups = 2,
     .kv_groups = {{.kind = KV_FULL, .block_tokens = 16, .n_blocks = 40},
@@ -155,7 +157,8 @@ static void add(struct life *x, uint32_t g)
         .sampling = {.top_p = 1.0f,
                      .max_tokens = 1 + (uint32_t)rng_below(&x->rng, 60),
                      .n_logprobs = -1,
-                     .n_prompt_logprobs = x->n_requests % 5 ? -1 : 0, /* costs, but has none */
+                     /* Every fifth request asks for prompt_logprobs, but its results bring none. */
+                     .n_prompt_logprobs = x->n_requests % 5 ? -1 : 0,
                      .eos_ids = {stops, 1},
                      .stop_ids = {stops + 1, 1},
                      .grammar_kind = x->n_requests % 2 ? GRAMMAR_REGEX : GRAMMAR_NONE,
@@ -190,7 +193,7 @@ static void remove_one(struct life *x)
     drop(x, r);
 }
 
-/* One move of each kind, from one replica to the other one. */
+/* Makes one move of a random kind from one replica to the other. */
 static void move_one(struct life *x, uint32_t from)
 {
     uint32_t i = (uint32_t)rng_below(&x->rng, x->n_requests + 1u), to = 1 - from;
@@ -250,7 +253,8 @@ static void log_plan(struct life *x, uint32_t g, const struct msg_plan *plan)
     }
 }
 
-/* Some cost masks, a few so much that their tenant has to wait, and some end by their grammar. */
+/* Returns a result for the slot. Some results cost masks, and a few cost so much that their
+ * tenant has to wait. Some end by their grammar. */
 static struct result_item item(struct life *x, uint32_t slot)
 {
     static const float ends[] = {RESULT_DEAD_END, RESULT_MASK_COST};
@@ -344,7 +348,7 @@ static void live(struct life *x, uint32_t n_steps)
         }
         if (rng_below(&x->rng, 3) == 0)
             flush(x);
-        if (i == n_steps / 2) { /* a new epoch */
+        if (i == n_steps / 2) { /* a new epoch in the middle */
             close_replica(x, 1);
             open_replica(x, 1, 1ull << 32 | 9);
         }
@@ -498,7 +502,8 @@ static void a_full_sink_ends_the_log_once_and_a_new_replica_begins_another(void 
     assert_int_equal(x->bytes.len, n);
     x->may_restart = true;
     close_replica(x, 0);
-    open_replica(x, 0, 77); /* the other one is up: its life before is not in a new file */
+    /* The other replica is up, and a new log file cannot start in the middle of its epoch. */
+    open_replica(x, 0, 77);
     flush(x);
     assert_int_equal(x->bytes.len, n);
     close_replica(x, 0);

@@ -1,3 +1,7 @@
+/* Requests at the head, without a scheduler. The tests make a request from a Submit by
+ * `request_new`, add tokens, log-probabilities or ends, and read the fields and the item for the
+ * gateway. Cases: limits of a Submit, ends by length, stop and EOS, rows that are dropped once
+ * delivered. `request_free` frees everything that a request owns. All tests run on one thread. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +50,7 @@ static void lengths_are_checked_and_max_tokens_clipped(void **state)
         {5, 4, 1, STATUS_INVALID, 0, FINISH_NONE},
         {5, 5, 0, STATUS_INVALID, 0, FINISH_NONE},
         {5, 8, 4, STATUS_OK, 9, FINISH_NONE},
-        {5, 9, 4, STATUS_OK, 9, FINISH_LENGTH}, /* the end was lost on the way to the gateway */
+        {5, 9, 4, STATUS_OK, 9, FINISH_LENGTH}, /* the gateway never got the end */
         {5, 10, 4, STATUS_INVALID, 0, FINISH_NONE},
         {5, 150, UINT32_MAX, STATUS_INVALID, 0, FINISH_NONE},
     };
@@ -105,7 +109,7 @@ static void it_keeps_nothing_of_the_message(void **state)
     struct request *r, *other;
     assert_int_equal(request_new(NULL, &m, MAX_LEN, 1000, &r, NULL), STATUS_OK);
     m.cache_salt = str_from(salt_b);
-    m.deadline_ms = UINT64_MAX; /* beyond the end of time: none */
+    m.deadline_ms = UINT64_MAX; /* beyond the last time: no deadline */
     assert_int_equal(request_new(NULL, &m, MAX_LEN, 1000, &other, NULL), STATUS_OK);
     memset(ids, 0, sizeof ids);
     memset(stop, 0, sizeof stop);
@@ -129,7 +133,7 @@ static void tokens_end_a_request(void **state)
         {0, {1, 2, 3, 4}, {0, 0, 0, FINISH_LENGTH}, 0},
         {0, {1, 50}, {0, FINISH_STOP}, 50},
         {0, {1, 2, 60}, {0, 0, FINISH_STOP}, UINT32_MAX},
-        {3, {50, 60, 50}, {0, 0, FINISH_STOP}, 50}, /* too early ones do not count */
+        {3, {50, 60, 50}, {0, 0, FINISH_STOP}, 50}, /* ends before the least length do not count */
         {9, {1, 2, 3, 50}, {0, 0, 0, FINISH_STOP}, 50},
     };
     uint32_t stop_id = 50, eos_id = 60;
@@ -156,12 +160,13 @@ static void assert_row(const struct logprob_row *row, uint32_t i)
                     row->chosen_rank == i);
 }
 
-/* However they are sent: all at the end, one by one, or some at a time. */
+/* Each token keeps its own row of log-probabilities, whether the rows are sent at the end, one
+ * by one, or several at a time. */
 static void log_probabilities_stay_with_their_token(void **state)
 {
     static const uint32_t each[] = {1000, 1, 7, 33};
     for (size_t how = 0; how < sizeof each / sizeof *each; how++) {
-        struct msg_submit m = submit_of(5, 7, 90); /* two tokens came with it */
+        struct msg_submit m = submit_of(5, 7, 90); /* two tokens came with the Submit */
         m.sampling.n_logprobs = 1;
         struct request *r;
         assert_int_equal(request_new(NULL, &m, MAX_LEN, 0, &r, NULL), STATUS_OK);
@@ -181,7 +186,7 @@ static void log_probabilities_stay_with_their_token(void **state)
                 assert_row(&item.logprobs[k], item.start + k);
             r->n_delivered += n_sent;
             request_rows_delivered(r);
-            assert_int_equal(r->logprobs->n, n_new - n_sent); /* no more is kept */
+            assert_int_equal(r->logprobs->n, n_new - n_sent); /* delivered rows are dropped */
             assert_true(request_has_rows_from(r, r->n_delivered));
             assert_false(request_has_rows_from(r, r->n_delivered - 1));
         }
@@ -191,7 +196,8 @@ static void log_probabilities_stay_with_their_token(void **state)
     }
 }
 
-/* Room for an answer costs nothing before the request is to run. */
+/* A waiting request holds only its ids. Room for its answer is allocated when it is about to
+ * run. */
 static void who_waits_holds_what_came(void **state)
 {
     enum { N = 20000, LONG = 1 << 20, REST = 2048 };

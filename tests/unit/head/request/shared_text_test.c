@@ -1,4 +1,4 @@
-/* Texts that many requests have alike are kept once, and no tenant takes all the room. */
+/* Texts that many requests have in common are stored once. No tenant can take all the room. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static struct shared_texts texts;
 static struct shared_text *held[MOST];
 static char bytes[LARGE];
 
-/* A text of its own for each i. */
+/* Takes a text that is different for each i. */
 static enum status take(uint64_t tenant, uint32_t i, bool must, struct shared_text **out)
 {
     struct error err = {0};
@@ -46,7 +46,7 @@ static void equal_texts_are_one(void **state)
     assert_int_equal(texts.n_bytes, 4 * LARGE);
     assert_memory_equal(shared_text_str(held[3]).ptr, bytes, sizeof bytes);
     for (uint32_t i = 4; i < MOST; i++)
-        shared_text_release(held[i]); /* others hold it */
+        shared_text_release(held[i]); /* other references remain */
     assert_int_equal(shared_text_str(held[0]).ptr[0], '0');
     assert_int_equal(texts.n_bytes, 4 * LARGE);
     release_all(4);
@@ -63,9 +63,10 @@ static void a_greedy_tenant_leaves_room_to_others(void **state)
         n++;
     assert_int_equal(n, n_greedy + SHARED_TEXTS_TENANT_BYTES / LARGE);
     struct shared_text *again;
-    assert_int_equal(take(1, 5, false, &again), STATUS_OK); /* that is there */
+    assert_int_equal(take(1, 5, false, &again), STATUS_OK); /* a text that is already stored */
     shared_text_release(again);
-    assert_int_equal(take(1, n, true, &held[n]), STATUS_OK); /* came back: never refused */
+    /* A resubmitted request is never refused. */
+    assert_int_equal(take(1, n, true, &held[n]), STATUS_OK);
     n++;
     for (uint64_t tenant = 3; take(tenant, n, false, &held[n]) == STATUS_OK; tenant++)
         n++;
@@ -73,8 +74,8 @@ static void a_greedy_tenant_leaves_room_to_others(void **state)
     release_all(n);
 }
 
-/* Room that a tenant gave back is its own again, and a text counts as its first bringer's until the
- * last reference is gone. */
+/* A tenant can use the room that it gave back. A text counts for the tenant that brought it
+ * first, until the last reference is gone. */
 static void what_a_tenant_has_is_what_it_brought(void **state)
 {
     uint32_t n = 0;
@@ -87,9 +88,10 @@ static void what_a_tenant_has_is_what_it_brought(void **state)
     const uint32_t first = n;
     while (take(2, n, false, &held[n]) == STATUS_OK)
         n++;
-    assert_int_equal(take(2 + SHARED_TEXT_TENANTS, n, false, &held[n]), STATUS_OK); /* one bucket */
+    /* This tenant is in the same bucket as tenant 2. */
+    assert_int_equal(take(2 + SHARED_TEXT_TENANTS, n, false, &held[n]), STATUS_OK);
     n++;
-    assert_int_equal(take(3, first, false, &again), STATUS_OK); /* 2's */
+    assert_int_equal(take(3, first, false, &again), STATUS_OK); /* text of tenant 2 */
     shared_text_release(held[first]);
     assert_int_equal(take(2, n, false, &held[first]), STATUS_LIMIT);
     shared_text_release(again);
@@ -111,7 +113,7 @@ static void a_key_stays_with_its_text(void **state)
     shared_text_release(other);
     release_all(2);
     assert_int_equal(take(1, 0, false, &held[0]), STATUS_OK);
-    assert_false(shared_text_key(held[0])->known); /* it is another one */
+    assert_false(shared_text_key(held[0])->known); /* a new text without the old key */
     release_all(1);
 }
 

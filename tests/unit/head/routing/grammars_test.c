@@ -1,5 +1,8 @@
-/* The gate in front of the schedulers: no request is admitted before its replica's sampling rank
- * has said that its grammar is ready, and nobody else waits for it. */
+/* Grammars before admission. A request with a grammar waits in the head until the sampling rank
+ * of a replica has answered that the grammar is ready, and other requests pass it. Scripted
+ * workers (`core_fixture.h`) answer the head's questions with statuses and sizes. `check`
+ * verifies the head's invariants. Time advances only by the fixture. All tests run on one
+ * thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +24,8 @@ static uint64_t open_pair(struct fixture *f)
     return epoch;
 }
 
-/* source NULL: it has none; "": that of the last Submit of the session with one. */
+/* Sends a Submit. `source` NULL means no grammar. An empty one refers to the session's last
+ * Submit with a grammar. */
 static void submit(struct fixture *f, uint64_t id, uint64_t tenant, const char *source)
 {
     static const uint32_t ids[] = {5, 6, 7};
@@ -51,7 +55,7 @@ static void cancel(struct fixture *f, uint64_t id)
     say(f, GATEWAY, &(struct msg){.type = MSG_CANCEL, .cancel = {.id = {1, id}, .attempt = 1}});
 }
 
-/* The i-th message of a type to conn; NULL: there are not so many. */
+/* Returns message number i of the type to `conn`, or NULL when there are fewer. */
 static const struct msg *nth(const struct fixture *f, uint8_t conn, enum msg_type type, uint32_t i)
 {
     for (uint32_t k = 0; k < f->n_box; k++)
@@ -79,7 +83,8 @@ static void answer(struct fixture *f, uint64_t epoch, uint64_t id, enum status s
 
 enum { MIB = 1 << 20 };
 
-/* The grammar's own size, a matcher's, and the room for both, in MiB. */
+/* The sampling rank answers with the size of the grammar, of a matcher, and of the room for
+ * both, in MiB. */
 static void answer_sizes(struct fixture *f, uint64_t epoch, uint64_t id, uint64_t bytes,
                          uint64_t matcher, uint64_t room)
 {
@@ -109,7 +114,7 @@ static uint32_t n_admitted(const struct fixture *f)
     return n;
 }
 
-/* Two with one grammar ask once; one without any passes both. */
+/* Two requests with one grammar cause one question. A request without a grammar passes both. */
 static void others_pass_who_waits(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -126,19 +131,19 @@ static void others_pass_who_waits(void **state)
     assert_int_equal(f->core->grammars.n_waiting, 2);
     check(f);
     uint64_t id = g->id;
-    answer(f, epoch + 1, id, STATUS_OK); /* another epoch's, and nobody's */
+    answer(f, epoch + 1, id, STATUS_OK); /* answers of another epoch and of an unknown question */
     answer(f, epoch, id + 1, STATUS_OK);
     assert_int_equal(f->core->n_held, 2);
     answer(f, epoch, id, STATUS_OK);
     assert_int_equal(f->core->n_held, 0);
-    submit(f, 4, 3, "a+"); /* it is there: no question */
+    submit(f, 4, 3, "a+"); /* already compiled, so no question */
     assert_int_equal(f->core->n_held, 0);
     assert_null(asked(f, 1));
     check(f);
     fixture_free(f);
 }
 
-/* A source is kept once, however many choices bring it, until the last of them is gone. */
+/* A source is stored once, however many choices bring it, until the last of them is gone. */
 static void requests_share_what_they_bring(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -157,7 +162,8 @@ static void requests_share_what_they_bring(void **state)
     assert_int_equal(f->core->grammars.texts.n_bytes, strlen("a+b") + strlen("b+"));
     cancel(f, 49);
     cancel(f, 50);
-    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("b+")); /* the session's last one */
+    /* The session keeps its last source. */
+    assert_int_equal(f->core->grammars.texts.n_bytes, strlen("b+"));
     submit(f, 51, 1, "c");
     cancel(f, 51);
     assert_int_equal(f->core->grammars.texts.n_bytes, strlen("c"));
@@ -173,15 +179,14 @@ static struct sampling_params sampling_of(const struct fixture *f, uint64_t id)
     return r->sampling;
 }
 
-/* A session's Submits may refer to the grammar of the last one that had one, also when that request
- * is over. */
+/* A Submit may refer to the last grammar of its session, even after that request has ended. */
 static void a_grammar_comes_once(void **state)
 {
     struct fixture *f = fixture_new(2);
     (void)open_pair(f);
     submit(f, 1, 1, "a+b");
     cancel(f, 1);
-    submit(f, 2, 1, NULL); /* without one: it changes nothing */
+    submit(f, 2, 1, NULL); /* a Submit without a grammar changes nothing */
     submit(f, 3, 1, "");
     submit(f, 4, 2, "");
     assert_int_equal(sampling_of(f, 2).grammar_kind, GRAMMAR_NONE);
@@ -206,8 +211,8 @@ static const struct tokens_item *end_of(const struct fixture *f, uint64_t id)
     return NULL;
 }
 
-/* A new session knows none. Whoever refers to nothing is refused, alone: it is not to run
- * without its grammar. */
+/* A new session has no last grammar. Only the Submit that refers to one is refused, because it
+ * must not run without its grammar. */
 static void a_session_begins_without_one(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -227,7 +232,7 @@ static void a_session_begins_without_one(void **state)
     fixture_free(f);
 }
 
-/* A tenant that has brought as many as there is room for is refused; others are not. */
+/* A tenant whose grammars fill its room is refused. Other tenants are not. */
 static void a_tenant_of_large_grammars_is_refused(void **state)
 {
     enum { LARGE = 1 << 20, N = SHARED_TEXTS_BYTES / 2 / LARGE };
@@ -237,7 +242,7 @@ static void a_tenant_of_large_grammars_is_refused(void **state)
     char *source = mem_zalloc(LARGE);
     (void)open_pair(f);
     for (uint32_t i = 0; i < N; i++) {
-        source[i] = 'b'; /* another one each time */
+        source[i] = 'b'; /* a different source each time */
         assert_int_equal(shared_text_take(&f->core->grammars.texts, 1, (struct str){source, LARGE},
                                           false, &held[i], &err),
                          STATUS_OK);
@@ -246,7 +251,7 @@ static void a_tenant_of_large_grammars_is_refused(void **state)
     const struct tokens_item *end = end_of(f, 1);
     assert_true(end && end->status == STATUS_LIMIT && end->retry_after_s > 0);
     submit(f, 2, 2, "a+");
-    submit(f, 3, 1, "a+"); /* it is there */
+    submit(f, 3, 1, "a+"); /* already stored */
     assert_null(end_of(f, 2));
     assert_null(end_of(f, 3));
     for (uint32_t i = 0; i < N; i++)
@@ -275,13 +280,13 @@ static void a_failure_ends_its_own(void **state)
         assert_true(str_eq_c(end->text, cases[i].text));
         assert_null(end_of(f, 2));
         assert_int_equal(f->core->n_held, 1);
-        submit(f, 3, 1, "a+"); /* asked again: nothing of it is kept */
+        submit(f, 3, 1, "a+"); /* asked again, because a failed answer is not kept */
         assert_non_null(asked(f, 2));
         fixture_free(f);
     }
 }
 
-/* The wait has an end, and the replica lives on. */
+/* The wait for an answer is bounded, and the replica goes on. */
 static void no_answer_is_an_end_by_name(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -301,7 +306,8 @@ static void no_answer_is_an_end_by_name(void **state)
     fixture_free(f);
 }
 
-/* The pair's epoch ends, and it is a replica again. */
+/* Ends the pair's epoch and forms the replica again with workers of that minor version. Returns
+ * the new epoch. */
 static uint64_t form_again(struct fixture *f, uint64_t epoch, uint8_t minor)
 {
     say(f, OTHER, &(struct msg){.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}});
@@ -320,7 +326,7 @@ static uint64_t form_again(struct fixture *f, uint64_t epoch, uint8_t minor)
     return epoch;
 }
 
-/* A worker before 2.4 compiles when it has to, as it always did. */
+/* A worker older than 2.4 is not asked. It compiles a grammar when a step needs it. */
 static void an_older_worker_is_not_asked(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -340,7 +346,7 @@ static void a_lost_replica_is_asked_anew(void **state)
     uint64_t id = asked(f, 0)->id;
     uint64_t old_epoch = epoch;
     epoch = form_again(f, old_epoch, PROTOCOL_MINOR);
-    answer(f, old_epoch, id, STATUS_OK); /* too late */
+    answer(f, old_epoch, id, STATUS_OK); /* answer for an epoch that is over */
     assert_int_equal(f->core->n_held, 1);
     const struct msg_grammar *g = asked(f, 0);
     assert_true(g && g->term_epoch == epoch && g->id != id);
@@ -349,7 +355,7 @@ static void a_lost_replica_is_asked_anew(void **state)
     fixture_free(f);
 }
 
-/* The question or the answer may have died with the session. */
+/* The question or the answer may have been lost with the session. */
 static void a_new_session_is_asked_again(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -370,7 +376,7 @@ static void a_new_session_is_asked_again(void **state)
     fixture_free(f);
 }
 
-/* Two at a time; whose tenant was served last lets another one go first. */
+/* Two questions are open at a time. The tenant that was served last lets the others go first. */
 static void tenants_take_turns(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -389,7 +395,7 @@ static void tenants_take_turns(void **state)
     answer(f, epoch, asked(f, 1)->id, STATUS_OK);
     assert_true(str_eq_c(asked(f, 3)->source, "a{3}"));
     check(f);
-    for (uint32_t i = 2; i < 7; i++) /* who is gone is asked for by nobody */
+    for (uint32_t i = 2; i < 7; i++) /* the head asks nothing for cancelled requests */
         cancel(f, 1 + i);
     answer(f, epoch, asked(f, 2)->id, STATUS_OK);
     answer(f, epoch, asked(f, 3)->id, STATUS_OK);
@@ -398,7 +404,7 @@ static void tenants_take_turns(void **state)
     fixture_free(f);
 }
 
-/* A grammar that nobody uses goes, the oldest first; one that somebody uses stays. */
+/* Grammars without users are evicted, the oldest first. A grammar in use stays. */
 static void unused_ones_are_let_go(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -427,8 +433,8 @@ static void unused_ones_are_let_go(void **state)
     fixture_free(f);
 }
 
-/* Matchers have 48 of 64 MiB: 36 are anybody's, and of the rest a tenant has 6 in all. Each counts
- * 1 more than it begins with until its rank says what it has. */
+/* Matchers have 48 of the 64 MiB. 36 MiB are for all, and a tenant may have 6 MiB of the rest. A
+ * matcher counts as its first size plus 1 MiB until its rank reports the real size. */
 static void a_matcher_waits_for_room(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -439,16 +445,16 @@ static void a_matcher_waits_for_room(void **state)
     assert_int_equal(f->core->n_held, 2);
     assert_null(end_of(f, 4));
     submit(f, 6, 1, "b+");
-    answer_sizes(f, epoch, asked(f, 1)->id, 1, 5, 64); /* it fits beside them */
+    answer_sizes(f, epoch, asked(f, 1)->id, 1, 5, 64); /* 6 MiB fit beside the other matchers */
     assert_int_equal(f->core->n_held, 2);
-    submit(f, 7, 2, "b+"); /* what is left is for those who have nothing */
+    submit(f, 7, 2, "b+"); /* the rest is for tenants that have none */
     submit(f, 8, 2, "b+");
     assert_int_equal(f->core->n_held, 3);
-    submit(f, 9, 3, NULL); /* and nobody else waits */
+    submit(f, 9, 3, NULL); /* requests without a grammar do not wait */
     assert_int_equal(f->core->n_held, 3);
     check(f);
     cancel(f, 1);
-    wait_ms(f, 300, ALIVE); /* 2 x 10 + 6 + 6: there is none of 10 yet, and 6 more for tenant 2 */
+    wait_ms(f, 300, ALIVE); /* 2 x 10 + 6 + 6 MiB: no room for 10, but tenant 2 gets 6 more */
     assert_int_equal(f->core->n_held, 3);
     cancel(f, 2);
     wait_ms(f, 300, ALIVE);
@@ -461,7 +467,8 @@ static void a_matcher_waits_for_room(void **state)
     fixture_free(f);
 }
 
-/* No wait would end: said at once, to those who wait for it, and the rank may forget it. */
+/* A matcher that can never fit is refused at once, because no wait would help. Its requests end,
+ * and the rank may drop the grammar. */
 static void a_matcher_that_never_fits_is_refused(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -477,7 +484,8 @@ static void a_matcher_that_never_fits_is_refused(void **state)
     check(f);
     const struct msg_grammar *gone = asked(f, 2);
     assert_true(gone && !gone->on && gone->id == id);
-    answer_sizes(f, epoch, asked(f, 1)->id, 1, 47, 64); /* alone it has more than is anybody's */
+    /* A matcher that is alone may take more than the room for all. */
+    answer_sizes(f, epoch, asked(f, 1)->id, 1, 47, 64);
     assert_int_equal(f->core->n_held, 0);
     assert_null(end_of(f, 2));
     fixture_free(f);
@@ -487,10 +495,11 @@ static void say_has(struct fixture *f, uint64_t id, uint32_t mib)
 {
     struct request *r = request_table_find(f->core->requests, (struct request_id){1, id}, 0);
     assert_non_null(r);
-    r->matcher_kib = mib << 10; /* as a result says it */
+    r->matcher_kib = mib << 10; /* as a result reports it */
 }
 
-/* Then the youngest of the tenant that has most makes room, and waits. */
+/* When matchers grow, the youngest request of the tenant with the most memory makes room and
+ * waits. */
 static void matchers_that_grow_make_room(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -503,7 +512,7 @@ static void matchers_that_grow_make_room(void **state)
     say_has(f, 2, 8);
     say_has(f, 3, 12);
     say_has(f, 4, 7);
-    wait_ms(f, 300, ALIVE); /* 47 of 48 */
+    wait_ms(f, 300, ALIVE); /* 47 of 48 MiB */
     assert_int_equal(f->core->n_held, 0);
     say_has(f, 4, 19);
     wait_ms(f, 300, ALIVE);
@@ -514,13 +523,13 @@ static void matchers_that_grow_make_room(void **state)
     assert_true(third->awaits_grammar && third->finish == FINISH_NONE);
     check(f);
     cancel(f, 4);
-    wait_ms(f, 300, ALIVE); /* 20 + 8 + 12 are more than is anybody's */
+    wait_ms(f, 300, ALIVE); /* 20 + 8 + 12 MiB exceed the 36 for all */
     assert_int_equal(f->core->n_held, 1);
     cancel(f, 2);
     wait_ms(f, 300, ALIVE);
     assert_int_equal(f->core->n_held, 0);
     cancel(f, 1);
-    say_has(f, 3, 49); /* and nobody could make room for this one */
+    say_has(f, 3, 49); /* no other matcher could make enough room */
     wait_ms(f, 300, ALIVE);
     const struct tokens_item *end = end_of(f, 3);
     assert_true(end && end->finish == FINISH_ERROR && end->status == STATUS_INVALID);
@@ -529,8 +538,8 @@ static void matchers_that_grow_make_room(void **state)
     fixture_free(f);
 }
 
-/* Grammars have 16 of 64 MiB: 12 are anybody's. One that is used stays, so the next one waits, and
- * one that nobody uses goes. */
+/* Grammars have 16 of the 64 MiB, and 12 MiB are for all. A grammar in use stays, so the next
+ * one waits. A grammar without users is evicted. */
 static void a_grammar_waits_for_room(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -542,7 +551,7 @@ static void a_grammar_waits_for_room(void **state)
     submit(f, 2, 1, "b+");
     assert_int_equal(f->core->n_held, 1);
     assert_null(asked(f, 1));
-    submit(f, 3, 2, "c+"); /* of another tenant, which has none */
+    submit(f, 3, 2, "c+"); /* another tenant, which has none */
     assert_true(str_eq_c(asked(f, 1)->source, "c+"));
     answer_sizes(f, epoch, asked(f, 1)->id, 2, 1, 64);
     assert_int_equal(f->core->n_held, 1);
@@ -558,8 +567,7 @@ static void a_grammar_waits_for_room(void **state)
     fixture_free(f);
 }
 
-/* A rank that says none of it (a device without grammars, an older worker) is asked to count none.
- */
+/* A rank that reports no sizes has no bound. It is a device without grammars or an older worker. */
 static void a_rank_that_says_no_sizes_has_no_bound(void **state)
 {
     struct fixture *f = fixture_new(2);

@@ -1,5 +1,7 @@
-/* Which replica takes a request: prefixes, load, speed. Ranks work in virtual time: a step takes
- * the replica's time per token times the tokens of its plan. */
+/* The choice of a replica for a request, by prefix, load and speed. `struct bed` holds a head
+ * core and simulated ranks in virtual time. A step takes the rank's time per token times the
+ * tokens of its plan, and its result comes at its end. The tests submit requests, let time pass
+ * and read which replica each request went to. All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { MAX_RANKS = 3, GATEWAY = 9, MAX_PLANS = 2, MAX_SAMPLES = 256 };
@@ -10,10 +12,10 @@ struct rank {
     struct {
         uint64_t epoch, step, execute_ns, end_ns;
         uint32_t slots[MAX_SAMPLES], n;
-    } plans[MAX_PLANS]; /* oldest first */
+    } plans[MAX_PLANS]; /* plans in flight, oldest first */
     uint32_t n_plans, n_requests;
-    uint64_t end_ns; /* of the last plan */
-    bool stopped;    /* no result comes from it */
+    uint64_t end_ns; /* end of the last plan */
+    bool stopped;    /* this rank sends no results */
 };
 
 struct bed {
@@ -41,7 +43,7 @@ static void on_plan(struct bed *b, struct rank *k, const struct msg_plan *p)
     k->n_requests += p->n_admits;
 }
 
-/* Answers may beget letters; they come to the end. */
+/* Delivers all letters in the box, and also those that the answers cause. */
 static void read_box(struct bed *b)
 {
     struct fixture *f = b->f;
@@ -101,7 +103,7 @@ static void open_bed(struct bed *b, uint32_t n_ranks, const uint64_t *token_us)
     assert_int_equal(f->core->n_live, n_ranks);
 }
 
-/* Until this time, or, with 0, until nothing is open. */
+/* Lets time pass until `time_ns`. 0 means until no request is open. */
 static void run_until(struct bed *b, uint64_t time_ns)
 {
     static const float gap = 1;
@@ -138,7 +140,8 @@ static void run_until(struct bed *b, uint64_t time_ns)
         assert_int_equal(b->n_open, 0);
 }
 
-/* A prompt of n ids that begins with n_shared of the text `prefix`; the rest is nobody else's. */
+/* Returns a Submit with a prompt of n ids. The first `n_shared` come from text number `prefix`,
+ * and the others are unique. */
 static struct msg submit_of(struct bed *b, uint32_t prefix, uint32_t n_shared, uint32_t n,
                             uint32_t max_tokens)
 {
@@ -185,7 +188,7 @@ static void close_bed(struct bed *b)
     fixture_free(b->f);
 }
 
-/* n requests, at most n_at_once open. */
+/* Submits n requests, with at most `n_at_once` open at a time. */
 static void keep_busy_with(struct bed *b, uint32_t n, uint32_t n_at_once, uint32_t n_prompt,
                            uint32_t max_tokens)
 {
@@ -225,7 +228,7 @@ static void a_hot_prefix_stays_in_one_cache_while_there_is_time(void **state)
     close_bed(&b);
 }
 
-/* One replica could serve 140 in a second: 250 come. */
+/* One replica could serve 140 requests a second, and 250 come. */
 static void a_hot_prefix_is_shared_under_load(void **state)
 {
     struct bed b;
@@ -253,20 +256,21 @@ static void every_prefix_goes_where_it_is(void **state)
         run_until(&b, b.f->now + 1000 * MS);
     }
     for (uint32_t i = 0; i < 3; i++)
-        n_homes[home[i]]++; /* idle replicas take turns: no cache lies waste */
+        n_homes[home[i]]++; /* idle replicas take turns, so that every cache is used */
     assert_true(n_homes[0] == 1 && n_homes[1] == 1 && n_homes[2] == 1);
     close_bed(&b);
 }
 
-/* In one turn, before anything of the prefix is planned: who waits with it counts as its cache. */
+/* All requests come in one turn, before any of them is planned. Waiting requests with the prefix
+ * count as if it were cached. */
 static void a_burst_with_one_prefix_computes_it_where_the_first_went(void **state)
 {
     struct bed b;
     open_bed(&b, 2, (uint64_t[]){100, 100});
-    b.f->core->engine_slots[0].replica->draining = true; /* the other one is busy for 2000 tokens */
+    b.f->core->engine_slots[0].replica->draining = true; /* 2000 tokens for the other replica */
     ask(&b, 0, 0, 2000, 1);
     b.f->core->engine_slots[0].replica->draining = false;
-    ask(&b, 2, 0, 1000, 1); /* fills the steps in flight, so that what comes now waits */
+    ask(&b, 2, 0, 1000, 1); /* fills the steps in flight, so that later requests wait */
     ask(&b, 3, 0, 16, 1);
     uint32_t n_before = b.ranks[0].n_requests;
     for (int i = 0; i < 8; i++) {
@@ -353,7 +357,8 @@ static void a_replica_that_slows_down_gets_less(void **state)
     close_bed(&b);
 }
 
-/* Its prefix is there, but its step ought to be done long since: no result is waited for. */
+/* A replica has the prefix, but its step is overdue. The delay counts at once, before the result
+ * comes. */
 static void an_overdue_step_counts_before_its_result(void **state)
 {
     struct bed b;
@@ -373,7 +378,7 @@ static void an_overdue_step_counts_before_its_result(void **state)
     close_bed(&b);
 }
 
-/* It was slow once and had nothing to do since: one request finds out. */
+/* A replica was slow once and had nothing to do since. One request tests it again. */
 static void a_replica_that_was_slow_is_tried_again(void **state)
 {
     struct bed b;
@@ -382,7 +387,8 @@ static void a_replica_that_was_slow_is_tried_again(void **state)
     run_until(&b, 0);
     b.ranks[1].token_ns = 100 * US;
     uint32_t n_before = b.ranks[1].n_requests;
-    for (int i = 0; i < 8; i++) { /* with nobody else there, and while it is remembered, never */
+    /* It gets no request while the head remembers its slowness and the other replica is idle. */
+    for (int i = 0; i < 8; i++) {
         ask(&b, 0, 0, 200, 8);
         run_until(&b, b.f->now + 1000 * MS);
     }

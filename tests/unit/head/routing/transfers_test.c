@@ -1,18 +1,22 @@
-/* Two replicas of two ranks and what passes between them: whoever moves loses no token and gets
- * none twice, whatever fails meanwhile. */
+/* Transfers of KV blocks between two replicas of two ranks each. Scripted ranks
+ * (`core_fixture.h`) answer plans, and report each copy as done or failed. The tests submit
+ * requests, drain a replica or give it a role, and check the tokens at the gateway. Invariants:
+ * a request that moves loses no token and gets none twice, and all blocks are freed at the end.
+ * Each token's id says its position. All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/admin/json.h"
 
 enum { N_PROMPT = 100, ALIVE = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5, FIRST = 1000 };
 
-/* Replica 0 is on connections 1 and 2, replica 1 on 4 and 5; the gateway on 3. */
+/* Connections: replica 0 has 1 and 2, replica 1 has 4 and 5, the gateway has 3. */
 static const uint8_t conns[2][2] = {{1, 2}, {4, 5}};
 
 struct spec {
     enum replica_role roles[2];
-    bool no_address, no_caching, other_blocks; /* the last: the second replica's are larger */
-    uint32_t n_blocks;                         /* of the second replica; 0: as usual */
+    /* `other_blocks` gives replica 1 larger blocks. */
+    bool no_address, no_caching, other_blocks;
+    uint32_t n_blocks; /* blocks of replica 1; 0 = default */
 };
 
 static uint32_t ids[N_PROMPT];
@@ -46,7 +50,7 @@ static void form_replica(struct fixture *f, int i, const struct spec *spec)
 static struct fixture *open_replicas(const struct spec *spec)
 {
     struct fixture *f = fixture_new(2);
-    if (spec->no_caching) { /* the fixture has made its core already */
+    if (spec->no_caching) { /* the fixture has already made a core */
         head_core_free(f->core);
         f->config.enable_prefix_caching = false;
         f->core =
@@ -93,7 +97,8 @@ static void drop_letter(struct fixture *f, uint32_t i)
     f->n_box--;
 }
 
-/* The oldest plan of a replica is answered: a token says its own position. False: there is none. */
+/* Answers the oldest plan of replica i. The id of each token says its position. Returns false
+ * when there is no plan. */
 static bool answer(struct fixture *f, int i)
 {
     static const float gap = 1;
@@ -105,7 +110,7 @@ static bool answer(struct fixture *f, int i)
     const struct msg_plan *p = &f->box[at].m.plan;
     struct result_item items[16];
     uint32_t tokens[16], n = 0;
-    for (uint32_t k = 0; k < p->n_admits; k++) /* what was made so far is where it was made */
+    for (uint32_t k = 0; k < p->n_admits; k++) /* earlier tokens keep their ids */
         for (uint32_t j = N_PROMPT; j < p->admits[k].ids.n; j++)
             assert_int_equal(p->admits[k].ids.ptr[j], FIRST + j);
     for (uint32_t k = 0; k < p->n_runs; k++) {
@@ -127,7 +132,7 @@ static bool answer(struct fixture *f, int i)
     return true;
 }
 
-/* Tokens that have come are the next ones; returns how many the request has by now. */
+/* Checks that newly arrived tokens are the next ones. Returns the number of tokens so far. */
 static uint32_t n_heard(struct fixture *f, uint64_t lo, uint32_t n_before)
 {
     for (uint32_t i = 0; i < f->n_box; i++) {
@@ -151,7 +156,7 @@ static uint32_t n_heard(struct fixture *f, uint64_t lo, uint32_t n_before)
     return n_before;
 }
 
-/* Leaves what is still to be looked at. */
+/* Drops all letters that the tests do not read. */
 static void tidy(struct fixture *f)
 {
     for (uint32_t k = f->n_box; k-- > 0;) {
@@ -162,7 +167,7 @@ static void tidy(struct fixture *f)
     }
 }
 
-/* Until the request is done: it has them all, each once. */
+/* Answers plans until the request is done. It must get all tokens, each once. */
 static void finish(struct fixture *f, uint64_t lo, uint32_t n_before, uint32_t n_all)
 {
     for (int i = 0; i < 400 && n_before < n_all; i++) {
@@ -204,8 +209,8 @@ static struct transfers *transfers_of(struct fixture *f)
     return &f->core->transfers;
 }
 
-/* Two requests that run, each with three tokens, and the one in replica i is drained. Its blocks
- * are on their way then: returns the id. */
+/* Starts a request with three tokens and drains its replica. Sets `lo` to the request and `from`
+ * to the replica. Returns the id of the transfer, whose blocks are being copied. */
 static uint64_t begin_drain(struct fixture *f, uint64_t *lo, int *from)
 {
     submit(f, 1, 40);
@@ -246,7 +251,7 @@ static void drained_requests_go_on_elsewhere(void **state)
     assert_int_equal(n_used(f, 1 - from), 6);
     for (int c = 0; c < 2; c++)
         for (int k = 0; k < 2; k++) {
-            assert_int_equal(request_of(f, lo)->i_replica, from); /* it goes on meanwhile */
+            assert_int_equal(request_of(f, lo)->i_replica, from); /* it runs on during the copy */
             transferred(f, conns[c][k], id, STATUS_OK);
         }
     assert_int_equal(transfers_of(f)->n_done, 1);
@@ -263,7 +268,8 @@ static void drained_requests_go_on_elsewhere(void **state)
     assert_true(transfers_of(f)->n_moved == 1 && transfers_of(f)->n_recomputed == 0);
     finish(f, lo, n, 40);
     wait_ms(f, 100, ALIVE);
-    assert_true(f->core->cluster.replicas[from]->state != REPLICA_READY); /* idle, so dissolved */
+    /* The replica is idle and therefore dissolved. */
+    assert_true(f->core->cluster.replicas[from]->state != REPLICA_READY);
     assert_int_equal(n_used(f, 1 - from), 0);
     fixture_free(f);
 }
@@ -275,7 +281,8 @@ static void answer_all(struct fixture *f, uint64_t id, enum status status)
             transferred(f, conns[c][k], id, status);
 }
 
-/* Timers come before the turn: a tick may find the last result taken in, the request still here. */
+/* Timers run before the turn. A tick may find the last result applied while the request has not
+ * left yet. */
 static void a_drained_replica_is_not_done_while_one_leaves(void **state)
 {
     for (int copies = 0; copies < 2; copies++) {
@@ -316,9 +323,8 @@ static void lose(struct fixture *f, int i)
         say(f, conns[i][k], &(struct msg){.type = MSG_ABORTED, .aborted = {.term_epoch = epoch}});
 }
 
-/* The admission of this request among the plans to a replica, of which those before it are
- * answered.
- */
+/* Returns the admission of the request in the plans to replica i, or NULL. Answers all earlier
+ * plans. */
 static const struct plan_admit *find_admit(struct fixture *f, int i, uint64_t lo)
 {
     while (true) {
@@ -334,9 +340,9 @@ static const struct plan_admit *find_admit(struct fixture *f, int i, uint64_t lo
     }
 }
 
-/* What another replica's workers computed is for the requests that come from there alone, for
- * nobody computes it again: one that begins alike and did not come with them computes for itself.
- * And so does the one that came, when it has to go on elsewhere without its blocks. */
+/* Copied blocks serve only the requests that came from that replica. They are never computed
+ * again, so other requests with the same prompt compute it themselves. The request that came
+ * computes it too if it goes on elsewhere without its blocks. */
 static void copied_blocks_are_for_those_who_came_with_them(void **state)
 {
     static const struct spec spec = {0};
@@ -356,7 +362,7 @@ static void copied_blocks_are_for_those_who_came_with_them(void **state)
     const struct plan_admit *other = find_admit(f, 1 - from, FIRST_ID);
     assert_true(other && other->n_computed == 0);
     assert_true(answer(f, 1 - from));
-    submit_prompt(f, 8, FIRST_ID, 5); /* of the other one's it has all */
+    submit_prompt(f, 8, FIRST_ID, 5); /* request 7 computed it here, so all of it is shared */
     const struct plan_admit *third = find_admit(f, 1 - from, FIRST_ID);
     assert_true(third && third->n_computed >= 96);
     const struct request *r = request_of(f, lo);
@@ -366,17 +372,17 @@ static void copied_blocks_are_for_those_who_came_with_them(void **state)
     fixture_free(f);
 }
 
-/* Whatever happens while blocks are copied, the tokens are right and the blocks come back. */
+/* Faults during a copy. The tokens must be right and the blocks must be freed in each case. */
 enum trouble {
     RANK_FAILS,
-    RANK_FAILS_EARLY, /* the other ones are still at it */
+    RANK_FAILS_EARLY, /* the other ranks still copy */
     SENDER_LOST,
     RECEIVER_LOST,
     SILENCE,
     UNDRAINED,
     CANCELLED,
-    SENDER_ENDS,      /* the answer is whole before the copy is */
-    SENDER_ENDS_LAST, /* and with it the drained replica, which had nothing else */
+    SENDER_ENDS,      /* the request ends before the copy does */
+    SENDER_ENDS_LAST, /* the same, and the drained replica ends with it */
     LIES,
     N_TROUBLES
 };
@@ -388,7 +394,7 @@ static void lie(struct fixture *f, uint64_t id, int from)
         &(struct msg){.type = MSG_KV_TRANSFERRED,
                       .kv_transferred = {.term_epoch = 1, .id = id, .status = STATUS_IO}});
     for (int i = 0; i < 3; i++)
-        transferred(f, conns[from][0], id, STATUS_OK); /* three times the same */
+        transferred(f, conns[from][0], id, STATUS_OK); /* the same answer three times */
     assert_int_equal(transfers_of(f)->first->state, TRANSFER_COPYING);
     assert_false(transfers_of(f)->first->failed);
     answer_all(f, id, STATUS_OK);
@@ -404,12 +410,12 @@ static void make_trouble(struct fixture *f, enum trouble what, uint64_t id, int 
         break;
     case RANK_FAILS_EARLY:
         transferred(f, conns[from][1], id, STATUS_IO);
-        assert_int_equal(n_used(f, 1 - from), 6); /* the others may write there */
+        assert_int_equal(n_used(f, 1 - from), 6); /* the other ranks may still write there */
         answer_all(f, id, STATUS_OK);
         break;
     case SENDER_LOST:
         lose(f, from);
-        assert_int_equal(transfers_of(f)->n, 1); /* who gets them may still write */
+        assert_int_equal(transfers_of(f)->n, 1); /* the receiving ranks may still write */
         answer_all(f, id, STATUS_IO);
         break;
     case RECEIVER_LOST:
@@ -465,7 +471,7 @@ static void trouble_costs_time_and_nothing_else(void **state)
             if (what == SENDER_ENDS_LAST) {
                 wait_ms(f, 100, ALIVE);
                 assert_true(f->core->cluster.replicas[from]->state != REPLICA_READY);
-                transferred(f, conns[1 - from][0], id, STATUS_IO); /* as it was cut off */
+                transferred(f, conns[1 - from][0], id, STATUS_IO); /* as after a cut connection */
                 transferred(f, conns[1 - from][1], id, STATUS_IO);
             }
             answer_all(f, id, STATUS_OK);
@@ -482,7 +488,7 @@ static void trouble_costs_time_and_nothing_else(void **state)
     }
 }
 
-/* Where nothing can be copied it is computed again, at once. */
+/* A request that cannot be copied is computed again at once. */
 static void without_a_way_it_is_computed_again(void **state)
 {
     static const struct spec specs[] = {{.no_address = true}, {.no_caching = true}};
@@ -505,7 +511,7 @@ static void without_a_way_it_is_computed_again(void **state)
     }
 }
 
-/* The other one could never take it: it stays until it is done or the drain's time is over. */
+/* The other replica could never hold the request. It stays until it ends or the drain times out. */
 static void without_room_it_stays(void **state)
 {
     static const struct spec spec = {.n_blocks = 4};
@@ -534,7 +540,7 @@ static void prefill_replicas_hand_over(void **state)
         assert_true(answer(f, 0));
     const struct transfer *x = transfers_of(f)->first;
     assert_true(x->state == TRANSFER_COPYING && x->request.lo == 1);
-    assert_int_equal(transfers_of(f)->n, 1); /* one at a time */
+    assert_int_equal(transfers_of(f)->n, 1); /* one copy at a time */
     uint32_t n1 = n_heard(f, 1, 0);
     answer_all(f, x->id, STATUS_OK);
     while (request_of(f, 1)->i_replica == 0)
@@ -542,12 +548,12 @@ static void prefill_replicas_hand_over(void **state)
     const struct msg *p = box_find(f, 4, MSG_PLAN);
     assert_true(p && p->plan.n_admits == 1 && p->plan.admits[0].n_computed == 96);
     assert_true(transfers_of(f)->n == 1 && transfers_of(f)->first->request.lo == 2);
-    answer_all(f, transfers_of(f)->first->id, STATUS_IO); /* it stays and goes on where it is */
+    answer_all(f, transfers_of(f)->first->id, STATUS_IO); /* the request goes on at its replica */
     assert_int_equal(transfers_of(f)->n, 0);
     assert_int_equal(request_of(f, 2)->i_replica, 0);
     wait_ms(f, 900, ALIVE);
     assert_int_equal(transfers_of(f)->n, 0);
-    wait_ms(f, 200, ALIVE); /* later once more */
+    wait_ms(f, 200, ALIVE); /* another attempt later */
     assert_int_equal(transfers_of(f)->n, 1);
     answer_all(f, transfers_of(f)->first->id, STATUS_OK);
     (void)n1;
@@ -563,8 +569,8 @@ static void prefill_replicas_hand_over(void **state)
     fixture_free(f);
 }
 
-/* Who comes from the same replica with the same beginning needs no second copy of it: a system
- * prompt is in a decode replica's cache once. */
+/* A later request with the same prefix from the same replica needs no second copy. A decode
+ * replica therefore holds a system prompt once. */
 static void what_came_from_there_before_is_not_copied_again(void **state)
 {
     static const struct spec spec = {.roles = {REPLICA_PREFILL, REPLICA_DECODE}};
@@ -590,9 +596,8 @@ static void what_came_from_there_before_is_not_copied_again(void **state)
     fixture_free(f);
 }
 
-/* A role is a wish: alone a replica does both; and prompts go to decode replicas when nobody else
- * is.
- */
+/* A role is a preference. A single replica does both, and prompts go to decode replicas when
+ * there are no others. */
 static void who_is_alone_does_both(void **state)
 {
     static const struct spec specs[] = {{.roles = {REPLICA_DECODE, REPLICA_DECODE}},
@@ -607,7 +612,7 @@ static void who_is_alone_does_both(void **state)
     }
 }
 
-/* How many warnings of the status have this in them. */
+/* Returns the number of status warnings that contain `what`. */
 static uint32_t n_warned(const struct fixture *f, const char *what)
 {
     json_t *s = admin_json_status(f->core, false), *line;
@@ -619,13 +624,13 @@ static uint32_t n_warned(const struct fixture *f, const char *what)
     return n;
 }
 
-/* A decode replica to which nothing can be copied would idle for ever: then both compute prompts,
- * and people are told why and what to change. */
+/* A decode replica that cannot receive blocks would be idle for ever. Both replicas then compute
+ * prompts, and a warning says why and what to change. */
 static void roles_without_a_way_are_none(void **state)
 {
     static const struct {
         struct spec spec;
-        const char *why; /* NULL: they count */
+        const char *why; /* text of the warning; NULL = the roles count */
     } cases[] = {
         {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}}, NULL},
         {{.roles = {REPLICA_PREFILL, REPLICA_DECODE}, .no_address = true}, "--kv-port"},
@@ -661,7 +666,7 @@ static void roles_without_a_way_are_none(void **state)
     }
 }
 
-/* Nobody hands over to it: a replica for both keeps what it computed. */
+/* Nothing is handed to this decode replica, because a replica for both roles keeps its requests. */
 static void a_decode_replica_beside_replicas_for_both_is_one(void **state)
 {
     static const struct spec spec = {.roles = {REPLICA_BOTH, REPLICA_DECODE}};

@@ -1,6 +1,7 @@
-/* A row that waits for its masks comes to its turn: random tenants, costs, arrivals, devices and
- * block tables. Nothing stands still while something could run, everybody has its part of the time,
- * and none takes more. */
+/* Rows that wait for their masks get their turn, with random tenants, costs, arrivals, devices
+ * and block tables. Each test plays a scheduler (`scheduler_bed.h`) whose results report random
+ * costs of masks. Invariants: some row runs whenever one can, each tenant gets its part of the
+ * time, and none takes more. Times are in units of 0.1 us. All tests run on one thread. */
 #include "common/base/random.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
@@ -10,14 +11,14 @@ enum { MAX_TENANTS = 6, UNIT_NS = 100, NS_MS = 1000000, DEAREST = 1000000 };
 struct play {
     struct bed b;
     struct rng rng;
-    struct answer answers[2]; /* of the steps in flight, the oldest first */
+    struct answer answers[2]; /* answers of the steps in flight, oldest first */
     uint32_t n_answers;
-    uint64_t time;                      /* of all results, in units */
-    uint64_t given;                     /* of it to masks */
-    uint64_t spent[MAX_TENANTS];        /* on masks */
-    uint64_t since[MAX_REQUESTS];       /* time of its last token */
-    uint64_t longest_wait[MAX_TENANTS]; /* between two tokens of a row */
-    uint32_t cost_of[MAX_TENANTS];      /* at most, of one mask */
+    uint64_t time;                      /* sum of all results, in units */
+    uint64_t given;                     /* part of `time` for masks */
+    uint64_t spent[MAX_TENANTS];        /* time of each tenant's masks */
+    uint64_t since[MAX_REQUESTS];       /* time of each row's last token */
+    uint64_t longest_wait[MAX_TENANTS]; /* longest time between two tokens of a row */
+    uint32_t cost_of[MAX_TENANTS];      /* largest cost of one mask */
     uint32_t n_rows[MAX_TENANTS];
 };
 
@@ -63,7 +64,7 @@ static void take(struct play *p, uint32_t i, uint32_t units)
         p->longest_wait[tenant] = waited;
 }
 
-/* False: there is no plan. */
+/* Returns false when there is no plan. */
 static bool plan(struct play *p, uint64_t plain_ns)
 {
     const struct msg_plan *plan = step(&p->b);
@@ -111,7 +112,8 @@ static struct scheduler_config drawn_config(struct rng *rng)
     return c;
 }
 
-/* Debts far above what is ever forgiven among them, results without a time, and too few blocks. */
+/* Some row always runs, even with debts beyond the bound, results without a time, and too few
+ * blocks. */
 static void nothing_stands_still(void **state)
 {
     static const uint32_t costs[] = {0, 10, 3000, 200000, DEAREST, 1000000000};
@@ -140,8 +142,8 @@ static void nothing_stands_still(void **state)
     }
 }
 
-/* Masks that nobody waits for cost at most this; the others are dear, and their rows always wait.
- */
+/* Adds all rows of the tenants. The masks of some tenants are cheap, so no row waits for them.
+ * The masks of the others are expensive, and their rows always wait. */
 static void arrive_all(struct play *p, uint32_t n_tenants)
 {
     for (uint32_t t = 1; t <= n_tenants; t++) {
@@ -153,8 +155,8 @@ static void arrive_all(struct play *p, uint32_t n_tenants)
     }
 }
 
-/* Each tenant has what its rows want, or its part of a third; all together have no more than that,
- * what they had saved and what one step may overdraw; and no row waits for ever. */
+/* Each tenant gets the time that its rows want, or its part of a third. Together they take no
+ * more than that, their savings and the overdraft of one step. No row waits for ever. */
 static void check_parts(const struct play *p, uint32_t n_tenants, uint64_t n_steps,
                         uint64_t plain_units)
 {
@@ -172,7 +174,7 @@ static void check_parts(const struct play *p, uint32_t n_tenants, uint64_t n_ste
     assert_true(spent <= p->given + over);
 }
 
-/* Beside a stream of tenant 0 that is in every step. */
+/* A row of tenant 0, without a grammar, is in every step. */
 static void all_have_their_part(void **state)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {

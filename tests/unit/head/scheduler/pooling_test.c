@@ -1,4 +1,5 @@
-/* Requests for a vector, at the head: they end with their prompts, and a mean needs all of it. */
+/* Requests for a vector, at the head: they end with their prompts, and mean pooling needs the
+ * whole prompt computed. */
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 static const float numbers[] = {1.5f, -2, 0, 3};
@@ -15,7 +16,7 @@ static struct request *add_pooling(struct bed *b, uint32_t n_prompt, enum poolin
     return r;
 }
 
-/* One step and its answer, with a vector for each item or with none. */
+/* Plans a step and answers it, with the vector `v` in each item. An empty `v` means no vector. */
 static void turn_with(struct bed *b, struct f32_span v)
 {
     struct answer a;
@@ -50,7 +51,7 @@ static void nothing_is_sampled(void **state)
     assert_int_equal(t.finish, FINISH_STOP);
     assert_int_equal(t.vector.n, 4);
     assert_memory_equal(t.vector.ptr, numbers, sizeof numbers);
-    assert_true(t.vector.ptr != numbers); /* the frame is gone by then */
+    assert_true(t.vector.ptr != numbers); /* a copy, because the frame is gone by then */
     assert_null(step(&b));
     close_bed(&b);
 }
@@ -82,7 +83,8 @@ static void vectors_answer_whom_they_should(void **state)
     }
 }
 
-/* 100 tokens in two steps; a prompt whose last chunk is one token is no decode either. */
+/* A prompt of two chunks ends with the vector of its second step. A last chunk of one token does
+ * not count as a decode. */
 static void chunks_end_with_the_vector(void **state)
 {
     static const uint32_t lengths[] = {65, 100, 128};
@@ -91,7 +93,7 @@ static void chunks_end_with_the_vector(void **state)
         struct bed b;
         open_bed(&b, &c);
         struct request *r = add_pooling(&b, lengths[i], POOLING_MEAN);
-        turn_with(&b, vector); /* has no item */
+        turn_with(&b, vector); /* first chunk: the answer has no item */
         assert_int_equal(r->finish, FINISH_NONE);
         turn_with(&b, vector);
         assert_int_equal(r->state, REQUEST_FINISHED);
@@ -99,7 +101,7 @@ static void chunks_end_with_the_vector(void **state)
     }
 }
 
-/* What an earlier request has computed is taken over for the last state, not for the mean. */
+/* Blocks of an earlier request serve last-token pooling, but not mean pooling. */
 static void a_mean_takes_nothing_over(void **state)
 {
     struct scheduler_config c = config(100);
@@ -128,7 +130,7 @@ static void bad_submits_are_refused(void **state)
     struct request *r;
     struct error err;
     m.sampling.pooling = POOLING_MEAN;
-    m.ids.n = 6; /* a token of an earlier attempt: there is none */
+    m.ids.n = 6; /* token of an earlier attempt, which cannot exist */
     assert_int_equal(request_new(NULL, &m, 1024, 1, &r, &err), STATUS_INVALID);
     m.ids.n = 5;
     m.sampling.max_tokens = 0;

@@ -1,5 +1,7 @@
-/* Log-probabilities of prompts, at the head: what ranks are asked for and have to bring, each row
- * once and before the first token, and nothing of a prompt taken from a cache. */
+/* Rows of prompt_logprobs in a scheduler. The tests add requests, answer their plans with rows
+ * of log-probabilities (`answer_scored`) and deliver the rows to a gateway. Invariants: ranks
+ * are asked only for rows that are missing, each row is delivered once and before the first
+ * token, and no position comes from the prefix cache. All tests run on one thread. */
 #include "head/request/prompt_logprobs.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
@@ -22,7 +24,7 @@ static struct scheduler_config scoring(uint32_t n_blocks)
     return c;
 }
 
-/* The answer of ranks that have them: of position p the value is -p - 1. */
+/* An answer of ranks that give prompt_logprobs. The value at position p is -p - 1. */
 struct scored_answer {
     struct answer a;
     struct logprob_row rows[2048];
@@ -66,14 +68,15 @@ static void turn_scored(struct bed *b)
     give(b, &x.a);
 }
 
-/* All rows that are there go to the gateway; they are those from `first` on. */
+/* Delivers all available rows to the gateway. The first one must be row `first`. Returns their
+ * number. */
 static uint32_t deliver(struct request *r, uint32_t first)
 {
     struct tokens_item t;
     const struct logprob_row *rows;
     uint32_t n, n_all = 0;
     while ((n = request_next_prompt_logprobs(r, &rows)) > 0) {
-        n = n > 7 ? 7 : n; /* as few as a message may have room for */
+        n = n > 7 ? 7 : n; /* as when a message has little room */
         request_fill_tokens(r, n, 0, &t);
         assert_int_equal(t.n_prompt_logprobs, n);
         assert_int_equal(t.prompt_start, first + n_all);
@@ -102,7 +105,7 @@ static void chunks_have_prompt_logprobs(void **state)
         assert_int_equal(r->has_prompt_logprobs, lengths[i] > 1);
         while (request_n_generated(r) == 0) {
             turn_scored(&b);
-            assert_int_equal(b.n_events, 1); /* a chunk without a token has something to tell too */
+            assert_int_equal(b.n_events, 1); /* a chunk without a token also causes an event */
             n += r->has_prompt_logprobs ? deliver(r, n) : 0;
         }
         assert_int_equal(n, lengths[i] - 1);
@@ -128,7 +131,7 @@ static void nothing_is_taken_over(void **state)
     close_bed(&b);
 }
 
-/* The gateway has them: they are not asked for. */
+/* The gateway already has these prompt_logprobs, so ranks are not asked for them. */
 static void prompt_logprobs_that_are_there_are_not_made_again(void **state)
 {
     struct scheduler_config c = scoring(100);
@@ -145,10 +148,10 @@ static void prompt_logprobs_that_are_there_are_not_made_again(void **state)
     close_bed(&b);
 }
 
-/* What was in flight when it was preempted counts; what is computed again does not. */
+/* Rows that were in flight at a preemption count. Rows that are computed a second time do not. */
 static void preempted_prompts_go_on(void **state)
 {
-    struct scheduler_config c = scoring(9); /* 144 positions */
+    struct scheduler_config c = scoring(9); /* room for 144 positions */
     struct bed b;
     uint32_t n = 0;
     open_bed(&b, &c);
@@ -156,7 +159,7 @@ static void preempted_prompts_go_on(void **state)
     turn_scored(&b);
     assert_int_equal(r->prompt_logprobs->n_known, 64);
     n += deliver(r, n);
-    scheduler_reset(b.s, EPOCH + 1, NULL, NULL); /* the replica is lost */
+    scheduler_reset(b.s, EPOCH + 1, NULL, NULL); /* as after the loss of the replica */
     scheduler_reset(b.s, EPOCH, NULL, NULL);
     assert_int_equal(scheduler_add(b.s, r), STATUS_OK);
     const struct msg_plan *p = step(&b);
@@ -173,7 +176,7 @@ static void preempted_prompts_go_on(void **state)
     close_bed(&b);
 }
 
-/* Ranks of a version without prompt_logprobs are not asked. */
+/* Ranks of a version without prompt_logprobs are not asked for them. */
 static void old_ranks_are_spared(void **state)
 {
     struct scheduler_config c = scoring(100);

@@ -1,13 +1,13 @@
-/* Prompts of streams that came back after a loss: they have most of a step whatever the target
- * says, nobody else has it by them, and a recovery takes as many times longer as the machine is
- * slower. */
+/* Prompts of streams that came back after a loss. They get most of a step whatever the target
+ * is, and other requests get nothing of their share. The time of a recovery grows only with the
+ * slowness of the machine. */
 #include "common/base/clock.h"
 #include "head/budget/step_budget.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 #define TARGET_NS (250 * NS_PER_MS)
 
-/* A pass and each row cost this; slower: by this factor. */
+/* Costs of a pass and of each row, times the factor `slower`. */
 struct device {
     double pass_ns, sampled_ns, token_ns, slower;
 };
@@ -19,7 +19,8 @@ static uint64_t takes_ns(const struct device *d, struct step_load l)
                       (d->pass_ns + d->sampled_ns * l.n_sampled + d->token_ns * l.n_prompt));
 }
 
-/* The budget has learnt a device beside n_sampled decodes, with and without prompts. */
+/* Returns a budget that has learnt the device from steps of `n_sampled` decodes, with and
+ * without prompts. */
 static struct step_budget learnt(const struct device *d, uint32_t n_sampled)
 {
     struct step_budget b;
@@ -33,7 +34,8 @@ static struct step_budget learnt(const struct device *d, uint32_t n_sampled)
     return b;
 }
 
-/* Whatever it believes: never less than a new prompt, and never a step without end. */
+/* Resumed prompts get at least as many tokens as new ones, and a bounded number, whatever costs
+ * are believed. */
 static void they_have_a_bounded_part_of_a_step(void **state)
 {
     uint32_t n_shares = 0;
@@ -45,7 +47,7 @@ static void they_have_a_bounded_part_of_a_step(void **state)
             uint32_t timely = step_budget_prompt_tokens(&b, n_sampled);
             uint32_t n = step_budget_resumed_tokens(&b, n_sampled);
             assert_true(n >= timely && n >= 128 && (n <= 512 || n == timely));
-            if (n > timely && n > 128 && n < 512) { /* the rule alone: four fifths of the step */
+            if (n > timely && n > 128 && n < 512) { /* no bound applies: four fifths of the step */
                 double theirs = slower * device.token_ns * n;
                 double step =
                     (double)takes_ns(&d, (struct step_load){.n_sampled = n_sampled, .n_prompt = n});
@@ -68,7 +70,7 @@ static void without_a_target_there_is_no_bound(void **state)
     assert_int_equal(step_budget_resumed_tokens(&b, 3), UINT32_MAX);
 }
 
-/* A request that has n_generated tokens, as a lost replica leaves it. */
+/* Adds a request with `n_generated` tokens, as after the loss of its replica. */
 static struct request *add_resumed(struct bed *b, uint32_t n_prompt, uint32_t n_generated)
 {
     struct msg_submit m = submit(b, n_prompt, 900);
@@ -79,7 +81,7 @@ static struct request *add_resumed(struct bed *b, uint32_t n_prompt, uint32_t n_
     return r;
 }
 
-/* Positions of that slot in the plan. */
+/* Returns the number of positions of the slot in the plan. */
 static uint32_t planned(const struct msg_plan *p, uint32_t slot)
 {
     uint32_t n = 0;
@@ -103,8 +105,8 @@ static void give_slow(struct bed *b, const struct msg_plan *p, double slower)
     give(b, &a);
 }
 
-/* How long four streams of so many tokens take until each has one more, in units of the device's
- * own time for one prompt token. */
+/* Returns the time until each of four resumed streams has one more token, in units of the
+ * device's time for one prompt token. */
 static double recovery(double slower)
 {
     struct bed b;
@@ -147,8 +149,8 @@ static void a_recovery_is_as_much_longer_as_the_machine_is_slower(void **state)
     }
 }
 
-/* A new prompt takes no part of the room of resumed ones: it stays within the rest that the target
- * leaves. */
+/* A new prompt gets nothing of the share for resumed ones. It stays within the rest that the
+ * target leaves. */
 static void new_prompts_have_nothing_of_it(void **state)
 {
     struct bed b;
@@ -158,7 +160,8 @@ static void new_prompts_have_nothing_of_it(void **state)
     c.step_target_ns = TARGET_NS;
     open_bed(&b, &c);
     add(&b, 4, 900);
-    for (uint32_t k = 0; k < 50; k++) /* 64 times slower: a decode is far above the target */
+    /* 64 times slower: one decode takes far more than the target */
+    for (uint32_t k = 0; k < 50; k++)
         give_slow(&b, step(&b), 64);
     struct request *fresh = add(&b, 400, 10), *back = add_resumed(&b, 10, 500);
     uint32_t n_fresh = 0, n_back = 0, n_steps = 0, slot_fresh = UINT32_MAX, slot_back = UINT32_MAX;

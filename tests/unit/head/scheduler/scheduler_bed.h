@@ -1,5 +1,6 @@
 #pragma once
-/* A scheduler, its requests, and a rank that samples what it is told: for scheduler*_test.c. */
+/* A scheduler with its requests and a rank that samples given tokens, for the tests of the
+ * scheduler. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +92,7 @@ static inline struct request *add(struct bed *b, uint32_t n_prompt, uint32_t max
     return r;
 }
 
-/* The answer to the plan, every token `token`. */
+/* An answer to a plan. All its tokens are `token`. */
 struct answer {
     struct msg_result m;
     struct result_item items[MAX_REQUESTS];
@@ -125,7 +126,7 @@ static inline const struct msg_plan *step(struct bed *b)
     return p;
 }
 
-/* One step and its answer. */
+/* Plans a step and answers it. */
 static inline void turn(struct bed *b, uint32_t token)
 {
     struct answer a;

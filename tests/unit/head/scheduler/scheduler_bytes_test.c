@@ -1,4 +1,5 @@
-/* The bytes of a plan: a step may cost few tokens and many bytes, and no plan passes a frame. */
+/* The size of a plan in bytes. A step may cost few tokens and many bytes, and a plan must fit
+ * into a frame. */
 #include "head/kv/blocks.h"
 #include "proto/codec/codec.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
@@ -24,8 +25,8 @@ static struct request *make_long(struct bed *b, const struct msg_submit *m)
     return r;
 }
 
-/* Steps until all n are in: each plan admits at least one, and goes into a frame. Returns the
- * number of plans. */
+/* Plans steps until all n requests are admitted. Each plan must admit at least one and fit into
+ * a frame. Returns the number of plans. */
 static uint32_t admit_all(struct bed *b, uint32_t n)
 {
     uint32_t n_plans = 0;
@@ -67,7 +68,7 @@ static void many_large_grammars_come_in_by_several_plans(void **state)
     close_bed(&b);
 }
 
-/* Those that share a prefix cost a token each, and are told whole. */
+/* Prompts with a cached prefix cost one token each, but a plan carries all of their ids. */
 static void long_prompts_that_are_cached_come_in_by_several_plans(void **state)
 {
     struct bed b;
@@ -86,7 +87,8 @@ static void long_prompts_that_are_cached_come_in_by_several_plans(void **state)
     close_bed(&b);
 }
 
-/* No replica is sent what cannot be sent: it would be lost by it again and again. */
+/* A request whose own plan exceeds a frame never fits a replica. Otherwise each replica that got
+ * it would be lost. */
 static void who_passes_a_frame_alone_never_fits(void **state)
 {
     struct bed b;

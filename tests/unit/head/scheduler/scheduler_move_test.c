@@ -1,5 +1,8 @@
-/* Blocks that go from one replica's table to another's, case by case; what random moves do to
- * either is in blocks_test.c and tests/sim. */
+/* Blocks that move from the table of one replica to the table of another. Each test opens two
+ * schedulers (`scheduler_bed.h`), computes a prompt on the first, holds its blocks there and
+ * imports them into the second. Invariants: held and imported blocks are not reused, and all
+ * blocks are free after `scheduler_let_go` or the end of the request. tests/sim and
+ * blocks_test.c play random moves. All tests run on one thread. */
 #include "head/kv/block_part.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
@@ -29,7 +32,8 @@ static uint32_t n_to_copy(const struct bed *b, uint64_t id)
     return n_copies;
 }
 
-/* Full blocks whose results are in: not those of steps in flight, nor of a prompt half done. */
+/* Only full blocks with a result may move. Blocks of steps in flight, or of a prompt that is
+ * half computed, may not. */
 static void what_is_computed_may_move(void **state)
 {
     struct bed b;
@@ -43,10 +47,11 @@ static void what_is_computed_may_move(void **state)
     answer(step(&b), OTHER_ID, &first);
     answer(step(&b), OTHER_ID, &second);
     give(&b, &first);
-    assert_int_equal(scheduler_movable(b.s, r), 0); /* 64 are there, and may be another's */
+    /* 64 tokens have results, but the prompt is half computed */
+    assert_int_equal(scheduler_movable(b.s, r), 0);
     give(&b, &second);
     assert_int_equal(scheduler_movable(b.s, r), 96);
-    for (uint32_t i = 0; i < 11; i++) /* ids 101 .. 111; the newest is not run */
+    for (uint32_t i = 0; i < 11; i++) /* ids 101 to 111; the newest has not been run */
         turn(&b, OTHER_ID);
     assert_int_equal(r->n_ids, 112);
     assert_int_equal(scheduler_movable(b.s, r), 96);
@@ -66,14 +71,14 @@ static void what_is_held_outlives_its_request(void **state)
     struct request *r = add(&b, PROMPT, 2);
     turn(&b, OTHER_ID);
     assert_int_equal(scheduler_hold(b.s, r, 96, ID), STATUS_OK);
-    assert_int_equal(scheduler_hold(b.s, r, 96, ID), STATUS_LIMIT); /* that id is taken */
+    assert_int_equal(scheduler_hold(b.s, r, 96, ID), STATUS_LIMIT); /* this id is in use */
     turn(&b, STOP_ID);
     assert_true(b.events[0].ended);
     assert_int_equal(n_used(&b), 6);
     struct request *other = add(&b, 30, 2);
-    other->ids[0] = 7; /* shares nothing */
+    other->ids[0] = 7; /* no common prefix */
     turn(&b, OTHER_ID);
-    add(&b, 120, 2)->ids[0] = 8; /* needs what is held: waits, and takes nothing away */
+    add(&b, 120, 2)->ids[0] = 8; /* waits for the held blocks, and takes none of them */
     turn(&b, STOP_ID);
     assert_null(step(&b));
     scheduler_let_go(b.s, ID);
@@ -86,7 +91,7 @@ static const struct {
     const char *name;
     uint32_t n_groups;
     struct kv_group groups[2];
-    uint32_t n_parts; /* of 96 tokens */
+    uint32_t n_parts; /* blocks of 96 tokens */
 } kinds[] = {
     {"full", 1, {{.kind = KV_FULL, .block_tokens = 16, .n_blocks = 32}}, 6},
     {"latent", 1, {{.kind = KV_LATENT, .block_tokens = 32, .n_blocks = 32}}, 3},
@@ -101,7 +106,8 @@ static const struct {
      6 + 2},
 };
 
-/* From one to the other: the same list, found there by who it is for, and by nobody before. */
+/* The imported list has the same blocks in the same order. Only the request that it belongs to
+ * finds it, and only after the copy. */
 static void a_prefix_is_found_where_it_went(void **state)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -131,14 +137,14 @@ static void a_prefix_is_found_where_it_went(void **state)
         assert_int_equal(scheduler_add(to.s, r), STATUS_OK);
         const struct msg_plan *p = step(&to);
         assert_true(p && p->n_admits == 1 && p->admits[0].n_computed == 96);
-        assert_null(scheduler_parts(to.s, ID, &n_to)); /* it has them now */
+        assert_null(scheduler_parts(to.s, ID, &n_to)); /* the request owns them now */
         scheduler_remove(to.s, r);
         close_bed(&to);
         close_bed(&from);
     }
 }
 
-/* What the other one's cache has need not be copied; it is kept all the same. */
+/* Blocks that the other cache already holds are not copied, but the import keeps them too. */
 static void what_is_there_is_not_copied(void **state)
 {
     struct bed from, to;
@@ -153,7 +159,7 @@ static void what_is_there_is_not_copied(void **state)
     assert_int_equal(scheduler_import(to.s, r, 96, ID), STATUS_OK);
     assert_int_equal(n_used(&to), 6);
     assert_int_equal(n_to_copy(&to, ID), 3);
-    scheduler_let_go(to.s, ID); /* it failed: what was there is there */
+    scheduler_let_go(to.s, ID); /* a failed copy keeps the blocks that were there before */
     assert_int_equal(n_used(&to), 0);
     assert_int_equal(scheduler_cached_tokens(to.s, r), 48);
     close_bed(&to);
@@ -180,8 +186,8 @@ static void results_in_flight_are_awaited(void **state)
     close_bed(&b);
 }
 
-/* Imports take no more than a request would; whole ones are given up before anybody is preempted.
- */
+/* An import takes no more blocks than a request could. Complete imports are given up before a
+ * sequence is preempted. */
 static void who_runs_goes_first(void **state)
 {
     struct bed from, to;
@@ -190,12 +196,13 @@ static void who_runs_goes_first(void **state)
     open_bed(&to, &small);
     struct request *r = add(&from, PROMPT, 50);
     turn(&from, OTHER_ID);
-    struct request *runs = add(&to, 31, 100); /* two blocks, then a third, a fourth ... */
+    struct request *runs = add(&to, 31, 100); /* two blocks, then one more at a time */
     runs->ids[0] = 7;
     turn(&to, OTHER_ID);
     assert_int_equal(scheduler_import(to.s, r, 96, ID), STATUS_OK);
     scheduler_imported(to.s, ID);
-    assert_int_equal(scheduler_import(to.s, r, 32, ID + 1), STATUS_OK); /* of the same blocks */
+    /* The second import shares blocks with the first one. */
+    assert_int_equal(scheduler_import(to.s, r, 32, ID + 1), STATUS_OK);
     scheduler_let_go(to.s, ID + 1);
     for (uint32_t i = 0; i < 60; i++)
         turn(&to, OTHER_ID);
@@ -207,7 +214,7 @@ static void who_runs_goes_first(void **state)
     close_bed(&from);
 }
 
-/* It was for somebody who is gone. */
+/* An import is freed with the request that it was made for. */
 static void an_import_goes_with_its_request(void **state)
 {
     struct bed from, to;
@@ -225,7 +232,7 @@ static void an_import_goes_with_its_request(void **state)
     scheduler_remove(to.s, r);
     assert_int_equal(n_used(&to), 0);
     assert_int_equal(scheduler_import(to.s, r, 96, ID), STATUS_OK);
-    scheduler_reset(to.s, EPOCH + 1, NULL, NULL); /* a lost rank: nothing is left of it */
+    scheduler_reset(to.s, EPOCH + 1, NULL, NULL); /* after a lost rank no import is left */
     uint32_t n;
     assert_null(scheduler_parts(to.s, ID, &n));
     scheduler_imported(to.s, ID);

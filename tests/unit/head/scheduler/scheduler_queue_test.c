@@ -1,4 +1,4 @@
-/* Fair shares: deficit round robin over tokens between tenants of a class. */
+/* Fair shares: deficit round robin over tokens between the tenants of a class. */
 #include "common/base/random.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
@@ -40,7 +40,7 @@ static void leave_all(struct pit *p)
 static struct seq *serve(struct pit *p, uint32_t n_tokens)
 {
     struct seq *x = seq_queue_first(&p->q);
-    assert_ptr_equal(seq_queue_first(&p->q), x); /* asking changes nothing */
+    assert_ptr_equal(seq_queue_first(&p->q), x); /* asking does not change the order */
     seq_queue_remove(&p->q, x);
     seq_queue_charge(&p->q, x, n_tokens);
     assert_true(seq_queue_check(&p->q));
@@ -54,7 +54,7 @@ static void one_request_does_not_wait_for_five_hundred(void **state)
     for (int i = 0; i < 250; i++)
         enter(&p, 1, 0, false);
     for (int i = 0; i < 10; i++)
-        serve(&p, 1000); /* alone: its debts must not count later */
+        serve(&p, 1000); /* alone: debts of this time must not count later */
     enter(&p, 2, 0, false);
     struct seq *a = serve(&p, 1000), *b = serve(&p, 1000);
     assert_true(a->tenant == 2 || b->tenant == 2);
@@ -63,7 +63,7 @@ static void one_request_does_not_wait_for_five_hundred(void **state)
     leave_all(&p);
 }
 
-/* Whatever their requests weigh, tenants that always wait get the same number of tokens. */
+/* Tenants that always wait get the same number of tokens, whatever the cost of their requests. */
 static void tenants_get_equal_tokens(void **state)
 {
     struct pit p = {0};
@@ -76,7 +76,7 @@ static void tenants_get_equal_tokens(void **state)
     for (uint32_t i = 0; i < 3000; i++) {
         struct seq *x = serve(&p, weight[seq_queue_first(&p.q)->tenant]);
         got[x->tenant] += weight[x->tenant];
-        seq_queue_push(&p.q, x); /* the next one of this tenant */
+        seq_queue_push(&p.q, x); /* the tenant's next request */
     }
     for (uint32_t t = 1; t < 3; t++)
         assert_true(got[t] + 1100 > got[0] && got[0] + 1100 > got[t]);
@@ -98,8 +98,8 @@ static void classes_then_what_came_back_then_shares(void **state)
     leave_all(&p);
 }
 
-/* Random pushes, removals from the middle and departures keep every list whole and the order of one
- * tenant its order of age. */
+/* Random pushes, removals from the middle and departures leave each list intact. The sequences
+ * of one tenant stay in order of age. */
 static void random_operations_keep_it_whole(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -139,7 +139,8 @@ static void random_operations_keep_it_whole(void **state)
     }
 }
 
-/* The same through the scheduler: B's one request waits for no more than a turn of A's. */
+/* The same rule through the scheduler: tenant B's only request waits for at most one turn of
+ * tenant A. */
 static void a_flood_does_not_starve_another_tenant(void **state)
 {
     struct bed b;
@@ -161,7 +162,7 @@ static void a_flood_does_not_starve_another_tenant(void **state)
     uint32_t n_turns = 0;
     for (; r->state == REQUEST_QUEUED; n_turns++)
         turn(&b, OTHER_ID);
-    assert_true(n_turns <= 4); /* a slot becomes free, and it is next */
+    assert_true(n_turns <= 4); /* it is next when a slot is free */
     close_bed(&b);
 }
 

@@ -1,4 +1,8 @@
-/* What sequences share, case by case: planned prompts, hits on the way, copies, drafts. */
+/* Sharing of blocks between sequences of a scheduler: prompts planned in the same step, hits
+ * found during a prefill, copies of an end block, preemption and draft tokens. Each test adds
+ * requests to a bed (`scheduler_bed.h`), plans steps, answers them and reads the runs and blocks
+ * of the plans. Invariants: a shared position is computed once, and no request is preempted in
+ * vain. All tests run on one thread. */
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 static struct scheduler_config sharing(uint32_t n_blocks)
@@ -25,7 +29,7 @@ static void twins_of_one_step_compute_their_prompt_once(void **state)
                             6 * sizeof(uint32_t));
         assert_int_equal(b.requests[i]->n_cached, 96);
     }
-    assert_int_equal(p->n_copies, 0); /* the end of the prompt is computed in this very step */
+    assert_int_equal(p->n_copies, 0); /* the prompt's end is computed in this same step */
     close_bed(&b);
 }
 
@@ -40,16 +44,20 @@ static void a_prompt_takes_on_its_way_what_others_plan(void **state)
     add(&b, 100, 4);
     const struct msg_plan *p = step(&b);
     assert_true(p->runs[0].start == 0 && p->runs[0].n_tokens == 32);
-    assert_true(p->runs[1].start == 32 && p->runs[1].n_tokens == 32); /* after the first one's */
+    /* It starts behind the part of the first prompt. */
+    assert_true(p->runs[1].start == 32 && p->runs[1].n_tokens == 32);
     answer(p, OTHER_ID, &a);
     give(&b, &a);
     p = step(&b);
     assert_true(p->runs[0].start == 64 && p->runs[0].n_tokens == 32);
-    assert_true(p->runs[0].n_blocks == 1 && p->runs[0].blocks[0].ids.n == 4); /* two are a hit */
+    /* Two of the blocks are hits. */
+    assert_true(p->runs[0].n_blocks == 1 && p->runs[0].blocks[0].ids.n == 4);
     assert_true(p->runs[1].start == 96 && p->runs[1].n_tokens == 4 && p->runs[1].sample);
     answer(p, OTHER_ID, &a);
     give(&b, &a);
-    p = step(&b); /* the second decodes already: it stands first, the first has its tail to do */
+    /* The second request already decodes, so it comes first. The first one still has the end of
+     * its prompt to compute. */
+    p = step(&b);
     assert_true(p->runs[0].slot != p->runs[1].slot && p->runs[0].start == 100);
     assert_true(p->runs[1].start == 96 && p->runs[1].n_tokens == 4);
     close_bed(&b);
@@ -75,7 +83,7 @@ static void the_end_of_a_prompt_is_copied(void **state)
     close_bed(&b);
 }
 
-/* Choices of one request share without a cache between requests; nobody else does. */
+/* Choices of one request share blocks even without prefix caching. Other requests do not. */
 static void choices_share_without_a_cache(void **state)
 {
     struct bed b;
@@ -123,7 +131,7 @@ static void a_better_class_takes_a_place(void **state)
     struct request *equal = make(&b, &m), *high;
     assert_int_equal(scheduler_add(b.s, equal), STATUS_OK);
     turn(&b, OTHER_ID);
-    assert_int_equal(low->state, REQUEST_RUNNING); /* who is of its own class waits */
+    assert_int_equal(low->state, REQUEST_RUNNING); /* a request of the same class waits */
     m.priority = 4;
     high = make(&b, &m);
     assert_int_equal(scheduler_add(b.s, high), STATUS_OK);
@@ -136,7 +144,8 @@ static void a_better_class_takes_a_place(void **state)
     close_bed(&b);
 }
 
-/* Who cannot come in whoever goes takes nobody's place: two low ones hold too little. */
+/* A request that does not fit even after all possible preemptions preempts nobody. The two low
+ * requests hold too few blocks. */
 static void nobody_is_preempted_in_vain(void **state)
 {
     struct bed b;
@@ -160,7 +169,8 @@ static void nobody_is_preempted_in_vain(void **state)
     close_bed(&b);
 }
 
-/* Nor who would have to wait for a place among the prompts that are half done. */
+/* A request that would have to wait for a place among the partial prefills preempts nobody
+ * either. */
 static void nobody_is_preempted_for_one_prompt_too_many(void **state)
 {
     struct bed b;
@@ -187,7 +197,7 @@ static void keep(void *ctx, struct request *r)
 {
 }
 
-/* A request counts its hits once, whatever becomes of its replica. */
+/* A request counts its cached tokens once, even when its replica is lost. */
 static void cached_tokens_never_exceed_the_prompt(void **state)
 {
     struct bed b;
@@ -213,7 +223,7 @@ static void cached_tokens_never_exceed_the_prompt(void **state)
     close_bed(&b);
 }
 
-/* ---- drafts ---- */
+/* ---- draft tokens ---- */
 
 static void answer_drafts(const struct msg_plan *p, const uint32_t *ids, uint32_t n,
                           struct answer *a)
@@ -239,7 +249,8 @@ static void accepted_drafts_move_a_sequence_on(void **state)
     answer_drafts(step(&b), ids, 3, &first);
     const struct msg_plan *p = step(&b);
     assert_true(p->runs[0].follows && p->runs[0].start == 15 && p->runs[0].n_draft == 3);
-    /* 14 + 4 of the first + 4 of this one: two blocks were granted with the first */
+    /* 14 + 4 positions of the first run + 4 of this one. Two blocks for them came with the first
+     * run. */
     assert_true(p->runs[0].n_blocks == 0);
     answer_drafts(p, ids + 3, 1, &second);
     give(&b, &first);
@@ -253,13 +264,13 @@ static void accepted_drafts_move_a_sequence_on(void **state)
     uint64_t accepted_at[SCHEDULER_MAX_DRAFT] = {10};
     scheduler_add_accepted(b.s, accepted_at);
     assert_true(accepted_at[0] == 11 && accepted_at[1] == 1 && accepted_at[2] == 0);
-    /* more than was granted, or nothing where there was something to run, is no answer */
+    /* An item with more tokens than the run could give, or with none, is a protocol error. */
     answer_drafts(p, ids, 0, &first);
     assert_int_equal(scheduler_on_result(b.s, &first.m, 1, &b.events, &b.n_events, &err),
                      STATUS_PROTOCOL);
     static const uint32_t many[5] = {1, 1, 1, 1, 1};
     answer_drafts(p, many, 1, &first);
-    first.m.n_drafted = 4; /* of three */
+    first.m.n_drafted = 4; /* the run had three draft tokens */
     assert_int_equal(scheduler_on_result(b.s, &first.m, 1, &b.events, &b.n_events, &err),
                      STATUS_PROTOCOL);
     answer_drafts(p, many, 5, &first);
@@ -268,7 +279,8 @@ static void accepted_drafts_move_a_sequence_on(void **state)
     close_bed(&b);
 }
 
-/* A run that follows drafts finds the request's end already reached: an item without ids. */
+/* The request ends while a run is in flight behind its draft tokens. The result of that run has
+ * an item without ids. */
 static void a_run_after_the_end_gives_nothing(void **state)
 {
     static const uint32_t ids[] = {1, 2, 3};
@@ -281,7 +293,8 @@ static void a_run_after_the_end_gives_nothing(void **state)
     struct request *r = add(&b, 14, 4);
     turn(&b, 100);
     const struct msg_plan *p = step(&b);
-    assert_int_equal(p->runs[0].n_draft, 2); /* one token more is sampled anyway, then it ends */
+    /* Two draft tokens and one sampled token end the request. */
+    assert_int_equal(p->runs[0].n_draft, 2);
     answer_drafts(p, ids, 3, &first);
     p = step(&b);
     assert_true(p->runs[0].follows);

@@ -1,4 +1,8 @@
-/* The scheduler's decisions, case by case. The seeded property tests are in tests/sim. */
+/* Decisions of the scheduler, case by case. Each test opens a bed (`scheduler_bed.h`), adds
+ * requests, plans steps and gives results, and compares runs, ends and states with the expected
+ * ones. Seeded property tests are in tests/sim. Invariants: a bad result changes nothing, and
+ * stepping allocates no memory when all requests have slots. The bed owns the scheduler and the
+ * requests. All tests run on one thread. */
 #include "head/budget/step_budget.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 #include "tests/unit/malloc_count.h"
@@ -11,7 +15,7 @@ static void configurations_are_checked(void **state)
     for (size_t i = 0; i < 12; i++)
         cases[i] = config(8);
     cases[0].max_num_seqs = 0;
-    cases[1].max_num_batched_tokens = 3; /* fewer than the sequences: one could starve */
+    cases[1].max_num_batched_tokens = 3; /* fewer than the sequences, so a sequence could starve */
     cases[2].max_model_len = 0;
     cases[3].depth = 3;
     cases[4].depth = 0;
@@ -41,7 +45,7 @@ static void decodes_go_first_and_prompts_share_the_rest(void **state)
     add(&b, 30, 50);
     add(&b, 5, 50);
     const struct msg_plan *p = step(&b);
-    assert_int_equal(p->n_runs, 2); /* the third waits: the second took the rest */
+    assert_int_equal(p->n_runs, 2); /* the second prompt took the rest, so the third waits */
     assert_true(p->runs[0].n_tokens == 1 && p->runs[0].start == 3 && p->runs[0].sample);
     assert_true(p->runs[1].n_tokens == 19 && p->runs[1].start == 0 && !p->runs[1].sample);
     struct answer a;
@@ -67,7 +71,8 @@ static void long_prompts_come_in_pieces(void **state)
     close_bed(&b);
 }
 
-/* The first results of a slow device: decodes stay, prompts are cut, none stands still. */
+/* After the first results of a slow device, decodes still run and prompts are cut. All requests
+ * make progress. */
 static void prompts_are_cut_to_the_time_of_a_step(void **state)
 {
     enum { MS = 1000000 };
@@ -77,7 +82,7 @@ static void prompts_are_cut_to_the_time_of_a_step(void **state)
     c.step_target_ns = 100 * MS;
     open_bed(&b, &c);
     add(&b, 3, 50);
-    turn(&b, OTHER_ID); /* says no time: nothing is learnt */
+    turn(&b, OTHER_ID); /* without a time: nothing is learnt */
     add(&b, 600, 2);
     struct answer a;
     const struct msg_plan *p = step(&b);
@@ -90,7 +95,7 @@ static void prompts_are_cut_to_the_time_of_a_step(void **state)
     assert_true(p->n_runs == 2 && p->runs[0].n_tokens == 1 && p->runs[0].sample);
     assert_in_range(p->runs[1].n_tokens, 10, 20);
     answer(p, OTHER_ID, &a);
-    a.m.execute_ns = 3600000ull * MS; /* stood still: still some tokens at a time */
+    a.m.execute_ns = 3600000ull * MS; /* as if it stood still: a few tokens a step remain */
     give(&b, &a);
     for (uint32_t i = 0; i < 8; i++) {
         p = step(&b);
@@ -103,7 +108,8 @@ static void prompts_are_cut_to_the_time_of_a_step(void **state)
     close_bed(&b);
 }
 
-/* Of a prompt that ends in the step the last row is sampled from; the others are prompt tokens. */
+/* The last row of a prompt that ends in the step counts as sampled. Its other rows count as
+ * prompt tokens. */
 static void the_rows_of_a_step_are_counted_apart(void **state)
 {
     struct bed b;
@@ -114,7 +120,7 @@ static void the_rows_of_a_step_are_counted_apart(void **state)
     for (int i = 0; i < 3; i++)
         add(&b, 2, 1);
     answer(step(&b), OTHER_ID, &a);
-    a.m.execute_ns = 60000000; /* 3 sampled, 3 others: as 6 others it would be less */
+    a.m.execute_ns = 60000000; /* 3 sampled rows and 3 others; 6 others would leave less */
     give(&b, &a);
     add(&b, 40, 1);
     assert_int_equal(step(&b)->runs[0].n_tokens, 18);
@@ -154,7 +160,7 @@ static void admission_is_bounded(void **state)
     struct scheduler_config c = config(4); /* 64 positions */
     c.max_waiting = 2;
     open_bed(&b, &c);
-    struct msg_submit big = submit(&b, 60, 6); /* the last token is never run: 65 positions */
+    struct msg_submit big = submit(&b, 60, 6); /* 65 positions, since the last token is never run */
     assert_int_equal(scheduler_add(b.s, make(&b, &big)), STATUS_NO_MEMORY);
     add(&b, 60, 5);
     add(&b, 4, 4);
@@ -180,14 +186,14 @@ static void the_next_step_does_not_wait_for_the_result(void **state)
     const struct msg_plan *p = step(&b);
     assert_true(p->runs[0].start == 4 && p->runs[0].n_tokens == 1 && p->runs[0].sample);
     answer(p, OTHER_ID, &second);
-    assert_null(step(&b)); /* depth */
+    assert_null(step(&b)); /* the depth is reached */
     give(&b, &first);
     assert_int_equal(request_n_generated(r), 1);
     p = step(&b);
     assert_true(p->runs[0].start == 5 && p->runs[0].sample);
     answer(p, OTHER_ID, &first);
     give(&b, &second);
-    assert_null(step(&b)); /* the third token is sampled: nothing may follow it */
+    assert_null(step(&b)); /* the third token is in flight, and it is the last one */
     give(&b, &first);
     assert_true(b.events[0].ended && r->finish == FINISH_LENGTH && !r->sched);
     close_bed(&b);
@@ -209,7 +215,7 @@ static void a_late_end_costs_one_token(void **state)
     give(&b, &first);
     assert_true(r->finish == FINISH_STOP && r->n_ids == 5 && r->stop_id == STOP_ID);
     scheduler_get_stats(b.s, &stats);
-    assert_int_equal(stats.n_blocks_used, 2); /* its block is still in use by the second step */
+    assert_int_equal(stats.n_blocks_used, 2); /* the second step still uses its block */
     const struct msg_plan *p = step(&b);
     assert_true(p->finished.n == 1 && p->finished.ptr[0] == first.items[0].slot);
     give(&b, &second);
@@ -229,7 +235,7 @@ static void wrong_results_are_refused(void **state)
     c.depth = 2;
     open_bed(&b, &c);
     struct request *r = add(&b, 4, 30);
-    add(&b, 100, 30); /* a run without a sample */
+    add(&b, 100, 30); /* a run without a sampled token */
     answer(step(&b), OTHER_ID, &good);
     for (int i = 0; i < 8; i++) {
         bad = good;
@@ -266,11 +272,11 @@ static void wrong_results_are_refused(void **state)
                          STATUS_PROTOCOL);
         assert_int_equal(b.n_events, 0);
     }
-    assert_int_equal(r->n_ids, 4); /* nothing was applied */
+    assert_int_equal(r->n_ids, 4); /* the bad results changed nothing */
     give(&b, &good);
     assert_int_equal(r->n_ids, 5);
     assert_int_equal(scheduler_on_result(b.s, &good.m, 1, &b.events, &b.n_events, &err),
-                     STATUS_PROTOCOL); /* nothing is in flight */
+                     STATUS_PROTOCOL); /* no step is in flight */
     close_bed(&b);
 }
 
@@ -283,8 +289,12 @@ static void a_prefix_is_computed_once(void **state)
         uint32_t want;
     } cases[] = {
         {48, 0, -1, 32}, /* the last token is always computed */
-        {49, 0, -1, 48}, {60, 0, -1, 48}, {15, 0, -1, 0}, {60, 1, -1, 0}, /* another tenant's */
-        {60, 0, 0, 0}, /* every position is needed */
+        /* The last of these four belongs to another tenant. */
+        {49, 0, -1, 48},
+        {60, 0, -1, 48},
+        {15, 0, -1, 0},
+        {60, 1, -1, 0},
+        {60, 0, 0, 0}, /* every position must be computed */
     };
     struct bed b;
     struct scheduler_config c = config(64);
@@ -310,7 +320,8 @@ static void a_prefix_is_computed_once(void **state)
     close_bed(&b);
 }
 
-/* Ranks execute plans in order: what is planned is there for whoever is planned later. */
+/* Ranks execute plans in order. A sequence planned later may use the blocks of an earlier plan
+ * at once. */
 static void a_planned_prompt_is_found(void **state)
 {
     struct bed b;
@@ -337,7 +348,7 @@ static void the_lowest_class_and_the_youngest_is_preempted(void **state)
         struct msg_submit m = submit(&b, 14, 60);
         m.priority = priorities[i];
         assert_int_equal(scheduler_add(b.s, make(&b, &m)), STATUS_OK);
-        turn(&b, OTHER_ID); /* one by one: all three run */
+        turn(&b, OTHER_ID); /* one at a time, so that all three run */
     }
     struct scheduler_stats stats;
     do {
@@ -348,10 +359,10 @@ static void the_lowest_class_and_the_youngest_is_preempted(void **state)
     assert_int_equal(b.requests[1]->state, REQUEST_PREEMPTED);
     assert_int_equal(b.requests[2]->state, REQUEST_RUNNING);
     while (b.requests[1]->finish == FINISH_NONE) {
-        /* the third one may lose its place too, but gets it back first */
+        /* The third request may be preempted too, but it comes back first. */
         bool third = b.requests[2]->state == REQUEST_PREEMPTED;
         const struct msg_plan *p = step(&b);
-        if (p->n_admits) { /* replay: everything as a prompt, and on from there */
+        if (p->n_admits) { /* a preempted request comes back with all its ids as a prompt */
             assert_int_equal(p->admits[0].ids.n, b.requests[third ? 2 : 1]->n_ids);
             assert_int_equal(p->admits[0].n_prompt, 14);
         }
@@ -378,7 +389,7 @@ static void deadlines_end_requests_wherever_they_are(void **state)
     assert_null(scheduler_pop_ended(b.s));
     b.now_ns += 1000000;
     const struct msg_plan *p = step(&b);
-    assert_true(p->finished.n == 1 && p->n_admits == 1); /* the third has the slot */
+    assert_true(p->finished.n == 1 && p->n_admits == 1); /* the third request has the slot */
     for (int i = 0; i < 2; i++) {
         struct request *r = scheduler_pop_ended(b.s);
         assert_true(r && r->finish == FINISH_TIMEOUT && r->state == REQUEST_FINISHED && !r->sched);
@@ -416,7 +427,7 @@ static void a_request_leaves_at_any_time(void **state)
     answer(step(&b), OTHER_ID, &a);
     scheduler_remove(b.s, running);
     assert_null(running->sched);
-    assert_null(step(&b)); /* nothing to run: the slot is named in the next plan */
+    assert_null(step(&b)); /* no run; the next plan names the finished slot */
     give(&b, &a);
     assert_int_equal(b.n_events, 0);
     assert_int_equal(running->n_ids, 4);
@@ -476,7 +487,7 @@ static void a_window_group_drops_what_nobody_sees(void **state)
     c.kv_groups[1] = (struct kv_group){
         .kind = KV_WINDOW, .window_tokens = 32, .block_tokens = 16, .n_blocks = 8};
     open_bed(&b, &c);
-    add(&b, 200, 4); /* 13 blocks: the window's pool has 8 */
+    add(&b, 200, 4); /* 13 blocks, and the window's pool has 8 */
     uint32_t n_dropped = 0;
     while (b.requests[0]->finish == FINISH_NONE) {
         const struct msg_plan *p = step(&b);
@@ -489,7 +500,8 @@ static void a_window_group_drops_what_nobody_sees(void **state)
     }
     assert_int_equal(n_dropped, (192 - 32) / 16);
     assert_int_equal(scheduler_cached_tokens(b.s, b.requests[0]), 192);
-    /* a hit there brings two blocks of the window and says that ten are not there */
+    /* A hit at position 192 brings two blocks of the window. Ten earlier blocks are marked as
+     * missing. */
     add(&b, 198, 1);
     const struct msg_plan *p = step(&b);
     const struct plan_run *run = &p->runs[p->n_runs - 1];
@@ -501,7 +513,7 @@ static void a_window_group_drops_what_nobody_sees(void **state)
 
 /* ---- no malloc while stepping ---- */
 
-/* Runs ten requests to their ends; gives what was allocated on the way. */
+/* Runs ten requests to their ends. Returns the number of allocations meanwhile. */
 static uint64_t mallocs_of_steps(uint32_t n_slots, struct scheduler_stats *stats)
 {
     struct bed b;
@@ -534,16 +546,16 @@ static uint64_t mallocs_of_steps(uint32_t n_slots, struct scheduler_stats *stats
     return n;
 }
 
-/* A request has its memory before it is planned where there are slots for all; requests that wait
- * for a slot get it with their first one, and keep it. */
+/* When slots exist for all requests, a request gets its memory before it is planned. A request
+ * that waits for a slot gets it with its first slot and keeps it. */
 static void stepping_allocates_nothing_but_for_who_waited(void **state)
 {
     struct scheduler_stats stats;
     if (!COUNTS_MALLOC)
-        skip(); /* the sanitizer owns malloc */
+        skip(); /* the sanitizer replaces malloc */
     assert_int_equal(mallocs_of_steps(16, &stats), 0);
     assert_true(stats.n_preemptions > 0 && stats.prefix_hit_tokens > 0);
-    assert_in_range(mallocs_of_steps(4, &stats), 6, 6 * 3); /* ids, hashes, tables */
+    assert_in_range(mallocs_of_steps(4, &stats), 6, 6 * 3); /* ids, hashes and tables */
 }
 
 int main(void)

@@ -1,4 +1,8 @@
-/* How many replicas which load asks for; that it goes up at once and comes down only in calm. */
+/* The number of replicas that a load asks for. The tests feed `scale_hint` with loads at chosen
+ * times, and read the wanted number, its reason and the time to a cold start. Most cases are
+ * rows of two tables. Invariants: the number rises at once, falls only after a calm time, and
+ * reaches 0 only if the configuration allows it. Times are in nanoseconds of a virtual clock.
+ * All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +25,7 @@ static const struct scale_config sleepy = {.world = 2,
                                            .idle_ns = 300 * S,
                                            .start_ns = 120 * S};
 
-/* A hint of a head that has known its workers for a while. */
+/* Returns a hint whose head has known its workers for longer than the blind time. */
 static struct scale_hint begun(const struct scale_config *c, uint32_t replicas)
 {
     struct scale_hint h = {0};
@@ -33,10 +37,10 @@ static struct scale_hint begun(const struct scale_config *c, uint32_t replicas)
 
 static const struct {
     const char *what;
-    struct scale_load load; /* workers follow from the replicas */
+    struct scale_load load; /* n_workers follows from n_replicas */
     uint64_t ttft_ms;
     uint32_t min, max, want;
-    const char *reason; /* a part of it */
+    const char *reason; /* part of the reason's text */
 } table[] = {
     {"nothing to do", {.n_replicas = 2}, 0, 0, 0, 2, "1 replicas would be enough"},
     {"busy but no one waits",
@@ -152,7 +156,8 @@ static void a_new_head_says_nothing_until_everybody_may_be_back(void **state)
     scale_hint_update(&h, &plain, &four, 8 * S);
     assert_int_equal(h.replicas, 0);
     scale_hint_update(&h, &plain, &four, 7 * S + SCALE_HINT_BLIND_NS);
-    assert_int_equal(h.replicas, 4); /* as the head before wanted it: not one, which ends three */
+    /* The head before wanted four. One would end three replicas. */
+    assert_int_equal(h.replicas, 4);
 }
 
 static void down_comes_after_a_calm_time_and_to_the_most_that_was_needed(void **state)
@@ -161,8 +166,8 @@ static void down_comes_after_a_calm_time_and_to_the_most_that_was_needed(void **
     struct scale_load load = {.n_replicas = 4, .n_workers = 8, .running = 5};
     uint64_t begin = 10 * S;
     h.low_since_ns = 0;
-    scale_hint_update(&h, &plain, &load, begin); /* one is enough */
-    load.running = 11;                           /* two are */
+    scale_hint_update(&h, &plain, &load, begin); /* one replica is enough */
+    load.running = 11;                           /* two are needed */
     scale_hint_update(&h, &plain, &load, begin + 20 * S);
     load.running = 1;
     scale_hint_update(&h, &plain, &load, begin + 59 * S);
@@ -186,7 +191,8 @@ static void a_busy_moment_begins_the_calm_time_anew(void **state)
     assert_int_equal(h.replicas, 1);
 }
 
-/* While new workers start the load is that of the old ones: it must not be added up. */
+/* While new workers start, the old ones still carry the whole load. That load must not ask for
+ * workers again. */
 static void what_is_on_its_way_is_not_asked_for_again(void **state)
 {
     struct scale_hint h = begun(&plain, 1);
@@ -198,15 +204,15 @@ static void what_is_on_its_way_is_not_asked_for_again(void **state)
     assert_non_null(strstr(h.reason, "2 of 4 workers are connected"));
 }
 
-/* ---- to none and back ---- */
+/* ---- to no replica and back ---- */
 
-/* A cluster that is allowed to rest, looked at once a second; what is there, and what is wanted of
- * it at the end of a row. */
+/* A cluster that may have no replicas, looked at once a second. Each row has a load, and the
+ * number wanted at the end of its time. */
 static const struct {
     const char *what;
     uint32_t for_s;
     struct scale_load load;
-    uint32_t arrive; /* within that time, at its end */
+    uint32_t arrive; /* requests that arrive at the end of this time */
     uint32_t want;
     bool rests;
     const char *reason;
@@ -280,7 +286,7 @@ static void a_start_is_expected_and_measured(void **state)
     struct scale_load none = {0}, one = {.waiting = 1, .n_arrived = 1},
                       serves = {.n_replicas = 1, .n_workers = 2, .running = 1, .n_arrived = 1};
     scale_hint_update(&h, &sleepy, &none, 1 * S);
-    assert_false(scale_hint_rests(&h, &sleepy, 1 * S)); /* who is here is not known */
+    assert_false(scale_hint_rests(&h, &sleepy, 1 * S)); /* the workers are not known yet */
     scale_hint_update(&h, &sleepy, &none, 10 * S);
     assert_true(scale_hint_rests(&h, &sleepy, 10 * S));
     assert_int_equal(scale_hint_seconds_to_start(&h, &sleepy, 15 * S), 120);
@@ -294,10 +300,10 @@ static void a_start_is_expected_and_measured(void **state)
     assert_int_equal(h.cold_start_ns, 43 * S);
     assert_false(scale_hint_rests(&h, &sleepy, 63 * S));
     scale_hint_update(&h, &sleepy, &serves, 90 * S);
-    assert_int_equal(h.cold_start_ns, 43 * S); /* of the last one */
+    assert_int_equal(h.cold_start_ns, 43 * S); /* time of the last cold start */
 }
 
-/* What was there before the head is not ended by its having begun. */
+/* A new head does not end replicas at its start. Their idle time counts from then on. */
 static void a_new_head_waits_for_the_idle_time(void **state)
 {
     struct scale_hint h = {0};
@@ -305,7 +311,7 @@ static void a_new_head_waits_for_the_idle_time(void **state)
     uint64_t now = 5 * S;
     for (; now < 304 * S; now += S)
         scale_hint_update(&h, &sleepy, &two, now);
-    assert_int_equal(h.replicas, 1); /* calm since the blind time: one is enough */
+    assert_int_equal(h.replicas, 1); /* calm since the blind time, so one is enough */
     scale_hint_update(&h, &sleepy, &two, 306 * S);
     assert_int_equal(h.replicas, 0);
 }

@@ -1,4 +1,4 @@
-/* What is learnt of a replica's speed from the results of its steps. */
+/* Estimates of a replica's speed, learnt from the results of its steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,8 @@ static void assert_near(double got, double want, double tolerance)
         fail_msg("got %g, want %g", got, want);
 }
 
-/* n requests of a prompt of 500 tokens and 10 decodes in the company of seven others. */
+/* Reports n requests, each with a prompt of 500 tokens and 10 decodes, beside seven other
+ * decodes. */
 static void serve(struct step_time *t, double base_ns, double token_ns, int n)
 {
     for (int i = 0; i < 11 * n; i++) {
@@ -43,8 +44,8 @@ static void the_line_is_found(void **state)
     }
 }
 
-/* A thousand decodes later it still knows what a prompt costs; and what it costs once it is slow.
- */
+/* After a thousand decodes, the cost of a prompt is still known. When the decodes become slower,
+ * the estimate for prompts follows. */
 static void a_replica_that_slows_down_is_known_by_its_decodes(void **state)
 {
     struct step_time t;
@@ -76,10 +77,10 @@ static void a_new_replica_is_taken_for_one_like_the_others(void **state)
     step_time_init(&t, (struct step_speed){20e6, 36e3});
     assert_near(step_ns(&t, 8), 20e6 + 8 * 36e3, 0.01);
     assert_near(step_ns(&t, 2000), 20e6 + 2000 * 36e3, 0.01);
-    serve(&t, 40e6, 72e3, 6); /* and soon for what it is */
+    serve(&t, 40e6, 72e3, 6); /* the estimate soon follows the real speed */
     assert_near(step_ns(&t, 2000), 40e6 + 2000 * 72e3, 0.25);
     step_time_init(&t, (struct step_speed){20e6, 36e3});
-    step_time_on_result(&t, 0, 0, 5, 1); /* says nothing */
+    step_time_on_result(&t, 0, 0, 5, 1); /* a step without rows or time changes nothing */
     step_time_on_result(&t, 5, 0, 0, 1);
     assert_near(step_ns(&t, 8), 20e6 + 8 * 36e3, 0.01);
 }
@@ -88,7 +89,7 @@ static void the_time_between_ends_is_measured(void **state)
 {
     struct step_time t;
     step_time_init(&t, (struct step_speed){0});
-    serve(&t, 20e6, 36e3, 200); /* one ends in 11 steps */
+    serve(&t, 20e6, 36e3, 200); /* one request ends in 11 steps */
     assert_near(step_time_between_ends_ns(&t, 8), 11 * 20e6, 0.3);
 }
 

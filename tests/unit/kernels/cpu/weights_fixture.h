@@ -1,6 +1,6 @@
 #pragma once
-/* Random matrices in the file's layout and packed. Scales are moderate numbers, all else is any
- * bits. */
+/* Random matrices in the layout of a file, and packed. Scales are moderate numbers, and all
+ * other bits are random. */
 #include <string.h>
 
 #include "common/base/mem.h"

@@ -1,3 +1,8 @@
+/* The thread pool. The tests run tasks by `pool_run` from the caller's thread, with 1 to many
+ * threads, and count which thread took which task. Other tests compute the CPUs that pools of
+ * several ranks get on a host. Invariants: each task runs once, a run ends after all its tasks,
+ * sleeping threads are woken, and a pool keeps to its share of the CPUs. Machines with sockets are
+ * made up by the test. */
 #include "kernels/host/threads.h"
 
 #include <sched.h>
@@ -23,7 +28,7 @@ struct counts {
     atomic_uint bad_thread;
     uint32_t n_threads;
     uint64_t
-        plain[MAX_TASKS]; /* written by the task, read after the run: the run must order them */
+        plain[MAX_TASKS]; /* written by the task and read after the run, which must order the two */
 };
 
 static void count(void *ctx, uint32_t i_task, uint32_t i_thread)
@@ -41,7 +46,7 @@ static void check_runs(uint32_t n_threads, uint32_t n_runs, uint64_t seed)
     struct error err;
     assert_int_equal(pool_new(n_threads, &p, &err), STATUS_OK);
     assert_int_equal(pool_n_threads(p), n_threads);
-    /* Two contexts in turn: a thread that is late must not do a task of the wrong run. */
+    /* Two contexts by turns: a late thread must not take a task of the wrong run. */
     static struct counts c[2];
     memset(c, 0, sizeof c);
     uint32_t want[2][MAX_TASKS] = {{0}};
@@ -67,7 +72,7 @@ static void test_every_task_once(void **state)
         check_runs(n_threads, n_threads <= 4 ? 1000 : 100, n_threads);
 }
 
-/* Between runs the threads fall asleep, and the next run still finds them. */
+/* Threads fall asleep between runs, and the next run wakes them. */
 static void test_runs_after_sleep(void **state)
 {
     struct pool *p;
@@ -85,11 +90,11 @@ static void test_runs_after_sleep(void **state)
     pool_free(p);
 }
 
-/* Tasks that wait for each other: they end only if each thread takes one, so a run does wake the
- * others, and the caller sleeps while they work. */
+/* Tasks that wait for each other. They end only if each thread takes one, so a run must wake all
+ * threads. The caller sleeps while the others work. */
 struct meeting {
     atomic_uint arrived, n;
-    atomic_uint threads; /* bits */
+    atomic_uint threads; /* bit i = thread i took a task */
 };
 static void meet(void *ctx, uint32_t i_task, uint32_t i_thread)
 {
@@ -98,7 +103,7 @@ static void meet(void *ctx, uint32_t i_task, uint32_t i_thread)
     atomic_fetch_add(&m->arrived, 1);
     while (atomic_load(&m->arrived) < atomic_load(&m->n))
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-    if (i_thread > 0) /* the caller's spin ends first */
+    if (i_thread > 0) /* the caller stops spinning first */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
@@ -136,7 +141,7 @@ static void test_shares_of_cpus(void **state)
         {"one each", 1, 2, 2, 1, 1, 2},
         {"four on two", 2, 4, 2, 1, 0, 1},
         {"halves", 1, 2, 64, 32, 32, 64},
-        {"thirds of eight", 1, 3, 8, 2, 0, 8}, /* two are left for others */
+        {"thirds of eight", 1, 3, 8, 2, 0, 8}, /* two CPUs are left for others */
         {"thirds of seven, the middle", 1, 3, 7, 2, 0, 7},
         {"thirds of six, the middle", 1, 3, 6, 2, 2, 4},
         {"a machine that they do not fill", 0, 2, 64, 1, 0, 64},
@@ -150,7 +155,7 @@ static void test_shares_of_cpus(void **state)
     }
 }
 
-/* Shares of a machine of two sockets of four cores, whose hyperthreads are numbered last. */
+/* Shares of a machine with two sockets of four cores. The hyperthreads have the highest numbers. */
 static void test_shares_are_near(void **state)
 {
     static const struct {
@@ -166,7 +171,7 @@ static void test_shares_are_near(void **state)
         {"0-15", 0, 1, 16, "0-15"},
         {"0-7", 0, 2, 4, "0-3"},
         {"2-5", 1, 2, 2, "4-5"},
-        {"4-7,12-15", 1, 2, 4, "6-7,14-15"}, /* bound to the second */
+        {"4-7,12-15", 1, 2, 4, "6-7,14-15"}, /* bound to the second socket */
     };
     struct numa numa = {.n_nodes = 2, .ids = {0, 1}};
     for (uint32_t i = 0; i < NUMA_MAX_CPUS; i++) {
@@ -192,7 +197,8 @@ static void note_cpu(void *ctx, uint32_t i_task, uint32_t i_thread)
     atomic_fetch_or((atomic_ullong *)ctx, 1ull << sched_getcpu() % 64);
 }
 
-/* On a machine of more than 64 CPUs two of them may look like one here. */
+/* Pools keep to their share. A CPU is one bit of 64 here, so on a larger machine two CPUs may
+ * look like one. */
 static void test_pools_keep_to_their_share(void **state)
 {
     cpu_set_t all;
@@ -223,7 +229,7 @@ static void note_affinity(void *ctx, uint32_t i_task, uint32_t i_thread)
     assert_int_equal(sched_getaffinity(0, sizeof of_threads[i_thread], &of_threads[i_thread]), 0);
 }
 
-/* As many threads as CPUs: a CPU each, however often they are spread. */
+/* With as many threads as CPUs, each thread has its own CPU, however often threads are placed. */
 static void test_threads_that_fill_it_have_a_cpu_each(void **state)
 {
     cpu_set_t all, *of_threads;
@@ -243,7 +249,7 @@ static void test_threads_that_fill_it_have_a_cpu_each(void **state)
     cpu_set_t met;
     CPU_ZERO(&met);
     for (uint32_t i = 0; i < n_cpus; i++) {
-        if (CPU_COUNT(&of_threads[i]) == 0) /* it had no task, as luck would have it */
+        if (CPU_COUNT(&of_threads[i]) == 0) /* by chance it took no task */
             continue;
         assert_int_equal(CPU_COUNT(&of_threads[i]), 1);
         cpu_set_t both;

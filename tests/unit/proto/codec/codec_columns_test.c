@@ -1,6 +1,8 @@
-/* The messages of a step, which travel in columns: what arrives is what was sent, in its order,
- * with and without the columns that may be absent; columns that do not go together are refused; and
- * nothing is allocated once the largest step has been seen. */
+/* Messages of a step, which are sent in columns. The tests encode a message, decode it and
+ * compare (codec_fixture.h), and also decode bodies written by hand. Invariants: a decoded
+ * message equals the sent one, in its order, with and without the columns that may be absent.
+ * Columns that do not fit together are refused. Nothing is allocated once the largest step has
+ * been seen. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +17,8 @@
 
 enum { N = 256 };
 
-/* A step of N sequences, as messages: what is usual, and with `drafts` all that can be in it. */
+/* The messages of a step of N sequences. They have the usual fields, and with `drafts` all
+ * possible ones. */
 struct step {
     struct plan_run runs[N];
     struct plan_admit admits[8];
@@ -141,7 +144,8 @@ static void test_random_steps(void **state)
     }
 }
 
-/* Only what differs is sent: 8 bytes for a run, 12 for a result, 24 for a gateway's token. */
+/* Only fields that differ from the usual are sent: 8 bytes for a run, 12 for a result, 24 for a
+ * token to a gateway. */
 static void test_usual_columns_are_absent(void **state)
 {
     struct fixture *f = *state;
@@ -280,7 +284,7 @@ static void test_columns_refused(void **state)
             assert_true(err.text[0] != '\0');
         }
     }
-    /* the parts are right: together they are taken */
+    /* The same parts are accepted in the right combination. */
     static const char good[] = HI LO START ID "\x62\3\x32\1x";
     make_frame(f, MSG_TOKENS, good, sizeof good - 1);
     assert_int_equal(decode(f, &out, NULL), STATUS_OK);
@@ -305,7 +309,7 @@ static void test_values_refused_on_encode(void **state)
     item = (struct result_item){.ids = {ids, PROTO_MAX_DRAFT + 2},
                                 .gaps = {gaps, PROTO_MAX_DRAFT + 2}};
     expect_refused(f, "more tokens than drafts", &m);
-    item = (struct result_item){.slot = 3}; /* nothing, from a run that follows and found the end */
+    item = (struct result_item){.slot = 3}; /* an empty item of a run that began behind the end */
     encode(f, &m, 1, 1);
 }
 
@@ -315,10 +319,10 @@ static void test_no_malloc_in_steady_state(void **state)
     static struct step s;
     unsigned long before = 0;
     if (!COUNTS_MALLOC)
-        skip(); /* the sanitizer owns malloc */
+        skip(); /* the sanitizer replaces malloc */
     for (uint32_t step = 0; step < 200; step++) {
         make_step(&s, step, step % 2);
-        if (step == 10) /* it has seen its largest step */
+        if (step == 10) /* the largest step has been seen */
             before = n_mallocs;
         const struct msg *const sent[] = {&s.plan, &s.result, &s.out};
         for (size_t i = 0; i < 3; i++) {

@@ -1,6 +1,6 @@
 #pragma once
-/* What the codec's tests share: the arenas and buffers of one link, and frames through them.
- * Defines functions: include it once in a program, after cmocka.h. */
+/* The arenas and buffers of one link, and frames that pass through them, for the tests of the
+ * codec. Defines functions: include it once in a program, after cmocka.h. */
 #include <stdlib.h>
 
 #include "proto/codec/codec.h"
@@ -46,7 +46,7 @@ static enum status decode(struct fixture *f, struct msg *out, struct error *err)
     return s == STATUS_OK ? codec_decode(strbuf_str(&f->frame), &h, &f->in, out, err) : s;
 }
 
-/* A frame of this type whose body another program made. */
+/* Makes a frame of the type with a body from elsewhere. */
 static inline void make_frame(struct fixture *f, enum msg_type type, const char *body, size_t n)
 {
     struct msg any = {.type = MSG_CREDIT};

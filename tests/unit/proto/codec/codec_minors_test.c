@@ -1,5 +1,5 @@
-/* What a newer minor may bring, seen from here: fields that nobody here knows are skipped in every
- * message and in every message inside of one, and a type says which minor it came with. */
+/* Messages from a newer minor version. Unknown fields are skipped in each message and in each
+ * nested message. Each message type states the minor version that introduced it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,8 @@
 #include "tests/unit/proto/codec/codec_fixture.h"
 #include "tests/unit/proto/codec/message_gen.c"
 
-/* The types that each minor knows are those below. A type that is added belongs to a new minor:
- * PROTOCOL_MINOR is raised, the type's row in proto/messages.c says so, and here is one row more.
- */
+/* End of the types that each minor version knows. A new type belongs to a new minor version:
+ * raise PROTOCOL_MINOR, set the type's row in proto/messages.c, and add an entry here. */
 static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_GRAMMAR, MSG_GRAMMAR, MSG_GRAMMAR,
                                              MSG_TYPE_COUNT};
 _Static_assert(MSG_KV_TRANSFER == 30 && MSG_GRAMMAR == 32 && MSG_TYPE_COUNT == 34,
@@ -54,7 +53,8 @@ static const struct codec_ops *ops_of(enum msg_type t)
     return NULL;
 }
 
-/* One of each wire type, behind the fields of p and of all that it holds; counts these messages. */
+/* Adds an unknown field of each wire type to p and to all messages inside. Returns the number of
+ * messages. */
 static uint32_t add_unknown(ProtobufCMessage *p)
 {
     static uint8_t eight[8] = {1, 2, 3}, varint[] = {0x96, 0x01}, text[] = "\x05newer";
@@ -85,7 +85,8 @@ static uint32_t add_unknown(ProtobufCMessage *p)
     return n;
 }
 
-/* The frame as a later minor would send it: `front` stands before all other fields. */
+/* Rewrites the frame as a later minor version would send it, with `front` before all other
+ * fields. Returns the number of messages in it. */
 static uint32_t make_newer(struct fixture *f, enum msg_type t, struct str front)
 {
     ProtobufCAllocator a = {alloc_on, free_nothing, &f->gen};
@@ -100,7 +101,7 @@ static uint32_t make_newer(struct fixture *f, enum msg_type t, struct str front)
     assert_non_null(strbuf_extend(&f->frame, n - front.len));
     protobuf_c_message_pack(p, (uint8_t *)f->frame.ptr + FRAME_HEADER_BYTES + front.len);
     f->frame.ptr[3] = PROTOCOL_MINOR + 1;
-    memcpy(f->frame.ptr + 24, &n, sizeof n); /* the tests' machines are little-endian */
+    memcpy(f->frame.ptr + 24, &n, sizeof n); /* machines of the tests are little-endian */
     return n_messages;
 }
 
@@ -127,10 +128,11 @@ static void test_fields_of_a_newer_minor_are_skipped(void **state)
                 fail_msg("%s #%d: %s differs", msg_type_name(m.type), i, d);
         }
     }
-    assert_true(n_inner > 1000); /* messages within messages were among them */
+    assert_true(n_inner > 1000); /* nested messages were among them */
 }
 
-/* What is skipped is paid for: a frame of nothing else costs what its size allows. */
+/* Skipped bytes count against the budget. A frame that has nothing else costs no more than its
+ * size allows. */
 static void test_skipping_is_bounded(void **state)
 {
     struct fixture *f = *state;

@@ -1,6 +1,8 @@
-/* Round trips of every message type with seeded random contents, damaged frames, refusals.
- * codec_columns_test.c has what a step's messages have beyond that. COX_WRITE_CORPUS=DIR writes the
- * fuzzer's seeds. */
+/* The codec of messages. The tests make random messages of each type (message_gen.c), encode
+ * them into frames, decode these and compare. Other frames are damaged or have values out of
+ * range. Invariants: a decoded message equals the sent one bit for bit, a bad frame is refused
+ * without a crash, and decoding stays within a memory budget. codec_columns_test.c tests the
+ * columns of a step. COX_WRITE_CORPUS=DIR writes seeds for the fuzzer. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +16,7 @@
 #include "tests/unit/proto/codec/codec_fixture.h"
 #include "tests/unit/proto/codec/message_gen.c"
 
-/* Fields in order, with only the padding that alignment asks for between them. */
+/* Checks that the fields are in order, with only the padding of alignment between them. */
 static void check_table(const struct table *t)
 {
     size_t end = 0;
@@ -67,8 +69,8 @@ static void test_round_trip(void **state)
     }
 }
 
-/* Cut at every length, and every header bit flipped: refused or decoded, never a crash; the arena
- * stays within the budget of a frame of that size. */
+/* A frame is cut at each length and has each header bit flipped. It is refused or decoded, and
+ * never crashes. The arena stays within the budget of a frame of that size. */
 static void test_damaged_frames(void **state)
 {
     struct fixture *f = *state;
@@ -174,7 +176,8 @@ static void test_values_refused_on_encode(void **state)
     expect_refused(f, "no type", &m);
 }
 
-/* The same rules hold for a body that another program made: found by changing encoded bytes. */
+/* The same rules hold for a body from elsewhere. The test makes such bodies by changing encoded
+ * bytes. */
 static void test_values_refused_on_decode(void **state)
 {
     struct fixture *f = *state;
@@ -208,8 +211,8 @@ static void test_values_refused_on_decode(void **state)
     }
 }
 
-/* A body of many empty messages claims a hundred times its size in structs: refused by the budget.
- */
+/* A body of many empty messages would need a hundred times its size in structs. The budget
+ * refuses it. */
 static void test_amplification_is_bounded(void **state)
 {
     struct fixture *f = *state;
@@ -218,16 +221,16 @@ static void test_amplification_is_bounded(void **state)
     encode(f, &m, 1, 1);
     uint32_t n = 40000;
     for (uint32_t i = 0; i < n; i++)
-        assert_true(strbuf_append(&f->frame, "\x32\x00", 2)); /* admits */
+        assert_true(strbuf_append(&f->frame, "\x32\x00", 2)); /* an empty admit */
     n *= 2;
-    memcpy(f->frame.ptr + 24, &n, sizeof n); /* the tests' machines are little-endian */
+    memcpy(f->frame.ptr + 24, &n, sizeof n); /* machines of the tests are little-endian */
     assert_int_equal(decode(f, &out, &err), STATUS_PROTOCOL);
     assert_non_null(strstr(err.text, "more items than its size"));
     assert_true(f->in.used_bytes <= PROTO_DECODE_BASE_BYTES + n * PROTO_DECODE_FACTOR);
     assert_int_equal(f->in.limit_bytes, 64u << 20);
 }
 
-/* Small messages are free of credit, so nothing else bounds them. */
+/* Small messages need no credit, so the size of their frames must be bounded. */
 static void test_small_types_have_small_frames(void **state)
 {
     struct fixture *f = *state;
@@ -247,7 +250,7 @@ static void test_texts_are_cut_not_refused(void **state)
     struct fixture *f = *state;
     char big[2 * PROTO_MAX_TEXT_BYTES];
     memset(big, 'x', sizeof big);
-    memcpy(big + PROTO_MAX_TEXT_BYTES - 1, "\xC3\xA9", 2); /* a character across the cut */
+    memcpy(big + PROTO_MAX_TEXT_BYTES - 1, "\xC3\xA9", 2); /* the cut would split this character */
     struct msg m = {.type = MSG_GOODBYE, .goodbye = {{big, sizeof big}}}, out;
     encode(f, &m, 1, 1);
     assert_int_equal(decode(f, &out, NULL), STATUS_OK);
@@ -320,7 +323,8 @@ static void write_seed(struct fixture *f, const char *dir, const struct msg *m, 
         abort();
 }
 
-/* One of each type, and more of those with columns: which are there depends on what is in them. */
+/* Writes one frame of each type. Types with columns have more, because their columns depend on
+ * the content. */
 static void write_corpus(const char *dir)
 {
     struct fixture *f;

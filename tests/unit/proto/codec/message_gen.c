@@ -1,7 +1,7 @@
-/* Every message struct described as a table of fields, and from that: a seeded generator of valid
- * random messages and a deep comparison that is exact to the bit. A test checks that the tables
- * leave no bytes of a struct out, so that a field added to messages.h must be added here. Included
- * as a file by the test. */
+/* Tables of fields for all message structs, with a seeded generator of valid random messages and
+ * a comparison that is exact to the bit. A test checks that the tables cover all bytes of the
+ * structs, so a field that is added to messages.h must be added here. The tests of the codec
+ * include this file. Messages point into an arena of the caller. */
 #include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,16 +35,16 @@ struct field {
     const char *name;
     enum field_kind kind;
     size_t offset, size, align;
-    uint32_t max;            /* F_ENUM: count; spans and arrays: longest drawn */
+    uint32_t max;            /* F_ENUM: number of values; spans and arrays: largest length */
     const struct table *sub; /* F_STRUCT, F_ARRAY */
-    size_t count_offset;     /* F_ARRAY, F_STR_ARRAY: where n_x is (an F_COUNT field) */
+    size_t count_offset;     /* F_ARRAY, F_STR_ARRAY: offset of n_x, an F_COUNT field */
 };
 struct table {
     const char *name;
     size_t size;
     const struct field *fields;
     size_t n_fields;
-    void (*fix)(struct rng *r, void *p); /* makes fields that depend on each other valid */
+    void (*fix)(struct rng *r, void *p); /* makes dependent fields valid */
 };
 
 #define AT(S, f)                                                                                   \
@@ -115,7 +115,7 @@ TABLE(elastic_shape, fix_none, X(elastic_shape, tp, F_U32),
       X_SPAN(elastic_shape, n_blocks, F_U32_SPAN, PROTO_MAX_KV_GROUPS),
       X_SPAN(elastic_shape, block_bytes, F_U32_SPAN, PROTO_MAX_KV_GROUPS));
 
-/* Smaller TPs fall, each with a number of blocks for every KV group. */
+/* Smaller TPs must decrease, and each has a number of blocks for each KV group. */
 static void fix_elastic(struct worker_info *w)
 {
     static const uint32_t blocks[PROTO_MAX_KV_GROUPS] = {9, 8, 7, 6, 5, 4, 3, 2};
@@ -282,7 +282,7 @@ static void fix_tokens_item(struct rng *r, void *p)
     if (n > 0)
         t->ids.n = n;
     if (t->n_prompt_logprobs == 0)
-        t->prompt_start = 0; /* it comes with the rows */
+        t->prompt_start = 0; /* sent only with rows */
 }
 TABLE(tokens_item, fix_tokens_item, X_SUB(tokens_item, id, table_request_id),
       X(tokens_item, i_choice, F_U32), X(tokens_item, attempt, F_U32), X(tokens_item, start, F_U32),
@@ -353,7 +353,7 @@ TABLE(plan_admit, fix_admit, X(plan_admit, slot, F_U32), X(plan_admit, n_prompt,
       X(plan_admit, n_computed, F_U32), X_SPAN(plan_admit, ids, F_U32_SPAN, 100),
       X_SUB(plan_admit, sampling, table_sampling_params));
 
-/* Half of them decode: one token, drawn, perhaps with drafts. */
+/* Makes half of the runs decodes: one sampled token, perhaps with draft tokens. */
 static void fix_run(struct rng *r, void *p)
 {
     struct plan_run *run = p;
@@ -412,7 +412,7 @@ TABLE(msg_result, fix_none, X(msg_result, term_epoch, F_U64), X(msg_result, step
 TABLE(msg_gap, fix_none, X(msg_gap, term_epoch, F_U64), X(msg_gap, last_step, F_U64),
       X(msg_gap, got_step, F_U64), X(msg_gap, text, F_TEXT));
 
-/* One block at least, and for each its KV group or for none. */
+/* There is at least one block. Either all blocks have a KV group, or none has. */
 static void fix_kv_transfer(struct rng *r, void *p)
 {
     struct msg_kv_transfer *t = p;
@@ -495,7 +495,7 @@ static const struct {
 #undef ROW
 };
 
-/* Numbers at the edges more often than chance would have them. */
+/* Returns a number that is often at an edge of its range. */
 static uint64_t gen_u64(struct rng *r)
 {
     switch (rng_below(r, 6)) {
@@ -534,7 +534,7 @@ static struct str gen_str(struct rng *r, struct arena *a, size_t max)
         len += strlen(piece);
     }
     if (len > 0 && rng_below(r, 8) == 0)
-        p[0] = '\0', len = 1; /* a NUL is a byte like any other */
+        p[0] = '\0', len = 1; /* a NUL is an ordinary byte */
     return (struct str){p, len};
 }
 
@@ -580,7 +580,7 @@ static void gen_field(struct rng *r, struct arena *a, const struct field *f, cha
     case F_U32_SPAN:
         *(struct u32_span *)at = (struct u32_span){gen_words(r, a, n), n};
         break;
-    case F_F32_SPAN: /* any bits: a log-probability may be -inf */
+    case F_F32_SPAN: /* any bits, because a log-probability may be -inf */
         *(struct f32_span *)at = (struct f32_span){gen_words(r, a, n), n};
         break;
     case F_BYTES:
@@ -624,7 +624,7 @@ static void gen_message(struct rng *r, struct arena *a, enum msg_type type, stru
     gen_struct(r, a, message_tables[type].table, (char *)m + message_tables[type].offset);
 }
 
-/* The name of the first field that differs, or NULL. */
+/* Returns the name of the first field that differs, or NULL. */
 static const char *diff_struct(const struct table *t, const void *a, const void *b);
 
 static bool same_bytes(const void *a, const void *b, size_t n)

@@ -1,4 +1,4 @@
-/* Sequence numbers, credit accounting, and that a link under load never stops for ever. */
+/* Sequence numbers and credit of a link. A link under load never stops for ever. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static enum status receive(struct link *l, enum msg_type t, uint64_t session, ui
     return link_received(l, &h, &err);
 }
 
-/* The two ends as head and peer use them. */
+/* Opens both ends as head and peer do it. */
 static void open_pair(struct link *head, struct link *peer, uint64_t window)
 {
     link_init(peer, window);
@@ -62,7 +62,7 @@ static void test_sequence(void **state)
         enum status got = receive(&head, cases[i].type, cases[i].session, cases[i].seq);
         if (got != cases[i].want)
             fail_msg("%s: %s", cases[i].name, status_name(got));
-        /* A refused frame moves nothing. */
+        /* A refused frame changes nothing. */
         assert_int_equal(head.seq_in, got == STATUS_OK ? 2 : 1);
     }
 }
@@ -84,16 +84,17 @@ static void test_credit(void **state)
     open_pair(&head, &peer, 1000);
     assert_true(link_can_send(&peer, 600));
     link_sent(&peer, MSG_SUBMIT, 600);
-    assert_false(link_can_send(&peer, 401)); /* more than half is out: the window holds */
+    /* More than half is in flight, so the window is a hard bound. */
+    assert_false(link_can_send(&peer, 401));
     assert_true(link_can_send(&peer, 400));
-    link_sent(&peer, MSG_HEARTBEAT, 5000); /* free */
+    link_sent(&peer, MSG_HEARTBEAT, 5000); /* heartbeats need no credit */
     assert_int_equal(peer.in_flight_out, 600);
     assert_false(link_consumed(&head, MSG_HEARTBEAT, 5000, &back));
     assert_true(link_consumed(&head, MSG_SUBMIT, 600, &back));
     assert_int_equal(back, 600);
     link_credit(&peer, back);
     assert_int_equal(peer.in_flight_out, 0);
-    link_credit(&peer, UINT64_MAX); /* a lying peer gains nothing beyond its window */
+    link_credit(&peer, UINT64_MAX); /* false credit does not enlarge the window */
     assert_int_equal(peer.in_flight_out, 0);
 }
 
@@ -119,15 +120,15 @@ static void test_oversize_frame_goes_alone(void **state)
     assert_false(link_can_send(&l, 1));
     link_credit(&l, 1u << 20);
     assert_true(link_can_send(&l, 1));
-    link_open(&l, 2, 0); /* a peer that grants nothing gets one frame at a time */
+    link_open(&l, 2, 0); /* a peer that grants no credit gets one frame at a time */
     assert_true(link_can_send(&l, 10));
     link_sent(&l, MSG_TOKENS, 10);
     assert_false(link_can_send(&l, 10));
 }
 
-/* Random frames, some larger than the window, and a receiver that consumes at random: when all is
- * consumed and all credits have arrived, the sender may always go on; and what is out stays
- * bounded. */
+/* The test sends random frames, some larger than the window, and the receiver consumes at random
+ * times. Once all frames are consumed and all credit has arrived, the sender can send. The bytes
+ * in flight stay bounded. */
 static void test_never_stuck(void **state)
 {
     for (uint64_t seed = 1; seed <= 200; seed++) {
@@ -167,7 +168,7 @@ static void test_free_types(void **state)
     }
 }
 
-/* The other side's minor is what its frames say, from the first one on. */
+/* Each frame states the minor version of its sender, from the first frame on. */
 static void test_types_of_a_newer_minor(void **state)
 {
     for (unsigned minor = 0; minor <= PROTOCOL_MINOR + 1; minor++) {

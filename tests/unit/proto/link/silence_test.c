@@ -1,5 +1,5 @@
-/* A peer that is silent is given up, and an observer that looked late gives nobody up: with a clock
- * of the test's own. */
+/* Detection of silent peers. A silent peer counts as lost, but an observer that was late itself
+ * blames no peer. The test sets the clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,11 +13,11 @@
 enum { LIMIT_MS = 1500, BEAT_MS = 250 };
 #define MS 1000000ull
 
-/* One looker: it looks when it is scheduled, reads what has come by then behind the look, and may
- * be off its processor for a while. */
+/* An observer. It looks when it is scheduled, and reads arrived frames after the look. It may be
+ * off its processor for a while. */
 struct looker {
     struct silence silence;
-    uint64_t now_ms, sent_ms; /* sent_ms: the newest frame that waits to be read */
+    uint64_t now_ms, sent_ms; /* sent_ms: time of the newest unread frame */
 };
 
 static bool look(struct looker *l)
@@ -31,7 +31,7 @@ static void read_frames(struct looker *l)
         silence_heard(&l->silence, l->now_ms * MS);
 }
 
-/* Milliseconds until it is given up, of a peer that says nothing; 0: not within ten seconds. */
+/* Returns the milliseconds until a silent peer counts as lost; 0 = not within ten seconds. */
 static uint64_t given_up_after(uint64_t period_ms)
 {
     struct looker l = {.now_ms = 1000};
@@ -52,7 +52,8 @@ static void test_silence_is_found(void **state)
     }
 }
 
-/* A looker that is always late finds it as well: each of its looks counts for half a second. */
+/* An observer that is always late finds a silent peer, too. Each of its looks counts for half a
+ * second. */
 static void test_silence_is_found_by_a_late_looker(void **state)
 {
     for (uint64_t period_ms = 510; period_ms <= 2000; period_ms += 10) {
@@ -61,7 +62,8 @@ static void test_silence_is_found_by_a_late_looker(void **state)
     }
 }
 
-/* Off the processor for any time at any moment: a peer that beats meanwhile is never given up. */
+/* The observer is off its processor at random times. A peer that sends heartbeats meanwhile
+ * never counts as lost. */
 static void test_a_late_looker_blames_nobody(void **state)
 {
     struct rng rng = {.state = 7};
@@ -72,14 +74,14 @@ static void test_a_late_looker_blames_nobody(void **state)
             uint64_t late_ms =
                 rng_below(&rng, 4) == 0 ? rng_below(&rng, 5000) : rng_below(&rng, 400);
             l.now_ms += (l.silence.is_overdue ? SILENCE_AGAIN_MS : BEAT_MS) + late_ms;
-            l.sent_ms = l.now_ms - rng_below(&rng, BEAT_MS); /* it beats all the time */
+            l.sent_ms = l.now_ms - rng_below(&rng, BEAT_MS); /* heartbeats arrive all the time */
             assert_false(look(&l));
             read_frames(&l);
         }
     }
 }
 
-/* A looker that always comes late, within what is no stall: who is dead is known all the same. */
+/* An observer is always late, but less than a stall. It still finds a dead peer. */
 static void test_a_dead_one_is_found_by_who_is_always_late(void **state)
 {
     for (uint64_t period_ms = BEAT_MS; period_ms <= SILENCE_STALL_NS / MS; period_ms += 10) {
@@ -92,7 +94,7 @@ static void test_a_dead_one_is_found_by_who_is_always_late(void **state)
     }
 }
 
-/* A silence from before a stall of the looker's own counts: it is not forgiven. */
+/* Silence from before the observer's own stall still counts. Only the stall itself is forgiven. */
 static void test_a_stall_forgives_itself_alone(void **state)
 {
     struct looker l = {.now_ms = 1000};
@@ -110,7 +112,8 @@ static void test_a_stall_forgives_itself_alone(void **state)
     assert_true(l.now_ms - back_ms <= LIMIT_MS - 5 * BEAT_MS + 2 * SILENCE_AGAIN_MS);
 }
 
-/* As the head's Welcome says it; numbers that no head sends are none. */
+/* The limit comes from the head's Welcome. Values that no head sends are replaced by the
+ * default. */
 static void test_the_limit_of_a_welcome(void **state)
 {
     static const struct {

@@ -1,5 +1,8 @@
-/* Collectives of 1 to 5 ranks against plain loops, bit for bit; what happens when ranks disagree,
- * leave or are interrupted. */
+/* Collectives of 1 to 5 ranks, over shared memory and over TCP. `ranks_run` (comm_ranks.h)
+ * starts each rank as a thread with a comm of its own, and the threads call sums, broadcasts and
+ * gathers. The results must equal plain loops bit for bit. Other tests show ranks that disagree,
+ * leave or are interrupted: each call then ends with an error that names the cause. Rank threads
+ * note faults by `EXPECT`, because cmocka's asserts work only in the main thread. */
 #include "worker/comm/comm.h"
 
 #include <poll.h>
@@ -15,8 +18,8 @@
 static const struct comm_options ways[] = {{.no_shared_memory = false}, {.no_shared_memory = true}};
 enum { N_WAYS = sizeof ways / sizeof ways[0], MAX_TEST_RANKS = 5 };
 
-/* What rank r puts in at i in the sum'th sum: huge and small ones that cancel, so that the order of
- * additions decides the bits. */
+/* Returns the element that rank r adds at index i in sum number `sum`. Huge and small values
+ * cancel out, so the order of additions decides the bits. */
 static float element(uint32_t r, size_t i, uint64_t sum)
 {
     static const float huge[] = {1e8f, -1e8f, 3e7f, 0, 1e-3f};
@@ -54,7 +57,7 @@ static uint8_t byte(uint32_t r, size_t i, uint64_t salt)
     return (uint8_t)((i * 31 + r * 7 + salt * 13) ^ (i >> 8));
 }
 
-/* Parts of different sizes: rank r has base + r. */
+/* Gathers parts of different sizes: rank r has base + r bytes. */
 static void gather(struct rank *r, int root, size_t base, uint64_t salt)
 {
     struct comm_part parts[COMM_MAX_RANKS] = {{0}};
@@ -89,8 +92,8 @@ static void broadcast(struct rank *r, uint32_t root, size_t n, uint64_t salt)
     free(data);
 }
 
-/* The last ones: blocks of a sum over 3 and over 5 ranks that end one short, which makes the slices
- * as uneven as they get. */
+/* The last two sizes end one element short of full blocks of a sum over 3 and over 5 ranks,
+ * which makes the slices as uneven as possible. */
 static const size_t sizes[] = {0, 1, 7, 640, 1020, 8192, 8193, 100003, 1000000, 196607, 327679};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
@@ -115,7 +118,7 @@ static void test_values(void **state)
             assert_true(ranks_run(n, &ways[w], every_size, NULL));
 }
 
-/* The same sequence on all ranks, drawn from one seed; ranks that run ahead of others. */
+/* All ranks make the same random sequence of calls. Some ranks pause, so that others run ahead. */
 static void any_sequence(struct rank *r)
 {
     struct rng g = {*(uint64_t *)r->ctx}, own = {r->rank};
@@ -148,7 +151,7 @@ static void test_sequences(void **state)
 
 struct odd_one {
     const char *name;
-    uint32_t rank; /* the one that does something else */
+    uint32_t rank; /* rank that makes another call than the others */
     void (*does)(struct rank *r, struct error *err, enum status *s);
     _Atomic uint32_t *n_invalid;
 };
@@ -184,7 +187,7 @@ static void disagree(struct rank *r)
     float x[40] = {0};
     for (int i = 0; i < 3; i++)
         EXPECT(r, comm_all_reduce(r->comm, x, 40, &err) == STATUS_OK, "%s", err.text);
-    while (s == STATUS_OK) { /* a rank that only sends learns it later */
+    while (s == STATUS_OK) { /* a rank that only sends learns of it later */
         if (r->rank == odd->rank)
             odd->does(r, &err, &s);
         else
@@ -217,8 +220,8 @@ static void test_disagreement(void **state)
         }
 }
 
-/* Rank 1 was elsewhere for one broadcast: what it finds next is of the right kind, size and root.
- */
+/* Rank 1 makes another broadcast in place of the first one. The next message that it finds has
+ * the right kind, size and root, but the number of the broadcast before. */
 static void one_step_behind(struct rank *r)
 {
     struct error err = {0};
@@ -234,7 +237,7 @@ static void one_step_behind(struct rank *r)
                       "broadcast 2"),
                "%s", err.text);
     }
-    pthread_barrier_wait(r->ctx); /* one that leaves earlier is only gone */
+    pthread_barrier_wait(r->ctx); /* a rank that left earlier would only look gone */
 }
 
 static void test_a_step_behind(void **state)
@@ -247,14 +250,14 @@ static void test_a_step_behind(void **state)
     }
 }
 
-/* ---- ranks that are gone, or do not come ---- */
+/* ---- ranks that leave or do not come ---- */
 
 static void one_leaves(struct rank *r)
 {
     struct error err = {0};
     float *x = calloc(1000000, sizeof *x);
     EXPECT(r, comm_all_reduce(r->comm, x, 10, &err) == STATUS_OK, "%s", err.text);
-    if (r->rank == 1) { /* while the others are in the middle of theirs, or before */
+    if (r->rank == 1) { /* before or during the others' sum */
         poll(NULL, 0, *(int *)r->ctx);
         comm_leave(r->comm);
         r->left = true;
@@ -300,7 +303,8 @@ static void test_silence(void **state)
         assert_true(ranks_run(3, &o, one_is_silent, &all));
         pthread_barrier_destroy(&all);
     }
-    /* two ranks, two ways: a collective each, and a wait that they said is no hang */
+    /* Two ranks over two transports: each makes a collective, and counts its wait as progress,
+     * not as a hang. */
     assert_true(atomic_load(&progress) >= 8);
 }
 
@@ -333,7 +337,7 @@ static void block(struct rank *r)
     struct error err = {0};
     uint8_t one = 0;
     pthread_barrier_wait(&b->all);
-    if (r->rank != 2) { /* which never comes */
+    if (r->rank != 2) { /* rank 2 never calls */
         enum status s = wait_for_ever(r, b->which, &err);
         EXPECT(r, s == STATUS_CLOSED, "%s: %s", status_name(s), err.text);
         s = comm_broadcast(r->comm, 0, &one, 1, &err);
@@ -350,11 +354,11 @@ static void test_interrupts(void **state)
             struct blocked b = {.which = which};
             pthread_barrier_init(&b.all, NULL, 4);
             ranks_open(ranks, 3, &ways[w]);
-            for (uint64_t epoch = 1; epoch <= 3; epoch++) { /* and again, after leaving */
+            for (uint64_t epoch = 1; epoch <= 3; epoch++) { /* three times, each after leaving */
                 ranks_form(ranks, 3, epoch);
                 ranks_start(ranks, 3, block, &b);
                 pthread_barrier_wait(&b.all);
-                poll(NULL, 0, 10 * (int)(epoch - 1)); /* before they sleep, or not */
+                poll(NULL, 0, 10 * (int)(epoch - 1)); /* sometimes before they sleep */
                 comm_interrupt(ranks[0].comm);
                 comm_interrupt(ranks[1].comm);
                 pthread_barrier_wait(&b.all);
@@ -365,7 +369,7 @@ static void test_interrupts(void **state)
         }
 }
 
-/* Once left, an interrupt is over: the next group waits as long as any, asleep. */
+/* An interrupt ends when the rank leaves. In the next group a rank waits and sleeps as usual. */
 static void test_no_interrupt_is_left(void **state)
 {
     for (int w = 0; w < N_WAYS; w++) {
@@ -397,7 +401,8 @@ static void test_alone(void **state)
     assert_string_equal(comm_transport(c), "");
     assert_int_equal(comm_all_reduce(c, x, 2, &err), STATUS_OK);
     assert_true(x[0] == 1 && x[1] == 2);
-    assert_int_equal(comm_broadcast(c, 1, x, 4, &err), STATUS_INVALID); /* an argument's error */
+    /* The argument is wrong, so the group stays usable. */
+    assert_int_equal(comm_broadcast(c, 1, x, 4, &err), STATUS_INVALID);
     assert_int_equal(comm_broadcast(c, 0, x, 4, &err), STATUS_OK);
     comm_interrupt(c);
     assert_int_equal(comm_all_reduce(c, x, 2, &err), STATUS_CLOSED);

@@ -1,4 +1,7 @@
-/* Handshakes and addresses, without sockets: what is accepted is what was meant. */
+/* Handshakes and addresses of ranks, without sockets. The tests encode a hello, a confirmation
+ * or a token, change bits or fields, and decode it again. Invariants: only a message with the
+ * right id, epoch and ranks is accepted, and two ends share memory or CPUs only when both name
+ * the same host. Addresses are parsed from text and printed again. All tests run on one thread. */
 #include "worker/comm/handshake.h"
 
 #include <sched.h>
@@ -44,7 +47,7 @@ static void test_round_trip(void **state)
     confirm_encode(&t, id, confirm);
     assert_int_equal(confirm_check(confirm, &t, id, &err), STATUS_OK);
     token_make(&t, id, token);
-    assert_false(token_equal(token, confirm)); /* one is not good for the other */
+    assert_false(token_equal(token, confirm)); /* a token does not pass as a confirmation */
     assert_int_equal(confirm_check(token, &t, id, &err), STATUS_DENIED);
 }
 
@@ -66,7 +69,7 @@ static void test_another_id(void **state)
     assert_int_equal(confirm_check(confirm, &t, id, &err), STATUS_DENIED);
 }
 
-/* Any bit turned in any message, or in one that a later proof is over, is noticed. */
+/* A changed bit is noticed in each message, and also in messages that a later proof covers. */
 static void test_every_bit(void **state)
 {
     struct transcript t, changed;
@@ -103,7 +106,7 @@ static void test_not_a_hello(void **state)
     assert_int_equal(hello_decode(in, id, &got, &err), STATUS_PROTOCOL);
 }
 
-/* A peer of the same formation and another release: told apart from a stranger. */
+/* A peer of the same formation with another release gets another error than a stranger. */
 static void test_another_version(void **state)
 {
     uint8_t in[HELLO_BYTES];
@@ -131,7 +134,7 @@ static void test_hosts(void **state)
     assert_true(handshake_same_host(&a, &b));
     assert_false(handshake_share_memory(&a, &b) || handshake_share_memory(&b, &a));
     b.shares_memory = true;
-    b.host_id[HOST_ID_BYTES - 1] ^= 1; /* other CPUs of it */
+    b.host_id[HOST_ID_BYTES - 1] ^= 1; /* the same host, with other CPUs */
     assert_true(handshake_same_host(&a, &b) && handshake_share_memory(&a, &b));
     assert_false(handshake_same_cpus(&a, &b));
     b.host_id[HOST_ID_BYTES - 1] ^= 1;
@@ -139,12 +142,12 @@ static void test_hosts(void **state)
     b.host_id[0] ^= 1;
     assert_false(handshake_same_cpus(&a, &b));
     assert_false(handshake_same_host(&a, &b) || handshake_share_memory(&a, &b));
-    memset(a.host_id, 0, sizeof a.host_id); /* unknown is nobody's equal */
+    memset(a.host_id, 0, sizeof a.host_id); /* two unknown hosts are not equal */
     memset(b.host_id, 0, sizeof b.host_id);
     assert_false(handshake_same_host(&a, &b) || handshake_same_cpus(&a, &b));
 }
 
-/* What an end says of its CPUs is what its process keeps to. */
+/* An end reports the CPUs that its process is bound to. */
 static void test_cpus_of_a_host(void **state)
 {
     cpu_set_t all, one;

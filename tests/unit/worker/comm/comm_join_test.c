@@ -1,4 +1,8 @@
-/* How ranks find each other, with strangers about, again and again, and what is left behind. */
+/* Joining a group of ranks. Ranks are threads of this process (comm_ranks.h) or a forked child,
+ * and the tests also play ranks and strangers by hand on plain sockets. Cases: hosts and
+ * addresses, transports, garbage and duplicates at a listener, peers that are early, late,
+ * silent or killed. Invariants: each rank slot is taken once, and no descriptor or memory is
+ * left behind. The fork test runs first, before there are threads. */
 #include "worker/comm/comm.h"
 
 #include <dirent.h>
@@ -32,7 +36,7 @@ static int count_fds(void)
     return n;
 }
 
-/* A blocking connection to where a rank listens. */
+/* Returns a blocking connection to a rank's listener. */
 static int visit(struct str address)
 {
     struct address a;
@@ -49,13 +53,14 @@ static void say(int fd, const void *data, size_t n)
     assert_int_equal(send(fd, data, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* False when the other end has closed instead. */
+/* Returns false when the other end has closed. */
 static bool hear(int fd, void *data, size_t n)
 {
     return recv(fd, data, n, MSG_WAITALL) == (ssize_t)n;
 }
 
-/* The first half of a rank's connection, by hand; the fd, or -1 when it was turned away. */
+/* Plays the first half of a rank's connection. Returns the descriptor, or -1 when the rank
+ * refused. */
 static int play_hello(const struct rank *to, uint32_t from, struct transcript *t)
 {
     struct handshake_end end;
@@ -74,7 +79,7 @@ static int play_hello(const struct rank *to, uint32_t from, struct transcript *t
     return fd;
 }
 
-/* The second half; false when it was turned away. */
+/* Plays the second half. Returns false when the rank refused. */
 static bool play_confirm(const struct rank *to, const struct transcript *t, int fd)
 {
     uint8_t confirm[CONFIRM_BYTES], welcome[8];
@@ -105,7 +110,7 @@ static void sum_of_ones(struct rank *r)
 static void test_hosts(void **state)
 {
     static const struct {
-        const char *host, *text; /* NULL: fine */
+        const char *host, *text; /* text of the error; NULL = accepted */
     } cases[] = {{"127.0.0.1", NULL},
                  {"localhost", NULL},
                  {"0.0.0.0", "means all addresses"},
@@ -132,7 +137,7 @@ static void test_hosts(void **state)
         } else if (!strstr(err.text, cases[i].text)) {
             fail_msg("%s: %s", cases[i].host, err.text);
         } else if (s != STATUS_INVALID && !strchr(cases[i].host, ' ')) {
-            /* starting again would not help; only a name may be known later */
+            /* Restarting cannot help here. Only a name may be known later. */
             fail_msg("%s: %s", cases[i].host, status_name(s));
         }
     }
@@ -144,15 +149,15 @@ static void test_ipv6(void **state)
     struct comm *c;
     struct error err;
     if (comm_open(&(struct comm_options){.host = "::1"}, &c, &err) != STATUS_OK)
-        skip(); /* not on this machine */
+        skip(); /* this machine has no IPv6 */
     assert_int_equal(strncmp(comm_address(c), "[::1]:", 6), 0);
     comm_close(c);
     struct comm_options o = {.host = "::1", .no_shared_memory = true};
     assert_true(ranks_run(3, &o, sum_of_ones, NULL));
 }
 
-/* A host's address is known late, and changes under a group, and back: whatever joins next meets
- * at the newest one. */
+/* The address of a host is known late, and changes while a group exists. The next ranks to join
+ * meet at the newest address. */
 static void test_listening_elsewhere(void **state)
 {
     static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.3"};
@@ -167,7 +172,7 @@ static void test_listening_elsewhere(void **state)
         STATUS_IO);
     assert_non_null(strstr(err.text, "Choose another --comm-port"));
     for (int fixed = 0; fixed < 2; fixed++) {
-        comm_close(ranks[0].comm); /* with `fixed` the port, free again */
+        comm_close(ranks[0].comm); /* with `fixed`, the port is free again */
         const struct comm_options o = {.port = fixed ? port : 0, .no_shared_memory = true};
         assert_int_equal(comm_open(&o, &ranks[0].comm, &err), STATUS_OK);
         assert_string_equal(comm_address(ranks[0].comm), "");
@@ -175,7 +180,7 @@ static void test_listening_elsewhere(void **state)
             char want[COMM_ADDRESS_MAX];
             snprintf(want, sizeof want, "%s:%u", hosts[i], port);
             assert_int_equal(comm_listen(ranks[0].comm, "192.0.2.77", &err), STATUS_INVALID);
-            if (i == 3) /* one that nothing joined at */
+            if (i == 3) /* an address that no rank joins at */
                 assert_int_equal(comm_listen(ranks[0].comm, "127.0.0.2", &err), STATUS_OK);
             if (comm_listen(ranks[0].comm, hosts[i], &err) != STATUS_OK)
                 fail_msg("%s: %s", hosts[i], err.text);
@@ -217,7 +222,7 @@ static void test_groups_refused(void **state)
         assert_int_equal(comm_join(listens, &cases[i].g, &err), STATUS_INVALID);
         if (!strstr(err.text, cases[i].text))
             fail_msg("%s", err.text);
-        /* no group of one instead */
+        /* A failed join does not leave a group of one rank. */
         assert_int_equal(comm_all_reduce(listens, &x, 1, &err), STATUS_INVALID);
         comm_leave(listens);
         assert_int_equal(comm_all_reduce(listens, &x, 1, &err), STATUS_OK);
@@ -264,9 +269,9 @@ static void test_transports(void **state)
     }
 }
 
-/* ---- who does not belong ---- */
+/* ---- strangers ---- */
 
-/* Each of them is in the listener's queue before the ranks come. */
+/* All strangers are in the listener's queue before the ranks connect. */
 static void test_strangers(void **state)
 {
     enum { N_VISITS = 40 };
@@ -280,7 +285,7 @@ static void test_strangers(void **state)
         ranks_open(ranks, 3, ways[w]);
         ranks_form(ranks, 3, 5);
         for (int i = 0; i < 2 * N_VISITS; i++) {
-            struct rank *to = &ranks[i % 2]; /* those that others connect to */
+            struct rank *to = &ranks[i % 2]; /* the ranks that others connect to */
             struct hello h = {.term_epoch = 5, .from = to->rank + 1, .to = to->rank, .n_ranks = 3};
             handshake_end_fill(&h.end, true);
             hello_encode(&h, to->id, hello);
@@ -289,7 +294,7 @@ static void test_strangers(void **state)
                 say(fds[i], garbage, sizeof garbage);
             else if (i % 5 == 2)
                 say(fds[i], hello, sizeof hello / 2);
-            else if (i % 5 == 3) /* recorded, and no more to say */
+            else if (i % 5 == 3) /* a recorded hello without a confirmation */
                 say(fds[i], hello, sizeof hello);
             else if (i % 5 == 4) {
                 say(fds[i], hello, sizeof hello);
@@ -305,7 +310,8 @@ static void test_strangers(void **state)
     assert_int_equal(count_fds(), n_fds);
 }
 
-/* Rank 0 against ranks played by hand: each place is taken once, by those above. */
+/* Rank 0 meets ranks that the test plays by hand. Each rank slot is taken once, and only by a
+ * higher rank. */
 static void test_duplicates(void **state)
 {
     struct rank ranks[3];
@@ -314,7 +320,7 @@ static void test_duplicates(void **state)
     ranks_start(ranks, 1, NULL, NULL);
     struct transcript t[2];
     int one = play_hello(&ranks[0], 1, &t[0]), late = play_hello(&ranks[0], 1, &t[1]);
-    assert_true(one >= 0 && late >= 0); /* the place is whose confirmation is the first */
+    assert_true(one >= 0 && late >= 0); /* the first confirmation takes the rank slot */
     assert_true(play_confirm(&ranks[0], &t[0], one));
     assert_false(play_confirm(&ranks[0], &t[1], late));
     close(late);
@@ -327,7 +333,7 @@ static void test_duplicates(void **state)
     struct rank larger = ranks[0];
     larger.n_ranks++;
     assert_int_equal(play_rank(&larger, 2), -1);
-    struct rank other = ranks[0]; /* rank 1 it takes this one for */
+    struct rank other = ranks[0]; /* a peer that takes rank 0 for rank 1 */
     other.rank = 1;
     other.addresses[1] = ranks[0].addresses[0];
     assert_int_equal(play_rank(&other, 2), -1);
@@ -366,7 +372,7 @@ static void test_another_formation(void **state)
     }
 }
 
-/* One that comes while the other still waits for an older formation gets in later. */
+/* Rank 1 joins epoch 2 while rank 0 still waits for epoch 1. Rank 1 gets in later. */
 static void test_early(void **state)
 {
     struct rank ranks[2];
@@ -388,7 +394,7 @@ static void test_early(void **state)
     ranks_close(ranks, 2);
 }
 
-/* ---- who does not come ---- */
+/* ---- ranks that do not come ---- */
 
 static void test_refused(void **state)
 {
@@ -399,7 +405,7 @@ static void test_refused(void **state)
     char gone[COMM_ADDRESS_MAX];
     snprintf(gone, sizeof gone, "%s", comm_address(ranks[0].comm));
     ranks[2].addresses[0] = str_from(gone);
-    comm_close(ranks[0].comm); /* its process has ended */
+    comm_close(ranks[0].comm); /* the process of rank 0 has ended */
     ranks[0].comm = NULL;
     ranks_start(ranks + 2, 1, NULL, NULL);
     ranks_wait(ranks + 2, 1);
@@ -411,7 +417,7 @@ static void test_refused(void **state)
     assert_int_equal(count_fds(), n_fds);
 }
 
-/* Its process is there and listens, and does not join. */
+/* The process of rank 0 exists and listens, but does not join. */
 static void test_silent(void **state)
 {
     struct rank ranks[2];
@@ -434,7 +440,8 @@ static void test_interrupted(void **state)
     ranks_open(ranks, 3, &memory);
     for (uint64_t epoch = 1; epoch <= 4; epoch++) {
         ranks_form(ranks, 3, epoch);
-        /* 0 waits for others to come, 2 for 1's answer; 1 never joins */
+        /* Rank 0 waits for others to connect, and rank 2 for an answer of rank 1. Rank 1 never
+         * joins. */
         ranks_start(ranks, 1, NULL, NULL);
         ranks_start(ranks + 2, 1, NULL, NULL);
         poll(NULL, 0, 10 * (int)(epoch - 1));
@@ -444,12 +451,12 @@ static void test_interrupted(void **state)
         ranks_wait(ranks + 2, 1);
         assert_int_equal(ranks[0].joined, STATUS_CLOSED);
         assert_int_equal(ranks[2].joined, STATUS_CLOSED);
-        rank_join(&ranks[0]); /* until it has left */
+        rank_join(&ranks[0]); /* interrupted until it leaves */
         assert_int_equal(ranks[0].joined, STATUS_CLOSED);
         comm_leave(ranks[0].comm);
         comm_leave(ranks[2].comm);
     }
-    ranks_form(ranks, 3, 9); /* with what is left in the queues */
+    ranks_form(ranks, 3, 9); /* connections of earlier attempts are still queued */
     ranks_start(ranks, 3, sum_of_ones, NULL);
     assert_true(ranks_wait(ranks, 3));
     ranks_close(ranks, 3);
@@ -465,13 +472,13 @@ static void test_again_and_again(void **state)
         ranks_open(ranks, 4, ways[w]);
         int n_fds = count_fds();
         for (int i = 0; i < 20; i++) {
-            left[i] = visit(ranks[i % 4].addresses[i % 4]); /* stays open, says nothing */
+            left[i] = visit(ranks[i % 4].addresses[i % 4]); /* stays open and sends nothing */
             ranks_form(ranks, 4, (uint64_t)i + 1);
             ranks_start(ranks, 4, i % 3 ? sum_of_ones : NULL, NULL);
             assert_true(ranks_wait(ranks, 4));
             for (int r = 0; r < 4; r++) {
                 assert_int_equal(ranks[r].joined, STATUS_OK);
-                if (i % 2) /* joining anew leaves, too */
+                if (i % 2) /* joining again also leaves */
                     comm_leave(ranks[r].comm);
             }
         }
@@ -484,8 +491,8 @@ static void test_again_and_again(void **state)
     }
 }
 
-/* With fewer and fewer descriptors to be had, joining fails or does without shared memory, and
- * nothing leaks or hangs. */
+/* With fewer and fewer free descriptors, joining fails or does without shared memory. Nothing
+ * leaks or hangs. */
 static void test_no_descriptors(void **state)
 {
     struct rlimit was;
@@ -522,7 +529,7 @@ struct invitation {
     uint8_t id[COMM_ID_BYTES];
 };
 
-/* Rank 1, until it is killed. */
+/* Runs rank 1 until the process is killed. */
 static void child(const struct comm_options *o, const struct invitation *in, int to_parent)
 {
     struct rank r = {.rank = 1, .n_ranks = 2, .term_epoch = 1};
@@ -545,7 +552,8 @@ static void child(const struct comm_options *o, const struct invitation *in, int
     _exit(3);
 }
 
-/* kill -9 is noticed at once (the default time-out is a minute), whatever the way. */
+/* A killed peer is noticed at once over each transport, although the default time-out is a
+ * minute. */
 static void test_killed_peer(void **state)
 {
     static const struct comm_options *const ways[] = {&memory, &sockets};
@@ -587,7 +595,7 @@ static void test_killed_peer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_peer), /* forks: before there are threads */
+        cmocka_unit_test(test_killed_peer), /* forks, so it runs before there are threads */
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_listening_elsewhere),

@@ -1,4 +1,4 @@
-/* What the memory table says of collectives is what a group that has formed holds. */
+/* Collectives in the memory table have the size that a formed group really holds. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 enum { MAX_TEST_RANKS = 5, SLACK_BYTES = 64 << 10 };
 
-/* Of all ranks, which are threads of this process. */
+/* Memory of all ranks, which are threads of this process. */
 struct held {
     uint64_t mapped, heap;
 };
@@ -33,7 +33,8 @@ static struct held held_now(void)
     return h;
 }
 
-/* A sanitizer's allocator is not the one that is asked. */
+/* Returns whether the heap's size can be asked. A sanitizer replaces the allocator, so its heap
+ * cannot. */
 static bool heap_is_known(void)
 {
     uint64_t before = held_now().heap;

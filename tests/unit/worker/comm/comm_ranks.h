@@ -1,6 +1,7 @@
 #pragma once
-/* Ranks as threads of one process, each with a comm of its own. cmocka's asserts end in a longjmp,
- * which is no good in these threads: what is wrong is noted, and looked at when they have ended. */
+/* Ranks as threads of one process, each with a comm of its own. cmocka's asserts end in a
+ * longjmp, which must not happen in these threads. They note their first fault, and the main
+ * thread looks at it after they have ended. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,16 +13,16 @@
 struct rank {
     struct comm *comm;
     uint32_t rank, n_ranks;
-    void (*body)(struct rank *r); /* in a group, joined; leaves by itself only if it likes */
+    void (*body)(struct rank *r); /* runs in a joined group; may call `comm_leave` */
     void *ctx;
     uint64_t term_epoch;
     uint8_t id[COMM_ID_BYTES];
     struct str addresses[COMM_MAX_RANKS];
     uint32_t join_timeout_ms;
-    bool left; /* set by a body that has called comm_leave */
+    bool left; /* set by a body that has called `comm_leave` */
     enum status joined;
     struct error err;
-    char wrong[1024]; /* the first thing that was */
+    char wrong[1024]; /* first fault; empty = none */
     pthread_t thread;
 };
 
@@ -105,7 +106,7 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* Starts the ranks; without a body they join and stay. */
+/* Starts the ranks. Without a body they join and stay. */
 static void ranks_start(struct rank *ranks, uint32_t n, void (*body)(struct rank *r), void *ctx)
 {
     for (uint32_t r = 0; r < n; r++) {
@@ -116,7 +117,7 @@ static void ranks_start(struct rank *ranks, uint32_t n, void (*body)(struct rank
     }
 }
 
-/* Waits for them all and prints what was wrong; true when nothing was. */
+/* Waits for all ranks and prints their faults. Returns true when there was none. */
 static bool ranks_wait(struct rank *ranks, uint32_t n)
 {
     bool fine = true;
@@ -130,7 +131,8 @@ static bool ranks_wait(struct rank *ranks, uint32_t n)
     return fine;
 }
 
-/* One group of n for one body. */
+/* Forms one group of n ranks, runs the body on each and closes them. Returns false after a
+ * fault. */
 static inline bool ranks_run(uint32_t n, const struct comm_options *o, void (*body)(struct rank *r),
                              void *ctx)
 {

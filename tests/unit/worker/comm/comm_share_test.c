@@ -1,5 +1,8 @@
-/* Two proven ends of one host agree on shared memory, or both stay on TCP: against ends played by
- * hand, over a socket pair for the TCP connection. */
+/* Two ends of a connection on one host agree on shared memory, or both stay on TCP. One end runs
+ * in a thread, and the test plays the other end by hand over a socket pair in place of the TCP
+ * connection. Cases: the test connects or listens, with wrong tokens, descriptors or names, a
+ * missing end and interrupts. Invariants: both ends take the same decision, and no descriptor is
+ * left behind. */
 #include "worker/comm/share.h"
 
 #include <errno.h>
@@ -20,7 +23,7 @@
 
 #include "common/base/clock.h"
 
-/* One end in a thread, the test is the other. */
+/* The end under test, in a thread of its own. The test plays the other end. */
 struct end {
     struct share share;
     struct waiter waiter;
@@ -29,7 +32,7 @@ struct end {
     struct comm_link *link;
     struct error err;
     pthread_t thread;
-    int other_fd; /* the test's end of the connection */
+    int other_fd; /* connection of the test's end */
 };
 
 static void *end_main(void *arg)
@@ -76,7 +79,7 @@ static void hear(int fd, void *data, size_t n)
     assert_int_equal(recv(fd, data, n, MSG_WAITALL), (ssize_t)n);
 }
 
-/* Until its end; what came with it is thrown away. */
+/* Reads until the other end closes, and discards the bytes. */
 static void hear_end(int fd)
 {
     char c;
@@ -117,7 +120,7 @@ static void test_wrong_token(void **state)
     uint8_t welcome[WELCOME_BYTES], wrong[TOKEN_BYTES] = {0};
     end_start(&e, true);
     hear(e.other_fd, welcome, sizeof welcome);
-    for (int i = 0; i < 3; i++) { /* one that says it wrongly, one that goes at once */
+    for (int i = 0; i < 3; i++) { /* two callers with a wrong token, and one that closes at once */
         int fd = call(welcome);
         if (i != 1) {
             say(fd, wrong, sizeof wrong);
@@ -125,10 +128,10 @@ static void test_wrong_token(void **state)
         }
         close(fd);
     }
-    int fd = call(welcome); /* and the right one */
+    int fd = call(welcome); /* the caller with the right token */
     say(fd, e.share.token, TOKEN_BYTES);
     char byte;
-    hear(fd, &byte, 1); /* whatever comes with it, the kernel drops */
+    hear(fd, &byte, 1); /* the kernel drops descriptors that come with it */
     say(e.other_fd, "y", 1);
     end_wait(&e);
     assert_int_equal(e.status, STATUS_OK);
@@ -141,7 +144,7 @@ static void test_lies(void **state)
     uint8_t welcome[WELCOME_BYTES];
     end_start(&e, true);
     hear(e.other_fd, welcome, sizeof welcome);
-    say(e.other_fd, "y", 1); /* that it has what it never asked for */
+    say(e.other_fd, "y", 1); /* claims memory that it never asked for */
     end_wait(&e);
     assert_int_equal(e.status, STATUS_PROTOCOL);
     assert_null(e.link);
@@ -221,7 +224,7 @@ static int small_memory(void)
     return fd;
 }
 
-/* Nothing that is not the memory of a rank is taken, and no descriptor stays behind. */
+/* Only the memory of a rank is accepted. No descriptor is left behind in any case. */
 static void test_not_memory(void **state)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC), memory_fd = small_memory();
@@ -230,7 +233,7 @@ static void test_not_memory(void **state)
         int fds[4];
     } cases[] = {{0, {0}},
                  {1, {null_fd}},
-                 {1, {memory_fd}}, /* of a good size, not sealed */
+                 {1, {memory_fd}}, /* right size, but not sealed */
                  {2, {memory_fd, null_fd}},
                  {4, {memory_fd, null_fd, null_fd, null_fd}}};
     int n_fds = count_fds();
@@ -259,7 +262,7 @@ static void test_not_memory(void **state)
     close(memory_fd);
 }
 
-/* Names that lead nowhere, and one of the file system's. */
+/* Names that lead nowhere, and one in the file system. */
 static void test_names(void **state)
 {
     static const uint8_t names[][WELCOME_BYTES] = {{6, 0, 'f', 'f', 'f', 'f', '~'},
@@ -280,7 +283,7 @@ static void test_names(void **state)
     }
 }
 
-/* The other end's listener closes while this end waits for the memory. */
+/* The listener of the other end closes while this end waits for the memory. */
 static void test_listener_gone(void **state)
 {
     for (int taken = 0; taken < 2; taken++) {
@@ -309,7 +312,7 @@ static void test_no_welcome(void **state)
     static const uint8_t none[WELCOME_BYTES];
     struct end e;
     end_start(&e, false);
-    say(e.other_fd, none, sizeof none); /* and no verdict is due */
+    say(e.other_fd, none, sizeof none); /* no offer, so no verdict is expected */
     end_wait(&e);
     assert_int_equal(e.status, STATUS_OK);
     assert_null(e.link);
@@ -321,7 +324,7 @@ static void test_no_welcome(void **state)
     assert_int_equal(e.status, STATUS_IO);
 }
 
-/* Each end, wherever it waits. */
+/* Each end can be interrupted wherever it waits. */
 static void test_interrupted(void **state)
 {
     for (int which = 0; which < 4; which++) {
@@ -333,7 +336,7 @@ static void test_interrupted(void **state)
         if (which < 2)
             hear(e.other_fd, welcome, sizeof welcome);
         if (which == 1)
-            fd = call(welcome); /* and shows no token */
+            fd = call(welcome); /* calls without a token */
         if (which == 3) {
             listener = listen_as_rank(welcome);
             say(e.other_fd, welcome, sizeof welcome);

@@ -1,6 +1,8 @@
-/* A draft model beside real executors: what comes out is what comes without one, to the bit; and a
- * draft that is the target itself is always right, which it can be only with the right KV: of
- * shared blocks, copies, chunks, and of the last draft token that was not run. */
+/* A draft model on real executors. The tests run streams by plan_driver.c with and without a
+ * draft model. Invariants: the tokens are bit for bit those without a draft. A draft that is the
+ * target itself is always accepted, which needs correct KV after shared blocks, copies, chunks
+ * and draft tokens that were not run. Ranks are threads of this process; models are written by
+ * tiny_model.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +28,7 @@ static const struct tiny_shape strange = {TINY_VOCAB + 4, TINY_LENGTH, false};
 static const struct {
     const char *name;
     const struct tiny_shape *target, *draft;
-    uint64_t draft_seed; /* 7: the target's */
+    uint64_t draft_seed; /* seed of the draft's weights; 7 = the target's */
     uint32_t tp, pp;
 } pairs[] = {
     {"itself", &plain, &plain, 7, 1, 1},
@@ -99,7 +101,7 @@ static struct draft_model *draft_of(uint32_t rank)
     return ((struct executor_model *)d.ranks[rank].executor)->draft_model;
 }
 
-/* Rows of the draft's passes; 0: as many as it takes. */
+/* Sets the rows of the draft's passes. 0 = the engine's default. */
 static void set_draft_rows(uint32_t n)
 {
     static uint32_t usual;
@@ -110,16 +112,17 @@ static void set_draft_rows(uint32_t n)
 
 /* ---- streams ---- */
 
-/* Greedy ones, of which the first two need nothing but the model: a draft that is the target is
- * always right there. All but the first and the last share 48 ids with the first, of which the
- * second computes 16 itself. */
+/* Fills the streams. The first two are greedy and depend only on the model, so a draft that is
+ * the target is always right there. All but the first and the last share 48 ids with the first
+ * one, and the second computes 16 of these itself. */
 static void add_streams(bool others)
 {
     static const uint32_t few[] = {11, 12, 13};
     static const struct sampling_params params[DRIVER_STREAMS] = {
         {.repetition_penalty = 1, .max_tokens = 40, .n_logprobs = 1},
         {.repetition_penalty = 1, .max_tokens = 33, .n_logprobs = -1},
-        {.repetition_penalty = 1, .max_tokens = 1000, .n_logprobs = 0}, /* to the model's length */
+        /* This stream runs up to the model's length. */
+        {.repetition_penalty = 1, .max_tokens = 1000, .n_logprobs = 0},
         {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .max_tokens = 40, .n_logprobs = 2},
         {.repetition_penalty = 1.3f,
          .allowed_ids = {few, 3},
@@ -179,7 +182,8 @@ static void test_a_draft_changes_nothing(void **state)
     }
 }
 
-/* Sums over two ranks differ from one rank's in rounding: no reason to draft otherwise here. */
+/* A draft that is the target is always right, also when both sum over two ranks. Rounding then
+ * differs from a single rank, but equally for both. */
 static void test_a_draft_that_is_the_target_is_right(void **state)
 {
     for (size_t m = 0; m < sizeof pairs / sizeof pairs[0]; m++) {
@@ -200,8 +204,8 @@ static void test_a_draft_that_is_the_target_is_right(void **state)
     }
 }
 
-/* A step without draft tokens begins while the ids of the one before are the device's alone: the
- * draft has to run those, or what it drafts later is of other ids. */
+/* A step without draft tokens begins while only the device knows the ids of the step before. The
+ * draft model must run those ids. Otherwise its later draft tokens would follow other ids. */
 static void test_a_draft_runs_what_the_device_sampled(void **state)
 {
     static const struct {
@@ -227,7 +231,7 @@ static void test_a_draft_runs_what_the_device_sampled(void **state)
     close_pair();
 }
 
-/* Another model of the same vocabulary is right now and then, or nothing is gained by any. */
+/* A draft model with a shorter length drafts only up to its length. */
 static void test_a_shorter_draft_drafts_to_its_length(void **state)
 {
     const size_t m = sizeof pairs / sizeof pairs[0] - 1;
@@ -240,7 +244,8 @@ static void test_a_shorter_draft_drafts_to_its_length(void **state)
     for (uint32_t k = 0; k < d.streams[0].n_prompt; k++)
         d.streams[0].ids[k] = (k * 7 + 3) % TINY_VOCAB;
     driver_run(&d, &(struct way){.n_flight = 1, .max_draft = 4, .seed = 3});
-    assert_int_equal(d.n_accepted, d.n_drafted); /* the same weights, as far as it was made for */
+    /* The draft has the same weights, as far as its length goes. */
+    assert_int_equal(d.n_accepted, d.n_drafted);
     assert_in_range(d.n_drafted, 10, 21);
     close_pair();
 }
@@ -252,7 +257,7 @@ enum { PROMPT = 40, BLOCKS_EACH = 8 };
 static const struct sampling_params greedy = {
     .repetition_penalty = 1, .max_tokens = 60, .n_logprobs = -1, .n_prompt_logprobs = -1};
 
-/* One run; the other parts of the plan as they are given. */
+/* Executes one run, with the other parts of the plan as given. */
 static struct msg_result step_by_hand(struct msg_plan p, struct plan_run run)
 {
     struct driver_rank *rank = &d.ranks[0];
@@ -270,7 +275,7 @@ struct text_by_hand {
     uint32_t slot, n, ids[TINY_LENGTH];
 };
 
-/* The first token, behind ids from start on. */
+/* Admits the sequence, with its ids before `start` computed, and takes the first token. */
 static void enter_by_hand(struct text_by_hand *t, uint32_t start, const uint32_t *blocks,
                           struct msg_plan p)
 {
@@ -292,7 +297,7 @@ static void enter_by_hand(struct text_by_hand *t, uint32_t start, const uint32_t
     t->ids[t->n++] = r.items[0].ids.ptr[0];
 }
 
-/* A step whose draft tokens are all right. */
+/* Executes a step whose draft tokens are all accepted. */
 static void propose_by_hand(struct text_by_hand *t, uint32_t n_draft)
 {
     struct msg_result r = step_by_hand(
@@ -322,24 +327,24 @@ static void test_copies_and_preemption(void **state)
     propose_by_hand(&one, 3); /* behind a draft token that was not run */
     propose_by_hand(&one, 0);
     propose_by_hand(&one, 2);
-    /* another choice of the same prompt, whose last block is half full */
+    /* Another choice of the same prompt starts from a copy of its half-full last block. */
     enter_by_hand(&two, PROMPT - 1, second, (struct msg_plan){.copies = &copy, .n_copies = 1});
     propose_by_hand(&two, 8);
     assert_memory_equal(two.ids, one.ids, two.n * sizeof *two.ids);
-    /* the first one had lost its blocks */
+    /* The first sequence comes back after it lost its blocks. */
     enter_by_hand(&one, 0, again, (struct msg_plan){.finished = {&one.slot, 1}});
     propose_by_hand(&one, 6);
     propose_by_hand(&two, 6);
     close_pair();
 }
 
-/* ---- what is refused, and what it takes ---- */
+/* ---- refusals and memory ---- */
 
 static void test_what_does_not_fit(void **state)
 {
     static const struct {
         const char *name;
-        const struct tiny_shape *draft; /* NULL: none is there */
+        const struct tiny_shape *draft; /* NULL = the folder has no draft */
         uint64_t kv_memory_bytes;
         const char *error;
     } cases[] = {
@@ -363,7 +368,8 @@ static void test_what_does_not_fit(void **state)
     }
 }
 
-/* The memory that is asked for is shared by both caches; the hash knows the draft. */
+/* Both caches share the memory of --kv-cache-memory-bytes. The configuration hash depends on the
+ * draft model. */
 static void test_memory_and_hash(void **state)
 {
     enum { KV_BYTES = 1 << 20 };
@@ -383,7 +389,8 @@ static void test_memory_and_hash(void **state)
     }
     assert_int_equal(infos[0]->draft_bytes + infos[0]->draft_kv_bytes, 0);
     assert_true(infos[1]->draft_bytes > 0);
-    assert_int_equal(infos[1]->draft_kv_bytes, infos[1]->kv_bytes); /* as many blocks, as large */
+    /* The draft's cache has as many blocks, of the same size. */
+    assert_int_equal(infos[1]->draft_kv_bytes, infos[1]->kv_bytes);
     assert_true(infos[1]->kv_bytes + infos[1]->draft_kv_bytes <= KV_BYTES);
     assert_int_equal(infos[1]->limits.kv_groups[0].n_blocks,
                      infos[0]->limits.kv_groups[0].n_blocks / 2);

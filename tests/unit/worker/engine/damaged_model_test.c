@@ -1,6 +1,7 @@
-/* A model of which one byte is wrong, all the way that a worker reads it: configuration, tensors,
- * program, weights in memory. It is refused with a text that names the file, or it is another model
- * that fits: then a step runs. Every byte of config.json and of the tensors' header is tried. */
+/* Model files with one wrong byte, read as a worker reads them: configuration, tensors, program,
+ * weights in memory. Either the model is refused with a text that names the file, or it is
+ * another valid model and a step runs. Each byte of config.json and of the tensors' header is
+ * tried. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,7 +127,7 @@ static void damage_file(struct damage *d, const char *name, size_t n_bytes)
     }
     fclose(f);
     assert_true(d->n_refused > n_bytes / 2);
-    try_it(d, n_bytes); /* whole again */
+    try_it(d, n_bytes); /* the file is whole again */
     assert_true(d->n_opened > 0 && d->n_run > 0);
 }
 
@@ -156,7 +157,7 @@ static void every_byte_of_the_configuration(void **state)
     damage_file(d, "config.json", n);
 }
 
-/* Overwrites bytes of the file, which are refused with the tensor's name; then puts them back. */
+/* Overwrites bytes of the file, expects an error with the tensor's name, and restores the bytes. */
 static void refuse_tensor(const struct damage *d, FILE *f, const struct str *tensor, long at,
                           const char *bad)
 {
@@ -176,8 +177,8 @@ static void refuse_tensor(const struct damage *d, FILE *f, const struct str *ten
     assert_int_equal(pwrite(fileno(f), good, (size_t)n, at), n);
 }
 
-/* Each tensor under another name, of numbers that no kernel reads, of an unknown dtype, of another
- * size and elsewhere. */
+/* Each tensor in turn gets another name, an unusable or unknown dtype, another size, and another
+ * place. */
 static void every_tensor(void **state)
 {
     static const char *const dtypes[] = {"I32", "U32", "F99"};
@@ -207,7 +208,7 @@ static void every_tensor(void **state)
     }
     fclose(f);
     assert_int_equal(n_tensors, 3 + 9 * TINY_LAYERS);
-    try_it(d, 0); /* whole again */
+    try_it(d, 0); /* the file is whole again */
     assert_int_equal(d->n_opened, 1);
 }
 

@@ -1,5 +1,8 @@
-/* A tiny llama over one, two and four ranks of this process: what the parts give together, how they
- * change places, and how a rank ends whose peers do not answer. */
+/* The engine: a tiny llama over one, two and four ranks of this process, in one or two stages.
+ * The tests open ranks by golden_ranks, run the rows of a sequence and compare logits, sizes of
+ * memory and errors. Cases: ranks that change places, peers that do not answer, a smaller TP
+ * than at the start, offers of blocks, a full device. Invariants: the KV cache has the same size
+ * on all ranks, and no rank exceeds its memory. Each engine belongs to one thread at a time. */
 #include "worker/engine/engine.h"
 
 #include <math.h>
@@ -59,7 +62,7 @@ static struct engine_setup setup_of(uint32_t tp, uint32_t pp)
                                  .interrupt = &interrupt};
 }
 
-/* One sequence's rows, with ids of every rank's part of the vocabulary. */
+/* Returns the rows of one sequence, with ids from each rank's part of the vocabulary. */
 static struct row_batch rows_of_a_sequence(void)
 {
     static uint32_t ids[N_ROWS], positions[N_ROWS];
@@ -128,10 +131,10 @@ static void test_ranks_say_what_one_says(void **state)
             assert_true(fabs((double)two[0].logits[i][j] - want) < 1e-4);
             assert_true(fabs((double)four.logits[i][j] - want) < 1e-4);
         }
-    assert_true(largest > 0.5); /* they say something */
+    assert_true(largest > 0.5); /* logits that are large enough to compare */
 }
 
-/* The same operators in the same order: to the bit. */
+/* Stages use the same operators in the same order, so their logits are equal bit for bit. */
 static void test_stages_say_what_one_says(void **state)
 {
     static struct answer whole, staged;
@@ -148,7 +151,8 @@ static void test_stages_say_what_one_says(void **state)
     }
 }
 
-/* Embedding, head and logits are where they are needed, and a layer is in one stage. */
+/* Embedding, head and logits take memory only in the stages that need them. A layer is in one
+ * stage. */
 static void test_sizes_of_stages(void **state)
 {
     struct golden_ranks *g = open_ranks(1, false), *h = open_stages(1, TINY_LAYERS, false);
@@ -179,8 +183,8 @@ static uint64_t told_bytes(uint32_t tp, uint32_t pp)
     return TOLD;
 }
 
-/* What ranks tell each other by is in the table once, whether it is held already or to come; and
- * the KV cache takes all the rest. */
+/* Memory of the communicator counts once in the table, whether it is already held or still to
+ * come. The KV cache takes all of the rest. */
 static void test_what_is_held_is_not_taken_twice(void **state)
 {
     enum { HELD = 640 << 10 };
@@ -207,7 +211,7 @@ static void test_what_is_held_is_not_taken_twice(void **state)
     assert_int_equal(n_blocks[0], n_blocks[1]);
 }
 
-/* A stage takes the other's layers and a KV cache for them. */
+/* A stage takes the other stage's layers, with a KV cache for them. */
 static void test_stages_change_places(void **state)
 {
     static struct answer first, other;
@@ -225,7 +229,7 @@ static void test_stages_change_places(void **state)
     golden_ranks_close(g);
 }
 
-/* Whoever waits says for what, and of whom. */
+/* An interrupted or failed wait names what it waited for, and the rank it waited for. */
 static void test_stages_that_do_not_answer(void **state)
 {
     struct error err = {0};
@@ -242,7 +246,7 @@ static void test_stages_that_do_not_answer(void **state)
     assert_ptr_equal(strstr(err.text, "receiving the hidden states of stage 0: rank 0 at "),
                      err.text);
     struct runner *first = golden_ranks_engine(g, 0)->runner;
-    assert_int_equal(runner_forward(first, &b, &err), STATUS_INVALID); /* it has left */
+    assert_int_equal(runner_forward(first, &b, &err), STATUS_INVALID); /* this rank has left */
     assert_non_null(strstr(err.text, "stage 0 of 2"));
     golden_ranks_close(g);
 }
@@ -256,7 +260,7 @@ static void test_stages_that_cannot_be(void **state)
     assert_non_null(strstr(err.text, "--pp 3 is too large: the model has 2 layers"));
 }
 
-/* What differs between ranks is the vocabulary's part; the KV cache must not. */
+/* Ranks differ only in their part of the vocabulary. Their KV caches have the same size. */
 static void test_sizes(void **state)
 {
     struct golden_ranks *g = open_ranks(4, false);
@@ -270,7 +274,7 @@ static void test_sizes(void **state)
                          RUNNER_LOGITS_ROWS * sizeof(float) * (TINY_VOCAB - width));
         assert_memory_equal(e->kv_groups, first->kv_groups, sizeof e->kv_groups);
         assert_int_equal(e->kv_bytes, first->kv_bytes);
-        /* panels of 16 outputs, embedding and head */
+        /* Embedding and head have panels of 16 outputs. */
         assert_int_equal(first->weights_bytes - e->weights_bytes,
                          i == 3 ? 2 * 16 * TINY_HIDDEN * sizeof(float) : 0);
     }
@@ -283,14 +287,14 @@ static void test_ranks_change_places(void **state)
     struct error err = {0};
     struct golden_ranks *g = open_ranks(2, false);
     ask(g, &first);
-    for (uint32_t i = 0; i < 4; i++) { /* there, back, there, and where it is already */
+    for (uint32_t i = 0; i < 4; i++) { /* there, back, there again, and to the same place */
         if (golden_ranks_turn(g, i < 3 ? (i + 1) % 2 : 1, &err) != STATUS_OK)
             fail_msg("%s", err.text);
         memset(&other, 0, sizeof other);
         ask(g, &other);
         assert_memory_equal(&first, &other, sizeof first);
     }
-    /* a rank that is none of the group's changes nothing */
+    /* A rank number outside the group changes nothing. */
     assert_int_equal(engine_take_rank(golden_ranks_engine(g, 0), 2, 2, 0, &err), STATUS_INVALID);
     ask(g, &other);
     assert_memory_equal(&first, &other, sizeof first);
@@ -318,7 +322,8 @@ static void test_files_that_changed(void **state)
     golden_ranks_close(g);
 }
 
-/* Numbers of a shard that is not what the communicator takes it for would look like any others. */
+/* A rank with another shard than the communicator expects is refused. Its numbers would look
+ * valid. */
 static void test_another_rank_than_joined(void **state)
 {
     struct error err = {0};
@@ -355,14 +360,14 @@ static void test_peers_that_do_not_answer(void **state)
     assert_int_equal(runner_forward(r, &b, &err), STATUS_IO);
     assert_ptr_equal(strstr(err.text, "embedding: rank 1 "), err.text);
     assert_int_equal(golden_ranks_turn(g, 0, &err), STATUS_OK);
-    atomic_store(&interrupt, true); /* on both: between two operators, after the embedding's sum */
+    atomic_store(&interrupt, true); /* on both ranks, behind the sum of the embedding */
     assert_int_equal(golden_ranks_forward(g, &b, &err), STATUS_CLOSED);
     assert_string_equal(err.text, "interrupted");
     atomic_store(&interrupt, false);
     golden_ranks_close(g);
 }
 
-/* ---- fewer ranks than it was opened for ---- */
+/* ---- fewer ranks than at the start ---- */
 
 enum { ROOMY_BLOCKS = 200 };
 
@@ -378,8 +383,9 @@ static void must_reshape(struct golden_ranks *g, uint32_t tp)
         fail_msg("%s", err.text);
 }
 
-/* Four ranks with two KV heads, in one stage and in two: what they become, and what they were, says
- * what those who were opened so say, to the bit, and never takes more than it was opened with. */
+/* Four ranks with two KV heads, in one and in two stages, shrink and grow again. Their logits
+ * equal those of an engine opened with that TP, bit for bit. They never take more memory than at
+ * the start. */
 static void test_fewer_ranks_and_back(void **state)
 {
     static const uint32_t way[] = {2, 1, 4, 1, 2, 4};
@@ -435,7 +441,7 @@ static uint64_t told_little(uint32_t tp, uint32_t pp)
     return TOLD_LITTLE;
 }
 
-/* What a rank slot takes with so many blocks, collectives apart. */
+/* Returns the bytes that a rank slot takes with `n_blocks` blocks, without the collectives. */
 static uint64_t rank_slot_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
 {
     struct engine_setup s = setup_of(tp, 1);
@@ -450,8 +456,9 @@ static uint64_t rank_slot_bytes(uint32_t tp, uint32_t rank, uint32_t n_blocks)
     return n;
 }
 
-/* As many blocks as there is room for in the rank slot that takes most, and not one more; less than
- * a sequence of full length is no offer. Whatever the number was asked by. */
+/* An offer has as many blocks as fit into the rank slot with the largest need. Fewer blocks than
+ * one full-length sequence needs are no offer. The result is the same whether blocks or bytes
+ * were configured. */
 static void test_what_is_offered(void **state)
 {
     enum { LEAST = TINY_LENGTH / BLOCK };
@@ -463,7 +470,7 @@ static void test_what_is_offered(void **state)
         struct error err = {0};
         uint32_t n = blocks[i / 2];
         s.is_elastic = true;
-        s.told_bytes = told_little; /* the same with any ranks, but one alone */
+        s.told_bytes = told_little; /* same for each number of ranks above one */
         s.n_kv_blocks = i % 2 ? 0 : n;
         s.kv_memory_bytes = i % 2 ? n * 16ull * 8 * 4 * 2 * TINY_LAYERS : 0;
         if (engine_open(&s, &e, &err) != STATUS_OK)
@@ -478,7 +485,7 @@ static void test_what_is_offered(void **state)
             assert_true(at->tp == 2 || at->tp == 1);
             assert_true(at->tp < e->shapes[k - 1].tp);
             assert_true(at->n_blocks[0] >= LEAST && at->n_blocks[0] <= n);
-            /* two KV heads: of four ranks, as of two, each holds one */
+            /* With two KV heads, four ranks hold one each, as two ranks do. */
             assert_int_equal(at->block_bytes[0],
                              e->kv_groups[0].bytes_per_block * (at->tp == 1 ? 2 : 1));
             for (uint32_t r = 0; r < at->tp; r++) {
@@ -494,10 +501,10 @@ static void test_what_is_offered(void **state)
         n_none += e->n_shapes < 3;
         engine_close(e);
     }
-    assert_true(n_none > 0 && n_cut > 0); /* it was about something */
+    assert_true(n_none > 0 && n_cut > 0); /* both cases occurred */
 }
 
-/* What the process takes beside the engine when it samples counts in the rank slot that samples. */
+/* Memory that the process needs for sampling counts in the rank slot that samples. */
 static void test_a_rank_slot_that_samples(void **state)
 {
     uint32_t n[2];
@@ -516,10 +523,10 @@ static void test_a_rank_slot_that_samples(void **state)
         n[i] = e->shapes[1].n_blocks[0];
         engine_close(e);
     }
-    assert_int_equal(n[0] - n[1], 20); /* of two KV heads */
+    assert_int_equal(n[0] - n[1], 20); /* 20 blocks of two KV heads */
 }
 
-/* A device of so many bytes and no more, as a GPU's part is. */
+/* A device with a fixed number of bytes, like a GPU's share. */
 static uint64_t small_limit, small_used;
 static const struct ops *small_ops;
 static uint64_t small_available(const struct device *d)
@@ -538,8 +545,8 @@ static void small_release(struct device *d, void *at, uint64_t n)
     small_used -= at ? n : 0;
 }
 
-/* The KV cache takes all that the rank slot leaves, and yet every rank slot can be taken, of any
- * TP. */
+/* The KV cache takes all memory that the rank slot leaves. Each rank slot of each TP can still
+ * be taken. */
 static void take_every_rank_slot(bool is_elastic)
 {
     struct engine_setup s = setup_of(4, 1);
@@ -559,7 +566,7 @@ static void take_every_rank_slot(bool is_elastic)
     small_limit = 4 << 20;
     s.device = d;
     s.is_elastic = is_elastic;
-    s.rank = 3; /* the smallest */
+    s.rank = 3; /* the rank with the smallest shard */
     s.n_kv_blocks = 0;
     s.kv_takes_all = true;
     s.reserved_bytes = 1;

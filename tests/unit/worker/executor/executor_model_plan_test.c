@@ -1,5 +1,8 @@
-/* Plans that share work, on real executors: what comes out is, to the bit of every gap and
- * log-probability, what each sequence alone gets from one stage. */
+/* Plans on real executors that share work between sequences. plan_driver.c plays a head with one
+ * or two steps in flight, and runs a few streams on ranks that are threads of this process.
+ * Cases: common prefixes, draft tokens, a device that samples, a smaller TP. Invariants: tokens,
+ * gaps and log-probabilities equal those of each sequence alone in one stage, bit for bit.
+ * tiny_model.c writes the models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +73,7 @@ static void close_model(void)
     rmdir(folder);
 }
 
-/* 0: as many as the executor takes. */
+/* Sets the rows of a pass. 0 = the engine's default. */
 static void set_pass_rows(uint32_t n)
 {
     for (uint32_t i = 0; i < d.n_ranks; i++) {
@@ -81,10 +84,10 @@ static void set_pass_rows(uint32_t n)
     }
 }
 
-/* ---- a prefix that several runs of a plan have in common ---- */
+/* ---- a common prefix of several runs of a plan ---- */
 
-/* Prompts of 70 ids and more; all but the first have 48 of stream 0's in front, and of these they
- * compute none, or the first 16, by themselves. Stream 3 has nothing in common. */
+/* Adds prompts of 70 ids and more. All but streams 0 and 3 begin with 48 ids of stream 0, and
+ * compute none or only the first 16 of these. Stream 3 has nothing in common. */
 static void add_sharing_streams(void)
 {
     d.n_streams = 5;
@@ -140,8 +143,8 @@ static void test_runs_share_what_a_plan_computes(void **state)
 
 /* ---- draft tokens ---- */
 
-/* What n-grams draft well and badly, and every rule of the sampler that looks at what was generated
- * before: a draft token counts as generated for those behind it. */
+/* Adds streams that n-grams draft well or badly, and streams for each rule of the sampler that
+ * looks at earlier tokens. A draft token counts as generated for the tokens behind it. */
 static void add_drafted_streams(void)
 {
     static const uint32_t eos[] = {1}, few[] = {11, 12, 13}, bad[] = {11, 12, UINT32_MAX, 5};
@@ -177,7 +180,8 @@ static void add_drafted_streams(void)
          .repetition_penalty = 1,
          .max_tokens = 1,
          .n_logprobs = -1},
-        {.repetition_penalty = 1, .max_tokens = 1000, .n_logprobs = 1}, /* to the model's length */
+        /* This stream runs up to the model's length. */
+        {.repetition_penalty = 1, .max_tokens = 1000, .n_logprobs = 1},
     };
     d.n_streams = DRIVER_STREAMS;
     for (uint32_t i = 0; i < d.n_streams; i++) {
@@ -214,7 +218,8 @@ static void test_drafts_change_nothing(void **state)
         open_model(m, 1, (struct speculation_options){0});
         add_drafted_streams();
         driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true, .max_draft = 3});
-        assert_int_equal(d.n_drafted, 0); /* granted, but this rank does not draft */
+        /* The head grants draft tokens, but this rank does not draft. */
+        assert_int_equal(d.n_drafted, 0);
         memcpy(want, d.streams, sizeof want);
         close_model();
         open_model(m, models[m].pp, (struct speculation_options){.n_tokens = 16, .lookup_min = 1});
@@ -236,7 +241,7 @@ static void test_drafts_change_nothing(void **state)
 
 /* ---- a device that samples ---- */
 
-/* Two biases of one id are what it does not do. */
+/* Adds a stream with two biases on one id, which the device cannot apply. The host samples it. */
 static void add_what_the_host_samples(void)
 {
     static const struct logit_bias twice[] = {{20, 6}, {20, 7}};
@@ -246,7 +251,8 @@ static void add_what_the_host_samples(void)
     s->sampling.n_logit_bias = 2;
 }
 
-/* As long as requests may bring it; most ids are of no vocabulary. */
+/* Adds a stream with the longest list of biases that a request may have. Most of its ids are
+ * outside the vocabulary. */
 static void add_many_biases(void)
 {
     static struct logit_bias many[700];
@@ -317,7 +323,7 @@ static void test_halves_change_nothing(void **state)
     }
 }
 
-/* A plan of one run of slot 10: the whole prompt of a stream that enters, or its next id. */
+/* Begins a step with one run of slot 10: the whole prompt of a new stream, or its next id. */
 static void begin_step(const struct stream *s, bool enters, bool after_another, uint32_t n_sampled)
 {
     struct executor *e = d.ranks[0].executor;
@@ -356,7 +362,8 @@ static void finish_step(uint32_t want)
     assert_int_equal(r.items[0].ids.ptr[0], want);
 }
 
-/* A sequence leaves, and another has its slot, while an id of it is on the way; and all of them. */
+/* A sequence leaves while an id of it is pending on the device, and another one takes its slot.
+ * In the second round all sequences leave. */
 static void test_who_leaves_with_ids_on_the_way(void **state)
 {
     static struct stream want[DRIVER_STREAMS];
@@ -366,7 +373,7 @@ static void test_who_leaves_with_ids_on_the_way(void **state)
     e = d.ranks[0].executor;
     add_drafted_streams();
     d.streams[1].n_prompt =
-        d.streams[0].n_prompt + 1; /* its first id is where an old one would be */
+        d.streams[0].n_prompt + 1; /* its first id takes the place of an old one */
     d.streams[1].sampling = d.streams[0].sampling;
     driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
     memcpy(want, d.streams, sizeof want);
@@ -376,7 +383,7 @@ static void test_who_leaves_with_ids_on_the_way(void **state)
         d.step = 0;
         begin_step(&want[0], true, false, 0);
         begin_step(&want[0], false, false, 1);
-        if (round == 0) { /* the rank's group falls apart: nothing of this comes back */
+        if (round == 0) { /* The rank leaves its group, and no result of these steps comes back. */
             assert_false(e->ops->is_due(e));
             e->ops->interrupt(e);
             assert_true(e->ops->is_due(e));
@@ -397,8 +404,8 @@ static void test_who_leaves_with_ids_on_the_way(void **state)
     close_model();
 }
 
-/* It computes: that is progress, until it has had its time. Then the step fails, and the process
- * has to end. Who is interrupted meanwhile waits for nothing. */
+/* A step that computes counts as progress until its time is over. Then it fails, and the process
+ * must end. An interrupted rank does not wait. */
 static void test_a_device_that_hangs(void **state)
 {
     struct executor *e;
@@ -434,10 +441,11 @@ static void test_a_device_that_hangs(void **state)
     close_model();
 }
 
-/* ---- fewer ranks than they were started for ---- */
+/* ---- fewer ranks than at the start ---- */
 
-/* Whatever they were before, they say what those say who were started so: with and without draft
- * tokens, sampled and greedy, scored, in chunks. */
+/* Ranks that now have another TP give the same output as ranks that were started with it.
+ * Streams have draft tokens or none, are sampled or greedy, have prompt_logprobs, or come in
+ * chunks. */
 static void test_fewer_ranks_change_nothing(void **state)
 {
     static const struct {
@@ -492,7 +500,8 @@ static void test_fewer_ranks_change_nothing(void **state)
     }
 }
 
-/* What Hello says of smaller TPs, and what a join at one of them needs of it. */
+/* Hello lists smaller TPs only with --elastic-tp. A join with a TP that was not offered is
+ * refused. */
 static void test_what_is_not_offered(void **state)
 {
     struct error err = {0};
@@ -518,7 +527,7 @@ static void test_what_is_not_offered(void **state)
         r->comm.n_addresses = r->comm.tp;
         assert_int_equal(e->ops->join_comm(e, &r->comm, &err), STATUS_UNSUPPORTED);
         assert_non_null(strstr(err.text, "--tp 4"));
-        driver_reshape(&d, 4); /* and nothing is lost by it */
+        driver_reshape(&d, 4); /* The refused join loses nothing. */
         driver_close(&d);
     }
     d.n_open = 0;

@@ -1,6 +1,8 @@
-/* The CPU device as a rank: two executors as threads of this process, each other's peer over
- * loopback or shared memory. What the tokens must be is tests/golden's matter; here they must be
- * the same whichever executor is which rank, whatever happened before. */
+/* The CPU device as a rank: two executors as threads of this process are each other's peers,
+ * over loopback or shared memory. tests/golden checks the tokens against references. The tests
+ * here check that tokens are the same whichever executor has which rank, and after joins,
+ * resets, interrupts and lost shards. An impostor in place of rank 0 sends wrong or late words.
+ * An executor's calls run in a thread of its own, and interrupts come from the test's thread. */
 #include "worker/executor/executor.h"
 
 #include <pthread.h>
@@ -24,8 +26,8 @@ enum { N_RANKS = 2, N_PROMPT = 20, N_STEPS = 12, N_SLOTS = 3, N_BLOCKS = 16 };
 
 struct rank {
     struct executor *executor;
-    struct executor_comm comm; /* of the join at hand */
-    struct msg_plan plan;      /* or the step */
+    struct executor_comm comm; /* for the next join */
+    struct msg_plan plan;      /* for the next step */
     bool joins;
     struct arena arena;
     struct msg_result result;
@@ -37,7 +39,7 @@ struct rank {
 
 struct fixture {
     char folder[64];
-    struct rank ranks[N_RANKS]; /* in the order of their places */
+    struct rank ranks[N_RANKS]; /* index: rank */
     struct str addresses[N_RANKS];
     uint8_t id[COMM_ID_MAX_BYTES];
     uint32_t n_id;
@@ -45,8 +47,8 @@ struct fixture {
 };
 
 enum what_is_sampled { SAMPLED_IN_ALL_WAYS, SAMPLED_GREEDILY, SAMPLED_GREEDILY_WITH_LOGPROBS };
-static enum what_is_sampled what_is_sampled; /* tear_down sets it back */
-static float gaps[N_STEPS][N_SLOTS];         /* of the last run_steps */
+static enum what_is_sampled what_is_sampled; /* `tear_down` resets it */
+static float gaps[N_STEPS][N_SLOTS];         /* from the last `run_steps` */
 
 static struct worker_options options(const struct fixture *f, int64_t ordinal)
 {
@@ -71,7 +73,8 @@ static struct executor *open_cpu(const struct worker_options *o)
     return e;
 }
 
-/* ordinals[i]: of the executor that is rank i first; -1: there is none */
+/* Opens the executors. `ordinals[i]` is the ordinal of the executor that first has rank i; -1 =
+ * none. */
 static void open_ranks(struct fixture *f, const int64_t ordinals[N_RANKS])
 {
     for (uint32_t i = 0; i < N_RANKS; i++) {
@@ -113,7 +116,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- ranks that run ---- */
+/* ---- ranks in threads ---- */
 
 static void *run(void *arg)
 {
@@ -182,8 +185,8 @@ static void abort_all(struct fixture *f)
     }
 }
 
-/* The step's plan: slots 0 .. N_SLOTS-1 enter in the first, each step samples one token of each.
- * From the second on, the ids that run are known only to the ranks. */
+/* Data of a step's plan. In the first step slots 0 to N_SLOTS - 1 enter. Each step samples one
+ * token of each slot. From the second step on, only the ranks know the ids that run. */
 struct steps {
     uint32_t ids[N_PROMPT], blocks[N_SLOTS][2];
     struct plan_admit admits[N_SLOTS];
@@ -283,7 +286,7 @@ static void test_what_hello_will_say(void **state)
     o.tp = 1;
     o.comm_host = NULL;
     struct executor *e = open_cpu(&o);
-    assert_int_equal(e->ops->info(e)->comm_address.len, 0); /* it talks to nobody */
+    assert_int_equal(e->ops->info(e)->comm_address.len, 0); /* a single rank needs no address */
     e->ops->close(e);
 }
 
@@ -300,7 +303,7 @@ static void test_what_cannot_be_opened(void **state)
          "--tp 16 --pp 5 is too large: a replica has at most 64 ranks"},
         {65, 1, "127.0.0.1", STATUS_UNSUPPORTED, "at most 64"},
         {2, 1, "0.0.0.0", STATUS_INVALID, "0.0.0.0"},
-        {2, 1, "203.0.113.1", STATUS_INVALID, "203.0.113.1"}, /* another host's */
+        {2, 1, "203.0.113.1", STATUS_INVALID, "203.0.113.1"}, /* an address of another host */
         {33, 1, "127.0.0.1", STATUS_UNSUPPORTED, "leaves none for rank 32"},
     };
     struct fixture *f = *state;
@@ -324,13 +327,14 @@ static void test_ranks_sample_the_same_in_any_order(void **state)
     open_ranks(f, in_place);
     join_all(f);
     run_steps(f, first);
-    for (uint32_t i = 0; i < N_RANKS; i++) { /* the communicator stays, the sequences do not */
+    /* The communicator stays, but the sequences are gone. */
+    for (uint32_t i = 0; i < N_RANKS; i++) {
         struct executor *e = f->ranks[i].executor;
         assert_int_equal(e->ops->reset(e, &f->ranks[i].err), STATUS_OK);
     }
     run_steps(f, again);
     assert_memory_equal(again, first, sizeof first);
-    for (int round = 0; round < 2; round++) { /* each other's shard, and back */
+    for (int round = 0; round < 2; round++) { /* The ranks swap their shards, and swap back. */
         abort_all(f);
         struct rank moved = f->ranks[0];
         f->ranks[0] = f->ranks[1];
@@ -343,9 +347,8 @@ static void test_ranks_sample_the_same_in_any_order(void **state)
     }
 }
 
-/* Two spares of two groups' first rank slots; over sockets. */
-/* Ranks that tell each other their best logits alone sample what one samples that has all of them.
- */
+/* Ranks may exchange only their best logits. The sampled tokens equal those of a rank that has
+ * all logits. */
 static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
 {
     struct fixture *f = *state;
@@ -365,6 +368,8 @@ static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
     abort_all(f);
 }
 
+/* Two spares, each loaded for the first rank slot of another replica, form a replica over sockets.
+ * The second one then loads the shard that it is asked for. */
 static void test_a_rank_loads_the_shard_it_is_asked_for(void **state)
 {
     static const int64_t spares[] = {2, 4};
@@ -381,7 +386,7 @@ static void test_a_rank_loads_the_shard_it_is_asked_for(void **state)
     assert_memory_equal(again, first, sizeof first);
 }
 
-/* A formation that ends while a slow disk is read must not make the rank begin anew. */
+/* A formation that fails while a slow disk is read must not make the rank read again. */
 static void test_an_interrupted_rank_has_its_shard_all_the_same(void **state)
 {
     static const int64_t spares[] = {0, 2};
@@ -397,12 +402,13 @@ static void test_an_interrupted_rank_has_its_shard_all_the_same(void **state)
     r->executor->ops->abort_comm(r->executor);
     char path[128];
     snprintf(path, sizeof path, "%s/model.safetensors", f->folder);
-    assert_int_equal(unlink(path), 0); /* it is not read again */
+    assert_int_equal(unlink(path), 0); /* the shard is not read again */
     join_all(f);
     run_steps(f, out);
 }
 
-/* Asked for a shard that cannot be read, a rank says so each time, and takes it when it can. */
+/* A shard that cannot be read is an error at each join. The rank takes the shard once it can be
+ * read. */
 static void test_a_shard_that_cannot_be_read(void **state)
 {
     static const int64_t spares[] = {0, 2};
@@ -444,26 +450,26 @@ static void test_joins_that_are_refused(void **state)
         assert_true(strlen(r->err.text) > 0);
     }
     uint32_t out[N_STEPS][N_SLOTS];
-    join_all(f); /* nothing of it lasts */
+    join_all(f); /* the error leaves nothing behind */
     run_steps(f, out);
 }
 
-/* Rank 0 makes an id for one formation: a Join that comes again later does not bring the old one
- * back.
- */
+/* An id that rank 0 makes is valid for one formation. A repeated Join does not make an old id
+ * valid again. */
 static void test_an_id_is_of_one_formation(void **state)
 {
     struct fixture *f = *state;
     open_ranks(f, in_place);
     join_all(f);
     abort_all(f);
-    begin(&f->ranks[0]); /* the same Join */
+    begin(&f->ranks[0]); /* the same Join again */
     assert_int_equal(end(&f->ranks[0]), STATUS_INVALID);
     assert_non_null(strstr(f->ranks[0].err.text, "the communicator id is not the one"));
     join_all(f);
 }
 
-/* The lowest of the group is everybody's, and for as long as this group lasts. */
+/* The lowest number of blocks and the lowest instruction set of the group apply to all ranks, as
+ * long as the group exists. */
 static void test_a_formation_sets_blocks_and_instructions(void **state)
 {
     static const uint32_t few[] = {2 * N_SLOTS - 1};
@@ -484,7 +490,8 @@ static void test_a_formation_sets_blocks_and_instructions(void **state)
             assert_int_equal(end(r), STATUS_OK);
             assert_int_equal(d->ops->isa_level(d), 0);
         }
-        for (uint32_t i = 0; i < N_RANKS; i++) { /* the plan names one block more */
+        /* The plan names a block beyond the lowest number. */
+        for (uint32_t i = 0; i < N_RANKS; i++) {
             prepare_step(&f->ranks[i], &steps, 1);
             begin(&f->ranks[i]);
             assert_int_equal(end(&f->ranks[i]), STATUS_PROTOCOL);
@@ -562,15 +569,15 @@ static void test_a_peer_that_leaves_fails_the_step(void **state)
     }
 }
 
-/* ---- a rank 0 that is not one of ours ---- */
+/* ---- an impostor as rank 0 ---- */
 
 struct impostor {
     struct fixture *f;
     struct comm *comm;
-    uint32_t n_steps, n_rows[2], n_sampled[2]; /* of each step */
-    uint32_t sent[2][6], n_sent[2];            /* its last words: ids, counts */
-    bool best_only;    /* what is sampled is greedy and nothing else: no logits are gathered */
-    uint32_t pause_ms; /* before them */
+    uint32_t n_steps, n_rows[2], n_sampled[2]; /* for each step */
+    uint32_t sent[2][6], n_sent[2];            /* ids and counts that it sends last */
+    bool best_only;                            /* all rows are greedy, so no logits are gathered */
+    uint32_t pause_ms;                         /* pause before these ids, in milliseconds */
     enum status joined, status;
 };
 
@@ -580,7 +587,7 @@ static enum status pretend(struct impostor *p, uint32_t step)
     struct error err = {0};
     memset(sums, 0, sizeof sums);
     for (uint32_t i = 0; i < 1 + 2 * TINY_LAYERS; i++) {
-        bool of_sampled = i + 2 > 2 * TINY_LAYERS; /* behind the last layer's keys and values */
+        bool of_sampled = i + 2 > 2 * TINY_LAYERS; /* behind keys and values of the last layer */
         size_t n_rows = of_sampled ? p->n_sampled[step] : p->n_rows[step];
         TRY(comm_all_reduce(p->comm, sums, n_rows * TINY_HIDDEN, &err));
     }
@@ -591,7 +598,7 @@ static enum status pretend(struct impostor *p, uint32_t step)
         TRY(comm_gather(p->comm, 0, parts, &err));
     }
     for (uint32_t i = 0; !p->best_only && i < p->n_sampled[step]; i++) {
-        const size_t own = 64 * sizeof *logits; /* the half, in whole panels of 16 */
+        const size_t own = 64 * sizeof *logits; /* half of the vocabulary, in whole panels of 16 */
         const struct comm_part parts[N_RANKS] = {{logits, own}, {logits + 64, sizeof logits - own}};
         TRY(comm_gather(p->comm, 0, parts, &err));
     }
@@ -623,7 +630,7 @@ static void impostor_open(struct impostor *p, struct fixture *f)
     assert_int_equal(comm_open(&co, &p->comm, &err), STATUS_OK);
 }
 
-/* Rank 1 joins the impostor, who then goes through its steps by itself. */
+/* Rank 1 joins the impostor, which then executes its steps. */
 static pthread_t impostor_begin(struct impostor *p)
 {
     struct fixture *f = p->f;
@@ -674,8 +681,8 @@ static void test_ids_outside_the_vocabulary(void **state)
     comm_close(p.comm);
 }
 
-/* A rank 0 that is slow to say what it sampled makes the step long, and the others' own share of it
- * no longer: it is the one that is told as slow. */
+/* A rank 0 that sends its sampled ids late makes the step long. The other rank's own time must
+ * not grow, so that rank 0 is named as slow. */
 static void test_waiting_for_ids_is_no_work(void **state)
 {
     struct fixture *f = *state;
@@ -700,8 +707,8 @@ static void test_waiting_for_ids_is_no_work(void **state)
     comm_close(p.comm);
 }
 
-/* The prompt's last ids are those before AT, whose id the first step "samples": the second step has
- * two draft tokens, the ids behind it. */
+/* The prompt ends with the ids before AT, and the first step "samples" the id at AT. The second
+ * step has the two ids behind it as draft tokens. */
 static void test_what_rank_0_says_of_drafts(void **state)
 {
     enum {

@@ -1,6 +1,8 @@
-/* A head for tests, as small as can be: plans for a few streams on executors that are threads here,
- * one step at a time or two in flight, with whatever draft tokens, chunks and shared blocks a test
- * asks for; what came out is kept to the bit. Included as a file by the tests. */
+/* A minimal head for tests. It plans steps for a few streams on executors that are threads of
+ * this process, with one step or two in flight. A test chooses draft tokens, chunks and shared
+ * blocks by `struct way`. The output of each stream is kept bit for bit, for comparison with
+ * another run. The tests include this file. `struct driver` owns executors and streams; a fault
+ * ends the process. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,7 @@ enum {
     DRIVER_OUT = 64,
     DRIVER_BLOCK = 16,
     DRIVER_TABLE = DRIVER_IDS / DRIVER_BLOCK,
-    DRIVER_BLOCKS = 211, /* a prime: block ids are scattered */
+    DRIVER_BLOCKS = 211, /* a prime, so that block ids are scattered */
     DRIVER_FLIGHT = 2
 };
 #define DRIVER_GROUPS 2
@@ -33,36 +35,39 @@ struct scored_id {
 };
 
 struct stream {
-    uint32_t ids[DRIVER_IDS], n_prompt, n_ids; /* as the head knows them */
+    uint32_t ids[DRIVER_IDS], n_prompt, n_ids; /* ids that the head knows */
     struct sampling_params sampling;
-    bool has_prompt_logprobs; /* as sampling says */
-    uint32_t n_shared; /* ids of the prompt whose blocks are stream 0's; a multiple of a block */
-    uint32_t n_own;    /* of these it computes so many first, in blocks of its own */
+    bool has_prompt_logprobs; /* `sampling` asks for them */
+    /* The first `n_shared` ids of the prompt are in blocks of stream 0. A multiple of the block
+     * size. */
+    uint32_t n_shared;
+    uint32_t n_own; /* number of shared ids that it computes itself, in own blocks */
     struct sampled_token out[DRIVER_OUT];
-    struct scored_id scored[DRIVER_IDS]; /* [n_scored] */
+    struct scored_id scored[DRIVER_IDS]; /* [n_prompt_logprobs] */
     uint32_t n_prompt_logprobs;
-    /* planned so far */
+    /* State of the plans so far. */
     bool entered;
-    uint32_t n_run;                  /* positions, at least */
-    uint32_t n_given[DRIVER_GROUPS]; /* blocks, dropped ones counted */
+    uint32_t n_run;                  /* positions in plans; the device may have more */
+    uint32_t n_given[DRIVER_GROUPS]; /* blocks so far, with dropped ones */
     uint32_t n_dropped[DRIVER_GROUPS];
-    uint32_t n_samples, n_drafts; /* in flight: runs that sample; draft tokens granted to them */
-    uint32_t n_empty;             /* runs that found the end */
+    /* `n_samples` counts runs in flight that sample, and `n_drafts` their draft tokens. */
+    uint32_t n_samples, n_drafts;
+    uint32_t n_empty; /* runs that began behind the end */
 };
 
-/* How a test wants its steps. */
+/* A test's choice of how streams run. */
 struct way {
-    uint32_t chunk;     /* of a prompt; 0: whole */
-    uint32_t max_draft; /* each run gets 0 .. max_draft draft tokens, at random */
-    uint32_t n_flight;  /* steps that are planned before the first one's result is known: 1, 2 */
+    uint32_t chunk;     /* tokens of a prompt in a step; 0 = all */
+    uint32_t max_draft; /* each run gets 0 to max_draft draft tokens, at random */
+    uint32_t n_flight;  /* steps in flight: 1 or 2 */
     uint64_t seed;
-    bool share;      /* blocks, as the streams say */
-    bool one_by_one; /* each stream alone in its steps */
+    bool share;      /* share blocks as the streams say */
+    bool one_by_one; /* only one stream in each step */
 };
 
 struct driver_rank {
     struct executor *executor;
-    const struct msg_plan *plan; /* NULL: join */
+    const struct msg_plan *plan; /* NULL = join */
     struct executor_comm comm;
     struct arena arena;
     struct msg_result result;
@@ -76,7 +81,7 @@ struct flight {
     struct plan_run runs[DRIVER_STREAMS];
     struct plan_blocks blocks[DRIVER_STREAMS][DRIVER_GROUPS];
     uint32_t block_ids[DRIVER_STREAMS][DRIVER_GROUPS][DRIVER_TABLE];
-    /* of the runs that sample or have prompt_logprobs */
+    /* For the runs that sample or have prompt_logprobs. */
     uint32_t i_streams[DRIVER_STREAMS], n_granted[DRIVER_STREAMS],
         n_prompt_logprobs[DRIVER_STREAMS];
     bool samples[DRIVER_STREAMS];
@@ -85,13 +90,13 @@ struct flight {
 
 struct driver {
     uint32_t tp, pp, n_ranks;
-    uint32_t n_open; /* executors: the first n_ranks are in the group */
+    uint32_t n_open; /* open executors; the first n_ranks are in the group */
     struct driver_rank ranks[DRIVER_RANKS];
     struct sequences_limits limits;
     struct stream streams[DRIVER_STREAMS];
     uint32_t n_streams;
     uint64_t step, epoch, n_drafted, n_accepted;
-    struct arena arenas[DRIVER_FLIGHT]; /* of steps in halves */
+    struct arena arenas[DRIVER_FLIGHT]; /* for steps in halves */
     struct rng rng;
 };
 
@@ -125,7 +130,7 @@ static void driver_run_ranks(struct driver *d, const char *what)
     for (uint32_t i = 0; i < d->n_ranks; i++)
         if (d->ranks[i].status != STATUS_OK)
             failed = fprintf(stderr, "rank %u: %s\n", i, d->ranks[i].err.text) > 0;
-    if (failed) /* each with its own words: a peer's may be the first cause */
+    if (failed) /* Each rank printed its error, because a peer's may be the cause. */
         driver_die(what, "failed");
 }
 
@@ -160,7 +165,8 @@ static void driver_join(struct driver *d)
 typedef enum status driver_open_fn(const struct worker_options *o, struct executor **out,
                                    struct error *err);
 
-/* o: of rank 0; the others differ in their ordinal. */
+/* Opens and joins the ranks. `o` holds the options of rank 0; the other ranks differ only in
+ * their ordinal. */
 static void driver_open_by(struct driver *d, const struct worker_options *o, driver_open_fn *open)
 {
     *d = (struct driver){
@@ -185,7 +191,7 @@ static void driver_open_by(struct driver *d, const struct worker_options *o, dri
     driver_join(d);
 }
 
-/* The first executors go on at another TP that each of them offers. */
+/* The first executors go on with another TP, which each of them offers. */
 static inline void driver_reshape(struct driver *d, uint32_t tp)
 {
     for (uint32_t i = 0; i < d->n_open; i++)
@@ -218,7 +224,8 @@ static uint32_t driver_limit(const struct driver *d, const struct stream *s)
     return n < d->limits.max_model_len ? n : d->limits.max_model_len;
 }
 
-/* Another seed has other blocks: what an earlier run left behind is of no use. */
+/* Returns the id of a block. Another seed gives other ids, so blocks of an earlier run are never
+ * useful. */
 static uint32_t driver_block(const struct driver *d, const struct way *w, uint32_t i_stream,
                              uint32_t i_group, uint32_t i)
 {
@@ -228,7 +235,8 @@ static uint32_t driver_block(const struct driver *d, const struct way *w, uint32
     return (uint32_t)((at * (7 + i_group) + 31 * w->seed) % DRIVER_BLOCKS);
 }
 
-/* Blocks up to position end, and none that a window has left behind or a hit jumps over. */
+/* Adds blocks up to position `end` to the run, without those that a window has left or a hit
+ * skips. */
 static void driver_give(struct driver *d, const struct way *w, struct flight *f, uint32_t i_stream,
                         struct plan_run *r, uint32_t end)
 {
@@ -275,7 +283,7 @@ static bool driver_plan_stream(struct driver *d, const struct way *w, struct fli
         driver_plan_prompt(w, s, &r);
         end = s->n_run;
     } else {
-        uint32_t least = s->n_ids + s->n_samples; /* ids that the rank has then */
+        uint32_t least = s->n_ids + s->n_samples; /* fewest ids that the rank has then */
         if (least >= driver_limit(d, s))
             return false;
         r = (struct plan_run){.slot = r.slot,
@@ -329,7 +337,7 @@ static bool driver_plan(struct driver *d, const struct way *w, struct flight *f)
 
 /* ---- results ---- */
 
-/* Rank 0 of the last stage. */
+/* Returns rank 0 of the last stage. */
 static inline struct driver_rank *driver_sampling_rank(struct driver *d)
 {
     return &d->ranks[(d->pp - 1) * d->tp];
@@ -385,7 +393,7 @@ static void driver_take_item(struct driver *d, struct flight *f, uint32_t i,
     }
 }
 
-/* One rank whose device computes by itself: the step begins when it is planned. */
+/* Begins a planned step at once on a rank whose device computes by itself. */
 static void driver_begin(struct driver *d, struct flight *f)
 {
     struct executor *e = d->ranks[0].executor;
@@ -424,7 +432,7 @@ static void driver_execute(struct driver *d, struct flight *f)
         driver_take_item(d, f, i, &r->items[i]);
 }
 
-/* All streams to their end, from nothing. */
+/* Runs all streams from the start to their ends. */
 static void driver_run(struct driver *d, const struct way *w)
 {
     static struct flight flights[DRIVER_FLIGHT];
@@ -452,7 +460,7 @@ static void driver_run(struct driver *d, const struct way *w)
         if (n == 0)
             break;
         driver_execute(d, &flights[0]);
-        if (--n > 0) { /* its arrays move with it */
+        if (--n > 0) { /* the plan's arrays move with it */
             flights[0] = flights[1];
             flights[0].plan.admits = flights[0].admits;
             flights[0].plan.runs = flights[0].runs;
@@ -467,7 +475,7 @@ static void driver_run(struct driver *d, const struct way *w)
     }
 }
 
-/* What comes out of w must be what is in want, to the bit. */
+/* Runs the streams in way `w`. Ends the process unless their output equals `want` bit for bit. */
 static inline void driver_must_give(struct driver *d, const char *model, const char *way,
                                     const struct way *w, const struct stream want[DRIVER_STREAMS])
 {

@@ -1,6 +1,7 @@
-/* A double of a device that samples (kernels/cuda/backend/sampler.h) on the CPU: it samples by
- * worker/sampling/sampler.h from the parameters that a device would get, and keeps what it sampled
- * to itself until it is asked. Included as a file by the tests. */
+/* A double of a device that samples (kernels/cuda/backend/sampler.h), on the CPU. It samples by
+ * worker/sampling/sampler.h from the parameters that a device gets. The sampled ids stay hidden
+ * from the host until it asks for them, as on a real device. The tests include this file. One
+ * test at a time uses the double, on the thread of its executor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +17,14 @@ struct sampler_double {
     struct gpu_sampled *hidden[GPU_SAMPLER_STEPS], *shown[GPU_SAMPLER_STEPS];
     bool ended[GPU_SAMPLER_STEPS], hangs;
     uint32_t n_asked[GPU_SAMPLER_STEPS];
-    struct gpu_sample_lists sent; /* its lists stay where they are until it is sampled */
+    struct gpu_sample_lists sent; /* its lists stay valid until it is sampled */
     uint32_t i_sent, stride;
     float *logits;
-    uint32_t n_rows, n_pending; /* sampled; with an id that the host does not know */
-    uint32_t n_prompt_logprobs; /* of prompts: nobody's next id */
+    uint32_t n_rows, n_pending; /* rows that are sampled; n_pending: those with a pending id */
+    uint32_t n_prompt_logprobs; /* rows of prompts, which give no next id */
 };
 
-static struct sampler_double *sampler_double; /* of the test at hand */
+static struct sampler_double *sampler_double; /* double of the current test */
 
 static void double_begin(struct gpu_sampler *w, uint32_t i_step)
 {
@@ -34,7 +35,8 @@ static void double_begin(struct gpu_sampler *w, uint32_t i_step)
     x->n_asked[i_step] = 0;
 }
 
-/* Ids as the sampler wants them: those that the device is not told count for nothing. */
+/* Returns ids as the sampler wants them. Ids that the device is not told get a value that does
+ * not count. */
 static uint32_t *all_ids(struct sampler_double *x, const struct gpu_sample_lists *d,
                          const struct gpu_sample_row *r, uint32_t *n_prompt)
 {
@@ -81,7 +83,7 @@ static void draw_one(struct sampler_double *x, const struct gpu_sample_lists *d,
                                       d->biases[r->first_bias + i].value};
         for (uint32_t k = 0; k < i; k++)
             if (bias[k].token == bias[i].token)
-                abort(); /* each id once */
+                abort(); /* each id may occur once */
     }
     x->device->ops->math.logits_top(x->device, row, 1, vocab, &top);
     x->device->ops->math.sum_exp(x->device, row, 1, vocab, &top.best, &sum);
@@ -135,8 +137,7 @@ static enum status double_sample(struct gpu_sampler *w, float *logits, uint32_t 
         x->n_rows += d->rows[i].slot != UINT32_MAX;
         x->n_prompt_logprobs += d->rows[i].slot == UINT32_MAX;
     }
-    for (uint32_t i = 0; i < d->n_rows;
-         i++) /* behind all rows, which read what was sampled before */
+    for (uint32_t i = 0; i < d->n_rows; i++) /* all rows first read the ids sampled before */
         if (d->rows[i].slot != UINT32_MAX)
             w->last[d->rows[i].slot] = x->hidden[i_step][d->first_place + i].id;
     return STATUS_OK;
@@ -214,7 +215,7 @@ static void double_name(const struct executor_model *x, char *out, size_t size)
     snprintf(out, size, "a CPU that samples");
 }
 
-/* As executor_cpu_open, on a CPU that samples. */
+/* Opens an executor like `executor_cpu_open`, on a CPU that samples. */
 static enum status double_executor_open(const struct worker_options *o, struct executor **out,
                                         struct error *err)
 {

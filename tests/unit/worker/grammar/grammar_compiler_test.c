@@ -1,5 +1,6 @@
-/* Grammars compiled beside the steps: what the head wants is told to it once, what it lets go of is
- * forgotten, and the compute thread gets a matcher of what was announced without a compile. */
+/* Grammars that are compiled beside the steps. The head is told once about each grammar that it
+ * asked for. A grammar that it drops is forgotten. The compute thread gets a matcher of an
+ * announced grammar without compiling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -63,12 +64,12 @@ static void what_is_wanted_is_told_once(void **state)
     assert_true(d.id == 11 && d.status == STATUS_OK);
     assert_int_equal(atomic_load(&n_calls), 1);
     assert_false(grammar_compiler_next_done(c, &d));
-    assert_int_equal(want(c, 11, "ab+"), STATUS_OK); /* the answer died with a session */
+    assert_int_equal(want(c, 11, "ab+"), STATUS_OK); /* the answer was lost with a session */
     assert_true(grammar_compiler_next_done(c, &d) && d.id == 11 && d.status == STATUS_OK);
     const struct sampling_params p = sampling("ab+");
     struct text_matcher *m = grammar_compiler_matcher(c, &p, &progress);
     assert_non_null(m);
-    assert_int_equal(atomic_load(&progress), 0); /* it waited for nothing */
+    assert_int_equal(atomic_load(&progress), 0); /* the step did not wait */
     text_matcher_free(m);
     grammar_compiler_let_go_all(c); /* the next epoch has another id for it */
     assert_int_equal(want(c, 12, "ab+"), STATUS_OK);
@@ -96,7 +97,8 @@ static void a_source_at_fault_is_said_to_be(void **state)
     grammar_compiler_free(c);
 }
 
-/* An older head announces nothing: then the step waits, and says that it lives. */
+/* An older head announces no grammars. The step then compiles the grammar, and reports progress
+ * meanwhile. */
 static void what_was_not_announced_is_compiled_now(void **state)
 {
     struct grammar_compiler *c = open_compiler("builtin:bytes");
@@ -112,8 +114,7 @@ static void what_was_not_announced_is_compiled_now(void **state)
     grammar_compiler_free(c);
 }
 
-/* A grammar that is let go of before its turn is not told of any more, and the queue has a bound.
- */
+/* A grammar that is dropped before its turn is not reported. The queue has a bound. */
 static void the_queue_is_bounded(void **state)
 {
     struct grammar_compiler *c = open_compiler("builtin:bytes");
@@ -139,8 +140,9 @@ static void the_queue_is_bounded(void **state)
     grammar_compiler_free(c);
 }
 
-/* The seconds that a compile takes are no measure: a matcher of what is there is waited for by
- * nobody. */
+/* Returns whether a dropped grammar stays in a room of that size. A matcher of a kept grammar
+ * needs no compile, so `progress` stays 0. Measuring the time of a compile would not be
+ * reliable. */
 static bool is_kept(uint64_t room, const char *pattern, struct grammar_compiler_done *done)
 {
     struct grammar_compiler *c = grammar_compiler_new("builtin:bytes", NULL, room);

@@ -1,5 +1,5 @@
-/* The costs that a sequence's masks say: each place its own, and none where no mask is
- * made. */
+/* Costs of a sequence's masks: each position has its own, and a position without a mask has
+ * none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -79,7 +79,8 @@ static void a_grammar_that_is_none_costs_nothing(void **state)
     assert_int_equal(m.kib[0], 0);
 }
 
-/* Its head takes a rank that shows no progress for ten seconds to be stuck, and lets it go. */
+/* The head drops a rank that shows no progress for ten seconds, so each id of a replay must
+ * count as progress. */
 static void each_id_of_a_replay_is_progress(void **state)
 {
     enum { N = 1000 };
@@ -94,7 +95,7 @@ static void each_id_of_a_replay_is_progress(void **state)
     struct grammar_compiler *c = grammar_compiler_new("builtin:bytes", NULL, GRAMMAR_ROOM_MOST);
     struct grammars *g = grammars_new(c, VOCAB, &progress);
     grammars_enter(g, &q);
-    for (uint32_t turn = 0; turn < 2; turn++) { /* the second: they have been taken */
+    for (uint32_t turn = 0; turn < 2; turn++) { /* in the second turn the ids have been taken */
         uint64_t before = atomic_load(&progress);
         grammars_mask(g, &q,
                       (struct grammar_places){

@@ -1,4 +1,5 @@
-/* Blocks in chunks: all bytes, once, in order, and cut alike wherever they lie. */
+/* Blocks cut into chunks: all bytes occur once and in order, and the cut does not depend on
+ * their addresses. */
 #include "worker/kv/chunks.h"
 
 #include <setjmp.h>
@@ -13,12 +14,12 @@ enum { N_BLOCKS = 700, LIST = 600 };
 static const struct {
     const char *name;
     uint32_t n_groups, n_pieces;
-    uint64_t bytes[2][2]; /* of a block: of a group's pieces */
+    uint64_t bytes[2][2]; /* bytes of a block in each piece of each group */
     uint32_t n_listed;
     uint32_t want_chunks;
 } cases[] = {
     {"eight bytes each: by the number of pieces", 1, 1, {{8}}, LIST, 2},
-    {"small ones fill a chunk", 1, 1, {{60000}}, 35, 3}, /* 17 in each */
+    {"small ones fill a chunk", 1, 1, {{60000}}, 35, 3}, /* 17 blocks in a chunk */
     {"large ones go alone", 1, 1, {{KV_PACK_BYTES}}, 5, 5},
     {"in parts of a chunk, odd ends too", 1, 1, {{2 * KV_CHUNK_BYTES + 3}}, 2, 6},
     {"two groups, two pieces", 2, 2, {{100, 200000}, {300, 7}}, 4, 5},
@@ -33,7 +34,8 @@ static void test_cut(void **state)
         for (uint32_t g = 0; g < v.n_groups; g++) {
             v.groups[g].n_blocks = N_BLOCKS;
             v.groups[g].n_pieces = cases[i].n_pieces;
-            for (uint32_t p = 0; p < cases[i].n_pieces; p++) /* not memory: only places */
+            /* The addresses have no memory behind them. */
+            for (uint32_t p = 0; p < cases[i].n_pieces; p++)
                 v.groups[g].pieces[p] = (struct kv_piece){
                     (uint8_t *)((g + 1ull) << 48 | (p + 1ull) << 40), cases[i].bytes[g][p]};
         }

@@ -1,3 +1,8 @@
+/* The memory of a rank's KV cache. The tests size it for model configurations (`kv_shape` in,
+ * blocks of each KV group out), and allocate stores on a device of plain memory. Cases: windows,
+ * one group or two, a fixed number of bytes, all memory of a GPU, each data type and layout.
+ * Invariants: the blocks of all layers fit into the given bytes, and no two pieces of memory
+ * overlap. All tests run on one thread. */
 #include "worker/kv/store.h"
 
 #include <setjmp.h>
@@ -11,7 +16,8 @@
 #include "kernels/kv_layout.h"
 #include "worker/model/families/program_build.h"
 
-/* 18 layers, every sixth sees everything, the others 512; one KV head of 256. */
+/* Returns a model of 18 layers with one KV head of 256. With `windows`, every sixth layer sees
+ * all positions, and the others the last 512. */
 static struct model_config config(bool windows)
 {
     struct model_config c = {.family = "gemma3",
@@ -42,7 +48,7 @@ static const struct {
     bool windows;
     struct kv_shape shape;
     enum status want;
-    uint32_t want_n[2]; /* the first group is that of layer 0: the window's, if there is one */
+    uint32_t want_n[2]; /* blocks of each group; the first is layer 0's, a window's if any */
 } cases[] = {
     {"four sequences, 64 windows",
      true,
@@ -101,7 +107,8 @@ static const struct {
       .memory_bytes = 20000ull * LAYER_BLOCK,
       .available_bytes = 16ull << 30},
      STATUS_OK,
-     /* one sequence: 64 and 2048 blocks, 7104 of the 20000; the default: 86016 */
+     /* One sequence needs 64 and 2048 blocks, which take 7104 of the 20000. The default would
+      * take 86016. */
      {64 + (4096 - 64) * 12896 / 78912, 2048 + (8192 - 2048) * 12896 / 78912}},
     {"all that there is, of a GPU",
      false,
@@ -237,7 +244,7 @@ static void test_groups(void **state)
     program_free(p);
 }
 
-/* A device of plain memory. */
+/* A device with plain memory. */
 static void *fake_alloc(struct device *d, uint64_t n)
 {
     return calloc(1, n);
@@ -253,7 +260,7 @@ static void fake_copy(struct device *d, void *to, const void *from, uint64_t n)
 
 enum { N_BLOCKS = 8 };
 
-/* A block's keys or values of a layer, or their scales, as bytes. */
+/* Keys or values of a block in one layer, or their scales, as bytes. */
 struct piece {
     uint8_t *ptr;
     size_t n_bytes;
@@ -269,8 +276,8 @@ static struct piece piece_of(const struct kv_cache *kv, uint32_t block, bool val
     return (struct piece){(uint8_t *)kv_scales(kv, values, block, 0), tokens * sizeof(float)};
 }
 
-/* Every (layer, block, keys or values, numbers or scales) is filled with a number of its own, then
- * all are read. */
+/* Fills each piece (layer, block, keys or values, numbers or scales) with a number of its own,
+ * or checks them all. */
 static void fill_or_check(const struct kv_store *store, uint32_t n_layers, bool check)
 {
     for (uint32_t l = 0; l < n_layers; l++)
@@ -298,7 +305,8 @@ static void check_copy(struct kv_store *store, const struct program *p)
         }
 }
 
-/* A block's stride is what all layers have of it, or one; only as one piece has it a view. */
+/* The stride of a block covers all layers of its group, or one layer in the layout by layers.
+ * Only a store in one piece has a view. */
 static void check_layout(const struct kv_store *store, const struct program *p, bool by_layers,
                          uint32_t layer_bytes)
 {
@@ -311,13 +319,13 @@ static void check_layout(const struct kv_store *store, const struct program *p, 
     }
 }
 
-/* layout: of COX_KV_LAYOUT, NULL: it is not there. */
+/* `layout` is the value of COX_KV_LAYOUT; NULL = not set. */
 static void check_nothing_overlaps(const char *layout)
 {
     bool by_layers = layout && strcmp(layout, "layer") == 0;
     static const struct {
         enum dtype dtype;
-        uint32_t layer_bytes; /* of a block: keys and values of 16 tokens of 256 */
+        uint32_t layer_bytes; /* bytes of a block: keys and values of 16 tokens of 256 */
     } dtypes[] = {{DTYPE_F32, 4 * 16 * 256 * 2},
                   {DTYPE_F16, LAYER_BLOCK},
                   {DTYPE_BF16, LAYER_BLOCK},
@@ -398,7 +406,7 @@ static void *no_alloc(struct device *d, uint64_t n)
     return NULL;
 }
 
-/* Whose memory it is decides what can be done about it. */
+/* The advice in the error depends on where the memory is, on the host or on a GPU. */
 static void test_no_memory_of_a_device(void **state)
 {
     static const struct kv_group groups[PROGRAM_MAX_KV_GROUPS] = {

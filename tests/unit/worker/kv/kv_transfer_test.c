@@ -1,6 +1,8 @@
-/* Two ranks of different groups in one process, each with a thread and a listener of its own, over
- * loopback: every kind of KV cache moves, what is wrong is said, and an end in the middle leaves
- * the memory alone. */
+/* Transfers of KV blocks between two ranks of different replicas. Both are in this process, each
+ * with a thread and a listener of its own, over loopback. The tests push orders at one side or
+ * both and wait for their answers in a loop. Cases: each kind of KV cache, wrong orders, a
+ * missing peer, cancels and ends in the middle. Invariants: blocks that were not named stay as
+ * they are, and after a cancel no thread writes into the memory. */
 #include "worker/kv/transfer.h"
 
 #include <dirent.h>
@@ -30,9 +32,9 @@ struct side {
 };
 struct world {
     struct loop *loop;
-    struct side sides[2]; /* the sender, the receiver */
+    struct side sides[2]; /* sender, receiver */
     struct loop_timer *guard;
-    uint32_t want; /* answers of both sides */
+    uint32_t want; /* answers of both sides to wait for */
     uint8_t id[COMM_ID_BYTES];
 };
 
@@ -58,7 +60,7 @@ static void stop_loop(void *ctx)
     loop_stop(ctx);
 }
 
-/* Until both sides together have n answers more. */
+/* Waits for n more answers of both sides together. */
 static void await(struct world *w, uint32_t n)
 {
     w->want = w->sides[0].n_done + w->sides[1].n_done + n;
@@ -101,9 +103,9 @@ static void close_world(struct world *w)
     loop_free(w->loop);
 }
 
-/* What a test moves. */
+/* Blocks that a test moves. */
 struct list {
-    uint32_t groups[MAX_LIST], blocks[2][MAX_LIST]; /* of either side */
+    uint32_t groups[MAX_LIST], blocks[2][MAX_LIST]; /* blocks[i]: block ids of side i */
     uint32_t n;
 };
 
@@ -141,7 +143,7 @@ static void check_ok(struct world *w, uint64_t id, uint64_t n_bytes)
     }
 }
 
-/* ---- caches of the tests' own ---- */
+/* ---- caches made by the tests ---- */
 
 struct cache {
     struct kv_view view;
@@ -166,7 +168,8 @@ static void cache_close(struct cache *c)
     free(c->memory[1]);
 }
 
-/* n blocks, half of either group, backwards there and with gaps here. */
+/* Fills in n blocks, half of them in each group. Block ids have gaps at the sender and run
+ * backwards at the receiver. */
 static void fill_list(struct list *l, uint32_t n)
 {
     l->n = n;
@@ -183,7 +186,7 @@ static void test_sizes(void **state)
         uint64_t bytes[2];
         uint32_t n;
         bool tcp;
-    } cases[] = {{{8, 24}, 999, false}, /* more than a chunk has places for */
+    } cases[] = {{{8, 24}, 999, false}, /* more than a chunk has room for */
                  {{640, 1}, 33, true},       {{65536, 65535}, 7, false},
                  {{1500001, 4096}, 5, true}, {{1500001, 4096}, 5, false},
                  {{16, 16}, 1, false}};
@@ -207,7 +210,8 @@ static void test_sizes(void **state)
             assert_memory_equal(c[1].memory[l.groups[b]] + l.blocks[1][b] * n,
                                 c[0].memory[l.groups[b]] + l.blocks[0][b] * n, n);
         }
-        /* what was not named is as it was: the first half is of group 0 */
+        /* Blocks that were not named stay as they were. Group 0 has the first half of the
+         * receiver's. */
         struct cache fresh;
         cache_open(&fresh, cases[i].bytes, 2 * l.n, 101);
         assert_memory_equal(c[1].memory[0], fresh.memory[0], l.n * cases[i].bytes[0]);
@@ -218,7 +222,7 @@ static void test_sizes(void **state)
     }
 }
 
-/* ---- a device: what is enqueued is done by sync, and not before ---- */
+/* ---- a device: enqueued copies are done by sync, and not before ---- */
 
 struct fake_copies {
     struct kv_copies base;
@@ -227,7 +231,7 @@ struct fake_copies {
         const void *from;
         size_t n_bytes;
     } queue[2 * KV_CHUNK_SEGMENTS];
-    uint32_t n, n_syncs, fail_at; /* 0: never */
+    uint32_t n, n_syncs, fail_at; /* fail_at: copy that fails; 0 = none */
 };
 
 static enum status enqueue(struct kv_copies *c, void *to, const void *from, uint64_t n_bytes,
@@ -296,7 +300,7 @@ static void test_devices(void **state)
                                 c[0].memory[l.groups[b]] + l.blocks[0][b] * n, n);
         }
         for (int s = 0; s < 2; s++) {
-            assert_int_equal(k[s].n, 0); /* nothing is under way */
+            assert_int_equal(k[s].n, 0); /* no copy is enqueued */
             free(k[s].base.buffers[0]);
             free(k[s].base.buffers[1]);
             cache_close(&c[s]);
@@ -305,7 +309,7 @@ static void test_devices(void **state)
     }
 }
 
-/* ---- the caches that models have ---- */
+/* ---- caches of real models ---- */
 
 static void *plain_alloc(struct device *d, uint64_t n)
 {
@@ -345,7 +349,7 @@ static const struct model_config kinds[] = {
      .vocab_size = 100,
      .mla = {.kv_rank = 32, .nope = 16, .rope = 16, .v = 16}}};
 
-/* As program_build would group them: what a store needs of a program is not more. */
+/* Makes the parts of a program that a store needs, with layers grouped as `program_build` does. */
 static void make_program(struct program *p, const struct model_config *c)
 {
     memset(p, 0, sizeof *p);
@@ -353,7 +357,7 @@ static void make_program(struct program *p, const struct model_config *c)
     p->most_kv_heads = c->n_kv_heads;
     p->layer_end = c->n_layers;
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        bool own = c->window && !c->layer_is_window[l]; /* behind the windows' */
+        bool own = c->window && !c->layer_is_window[l]; /* group behind the windows' group */
         p->kv_group_of[l] = own;
         p->kv_groups[own].n_layers++;
         p->kv_groups[own].most_layers++;
@@ -413,7 +417,7 @@ static void test_kinds_and_dtypes(void **state)
     close_world(&w);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- faults ---- */
 
 static const uint64_t small[2] = {4096, 512};
 
@@ -436,16 +440,16 @@ static void test_wrong_orders(void **state)
     assert_int_equal(kv_transfer_push(w.sides[0].t, &short_id,
                                       &(struct kv_transfer_bounds){.view = &c.view}, &err),
                      STATUS_INVALID);
-    fill_list(&l, 4); /* behind a step that does not come */
+    fill_list(&l, 4); /* these wait for a step that does not come */
     for (uint64_t id = 1; id <= KV_TRANSFER_QUEUE_MAX; id++)
         assert_int_equal(push(&w, 0, id, &l, &c.view, 9, &err), STATUS_OK);
     assert_int_equal(push(&w, 0, 99, &l, &c.view, 9, &err), STATUS_LIMIT);
-    assert_int_equal(push(&w, 0, 3, &l, &c.view, 9, &err), STATUS_OK); /* it waits already */
+    assert_int_equal(push(&w, 0, 3, &l, &c.view, 9, &err), STATUS_OK); /* already waiting */
     cache_close(&c);
     close_world(&w);
 }
 
-/* They mean different blocks, or blocks of other sizes: neither side takes it for done. */
+/* The sides name different blocks, or blocks of other sizes. Neither side reports success. */
 static void test_sides_that_differ(void **state)
 {
     static const uint64_t other[2] = {4096, 1024};
@@ -469,7 +473,7 @@ static void test_sides_that_differ(void **state)
     close_world(&w);
 }
 
-/* One side alone: the one that is asked in vain says so in time, whichever it is. */
+/* Only one side gets the order. Sender or receiver, it reports a time-out. */
 static void test_one_side_missing(void **state)
 {
     static struct list l;
@@ -491,8 +495,8 @@ static void test_one_side_missing(void **state)
     }
 }
 
-/* The process on the other side has gone, whichever it is: nobody listens there any more, and that
- * is told, not waited for. */
+/* The process of the other side has ended. The remaining side is refused at once and reports it
+ * without waiting. */
 static void test_other_side_gone(void **state)
 {
     static struct list l;
@@ -524,14 +528,14 @@ static void test_other_side_gone(void **state)
     }
 }
 
-/* ---- ends in the middle ---- */
+/* ---- cancels and ends in the middle ---- */
 
 static void test_cancel(void **state)
 {
     static const uint64_t large[2] = {1 << 20, 64};
     static struct list l;
-    fill_list(&l, 24);             /* 12 MiB and a little */
-    for (int i = 0; i < 30; i++) { /* either side, earlier and later */
+    fill_list(&l, 24);             /* a little over 12 MiB */
+    for (int i = 0; i < 30; i++) { /* either side, sooner or later */
         struct world w;
         struct cache c[2];
         struct kv_view v[2];
@@ -549,17 +553,17 @@ static void test_cancel(void **state)
         uint32_t n_before = w.sides[who].n_done;
         kv_transfer_cancel(w.sides[who].t);
         kv_transfer_await(w.sides[who].t);
-        /* now the memory is another epoch's: nobody writes into it */
+        /* The memory now belongs to another epoch, so no thread may write into it. */
         memset(c[who].memory[0], 0x55, large[0] * 48);
         spend_ms(&w, 5);
         for (uint64_t k = 0; k < large[0] * 48; k += 4093)
             assert_int_equal(c[who].memory[0][k], 0x55);
-        if (!over) { /* the other side hears of it, this one does not speak of it */
+        if (!over) { /* The other side gets an error. This side reports nothing. */
             if (w.sides[!who].n_done == 0)
                 await(&w, 1);
             assert_int_equal(w.sides[who].n_done, n_before);
         }
-        /* and both are good for the next one */
+        /* Both sides can make the next transfer. */
         memset(c[0].memory[0], 0x33, large[0] * 48);
         kv_transfer_cancel(w.sides[!who].t);
         kv_transfer_await(w.sides[!who].t);
@@ -575,7 +579,7 @@ static void test_cancel(void **state)
     }
 }
 
-/* The end of the process in the middle of one: not waited for longer than it takes. */
+/* The process ends during a transfer. It does not wait longer than the interrupt takes. */
 static void test_end_while_running(void **state)
 {
     static struct list l;
@@ -607,7 +611,7 @@ static void test_answers_again(void **state)
     cache_open(&c[1], small, 20, 1);
     fill_list(&l, 4);
     const struct kv_view v[2] = {c[0].view, c[1].view};
-    kv_transfer_repeat(w.sides[0].t); /* there is none */
+    kv_transfer_repeat(w.sides[0].t); /* no answer exists yet */
     assert_int_equal(w.sides[0].n_done, 0);
     push_both(&w, 1, &l, v);
     await(&w, 2);
@@ -615,10 +619,10 @@ static void test_answers_again(void **state)
     kv_transfer_repeat(w.sides[0].t);
     assert_int_equal(w.sides[0].n_done, 2);
     assert_true(w.sides[0].again);
-    assert_int_equal(push(&w, 1, 1, &l, &v[1], 0, &err), STATUS_OK); /* the order once more */
+    assert_int_equal(push(&w, 1, 1, &l, &v[1], 0, &err), STATUS_OK); /* the same order again */
     assert_int_equal(w.sides[1].n_done, 2);
     check_ok(&w, 1, 2 * small[0] + 2 * small[1]);
-    kv_transfer_cancel(w.sides[0].t); /* of an epoch that is over nothing is said */
+    kv_transfer_cancel(w.sides[0].t); /* answers of an ended epoch are not repeated */
     kv_transfer_repeat(w.sides[0].t);
     assert_int_equal(w.sides[0].n_done, 2);
     cache_close(&c[0]);
@@ -641,7 +645,7 @@ static void test_waits_for_a_step(void **state)
     kv_transfer_step_done(w.sides[0].t, 11);
     spend_ms(&w, 50);
     assert_int_equal(w.sides[0].n_done + w.sides[1].n_done, 0);
-    memset(c[0].memory[0], 0x77, 20 * small[0]); /* the step writes it */
+    memset(c[0].memory[0], 0x77, 20 * small[0]); /* the step writes this block */
     kv_transfer_step_done(w.sides[0].t, 12);
     await(&w, 2);
     check_ok(&w, 1, 2 * small[0] + 2 * small[1]);
@@ -651,7 +655,7 @@ static void test_waits_for_a_step(void **state)
     close_world(&w);
 }
 
-/* ---- many ---- */
+/* ---- many transfers ---- */
 
 static uint32_t n_descriptors(void)
 {
@@ -697,7 +701,7 @@ static void test_thousand(void **state)
         }
     }
     assert_int_equal(n_descriptors(), n_fds);
-#ifndef __SANITIZE_THREAD__ /* which keeps what threads did */
+#ifndef __SANITIZE_THREAD__ /* it keeps the state of ended threads */
     assert_true(mapped_pages() <= n_pages + (4 << 20) / 4096);
 #else
     (void)n_pages;

@@ -1,5 +1,7 @@
-/* Table of short histories: each row is one event and what the rank must do and be afterwards.
- * Then a seeded random walk that checks what must hold after any history. */
+/* The state machine of a rank. A table holds short histories, and each row has an event, the
+ * expected action and the expected phase. A seeded random walk then checks invariants after each
+ * event: at most one communicator exists, steps are contiguous, and Aborted is never early.
+ * `rank_state` is plain data, without threads. */
 #include "worker/link/rank_state.h"
 
 #include <setjmp.h>
@@ -137,7 +139,7 @@ static const struct history histories[] = {
      {EP(1, 1)}},
     {"Abort with nothing to abort: older, own while forming, newer",
      {{E_ABORT, EP(1, 3), 0, RANK_SEND_ABORTED, RANK_IDLE},
-      {E_FORM, EP(1, 3), 0, RANK_IGNORE, RANK_IDLE}, /* it was remembered */
+      {E_FORM, EP(1, 3), 0, RANK_IGNORE, RANK_IDLE}, /* the abort was remembered */
       {E_FORM, EP(1, 4), 1, RANK_MAKE_COMM_ID, RANK_FORMING},
       {E_ABORT, EP(1, 2), 0, RANK_SEND_ABORTED, RANK_FORMING},
       {E_ABORT, EP(1, 4), 0, RANK_SEND_ABORTED, RANK_IDLE},
@@ -289,10 +291,11 @@ static void test_histories(void **state)
     }
 }
 
-/* What the owner would see: at most one communicator, steps contiguous, Aborted never early. */
+/* The owner's view of the rank. At most one communicator exists, steps are contiguous, and
+ * Aborted is never early. */
 struct owner {
-    uint64_t comm;     /* epoch of the communicator that exists or is being joined or aborted */
-    uint64_t executed; /* last step of comm */
+    uint64_t comm;     /* epoch of the communicator that exists, or is being joined or aborted */
+    uint64_t executed; /* last step executed in `comm` */
 };
 
 static void owner_check(struct owner *o, const struct rank_state *s, const struct row *r,
@@ -344,7 +347,7 @@ static void test_random_walk(void **state)
                 r.b = r.a + 1;
             if (r.event == E_PLAN)
                 r.b = s.step_received + rng_below(&rng, 3);
-            if (r.event == E_JOINED) { /* owners report only what was asked of them */
+            if (r.event == E_JOINED) { /* owners report only joins that were asked for */
                 if (s.phase != RANK_JOINING)
                     continue;
                 r.a = s.comm_epoch;

@@ -1,5 +1,8 @@
-/* Adapters of a tiny llama: what is refused, by which name, and that nothing of a refused one
- * stays. What they add is in the golden tests. */
+/* LoRA adapters of a tiny llama on one rank. The tests write adapter files, correct or with one
+ * fault, and load them into the `lora_set` of an engine. Cases: refusals with their texts, paths
+ * below the root, another rank after a rejoin, identities, patterns, PyTorch files. Invariants:
+ * a refused adapter leaves nothing behind, and all ranks compute the same identity. Golden tests
+ * check what adapters add to a model. All tests run on one thread. */
 #include "worker/lora/lora.h"
 
 #include <limits.h>
@@ -26,14 +29,16 @@ static char root[64], folder[96], outside[64];
 static _Atomic uint64_t progress;
 static _Atomic bool interrupt;
 
-/* An adapter of Q and the way down of both layers, and how it differs from one that is right. */
+/* An adapter for the Q and down projections of both layers, and its difference from a correct
+ * one. */
 struct bend {
     const char *label;
-    const char *config; /* instead of the usual one; ' stands for " */
-    const char *tensor; /* the bent one's name ends so; after a +: it is there besides, or, where
-                           the name ends with a dot, A and B are */
-    uint32_t n, k;      /* its shape; 0: the right one */
-    const char *dtype;  /* NULL: F32 */
+    const char *config; /* in place of the default; ' stands for " */
+    /* End of the changed tensor's name. A name after + is added to the others; a name that ends
+     * with a dot is added as both A and B. */
+    const char *tensor;
+    uint32_t n, k;     /* shape of the changed tensor; n 0 = the correct one */
+    const char *dtype; /* NULL = F32 */
     bool missing, nan;
     enum status want;
     const char *text;
@@ -148,23 +153,25 @@ static const struct bend bends[] = {
      REFUSED(UNSUPPORTED, "init_lora_weights is olora")},
     {.label = "no beginning at all",
      .config = CONFIG(",'init_lora_weights':5"),
-     REFUSED(INVALID, "init_lora_weights: true, false or a name")},
+     REFUSED(INVALID, "init_lora_weights must be true, false or a name")},
     {.label = "biases",
      .config = CONFIG(",'bias':'lora_only'"),
      REFUSED(UNSUPPORTED, "adapter_config.json: bias")},
     {.label = "embeddings beside it",
      .config = CONFIG(",'modules_to_save':['embed_tokens','lm_head']"),
      REFUSED(UNSUPPORTED, "modules_to_save")},
-    {.label = "no rank", .config = "{'peft_type':'LORA','lora_alpha':8}", REFUSED(INVALID, ": r:")},
+    {.label = "no rank",
+     .config = "{'peft_type':'LORA','lora_alpha':8}",
+     REFUSED(INVALID, ": r must be a rank")},
     {.label = "a rank of 2^60",
      .config = "{'peft_type':'LORA','r':1152921504606846976,'lora_alpha':8}",
-     REFUSED(INVALID, ": r:")},
+     REFUSED(INVALID, ": r must be a rank")},
     {.label = "an alpha that is no number",
      .config = "{'peft_type':'LORA','r':4,'lora_alpha':'8'}",
      REFUSED(INVALID, "lora_alpha")},
     {.label = "a pattern that is an expression",
      .config = CONFIG(",'rank_pattern':{'^.*q_proj':4}"),
-     REFUSED(UNSUPPORTED, "is an expression")},
+     REFUSED(UNSUPPORTED, "is a regular expression")},
     {.label = "a pattern of another rank than the tensors",
      .config = CONFIG(",'rank_pattern':{'layers.1.mlp.down_proj':5}"),
      REFUSED(INVALID, "layers.1.mlp.down_proj.lora_A.weight: its shape is [4, 64]")},
@@ -186,10 +193,10 @@ static const struct bend bends[] = {
              "target_modules names lm_head, but adapters of this model can change only")},
     {.label = "a tensor of another kind",
      .tensor = "+base_model.model.model.embed_tokens.lora_embedding_A",
-     REFUSED(UNSUPPORTED, "embed_tokens.lora_embedding_A: neither lora_A.weight")},
+     REFUSED(UNSUPPORTED, "embed_tokens.lora_embedding_A: it is neither lora_A.weight")},
     {.label = "a tensor of another form",
      .tensor = "+model.layers.0.self_attn.q_proj.lora_A.weight",
-     REFUSED(UNSUPPORTED, "not of the form")},
+     REFUSED(UNSUPPORTED, "does not have the form")},
     {.label = "A is missing",
      .tensor = "layers.0.self_attn.q_proj.lora_A",
      .missing = true,
@@ -213,16 +220,16 @@ static const struct bend bends[] = {
      .tensor = "layers.0.self_attn.q_proj.lora_A",
      .n = 5,
      .k = TINY_HIDDEN,
-     REFUSED(INVALID, "adapter_config.json says rank 4")},
+     REFUSED(INVALID, "which does not match the rank 4 in adapter_config.json")},
     {.label = "integers",
      .tensor = "layers.0.self_attn.q_proj.lora_A",
      .dtype = "I16",
-     REFUSED(UNSUPPORTED, "neither F32, F16 nor BF16")},
+     REFUSED(UNSUPPORTED, "must be F32, F16 or BF16")},
     {.label = "half precision", .tensor = "layers.0.self_attn.q_proj.lora_A", .dtype = "F16"},
     {.label = "NaN",
      .tensor = "layers.1.self_attn.q_proj.lora_B",
      .nan = true,
-     REFUSED(INVALID, "layers.1.self_attn.q_proj.lora_B.weight: it has a number that is NaN")},
+     REFUSED(INVALID, "layers.1.self_attn.q_proj.lora_B.weight: it contains a number that is NaN")},
     {.label = "NaN in bfloat16",
      .tensor = "layers.1.self_attn.q_proj.lora_B",
      .dtype = "BF16",
@@ -275,7 +282,8 @@ static struct engine *open_engine(uint32_t tp, uint32_t rank)
     return e;
 }
 
-/* On a rank that has a part of everything and on one that has nothing of the heads: the same. */
+/* Refusals are the same on a rank with a part of all tensors and on a rank without attention
+ * heads. */
 static void test_what_is_refused(void **state)
 {
     struct engine *engines[] = {open_engine(1, 0), open_engine(5, 4)};
@@ -298,7 +306,7 @@ static void test_what_is_refused(void **state)
     engine_close(engines[1]);
 }
 
-/* A device whose packing and writes fail tells it when it is asked, and not before. */
+/* A device that fails to pack or write reports it at the next sync, and not before. */
 static enum status failed_sync(struct device *d, struct error *err)
 {
     return error_set(err, STATUS_IO, "the device is lost");
@@ -345,7 +353,7 @@ static void test_ranks_and_places(void **state)
     engine_close(e);
 }
 
-/* The rank is what the tensors have: 9 of them, where 8 are possible. */
+/* The tensors decide the rank: 9 where 8 is the maximum. */
 static void test_a_rank_too_large(void **state)
 {
     const struct engine_setup s = {.model = base,
@@ -382,7 +390,7 @@ static void test_only_below_the_root(void **state)
         enum status want;
     } cases[] = {{"a", STATUS_OK},
                  {"./a/../a", STATUS_OK},
-                 {outside, STATUS_OK}, /* it is a link into the root */
+                 {outside, STATUS_OK}, /* a link into the root */
                  {"..", STATUS_DENIED},
                  {".", STATUS_DENIED},
                  {"/etc", STATUS_DENIED},
@@ -401,8 +409,8 @@ static void test_only_below_the_root(void **state)
     engine_close(e);
 }
 
-/* A file of a folder below the root is a link: into the root, as in a cache of downloads, or out.
- */
+/* A file in a folder below the root is a link. It may lead into the root, as in a download
+ * cache, but not out of it. */
 static void test_files_below_the_root(void **state)
 {
     static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors",
@@ -418,7 +426,7 @@ static void test_files_below_the_root(void **state)
         assert_int_equal(rename(from, to), 0);
         snprintf(from, sizeof from, "%s/%s", folder, file);
         assert_int_equal(symlink(to, from), 0);
-        snprintf(text, sizeof text, "%s: is a link to outside of --lora-root %s", from, root);
+        snprintf(text, sizeof text, "%s is a link to a file outside of --lora-root %s", from, root);
         enum status s = lora_set_load(e->loras, 1, "a", NULL, &err);
         enum status want = i % 2 ? STATUS_DENIED : i == 4 ? STATUS_INVALID : STATUS_OK;
         if (s != want || (i % 2 && !strstr(err.text, text)))
@@ -429,8 +437,8 @@ static void test_files_below_the_root(void **state)
     engine_close(e);
 }
 
-/* Rank 0 of 2 becomes rank 1: what it holds is cut anew; what is not there as it was is lost, and
- * nothing else. */
+/* Rank 0 of 2 becomes rank 1 and cuts its adapters again. An adapter whose files have changed is
+ * lost, and no other one. */
 static void test_another_rank(void **state)
 {
     struct engine *e = open_engine(2, 0);
@@ -460,7 +468,7 @@ static void test_another_rank(void **state)
         assert_non_null(strstr(err.text, cases[i].text));
         assert_false(lora_set_next_loss(e->loras, &id, &err));
         assert_int_equal(lora_set_find(e->loras, 5), 0);
-        assert_int_equal(lora_set_find(e->loras, 6), 2); /* the other one is as it was */
+        assert_int_equal(lora_set_find(e->loras, 6), 2); /* the other adapter stays as it was */
         lora_set_unload(e->loras, 6);
         write_adapter(&right);
         assert_int_equal(lora_set_load(e->loras, 5, "a", NULL, &err), STATUS_OK);
@@ -468,7 +476,8 @@ static void test_another_rank(void **state)
     engine_close(e);
 }
 
-/* Every rank says the same one; it follows whatever changes the numbers, and nothing else. */
+/* All ranks report the same identity. It changes with anything that changes the numbers, and
+ * with nothing else. */
 static void test_identity(void **state)
 {
     struct engine *engines[] = {open_engine(1, 0), open_engine(5, 4)};
@@ -526,12 +535,13 @@ static void test_scales(void **state)
     lora_adapter_close(a);
 }
 
-/* As PEFT: the first key that names a module, not the longest, and whole parts of its name only. */
+/* Patterns as in PEFT: the first key that matches a module counts, not the longest. A key
+ * matches only whole parts of the name. */
 static void test_patterns(void **state)
 {
     static const struct {
         const char *pattern;
-        float alpha[2]; /* of the way down in layer 0 and 1 */
+        float alpha[2]; /* for the down projection in layers 0 and 1 */
     } cases[] = {
         {"'down_proj':3,'1.mlp.down_proj':5", {3, 3}},
         {"'1.mlp.down_proj':5,'down_proj':3", {3, 5}},
@@ -555,7 +565,7 @@ static void test_patterns(void **state)
     }
 }
 
-/* Names enough to keep a group's ranks from their steps. */
+/* So many names would keep the ranks of a replica from their steps. */
 static void test_too_many_names(void **state)
 {
     static const char *const keys[] = {"rank_pattern", "alpha_pattern", "target_modules"};
@@ -584,7 +594,7 @@ static void test_too_many_names(void **state)
 
 #define Q_PROJ "base_model.model.model.layers.0.self_attn.q_proj.lora_"
 
-/* PyTorch's file with A [4][inputs] and B [32][4] of one module. */
+/* Writes a PyTorch file with A [4][inputs] and B [32][4] of one module. */
 static void put_bin(char inputs)
 {
     static const char zeros[4 * 255];

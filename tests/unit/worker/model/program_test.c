@@ -1,3 +1,8 @@
+/* Programs of models: the list of operators and weights that a rank runs. The tests build a
+ * program from a configuration, a rank and a stage, and read its cuts, names, KV groups and
+ * tables. Invariants: the parts of all ranks are the whole model once, except shared KV heads,
+ * and all stages have the same KV groups. `program_free` frees a program. All tests run on one
+ * thread. */
 #include "worker/model/families/program_build.h"
 #include "worker/model/program.h"
 
@@ -58,14 +63,14 @@ static void test_unknown_family(void **state)
     assert_non_null(strstr(err.text, "sphinx"));
 }
 
-/* Every layer is in one stage, embedding and head are at the ends, and all have the same KV groups.
- */
+/* Each layer is in one stage. Embedding and head are at the ends, and all stages have the same
+ * KV groups. */
 static void test_stages(void **state)
 {
     struct model_config c = llama(8, 8);
     c.n_layers = 5;
     c.window = 32;
-    c.layer_is_window[1] = c.layer_is_window[4] = true; /* the middle stage has no window */
+    c.layer_is_window[1] = c.layer_is_window[4] = true; /* no window in the middle stage */
     for (uint32_t tied = 0; tied < 2; tied++) {
         uint32_t n_layers[2] = {0}, n_vocab = 0;
         c.tied_embedding = tied;
@@ -88,7 +93,7 @@ static void test_stages(void **state)
         }
         assert_int_equal(n_layers[0], 3);
         assert_int_equal(n_layers[1], 2);
-        assert_int_equal(n_vocab, 2); /* a tied one is at both ends */
+        assert_int_equal(n_vocab, 2); /* a tied embedding is at both ends */
     }
 }
 
@@ -103,8 +108,8 @@ static void test_more_stages_than_layers(void **state)
     assert_non_null(strstr(err.text, "--pp 3 is too large: the model has 2 layers"));
 }
 
-/* The parts of the ranks are the whole, once; but K and V of a head are wherever a query head reads
- * them. Ranks that have nothing have no matrix. */
+/* The parts of all ranks are the whole, once. Only K and V of a head are on each rank whose
+ * query heads read them. A rank without a part has no matrix. */
 static void test_cuts(void **state)
 {
     static const struct {
@@ -116,7 +121,7 @@ static void test_cuts(void **state)
         struct model_config c = llama(cases[i].n_heads, cases[i].n_kv_heads);
         c.vocab_size = 3000; /* something for each of 16 ranks */
         c.intermediate = cases[i].intermediate;
-        uint64_t covered[7] = {0}; /* of layer 0: q k v o gate up down */
+        uint64_t covered[7] = {0}; /* for layer 0: q k v o gate up down */
         static const char *const names[7] = {"q_proj", "k_proj",    "v_proj",   "o_proj",
                                              "gate_",  "mlp.up_pr", "down_proj"};
         for (uint32_t rank = 0; rank < cases[i].tp; rank++) {
@@ -145,7 +150,7 @@ static void test_cuts(void **state)
     }
 }
 
-/* A width is cut between whole blocks of its format. */
+/* A width is cut only between whole blocks of its format. */
 static void test_inner_width(void **state)
 {
     static const struct {
@@ -165,11 +170,11 @@ static void test_inner_width(void **state)
         }
 }
 
-/* Every row of the embedding and of the head is one rank's, and every rank knows whose. */
+/* Each row of the embedding and of the head is on one rank, and all ranks know which. */
 static void test_vocabulary(void **state)
 {
     static const struct {
-        uint32_t vocab_size, tp, per_rank; /* 0: refused */
+        uint32_t vocab_size, tp, per_rank; /* per_rank 0 = refused */
     } cases[] = {{300, 1, 300},      {300, 2, 160},    {300, 4, 80},  {256000, 2, 128000},
                  {262144, 4, 65536}, {32000, 4, 8000}, {511, 2, 256}, {513, 2, 272},
                  {17, 2, 16},        {16, 2, 0},       {64, 4, 16},   {49, 4, 16},
@@ -218,8 +223,8 @@ static void test_vocabulary(void **state)
 
 static void test_rope_frequencies(void **state)
 {
-    /* transformers' _compute_llama3_parameters for theta 500000, dim 16, factor 8, low 1, high 4,
-     * original length 64: the values were made with it */
+    /* The values come from transformers' _compute_llama3_parameters with theta 500000, dim 16,
+     * factor 8, low 1, high 4 and original length 64. */
     struct model_config c = llama(8, 2);
     struct program *p;
     struct error err = {0};

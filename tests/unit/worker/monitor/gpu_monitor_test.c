@@ -1,4 +1,4 @@
-/* What a GPU says of itself, by a stand-in for its library (tests/standins/nvml.c). */
+/* State that a GPU reports, from a stand-in for its library (tests/standins/nvml.c). */
 #include "worker/monitor/gpu_monitor.h"
 
 #include <sched.h>
@@ -50,7 +50,7 @@ static void test_what_it_does_not_say_is_zero(void **state)
     gpu_monitor_stop(m);
 }
 
-/* The process goes on without an answer, and ends without one. */
+/* A driver never answers. The process goes on without an answer, and can end. */
 static void test_a_driver_that_does_not_answer(void **state)
 {
     struct gpu_monitor *m = start("00000000:dd:00.0");

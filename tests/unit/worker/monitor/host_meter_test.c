@@ -1,5 +1,5 @@
-/* What a worker says of its host: processors over the last second, and asks for it no more often.
- */
+/* State of a worker's host: the processors that it used over the last second. The meter asks the
+ * kernel at most once a second. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void burn(uint64_t ns)
         n++;
 }
 
-/* The clock is ours, so the figures are: 50 ms and more of a processor in a second of 1 s. */
+/* The test sets the clock. It uses at least 50 ms of processor time within one second. */
 static void test_cores_over_a_second(void **state)
 {
     struct host_meter m;
@@ -38,7 +38,7 @@ static void test_cores_over_a_second(void **state)
     assert_int_equal(host_meter_look(&m, NS_PER_S).threads, host_cpus());
 }
 
-/* Pages that were touched are resident, those that were only asked for are not. */
+/* Pages that were written are resident. Pages that were only allocated are not. */
 static void test_resident_bytes(void **state)
 {
     enum { BYTES = 64 << 20 };
@@ -47,7 +47,7 @@ static void test_resident_bytes(void **state)
     assert_non_null(p);
     assert_true(before > 0 && host_usage().resident_bytes < before + BYTES / 2);
     memset(p, 1, BYTES);
-    /* no more than at least: a sanitizer's shadow of them is resident, too */
+    /* There is no upper bound, because a sanitizer's shadow memory is resident, too. */
     assert_true(host_usage().resident_bytes >= before + BYTES / 2);
     free(p);
 }

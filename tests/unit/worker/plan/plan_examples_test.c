@@ -1,6 +1,7 @@
-/* `cox plan` against sums that others have published: the sizing of the SageMaker seeds (13 billion
- * parameters on g5 instances, Phi-3-mini's figures, the line that vLLM logs of an A100) and DJL's
- * advice of instances; and shapes that make no sense, refused by name. */
+/* `cox plan` against published figures: the sizing of the SageMaker seeds (13 billion parameters
+ * on g5 instances, Phi-3-mini), vLLM's log line of an A100, and DJL's advice on instances. Each
+ * row has a command line and the expected numbers. Shapes that make no sense are refused with a
+ * text that names the option. */
 #include "worker/plan/targets.h"
 
 #include <math.h>
@@ -53,31 +54,32 @@ static void forget(struct asked *a)
     "--params 180e9 --dtype fp16 --layers 80 --hidden 14848 --heads 232 --head-dim 64 --kv-heads " \
     "8 "
 #define PHI3 "--params 3.8e9 --dtype fp16 --layers 32 --hidden 4096 --max-model-len 4096 --batch 4 "
-/* All of a machine's memory but the weights is for the KV cache: the inverse of the sum. */
+/* A command line whose KV cache gets all memory of a machine except the weights. */
 #define SUM                                                                                        \
     "--gpu-memory-utilization 1 --activation-bytes 0 --overhead-bytes 0 --memory-bytes "           \
     "24000000000 "
 
-/* ---- sums ---- */
+/* ---- published sums ---- */
 
 static void test_sums_of_others(void **state)
 {
-    /* 0: not looked at */
+    /* 0 = not checked. */
     static const struct {
         const char *args;
         double weights, per_token, kv, both; /* bytes; both: weights and KV cache */
         uint32_t tp, idle;
-        uint64_t tokens, batch; /* that the KV cache has room for */
+        uint64_t tokens, batch; /* room of the KV cache */
     } cases[] = {
-        /* 13 billion parameters of 2 bytes; 2 x 2 x 40 x 5120 a token */
+        /* 13 billion parameters of 2 bytes; 2 x 2 x 40 x 5120 bytes a token. */
         {SHAPE_13B "--max-model-len 4096", 26e9, 819200, 3.36e9, 29.36e9, 0, 0, 0, 0},
         {SHAPE_13B "--max-model-len 4096 --batch 4", 26e9, 819200, 13.42e9, 39.42e9, 0, 0, 0, 0},
-        /* two GPUs of 24 GB, which leaves two of the four idle */
+        /* Two GPUs of 24 GB are enough, so two of the four are idle. */
         {SHAPE_13B "--max-model-len 4096 --batch 4 --instance ml.g5.12xlarge", 26e9, 819200,
          13.42e9, 39.42e9, 2, 2, 0, 0},
         {SHAPE_13B "--max-model-len 4096 --batch 4 --instance g5.48xlarge", 26e9, 819200, 13.42e9,
          39.42e9, 2, 6, 0, 0},
-        /* 96 GB less 26 are 85,449 tokens: 20 sequences of 4096, 41 of 2048; 192 GB less 26 */
+        /* 96 GB less 26 GB hold 85,449 tokens: 20 sequences of 4096, or 41 of 2048. The last two
+         * rows have 192 GB less 26 GB. */
         {SHAPE_13B SUM "--max-model-len 4096 --gpu 4xA10G --tp 4", 26e9, 819200, 0, 0, 4, 0, 85449,
          20},
         {SHAPE_13B SUM "--max-model-len 2048 --gpu 4xA10G --tp 4", 26e9, 819200, 0, 0, 4, 0, 85449,
@@ -86,10 +88,11 @@ static void test_sums_of_others(void **state)
          49},
         {SHAPE_13B SUM "--max-model-len 2048 --gpu 8xA10G --tp 8", 26e9, 819200, 0, 0, 8, 0, 202637,
          98},
-        /* 7.6 GB and 8.59 (which the seed rounds to 8.5): below the 24 of a g5.4xlarge */
+        /* 7.6 GB and 8.59 GB (the seed rounds to 8.5) fit into the 24 GB of a g5.4xlarge. */
         {PHI3 "--instance g5.4xlarge", 7.6e9, 524288, 8.59e9, 16.19e9, 1, 0, 0, 0},
         {PHI3 "--instance ml.g6.4xl", 7.6e9, 524288, 8.59e9, 16.19e9, 1, 0, 0, 0},
-        /* what the model itself says, and with the seed's width in its place */
+        /* The first row has the figures of the model itself, the second one the seed's hidden
+         * size. */
         {"bench/models/phi3_mini_4k --gpu A10G", 7.64e9, 393216, 0, 0, 1, 0, 0, 0},
         {"bench/models/phi3_mini_4k --gpu A10G --hidden 4096 --batch 4", 7.64e9, 524288, 8.59e9,
          16.23e9, 1, 0, 0, 0},
@@ -124,7 +127,7 @@ static void test_sums_of_others(void **state)
     }
 }
 
-/* 26 + 13.4 and 2 to 3 GB of overhead are 41.4 to 42.4. */
+/* 26 + 13.4 GB and 2 to 3 GB of overhead are 41.4 to 42.4 GB. */
 static void test_overhead_that_is_said(void **state)
 {
     static const struct {
@@ -146,8 +149,9 @@ static void test_overhead_that_is_said(void **state)
     }
 }
 
-/* vLLM's line of an A100 of 40 GB, one of eight ranks: 39.39 GiB of which 0.90 are 35.45; 3.97 of
- * weights, 2.10 that are not PyTorch's, 0.36 of activations leave 29.02 for the KV cache. */
+/* A log line of vLLM for one of eight ranks on a 40 GB A100. 0.90 of 39.39 GiB are 35.45.
+ * Weights take 3.97, memory outside PyTorch 2.10, activations 0.36, and 29.02 remain for the KV
+ * cache. */
 static void test_the_memory_line(void **state)
 {
     const double gib = 1 << 30;
@@ -172,8 +176,9 @@ static void test_the_memory_line(void **state)
     assert_int_equal(f.max_batch, f.kv_room_bytes / (8192ull * 31104));
 }
 
-/* DJL's rows of instances and batches. Of how long their sequences are nothing is said: 256 tokens
- * here, at the lower end of each range. 70 billion in 16 bits are too much for four of 24 GB. */
+/* DJL's table of instances and batch sizes. It gives no sequence length, so the rows use 256
+ * tokens and the lower end of each range. 70 billion parameters in 16 bits do not fit into four
+ * GPUs of 24 GB. */
 static void test_advice_of_instances(void **state)
 {
     static const struct {
@@ -205,7 +210,7 @@ static void test_advice_of_instances(void **state)
     }
 }
 
-/* ---- a shape and a model are counted alike ---- */
+/* ---- a shape gives the same figures as its model ---- */
 
 static void test_a_shape_is_like_its_model(void **state)
 {
@@ -234,7 +239,8 @@ static void test_a_shape_is_like_its_model(void **state)
                 double act = (double)x->rank.activation_bytes / (double)y->rank.activation_bytes;
                 assert_int_equal(x->fit.kv_bytes, y->fit.kv_bytes);
                 assert_int_equal(x->rank.overhead_bytes, y->rank.overhead_bytes);
-                bool shared = x->tp > a.shape.counts.n_kv_heads; /* ranks have K and V twice */
+                /* Several ranks then hold the same K and V. */
+                bool shared = x->tp > a.shape.counts.n_kv_heads;
                 if (fabs(w - 1) > (shared ? 0.03 : 0.005) || fabs(act - 1) > 0.05)
                     fail_msg("%s, tp %u: weights %.4f, activations %.4f", cases[i].model, x->tp, w,
                              act);
@@ -244,7 +250,7 @@ static void test_a_shape_is_like_its_model(void **state)
     }
 }
 
-/* ---- the ends of the ranges ---- */
+/* ---- limits of the ranges ---- */
 
 static void test_the_largest_numbers(void **state)
 {

@@ -1,5 +1,8 @@
-/* GPUs and machines by the names that people give them; how many of each a machine has; and what
- * bounds a step on one. */
+/* GPUs and machines by the names that people use, and the roofline of a decode step. The tests
+ * look names up (`gpus_find_machine` and others), and compute steps of a 13-billion-parameter
+ * shape on an A100 by hand from the formula in roofline.h. Other tests size sequences with
+ * windows. Invariants: an unknown name is refused with the nearest known ones. All data are
+ * constants; all tests run on one thread. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +19,7 @@
 static void test_gpus_by_name(void **state)
 {
     static const struct {
-        const char *name, *want; /* NULL: not known */
+        const char *name, *want; /* NULL = unknown */
         uint32_t n;
     } cases[] = {
         {"A10G", "A10G", 8},
@@ -35,7 +38,7 @@ static void test_gpus_by_name(void **state)
         {"B200", "B200", 8},
         {"Tesla V100-SXM2-16GB", "V100-16", 8},
         {"Tesla T4", "T4", 8},
-        {"A100", NULL, 0}, /* of which? */
+        {"A100", NULL, 0}, /* memory size is missing */
         {"V100", NULL, 0},
         {"", NULL, 0},
         {"4x", NULL, 0},
@@ -63,9 +66,9 @@ static void test_gpus_by_name(void **state)
 static void test_machines_by_name(void **state)
 {
     static const struct {
-        const char *name, *gpu; /* NULL: not known */
+        const char *name, *gpu; /* NULL = unknown */
         uint32_t n;
-        double gib; /* of each, by the machine's own sheet */
+        double gib; /* memory of a GPU, by the maker's data sheet */
     } cases[] = {
         {"ml.g5.4xlarge", "A10G", 1, 24},
         {"g5.12xlarge", "A10G", 4, 24},
@@ -118,7 +121,7 @@ static void test_the_nearest_are_named(void **state)
     } cases[] = {{"A100", {"A100-40", "A100-80"}, false},
                  {"L4OS", {"L40S"}, false},
                  {"H20", {"H200"}, false},
-                 {"RTX 4090", {"A10G", "B200", "T4"}, false}, /* like none: all */
+                 {"RTX 4090", {"A10G", "B200", "T4"}, false}, /* near to none, so all are listed */
                  {"g5.13xlarge", {"g5.12xlarge"}, true},
                  {"ml.p5d.48xlarge", {"p5.48xlarge"}, true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -141,7 +144,7 @@ static const struct gpu_model a100 = {.name = "A100-80",
                                       .flops = 312e12,
                                       .link_bytes_per_s = 300e9};
 
-/* 13 billion parameters, as one of tp ranks has them. */
+/* Returns the figures of a model of 13 billion parameters on one of `tp` ranks. */
 static struct shape_rank rank_13b(uint32_t tp)
 {
     return (struct shape_rank){.tp = tp,
@@ -166,7 +169,7 @@ static void assert_near(double got, double want)
         fail_msg("%g, not %g", got, want);
 }
 
-/* By hand: the figures of roofline.h's formula. */
+/* The expected figures are computed by hand with the formula in roofline.h. */
 static void test_what_bounds_a_step(void **state)
 {
     struct shape s = shape_13b();
@@ -178,7 +181,8 @@ static void test_what_bounds_a_step(void **state)
     assert_near(r.step_s, 14.397e-3);
     assert_true(r.links_s == 0 && r.bound == ROOFLINE_MEMORY);
 
-    r = roofline_decode(&on_two, 4, 1024); /* half of it, and 80 all-reduces of 40960 bytes */
+    /* Two ranks take half of the memory time, and make 80 all-reduces of 40960 bytes. */
+    r = roofline_decode(&on_two, 4, 1024);
     assert_near(r.memory_s, 14.397e-3 / 2);
     assert_near(r.links_s, 80 * (10e-6 + 40960 / 300e9));
     assert_near(r.step_s, r.memory_s + r.links_s);
@@ -194,7 +198,8 @@ static void test_what_bounds_a_step(void **state)
     assert_true(roofline_prefill(&apart, 1024).bound == ROOFLINE_LINKS);
 }
 
-/* Of 64 experts a token goes through 4: one token reads a sixteenth of them, many all. */
+/* A token uses 4 of 64 experts. One token reads a sixteenth of the experts' weights, and many
+ * tokens read all. */
 static void test_a_mixture_reads_what_it_meets(void **state)
 {
     struct shape s = shape_13b();
@@ -218,7 +223,7 @@ static void test_layers_with_a_window(void **state)
 {
     const struct shape_rank r = {.n_kv_groups = 2,
                                  .kv = {{.bytes_per_token = 10}, {512, .bytes_per_token = 100}}};
-    /* a window holds 512 tokens and the step's own 512 */
+    /* A window needs 512 tokens, and another 512 for the step's own. */
     assert_int_equal(fit_sequence_bytes(&r, 100, 16), 112 * 110);
     assert_int_equal(fit_sequence_bytes(&r, 1024, 16), 1024 * 110);
     assert_int_equal(fit_sequence_bytes(&r, 4096, 16), 4096 * 10 + 1024 * 100);
@@ -234,7 +239,7 @@ static void test_layers_with_a_window(void **state)
     assert_int_equal(f.max_batch, 1);
     assert_int_equal(f.max_context, 8192);
     struct fit_ask shorter = ask;
-    shorter.most_model_len = 5000; /* no whole number of blocks */
+    shorter.most_model_len = 5000; /* not a multiple of the block size */
     fit_rank(&r, &shorter, &f);
     assert_int_equal(f.max_context, 5000);
     struct fit_ask huge = ask;

@@ -1,5 +1,6 @@
-/* Candidates of a whole vocabulary at once, beside the same from a list: the same are kept,
- * whatever the logits are; and no block is passed over that has one which counts. */
+/* Selection of candidates from a whole vocabulary, compared with the same selection from a list.
+ * Both keep the same candidates, whatever the logits are. No block with a relevant candidate is
+ * skipped. */
 #include "worker/sampling/candidates.h"
 
 #include <math.h>
@@ -24,7 +25,8 @@ static float uniform(struct rng *r)
     return (float)(rng_next(r) >> 40) * 0x1p-24f;
 }
 
-/* Near each other, far apart, a few great ones, many equal ones, some that are no numbers. */
+/* Fills in logits of one of several kinds: close together, far apart, a few very large ones,
+ * many equal ones, some NaN. */
 static void fill(float *logits, uint32_t n, uint32_t kind, struct rng *r)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -75,7 +77,7 @@ static void test_top_p_of_all(void **state)
     }
 }
 
-/* The smallest set of the best that has the share: by sorting. */
+/* The smallest set of the best candidates with the share `top_p`, compared with sorting. */
 static void test_share(void **state)
 {
     static struct candidate all[MOST], got[MOST];
@@ -151,7 +153,7 @@ static void test_most_bits(void **state)
     }
 }
 
-/* All of a vocabulary, as if one by one. */
+/* A draw from the whole vocabulary gives the same token as visiting its ids one by one. */
 static void test_draw_of_all(void **state)
 {
     static float logits[MOST];
@@ -179,7 +181,8 @@ static void test_draw_of_all(void **state)
     }
 }
 
-/* Of each width, those that this CPU has not being the next narrower one. */
+/* Runs all tests with each vector width. A width that this CPU lacks falls back to the next
+ * narrower one. */
 static void test_all(void **state)
 {
     for (enum sweep_width w = SWEEP_PLAIN; w <= SWEEP_AVX512; w++) {

@@ -1,5 +1,6 @@
-/* Philox against the published known answers, draws by their place, and the choice by noise: the
- * same for every order of candidates, and as often as softmax says. */
+/* Random draws of the sampler: Philox against its published test vectors, draws that depend only
+ * on their place, and the choice of a token by noise. The choice is the same in any order of
+ * candidates, and its frequencies are softmax's. */
 #include "worker/sampling/draw.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 
 static void known_answers(void **state)
 {
-    /* kat_vectors of the authors' Random123, "philox4x32 10" */
+    /* Test vectors from kat_vectors of Random123, by the authors of Philox: "philox4x32 10". */
     static const struct {
         uint32_t counter[4], key[2], want[4];
     } cases[] = {
@@ -33,12 +34,12 @@ static void known_answers(void **state)
     }
 }
 
-/* docs/develop/protocol.md, "Sampling": the layout is a promise. */
+/* The layout in docs/develop/protocol.md, "Sampling", is a promise to other implementations. */
 static void layout(void **state)
 {
     struct draw_key k = {
         .seed = 0x299f31d0a4093822, .i_prompt = 0x13198a2e, .i_choice = 0x03707344};
-    /* key and counter of the third known answer: i / 4, position, prompt, choice */
+    /* Key and counter are those of the third test vector: i / 4, position, prompt, choice. */
     assert_true(draw_uniform(&k, 0x85a308d3, 3) != draw_uniform(&k, 0x85a308d3, 2));
     uint32_t c[4] = {77 / 4, 0x85a308d3, 0x13198a2e, 0x03707344};
     uint32_t key[2] = {0xa4093822, 0x299f31d0};
@@ -64,7 +65,7 @@ static double score(const struct draw_key *k, uint32_t position, uint32_t id, do
     return value - log(-log(draw_uniform(k, position, id)));
 }
 
-/* Every order of visiting gives the outcome of the plain definition, bit by bit. */
+/* Each order of visiting gives the result of the plain definition, bit for bit. */
 static void order_does_not_matter(void **state)
 {
     enum { N = 300 };
@@ -102,7 +103,7 @@ static void order_does_not_matter(void **state)
     }
 }
 
-/* Values so large that the noise is lost in rounding: equals, of which the lowest id is taken. */
+/* Values so large that rounding removes the noise are equal. The lowest id is taken then. */
 static void equals_in_any_order(void **state)
 {
     static const uint32_t orders[3][3] = {{4, 8, 9}, {9, 8, 4}, {8, 4, 9}};
@@ -117,8 +118,8 @@ static void equals_in_any_order(void **state)
     }
 }
 
-/* Pearson's chi-square over eight tokens: 24.32 is the 0.999 quantile of 7 degrees of freedom. The
- * draws are fixed, so this passes or fails for good. */
+/* Pearson's chi-square over eight tokens. 24.32 is the 0.999 quantile for 7 degrees of freedom.
+ * The draws are fixed, so the result never changes. */
 static void frequencies_are_softmax(void **state)
 {
     static const double values[8] = {2.0, 1.5, 1.0, 0.0, -0.5, 0.25, -1.0, -2.0};
@@ -140,7 +141,7 @@ static void frequencies_are_softmax(void **state)
         chi += (counts[i] - want) * (counts[i] - want) / want;
     }
     assert_true(chi < 24.32);
-    assert_true(chi > 0.3); /* better than chance would be no chance */
+    assert_true(chi > 0.3); /* a fit better than chance would be suspicious */
 }
 
 int main(void)

@@ -1,6 +1,8 @@
-/* The sampler against a plain one that is written here by the rules of sampler.h and
- * docs/develop/protocol.md alone: it sorts everything. Then cases with known answers, and hostile
- * parameters. */
+/* The sampler against a plain one, which is written here by the rules of sampler.h and
+ * docs/develop/protocol.md and sorts everything. Random calls compare the two. Then come cases
+ * with known answers, hostile parameters and masks of grammars. Invariants: the chosen id is in
+ * the vocabulary and allowed, and a bad call leaves nothing behind for the next one. All tests
+ * run on one thread. */
 #include "worker/sampling/sampler.h"
 
 #include <float.h>
@@ -20,7 +22,7 @@ enum { VOCAB = 97, MAX_IDS = 40 };
 static const struct sampling_params greedy = {
     .top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .n_prompt_logprobs = -1};
 
-/* One call with everything it needs. */
+/* A call of the sampler with all its input. */
 struct call {
     struct sampling_params params;
     uint32_t vocab, ids[MAX_IDS], n_ids, n_prompt;
@@ -55,7 +57,7 @@ static struct sampler_row make_row(const struct call *c, float *work)
 
 static struct sampler_choice choose(const struct call *c)
 {
-    static struct sampler *s[VOCAB + 1]; /* kept from call to call, as a worker does */
+    static struct sampler *s[VOCAB + 1]; /* kept between calls, as in a worker */
     if (!s[c->vocab])
         s[c->vocab] = sampler_new(c->vocab);
     float work[VOCAB];
@@ -79,7 +81,7 @@ static struct sampler_choice choose(const struct call *c)
     return out;
 }
 
-/* ---- the plain one ---- */
+/* ---- the plain sampler ---- */
 
 static uint32_t count(const uint32_t *ids, uint32_t n, uint32_t id)
 {
@@ -145,7 +147,7 @@ static int by_value(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* Sorted, filtered candidates. */
+/* Collects the filtered candidates and sorts them. Returns their number. */
 static uint32_t plain_filter(const struct call *c, struct entry *e)
 {
     const struct sampling_params *p = &c->params;
@@ -191,7 +193,7 @@ static struct sampler_choice plain_choose(const struct call *c)
     return (struct sampler_choice){e[0].id, n > 1 ? (float)(e[0].value - e[1].value) : INFINITY};
 }
 
-/* ---- random calls: each feature with a coin of its own ---- */
+/* ---- random calls: each feature is on with probability 1/2 ---- */
 
 struct lists {
     uint32_t eos[2], stop[2], allowed[40], bad[12];
@@ -218,7 +220,7 @@ static void random_lists(struct rng *rng, struct call *c, struct lists *l)
             l->allowed[i] = (uint32_t)rng_below(rng, VOCAB + 5);
         p->allowed_ids = (struct u32_span){l->allowed, 40};
     }
-    if (coin(rng)) { /* a word of one id, one of two that matches, one of three */
+    if (coin(rng)) { /* bad words of one id, of two ids that match, and of three */
         uint32_t last = c->n_ids > c->n_prompt ? c->ids[c->n_ids - 1] : 3, x = UINT32_MAX;
         uint32_t bad[] = {(uint32_t)rng_below(rng, VOCAB),
                           x,
@@ -296,7 +298,8 @@ static const struct logit_bias up[] = {{5, 100}}, down[] = {{2, -100}};
 static const uint32_t ids_1_6[] = {1, 6}, ids_2[] = {2}, word_2[] = {2, UINT32_MAX};
 static const uint32_t word_4_2[] = {4, 2, UINT32_MAX}, word_0_2[] = {0, 2, UINT32_MAX};
 
-/* logits 1 4 5 5 2 0 4.5 -1; ids 0 1 2 | 2 4: id 2 is the best, twice seen, 3 as good */
+/* Logits are 1 4 5 5 2 0 4.5 -1, and ids are 0 1 2 | 2 4. Id 2 has the best logit and was seen
+ * twice, and id 3 is equally good. */
 #define CASE(nm, id_, gap_, ...)                                                                   \
     {                                                                                              \
         nm, {__VA_ARGS__}, id_, gap_                                                               \
@@ -338,13 +341,13 @@ static void known_cases(void **state)
                          .n_ids = 5,
                          .n_prompt = 3};
         c.params.n_logprobs = -1;
-        if (c.params.top_p == 0) /* not given */
+        if (c.params.top_p == 0) /* not set */
             c.params.top_p = 1;
         if (c.params.repetition_penalty == 0)
             c.params.repetition_penalty = 1;
         memcpy(c.logits, logits, sizeof logits);
         struct sampler_choice got = choose(&c);
-        bool either = known[i].gap < 0 && got.id == 3; /* 2 and 3 are equals: noise decides */
+        bool either = known[i].gap < 0 && got.id == 3; /* ids 2 and 3 are equal, so noise decides */
         if (got.id != known[i].id && !either)
             fail_msg("%s: chose %u", known[i].name, got.id);
         if (known[i].gap > 0 && got.gap != known[i].gap)
@@ -352,7 +355,8 @@ static void known_cases(void **state)
     }
 }
 
-/* Four equals: a quarter each, so top_p 0.5 is the two of lowest id, exactly. */
+/* Four equal candidates have a quarter each. top_p 0.5 keeps exactly the two with the lowest
+ * ids. */
 static void top_p_takes_the_lowest_of_equals(void **state)
 {
     struct call c = {.params = greedy, .vocab = 4, .n_ids = 1, .n_prompt = 1};
@@ -376,14 +380,14 @@ static void draws_depend_on_their_place_only(void **state)
         choice.params.i_choice = i;
         position.n_ids = position.n_prompt = 3 + i;
         seed.params.seed = i;
-        replay.n_prompt = 1; /* the same ids, of which some were generated before */
+        replay.n_prompt = 1; /* same ids, but some of them generated */
         differ[0] += choose(&choice).id != first;
         differ[1] += choose(&position).id != first;
         differ[2] += choose(&seed).id != first;
         assert_int_equal(choose(&replay).id, first);
     }
     for (int i = 0; i < 3; i++)
-        assert_true(differ[i] >= 17); /* 20 draws from 97 equals */
+        assert_true(differ[i] >= 17); /* 20 draws from 97 equal candidates */
 }
 
 /* ---- log-probabilities ---- */
@@ -442,7 +446,7 @@ static void no_room_for_logprobs(void **state)
     sampler_free(s);
 }
 
-/* ---- hostile values: an id of the vocabulary comes back, and the next call is as ever ---- */
+/* ---- hostile values: the result is in the vocabulary, and the next call works as usual ---- */
 
 static void hostile(struct rng *rng, struct call *c, struct lists *l)
 {
@@ -461,7 +465,7 @@ static void hostile(struct rng *rng, struct call *c, struct lists *l)
         l->bias[i] = (struct logit_bias){i ? (uint32_t)rng_next(rng) : 3, bad[rng_below(rng, 11)]};
     for (int i = 0; i < 40; i++)
         l->allowed[i] = coin(rng) ? (uint32_t)rng_next(rng) : l->allowed[i];
-    for (int i = 0; i < 12; i++) /* empty words, and no end after the last */
+    for (int i = 0; i < 12; i++) /* empty words, and a last word without an end */
         l->bad[i] = coin(rng) ? UINT32_MAX : (uint32_t)rng_below(rng, 12);
     if (p->bad_words.n > 0)
         p->bad_words.n = 12;
@@ -526,7 +530,7 @@ static struct sampler_choice choose_masked(const struct call *c, const uint32_t 
     return out;
 }
 
-/* Whatever else is asked for, what comes is of the mask. */
+/* The chosen id is in the mask, whatever other parameters ask for. */
 static void masks_are_kept(void **state)
 {
     static const uint32_t eos[] = {5};
@@ -535,7 +539,7 @@ static void masks_are_kept(void **state)
     struct call c = {.params = greedy, .vocab = 8, .ids = {1}, .n_ids = 1, .n_prompt = 1};
     for (uint32_t i = 0; i < c.vocab; i++)
         c.logits[i] = (float)(i == 3 ? 9 : i == 6 ? 2 : 1);
-    assert_int_equal(choose_masked(&c, mask).id, 6); /* not 3, which is the best */
+    assert_int_equal(choose_masked(&c, mask).id, 6); /* id 3 has the best logit, but is masked */
     for (uint32_t seed = 0; seed < 50; seed++) {
         c.params.temperature = 5;
         c.params.seed = seed;
@@ -547,7 +551,7 @@ static void masks_are_kept(void **state)
     c.params.n_logit_bias = 2;
     assert_int_equal(choose_masked(&c, mask).id, 5);
     c.params.eos_ids = (struct u32_span){eos, 1};
-    c.params.min_tokens = 4; /* and the mask wins: 5 is all that it has left */
+    c.params.min_tokens = 4; /* the mask wins: id 5 is the only one left */
     assert_int_equal(choose_masked(&c, mask).id, 5);
 }
 
@@ -565,7 +569,7 @@ static void who_needs_the_best_only(void **state)
     not [1].params.n_logprobs = 0;
     not [2].params.allowed_ids = (struct u32_span){some, 1};
     not [3].params.bad_words = (struct u32_span){some, 1};
-    not [4].params.min_tokens = 2; /* one is there */
+    not [4].params.min_tokens = 2; /* only one token exists so far */
     not [5].params.logit_bias = &bias;
     not [5].params.n_logit_bias = 1;
     not [6].params.repetition_penalty = 1.1f;
@@ -573,7 +577,7 @@ static void who_needs_the_best_only(void **state)
     struct sampler_row r = make_row(&plain, work);
     assert_true(sampler_needs_best_only(&r));
     plain.params.min_tokens = 1;
-    plain.params.top_p = 0.5f; /* of no account without a temperature */
+    plain.params.top_p = 0.5f; /* has no effect without a temperature */
     r = make_row(&plain, work);
     assert_true(sampler_needs_best_only(&r));
     for (int i = 0; i < 8; i++) {

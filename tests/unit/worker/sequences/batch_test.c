@@ -1,6 +1,7 @@
-/* Plans as rows: whatever a pass may hold, the passes together have the same rows in the same
- * order, each with its own sequence's ids and the blocks of its own KV group, and the same rows
- * sampled. */
+/* Plans as rows of passes. The tests apply a plan to `sequences` and walk the passes of a batch,
+ * with different limits for a pass. Invariants: all passes together have the same rows in the
+ * same order. Each row has the ids of its sequence and the blocks of its KV group, and the same
+ * rows are sampled. All tests run on one thread. */
 #include "worker/sequences/batch.h"
 
 #include <setjmp.h>
@@ -19,9 +20,9 @@ static const struct sequences_limits limits = {
                   {.kind = KV_WINDOW, .window_tokens = 16, .block_tokens = 16, .n_blocks = 16}},
 };
 
-/* Slot 5: 19 ids, the last 18 run and the end sampled; its id 1 was computed before. Slot 2: 40
- * ids, of which a prefix hit leaves position 32 .. 36 to this step, nothing sampled, and the
- * window's first block is gone. Slot 7: one id, sampled. */
+/* Slot 5 has 19 ids: its id 0 was computed before, and the last 18 run and are sampled. Slot 2
+ * has 40 ids: a prefix hit leaves positions 32 to 36 to this step, none is sampled, and the
+ * first block of the window is gone. Slot 7 has one id, which is sampled. */
 static const struct plan_run shapes[N_RUNS] = {
     {.slot = 5, .start = 1, .n_tokens = 18, .sample = true},
     {.slot = 2, .start = 32, .n_tokens = 5},
@@ -128,8 +129,8 @@ static void test_passes_of_any_size(void **state)
     }
 }
 
-/* Runs whose block tables together are more than a device has room for go in passes of their own,
- * and one that is too much by itself goes alone. */
+/* Runs whose block tables together exceed the device's room go into separate passes. A run that
+ * exceeds it alone has a pass of its own. */
 static void test_passes_of_few_tables(void **state)
 {
     static const struct {
@@ -154,7 +155,7 @@ static void test_passes_of_few_tables(void **state)
     }
 }
 
-/* A pass for each stage where there are rows enough, and none longer than it has to be. */
+/* There is a pass for each stage if there are enough rows, and no pass is longer than necessary. */
 static void test_passes_of_stages(void **state)
 {
     static const struct {
@@ -184,7 +185,7 @@ static void test_passes_of_stages(void **state)
     }
 }
 
-/* The newest id, where it is only a place: told apart from the ids before it. */
+/* A newest id that is still pending is listed apart from the ids before it. */
 static void test_late_rows(void **state)
 {
     struct plan_run runs[N_RUNS];
@@ -197,7 +198,7 @@ static void test_late_rows(void **state)
             sequences_find(s, slot)->is_pending = true;
     batch_begin(&b, sequences_runs(s));
     assert_true(batch_next(&b));
-    assert_int_equal(b.n_pending, 2); /* slot 2's run ends before its newest id */
+    assert_int_equal(b.n_pending, 2); /* the run of slot 2 ends before its newest id */
     assert_int_equal(b.pending[0].row, shapes[0].n_tokens - 1);
     assert_ptr_equal(b.pending[0].q, sequences_find(s, 5));
     assert_int_equal(b.pending[1].row, N_ROWS - 1);
@@ -206,7 +207,7 @@ static void test_late_rows(void **state)
     sequences_free(s);
 }
 
-/* Every row of a prompt with prompt_logprobs has the id that follows, but for its last. */
+/* Each row of a prompt with prompt_logprobs has the id that follows it, except the last row. */
 static void test_prompt_logprob_rows(void **state)
 {
     for (uint32_t pass_rows = 1; pass_rows <= N_ROWS; pass_rows++) {
@@ -216,7 +217,8 @@ static void test_prompt_logprob_rows(void **state)
         struct batch b;
         uint32_t position = 1, n_samples = 0;
         sequences_find(s, 5)->sampling.n_prompt_logprobs = 3;
-        sequences_find(s, 7)->sampling.n_prompt_logprobs = 3; /* of one id: there is nothing */
+        /* A prompt of one id has no prompt_logprobs. */
+        sequences_find(s, 7)->sampling.n_prompt_logprobs = 3;
         batch_init(&b, pass_rows, limits.n_kv_groups);
         batch_begin(&b, sequences_runs(s));
         assert_int_equal(sequence_run_n_prompt_logprobs(&b.runs.ptr[0]), 17);
@@ -237,7 +239,7 @@ static void test_prompt_logprob_rows(void **state)
     }
 }
 
-/* A mean is of all rows, a vector of the last one alone; they are kept in order. */
+/* Mean pooling keeps all rows, and last-token pooling only the last one. Rows are kept in order. */
 static void test_kept_rows(void **state)
 {
     static const struct {

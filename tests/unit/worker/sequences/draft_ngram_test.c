@@ -1,6 +1,6 @@
-/* Draft tokens against a search that looks at everything, on short texts of few letters; on long
- * ones, where only so many places are looked at, that they are what followed somewhere, and that
- * they follow from the ids alone, whatever the index held before. */
+/* Draft tokens from n-grams. On short texts of few letters they equal those of an exhaustive
+ * search. On long texts, where the search is bounded, they follow an earlier match. They depend
+ * only on the ids, whatever the index held before. */
 #include "worker/sequences/ngram.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static uint32_t draft_token(struct draft_ngram *d, const struct draft_ngram_conf
 static void test_texts(void **state)
 {
     static const struct {
-        const char *text, *want; /* of letters */
+        const char *text, *want; /* a letter stands for an id */
         uint32_t n_max, n_min, n_drafts;
     } cases[] = {
         {"", "", 4, 2, 4},
@@ -38,13 +38,13 @@ static void test_texts(void **state)
         {"abcab", "c", 2, 1, 4},
         {"abcab", "", 4, 3, 4},
         {"abcab", "", 2, 2, 0},
-        {"abcdefabcde", "fa", 4, 2, 4}, /* five in common, whatever is looked for */
+        {"abcdefabcde", "fa", 4, 2, 4}, /* five in common, the longest match wins */
         {"abcdefabcdef", "abc", 4, 2, 4},
         {"abcdefabcdef", "ab", 4, 2, 2},
-        {"xabcyabdzab", "d", 2, 2, 4},          /* the latest of equal ones */
-        {"xabcyabdxab", "c", 3, 2, 4},          /* a longer one before a later one */
-        {"xabcyabdxab", "d", 2, 2, 4},          /* but no longer than asked for */
-        {"abcabcabcabcabc", "abcabc", 4, 2, 8}, /* a loop goes on behind its end */
+        {"xabcyabdzab", "d", 2, 2, 4},          /* the latest of equally long matches */
+        {"xabcyabdxab", "c", 3, 2, 4},          /* a longer match wins over a later one */
+        {"xabcyabdxab", "d", 2, 2, 4},          /* no longer than n_max */
+        {"abcabcabcabcabc", "abcabc", 4, 2, 8}, /* a loop continues past its end */
         {"aaaaaaaaaaaaaaaaa", "aaaaaaaa", 4, 2, 8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -61,7 +61,8 @@ static void test_texts(void **state)
     }
 }
 
-/* The place behind the latest of the longest matches, by looking at all; 0: none. */
+/* Returns the position behind the latest of the longest matches, by an exhaustive search.
+ * Returns 0 when there is none. */
 static uint32_t look_at_all(const struct draft_ngram_config *c, const uint32_t *ids, uint32_t n_ids)
 {
     for (uint32_t n = c->n_max; n >= c->n_min; n--)
@@ -82,7 +83,7 @@ static void test_against_a_full_search(void **state)
         for (uint32_t n_ids = 1; n_ids <= 64; n_ids++) {
             ids[n_ids - 1] = (uint32_t)rng_below(&rng, n_letters);
             if (rng_below(&rng, 3) == 0)
-                continue; /* not at every length */
+                continue; /* skips some lengths */
             uint32_t from = look_at_all(&c, ids, n_ids), n = draft_token(&d, &c, ids, n_ids, 5);
             uint32_t common = 0;
             while (common < from && ids[from - 1 - common] == ids[n_ids - 1 - common])
@@ -104,7 +105,7 @@ static void test_drafts_follow_from_the_ids(void **state)
     struct rng rng = {12};
     struct draft_ngram used = {0};
     for (uint32_t i = 0; i < MAX_IDS; i++)
-        ids[i] = (uint32_t)rng_below(&rng, 2); /* chains far longer than are walked */
+        ids[i] = (uint32_t)rng_below(&rng, 2); /* chains far longer than the search follows */
     assert_true(draft_token(&used, &c, ids, MAX_IDS, 8) > 0);
     draft_ngram_reset(&used);
     for (uint32_t i = 0; i < MAX_IDS; i++)

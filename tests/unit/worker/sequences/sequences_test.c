@@ -1,5 +1,7 @@
-/* Hostile plans: a table of one-line changes to a good plan, each with the words its refusal must
- * contain; then what a good history leaves behind, and the digest against one computed by hand. */
+/* Plans as a rank applies them. A table lists one-line changes of a good plan, and words that
+ * each refusal must contain. Other tests apply a good history and check the sequences, block
+ * tables and digest that it leaves. Invariants: a refused plan changes nothing until a reset,
+ * and the incremental digest equals one computed from the tables. All tests run on one thread. */
 #include "worker/sequences/sequences.h"
 
 #include <setjmp.h>
@@ -19,7 +21,7 @@ static const struct sequences_limits limits = {
                   {.kind = KV_WINDOW, .window_tokens = 16, .block_tokens = 16, .n_blocks = 4}},
 };
 
-/* A plan with all its parts in place, to be bent. */
+/* A good plan with all its parts, for a test to change. */
 struct draft {
     uint32_t finished[2], ids[70], full_ids[4], window_ids[4];
     struct plan_copy copies[1];
@@ -29,7 +31,7 @@ struct draft {
     struct msg_plan plan;
 };
 
-/* Admits slot 3 with 20 ids, runs all of it and samples. */
+/* Makes a plan that admits slot 3 with 20 ids, runs all of them and samples. */
 static void draft_init(struct draft *d, uint64_t step)
 {
     *d = (struct draft){.full_ids = {1, 2, 7, 6}, .window_ids = {0, 3, 1, 2}};
@@ -107,13 +109,13 @@ static void bend_run_again(struct draft *d)
     d->runs[0].start = 1;
     d->runs[0].n_tokens = 19;
 }
-/* Others have computed what lies before. */
+/* Another sequence has computed the positions before. */
 static void bend_run_behind_a_hit(struct draft *d)
 {
     d->runs[0].start = 16;
     d->runs[0].n_tokens = 4;
 }
-/* Of a mean they are missing. */
+/* Mean pooling would lack the rows before. */
 static void bend_mean_behind_a_hit(struct draft *d)
 {
     bend_run_behind_a_hit(d);
@@ -124,7 +126,7 @@ static void bend_mean_cached(struct draft *d)
     d->admits[0].n_computed = 16;
     bend_mean_behind_a_hit(d);
 }
-/* What is scored has to be computed here. */
+/* For prompt_logprobs, all rows must be computed here. */
 static void bend_score_behind_a_hit(struct draft *d)
 {
     bend_run_behind_a_hit(d);
@@ -209,7 +211,7 @@ static void bend_drop_too_many(struct draft *d)
 {
     d->blocks[0][1].drop_leading = 1;
 }
-/* A prefix hit of 16 tokens; position 16 with a window of 16 still sees position 1. */
+/* A prefix hit of 16 tokens. Position 16 with a window of 16 still sees position 1. */
 static void bend_drop_needed(struct draft *d, uint32_t i_group)
 {
     d->admits[0].n_computed = 16;
@@ -244,7 +246,7 @@ static void bend_digest(struct draft *d)
 static const struct {
     const char *name;
     bend_fn *bend;
-    const char *want; /* NULL: accepted */
+    const char *want; /* NULL = accepted */
 } cases[] = {
     {"as it is", bend_nothing, NULL},
     {"finished slot is empty", bend_finished_empty, "the plan finishes slot 9, which is empty"},
@@ -308,7 +310,7 @@ static void test_hostile(void **state)
         if (cases[i].want) {
             if (st != STATUS_PROTOCOL || !strstr(err.text, cases[i].want))
                 fail_msg("%s: status %s, text \"%s\"", cases[i].name, status_name(st), err.text);
-            /* refused once, refused until reset */
+            /* After a refusal, all plans are refused until a reset. */
             draft_init(&d, 2);
             d.plan.full = true;
             assert_int_equal(sequences_apply(s, &d.plan, &err), STATUS_PROTOCOL);
@@ -336,7 +338,8 @@ static void test_history(void **state)
     d.runs[0] = (struct plan_run){.slot = 3, .start = 16, .n_tokens = 4, .sample = true};
     assert_int_equal(sequences_apply(s, &d.plan, &err), STATUS_OK);
     assert_true(sequence_push(q, 42, limits.max_model_len));
-    /* decode up to a block border, then with a new block and one that left the window */
+    /* Decodes up to a block border, and then with a new block while another one leaves the
+     * window. */
     for (uint32_t i = 20; i < 32; i++) {
         d.plan.step++;
         d.runs[0] = (struct plan_run){.slot = 3, .start = i, .n_tokens = 1, .sample = true};
@@ -366,7 +369,7 @@ static void test_history(void **state)
     for (uint32_t i = 0; i < 2; i++)
         sum += plan_digest_block(3, 1, 1 + i, window[i]);
     assert_true(sequences_digest(s) == plan_digest_end(sum));
-    /* a slot that leaves may come back in the same plan; its buffers are used again */
+    /* A slot that finishes may be admitted again in the same plan, and uses the same buffers. */
     draft_init(&d, 100);
     d.finished[0] = 3;
     d.plan.finished.n = 1;
@@ -374,7 +377,7 @@ static void test_history(void **state)
     assert_ptr_equal(sequences_find(s, 3), q);
     assert_int_equal(q->n_ids, 20);
     assert_int_equal(q->tables[1].n_dropped, 0);
-    /* full: everybody leaves first */
+    /* A full plan removes all sequences first. */
     draft_init(&d, 101);
     d.plan.full = true;
     assert_int_equal(sequences_apply(s, &d.plan, &err), STATUS_OK);
@@ -384,7 +387,7 @@ static void test_history(void **state)
     sequences_free(s);
 }
 
-/* The sum as it would be if the tables were walked. */
+/* Returns the digest by a walk through all tables. */
 static uint64_t walk_digest(const struct sequences *s)
 {
     uint64_t sum = 0;
@@ -408,15 +411,15 @@ static void must_apply(struct sequences *s, const struct msg_plan *p, const char
     assert_true(sequences_digest(s) == walk_digest(s));
 }
 
-/* 20 ids, both tables end at 32; then n_sampled tokens were sampled, and a second plan's run comes.
- */
+/* A sequence has 20 ids, and both of its tables end at 32. `n_sampled` tokens were sampled, and
+ * then the run of a second plan comes. */
 static void test_runs_are_resolved(void **state)
 {
     static const struct {
         const char *name;
         uint32_t max_tokens, n_sampled;
         struct plan_run run;
-        uint32_t start, n_tokens, n_draft; /* wanted */
+        uint32_t start, n_tokens, n_draft; /* expected */
     } table[] = {
         {"no draft tokens", 40, 1, {.start = 20}, 20, 1, 0},
         {"as many as granted", 40, 1, {.start = 20, .n_draft = 4}, 20, 1, 4},
@@ -462,14 +465,14 @@ static void test_runs_are_resolved(void **state)
     }
 }
 
-/* The first block of a prompt is computed, the next two are another sequence's; the window needs
- * the second of them only. */
+/* The first block of a prompt was computed here, and the next two come from another sequence.
+ * The window needs only the second of these. */
 static void test_hit_on_the_way(void **state)
 {
     static const struct {
         const char *name;
         uint32_t n_drop, n_window;
-        const char *want; /* NULL: accepted */
+        const char *want; /* NULL = accepted */
     } table[] = {
         {"what the window needs", 2, 2, NULL},
         {"all of it", 0, 3, NULL},

@@ -1,6 +1,8 @@
-/* What a worker keeps to: really done, in a child, on this machine and on one that a folder makes
- * up.
- */
+/* Binding of a worker to CPUs and memory. Each test runs `bind_process` in a child and reads its
+ * CPUs, memory policy, log and error. Machines are this one, or one that a folder in the form of
+ * /sys describes. Cases: nodes, lists of CPUs, a GPU's node, a kernel that forbids memory
+ * policies. Invariants: an impossible choice is refused, and a missing permission is only
+ * logged. */
 #include "worker/setup/bind.h"
 
 #include <errno.h>
@@ -40,7 +42,7 @@ static void drop_all(const char *root)
     (void)rmdir(root);
 }
 
-/* As a container's seccomp profile does. */
+/* Forbids memory policies, as a container's seccomp profile does. */
 static void forbid_mempolicy(void)
 {
     struct sock_filter rules[] = {
@@ -61,7 +63,7 @@ struct told {
     int mode;
 };
 
-/* bind_process in a child, which says what came of it. */
+/* Runs `bind_process` in a child. Returns the child's status, CPUs, memory policy and log. */
 static struct told bind_child(const struct worker_options *o, const char *root, const char *pci,
                               bool forbids)
 {
@@ -102,7 +104,7 @@ static struct told bind_child(const struct worker_options *o, const char *root, 
     return t;
 }
 
-/* The first and the last CPU of this process are nodes 0 and 1 of a machine that is not here. */
+/* A made-up machine of two nodes, which have the first and the last CPU of this process. */
 struct two {
     char root[24], first[12], last[12];
 };
@@ -136,8 +138,8 @@ static void test_two_nodes(void **state)
     const struct {
         const char *node, *cpus, *pci;
         int64_t ordinal;
-        const char *want; /* CPUs; NULL: refused */
-        const char *word; /* of the log, or of the error */
+        const char *want; /* CPUs; NULL = refused */
+        const char *word; /* word in the log or the error */
     } cases[] = {
         {"0", NULL, "", -1, m.first, " bound node=0"},
         {"auto", NULL, "", -1, m.first, " bound node=0"},
@@ -147,8 +149,8 @@ static void test_two_nodes(void **state)
         {"auto", m.last, "", 0, m.last, " bound node=1"},
         {NULL, m.last, "", -1, m.last, " bound node=1"},
         {"1", m.last, "", -1, m.last, "n_cpus=1"},
-        {"1", m.first, "", -1, NULL, "is on node 0, and --numa-node says node 1"},
-        {"9", NULL, "", -1, NULL, "--numa-node 9: there is no such node; there are 0-1"},
+        {"1", m.first, "", -1, NULL, "belongs to NUMA node 0, but --numa-node asks for node 1"},
+        {"9", NULL, "", -1, NULL, "--numa-node 9: this machine has no such NUMA node; it has 0-1"},
         {NULL, "1023", "", -1, NULL, "--cpus 1023"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -164,7 +166,7 @@ static void test_two_nodes(void **state)
     drop_all(m.root);
 }
 
-/* A kernel, or a container, that does not allow it: said, and it goes on. */
+/* A kernel or container forbids the binding. The worker logs it and goes on. */
 static void test_what_is_not_allowed(void **state)
 {
     struct two m;
@@ -183,7 +185,8 @@ static void test_what_is_not_allowed(void **state)
     assert_int_equal(t.status, STATUS_OK);
     if (!strstr(t.log, "numa_not_known") || !strstr(t.log, "not_bound"))
         fail_msg("%s", t.log);
-    o = (struct worker_options){.cpus = m.first, .ordinal = -1}; /* these can be had all the same */
+    /* A list of CPUs works without /sys. */
+    o = (struct worker_options){.cpus = m.first, .ordinal = -1};
     t = bind_child(&o, "/nowhere", "", false);
     assert_int_equal(t.status, STATUS_OK);
     assert_string_equal(t.cpus, m.first);
@@ -195,7 +198,7 @@ static void test_what_is_not_allowed(void **state)
     drop_all(m.root);
 }
 
-/* This machine itself, whose kernel is asked. */
+/* This machine itself, as the kernel describes it. */
 static void test_this_machine(void **state)
 {
     static struct numa n;
@@ -212,7 +215,7 @@ static void test_this_machine(void **state)
     struct told t = bind_child(&o, "", "", false);
     assert_int_equal(t.status, STATUS_OK);
     assert_string_equal(t.cpus, numa_list_print(&own, want, sizeof want));
-    if (!strstr(t.log, "memory_not_bound")) { /* a container: then it is said */
+    if (!strstr(t.log, "memory_not_bound")) { /* in a container the log may say so */
         assert_int_equal(t.mode, MPOL_PREFERRED);
         assert_non_null(strstr(t.log, " memory_bound "));
     }
@@ -226,7 +229,7 @@ static void test_memory(void **state)
 {
     static const struct {
         const char *text;
-        uint64_t near_bytes, far_bytes; /* of node 1 */
+        uint64_t near_bytes, far_bytes; /* for node 1 */
     } cases[] = {
         {"7f00 prefer:1 anon=10 dirty=10 N1=10 kernelpagesize_kB=4\n", 40960, 0},
         {"7f00 prefer:1 anon=3 dirty=3 N0=1 N1=2 kernelpagesize_kB=4\n"

@@ -1,4 +1,4 @@
-/* What the table of cox-worker's options leaves to the device. */
+/* Options of cox-worker that depend on the device. */
 #include "worker/setup/options.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* Each value of --dtype on each kind of device: what it has, or has better, is taken. */
+/* Each value of --dtype on each kind of device. A device accepts a type that it has or exceeds. */
 static void test_dtype(void **state)
 {
     static const struct {
@@ -35,13 +35,13 @@ static void test_dtype(void **state)
     }
 }
 
-/* The level by its short name too, from the environment: what is misspelt there is no silent best.
- */
+/* The instruction set may be given by its short name in the environment. A misspelt name is an
+ * error. */
 static void test_isa_by_environment(void **state)
 {
     static const struct {
         const char *variable;
-        int want; /* its place among the choices; -1: refused by the variable's name */
+        int want; /* index of the choice; -1 = refused, with the variable's name */
     } cases[] = {{"COX_ISA=avx2", 2}, {"COX_CPU_ISA=scalar", 1}, {"COX_ISA=avx3", -1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *argv[] = {(char[]){"w"}, NULL}, *env[] = {(char *)cases[i].variable, NULL};
@@ -61,11 +61,11 @@ static void test_isa_by_environment(void **state)
     }
 }
 
-/* Listeners of one worker that would meet are refused, by the names of their flags. */
+/* Two listeners of one worker on the same port are refused, with the names of both flags. */
 static void test_ports_meet(void **state)
 {
     static const struct {
-        const char *args[8], *want[2]; /* want NULL: they do not */
+        const char *args[8], *want[2]; /* want NULL = no conflict */
     } cases[] = {
         {{"--comm-port", "7100", "--kv-port", "7200"}, {NULL}},
         {{"--comm-port", "0", "--kv-port", "0", "--http-port", "0"}, {NULL}},

@@ -1,5 +1,6 @@
-/* Weights that no file has: small numbers in every format, the same ones however a matrix is cut;
- * and what `cox plan` says of a model is what its files make of it. */
+/* Dummy weights, which come from no file: small numbers in each format, equal for each cut of a
+ * matrix. `cox plan` also works without files. Its figures for a model must equal those of a
+ * worker that reads the files. */
 #include "worker/weights/dummy.h"
 
 #include <math.h>
@@ -38,7 +39,7 @@ static int close_device(void **state)
 struct matrix {
     struct model_config config;
     struct program program;
-    struct op_weight weights[2]; /* the second one; the first is the embedding */
+    struct op_weight weights[2]; /* [1] is under test; [0] is the embedding */
 };
 
 static void matrix_init(struct matrix *m, enum quant_method method, enum dtype stored)
@@ -56,7 +57,7 @@ static void matrix_init(struct matrix *m, enum quant_method method, enum dtype s
                                        .part = {.of_experts = method == QUANT_MXFP4}};
 }
 
-/* The cut's rows as floats, [n_len][k_len]. */
+/* Returns the rows of the cut as floats, [n_len][k_len]. */
 static float *rows_of(struct matrix *m, struct cut_range n, struct cut_range k, enum dtype want)
 {
     struct op_weight *x = &m->weights[1];
@@ -144,7 +145,7 @@ static void test_any_cut_is_the_same_model(void **state)
     }
 }
 
-/* Plain numbers are cut between panels of 16, in the middle of one of our blocks. */
+/* Unquantised weights are cut between panels of 16, here in the middle of one of our blocks. */
 static void test_a_cut_between_blocks(void **state)
 {
     struct matrix m;
@@ -190,7 +191,7 @@ static void test_a_plan_is_what_files_make(void **state)
                              .memory_bytes = 1 << 28};
     struct error err = {0};
     struct plan p;
-    for (int files = 1; files >= 0; files--) { /* then without any */
+    for (int files = 1; files >= 0; files--) { /* with files, then without */
         assert_int_equal(plan_make(folder, &o, &p, &err), STATUS_OK);
         assert_true(plan_fits(&p) && p.n_ranks == 2 && p.ranks[1].rank == 1);
         for (uint32_t r = 0; r < 2 && files; r++) {
@@ -216,7 +217,7 @@ static void test_a_plan_is_what_files_make(void **state)
     assert_int_equal(plan_make(folder, &o, &p, &err), STATUS_OK);
     assert_true(p.ranks[0].fits);
     plan_fini(&p);
-    o.memory_bytes = 64 << 20; /* what the process itself is left */
+    o.memory_bytes = 64 << 20; /* not enough beside the process itself */
     assert_int_equal(plan_make(folder, &o, &p, &err), STATUS_OK);
     assert_true(!p.ranks[0].fits && strstr(p.ranks[0].reason.text, "are free"));
     assert_int_equal(p.ranks[0].kv_groups[0].bytes_per_block, 1024);

@@ -1,4 +1,4 @@
-/* What is said while a shard is read. */
+/* Progress that a worker reports while it reads a shard. */
 #include "worker/weights/load_progress.h"
 
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static const struct {
      "loading rank 1 of 2 ########## 100% 2.00 of 2.00 GB, 0.50 GB/s, 0 s left"},
     {GB, 2 * GB, NS_PER_S, 20, "loading rank 1 of 2 "},
     {0, 0, NS_PER_S, 60, "loading rank 1 of 2 100% 0.00 of 0.00 GB, 0.00 GB/s"},
-    {3 * GB, 2 * GB, NS_PER_S, 80, /* more than was announced: no bar beyond its end */
+    {3 * GB, 2 * GB, NS_PER_S, 80, /* more than announced: the bar stays within its width */
      "loading rank 1 of 2 ## 150% 3.00 of 2.00 GB, 3.00 GB/s, 0 s left"},
 };
 
@@ -45,7 +45,7 @@ static void test_share(void **state)
     _Atomic uint32_t permille = 0;
     struct load_progress p = {.permille = &permille, .n_ranks = 1};
     load_progress_begin(&p);
-    assert_int_equal(permille, 1); /* it has begun, whatever its size is going to be */
+    assert_int_equal(permille, 1); /* loading has begun, whatever its size */
     p.n_bytes = 8 * GB;
     load_progress_at(&p, 4 * GB);
     assert_in_range(permille, 499, 500);
@@ -54,7 +54,7 @@ static void test_share(void **state)
     load_progress_end(&p);
 }
 
-/* A log gets a line when its time has come, and not with every piece. */
+/* A log gets a line only when one is due, not with each piece. */
 static void test_lines(void **state)
 {
     struct load_progress p = {.rank = 1, .n_ranks = 2};

@@ -1,3 +1,8 @@
+/* Loading a rank's weights. The tests write a model of one layer to a folder, correct or with
+ * one changed tensor, and load the parts of each rank onto a device that keeps float32 as it is.
+ * Cases: files that do not fit the program, parts of each rank, more data than is packed at
+ * once, quantised blocks that cannot be cut. Invariants: each rank gets exactly its part, and a
+ * refusal names the tensor. All tests run on one thread. */
 #include "worker/weights/loader.h"
 
 #include <setjmp.h>
@@ -19,7 +24,7 @@
 /* A llama of one layer: hidden 16, 2 heads of 8, 1 KV head, inner 32, vocabulary 48. */
 static const struct {
     const char *name;
-    uint32_t n, k; /* k 0: a vector */
+    uint32_t n, k; /* k 0 = a vector */
 } tensors[] = {
     {"model.embed_tokens.weight", 48, 16},
     {"lm_head.weight", 48, 16},
@@ -36,23 +41,23 @@ static const struct {
 };
 enum { N_TENSORS = sizeof tensors / sizeof tensors[0] };
 
-/* How one tensor of the file differs from what the program wants. */
+/* The difference between one tensor of the file and the tensor that the program needs. */
 struct bend {
-    const char *label, *tensor, *dtype; /* dtype NULL: F32 */
+    const char *label, *tensor, *dtype; /* dtype NULL = F32 */
     uint32_t n, k;
     bool missing;
     enum status want;
     const char *text;
 };
 static const char vocabulary[] =
-    "model.embed_tokens.weight"; /* this pointer: the configuration's, too */
+    "model.embed_tokens.weight"; /* with this pointer the configuration changes, too */
 
 static uint32_t dtype_size(const char *dtype)
 {
     return strcmp(dtype, "F32") == 0 || strcmp(dtype, "I32") == 0 ? 4 : 2;
 }
 
-/* Element i of every tensor is i, so that a cut can be told from another. */
+/* Writes a model. Element i of each tensor is i, so that cuts can be told apart. */
 static void write_model(const char *folder, const struct bend *b)
 {
     struct strbuf header, data, file;
@@ -96,7 +101,7 @@ static void write_model(const char *folder, const struct bend *b)
     strbuf_fini(&file);
 }
 
-/* A device that keeps matrices as they come, float32 only. */
+/* A device that stores matrices unchanged, and only float32. */
 static uint64_t plain_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
                             uint32_t group)
 {
@@ -126,7 +131,7 @@ static const struct ops plain_ops = {.memory.write = plain_write,
                                      .memory.release = plain_release,
                                      .loading.weight_pack = plain_pack};
 
-/* As a real one answers: whole blocks only. */
+/* Like a real device, it accepts only whole blocks. */
 static uint64_t blocks_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
                              uint32_t group)
 {
@@ -221,7 +226,7 @@ static void test_files_that_do_not_fit(void **state)
     }
 }
 
-/* Every rank gets its part: element [i][j] of a matrix [n][k] is i * k + j. */
+/* Checks that each rank gets its part. Element [i][j] of a matrix [n][k] is i * k + j. */
 static void check_parts(const struct bend *b)
 {
     struct fixture f;
@@ -246,7 +251,8 @@ static void check_parts(const struct bend *b)
                 for (uint32_t c = 0; c < w->k_len; c++)
                     assert_true(at[r * w->k_len + c] == (float)((w->n0 + r) * w->k + w->k0 + c));
         }
-        /* embedding, head if it is another one, q, o, gate, up, down; the KV head is all's */
+        /* Cut are the embedding, the head if it is separate, q, o, gate, up and down. All ranks
+         * have the KV head. */
         assert_int_equal(n_cut, 7 - (b->tensor == vocabulary));
         for (uint32_t i = 0; i < 16; i++)
             assert_true(p->final_norm.norm.w[i] == (float)i);
@@ -262,14 +268,14 @@ static void test_parts(void **state)
     check_parts(&bends[0]);
 }
 
-/* 39 MB and, of each of two ranks, more than is packed at once. */
+/* 39 MB. Each of two ranks gets more than is packed at once. */
 static void test_pieces(void **state)
 {
     check_parts(&(struct bend){.tensor = vocabulary, .n = 600 << 10, .k = 16});
 }
 
-/* Inputs are cut between blocks of a quantised row only. The file ends after the projection whose
- * inputs are cut: a shape that fits gets as far as the first tensor that is missing. */
+/* The inputs of a quantised row are cut only between blocks. The file ends behind the projection
+ * whose inputs are cut. A shape that fits gets as far as the first missing tensor. */
 static void test_blocks_are_not_cut(void **state)
 {
     static const struct {
@@ -319,7 +325,7 @@ static void test_blocks_are_not_cut(void **state)
         for (uint32_t t = 0; t < 5; t++) {
             uint64_t k = t == 4 ? heads : 64;
             put_tensor(&b, names[t], DTYPE_Q8_0, k, tensors_n[t], n);
-            n += k / 32 * 34 * tensors_n[t]; /* of alignment 32 already */
+            n += k / 32 * 34 * tensors_n[t]; /* already aligned to 32 */
         }
         put_padding(&b, 32);
         put_data(&b, n);

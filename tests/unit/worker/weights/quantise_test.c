@@ -1,5 +1,5 @@
-/* Blocks made of numbers, against the rule one number at a time: of every size, beyond what float16
- * has too, and zeros. */
+/* Quantisation of blocks, compared with the rule applied to one number at a time. Numbers have
+ * all sizes, also beyond float16, and some are zero. */
 #include "worker/weights/quantise.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 
 enum { K = 32, N = 4096 };
 
-/* The number farthest from zero, the first of such. */
+/* Returns the number farthest from zero, the first of equal ones. */
 static float farthest(const float *x)
 {
     float most = 0;

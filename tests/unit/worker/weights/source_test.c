@@ -1,5 +1,8 @@
-/* Matrices that are codes and scales in several tensors: what is made of them, by the formats' own
- * rules, and what is refused. */
+/* Quantised matrices that consist of codes and scales in several tensors. The tests write a
+ * safetensors file with known bytes, open a `source` for a matrix and read rows as floats,
+ * packed integers or FP8. The expected values follow the rules of AWQ, GPTQ, compressed-tensors
+ * and FP8. Invariants: rows do not depend on how many are read at a time, and layouts without a
+ * rule are refused. All tests run on one thread. */
 #include "worker/weights/source.h"
 
 #include <math.h>
@@ -18,7 +21,7 @@
 #include "tests/unit/common/model/put_file.c"
 #include "tests/unit/common/model/safetensors_writer.c"
 
-/* Byte i of a file's data is i * 7 + 1; tensors lie one after the other. */
+/* Byte i of a file's data is i * 7 + 1. Tensors are adjacent. */
 static uint8_t byte_at(uint64_t i)
 {
     return (uint8_t)(i * 7 + 1);
@@ -38,7 +41,7 @@ struct fixture {
     struct weights *weights;
 };
 
-/* tail: what the data ends with instead. */
+/* Opens a file whose data end with `tail` in place of the pattern. */
 static void open_with_tail(struct fixture *f, const struct quant_config *q, const char *header,
                            size_t n_data, const void *tail, size_t n_tail)
 {
@@ -77,7 +80,8 @@ static void close_fixture(struct fixture *f)
     assert_int_equal(rmdir(f->folder), 0);
 }
 
-/* 16 outputs of 64 inputs; this rank: outputs 8 on, inputs 32 on. */
+/* Returns a matrix of 16 outputs and 64 inputs. This rank has the outputs from 8 on and the
+ * inputs from 32 on. */
 static struct op_weight matrix(void)
 {
     return (struct op_weight){
@@ -120,8 +124,8 @@ static float half(uint64_t at, uint64_t i)
     GPTQ_VALUES "'m.qzeros':{'dtype':'I32','shape':[2,2],'data_offsets':[512,528]},"               \
                 "'m.scales':{'dtype':'F16','shape':[2,16],'data_offsets':[528,592]}"
 
-/* AutoAWQ: nibble i of a word is column [0, 2, 4, 6, 1, 3, 5, 7][i]. GPTQ: eight inputs in a word,
- * zeros less one. */
+/* In AutoAWQ, nibble i of a word is column [0, 2, 4, 6, 1, 3, 5, 7][i]. In GPTQ, a word has
+ * eight inputs, and zeros are stored less one. */
 static void int4_is_made(void **state)
 {
     static const uint32_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
@@ -149,8 +153,7 @@ static void int4_is_made(void **state)
     }
 }
 
-/* Rows are the same bytes whichever are made at a time: by words of eight outputs, or each alone.
- */
+/* Rows have the same bytes whether they are made in groups of eight outputs or one at a time. */
 static void rows_do_not_depend_on_their_number(void **state)
 {
     static const struct {
@@ -193,8 +196,8 @@ static void fp8_has_the_scale_of_its_place(void **state)
     static const struct {
         const char *scales;
         size_t n_data;
-        uint32_t block_rows, block_columns, per_row; /* scales of a row of them */
-        uint32_t rows, columns;                      /* that share one */
+        uint32_t block_rows, block_columns, per_row; /* per_row: scales of a row of scales */
+        uint32_t rows, columns;                      /* outputs and inputs that share a scale */
     } cases[] = {
         {"'m.weight_scale':{'dtype':'F32','shape':[1],'data_offsets':[1024,1028]}", 1028, 0, 0, 1,
          16, 64},
@@ -264,7 +267,8 @@ static void mxfp4_is_ordered_anew(void **state)
     close_fixture(&f);
 }
 
-/* Bit by bit: code i of a line of words `stride` apart, 32 codes in `bits` words. */
+/* Returns code i of a line of words that are `stride` apart. 32 codes take `bits` words. It
+ * reads bit by bit. */
 static int bits_at(uint64_t at, uint64_t first, uint64_t stride, uint32_t i, uint32_t bits)
 {
     int code = 0;
@@ -275,7 +279,7 @@ static int bits_at(uint64_t at, uint64_t first, uint64_t stride, uint32_t i, uin
     return code;
 }
 
-enum { N = 32, K = 64 }; /* of the matrices that follow; two groups of inputs */
+enum { N = 32, K = 64 }; /* size of the matrices below; two groups of inputs */
 
 static struct op_weight wide_matrix(void)
 {
@@ -315,7 +319,8 @@ static void gptq_of_all_widths(void **state)
     }
 }
 
-/* Codes less the middle of their range; zeros packed along outputs, or none. */
+/* Values are codes less the middle of their range. Zero points are packed along the outputs, or
+ * there are none. */
 static void compressed_integers(void **state)
 {
     for (int i = 0; i < 4; i++) {
@@ -366,7 +371,8 @@ static void bytes_with_a_scale_of_each_output(void **state)
     close_fixture(&f);
 }
 
-/* This rank's inputs, 32 to 63, are of two groups by turns: two blocks, half of each is nothing. */
+/* The inputs of this rank, 32 to 63, belong to two groups by turns. They become two blocks, each
+ * half empty. */
 static void inputs_are_sorted_by_group(void **state)
 {
     struct fixture f;
@@ -405,7 +411,8 @@ static void inputs_are_sorted_by_group(void **state)
     close_fixture(&f);
 }
 
-/* FP8 with tall blocks of scales stays FP8 when it is transposed, with a scale of each row not. */
+/* FP8 with blocks of scales that are tall stays FP8 when it is transposed. FP8 with a scale for
+ * each row does not. */
 static void codes_are_transposed(void **state)
 {
     static const struct {
@@ -430,7 +437,7 @@ static void codes_are_transposed(void **state)
         struct error err;
         uint8_t rows[8 * 32 * 4];
         float values[8 * 32];
-        struct op_weight x = matrix(); /* the file: 64 inputs, each a row of 16 outputs */
+        struct op_weight x = matrix(); /* in the file: 64 inputs, each a row of 16 outputs */
         x.part = (struct tensor_part){.n_rows = 16, .n_columns = 64, .transposed = true};
         snprintf(header, sizeof header,
                  "{'m.weight':{'dtype':'F8_E4M3','shape':[64,16],'data_offsets':[0,1024]},%s}",
@@ -570,8 +577,8 @@ static const struct {
      "has shape [2, 1], but the model's configuration needs [2, 2]"},
 };
 
-/* Experts in one tensor: each has codes of its own, and one scale would be all that is read right.
- */
+/* FP8 experts in one tensor have different scales. A single scale would be wrong for most of
+ * them, so the tensor is refused. */
 static void fp8_experts_are_refused(void **state)
 {
     struct fixture f;
@@ -606,7 +613,7 @@ static void what_does_not_fit_is_refused(void **state)
     }
 }
 
-/* How many of a rank's inputs share a scale, from its first one on. */
+/* Number of a rank's inputs that share a scale, counted from its first input. */
 static void groups_of_a_cut(void **state)
 {
     static const struct {
@@ -618,12 +625,12 @@ static void groups_of_a_cut(void **state)
     } cases[] = {
         {SOURCE_INT, DTYPE_INT4, 128, 0, 512, false, 128},
         {SOURCE_INT, DTYPE_INT4, 128, 256, 256, false, 128},
-        {SOURCE_INT, DTYPE_INT4, 128, 192, 192, false, 64}, /* begins in the middle of one */
+        {SOURCE_INT, DTYPE_INT4, 128, 192, 192, false, 64}, /* begins in the middle of a group */
         {SOURCE_INT, DTYPE_INT4, 96, 32, 128, false, 32},
-        {SOURCE_INT, DTYPE_INT4, 128, 64, 64, false, 64}, /* within one */
+        {SOURCE_INT, DTYPE_INT4, 128, 64, 64, false, 64}, /* within one group */
         {SOURCE_FP8, DTYPE_FP8, 512, 256, 256, false, 256},
         {SOURCE_INT, DTYPE_INT4, 128, 0, 512, true, 0},
-        {SOURCE_INT, DTYPE_F32, 128, 0, 512, false, 0}, /* made into floats */
+        {SOURCE_INT, DTYPE_F32, 128, 0, 512, false, 0}, /* converted to floats */
         {SOURCE_QUANTISED, DTYPE_FP8, 0, 256, 256, false, 256},
         {SOURCE_QUANTISED, DTYPE_Q4_0, 0, 256, 256, false, 0},
         {SOURCE_MXFP4, DTYPE_MXFP4, 32, 0, 64, false, 0},

@@ -1,4 +1,4 @@
-//! `value.name` and `value[key]`: Python's own attributes, as the sandbox lets them through, and items.
+//! `value.name` and `value[key]`: items, and those of Python's own attributes that the sandbox allows.
 
 use crate::jinja::budget;
 use crate::jinja::fail::{wrong, R};
@@ -8,7 +8,7 @@ use crate::jinja::methods::has;
 use crate::jinja::number::as_int;
 use crate::jinja::value::*;
 
-/// value.name for `attr`: of Python's own attributes alone.
+/// value.name for the filter `attr`: only Python's own attributes.
 pub fn get_attr_only(of: &Value, name: &str) -> R<Value> {
     match python_attr(of, name)? {
         Some(v) => Ok(v),
@@ -45,7 +45,7 @@ fn loop_attr(l: &Loop, name: &str) -> Option<Value> {
     })
 }
 
-/// getattr of Python, as the sandbox lets it through.
+/// Python's getattr, as far as the sandbox allows.
 fn python_attr(of: &Value, name: &str) -> R<Option<Value>> {
     match of {
         Value::Undefined(why) if !name.starts_with("__") => return wrong(why.as_ref()),

@@ -1,4 +1,4 @@
-//! Calls: of macros, methods, loops and the functions that a template finds by name.
+//! Calls of macros, methods, loops and global functions.
 
 use super::{get_attr, Eval, Scope, Tracked};
 use crate::jinja::ast::*;
@@ -27,7 +27,7 @@ impl Eval<'_> {
                 Value::Dict(d) => {
                     budget::spend(d.entries.len())?;
                     for (k, v) in &d.entries {
-                        // A dictionary has each key once: only those that are written out may be there.
+                        // A dictionary has each key once, so a name can only repeat one that is written out in the call.
                         match k.as_str() {
                             Some(k) if args.kw.iter().all(|(name, _)| name != k) => {
                                 budget::spend(args.kw.len() / 4)?;
@@ -35,7 +35,7 @@ impl Eval<'_> {
                                 budget::fits(2 * out.kw.len() * size_of::<(String, Value)>())?;
                                 out.kw.push((k.to_owned(), v.clone()));
                             }
-                            _ => return wrong("keywords must be strings, and each there once"),
+                            _ => return wrong("keywords must be strings, and each can occur only once"),
                         }
                     }
                 }
@@ -155,7 +155,7 @@ impl Eval<'_> {
                 let [a, b, step] = args.bind("range", ["", "", ""], 1)?;
                 let int = |v: Option<Value>, default: i64| -> R<i64> {
                     let Some(v) = v else { return Ok(default) };
-                    i64::try_from(int_arg(&v)?).or_else(|_| wrong("range: a number is too large"))
+                    i64::try_from(int_arg(&v)?).or_else(|_| wrong("a number given to range() is too large"))
                 };
                 let step = int(step, 1)?;
                 let (start, stop) = if n == 1 { (0, int(a, 0)?) } else { (int(a, 0)?, int(b, 0)?) };
@@ -205,16 +205,16 @@ impl Eval<'_> {
                 let [format] = args.bind(name, ["format"], 1)?;
                 match format.as_ref().and_then(Value::as_str) {
                     Some(format) => crate::jinja::time::strftime(format, self.now_unix).map(Value::from),
-                    None => wrong("strftime_now wants a text"),
+                    None => wrong("strftime_now needs a string"),
                 }
             }
-            "lipsum" => wrong("the function 'lipsum' is not supported: a prompt is the same each time"),
+            "lipsum" => wrong("the function 'lipsum' is not supported, because prompts must not vary"),
             _ => wrong(format!("'{name}' is not supported")),
         }
     }
 }
 
-/// The arguments that dict(pairs, name=value) and namespace(…) are given.
+/// The key-value pairs from the arguments of dict(pairs, name=value) or namespace(…).
 fn pairs_of(args: Args) -> R<Vec<(Value, Value)>> {
     let mut out = Vec::new();
     if args.pos.len() > 1 {

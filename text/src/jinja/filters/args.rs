@@ -1,4 +1,4 @@
-//! The arguments of filters, read into texts, flags and values of attributes.
+//! Reads the arguments of filters as texts, flags and attribute paths.
 
 use crate::jinja::budget;
 use crate::jinja::eval::get_item;
@@ -17,7 +17,7 @@ pub fn lowered(v: &Value) -> R<Value> {
     })
 }
 
-/// a.b.0 of a value, as attribute arguments of filters have it.
+/// Follows a path such as a.b.0 from a value, as the attribute arguments of filters do.
 pub fn attribute(v: &Value, path: &Value, default: Option<&Value>) -> R<Value> {
     let step = |v: &Value, key: &Value| -> R<Value> {
         let found = get_item(v, key)?;

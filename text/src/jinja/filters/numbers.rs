@@ -1,4 +1,4 @@
-//! Filters of numbers, and numbers of texts as Python's int() and float() read them.
+//! Filters on numbers, and Python's int() and float() of a text.
 
 use super::args::{is_set, text_arg};
 use crate::jinja::budget;
@@ -151,10 +151,10 @@ fn file_size(bytes: f64, binary: bool) -> Value {
     Value::from(format!("{:.1} {name}", base * bytes / unit))
 }
 
-/// No double has digits beyond these places, so that round() leaves or clears all of it there.
+/// No double has digits beyond these decimal places, so round() keeps the whole number or clears it there.
 const ROUND_PLACES: std::ops::RangeInclusive<i128> = -308..=323;
 
-/// round(f, places): to the nearest, of two that are as near to the even one.
+/// Python's round(f, places): rounds to the nearest value, and a tie to the even one.
 fn round_float(f: f64, places: i128) -> R<f64> {
     if !ROUND_PLACES.contains(&places) {
         return Ok(if places > 0 { f } else { 0.0 * f });
@@ -203,7 +203,7 @@ fn round(v: &Value, args: Args) -> R<Value> {
         if !f.is_finite() {
             return wrong("cannot convert float infinity or NaN to integer");
         }
-        // Python's is an integer, which has no -0.
+        // Python's result is an integer, so it is never -0.
         let whole = if method == "ceil" { f.ceil() } else { f.floor() } + 0.0;
         return Ok(Value::Float(whole / factor));
     }

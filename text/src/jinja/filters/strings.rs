@@ -1,4 +1,4 @@
-//! Filters of texts.
+//! Filters on texts.
 
 use super::args::{is_set, text_arg};
 use crate::jinja::budget;
@@ -69,7 +69,7 @@ pub(super) fn texts(name: &str, v: &Value, args: Args) -> R<Value> {
             match text.chars().count() <= 80 && !text.contains('{') {
                 true => Ok(Value::from(text)),
                 false => {
-                    wrong("pprint of dictionaries and of what does not fit into a line is not supported")
+                    wrong("pprint supports neither dictionaries nor values that do not fit into one line")
                 }
             }
         }
@@ -84,8 +84,8 @@ pub(super) fn texts(name: &str, v: &Value, args: Args) -> R<Value> {
             Ok(Value::from(text.split(|c| !word(c)).filter(|w| !w.is_empty()).count()))
         }
         "striptags" | "urlencode" | "xmlattr" => wrap::html(name, v, args),
-        "random" => wrong("the filter 'random' is not supported: a prompt is the same each time"),
-        "urlize" => wrong("the filter 'urlize' is not supported: chat templates are not HTML"),
+        "random" => wrong("the filter 'random' is not supported, because prompts must not vary"),
+        "urlize" => wrong("the filter 'urlize' is not supported, because chat templates are not HTML"),
         _ => wrong(format!("No filter named '{name}'.")),
     }
 }

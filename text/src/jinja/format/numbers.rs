@@ -1,26 +1,26 @@
-//! Numbers with a precision and a type, as `%` and str.format share them.
+//! Formats numbers with a precision and a type, for both `%` and str.format.
 
 use crate::jinja::budget;
 use crate::jinja::fail::{wrong, R};
 
-/// No double has more digits behind its point, so that the ones beyond are zeros. Rust's formatting
-/// panics at a precision of 65,535.
+/// No double has more digits behind its point; further digits are zeros. Rust's formatting panics at a precision of
+/// 65,535.
 const MOST_DIGITS: usize = 1_100;
 
-/// Takes off what the digits of f cost. Exact digits are made one by one from a long integer, so the
-/// price grows with the exponent and with the precision.
+/// Pays for the digits of f. Exact digits are computed one by one from a long integer, so the cost grows with the
+/// exponent and with the precision.
 pub fn spend_digits(f: f64, precision: usize) -> R<()> {
     let exponent = ((f.to_bits() >> 52 & 0x7FF) as usize).abs_diff(1023) * 3 / 10;
     budget::spend(10 + 2 * (exponent + precision.min(MOST_DIGITS)) + precision / 16)
 }
 
-/// |f| with so many digits behind the point
+/// |f| with `precision` digits behind the point
 fn fixed_form(f: f64, precision: usize) -> String {
     let exact = precision.min(MOST_DIGITS);
     format!("{:.*}{}", exact, f.abs(), "0".repeat(precision - exact))
 }
 
-/// digits and exponent of |f| with so many digits behind the first
+/// |f| in exponent form with `precision` digits behind the first digit
 fn exponent_form(f: f64, precision: usize, kind: char) -> String {
     let exact = precision.min(MOST_DIGITS);
     let text = format!("{:.*e}", exact, f.abs());
@@ -30,7 +30,7 @@ fn exponent_form(f: f64, precision: usize, kind: char) -> String {
     format!("{digits}{}{kind}{sign}{:02}", "0".repeat(precision - exact), exponent.abs())
 }
 
-/// With a point behind the digits, where there is none.
+/// Adds a point at the end of a number's digits when there is none.
 fn pointed(text: String) -> String {
     if text.contains('.') {
         return text;
@@ -39,17 +39,17 @@ fn pointed(text: String) -> String {
     format!("{}.{}", &text[..at], &text[at..])
 }
 
-/// How a float is written.
+/// The format of a float.
 pub(super) struct Form {
     pub kind: char,
     pub precision: usize,
-    /// `#`: the point and the zeros behind it stay
+    /// `#`: the point and the trailing zeros stay
     pub alternate: bool,
-    /// no type in str.format: one digit at least stands behind the point
+    /// no type is given in str.format: at least one digit follows the point
     pub untyped: bool,
 }
 
-/// |f| as e, f, g or % have it, without its sign.
+/// |f| in the form e, f, g or %, without its sign.
 pub(super) fn float_form(f: f64, form: &Form) -> R<String> {
     let (kind, precision) = (form.kind, form.precision);
     let upper = kind.is_ascii_uppercase();
@@ -72,7 +72,7 @@ pub(super) fn float_form(f: f64, form: &Form) -> R<String> {
     Ok(if form.alternate && text != "inf%" { pointed(text) } else { text })
 }
 
-/// g: an exponent where it is below -4 or has no room in the precision.
+/// Form g: uses an exponent below -4, and when the digits before the point exceed the precision.
 fn general_form(f: f64, form: &Form, letter: char) -> String {
     let n = form.precision.max(1);
     let exact = (n - 1).min(MOST_DIGITS);
@@ -113,7 +113,7 @@ pub(super) fn int_form(i: i128, kind: char) -> String {
     }
 }
 
-/// A precision or a width: what is larger is nobody's, and format! panics at it.
+/// Limit of a precision or a width. No real format uses more, and format! panics at it.
 pub(super) const MOST_WIDE: usize = 65_535;
 
 pub(super) fn small(text: &str) -> R<usize> {

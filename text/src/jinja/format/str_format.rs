@@ -1,4 +1,4 @@
-//! str.format: its fields, and the format specifications behind their colons.
+//! Python's str.format: its fields, and the format specifications behind their colons.
 
 use super::numbers::{float_form, int_form, small, Form};
 use super::percent::{ascii, sign_of};
@@ -130,15 +130,15 @@ fn field_value(name: &str, args: &Args, next: &mut Option<usize>) -> R<Value> {
     Ok(value)
 }
 
-/// The format behind the colon of a field.
+/// The format specification of a field.
 struct Field {
     fill: char,
     align: Option<char>,
     sign: &'static str,
-    /// z: what is rounded to zero has no sign
+    /// z: a value that rounds to zero has no sign
     no_minus_zero: bool,
     alternate: bool,
-    /// a 0 stands before the width: numbers are filled behind their sign
+    /// a 0 stands before the width: zeros fill the number behind its sign
     zeros: bool,
     width: usize,
     comma: Option<char>,
@@ -193,7 +193,7 @@ fn field_spec(spec: &str) -> R<Field> {
     Ok(Field { fill, align, sign, no_minus_zero, alternate, zeros, width, comma, precision, kind })
 }
 
-/// A number in the parts that are laid out: `integral` is what separators go into.
+/// A number in the parts that are laid out. Separators go into `integral`.
 struct Number {
     negative: bool,
     prefix: String,
@@ -224,7 +224,7 @@ fn formatted(v: &Value, spec: &str) -> R<String> {
 }
 
 fn unknown<T>(f: &Field) -> R<T> {
-    wrong(format!("Unknown format code '{}', or a flag that it does not go with", f.kind.unwrap_or(' ')))
+    wrong(format!("Unknown format code '{}', or a flag that this code does not allow", f.kind.unwrap_or(' ')))
 }
 
 fn formatted_number(v: &Value, f: &Field) -> R<String> {
@@ -315,7 +315,7 @@ fn laid_out(head: &str, body: &str, f: &Field, align: char) -> R<String> {
     })
 }
 
-/// Digits with separators, and with zeros before them up to a least length.
+/// Inserts separators into the digits, and pads them with zeros to a least length.
 fn separated(digits: &str, comma: char, each: usize, least: usize) -> String {
     if digits.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! Python's str and repr of values, and HTML's escapes.
+//! Python's str and repr of values, and HTML escapes.
 
 use crate::jinja::budget;
 use crate::jinja::fail::{wrong, Fail, R};
@@ -6,7 +6,7 @@ use crate::jinja::value::{Kind, Namespace, Value};
 use std::fmt::Write;
 use std::rc::Rc;
 
-/// str(value)
+/// Python's str(value).
 pub fn str_of(v: &Value) -> R<String> {
     match v {
         Value::Str(t) => {
@@ -24,11 +24,11 @@ pub fn repr_of(v: &Value) -> R<String> {
     Ok(out)
 }
 
-/// Values within values whose repr is written.
+/// Deepest nesting of values that repr writes.
 const MAX_REPR: usize = 700;
 
-/// Writes what a value is made of. A namespace may hold itself, or a list with itself in it: what is being
-/// written already is `short` there, as in Python.
+/// Writes the contents of one value. A namespace may contain itself, directly or in a list. A value that is already being
+/// written appears as `short`, as in Python.
 fn repr_within(
     it: *const (),
     short: &str,
@@ -42,7 +42,9 @@ fn repr_within(
         return Ok(());
     }
     if open.len() >= MAX_REPR {
-        return Err(Fail::Limit(format!("the text of a value that is nested deeper than {MAX_REPR}")));
+        return Err(Fail::Limit(format!(
+            "a value that is nested deeper than {MAX_REPR} levels cannot be written as text"
+        )));
     }
     open.push(it);
     write(out, open)?;
@@ -78,7 +80,7 @@ fn repr_namespace(n: &Rc<Namespace>, out: &mut String, open: &mut Vec<*const ()>
     Ok(())
 }
 
-/// The digits of an integer beyond 128 bits, which may be as many as the context has bytes.
+/// Appends the digits of an integer beyond 128 bits. There may be as many as the context has bytes.
 pub fn push_big(digits: &str, out: &mut String) -> R<()> {
     budget::fits(out.len() + digits.len())?;
     budget::spend(digits.len() / 64)?;
@@ -155,18 +157,18 @@ fn repr(v: &Value, out: &mut String, open: &mut Vec<*const ()>) -> R<()> {
             out.push('>');
         }
         Value::Loop(l) => drop(write!(out, "<LoopContext {}/{}>", l.at.get() + 1, l.items.len())),
-        // Python writes the place in memory of these, which is no text that anybody wants.
-        Value::Iter(_) => return wrong("a generator has no text: put |list or |join behind it"),
-        Value::Method(m) => return wrong(format!("{} is a method: it has no text; call it with ()", m.name)),
+        // Python writes the memory address of these values, which is of no use in a text.
+        Value::Iter(_) => return wrong("a generator cannot be written as text; add |list or |join to it"),
+        Value::Method(m) => return wrong(format!("the method {} is not text; call it with ()", m.name)),
         Value::Func("self") => return wrong("self is not supported"),
-        Value::Func(name) => return wrong(format!("{name} is a function: it has no text; call it with ()")),
-        _ => return wrong(format!("a {} has no text", v.type_name())),
+        Value::Func(name) => return wrong(format!("the function {name} is not text; call it with ()")),
+        _ => return wrong(format!("a {} cannot be written as text", v.type_name())),
     }
     Ok(())
 }
 
-/// str.isprintable: neither a control, nor unassigned, nor white space other than the blank. Rust's
-/// debug form escapes the same, but for what joins a character before it.
+/// Python's str.isprintable: false for control characters, unassigned ones, and white space other than the blank. Rust's
+/// escape_debug escapes the same characters, except that it also escapes combining ones at the start of a text.
 pub fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,
@@ -180,7 +182,7 @@ pub fn is_printable(c: char) -> bool {
     }
 }
 
-/// A character as Python's \x, \u or \U.
+/// Writes a character as Python's \x, \u or \U escape.
 pub(super) fn push_code(c: char, out: &mut String) {
     let (letter, digits) = match c as u32 {
         ..=0xFF => ('x', 2),
@@ -193,7 +195,7 @@ pub(super) fn push_code(c: char, out: &mut String) {
     }
 }
 
-/// Each character is looked up in tables of what may be printed.
+/// Pays for looking up each character in the tables of printable ones.
 fn spend_repr(text: &str) -> R<()> {
     budget::letters(text)?;
     budget::spend(if text.is_ascii() { text.len() / 8 } else { text.len() })
@@ -216,7 +218,7 @@ fn repr_str(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// repr(float): the shortest digits, an exponent below 1e-4 and from 1e16 on.
+/// Python's repr of a float: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
 pub fn float(f: f64, out: &mut String) {
     if f.is_nan() {
         return out.push_str("nan");
@@ -239,7 +241,7 @@ pub fn float(f: f64, out: &mut String) {
     let _ = write!(out, "{digits}e{sign}{:02}", exponent.abs());
 }
 
-/// Markup's escapes.
+/// The escapes of markupsafe's Markup.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The names of all methods, and whether the sandbox lets a template call one.
+//! The names of all methods, and whether the sandbox allows a template to call them.
 
 use crate::jinja::value::Value;
 
@@ -51,7 +51,7 @@ const STR: [&str; 47] = [
     "upper",
     "zfill",
 ];
-/// Those whose texts are escaped when the text itself is.
+/// Methods whose result counts as escaped when the text itself does.
 pub const KEEP_MARK: [&str; 21] = [
     "capitalize",
     "casefold",
@@ -75,7 +75,7 @@ pub const KEEP_MARK: [&str; 21] = [
     "upper",
     "zfill",
 ];
-/// Those that look each character up, besides is…().
+/// Methods that look up each character, in addition to the is…() methods.
 pub const LOOKED_UP: [&str; 6] = ["capitalize", "casefold", "lower", "swapcase", "title", "upper"];
 const DICT: [&str; 6] = ["copy", "fromkeys", "get", "items", "keys", "values"];
 const DICT_CHANGES: [&str; 5] = ["clear", "pop", "popitem", "setdefault", "update"];
@@ -85,7 +85,7 @@ const INT: [&str; 7] =
     ["as_integer_ratio", "bit_count", "bit_length", "conjugate", "from_bytes", "to_bytes", "is_integer"];
 const FLOAT: [&str; 5] = ["as_integer_ratio", "conjugate", "fromhex", "hex", "is_integer"];
 
-/// Whether Python has a method of this name, and whether the sandbox lets a template call it.
+/// Returns Some when Python has a method of this name; the bool tells whether the sandbox allows the call.
 pub fn has(of: &Value, name: &str) -> Option<bool> {
     let (may, may_not): (&[&str], &[&str]) = match of {
         Value::Str(_) => (&STR, &[]),

@@ -1,11 +1,11 @@
-//! Methods of str that fill a text up to a width.
+//! Methods of str that pad a text to a width.
 
 use crate::jinja::budget;
 use crate::jinja::fail::{wrong, R};
 use crate::jinja::number::int_arg;
 use crate::jinja::value::{Args, Value};
 
-/// A width that is asked for, at least 0 and no more than there is room for.
+/// Reads a width argument: at least 0, and small enough for the memory limit.
 pub fn width_arg(v: &Value) -> R<usize> {
     let n = usize::try_from(int_arg(v)?.max(0)).unwrap_or(usize::MAX);
     budget::room(n).map(|()| n)

@@ -1,4 +1,4 @@
-//! Methods of str that find, cut and replace, by characters.
+//! Methods of str that find, split and replace, counted in characters.
 
 use super::letters::is_space;
 use crate::jinja::budget;
@@ -6,9 +6,9 @@ use crate::jinja::fail::{wrong, R};
 use crate::jinja::number::int_arg;
 use crate::jinja::value::{Args, Value};
 
-// ---- places in a text, by characters ----
+// ---- positions in a text, in characters ----
 
-/// Where a slice of n things begins or ends.
+/// Reads the start or the end of a slice of n items.
 pub(super) fn bound(v: Option<Value>, n: usize, default: usize) -> R<usize> {
     match v {
         None | Some(Value::None) => Ok(default),
@@ -28,8 +28,8 @@ pub(super) fn str_arg<'a>(v: &'a Option<Value>, what: &str) -> R<&'a str> {
     }
 }
 
-/// The part of the text from start to end, as slices have it, and how many characters lie before.
-/// None: not even an empty text is found there.
+/// The part of the text from start to end, as in a slice, and the number of characters before it. Returns None when not
+/// even an empty text can be found there.
 fn window(text: &str, start: Option<Value>, end: Option<Value>) -> R<Option<(&str, usize)>> {
     if start.is_none() && end.is_none() {
         return Ok(Some((text, 0)));
@@ -68,7 +68,7 @@ pub(super) fn count(text: &str, args: Args) -> R<Value> {
     Ok(Value::from(if what.is_empty() { part.chars().count() + 1 } else { part.matches(what).count() }))
 }
 
-/// startswith, endswith: of a text, or of any of a tuple.
+/// Implements startswith and endswith, for one text or a tuple of texts.
 pub(super) fn has_end(text: &str, args: Args, name: &str) -> R<Value> {
     let [what, start, end] = args.bind(name, ["", "", ""], 1)?;
     let what = what.unwrap_or(Value::None);
@@ -94,7 +94,7 @@ pub(super) fn has_end(text: &str, args: Args, name: &str) -> R<Value> {
     Ok(Value::Bool(found && part.is_some()))
 }
 
-// ---- cutting ----
+// ---- splitting ----
 
 pub(super) fn strip(text: &str, args: Args, name: &str) -> R<Value> {
     let [chars] = args.bind(name, [""], 0)?;
@@ -116,7 +116,7 @@ pub fn strip_chars(text: &str, chars: Option<Value>, left: bool, right: bool) ->
     Ok(Value::from(if right { text.trim_end_matches(cut) } else { text }))
 }
 
-/// At runs of white space, of which none is at an end; at most n times.
+/// Splits at runs of white space, at most n times. White space at the ends is dropped.
 fn split_at_space(text: &str, n: i128, from_right: bool) -> R<Vec<&str>> {
     let (mut out, mut rest) = (Vec::new(), text);
     loop {
@@ -145,7 +145,7 @@ fn split_at_space(text: &str, n: i128, from_right: bool) -> R<Vec<&str>> {
     Ok(out)
 }
 
-/// Whether one more item may be in a list that is being made.
+/// Fails when one more item would exceed the memory limit.
 fn asked<T>(out: &[T]) -> R<()> {
     budget::spend(1)?;
     budget::fits(2 * (out.len() + 1) * size_of::<T>())
@@ -160,7 +160,7 @@ fn gathered<'a>(parts: impl Iterator<Item = &'a str>) -> R<Vec<&'a str>> {
     Ok(out)
 }
 
-/// A list of texts, each of which is asked for.
+/// A list of texts. The memory of each is checked first.
 fn texts<'a>(parts: impl IntoIterator<Item = &'a str>) -> R<Value> {
     let mut out = Vec::new();
     for part in parts {
@@ -211,7 +211,7 @@ pub(super) fn partition(text: &str, args: Args, last: bool) -> R<Value> {
     Value::tuple(parts.into_iter().map(Value::from).collect())
 }
 
-/// The lines of a text, each with how many bytes its end has.
+/// The lines of a text, each with the number of bytes of its line end.
 pub fn lines(text: &str) -> R<impl Iterator<Item = (&str, usize)>> {
     budget::spend(text.len() / 8)?;
     let ends = |c: char| {
@@ -245,7 +245,7 @@ pub(super) fn splitlines(text: &str, args: Args) -> R<Value> {
 pub fn replaced(text: &str, old: &str, new: &str, n: i128) -> R<Value> {
     let most = usize::try_from(n).unwrap_or(usize::MAX);
     budget::scan(text.len() + old.len())?;
-    // So many times at most it is found.
+    // `old` can occur at most this many times.
     budget::spend(text.len() / old.len().max(1) / 4)?;
     if new.len() > old.len() {
         let found = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() };

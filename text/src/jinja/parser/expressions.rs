@@ -1,4 +1,4 @@
-//! Expressions, from the loosest operator to the tightest, with the filters, tests and calls behind a value.
+//! Parses expressions, from the loosest operator to the tightest, with the filters, tests and calls behind a value.
 
 use super::{is_name, is_op, Parser, NESTED};
 use crate::jinja::ast::*;
@@ -20,7 +20,7 @@ impl Parser {
         Ok(e)
     }
 
-    /// One expression or, with commas, a tuple; `end` is a name that ends it.
+    /// Parses one expression or, with commas, a tuple. The name `end` ends it.
     pub(super) fn tuple(&mut self, conditional: bool, end: Option<&str>) -> R<Expr> {
         let (mut items, mut is_tuple) = (vec![], false);
         loop {
@@ -41,7 +41,7 @@ impl Parser {
         }
     }
 
-    /// left OP right OP … by one level of precedence
+    /// Parses `left OP right OP …` at one level of precedence.
     fn chain(
         &mut self,
         next: fn(&mut Parser) -> R<Expr>,
@@ -194,7 +194,7 @@ impl Parser {
         })
     }
 
-    /// Items with commas between them, one of which may end them, up to a closing bracket.
+    /// Parses comma-separated items up to the closing bracket. A trailing comma is allowed.
     fn items<T>(&mut self, close: &str, one: fn(&mut Parser) -> R<T>) -> R<Vec<T>> {
         let mut out = Vec::new();
         while !self.skip_op(close) {
@@ -287,7 +287,7 @@ impl Parser {
         Ok(args)
     }
 
-    /// Filters, tests and calls behind a value.
+    /// Parses the filters, tests and calls behind a value.
     pub(super) fn filters(&mut self, mut e: Expr) -> R<Expr> {
         let from = self.depth;
         loop {

@@ -1,5 +1,7 @@
-/* Percentiles as NumPy's, the figures of a load of known times, the table that is printed, options'
- * lists, and when requests are sent. */
+/* Tests the report of `cox bench`: percentiles, figures of a load with known times, the printed
+ * table, lists in options, and the times at which requests are sent. The input is an array of
+ * `struct bench_result`; the output is a `struct bench_metrics` or text. Invariant: percentiles
+ * equal NumPy's. */
 #include "cli/bench/report/metrics.h"
 
 #include <math.h>
@@ -22,7 +24,7 @@ static bool near(double a, double b)
     return fabs(a - b) <= 1e-9 * (1 + fabs(b));
 }
 
-/* Expected: numpy.percentile of the same lists. */
+/* The expected values are numpy.percentile of the same lists. */
 static void test_percentiles(void **state)
 {
     static double one[] = {7}, four[] = {4, 1, 3, 2}, ten[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 100};
@@ -83,8 +85,8 @@ static void test_lists(void **state)
         assert_int_equal(bench_goodput_parse(&g, pairs[i], &err), STATUS_INVALID);
 }
 
-/* Two answers and one that failed: 100 ms to the first token, then one each 10 ms; and one of a
- * single token, a second later. */
+/* Three successful requests and one failed. Two have the first token after 100 ms and then one
+ * token each 10 ms. One has a single token, one second later. */
 static uint64_t gaps[] = {10 * NS_PER_MS, 10 * NS_PER_MS, 10 * NS_PER_MS};
 static const struct bench_result results[] = {
     {.ok = true,
@@ -95,7 +97,7 @@ static const struct bench_result results[] = {
      .n_gaps = 3,
      .n_prompt_tokens = 10,
      .n_output_tokens = 4},
-    {.error = "no\xC3", .n_prompt_tokens = 1000}, /* cut within a character */
+    {.error = "no\xC3", .n_prompt_tokens = 1000}, /* a UTF-8 character cut in half */
     {.ok = true,
      .start_ns = 1000 * NS_PER_MS,
      .first_ns = 300 * NS_PER_MS,
@@ -171,7 +173,7 @@ static void test_a_load(void **state)
 static void test_peaks(void **state)
 {
     static const struct {
-        uint64_t spans[4][2]; /* milliseconds from, to */
+        uint64_t spans[4][2]; /* begin and end of each request, in ms */
         uint32_t open, pieces;
     } cases[] = {
         {{{0, 10}, {10, 20}, {20, 30}, {30, 40}}, 1, 4},
@@ -204,7 +206,7 @@ static void test_nothing_succeeded(void **state)
     bench_metrics_fini(&m);
 }
 
-/* Every value is in one bin; the last bin has what is above P99. */
+/* Every value is in one bin. The last bin holds the values above P99. */
 static void test_histograms(void **state)
 {
     static double one[] = {5}, same[] = {3, 3, 3}, all[201];
@@ -219,13 +221,13 @@ static void test_histograms(void **state)
         all[i] = i;
     bench_histogram_make(&h, &(struct bench_series){all, 201});
     assert_true(h.n_bins == BENCH_BINS && near(h.from_ms, 0) && near(h.width_ms, 9.9));
-    assert_int_equal(h.counts[BENCH_BINS], 2); /* 199 and 200: P99 is 198 */
+    assert_int_equal(h.counts[BENCH_BINS], 2); /* 199 and 200; P99 is 198 */
     uint32_t n = 0;
     for (uint32_t i = 0; i <= h.n_bins; i++)
         n += h.counts[i];
     assert_int_equal(n, 201);
     assert_int_equal(h.counts[0], 10);
-    assert_int_equal(h.counts[BENCH_BINS - 1], 10); /* 189 to 198 */
+    assert_int_equal(h.counts[BENCH_BINS - 1], 10); /* the values 189 to 198 */
 }
 
 static void test_plots(void **state)
@@ -252,8 +254,8 @@ static void test_plots(void **state)
     bench_metrics_fini(&m);
 }
 
-/* Of n gaps with mean 1 / rate: ascending, the last at n / rate; the squared coefficient of
- * variation of gamma is 1 / shape. */
+/* The arrival times ascend, and the last of n is near n / rate. The squared coefficient of
+ * variation of a gamma distribution is 1 / shape. */
 static void test_arrivals(void **state)
 {
     enum { N = 20000 };

@@ -1,5 +1,5 @@
-/* How far an adapter is, by the head's list: while one takes another's place the name is in it
- * twice, in either order. */
+/* Tests how far an adapter's load or unload is, from the head's list. While one version replaces
+ * another, the name is in the list twice, in either order. */
 #include "cli/commands/cluster/lora.c"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 static void test_look(void **state)
 {
     static const struct {
-        const char *states[3]; /* of the name's entries; NULL: no more */
+        const char *states[3]; /* states of the name's entries; NULL = no further entry */
         enum progress on, off;
     } cases[] = {
         {{0}, PROGRESS_GONE, PROGRESS_GONE},
@@ -20,7 +20,7 @@ static void test_look(void **state)
         {{"leaving"}, PROGRESS_GONE, PROGRESS_WAITS},
         {{"unloading"}, PROGRESS_GONE, PROGRESS_WAITS},
         {{"failed"}, PROGRESS_FAILED, PROGRESS_FAILED},
-        /* in place: the old one serves, leaves, goes */
+        /* Replacement: the old version serves, then leaves, and then it is gone. */
         {{"ready", "loading"}, PROGRESS_WAITS, PROGRESS_WAITS},
         {{"loading", "ready"}, PROGRESS_WAITS, PROGRESS_WAITS},
         {{"ready", "failed"}, PROGRESS_FAILED, PROGRESS_FAILED},
@@ -31,7 +31,8 @@ static void test_look(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[32];
-        json_t *all = json_pack("[{s:s,s:s}]", "name", "y", "state", "loading"); /* another's */
+        /* an entry with another name */
+        json_t *all = json_pack("[{s:s,s:s}]", "name", "y", "state", "loading");
         for (size_t k = 0; k < 3 && cases[i].states[k]; k++)
             json_array_append_new(all, json_pack("{s:s,s:s,s:s}", "name", "x", "state",
                                                  cases[i].states[k], "text", "why"));

@@ -1,5 +1,7 @@
-/* The lock that pulls share: one at a time, whatever becomes of its holder, on this machine and on
- * others. */
+/* Tests the lock that makes pulls of one model wait for each other, on one machine and over a
+ * shared file system. `pull_lock_acquire` creates the file `path` with its holder's name and a
+ * counter; the tests play other holders by writing that file or by a child process. Invariants:
+ * there is one holder at a time, and a dead holder's lock is taken over. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +17,8 @@
 #include "cli/pull/files/lock.h"
 
 static char dir[64], path[96];
-static int looks;      /* how often is_done was asked */
-static int stop_after; /* looks; 0: never */
+static int looks;      /* number of calls of `is_done` */
+static int stop_after; /* number of looks; 0 = never */
 static int done_after;
 static char said[256];
 
@@ -55,7 +57,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     unlink(path);
-    return rmdir(dir); /* nothing else was left in it */
+    return rmdir(dir); /* fails when any other file is left */
 }
 
 static void test_one_at_a_time(void **state)
@@ -94,8 +96,8 @@ static bool is_done_when_held(void *ctx)
     return access(path, F_OK) == 0;
 }
 
-/* Another one was done between our look and our lock, or a cache of names (NFS) hid it until the
- * lock was made: looked at again while it is held. */
+/* Another pull may end between the first look and the lock, or a cache of names (NFS) may hide
+ * its end. So `is_done` is asked again while the lock is held. */
 static void test_done_just_before(void **state)
 {
     struct pull_lock a;
@@ -107,7 +109,7 @@ static void test_done_just_before(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* Its process died: the next one need not wait. */
+/* The lock of a process that died on this machine is taken over at once. */
 static void test_died(void **state)
 {
     struct pull_lock a;
@@ -115,7 +117,8 @@ static void test_died(void **state)
     struct pull_lock_wait w = waiting(1e9);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(pull_lock_acquire(&a, path, &w, &err) == STATUS_OK ? 0 : 1); /* no release */
+        /* exits without a release */
+        _exit(pull_lock_acquire(&a, path, &w, &err) == STATUS_OK ? 0 : 1);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -133,7 +136,8 @@ static void put(const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* A holder of another machine, or one that died before it wrote its name: silence alone tells. */
+/* A holder on another machine, or one without a readable name, counts as dead only after a time
+ * without a change of the file. */
 static void test_silence(void **state)
 {
     static const char *const records[] = {
@@ -156,7 +160,7 @@ static void test_silence(void **state)
     }
 }
 
-static bool beats; /* of a holder elsewhere, one for each look */
+static bool beats; /* true = a holder on another machine writes a new count before each look */
 
 static bool is_done_elsewhere(void *ctx)
 {
@@ -168,7 +172,7 @@ static bool is_done_elsewhere(void *ctx)
     return is_done(ctx);
 }
 
-/* However impatient who waits is: a count that moves is somebody who lives. */
+/* A holder whose count moves is alive, however short the allowed silence is. */
 static void test_beats_elsewhere(void **state)
 {
     struct pull_lock a;
@@ -186,7 +190,7 @@ static void test_beats_elsewhere(void **state)
     pull_lock_release(&a);
 }
 
-/* Who was taken for dead and was not sees it. */
+/* A holder that was declared dead by mistake notices that it lost the lock. */
 static void test_lost(void **state)
 {
     struct pull_lock a, b;
@@ -195,12 +199,12 @@ static void test_lost(void **state)
     assert_int_equal(pull_lock_acquire(&a, path, &w, &err), STATUS_OK);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(pull_lock_acquire(&b, path, &w, &err), STATUS_OK);
-    a.beat_ns = b.beat_ns = 0; /* long ago */
+    a.beat_ns = b.beat_ns = 0; /* a time long ago */
     assert_true(pull_lock_is_lost(&a));
     assert_false(pull_lock_is_lost(&b));
     assert_false(pull_lock_may_write(&a));
     assert_true(pull_lock_may_write(&b));
-    pull_lock_release(&a); /* leaves b's file alone */
+    pull_lock_release(&a); /* does not remove b's file */
     assert_false(pull_lock_is_lost(&b));
     pull_lock_release(&b);
 }

@@ -1,4 +1,4 @@
-/* The bar of `cox pull` fits every terminal. */
+/* Tests that the progress bar of `cox pull` fits every width of terminal. */
 #include "cli/pull/files/progress.h"
 
 #include <setjmp.h>
@@ -22,7 +22,8 @@ static void draw(const char *name, uint64_t done, uint64_t total, uint64_t per_s
     strbuf_fini(&b);
 }
 
-/* Characters that are not ASCII count twice: some of them are so wide. */
+/* Returns the columns of the widest line. A character outside ASCII counts twice, because some
+ * take two columns. */
 static size_t widest(const char *s)
 {
     size_t n = 0;

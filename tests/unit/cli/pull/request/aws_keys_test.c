@@ -1,4 +1,5 @@
-/* The files of the AWS command line, and the answers that hold keys. */
+/* Tests the readers of AWS credentials: the files of the AWS command line, and the answers of
+ * services that issue keys. */
 #include "cli/pull/request/aws_answer.h"
 #include "cli/pull/request/aws_credentials.h"
 #include "cli/pull/request/aws_profile.h"

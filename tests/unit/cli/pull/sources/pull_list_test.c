@@ -1,4 +1,6 @@
-/* What is taken of a hub's listing and of an index's page, and lists of files. */
+/* Tests which files are taken from a hub's listing and from an index's page, and the lists of
+ * files that result. The input is the text of a listing; the output is a `struct pull_list`.
+ * Invariants: a path never leaves the model's folder, and a malformed listing is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +39,7 @@ static void test_hub(void **state)
 {
     static const struct {
         const char *model, *listing,
-            *want; /* names, in the order that they are fetched; NULL: refused */
+            *want; /* names in the order of the downloads; NULL = refused */
     } cases[] = {
         {"hf:o/n",
          LISTING(LFS_OF("model.safetensors", 9) "," FILE_OF("config.json", 2) "," FILE_OF(
@@ -132,7 +134,8 @@ static enum status add(struct pull_list *l, const char *name, uint64_t n_bytes)
     return pull_list_add(l, name, mem_strdup("u"), n_bytes, &err);
 }
 
-/* Parts of a model belong to all that its listing says. */
+/* `identity` depends on every name, size and etag of the listing, so that parts of different
+ * versions are not mixed. */
 static void test_list(void **state)
 {
     struct pull_list a = {0}, b = {0};

@@ -1,5 +1,5 @@
-/* Pages of a bucket: what is read of a good one, cut at every byte, and what a bad one may not
- * have. */
+/* Tests the pages of an S3 bucket: a valid page is read the same for every cut into two pieces,
+ * and invalid pages are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,7 +125,7 @@ static void test_bad(void **state)
     }
 }
 
-/* Texts of any length, names of any length, a page that ends anywhere. */
+/* Texts and names of any length, and pages that end anywhere, are read within the bounds. */
 static void test_bounds(void **state)
 {
     static char large[8192];

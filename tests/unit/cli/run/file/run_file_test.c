@@ -1,4 +1,6 @@
-/* Run files: what is taken, and every problem with its line and column. */
+/* Tests run files: the accepted forms, and every problem with its line and column. `parse` reads
+ * a text into a `struct parsed`, and `check` compares the lines of its problems and notes.
+ * Invariant: all problems of a file are reported at once, in the order of their lines. */
 #include "cli/run/file/file.h"
 #include "cli/run/file/places.h"
 #include "cli/run/file/problems.h"
@@ -35,7 +37,7 @@ static void drop(struct parsed *p)
     arena_fini(&p->arena);
 }
 
-/* text, and what has to be among the lines; NULL: nothing is wrong */
+/* `text` is a run file. `want` is one of its problem lines; NULL = no problem. */
 struct row {
     const char *text, *want;
 };
@@ -86,7 +88,7 @@ static void test_whole(void **state)
     assert_int_equal(f->up.tp, 2);
     assert_int_equal(f->up.max_model_len, 4096);
     assert_int_equal(f->up.served_model_names.n_items, 2);
-    assert_int_equal(f->up.port, 8100); /* the first that is not monitoring's */
+    assert_int_equal(f->up.port, 8100); /* the first port that is not for monitoring */
     assert_int_equal(run_file_prometheus_port(f), 9191);
     assert_int_equal(f->resources.gpus, 1);
     assert_string_equal(f->imports.items[0].path, "/code");
@@ -123,8 +125,8 @@ static void test_taken(void **state)
         {"name: a\nmodel: org/name\nrun: echo first\n", NULL},
         {"name: a\nmodel: demo\noptions:\n", NULL},
         {"name: a\nmodel: demo\noptions: {trust-remote-code: true}\n",
-         "f:3:11: note: trust_remote_code has no meaning here"},
-        {"name: a\nmodel: demo\noptions: {limit-mm-per-prompt: {image: 2}}\n", "has no meaning"},
+         "f:3:11: note: trust_remote_code has no effect here"},
+        {"name: a\nmodel: demo\noptions: {limit-mm-per-prompt: {image: 2}}\n", "has no effect"},
         {"name: a\nmodel: demo\nresources: {cluster: x, preset: y}\n",
          "f:3:22: note: `cluster` names nothing here"},
         {"name: a\nrun: echo\nimport: {/c: {git: {url: 'git@host:a/b.git'}}}\n", NULL},
@@ -137,14 +139,14 @@ static void test_taken(void **state)
 static const struct row refused[] = {
     {"", "f:1:1: a run file is a mapping"},
     {"- a\n", "f:1:1: a run file is a mapping"},
-    {"name: [\n", "f:2:1: not YAML"},
-    {"a: b: c\n", "f:1:5: not YAML"},
-    {"name: a\nname: b\n", "f:2:1: \"name\": given in line 1 already"},
+    {"name: [\n", "f:2:1: the file is not valid YAML"},
+    {"a: b: c\n", "f:1:5: the file is not valid YAML"},
+    {"name: a\nname: b\n", "f:2:1: \"name\" is already set in line 1"},
     {"name: &x a\nrun: *x\n", "f:1:7: anchors"},
     {"name: a\nrun: *x\n", "f:2:6: aliases"},
     {"name: !!str a\n", "f:1:7: anchors (&x) and tags"},
-    {"name: a\n---\nname: b\n", "f:2:1: one document only"},
-    {"name: [[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]]\n", "nested too deep"},
+    {"name: a\n---\nname: b\n", "f:2:1: the file has more than one YAML document"},
+    {"name: [[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]]\n", "nested too deeply"},
     {"run: echo\n", "f:1:1: `name` is missing"},
     {"name:\nrun: echo\n", "f:1:1: `name` is missing"},
     {"name: 123456789012\nrun: echo\n", "f:1:7: `name` \"123456789012\": digits alone"},
@@ -188,12 +190,12 @@ static const struct row refused[] = {
     {"name: a\nrun: a\nports: [{name: x}]\n", "f:3:9: a port has `name` and `port`"},
     {"name: a\nmodel: demo\noptions: {port: 1}\nports: [{name: x, port: 2}]\n",
      "f:4:9: `ports` and line 3 both say `port`"},
-    /* env */
+    /* environment variables */
     {"name: a\nrun: a\nenv: {1x: a}\n", "f:3:7: `env`: \"1x\" is no variable's name"},
     {"name: a\nrun: a\nenv: {LD=x: a}\n", "is no variable's name"},
     {"name: a\nrun: a\nenv: {X: [a]}\n", "f:3:10: `env`: X is a text"},
     {"name: a\nrun: a\nenv: {X: }\n", "`env`: X is a text"},
-    /* options and resources: as `cox up` says it, with the line */
+    /* options and resources: the message of `cox up`, with the line */
     {"name: a\nmodel: demo\noptions:\n  tp: 2\n  max-model-len: many\n",
      "f:5:3: `options`: max_model_len: \"many\" is not allowed; it must be a whole number"},
     {"name: a\nmodel: demo\noptions: {max-modl-len: 1}\n",
@@ -259,7 +261,7 @@ static void test_refused(void **state)
     CHECK(refused);
 }
 
-/* All of a file's problems and not only the first, by line. */
+/* All problems of a file are reported, in the order of their lines. */
 static void test_all_at_once(void **state)
 {
     struct parsed p;
@@ -282,7 +284,7 @@ static void test_all_at_once(void **state)
     strbuf_fini(&many);
 }
 
-/* VESSL's own example, as it is but for its command. */
+/* VESSL's own example, with a different command. */
 static void test_of_another_platform(void **state)
 {
     struct parsed p;
@@ -292,7 +294,7 @@ static void test_of_another_platform(void **state)
     assert_int_equal(run_file_read("tests/e2e/runs/vessl.yaml", &text, &err), STATUS_OK);
     parse(&p, text.ptr);
     assert_int_equal(p.problems.n, 0);
-    assert_int_equal(p.problems.n_notes, 2); /* cluster, preset */
+    assert_int_equal(p.problems.n_notes, 2); /* one note for the cluster, one for the preset */
     assert_string_equal(p.file.commands.items[0].workdir, "/code/vllm-run");
     assert_int_equal(p.file.ports.n, 2);
     assert_int_equal(p.file.env.n, 2);
@@ -301,7 +303,7 @@ static void test_of_another_platform(void **state)
     strbuf_fini(&text);
 }
 
-/* The lines with which VESSL's users keep a cache from one run to the next. */
+/* The lines that VESSL's users write to keep a cache between runs. */
 static void test_artifacts(void **state)
 {
     struct parsed p;
@@ -313,12 +315,12 @@ static void test_artifacts(void **state)
               "  /root/.cache/huggingface/: vessl-artifact://{ORGANIZATION}/{PROJECT}/models\n"
               "  /out: vessl-artifact://o/p/data\n");
     assert_int_equal(p.problems.n, 0);
-    assert_int_equal(p.problems.n_notes, 2); /* the names in braces */
+    assert_int_equal(p.problems.n_notes, 2); /* one note for each name in braces */
     const struct run_import *im = p.file.imports.items, *ex = p.file.exports.items;
     assert_int_equal(im[0].kind, RUN_IMPORT_ARTIFACT);
     assert_string_equal(im[0].what, "{ORGANIZATION}/{PROJECT}/models");
     assert_true(run_file_keeps(&p.file, &im[0]) && run_file_keeps(&p.file, &ex[0]));
-    assert_false(run_file_keeps(&p.file, &im[1])); /* exported from another place */
+    assert_false(run_file_keeps(&p.file, &im[1])); /* exported from another path */
     assert_false(run_file_keeps(&p.file, &ex[1]));
     assert_string_equal(run_file_hf_home(&p.file), "/root/.cache/huggingface");
     drop(&p);

@@ -1,5 +1,5 @@
 #pragma once
-/* The command lines of `cox up` for its tests: real flags, parsed through the real table. */
+/* Command lines for the tests of `cox up`: real flags, parsed with the real table. */
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 
@@ -18,11 +18,11 @@ struct parsed {
     struct up_plan plan;
 };
 
-/* The machine that the plan is for. */
+/* The machine that the plan is made for. */
 struct machine {
-    const char *own_name; /* of the folder of throw-away keys */
+    const char *own_name; /* name of the throw-away key folder */
     uint32_t n_cores;
-    const struct numa *nodes; /* NULL: not known */
+    const struct numa *nodes; /* NULL = unknown */
     cpu_set_t allowed;
 };
 
@@ -52,7 +52,8 @@ static inline void fini(struct parsed *p)
     config_fini(&p->res);
 }
 
-/* The value after a flag, "" for a flag alone, NULL when it is not there. */
+/* Returns the value after a flag, "" for a flag without a value, or NULL when the flag is
+ * absent. */
 static inline const char *value(const struct up_child *c, const char *flag)
 {
     for (uint32_t i = 1; i < c->n_args; i++)

@@ -1,10 +1,13 @@
-/* Nodes, CPUs and threads that `cox up` gives its workers (--numa-bind). */
+/* Tests the NUMA nodes, CPUs and threads that `cox up` gives its workers (`--numa-bind`).
+ * `plan_of` parses a command line and plans for a described machine; `write_places` prints the
+ * places. Invariants: workers use only the CPUs that this process may use, and processes other
+ * than workers have no place. */
 #include "cli/up/plan/plan.h"
 #include "tests/unit/cli/up/plan/up_command_line.h"
 
 static struct machine machine = {.n_cores = 12};
 
-/* Sockets with hyperthreads: 0-15,32-47 and 16-31,48-63. */
+/* Two sockets with hyperthreads: CPUs 0-15,32-47 and 16-31,48-63. */
 static void two_nodes(struct numa *n, const char *may, uint32_t cores)
 {
     *n = (struct numa){.n_nodes = 2, .ids = {0, 1}};
@@ -23,7 +26,7 @@ static void one_unknown(void)
     machine = (struct machine){.n_cores = 12};
 }
 
-/* With a model in front: else the last of a list's words would be it. */
+/* Plans with a model in front, because otherwise the last word of a list would be the model. */
 static enum status plan_of(struct parsed *p, const char *const *args, struct error *err)
 {
     const char *all[16] = {"a-model"};
@@ -32,7 +35,7 @@ static enum status plan_of(struct parsed *p, const char *const *args, struct err
     return plan_on(&machine, p, "demo", all, err);
 }
 
-/* "NODE/CPUS/THREADS" of each worker; of others there is none. */
+/* Writes "NODE/CPUS/THREADS" of each worker. Checks that other children have none. */
 static void write_places(const struct up_plan *all, char *out, size_t size)
 {
     for (uint32_t k = 0; k < all->n_children; k++) {
@@ -124,14 +127,14 @@ static void test_nodes_of_workers(void **state)
 static void test_nodes_that_cannot_be(void **state)
 {
     static const struct {
-        const char *args[9], *may, *words[2]; /* NULL: it can be */
+        const char *args[9], *may, *words[2]; /* NULL = possible */
     } cases[] = {
         {{"--tp", "2", "--numa-bind-nodes", "0", "9"},
          "0-63",
-         {"worker 1: --numa-bind-nodes 9", "there are 0-1"}},
+         {"worker 1: --numa-bind-nodes 9", "it has 0-1"}},
         {{"--numa-bind-nodes", "1"}, "0-15", {"worker 0: --numa-bind-nodes 1", "0-15"}},
         {{"--tp", "2", "--numa-bind-nodes", "0,1"}, "0-63", {"1 entry for 2 workers", "blanks"}},
-        {{"--numa-bind-nodes", "0,1"}, "0-63", {"\"0,1\"", "number of a node"}},
+        {{"--numa-bind-nodes", "0,1"}, "0-63", {"\"0,1\"", "number of a NUMA node"}},
         {{"--tp", "2", "--workers", "3", "--numa-bind-nodes", "0", "1"},
          "0-63",
          {"--numa-bind-nodes", "2 entries for 3 workers"}},
@@ -140,7 +143,7 @@ static void test_nodes_that_cannot_be(void **state)
         {{"--numa-bind-cpus", "62-65"}, "0-63", {"CPU 64", "0-63"}},
         {{"--numa-bind-nodes", "1", "--numa-bind-cpus", "0-7"},
          "0-63",
-         {"CPU 0 is on node 0", "--numa-bind-nodes says node 1"}},
+         {"CPU 0 belongs to NUMA node 0", "--numa-bind-nodes asks for node 1"}},
         {{"--tp", "2", "--numa-bind-nodes", "0", "1", "0"}, "0-63", {NULL}},
     };
     struct numa n;
@@ -156,7 +159,7 @@ static void test_nodes_that_cannot_be(void **state)
             fail_msg("case %zu: %s %s", i, status_name(s), err.text);
         fini(&p);
     }
-    /* of a machine that is not this one nobody says more than how many there are */
+    /* When the machine's nodes are unknown, only the number of entries in a list is checked. */
     const char *nine[] = {"--numa-bind-nodes", "9", NULL},
                *few[] = {"--dp", "2", "--numa-bind-nodes", "9", NULL};
     struct parsed p;
@@ -169,7 +172,8 @@ static void test_nodes_that_cannot_be(void **state)
     fini(&p);
 }
 
-/* A worker that comes later is where it would have been; lists end. */
+/* A worker that is added later gets the place that a larger plan would give it. Lists have an
+ * end. */
 static void test_node_of_one_more(void **state)
 {
     struct numa n;

@@ -1,4 +1,7 @@
-/* The command lines of the children of `cox up`. */
+/* Tests the command lines that `cox up` makes for its children. `plan` parses real flags and
+ * returns a `struct up_plan`; the tests compare children, their flags, listeners and threads.
+ * Invariants: every flag of a program can be given to `cox up` and reaches that program, and no
+ * secret is in a command line. */
 #include "cli/up/plan/argv.h"
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
@@ -33,7 +36,7 @@ static void test_standby(void **state)
     assert_string_equal(value(second, "--step-log"), "/log.standby");
     for (uint32_t i = 2; i < 4; i++)
         assert_string_equal(value(&p.plan.children[i], "--head"), "127.0.0.1:7000,127.0.0.1:6999");
-    for (uint32_t i = 0; i < 4; i++) /* a command line is public */
+    for (uint32_t i = 0; i < 4; i++) /* a command line is visible to all users */
         assert_null(value(&p.plan.children[i], "--redis"));
     fini(&p);
     const char *alone[] = {"--redis", "redis://h", NULL};
@@ -49,7 +52,7 @@ static void test_standby(void **state)
 static void test_cluster_name(void **state)
 {
     static const struct {
-        const char *own, *args[6], *want; /* NULL: refused */
+        const char *own, *args[6], *want; /* NULL = refused */
     } cases[] = {
         {NULL, {"--standby", "--redis", "redis://h"}, "default"},
         {"cox-keys-7-aB", {"--standby", "--redis", "redis://h"}, "cox-keys-7-aB"},
@@ -117,7 +120,7 @@ static void test_default(void **state)
     assert_string_equal(head->argv[0], "/bin-dir/cox-head");
     assert_string_equal(value(head, "--tp"), "2");
     assert_string_equal(value(head, "--port"), "7000");
-    assert_null(value(head, "--max-num-seqs")); /* the program's own default */
+    assert_null(value(head, "--max-num-seqs")); /* absent: the program's own default holds */
     assert_null(value(head, "--no-enable-prefix-caching"));
     assert_string_equal(gateway->name, "gateway-0");
     assert_string_equal(value(gateway, "--head"), "127.0.0.1:7000");
@@ -212,14 +215,14 @@ static void test_everything_is_passed_on(void **state)
     }
 }
 
-/* Options that cox up says by itself; other ways to the head than its own; options without a use
- * where everything stops at once; options for tests. */
+/* Flags of the programs that `cox up` does not have: flags that it sets itself, other ways to
+ * the head, flags without a use under `cox up`, and flags for tests. */
 static const char *const of_worker[] = {"model",
-                                        "offline", /* cox up fetches */
-                                        "role",    /* by how many there are of each */
+                                        "offline", /* cox up downloads the model */
+                                        "role",    /* set from the counts of each role */
                                         "head",
                                         "ordinal",
-                                        "numa-node", /* both by --numa-bind... */
+                                        "numa-node", /* set by --numa-bind, as is cpus */
                                         "cpus",
                                         "http-port",
                                         "keys-dir",
@@ -242,26 +245,26 @@ static const char *const of_gateway[] = {"model",
                                          "keys-dir",
                                          "insecure",
                                          "allow-remote-insecure",
-                                         "api-key", /* in the environment, as are */
+                                         "api-key", /* in the environment, like the next two */
                                          "redis",
                                          "ssl-keyfile-password",
-                                         "admin-key-file", /* with adapters only */
+                                         "admin-key-file", /* set only with adapters */
                                          "admin-host",     /* --gateway-admin-host */
-                                         "admin-port",     /* and -port */
-                                         "state-dir",      /* each has one in it */
-                                         "shutdown-delay", /* no balancer is asked before a stop */
+                                         "admin-port",     /* --gateway-admin-port */
+                                         "state-dir",      /* each gateway's own folder */
+                                         "shutdown-delay", /* no load balancer waits for it */
                                          "otlp-traces-endpoint",
                                          NULL};
 
 static const char *const of_head[] = {
     "host", /* --head-host */
-    "port", /* and -port */
+    "port", /* --head-port */
     "keys-dir",     "insecure",       "allow-remote-insecure",
-    "runs",                                    /* cox run says it */
-    "max-groups",                              /* --dp beside --workers */
-    "redis",        "cluster-name",            /* with a standby only, as is */
-    "lease-ttl",    "advertise-host", "model", /* the served name */
-    "scale-min",                               /* cox scale is asked by people */
+    "runs",                                    /* set by `cox run` */
+    "max-groups",                              /* set by --dp beside --workers */
+    "redis",        "cluster-name",            /* with a standby only, like the next two */
+    "lease-ttl",    "advertise-host", "model", /* set from the served name */
+    "scale-min",                               /* for people who use `cox scale` */
     "scale-max",    "scale-ttft-ms",  "scale-calm-s",
     "scale-idle-s", "scale-start-s",  NULL};
 
@@ -273,7 +276,7 @@ static bool is_passed_on(const char *const *but, const char *name)
     return true;
 }
 
-/* A value that the option has by default nowhere; NULL: a switch. */
+/* Returns a value that is never the option's default. Returns NULL for a switch. */
 static const char *unusual(const struct option_spec *s, char *out, size_t size)
 {
     if (s->type == OPTION_BOOL)
@@ -289,7 +292,7 @@ static const char *unusual(const struct option_spec *s, char *out, size_t size)
     return out;
 }
 
-/* Flags that others need beside them. */
+/* Appends the flags that this flag needs beside it. */
 static void append_needs(const char *name, const char **args)
 {
     static const struct {
@@ -333,7 +336,7 @@ static void assert_reaches(const struct option_spec *s, enum up_role role)
     fini(&p);
 }
 
-/* Each flag of a program is one of cox up as well, and reaches it. */
+/* Each flag of a program is a flag of `cox up` too, and reaches the program. */
 static void test_every_flag_of_a_program(void **state)
 {
     const struct {
@@ -355,19 +358,20 @@ static void test_every_flag_of_a_program(void **state)
     }
 }
 
-/* Each worker's kernels get its share of the 12 cores, whoever asks for nothing. */
+/* Each worker gets its share of the 12 cores for its kernels, unless the user sets the threads. */
 static void test_cores_are_shared_out(void **state)
 {
     static const struct {
-        const char *model, *args[7], *threads; /* NULL: none */
+        const char *model, *args[7], *threads; /* NULL = no --threads */
     } cases[] = {
         {"demo", {NULL}, "12"},
         {"demo", {"--workers", "2"}, "6"},
         {"demo", {"--tp", "2", "--dp", "4", "--device", "cpu"}, "1"},
         {"demo", {"--workers", "5"}, "2"},
         {"demo", {"--workers", "100"}, "1"},
-        {"demo", {"--workers", "3", "--tp", "2"}, "6"}, /* a spare has nothing to compute */
-        {"demo", {"--workers", "3", "--tp", "4"}, "4"}, /* more may come from elsewhere */
+        {"demo", {"--workers", "3", "--tp", "2"}, "6"}, /* a spare computes nothing */
+        /* the fourth rank may come from another machine */
+        {"demo", {"--workers", "3", "--tp", "4"}, "4"},
         {"demo", {"--workers", "2", "--threads", "12"}, "12"},
         {"demo", {"--device", "null"}, NULL},
         {"demo", {"--device", "cuda"}, "12"},
@@ -391,14 +395,15 @@ static void test_counts_and_refusals(void **state)
 {
     static const struct {
         const char *args[9];
-        uint32_t n_workers; /* 0: refused */
+        uint32_t n_workers; /* 0 = refused */
         const char *words;
     } cases[] = {
         {{"--tp", "2", "--pp", "3", "--dp", "2"}, 12, ""},
         {{"--tp", "2", "--workers", "3"}, 3, ""},
-        {{"--tp", "2", "--workers", "1"}, 1, ""}, /* the rest may come from another machine */
+        /* the other ranks may come from another machine */
+        {{"--tp", "2", "--workers", "1"}, 1, ""},
         {{"--tp", "2", "--dp", "2", "--workers", "3"}, 0, "too few"},
-        {{"--spec-method", "eagle"}, 0, "\"eagle\": there are ngram"},
+        {{"--spec-method", "eagle"}, 0, "\"eagle\" is not supported; choose ngram"},
         {{"--speculative-config", "{}"}, 1, ""},
         {{"--tp", "1024", "--dp", "2"}, 0, "at most 1024"},
         {{"--port", "65530", "--gateways", "10"}, 0, "65535"},
@@ -433,7 +438,7 @@ static void test_counts_and_refusals(void **state)
     }
 }
 
-/* The first ones, the next ones, and those that are for both. */
+/* The first workers are for prefill, the next for decode, and the others for both. */
 static void test_roles(void **state)
 {
     static const char *const want[] = {"prefill", "prefill", "decode", "decode", NULL};
@@ -454,7 +459,7 @@ static void test_roles(void **state)
     fini(&p);
 }
 
-/* `ps` shows command lines to everyone: keys take another way. */
+/* `ps` shows command lines to every user, so keys are handed over in another way. */
 static void test_keys_are_in_no_command_line(void **state)
 {
     struct parsed p;
@@ -482,16 +487,17 @@ static void test_gateways_are_numbered(void **state)
         assert_string_equal(value(&p.plan.children[1 + i], "--uds"), sockets[i]);
         assert_string_equal(value(&p.plan.children[1 + i], "--admin-port"), ports[i]);
         assert_null(value(&p.plan.children[1 + i], "--port"));
-        assert_int_equal(p.plan.children[1 + i].n_listeners, 1); /* its admin API alone */
+        assert_int_equal(p.plan.children[1 + i].n_listeners, 1); /* only the admin API listens */
     }
     fini(&p);
 }
 
-/* Data ports of workers meet nobody's either; where they are opened, they are looked at first. */
+/* The data ports of workers must not clash with other ports. Ports that a worker opens are
+ * probed before the start. */
 static void test_data_ports(void **state)
 {
     static const struct {
-        const char *model, *args[10], *words; /* "": nothing is wrong */
+        const char *model, *args[10], *words; /* "" = accepted */
     } cases[] = {
         {"demo", {"--tp", "2", "--comm-port", "7100", "--kv-port", "7200"}, ""},
         {"demo",
@@ -507,7 +513,7 @@ static void test_data_ports(void **state)
         {"demo", {"--tp", "2", "--comm-port", "7002"}, "worker-0's ranks and by worker-1"},
         {"demo", {"--kv-port", "8000"}, "gateway-0 and by worker-0's KV blocks"},
         {"demo", {"--comm-port", "8265"}, "head's admin API and by worker-0's ranks"},
-        {"null", {"--comm-port", "8265"}, ""}, /* it has no such listener */
+        {"null", {"--comm-port", "8265"}, ""}, /* a null worker has no such listener */
         {"demo", {"--comm-port", "0", "--kv-port", "-1"}, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -532,7 +538,7 @@ static void test_data_ports(void **state)
         assert_string_equal(worker->listeners[1].host, i == 0 ? "127.0.0.1" : "10.0.0.1");
         assert_int_equal(worker->listeners[1].port, 7200);
         assert_int_equal(worker->listeners[2].port, 7100);
-        assert_true((worker->listeners[2].host != NULL) == (i == 0)); /* a rank alone opens none */
+        assert_true((worker->listeners[2].host != NULL) == (i == 0)); /* a single rank opens none */
         fini(&p);
     }
 }
@@ -571,7 +577,7 @@ static void test_served_name(void **state)
     }
 }
 
-/* Of all that can be named often, as much as there may be: it fits into a command line. */
+/* The longest list of names and adapters fits into a command line. */
 static void test_names_and_adapters(void **state)
 {
     for (uint32_t n = 64; n <= 65; n++) {
@@ -609,7 +615,7 @@ static void test_vllm_flags_are_taken(void **state)
     fini(&p);
 }
 
-/* A worker that is added is the last one of a plan that had it from the start. */
+/* The command line of a worker that is added equals that of the last worker of a larger plan. */
 static void test_a_worker_that_is_added(void **state)
 {
     struct parsed p;

@@ -1,4 +1,5 @@
-/* --dp counts beside --workers: it bounds the groups, and the others are spares without cores. */
+/* Tests `--dp` beside `--workers`: it bounds the number of replicas, and the other workers are
+ * spares without cores. */
 #include "cli/up/plan/options.h"
 #include "cli/up/plan/plan.h"
 
@@ -27,7 +28,7 @@ static const struct {
 } cases[] = {
     {{"--dp", "2", "--workers", "4"}, "2", "6", "1.5"},
     {{"--dp", "2", "--workers", "5", "--tp", "2"}, "2", "3", "1.5"},
-    {{"--dp", "2"}, NULL, "6", "1.5"}, /* `cox scale` may make more */
+    {{"--dp", "2"}, NULL, "6", "1.5"}, /* `cox scale` may add replicas */
     {{"--workers", "4"}, NULL, "3", "1.5"},
     {{"--dp", "2", "--workers", "4", "--prefill-workers", "2"}, NULL, "3", "1.5"},
     {{"--peer-timeout", "7.5"}, NULL, "12", "7.5"},

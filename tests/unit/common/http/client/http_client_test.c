@@ -1,4 +1,6 @@
-/* The blocking client against our own server, which runs on a thread. */
+/* Tests the blocking HTTP client. Our own server runs on a thread and answers with the request
+ * that it saw; the tests call the client and compare status, body and error. Invariants: a call
+ * ends within its time-out, and an answer never grows beyond the buffer's limit. */
 #include "common/http/client/client.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
@@ -26,12 +28,12 @@ struct served {
     char url[64];
 };
 
-/* Answers with what it saw: "METHOD PATH AUTHORIZATION CONTENT-TYPE BODY". */
+/* Answers with the request: "METHOD PATH AUTHORIZATION CONTENT-TYPE BODY". */
 static void on_request(void *ctx, struct http_request *r)
 {
     struct strbuf b;
     if (str_eq_c(http_path(r), "/silent"))
-        return; /* until the client goes away */
+        return; /* no answer until the client leaves */
     if (str_eq_c(http_path(r), "/stream")) {
         http_stream_begin(r, 200, "text/event-stream", NULL, 0);
         http_stream_write(r, STR("one."));
@@ -152,7 +154,8 @@ static void test_stream(void **state)
     }
 }
 
-/* A port that is taken and refuses: bound here, listened on by nobody. Returns its socket. */
+/* Makes a URL with a port that refuses connections: it is bound, but nobody listens. Returns the
+ * socket. */
 static int refusing_url(char *url, size_t size)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

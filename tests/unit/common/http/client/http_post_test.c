@@ -1,4 +1,4 @@
-/* Posting from a thread: addresses as people write them, and a server that answers or does not. */
+/* Tests POSTs from a thread: URLs as people write them, and servers that answer or stay silent. */
 #include "common/http/client/post.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
@@ -17,30 +17,30 @@
 static void addresses(void **state)
 {
     static const struct {
-        const char *url, *host, *port, *path; /* host NULL: refused, path is in its text */
+        const char *url, *host, *port, *path; /* host NULL = refused, with `path` in the error */
     } cases[] = {
         {"http://collector:4318", "collector", "4318", "/v1/traces"},
         {"http://collector:4318/", "collector", "4318", "/v1/traces"},
         {"http://10.0.0.1/a/b?c=d", "10.0.0.1", "80", "/a/b?c=d"},
         {"http://[::1]:4318/x", "::1", "4318", "/x"},
         {"http://[::1]", "::1", "80", "/v1/traces"},
-        {"https://collector:4318", NULL, NULL, "https:// is not spoken"},
-        {"grpc://collector:4317", NULL, NULL, "gRPC is not spoken"},
-        {"collector:4318", NULL, NULL, "wants http://"},
-        {"", NULL, NULL, "wants http://"},
-        {"http://", NULL, NULL, "wants http://"},
-        {"http://:4318", NULL, NULL, "wants http://"},
-        {"http://a:", NULL, NULL, "wants http://"},
-        {"http://a:0", NULL, NULL, "1 to 65535"},
-        {"http://a:65536", NULL, NULL, "1 to 65535"},
-        {"http://a:99999999999999999999999", NULL, NULL, "1 to 65535"},
-        {"http://a:4318x", NULL, NULL, "wants http://"},
-        {"http://[::1", NULL, NULL, "wants http://"},
-        {"http://[::1]4318", NULL, NULL, "wants http://"},
-        {"http://[]", NULL, NULL, "wants http://"},
-        {"http://user:secret@a:4318", NULL, NULL, "wants http://"},
-        {"http://a/b c", NULL, NULL, "wants http://"},
-        {"http://a/\r\nX: y", NULL, NULL, "wants http://"},
+        {"https://collector:4318", NULL, NULL, "https:// is not supported"},
+        {"grpc://collector:4317", NULL, NULL, "gRPC is not supported"},
+        {"collector:4318", NULL, NULL, "must have the form http://"},
+        {"", NULL, NULL, "must have the form http://"},
+        {"http://", NULL, NULL, "must have the form http://"},
+        {"http://:4318", NULL, NULL, "must have the form http://"},
+        {"http://a:", NULL, NULL, "must have the form http://"},
+        {"http://a:0", NULL, NULL, "from 1 to 65535"},
+        {"http://a:65536", NULL, NULL, "from 1 to 65535"},
+        {"http://a:99999999999999999999999", NULL, NULL, "from 1 to 65535"},
+        {"http://a:4318x", NULL, NULL, "must have the form http://"},
+        {"http://[::1", NULL, NULL, "must have the form http://"},
+        {"http://[::1]4318", NULL, NULL, "must have the form http://"},
+        {"http://[]", NULL, NULL, "must have the form http://"},
+        {"http://user:secret@a:4318", NULL, NULL, "must have the form http://"},
+        {"http://a/b c", NULL, NULL, "must have the form http://"},
+        {"http://a/\r\nX: y", NULL, NULL, "must have the form http://"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct http_target t;
@@ -143,7 +143,7 @@ static void a_server_answers_or_does_not(void **state)
         if (got != cases[i].want || status != cases[i].status)
             fail_msg("case %zu: %d %d %s", i, (int)got, status, err.text);
         if (cases[i].stop)
-            assert_non_null(strstr(err.text, "given up"));
+            assert_non_null(strstr(err.text, "was stopped"));
     }
     loop_wake(s.stop);
     pthread_join(s.thread, NULL);

@@ -1,4 +1,7 @@
-/* A connection goes where there are more than places: these tests say whose, and when. */
+/* Tests which connection is closed when there are more connections than places. Each script runs
+ * as the client in a thread against a real server, from several addresses of 127.0.0.0/8. It
+ * counts its passed checks in `n_chunks`. Invariants: the client with the most connections loses
+ * one first, and a client with few connections keeps its transfers. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +31,7 @@ static int dial_from(struct fixture *f, uint8_t last_byte, const char *text)
     return fd;
 }
 
-/* The answer that comes next: "200", "503", or "end". */
+/* Reads the next answer and compares it: "200", "503", or "end" for a closed connection. */
 static bool hears(int fd, const char *want)
 {
     char answer[1024] = "";
@@ -56,7 +59,8 @@ static void close_all(const int *fds, size_t n)
         close(fds[i]);
 }
 
-/* f->n_chunks counts what went as it should. All four places have a request in them. */
+/* All four places have a request in progress, so newcomers get a 503. `f->n_chunks` counts the
+ * passed checks. */
 static void many_requests(struct fixture *f)
 {
     int fds[6];
@@ -71,8 +75,8 @@ static void many_requests(struct fixture *f)
     close_all(fds, 6);
 }
 
-/* One client has one idle connection, another has three; newcomers find a place, and the second
- * client's go, the one that has asked nothing for longest first. */
+/* One client has one idle connection, another has three. Newcomers get a place, and the second
+ * client loses the connection that has been idle for longest. */
 static void idle_crowd(struct fixture *f)
 {
     int fds[7];
@@ -85,7 +89,7 @@ static void idle_crowd(struct fixture *f)
     f->n_chunks += send(fds[1], GET, strlen(GET), MSG_NOSIGNAL) > 0 && hears(fds[1], "200");
     fds[4] = dial_from(f, 4, GET);
     f->n_chunks += hears(fds[4], "200") + hears(fds[2], "end");
-    fds[5] = dial_from(f, 3, GET); /* of its own address, which has most */
+    fds[5] = dial_from(f, 3, GET); /* a newcomer from the address with the most connections */
     f->n_chunks += hears(fds[5], "200") + hears(fds[3], "end");
     fds[6] = dial_from(f, 5, HOLD);
     f->n_chunks += hears(fds[1], "end");
@@ -94,7 +98,8 @@ static void idle_crowd(struct fixture *f)
     close_all(fds, 7);
 }
 
-/* Half a head is not idle, and makes place for a client that has fewer connections. */
+/* An unfinished head does not count as idle, and loses its place to a client with fewer
+ * connections. */
 static void half_crowd(struct fixture *f)
 {
     int fds[5];
@@ -109,15 +114,15 @@ static void half_crowd(struct fixture *f)
     close_all(fds, 5);
 }
 
-/* Three requests that stay open, so that no client has more than half of the seven places. */
+/* Opens three requests without end, so that no client has more than half of the seven places. */
 static void fill_places(struct fixture *f, int fds[3])
 {
     for (int i = 0; i < 3; i++)
         fds[i] = dial_from(f, 5, HOLD);
 }
 
-/* Bodies stand still: after a second one goes for a client with fewer connections, not for one of
- * the same address. Another client's only upload is not cut. */
+/* All uploads stand still. After a second one is closed for a client with fewer connections, but
+ * not for one of the same address. Another client's only upload stays. */
 static void body_crowd(struct fixture *f)
 {
     int fds[9];
@@ -138,7 +143,7 @@ static void body_crowd(struct fixture *f)
     close_all(fds, 9);
 }
 
-/* Bodies that move stay, but for those of a client with more than half of the four places. */
+/* Uploads that move stay, except for a client that has more than half of the four places. */
 static void moving_crowd(struct fixture *f)
 {
     int fds[5];
@@ -169,7 +174,7 @@ static bool is_whole(int fd)
     return n >= (size_t)N_LARGE * LARGE_BYTES;
 }
 
-/* Answers that nobody reads, more than the kernel takes. */
+/* Answers that no client reads, larger than the kernel's buffers. */
 static void unread_crowd(struct fixture *f)
 {
     int fds[9];
@@ -180,13 +185,13 @@ static void unread_crowd(struct fixture *f)
     usleep(2500000);
     fds[4] = dial_from(f, 4, GET);
     f->n_chunks += hears(fds[4], "200");
-    fds[5] = dial_from(f, 4, HOLD); /* in place of the idle one */
+    fds[5] = dial_from(f, 4, HOLD); /* takes the place of the idle connection */
     f->n_chunks += hears(fds[4], "end") + is_open(fds[5]) + is_whole(fds[0]);
     f->n_chunks += is_whole(fds[1]) + is_whole(fds[2]) + is_whole(fds[3]) == 2;
     close_all(fds, 9);
 }
 
-/* All clients are behind one address: one of them goes that has not moved for five seconds. */
+/* All clients share one address. The connection that has not moved for five seconds is closed. */
 static void own_crowd(struct fixture *f)
 {
     int fds[5];
@@ -225,9 +230,9 @@ static void connections_over_the_limit_find_a_place_or_hear_so(void **state)
 
 enum { N_ADDRESSES = 16384 };
 
-/* Networks of one IPv6 /48, of one /32, in steps of a power of two, and IPv4 addresses of one /16:
- * as a client may choose them. Of as many buckets as addresses more than half are in use (of evenly
- * drawn ones 1 - 1/e = 63 %). */
+/* Addresses as a client may choose them: networks of one IPv6 /48, of one /32, in steps of a
+ * power of two, and IPv4 addresses of one /16. There are as many buckets as addresses, and more
+ * than half must be in use. Random addresses would use 1 - 1/e = 63 %. */
 static void addresses_that_are_alike_are_spread(void **state)
 {
     static const int first_byte[] = {6, 4, 0, 2};

@@ -1,5 +1,5 @@
-/* Shares of room between tenants, and when a transfer counts as stalled or too slow, by a clock
- * that the test turns. */
+/* Tests the room that tenants share, and the rules for stalled and slow transfers. The test sets
+ * the clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static uint64_t take_all(struct room *r, struct room_charge *c, uint64_t tenant,
     return c->bytes;
 }
 
-/* n tenants that take turns get total / (n + 1) each. */
+/* When n tenants take room in turn, each gets total / (n + 1). */
 static void everybody_has_the_same_share(void **state)
 {
     for (uint32_t n = 1; n <= N_TENANTS; n++) {
@@ -47,7 +47,7 @@ static void everybody_has_the_same_share(void **state)
     }
 }
 
-/* A newcomer finds room beside a tenant that takes all that it can. */
+/* A newcomer finds room beside a tenant that takes all it can. */
 static void a_newcomer_always_finds_room(void **state)
 {
     struct room r;
@@ -56,7 +56,7 @@ static void a_newcomer_always_finds_room(void **state)
     assert_int_equal(take_all(&r, &c[0], 7, 1), TOTAL / 2);
     for (uint32_t i = 1; i < 12; i++)
         assert_true(take_all(&r, &c[i], 7 + i, 1) >= TOTAL >> (i + 2));
-    assert_false(room_has(&r, 7, 1)); /* it lost nothing, and gets no more */
+    assert_false(room_has(&r, 7, 1)); /* the first tenant keeps its room and gets no more */
     assert_int_equal(c[0].bytes, TOTAL / 2);
     for (uint32_t i = 0; i < 12; i++)
         room_set(&r, &c[i], 0, 0);
@@ -66,7 +66,7 @@ static void a_newcomer_always_finds_room(void **state)
     room_fini(&r);
 }
 
-/* Against a plain list, whatever is taken and given back. */
+/* Compares the sums with a plain list over random steps. */
 static void sums_are_right(void **state)
 {
     struct room r;
@@ -103,8 +103,8 @@ static void sums_are_right(void **state)
 static const struct progress_rules rules = {
     .stall_ns = 30 * SECOND, .window_ns = 30 * SECOND, .window_bytes = 30 * 1024};
 
-/* bytes every step_s seconds, looked at once a second: when it is given up, 0: not in four hours.
- */
+/* Moves `bytes` every `step_s` seconds and looks once a second. Returns the second at which the
+ * transfer is given up; 0 = not within four hours. */
 static uint64_t ends_at(const struct progress_rules *r, uint64_t step_s, uint64_t bytes,
                         enum progress_verdict *v)
 {
@@ -133,8 +133,8 @@ static void what_moves_has_no_deadline(void **state)
         enum progress_verdict verdict;
     } cases[] = {
         {true, 1, 30000, 0, PROGRESS_FINE},  /* a slow link */
-        {true, 1, 1024, 0, PROGRESS_FINE},   /* the least rate */
-        {true, 29, 65536, 0, PROGRESS_FINE}, /* in bursts, as windows of TCP open */
+        {true, 1, 1024, 0, PROGRESS_FINE},   /* exactly the minimum rate */
+        {true, 29, 65536, 0, PROGRESS_FINE}, /* in bursts, as TCP windows open */
         {true, 1, 1000, 30, PROGRESS_CRAWLS},      {true, 20, 1, 30, PROGRESS_CRAWLS},
         {true, 40, 1 << 20, 30, PROGRESS_STALLED}, {false, 20, 1, 0, PROGRESS_FINE},
         {false, 31, 1, 30, PROGRESS_STALLED},
@@ -148,7 +148,7 @@ static void what_moves_has_no_deadline(void **state)
     }
 }
 
-/* Much at once, then a byte now and then: the next window shows it. */
+/* After a burst a transfer slows to single bytes. The next window detects it. */
 static void a_burst_buys_one_window(void **state)
 {
     struct progress p;
@@ -157,10 +157,11 @@ static void a_burst_buys_one_window(void **state)
     progress_moved(&p, &rules, SECOND, 16 << 20);
     for (t = 10; t < 1000 && progress_judge(&p, &rules, t * SECOND) == PROGRESS_FINE; t += 10)
         progress_moved(&p, &rules, t * SECOND, 1);
-    assert_in_range(t, 30, 60); /* two windows from its begin */
+    assert_in_range(t, 30, 60); /* two windows after its start */
 }
 
-/* This process did not run for ten minutes: bytes that it finds then are as good as in time. */
+/* The process did not run for ten minutes. Bytes that it then finds count as if they had come in
+ * time. */
 static void a_late_look_asks_for_no_more(void **state)
 {
     struct progress p;

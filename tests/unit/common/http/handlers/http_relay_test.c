@@ -1,4 +1,6 @@
-/* A server in front of another one, both on one thread's loop, and a client that takes its time. */
+/* Tests the relay. A front server passes requests to a back server; both run on one thread's
+ * loop, and a blocking client reads slowly. Invariants: a slow reader stops the back server's
+ * stream, so that memory stays bounded, and an answer that breaks off never looks complete. */
 #include "common/http/handlers/relay.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
@@ -16,7 +18,7 @@
 
 #include "common/http/client/client.h"
 
-enum { PIECE = 64 << 10, STREAM_BYTES = 48 << 20 /* more than sockets keep */ };
+enum { PIECE = 64 << 10, STREAM_BYTES = 48 << 20 /* more than socket buffers hold */ };
 
 static struct served {
     struct loop *loop;
@@ -24,16 +26,16 @@ static struct served {
     struct loop_wakeup *stop;
     pthread_t thread;
     size_t written;
-    uint16_t port; /* of the one behind */
+    uint16_t port; /* port of the back server */
 } s;
 
-/* ---- the one behind ---- */
+/* ---- the back server ---- */
 
 static void write_on(void *ctx, struct http_request *r)
 {
     static char piece[PIECE];
     if (str_eq_c(http_path(r), "/broken")) {
-        http_drop(r); /* what it began with is out */
+        http_drop(r); /* the start of the answer has been sent */
         return;
     }
     while (s.written < STREAM_BYTES && http_stream_room(r) > 0) {
@@ -57,7 +59,7 @@ static void behind(void *ctx, struct http_request *r)
     } else if (str_eq_c(http_path(r), "/broken")) {
         http_stream_begin(r, 200, "text/plain", NULL, 0);
         http_stream_write(r, STR("half"));
-        while (http_stream_room(r) > 0) /* on_drain comes when this is out */
+        while (http_stream_room(r) > 0) /* on_drain is called when this is sent */
             http_stream_write(r, STR("and half"));
     } else if (str_eq_c(http_path(r), "/nothing")) {
         http_drop(r);
@@ -76,7 +78,7 @@ static void no_abort(void *ctx, struct http_request *r)
 {
 }
 
-/* ---- the one in front ---- */
+/* ---- the front server ---- */
 
 static void in_front(void *ctx, struct http_request *r)
 {
@@ -161,7 +163,7 @@ struct reader {
     bool wrong;
 };
 
-/* The first time it lets everything between fill up. */
+/* Sleeps at the first piece, so that all buffers on the way fill up. */
 static bool read_slowly(void *ctx, struct str piece)
 {
     struct reader *r = ctx;
@@ -172,7 +174,8 @@ static bool read_slowly(void *ctx, struct str piece)
     return true;
 }
 
-/* 48 MiB through two queues of 64 KiB: who is full stops reading, and goes on. */
+/* 48 MiB pass through two queues of 64 KiB. A full queue stops its reader, which continues
+ * later. */
 static void test_slow_reader(void **state)
 {
     struct reader r = {0};
@@ -187,7 +190,7 @@ static void test_slow_reader(void **state)
     strbuf_fini(&b);
 }
 
-/* A half answer is not to look like a whole one. */
+/* An answer that breaks off must not look complete. */
 static void test_broken(void **state)
 {
     struct strbuf b;
@@ -199,7 +202,7 @@ static void test_broken(void **state)
     assert_int_equal(call("/nothing", (struct http_call){.body = STR("{}")}, &code, &b), STATUS_OK);
     assert_int_equal(code, 502);
     strbuf_reset(&b);
-    s.port = 1; /* nobody's */
+    s.port = 1; /* a port that nobody listens on */
     assert_int_equal(call("/x", (struct http_call){.body = STR("{}")}, &code, &b), STATUS_OK);
     assert_int_equal(code, 503);
     strbuf_fini(&b);

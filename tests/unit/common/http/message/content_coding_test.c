@@ -1,5 +1,5 @@
-/* Compressed bodies: what goes in comes out, what is broken is said to be, and what would become
- * too large takes no memory for it. Then the same through a server. */
+/* Tests compressed bodies: decoding gives the original bytes, broken data is reported, and a
+ * body that would grow too large takes no memory. Then the same through a server. */
 #include "common/http/message/content_coding.h"
 
 #include <setjmp.h>
@@ -71,7 +71,7 @@ static void what_went_in_comes_out(void **state)
     }
 }
 
-/* Members and frames may follow each other. */
+/* Several gzip members or zstd frames may follow each other. */
 static void several_in_one(void **state)
 {
     size_t n = pack(GZIP, "ab", 2, a);
@@ -97,11 +97,11 @@ static void broken_ones_are_refused(void **state)
         assert_int_equal(undo(codings[i], "no such thing", 13, 1000, &got), CONTENT_BROKEN);
     }
     size_t n = pack(GZIP, "some text", 9, a);
-    a[n - 8] ^= 1; /* its checksum */
+    a[n - 8] ^= 1; /* breaks the checksum */
     assert_int_equal(undo("gzip", a, n, 1000, &got), CONTENT_BROKEN);
 }
 
-/* A frame that wants a window of 128 MiB is refused before there is one. */
+/* A frame with a window of 128 MiB is refused before the window is allocated. */
 static void a_large_window_is_refused(void **state)
 {
     struct str got;
@@ -122,7 +122,7 @@ static long peak_kib(void)
     return u.ru_maxrss;
 }
 
-/* 128 MiB of zeros in an eighth of one; in two layers in less than a kilobyte. */
+/* 128 MiB of zeros take 128 KiB when compressed once, and less than 1 KiB when compressed twice. */
 static void a_bomb_takes_no_memory(void **state)
 {
     enum { PIECE = 1 << 20, PIECES = 128, MAX = 1 << 20 };
@@ -183,7 +183,8 @@ static void names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bomb_takes_no_memory), /* first: the peak is the process's */
+        /* must be first, because the test reads the process's peak memory */
+        cmocka_unit_test(a_bomb_takes_no_memory),
         cmocka_unit_test(what_went_in_comes_out),
         cmocka_unit_test(several_in_one),
         cmocka_unit_test(broken_ones_are_refused),

@@ -1,5 +1,7 @@
-/* Bytes that wait for a reader or a writer are bounded: by tenant, in all, and by how slowly it
- * moves. */
+/* Tests the bounds on bytes that wait for a reader or a writer. Each script runs as the client
+ * in a thread against a real server from http_fixture.h, and counts its passed checks.
+ * Invariants: waiting bytes are bounded per tenant and in total, one client's bytes never shut
+ * out another client, and a transfer that is too slow is closed. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +38,7 @@ static int send_part(struct fixture *f, size_t declared, size_t sent)
     return fd;
 }
 
-/* As send_part, from an address of this machine's own: another client. */
+/* Calls `send_part` from another address of this machine, as another client. */
 static int send_part_from(struct fixture *f, uint8_t last_byte, size_t declared, size_t sent)
 {
     f->from = last_byte;
@@ -52,8 +54,8 @@ static void answer_of(struct fixture *f, int fd)
     close(fd);
 }
 
-/* An upload that holds all that one may and never ends; small requests; another large one of the
- * same client, refused at its head; one of another client. */
+/* One upload holds all that a client may hold, and never ends. Small requests still pass. A
+ * second large upload of the client is refused at its head, and another client's upload passes. */
 static void hoard(struct fixture *f)
 {
     int hoarder = send_part(f, BODIES_TOTAL / 2, BODIES_TOTAL / 2 - 1);
@@ -63,7 +65,7 @@ static void hoard(struct fixture *f)
     }
     answer_of(f, send_part(f, BODIES_TOTAL / 2, 0));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 503", 12) == 0;
-    answer_of(f, send_part(f, BODIES_TOTAL / 2 + 1, 0)); /* it would never have room */
+    answer_of(f, send_part(f, BODIES_TOTAL / 2 + 1, 0)); /* it would never fit */
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 413", 12) == 0;
     answer_of(f, send_part_from(f, 2, BODIES_TOTAL / 4, BODIES_TOTAL / 4));
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
@@ -84,8 +86,9 @@ static void uploads_that_never_end_shut_out_no_one_else(void **state)
     mem_free(f);
 }
 
-/* Requests whose handler holds 300 KiB for each: one whose answer does not end, one more of that
- * client's, and two of another client's, which hold nothing any more when they are answered. */
+/* Each request makes its handler hold 300 KiB. The first answer does not end, so a second
+ * request of that client is refused. Another client's two requests pass, because an answered
+ * request holds nothing. */
 static void hold_trees(struct fixture *f)
 {
     static const char *const sent[] = {"GET /tree HTTP/1.1\r\nHost: t\r\n\r\n",
@@ -136,12 +139,12 @@ static void what_a_request_holds_is_bounded(void **state)
     mem_free(f);
 }
 
-/* ---- small bodies, and what is sent ahead ---- */
+/* ---- small bodies, and bytes sent ahead ---- */
 
 enum { N_SMALL = 12, SMALL = 60000, SMALL_TOTAL = 4 * (SMALL + 256) };
 
-/* Each lacks a byte of a body too small to ask for room at its head. Two are the share of one
- * alone; another client has its own, and very small ones are always taken. */
+/* Each body lacks one byte and is too small to reserve room at its head. A client's share is two
+ * such bodies. Another client has its own share, and very small bodies always pass. */
 static void hoard_small_ones(struct fixture *f)
 {
     int fds[N_SMALL];
@@ -172,8 +175,8 @@ static void small_bodies_are_bounded_as_well(void **state)
     mem_free(f);
 }
 
-/* Requests of tenant 7, whose bodies nobody reads any more, and whose answers do not end: they hold
- * what is made of the body, as many bytes as the body's last number says. */
+/* Handles requests of tenant 7 with answers that do not end. The body is released, or taken at
+ * /taken. Then the request holds as many bytes as the number at the body's end says. */
 static void answer_without_end(void *ctx, struct http_request *r)
 {
     struct fixture *f = ctx;
@@ -193,7 +196,8 @@ static void answer_without_end(void *ctx, struct http_request *r)
         http_stream_begin(r, 200, "text/plain", NULL, 0);
 }
 
-/* A POST whose body ends with the number; what is sent behind it. */
+/* Sends a POST whose body ends with the number `tree`, and the bytes `behind` after it. Returns
+ * the socket. */
 static int post(struct fixture *f, const char *path, size_t n_body, size_t tree, const char *behind)
 {
     struct strbuf b;
@@ -208,7 +212,7 @@ static int post(struct fixture *f, const char *path, size_t n_body, size_t tree,
     return fd;
 }
 
-/* More requests than there is room for their bodies, small and large, stay open. */
+/* More requests stay open than there is room for their bodies. */
 static void keep_many_open(struct fixture *f)
 {
     int fds[2 * N_SMALL];
@@ -233,8 +237,8 @@ static void bodies_that_were_read_hold_no_room(void **state)
     mem_free(f);
 }
 
-/* Trees of 20 KiB: half of the room is one tenant's. Those of up to 16 KiB are free, and one that
- * is larger than any share hears so. */
+/* Requests hold 20 KiB each, until the tenant has half of the room. Up to 16 KiB pass always. A
+ * request for more than any share gets a 413. */
 static void keep_trees(struct fixture *f)
 {
     static const size_t trees[] = {20 << 10, 16 << 10, 1 << 20};
@@ -263,7 +267,7 @@ static void trees_are_bounded(void **state)
     mem_free(f);
 }
 
-/* A small body that its handler took counts on, whatever comes behind it. */
+/* A small body that its handler took still counts while bytes follow it. */
 static void take_and_send_ahead(struct fixture *f)
 {
     const int fd = post(f, "/taken", SMALL, 0, "GET /next HTTP/1.1\r\n");
@@ -286,7 +290,7 @@ static void what_was_taken_counts_on(void **state)
     mem_free(f);
 }
 
-/* Strangers of many addresses send large heads that do not end; a tenant's body has its room. */
+/* Clients of many addresses send large unfinished heads. A tenant's body still has its room. */
 static void crowd_with_heads(struct fixture *f)
 {
     static char head[31 << 10];
@@ -314,11 +318,11 @@ static void strangers_heads_have_their_own_room(void **state)
     f->handler = answer_without_end;
     run(f, &limits);
     assert_memory_equal(f->answer, "HTTP/1.1 200", 12);
-    assert_true(f->load.counts.refused_bodies > 0); /* their room is full */
+    assert_true(f->load.counts.refused_bodies > 0); /* the room for heads is full */
     mem_free(f);
 }
 
-/* Bytes behind a request that is not answered: few are taken, and those count. */
+/* The server reads only a few of the bytes behind an unanswered request, and counts them. */
 static void send_ahead(struct fixture *f)
 {
     static const char hold[] = "GET /hold HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -346,7 +350,7 @@ static void what_is_sent_ahead_counts(void **state)
     mem_free(f);
 }
 
-/* A byte each 50 ms never stands still, and is far below the rate. */
+/* One byte every 50 ms never stands still, but is far below the minimum rate. */
 static void dribble(struct fixture *f)
 {
     int fd = send_part(f, 1000, 1);
@@ -365,17 +369,17 @@ static void an_upload_that_crawls_is_ended(void **state)
     f->script = dribble;
     run(f, &limits);
     assert_memory_equal(f->answer, "HTTP/1.1 408", 12);
-    assert_non_null(strstr(f->answer, "slower than"));
+    assert_non_null(strstr(f->answer, "more slowly than"));
     assert_int_equal(f->load.counts.slow_bodies, 1);
     mem_free(f);
 }
 
-/* ---- answers that nobody reads ---- */
+/* ---- answers that no client reads ---- */
 
 enum { N_READERS = 12, ANSWERS_TOTAL = 16 << 20 };
 
-/* Each is answered three MiB that it does not read, what is beyond the first few a 503. Another
- * client is served meanwhile. */
+/* Each client gets an answer of 3 MiB and does not read it. After the first few, clients get a
+ * 503. Another client is served meanwhile. */
 static void ask_and_do_not_read(struct fixture *f)
 {
     int fds[N_READERS];
@@ -410,7 +414,7 @@ static void answers_that_wait_are_bounded(void **state)
     mem_free(f);
 }
 
-/* Streams whose readers do not read share the room: each keeps a little. */
+/* Streams with readers that do not read share the room: each keeps a little. */
 static void ask_for_streams(struct fixture *f)
 {
     int fds[N_READERS];
@@ -441,7 +445,7 @@ static void streams_that_nobody_reads_share_the_room(void **state)
     mem_free(f);
 }
 
-/* A whole answer that is read slowly, far longer than the stall time and never standing still. */
+/* The client reads a whole answer slowly but steadily, for much longer than the stall time. */
 static void read_for_long(struct fixture *f)
 {
     static char buf[32 << 10];
@@ -469,7 +473,7 @@ static void an_answer_that_moves_is_never_cut_off(void **state)
     mem_free(f);
 }
 
-/* The reader that takes a little, again and again. */
+/* The client reads a few bytes again and again. */
 static void read_too_slowly(struct fixture *f)
 {
     static char buf[256];
@@ -493,7 +497,7 @@ static void an_answer_that_crawls_is_ended(void **state)
     mem_free(f);
 }
 
-/* An answer of known length in pieces; the connection goes on behind it. */
+/* An answer of known length is sent in pieces, and the connection stays open after it. */
 static void a_sized_stream_keeps_its_connection(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof *f);

@@ -1,7 +1,7 @@
 #pragma once
-/* A real loop and server on loopback; a plain blocking client in a thread plays scripts against it.
- * Handlers: /load says what is held of requests, /stream streams until the client is full or
- * n_chunks went, /sized has a length, /large LARGE_BYTES, /hold no answer, others the request. */
+/* A real loop and server on loopback. A blocking client in a thread runs a script against it.
+ * Handlers: /load reports held requests, /stream writes n_chunks while there is room, /sized has
+ * a length, /large sends LARGE_BYTES, /hold never answers, others echo the request. */
 #include "common/base/mem.h"
 #include "common/http/server/answer.h"
 #include "common/http/server/request.h"
@@ -13,18 +13,18 @@ struct fixture {
     struct loop_wakeup *stop;
     pthread_t client;
     void (*script)(struct fixture *f);
-    void (*handler)(void *ctx, struct http_request *r); /* NULL: as above */
+    void (*handler)(void *ctx, struct http_request *r); /* NULL = the handlers above */
     char answer[1 << 16];
     size_t n_answer;
     const char *send;
-    size_t n_send;                           /* 0: as long as a string */
-    _Atomic int n_aborted, n_held;           /* the client waits for them */
-    int n_chunks, n_drains, n_refused, late; /* late: connected, not accepted as a drain began */
-    uint8_t from;          /* last byte of the client's address in 127.0.0.0/8; 0: as it comes */
-    struct http_load load; /* the server's, when it last answered or ended */
+    size_t n_send;                           /* 0 = length of the string */
+    _Atomic int n_aborted, n_held;           /* the client's thread waits for them */
+    int n_chunks, n_drains, n_refused, late; /* late: not yet accepted when a drain began */
+    uint8_t from;          /* last byte of the client's address in 127.0.0.0/8; 0 = the default */
+    struct http_load load; /* the server's load, at its last answer or its end */
     uint64_t most_waiting;
     const char *root_path;
-    struct strbuf ended; /* what on_answered was told */
+    struct strbuf ended; /* the log of `on_answered` */
 };
 
 enum { LARGE_BYTES = 3 << 20 };
@@ -143,7 +143,7 @@ static inline uint64_t body_max(void *ctx, struct http_request *r)
                                                : UINT64_MAX;
 }
 
-/* Sends f->send, then reads until the server closes. */
+/* Sends f->send and reads until the server closes. */
 static inline void exchange(struct fixture *f)
 {
     int fd = dial(f);

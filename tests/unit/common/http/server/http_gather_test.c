@@ -1,6 +1,6 @@
-/* What streams are given in one turn of the loop goes out when it ends: one write for each
- * connection, whatever the order, and no memory once there was as much. Writes are counted by
- * standing in for libc's. */
+/* Tests that bytes given to streams in one turn of the loop go out at its end, with one write
+ * for each connection. In a steady state this allocates no memory. The test's own write and
+ * writev stand in for libc's and count the calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 #include "common/http/server/server.h"
 #include "tests/unit/malloc_count.h"
 
-enum { N_STREAMS = 3, N_ROUNDS = 4, WAKE_BYTES = 8 /* libuv's own writes, to itself */ };
+enum { N_STREAMS = 3, N_ROUNDS = 4, WAKE_BYTES = 8 /* libuv's own wake-up writes */ };
 
 static unsigned n_writes;
 
@@ -62,7 +62,7 @@ static void on_abort(void *ctx, struct http_request *r)
             f->streams[i] = NULL;
 }
 
-/* Each timer sees what the turns since the one before have cost. */
+/* Each timer records the cost of the turns since the previous timer. */
 static void on_timer(void *ctx)
 {
     struct fixture *f = ctx;
@@ -76,7 +76,7 @@ static void on_timer(void *ctx)
         for (unsigned i = 0; i < N_STREAMS; i++)
             if (f->streams[i])
                 http_stream_end(f->streams[i]);
-        http_server_close(f->server); /* with the ends not written yet */
+        http_server_close(f->server); /* the ends of the streams are not written yet */
         loop_stop(f->loop);
         return;
     }
@@ -141,7 +141,7 @@ static void one_write_for_each_stream_and_turn(void **state)
     assert_int_equal(f.n_lost, 0);
 }
 
-/* It is told of no more than the others' bytes. */
+/* When one client leaves, the other clients' bytes are still sent. */
 static void a_client_that_leaves_takes_its_bytes_with_it(void **state)
 {
     struct fixture f = {0};

@@ -1,4 +1,7 @@
-/* Requests, answers and deadlines, byte by byte. */
+/* Tests the HTTP server's requests, answers and deadlines, byte by byte. A client thread sends
+ * fixed bytes to the real server of http_fixture.h and reads until the end; the tests compare
+ * the answers. Invariants: a malformed request gets an error and a closed connection, and every
+ * deadline ends its connection. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,10 +58,10 @@ static void raw_requests_get_the_right_answer(void **state)
          "HTTP/1.1 413", "\"code\":413"},
         {"expect", "POST /e" H "Expect: 100-continue\r\nContent-Length: 1\r\n\r\na", "HTTP/1.1 ",
          "POST /e? [] a"},
-        {"folded", "GET /a" H "X-A: a\r\n b\r\n\r\n", "HTTP/1.1 400", "folded over lines"},
-        {"folded by a tab", "GET /a" H "X-A: a\r\n\tb\r\n\r\n", "HTTP/1.1 400", "folded"},
+        {"folded", "GET /a" H "X-A: a\r\n b\r\n\r\n", "HTTP/1.1 400", "spans several lines"},
+        {"folded, a tab", "GET /a" H "X-A: a\r\n\tb\r\n\r\n", "HTTP/1.1 400", "several lines"},
         {"a coding that is folded", "POST /e" H "Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
-         "HTTP/1.1 400", "folded"},
+         "HTTP/1.1 400", "spans several lines"},
         {"a body like a fold", "POST /e" H "Content-Length: 4\r\n\r\n\n \n\t", "HTTP/1.1 200",
          "[] \n \n\t"},
         {"blanks behind a value", "GET /a" H "X-A: v \t\r\n\r\n", "HTTP/1.1 200", "[v] "},
@@ -99,7 +102,7 @@ static void raw_requests_get_the_right_answer(void **state)
     }
 }
 
-/* Each is sent on a connection that goes on, with a plain request behind it. */
+/* Each body is sent on a connection that stays open, and a plain request follows it. */
 static void compressed_bodies_are_decoded(void **state)
 {
     static const char deflated[] =
@@ -117,7 +120,7 @@ static void compressed_bodies_are_decoded(void **state)
         "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
         "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
         "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xaf\x01\xcc\xee"
-        "\x16\x99"; /* of 200000 bytes */
+        "\x16\x99"; /* decodes to 200000 bytes */
     static const struct {
         const char *coding, *body;
         size_t n;
@@ -129,7 +132,7 @@ static void compressed_bodies_are_decoded(void **state)
         {"gzip", "", 0, "HTTP/1.1 200", "[v] "},
         {"deflate", deflated, sizeof deflated - 2, "HTTP/1.1 400", "Content-Encoding"},
         {"gzip", deflated, sizeof deflated - 1, "HTTP/1.1 400", "corrupt"},
-        {"deflate", bomb, sizeof bomb - 1, "HTTP/1.1 413", "too large once it is decoded"},
+        {"deflate", bomb, sizeof bomb - 1, "HTTP/1.1 413", "too large after it is decoded"},
         {"br", "x", 1, "HTTP/1.1 415", "Content-Encoding"},
         {"gzip, br", "x", 1, "HTTP/1.1 415", "Accept-Encoding: gzip, deflate, zstd\r\n"},
     };
@@ -157,7 +160,7 @@ static void compressed_bodies_are_decoded(void **state)
     }
 }
 
-/* Of requests that the handler is about to refuse nothing is unpacked. */
+/* The server does not decode a body that the handler is going to refuse. */
 static void a_handler_may_want_no_decoding(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof *f);
@@ -169,8 +172,8 @@ static void a_handler_may_want_no_decoding(void **state)
     mem_free(f);
 }
 
-/* A stranger is answered by the handler, whatever body is announced: no byte of it is waited
- * for, and none is asked for. */
+/* A stranger's request is answered by the handler at once, whatever body it announces. The
+ * server neither waits for the body nor asks for it. */
 static void a_body_that_nobody_wants_is_not_read(void **state)
 {
 #define STRANGER "POST /stranger HTTP/1.1\r\nHost: t\r\nX-A: v\r\n"
@@ -179,10 +182,11 @@ static void a_body_that_nobody_wants_is_not_read(void **state)
         bool ends;
     } cases[] = {
         {STRANGER "Content-Length: 3\r\n\r\nabc", "[v] ", true},
-        {STRANGER "Content-Length: 1000\r\n\r\nabc", "[v] ", true}, /* it never comes */
+        /* the rest of the body never comes */
+        {STRANGER "Content-Length: 1000\r\n\r\nabc", "[v] ", true},
         {STRANGER "Content-Length: 0\r\n\r\n", "[v] ", false},
         {STRANGER "\r\n", "[v] ", false},
-        {STRANGER "Content-Length: 1001\r\n\r\n", "[v] ", true}, /* for others it is a 413 */
+        {STRANGER "Content-Length: 1001\r\n\r\n", "[v] ", true}, /* a 413 for other callers */
         {STRANGER "Content-Length: 99999999\r\n\r\nabc", "[v] ", true},
         {STRANGER "Transfer-Encoding: chunked\r\n\r\nfffff\r\nabc", "[v] ", true},
         {STRANGER "Transfer-Encoding: chunked\r\n\r\n", "[v] ", true},
@@ -214,7 +218,7 @@ static void a_body_that_nobody_wants_is_not_read(void **state)
     }
 }
 
-/* It may send on for a while, and reads the answer: it is not reset. */
+/* The client may send on for a while and can still read the answer: the connection is not reset. */
 static void stranger_that_sends_on(struct fixture *f)
 {
     static char piece[1 << 16];
@@ -261,7 +265,7 @@ static void headers_are_bounded(void **state)
     f->send = b.ptr;
     run(f, NULL);
     assert_memory_equal(f->answer, "HTTP/1.1 431", 12);
-    for (int too_long = 0; too_long < 2; too_long++) { /* whatever its path: it is not looked for */
+    for (int too_long = 0; too_long < 2; too_long++) { /* for any path: the path is not looked up */
         strbuf_reset(&b);
         strbuf_append_c(&b, "GET /");
         for (int i = 1; i < (int)HTTP_MAX_URL + too_long; i++)
@@ -282,7 +286,7 @@ static void slow_requests_end_by_their_deadlines(void **state)
     } cases[] = {
         {"GET /a HTTP/1.1\r\nHo", "HTTP/1.1 408"},
         {"POST /a HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nab", "HTTP/1.1 408"},
-        {"", ""}, /* a connection that never speaks is closed without a word */
+        {"", ""}, /* a silent connection is closed without an answer */
     };
     const struct http_limits limits = {.header_timeout_ms = 500, .body_timeout_ms = 500};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -336,7 +340,7 @@ static void a_stream_waits_for_a_slow_reader(void **state)
     struct fixture *f = mem_zalloc(sizeof *f);
     f->script = read_slowly;
     f->send = "GET /stream" H "\r\n";
-    f->n_chunks = 2000; /* 16 MB: more than the socket buffers hold */
+    f->n_chunks = 2000; /* 16 MB, more than the socket buffers hold */
     const struct http_limits limits = {.stream_high_water_bytes = 64 << 10};
     run(f, &limits);
     assert_true(f->n_answer > 2000u * 8192u);
@@ -367,7 +371,7 @@ static void a_reader_that_stalls_is_aborted(void **state)
     mem_free(f);
 }
 
-/* What was said of one request is not said of the next one on the connection. */
+/* Headers and ids of one request are not used for the next request on the connection. */
 static void headers_and_ids_are_of_one_request(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof *f);
@@ -390,7 +394,7 @@ static void headers_and_ids_are_of_one_request(void **state)
 
 /* ---- draining ---- */
 
-/* n_chunks counts what went as it should. */
+/* `n_chunks` counts the passed checks. */
 static void drain_under_connections(struct fixture *f)
 {
     static const char get[] = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -398,15 +402,15 @@ static void drain_under_connections(struct fixture *f)
     int kept = dial(f), fresh = dial(f);
     f->n_chunks += send(kept, get, strlen(get), MSG_NOSIGNAL) > 0;
     f->n_chunks += recv(kept, answer, sizeof answer, 0) > 12 && strncmp(answer + 9, "200", 3) == 0;
-    exchange(f); /* /drain, to its end */
+    exchange(f); /* requests /drain and reads to the end */
     f->n_chunks += strncmp(f->answer, "HTTP/1.1 200", 12) == 0;
-    f->n_chunks += recv(kept, answer, sizeof answer, 0) == 0; /* it may go: it has been answered */
+    f->n_chunks += recv(kept, answer, sizeof answer, 0) == 0; /* closed: it has been answered */
     const int open[] = {fresh, f->late};
     for (size_t i = 0; i < 2; i++) {
         f->n_chunks += send(open[i], get, strlen(get), MSG_NOSIGNAL) > 0;
         f->n_chunks +=
             recv(open[i], answer, sizeof answer, 0) > 12 && strncmp(answer + 9, "200", 3) == 0;
-        f->n_chunks += recv(open[i], answer, sizeof answer, 0) == 0; /* its last */
+        f->n_chunks += recv(open[i], answer, sizeof answer, 0) == 0; /* its last answer */
         close(open[i]);
     }
     f->n_chunks += dial(f) < 0;

@@ -1,6 +1,7 @@
-/* The HTTP server over TLS: a real loop on loopback, OpenSSL's client in a thread. /stream writes N
- * chunks as there is room, /open half of an answer, /hold none, everything else is answered with
- * its path and the length of its body. */
+/* Tests the HTTP server over TLS. A real loop serves on loopback, and OpenSSL's client runs in a
+ * thread. /stream writes N chunks, /open sends half an answer, /hold sends none, and other paths
+ * answer with the path and the body's length. Invariants: a complete answer ends with
+ * close_notify, and a failed or slow handshake costs only its own connection. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +37,7 @@ struct fixture {
     SSL_CTX *client;
     void (*script)(struct fixture *f);
     struct strbuf got;
-    int end; /* SSL_get_error of the last read */
+    int end; /* SSL_get_error after the last read */
     _Atomic int n_aborted;
     _Atomic int n_requests;
     int n_chunks, n_drains;
@@ -156,7 +157,7 @@ static void hang_up(SSL *ssl, int fd)
     close(fd);
 }
 
-/* Until the other side ends it. */
+/* Reads until the server ends the connection. */
 static void read_all(struct fixture *f, SSL *ssl, unsigned pause_us)
 {
     static char buf[64 << 10];
@@ -195,7 +196,7 @@ static void send_many(struct fixture *f)
     strbuf_init(&b, 0);
     strbuf_append_c(&b, "POST /first HTTP/1.1\r\nHost: t\r\nContent-Length: 300000\r\n\r\n");
     memset(strbuf_extend(&b, 300000), 'b', 300000);
-    for (int i = 0; i < PIPELINED; i++) /* more than may wait behind an unanswered one */
+    for (int i = 0; i < PIPELINED; i++) /* more than may wait behind an unanswered request */
         strbuf_printf(&b, "GET /%d HTTP/1.1\r\nHost: t\r\nX-Fill: %0100d\r\n\r\n", i, 0);
     strbuf_append_c(&b, "GET /last HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
     send_all(ssl, strbuf_str(&b));
@@ -212,7 +213,7 @@ static void many_requests_of_one_connection(void **state)
     assert_int_equal(count(strbuf_str(&f.got), "HTTP/1.1 200"), PIPELINED + 2);
     assert_non_null(strstr(f.got.ptr, "/first 300000;"));
     assert_non_null(strstr(f.got.ptr, "/last 0;"));
-    assert_int_equal(f.end, SSL_ERROR_ZERO_RETURN); /* close_notify */
+    assert_int_equal(f.end, SSL_ERROR_ZERO_RETURN); /* the server sent close_notify */
     assert_int_equal(f.n_aborted, 0);
     finish(&f);
 }
@@ -228,7 +229,7 @@ static void read_slowly(struct fixture *f)
 
 static void a_stream_waits_for_a_slow_reader(void **state)
 {
-    struct fixture f = {.n_chunks = 2000}; /* 16 MB: more than the sockets hold */
+    struct fixture f = {.n_chunks = 2000}; /* 16 MB, more than the sockets hold */
     run(&f, read_slowly, (struct http_limits){.stream_high_water_bytes = 64 << 10});
     assert_true(f.got.len > (size_t)2000 * CHUNK);
     assert_memory_equal(f.got.ptr + f.got.len - 5, "0\r\n\r\n", 5);
@@ -249,7 +250,8 @@ static void read_too_late(struct fixture *f)
     hang_up(ssl, fd);
 }
 
-/* An answer without a length ends with the connection: only close_notify says that it is whole. */
+/* An answer without a length ends with the connection. Only close_notify tells that it is
+ * complete. */
 static void what_breaks_off_is_not_closed_properly(void **state)
 {
     struct fixture f = {.n_chunks = 4000};
@@ -300,7 +302,7 @@ static void close_notify_is_an_end(void **state)
     finish(&f);
 }
 
-/* A request and the end of what it has to say at once: it reads the answer still. */
+/* The client sends a request and closes its sending side at once. It still gets the answer. */
 static void ask_and_close(struct fixture *f)
 {
     int fd = dial(f);
@@ -330,7 +332,7 @@ static void who_has_said_all_reads_the_answer(void **state)
     finish(&f);
 }
 
-/* ---- before and beside the handshake ---- */
+/* ---- before and during the handshake ---- */
 
 static struct str raw_bytes;
 
@@ -356,9 +358,10 @@ static void what_is_no_handshake(void **state)
         size_t n_answer;
     } cases[] = {
         {STR("GET /x HTTP/1.1\r\n\r\n"), "HTTP/1.1 400", 12},
-        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), "\x15\x03", 2}, /* an alert */
+        {STR("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), "\x15\x03", 2}, /* the start of a TLS alert */
         {STR("\x16\x03\x01\x40\x00\x01\x00\xff\xff"), "", 0},
-        {STR("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), "", 0}, /* and then nothing more */
+        /* the client sends nothing more */
+        {STR("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), "", 0},
         {STR(""), "", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -370,19 +373,19 @@ static void what_is_no_handshake(void **state)
             memcmp(strbuf_str(&f.got).ptr, cases[i].answer, cases[i].n_answer) != 0)
             fail_msg("case %zu: %zu bytes, %s", i, f.got.len, strbuf_str(&f.got).ptr);
         assert_int_equal(f.n_requests, 0);
-        assert_int_equal(f.end, 0); /* not the client's own time limit */
+        assert_int_equal(f.end, 0); /* the server ended it, not the client's own time limit */
         finish(&f);
     }
 }
 
-/* One byte at a time, for as long as the server takes them. */
+/* Sends one byte at a time until the server stops reading. */
 static void trickle(struct fixture *f)
 {
     int fd = dial(f);
     char byte = '\0', head[] = "\x16\x03\x01\x10\x00\x01\x00\x0f\xfc\x03\x03";
     for (size_t i = 0; i < 5000; i++) {
-        byte = head[i < sizeof head - 1 ? i : sizeof head - 1]; /* then zeroes */
-        f->end = send(fd, &byte, 1, MSG_NOSIGNAL) != 1; /* reset: what came last was not read */
+        byte = head[i < sizeof head - 1 ? i : sizeof head - 1]; /* zeros follow */
+        f->end = send(fd, &byte, 1, MSG_NOSIGNAL) != 1; /* a reset: the last bytes were not read */
         usleep(5000);
         f->end = f->end || recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
         if (f->end)
@@ -399,7 +402,7 @@ static void a_slow_handshake_ends_by_its_deadline(void **state)
     finish(&f);
 }
 
-/* Asks for new keys: the server answers that by itself, whatever else is under way. False: it has
+/* Asks for new keys, which the server answers at any time. Returns false when the server has
  * gone. */
 static bool ask_for_keys(SSL *ssl)
 {
@@ -423,8 +426,8 @@ static void change_keys_for_ever(struct fixture *f)
     hang_up(ssl, fd);
 }
 
-/* A second handshake, which is refused by an alert, while the answer is being made; then it waits
- * for longer than a write may stall. */
+/* The client starts a second handshake while the answer is made. The server refuses it with an
+ * alert. Then the client waits for longer than a write may stall. */
 static void shake_again(struct fixture *f)
 {
     char bytes[256];
@@ -437,7 +440,8 @@ static void shake_again(struct fixture *f)
     send_all(ssl, STR("GET /hold HTTP/1.1\r\nHost: t\r\n\r\n"));
     while (f->n_requests == 0)
         usleep(1000);
-    SSL_set0_rbio(ssl, BIO_new(BIO_s_mem())); /* OpenSSL's client would end it at the alert */
+    /* OpenSSL's client would end the connection at the alert */
+    SSL_set0_rbio(ssl, BIO_new(BIO_s_mem()));
     if (SSL_renegotiate(ssl) != 1 || SSL_do_handshake(ssl) == 1)
         abort();
     while ((n = recv(fd, bytes, sizeof bytes, 0)) > 0)
@@ -455,7 +459,7 @@ static void what_TLS_says_by_itself_moves_no_deadline(void **state)
     finish(&f);
     run(&g, shake_again, (struct http_limits){.write_stall_ms = 100});
     assert_int_equal(g.n_requests, 1);
-    assert_int_equal(g.end, -1); /* it still waits */
+    assert_int_equal(g.end, -1); /* it is still waiting */
     finish(&g);
 }
 
@@ -473,7 +477,7 @@ static void come_in_numbers(struct fixture *f)
     for (int i = 0; i < 500 && f->n_requests < 2; i++)
         usleep(10000);
     fds[2] = dial(f);
-    f->end = (int)recv(fds[2], &byte, 1, 0); /* no handshake for it */
+    f->end = (int)recv(fds[2], &byte, 1, 0); /* no handshake takes place */
     close(fds[2]);
     for (int i = 0; i < 2; i++)
         hang_up(ssl[i], fds[i]);

@@ -1,5 +1,5 @@
-/* Included by the tests of model_config: reads bytes as a model's file, and writes what came of it
- * as one line. Seeds for the fuzzer. */
+/* Included by the tests of model_config: reads bytes as a model's file and writes the
+ * configuration as one line. Also writes seeds for the fuzzer. */
 #include "common/model/config/config.h"
 #include "tests/unit/common/model/put_file.c"
 
@@ -16,7 +16,7 @@ static int teardown(void **state)
     return rmdir(dir);
 }
 
-/* Opens bytes as dir/name, as a model of this format and family. */
+/* Writes `bytes` to dir/name and opens it as a model of this format and family. */
 static enum status read_bytes(enum model_format format, const char *family, const char *name,
                               struct str bytes, struct model_config *c, struct error *err)
 {
@@ -69,7 +69,7 @@ static void describe_moe(struct strbuf *b, const struct moe_config *m, uint32_t 
         strbuf_append_c(b, m->layer_has[i] ? "m" : "d");
 }
 
-/* All of a configuration as one line. */
+/* Writes a configuration as one line. */
 static void describe(struct strbuf *b, const struct model_config *c)
 {
     strbuf_printf(b, "%s L%u %u/%u h%u/%u*%u v%u eps %g %s", c->family, c->n_layers, c->hidden,

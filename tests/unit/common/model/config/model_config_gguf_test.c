@@ -1,5 +1,7 @@
-/* The shapes of models out of a GGUF's metadata: what real files say, what they leave out, and what
- * is refused. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+/* Tests model configurations from a GGUF's metadata: values from real files, defaults for
+ * missing values, and refusals. A case changes a real model's metadata, writes a GGUF and
+ * compares the configuration as one line. Invariant: a value outside its bounds is refused with
+ * its key. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,16 +18,16 @@
 #include "tests/unit/common/model/config/config_line.c"
 #include "tests/unit/common/model/gguf_writer.c"
 
-enum { LIST = 100, BOOLS, ABSENT, TENSOR }; /* kinds beside GGUF's types */
+enum { LIST = 100, BOOLS, ABSENT, TENSOR }; /* kinds in addition to GGUF's types */
 struct kv {
-    const char *key; /* without the architecture */
+    const char *key; /* without the architecture's prefix */
     uint32_t kind;
     double number;
-    const char *text; /* of lists: a number per digit */
+    const char *text; /* for lists: one digit for each number */
 };
 enum { MAX_KV = 32, MAX_CHANGES = 8 };
 
-/* gemma-3-270m-q4_k_m.gguf, smaller */
+/* gemma-3-270m-q4_k_m.gguf, made smaller */
 static const struct kv gemma_kv[] = {
     {"context_length", GGUF_U32, 32768, NULL},
     {"embedding_length", GGUF_U32, 640, NULL},
@@ -40,7 +42,7 @@ static const struct kv gemma_kv[] = {
     {"attention.head_count_kv", GGUF_U32, 1, NULL},
     {NULL, 0, 0, NULL},
 };
-/* Llama-3.2-1B-Instruct-Q4_K_M.gguf, smaller */
+/* Llama-3.2-1B-Instruct-Q4_K_M.gguf, made smaller */
 static const struct kv llama_kv[] = {
     {"block_count", GGUF_U32, 2, NULL},
     {"context_length", GGUF_U32, 131072, NULL},
@@ -55,7 +57,7 @@ static const struct kv llama_kv[] = {
     {NULL, 0, 0, NULL},
 };
 
-/* DeepSeek-Coder-V2-Lite, smaller, as older files have it */
+/* DeepSeek-Coder-V2-Lite in the form of older files, made smaller */
 static const struct kv deepseek_kv[] = {
     {"block_count", GGUF_U32, 3, NULL},
     {"context_length", GGUF_U32, 2048, NULL},
@@ -105,7 +107,7 @@ static void put_kv(struct strbuf *b, const char *arch, const struct kv *kv)
         put_u32(b, (uint32_t)(int32_t)kv->number);
 }
 
-/* base with changes: each replaces a key, takes it away, or comes on top. */
+/* Writes `base` with `changes`: each change replaces, removes or adds a key. */
 static void put_config(struct strbuf *b, const char *arch, const struct kv *base,
                        const struct kv *changes)
 {
@@ -301,23 +303,29 @@ static const struct {
     enum status want;
     const char *text;
 } bad_gguf[] = {
-    {{"block_count", ABSENT, 0, NULL}, STATUS_INVALID, "incomplete GGUF"},
+    {{"block_count", ABSENT, 0, NULL}, STATUS_INVALID, "the GGUF file is incomplete"},
     {{"block_count", GGUF_U32, 0, NULL}, STATUS_INVALID, "block_count is 0"},
     {{"block_count", GGUF_U32, 1025, NULL}, STATUS_INVALID, "1025"},
     {{"block_count", GGUF_I32, -1, NULL}, STATUS_INVALID, "block_count is -1"},
     {{"block_count", GGUF_F32, 2, NULL}, STATUS_INVALID, "block_count is f32"},
     {{"embedding_length", GGUF_U32, 65537, NULL}, STATUS_INVALID, "65537"},
-    {{"embedding_length", GGUF_U32, 66, NULL}, STATUS_INVALID, "66 dimensions over 4"},
-    {{"embedding_length", GGUF_U32, 2, NULL}, STATUS_INVALID, "2 dimensions over 4"},
+    {{"embedding_length", GGUF_U32, 66, NULL},
+     STATUS_INVALID,
+     "dimensions (66) is not a multiple of the number of attention heads (4)"},
+    {{"embedding_length", GGUF_U32, 2, NULL},
+     STATUS_INVALID,
+     "dimensions (2) is not a multiple of the number of attention heads (4)"},
     {{"embedding_length", GGUF_U32, 8192, NULL}, STATUS_INVALID, "2048 dimensions"},
-    {{"feed_forward_length", LIST, 0, "89"}, STATUS_UNSUPPORTED, "varies by layer"},
+    {{"feed_forward_length", LIST, 0, "89"}, STATUS_UNSUPPORTED, "differs between layers"},
     {{"feed_forward_length", LIST, 0, "888"}, STATUS_INVALID, "list of 2"},
     {{"feed_forward_length", LIST, 0, ""}, STATUS_INVALID, "list of 2"},
     {{"feed_forward_length", LIST, 0, "00"}, STATUS_INVALID, "feed_forward_length is 0"},
     {{"feed_forward_length", BOOLS, 0, "11"}, STATUS_INVALID, "list of 2"},
     {{"attention.head_count", GGUF_U32, 0, NULL}, STATUS_INVALID, "head_count is 0"},
-    {{"attention.head_count_kv", GGUF_U32, 3, NULL}, STATUS_INVALID, "share 3"},
-    {{"attention.head_count_kv", LIST, 0, "12"}, STATUS_UNSUPPORTED, "head_count_kv varies"},
+    {{"attention.head_count_kv", GGUF_U32, 3, NULL},
+     STATUS_INVALID,
+     "heads (4) is not a multiple of the number of key-value heads (3)"},
+    {{"attention.head_count_kv", LIST, 0, "12"}, STATUS_UNSUPPORTED, "head_count_kv differs"},
     {{"attention.key_length", GGUF_U32, 1025, NULL}, STATUS_INVALID, "1025"},
     {{"attention.value_length", GGUF_U32, 8, NULL}, STATUS_UNSUPPORTED, "values of 8"},
     {{"rope.dimension_count", GGUF_U32, 5, NULL}, STATUS_INVALID, "5 of the 16 dimensions"},
@@ -356,12 +364,12 @@ static const struct {
      {{"expert_shared_count", GGUF_U32, 4096, NULL},
       {"expert_feed_forward_length", GGUF_U32, 4096, NULL}},
      STATUS_INVALID,
-     "4096 shared experts of 4096"},
+     "4096 shared experts of 4096 dimensions"},
     {"dense and more",
      "deepseek_v2",
      {{"leading_dense_block_count", GGUF_U32, 4, NULL}},
      STATUS_INVALID,
-     "4 dense layers of 3"},
+     "4 dense layers of 3 layers"},
     {"another router",
      "deepseek_v2",
      {{"expert_gating_func", GGUF_U32, 3, NULL}},
@@ -376,12 +384,12 @@ static const struct {
      "deepseek_v2",
      {{"rope.dimension_count", GGUF_U32, 48, NULL}},
      STATUS_INVALID,
-     "of which 48 turn"},
+     "RoPE rotates 48 of them"},
     {"groups that do not go",
      "deepseek_v3",
      {{"expert_group_count", GGUF_U32, 3, NULL}},
      STATUS_INVALID,
-     "of 3 groups"},
+     "of 3 expert groups"},
     {"a scaling from elsewhere",
      "deepseek_v2",
      {{"rope.scaling.type", GGUF_STRING, 0, "warp"}, {"rope.scaling.factor", GGUF_F32, 2, NULL}},

@@ -1,5 +1,7 @@
-/* The shapes of models out of config.json: what real files say, what they leave out, and what is
- * refused. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+/* Tests model configurations from config.json: values from real files, defaults for missing
+ * values, and refusals. A case is a JSON text and the configuration as one line, or the error.
+ * Invariant: a value outside its bounds is refused with its name. COX_WRITE_CORPUS=DIR writes
+ * the fuzzer's seeds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +18,7 @@
 #include "common/model/info/family.h"
 #include "tests/unit/common/model/config/config_line.c"
 
-/* In text ' stands for ". */
+/* Appends `text` with ' replaced by ". */
 static void quote(struct strbuf *b, const char *text)
 {
     for (const char *p = text; *p; p++)
@@ -231,7 +233,7 @@ static const struct {
 };
 enum { N_GOOD_JSON = sizeof good_json / sizeof *good_json };
 
-/* A family that is run is one that is known. */
+/* Every family that can run is among the known families. */
 static void test_families_are_known(void **state)
 {
     struct strbuf b, known;
@@ -239,7 +241,7 @@ static void test_families_are_known(void **state)
     model_config_families(&b);
     strbuf_init(&known, 0);
     family_names(&known);
-    assert_string_equal(b.ptr, known.ptr); /* the second is what errors name */
+    assert_string_equal(b.ptr, known.ptr); /* `known` is the list that errors show */
     strbuf_fini(&known);
     for (char *rest = b.ptr, *name; (name = strtok_r(rest, ", ", &rest));) {
         const char *type = strcmp(name, "gemma3") == 0 ? "gemma3_text" : name;
@@ -269,7 +271,8 @@ static const struct {
     enum status want;
     const char *text;
 } bad_json[] = {
-    {"known, not run", "sphinx", "{}", STATUS_UNSUPPORTED, "sphinx is known, but this"},
+    {"known, not run", "sphinx", "{}", STATUS_UNSUPPORTED,
+     "cannot run models of the family sphinx"},
     {"not JSON", "llama", "{", STATUS_INVALID, "config.json:1"},
     {"no hidden size", "llama", "{}", STATUS_INVALID, "hidden_size is missing"},
     {"no heads", "llama", "{'hidden_size':1,'intermediate_size':1,'num_hidden_layers':1}",
@@ -281,17 +284,17 @@ static const struct {
     {"a text", "gemma3", "{'num_hidden_layers':'4'}", STATUS_INVALID, "not an integer"},
     {"a fraction", "gemma3", "{'num_hidden_layers':4.5}", STATUS_INVALID, "not an integer"},
     {"uneven heads", "gemma3", "{'num_attention_heads':8,'num_key_value_heads':3}", STATUS_INVALID,
-     "8 attention heads"},
+     "attention heads (8)"},
     {"more kv heads", "gemma3", "{'num_attention_heads':4,'num_key_value_heads':8}", STATUS_INVALID,
-     "share 8"},
+     "key-value heads (8)"},
     {"odd head", "gemma3", "{'head_dim':33}", STATUS_INVALID, "33 dimensions"},
     {"long head", "gemma3", "{'head_dim':1025}", STATUS_INVALID, "1025"},
     {"long head by division", "llama",
      "{'hidden_size':4096,'intermediate_size':1,'num_hidden_layers':1,'num_attention_heads':2}",
-     STATUS_INVALID, "4096 over 2"},
+     STATUS_INVALID, "hidden_size (4096) divided by the number of attention heads (2)"},
     {"no head by division", "llama",
      "{'hidden_size':100,'intermediate_size':1,'num_hidden_layers':1,'num_attention_heads':3}",
-     STATUS_INVALID, "100 over 3"},
+     STATUS_INVALID, "hidden_size (100) divided by the number of attention heads (3)"},
     {"more heads than dimensions", "llama",
      "{'hidden_size':2,'intermediate_size':1,'num_hidden_layers':1,'num_attention_heads':4}",
      STATUS_INVALID, "head_dim"},
@@ -315,15 +318,15 @@ static const struct {
     {"no experts of many", "mixtral", "{" LLAMA ",'num_local_experts':2,'num_experts_per_tok':3}",
      STATUS_INVALID, "3 of 2 experts"},
     {"groups that do not go", "deepseek_v3", "{" LLAMA ",'n_routed_experts':16,'n_group':3}",
-     STATUS_INVALID, "out of 4 of 3 groups"},
+     STATUS_INVALID, "from 4 of 3 expert groups"},
     {"groups too small", "deepseek_v3",
      "{" LLAMA ",'n_routed_experts':16,'n_group':8,'topk_group':1}", STATUS_INVALID,
-     "out of 1 of 8 groups"},
+     "from 1 of 8 expert groups"},
     {"another choice", "deepseek_v2", "{" LLAMA ",'n_routed_experts':16,'topk_method':'lottery'}",
      STATUS_UNSUPPORTED, "\"lottery\""},
     {"a dense layer that is none", "qwen3_moe",
      "{" LLAMA ",'num_key_value_heads':2,'mlp_only_layers':[3]}", STATUS_INVALID,
-     "mlp_only_layers names no layer of 3"},
+     "not the number of a layer; the model has 3 layers"},
     {"awq of three bits", "llama",
      "{" LLAMA ",'quantization_config':{'quant_method':'awq','bits':3}}", STATUS_UNSUPPORTED,
      "bits is 3"},
@@ -361,22 +364,23 @@ static const struct {
      "5 of the 16 dimensions"},
     {"nothing of a head", "llama", "{" LLAMA ",'rope_parameters':{'partial_rotary_factor':0.01}}",
      STATUS_INVALID, "0 of the 16 dimensions"},
-    {"scaling text", "llama", "{" LLAMA ",'rope_scaling':'linear'}", STATUS_INVALID, "no object"},
+    {"scaling text", "llama", "{" LLAMA ",'rope_scaling':'linear'}", STATUS_INVALID,
+     "must be a JSON object"},
     {"parameters text", "llama", "{" LLAMA ",'rope_parameters':'linear'}", STATUS_INVALID,
-     "no object"},
+     "must be a JSON object"},
     {"unknown", "llama", ROPE("'rope_type':'spiral','factor':4"), STATUS_UNSUPPORTED, "\"spiral\""},
     {"yarn of nothing", "llama", ROPE("'rope_type':'yarn'"), STATUS_INVALID, "factor is missing"},
     {"yarn over no base", "llama",
      "{" LLAMA ",'rope_theta':1,'rope_scaling':{'type':'yarn','factor':4}}", STATUS_INVALID,
      "yarn"},
     {"longrope without factors", "phi3", ROPE("'type':'longrope'"), STATUS_INVALID,
-     "short_factor is no list of 8"},
+     "short_factor must be a list of 8"},
     {"longrope with few", "phi3", ROPE("'type':'su','short_factor':[1,1,1]"), STATUS_INVALID,
-     "short_factor is no list of 8"},
+     "short_factor must be a list of 8"},
     {"longrope from nothing", "phi3",
      ROPE("'type':'longrope','original_max_position_embeddings':1," FACTORS), STATUS_INVALID,
      "attention factor"},
-    {"type number", "llama", ROPE("'type':3"), STATUS_INVALID, "type is not a text"},
+    {"type number", "llama", ROPE("'type':3"), STATUS_INVALID, "type must be a string"},
     {"no factor", "llama", ROPE("'type':'linear'"), STATUS_INVALID, "factor is missing"},
     {"factor 0", "llama", ROPE("'type':'linear','factor':0"), STATUS_INVALID, "factor is 0"},
     {"llama3 in part", "llama", ROPE(LLAMA3), STATUS_INVALID, "high_freq_factor is missing"},
@@ -384,9 +388,9 @@ static const struct {
      "original_max_position_embeddings"},
     {"llama3 backwards", "llama",
      ROPE(LLAMA3 ",'high_freq_factor':1,'original_max_position_embeddings':64"), STATUS_INVALID,
-     "high_freq_factor 1 is not above"},
+     "high_freq_factor 1, which must be greater than"},
     {"rope of a layer", "gemma3", "{'rope_parameters':{'full_attention':1}}", STATUS_INVALID,
-     "layer's rope"},
+     "RoPE parameters of a layer type"},
     {"few layer types", "gemma3", "{" GEMMA ",'layer_types':['full_attention']}", STATUS_INVALID,
      "num_hidden_layers (4)"},
     {"layer types text", "gemma3", "{" GEMMA ",'layer_types':'full_attention'}", STATUS_INVALID,
@@ -394,7 +398,7 @@ static const struct {
     {"another layer type", "gemma3", "{'num_hidden_layers':1,'layer_types':['chunked_attention']}",
      STATUS_UNSUPPORTED, "chunked_attention"},
     {"layer type number", "gemma3", "{'num_hidden_layers':1,'layer_types':[1]}", STATUS_UNSUPPORTED,
-     "no text"},
+     "(not a string)"},
     {"window null", "gemma3", "{" GEMMA ",'sliding_window':null}", STATUS_INVALID,
      "sliding_window is missing"},
     {"window 0", "gemma3", "{" GEMMA ",'sliding_window':0}", STATUS_INVALID, "sliding_window is 0"},

@@ -19,7 +19,8 @@
 
 enum { PAGES = 4 };
 
-/* What a child does that has the guard and stderr in a pipe; text is what it wrote. */
+/* Runs `body` in a child process with the guard installed and stderr in a pipe. `text` gets the
+ * child's output. */
 static int run_child(void (*body)(const char *), const char *path, char *text, size_t size)
 {
     int fds[2], status = 0;
@@ -31,7 +32,7 @@ static int run_child(void (*body)(const char *), const char *path, char *text, s
         dup2(fds[1], STDERR_FILENO);
         close(fds[0]);
         close(fds[1]);
-        (void)signal(SIGBUS, SIG_DFL); /* a sanitizer has a handler of its own */
+        (void)signal(SIGBUS, SIG_DFL); /* a sanitizer installs its own handler */
         file_guard_install();
         body(path);
         _exit(0);
@@ -71,9 +72,9 @@ static void test_a_file_cut_short(void **state)
     close(fd);
     int status = run_child(cut_and_touch, path, text, sizeof text);
     unlink(path);
-    snprintf(want, sizeof want, "%s: became shorter", path);
+    snprintf(want, sizeof want, "%s: this file became shorter", path);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    assert_memory_equal(text, want, strlen(want)); /* and nothing before it */
+    assert_memory_equal(text, want, strlen(want)); /* no text before it */
     assert_int_equal(text[strlen(text) - 1], '\n');
 }
 

@@ -1,5 +1,6 @@
-/* Reading valid files, and refusing every kind of wrong one with a text. COX_WRITE_CORPUS=DIR
- * writes the fuzzer's seeds. */
+/* Tests the reader of safetensors. The tests write valid and damaged files and open them.
+ * Invariants: a damaged file is refused with a reason, and an accepted tensor lies inside the
+ * file. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +15,8 @@
 #include "tests/unit/common/model/put_file.c"
 #include "tests/unit/common/model/safetensors_writer.c"
 
-/* A scalar, empty tensors, one of five dimensions and one of a dtype that nobody knows; not in the
- * order of their data; the JSON is padded with blanks as writers do. */
+/* A scalar, empty tensors, a tensor of five dimensions and one of an unknown dtype, not in the
+ * order of their data. Blanks pad the JSON, as writers do. */
 static const char every[] = "{'__metadata__':{'format':'pt'},"
                             "'none':{'dtype':'F32','shape':[0],'data_offsets':[85,85]},"
                             "'f32':{'dtype':'F32','shape':[2,3],'data_offsets':[0,24]},"
@@ -100,7 +101,7 @@ static void test_no_tensors(void **state)
     strbuf_fini(&b);
 }
 
-/* What a clone without git-lfs has in a checkpoint's place. */
+/* A clone without git-lfs has this text in place of a checkpoint. */
 static void test_lfs_pointer(void **state)
 {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
@@ -109,10 +110,10 @@ static void test_lfs_pointer(void **state)
     struct error err = {0};
     assert_int_equal(safetensors_open_memory(pointer, sizeof pointer - 1, "m", &s, &err),
                      STATUS_INVALID);
-    assert_non_null(strstr(err.text, "m: is a Git LFS pointer"));
+    assert_non_null(strstr(err.text, "m is only a Git LFS pointer"));
 }
 
-/* Every shorter file is refused, and every longer one. */
+/* Every file that is too short or too long is refused. */
 static void test_wrong_length(void **state)
 {
     struct strbuf b;
@@ -148,7 +149,7 @@ static void test_flipped_bits(void **state)
             bad[rng_below(&r, b.len)] ^= (char)(1u << rng_below(&r, 8));
         if (safetensors_open_memory(bad, b.len, "bad", &s, &err) != STATUS_OK)
             continue;
-        n_good++; /* a flip in the data, a name, or what is ignored */
+        n_good++; /* the flip hit data, a name, or an ignored part */
         uint64_t at = 0;
         for (uint64_t t = 0; t < safetensors_n_tensors(s); t++) {
             const struct tensor *x = safetensors_tensor_at(s, t);
@@ -175,10 +176,10 @@ static const struct {
     {"empty_header", "", "does not begin", 0, 8},
     {"blank_first", " {}", "does not begin", 0, 0},
     {"list", "[]", "does not begin", 0, 0},
-    {"not_json", "{'w':", "header, at byte", 0, 0},
-    {"trailing", "{}{}", "header, at byte", 0, 0},
+    {"not_json", "{'w':", "not valid JSON at byte", 0, 0},
+    {"trailing", "{}{}", "not valid JSON at byte", 0, 0},
     {"nul_in_name", "{'w\\u0000x':{'dtype':'F32','shape':[1],'data_offsets':[0,4]}}",
-     "header, at byte", 0, 4},
+     "not valid JSON at byte", 0, 4},
     {"twice",
      "{'w':{'dtype':'U8','shape':[1],'data_offsets':[0,1]},"
      "'w':{'dtype':'U8','shape':[1],'data_offsets':[1,2]}}",
@@ -191,18 +192,18 @@ static const struct {
     {"no_shape", W("'dtype':'F32','data_offsets':[0,4]"), "tensor w: its shape is", 0, 4},
     {"shape_number", W("'dtype':'F32','shape':1,'data_offsets':[0,4]"), "tensor w: its shape is", 0,
      4},
-    {"negative_size", W("'dtype':'F32','shape':[-1],'data_offsets':[0,4]"), "no size", 0, 4},
-    {"both_negative", W("'dtype':'F32','shape':[-1,-1],'data_offsets':[0,4]"), "no size", 0, 4},
-    {"real_size", W("'dtype':'F32','shape':[1.0],'data_offsets':[0,4]"), "no size", 0, 4},
+    {"negative_size", W("'dtype':'F32','shape':[-1],'data_offsets':[0,4]"), "not a size", 0, 4},
+    {"both_negative", W("'dtype':'F32','shape':[-1,-1],'data_offsets':[0,4]"), "not a size", 0, 4},
+    {"real_size", W("'dtype':'F32','shape':[1.0],'data_offsets':[0,4]"), "not a size", 0, 4},
     {"size_too_long", W("'dtype':'F32','shape':[18446744073709551617],'data_offsets':[0,4]"),
      "too big integer", 0, 4},
     {"product_overflows", W("'dtype':'F32','shape':[4294967296,4294967296],'data_offsets':[0,0]"),
-     "larger than any", 0, 0},
+     "too many elements", 0, 0},
     {"bytes_overflow", W("'dtype':'F32','shape':[4611686018427387904],'data_offsets':[0,0]"),
-     "do not take 0 bytes", 0, 0},
+     "do not need 0 bytes", 0, 0},
     {"five_overflow", W("'dtype':'F32','shape':[2,2,1,2147483648,4294967296],'data_offsets':[0,0]"),
-     "larger than any", 0, 0},
-    {"five_size", W("'dtype':'F32','shape':[1,1,1,1,2],'data_offsets':[0,4]"), "do not take 4", 0,
+     "too many elements", 0, 0},
+    {"five_size", W("'dtype':'F32','shape':[1,1,1,1,2],'data_offsets':[0,4]"), "do not need 4", 0,
      4},
     {"no_offsets", W("'dtype':'F32','shape':[1]"), "data_offsets", 0, 4},
     {"one_offset", W("'dtype':'F32','shape':[1],'data_offsets':[0]"), "data_offsets", 0, 4},
@@ -210,31 +211,31 @@ static const struct {
     {"real_offset", W("'dtype':'F32','shape':[1],'data_offsets':[0,4.0]"), "data_offsets", 0, 4},
     {"negative_offset", W("'dtype':'F32','shape':[1],'data_offsets':[-4,0]"), "data_offsets", 0, 4},
     {"backwards", W("'dtype':'F32','shape':[1],'data_offsets':[4,0]"), "data_offsets", 0, 4},
-    {"beyond", W("'dtype':'F32','shape':[2],'data_offsets':[0,8]"), "complete?", 0, 7},
+    {"beyond", W("'dtype':'F32','shape':[2],'data_offsets':[0,8]"), "download is complete", 0, 7},
     {"far_beyond",
      W("'dtype':'F32','shape':[1],'data_offsets':[9223372036854775803,9223372036854775807]"),
-     "complete?", 0, 4},
+     "download is complete", 0, 4},
     {"wrong_size", W("'dtype':'F32','shape':[2],'data_offsets':[0,4]"), "2 elements of F32", 0, 4},
     {"wrong_dtype", W("'dtype':'BF16','shape':[1],'data_offsets':[0,4]"), "1 elements of BF16", 0,
      4},
     {"overlap",
      "{'a':{'dtype':'U8','shape':[4],'data_offsets':[0,4]},"
      "'b':{'dtype':'U8','shape':[4],'data_offsets':[3,7]}}",
-     "tensor b begins at 3, inside", 0, 7},
+     "tensor b begins at byte 3, which is inside", 0, 7},
     {"same_place",
      "{'a':{'dtype':'U8','shape':[4],'data_offsets':[0,4]},"
      "'b':{'dtype':'U8','shape':[4],'data_offsets':[0,4]}}",
-     "tensor b begins at 0, inside", 0, 4},
+     "tensor b begins at byte 0, which is inside", 0, 4},
     {"opaque_overlap",
      "{'a':{'dtype':'U8','shape':[4],'data_offsets':[0,4]},"
      "'b':{'dtype':'F4','shape':[4],'data_offsets':[2,6]}}",
-     "tensor b begins at 2, inside", 0, 6},
+     "tensor b begins at byte 2, which is inside", 0, 6},
     {"hole",
      "{'a':{'dtype':'U8','shape':[4],'data_offsets':[0,4]},"
      "'b':{'dtype':'U8','shape':[4],'data_offsets':[5,9]}}",
-     "leaving a hole", 0, 9},
-    {"hole_first", W("'dtype':'U8','shape':[4],'data_offsets':[1,5]"), "leaving a hole", 0, 5},
-    {"more_data", W("'dtype':'U8','shape':[4],'data_offsets':[0,4]"), "take 4 of them", 0, 5},
+     "leaves a gap", 0, 9},
+    {"hole_first", W("'dtype':'U8','shape':[4],'data_offsets':[1,5]"), "leaves a gap", 0, 5},
+    {"more_data", W("'dtype':'U8','shape':[4],'data_offsets':[0,4]"), "use only 4 of them", 0, 5},
 };
 enum { N_WRONG = sizeof wrong / sizeof *wrong };
 
@@ -254,7 +255,7 @@ static void test_wrong_files(void **state)
     }
 }
 
-/* Arrays in arrays as deep as the header is long: the JSON reader's own limit answers. */
+/* Nested arrays as deep as the header is long are refused by the JSON reader's own limit. */
 static void test_deep(void **state)
 {
     struct strbuf b;
@@ -273,7 +274,8 @@ static void test_deep(void **state)
     strbuf_fini(&b);
 }
 
-/* More values than any model has: refused before they take fifty times the file's memory. */
+/* A header with more values than any model has is refused before the tree takes fifty times the
+ * file's size. */
 static void test_wide(void **state)
 {
     struct strbuf b;
@@ -288,7 +290,7 @@ static void test_wide(void **state)
     strbuf_init(&b, 0);
     put_safetensors(&b, header, 0, 0);
     assert_int_equal(safetensors_open_memory(b.ptr, b.len, "wide", &s, &err), STATUS_INVALID);
-    assert_string_equal(err.text, "wide: its header has more than 4194304 values");
+    assert_string_equal(err.text, "the header of wide has more than 4194304 values");
     free(header);
     strbuf_fini(&b);
 }

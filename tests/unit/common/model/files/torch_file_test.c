@@ -1,5 +1,7 @@
-/* Checkpoints as a whole: archive, pickle and storages together; those that do not fit together,
- * and files that are something else. COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+/* Tests PyTorch checkpoints as a whole: archive, pickle and storages. The tests write
+ * checkpoints, damage them, and open them. Invariants: parts that do not fit together are
+ * refused, and an accepted tensor lies inside the file. COX_WRITE_CORPUS=DIR writes the fuzzer's
+ * seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +23,7 @@
 #define MATRIX     P_TUPLE2("\2", "\3") P_TUPLE2("\3", "\1")
 #define ONE(value) P_BEGIN P_TEXT1("w") value P_END
 
-/* A matrix under two names, a part of it, a scalar, an empty one, one of five dimensions. */
+/* A matrix under two names, a part of it, a scalar, an empty tensor, and one of five dimensions. */
 static const struct zip_part every[] = {
     {"x/data.pkl",
      LIT(P_BEGIN P_TEXT1("w") P_TENSOR(F32("0"), "\0", P_TUPLE2("\2", "\3"),
@@ -113,7 +115,7 @@ static const struct {
     {"evil",
      {{"x/data.pkl", LIT(ONE("cposix\nsystem\nX\2\0\0\0ls\x85R"))}},
      STATUS_UNSUPPORTED,
-     "names posix.system"},
+     "needs posix.system"},
     {"no_storage",
      {{"x/data.pkl",
        LIT(ONE(P_TENSOR(F32("7"), "\0", P_TUPLE2("\2", "\3"), P_TUPLE2("\3", "\1"))))}},
@@ -124,19 +126,19 @@ static const struct {
        LIT(ONE(P_TENSOR(F32("0"), "\0", P_TUPLE2("\2", "\3"), P_TUPLE2("\3", "\1"))))},
       {"x/data/0", LIT("abcdefghijklmnopqrstuvw")}},
      STATUS_INVALID,
-     "tensor w: its storage x/data/0 has 23 bytes, too few for 6 elements of F32"},
+     "tensor w: its storage x/data/0 has 23 bytes, which is too few for 6 elements of F32"},
     {"beyond",
      {{"x/data.pkl",
        LIT(ONE(P_TENSOR(F32("0"), "\1", P_TUPLE2("\2", "\3"), P_TUPLE2("\3", "\1"))))},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_INVALID,
-     "tensor w ends beyond its storage (6 elements of F32 from 1 on, in 24 bytes)"},
+     "tensor w ends after the end of its storage (6 elements of F32 from element 1, in 24 bytes)"},
     {"beyond_its_elements",
      {{"x/data.pkl", LIT(ONE(P_TENSOR(P_STORAGE("FloatStorage", "0", "\5"), "\0", P_TUPLE1("\6"),
                                       P_TUPLE1("\1"))))},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_INVALID,
-     "tensor w ends beyond its storage"},
+     "tensor w ends after the end of its storage"},
     {"another_dtype",
      {{"x/data.pkl", LIT(ONE(P_TENSOR(P_STORAGE("DoubleStorage", "0", "\6"), "\0", P_TUPLE1("\6"),
                                       P_TUPLE1("\1"))))},
@@ -148,26 +150,27 @@ static const struct {
                          "0") "\x8A\10\0\0\0\0\0\0\0\x10" MATRIX P_HOOKS "tR"))},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_INVALID,
-     "tensor w ends beyond its storage (6 elements of F32 from 1152921504606846976"},
+     "tensor w ends after the end of its storage (6 elements of F32 from element "
+     "1152921504606846976"},
     {"first_2_62",
      {{"x/data.pkl", LIT(ONE("ctorch._utils\n_rebuild_tensor_v2\n(" F32(
                          "0") "\x8A\10\0\0\0\0\0\0\0\x40" MATRIX P_HOOKS "tR"))},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_INVALID,
-     "tensor w ends beyond its storage"},
+     "tensor w ends after the end of its storage"},
     {"size_2_60",
      {{"x/data.pkl",
        LIT(ONE(P_TENSOR(F32("0"), "\0", "\x8A\10\0\0\0\0\0\0\0\x10\x85", P_TUPLE1("\1"))))},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_INVALID,
-     "tensor w ends beyond its storage"},
+     "tensor w ends after the end of its storage"},
     {"sizes_2_120",
      {{"x/data.pkl",
        LIT(ONE(P_TENSOR(F32("0"), "\0", "\x8A\10\0\0\0\0\0\0\0\x10\x8A\10\0\0\0\0\0\0\0\x10\x86",
                         P_TUPLE2("\1", "\1"))))},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_INVALID,
-     "tensor w: its shape is larger than any file"},
+     "tensor w: its shape has too many elements for any file"},
     {"storage_2_60",
      {{"x/data.pkl",
        LIT(ONE(
@@ -181,20 +184,20 @@ static const struct {
        LIT(ONE(P_TENSOR(F32("0"), "\0", P_TUPLE2("\2", "\3"), P_TUPLE2("\1", "\2"))))},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_UNSUPPORTED,
-     "tensor w is a view with gaps, or transposed"},
+     "tensor w is not contiguous in memory"},
     {"expanded",
      {{"x/data.pkl",
        LIT(ONE(P_TENSOR(F32("0"), "\0", P_TUPLE2("\2", "\3"), P_TUPLE2("\0", "\1"))))},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_UNSUPPORTED,
-     "tensor w is a view with gaps, or transposed"},
+     "tensor w is not contiguous in memory"},
     {"twice",
      {{"x/data.pkl",
        LIT(P_BEGIN P_TEXT1("w") P_TENSOR(F32("0"), "\0", P_TUPLE1("\1"), P_TUPLE1("\1"))
                P_TEXT1("w") P_TENSOR(F32("0"), "\1", P_TUPLE1("\1"), P_TUPLE1("\1")) P_END)},
       {"x/data/0", LIT(BYTES24)}},
      STATUS_INVALID,
-     "has the tensor w twice"},
+     "contains the tensor w twice"},
 };
 enum { N_WRONG = sizeof wrong / sizeof *wrong };
 
@@ -234,8 +237,8 @@ static void test_other_files(void **state)
         {LIT("version https://git-lfs.github.com/spec/v1\n"), STATUS_INVALID, "is not a PyTorch"},
         {LIT("\x80\2\x8A\nl\xFC\x9C"
              "F\xF9 j\xA8P\31.\x80\2M\xE9\3."),
-         STATUS_UNSUPPORTED, "from before 1.6"},
-        {LIT("PK\3\4"), STATUS_INVALID, "is the download complete?"},
+         STATUS_UNSUPPORTED, "of PyTorch before 1.6"},
+        {LIT("PK\3\4"), STATUS_INVALID, "Check that the download is complete"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct torch_file *f;
@@ -247,7 +250,7 @@ static void test_other_files(void **state)
     }
 }
 
-/* What opens after some bits were flipped is inside the file, all of it. */
+/* After flipped bits, every tensor of a file that still opens lies inside the file. */
 static void test_flipped_bits(void **state)
 {
     struct rng r = {33};
@@ -266,7 +269,7 @@ static void test_flipped_bits(void **state)
             assert_true(!f && strstr(err.text, "bad"));
             continue;
         }
-        n_good++; /* a flip in data, a name, or what is ignored */
+        n_good++; /* the flip hit data, a name, or an ignored part */
         for (uint64_t t = 0; t < torch_file_n_tensors(f); t++) {
             const struct tensor *x = torch_file_tensor_at(f, t);
             uint64_t offset = (uint64_t)(x->data - (const uint8_t *)bad);

@@ -1,4 +1,6 @@
-/* Archives that are right, in both sizes, and every way for one to be wrong. */
+/* Tests the zip reader with correct archives in both sizes, zip and zip64, and with every kind
+ * of wrong one. Invariants: a member lies inside the file and apart from the others, and an
+ * archive with bytes missing or added is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,20 +56,20 @@ static const struct {
     enum status want;
     const char *text;
 } wrong[] = {
-    {"no end", 0, END, 0, 0, 4, 0, STATUS_INVALID, "is the download complete?"},
+    {"no end", 0, END, 0, 0, 4, 0, STATUS_INVALID, "Check that the download is complete"},
     {"a comment", 0, END, 0, 20, 2, 1, STATUS_UNSUPPORTED, "several disks"},
     {"another disk", 0, END, 0, 4, 2, 1, STATUS_UNSUPPORTED, "several disks"},
     {"members elsewhere", 0, END, 0, 8, 2, 3, STATUS_UNSUPPORTED, "several disks"},
-    {"too many members", 0, END, 0, 8, 4, 0xFFFEFFFE, STATUS_INVALID, "claims 65534 members"},
-    {"one member less", 0, END, 0, 8, 4, 0x30003, STATUS_INVALID, "more than its 3 members"},
-    {"one member more", 0, END, 0, 8, 4, 0x50005, STATUS_INVALID, "claims 5 members"},
+    {"too many members", 0, END, 0, 8, 4, 0xFFFEFFFE, STATUS_INVALID, "states 65534 members"},
+    {"one member less", 0, END, 0, 8, 4, 0x30003, STATUS_INVALID, "longer than its 3 members"},
+    {"one member more", 0, END, 0, 8, 4, 0x50005, STATUS_INVALID, "states 5 members"},
     {"directory beyond", 0, END, 0, 16, 4, 0x7FFFFFFF, STATUS_INVALID, "outside the file"},
     {"directory too long", 0, END, 0, 12, 4, 0x7FFFFFFF, STATUS_INVALID, "outside the file"},
     {"no record there", 1, END64, 0, 0, 4, 0, STATUS_INVALID, "zip64 directory"},
     {"record of 2^60 bytes", 1, END64, 0, 4, 8, 1ull << 60, STATUS_INVALID, "zip64 directory"},
-    {"another disk, 64", 1, END64, 0, 16, 4, 1, STATUS_INVALID, "do not agree"},
-    {"members elsewhere, 64", 1, END64, 0, 24, 8, 1, STATUS_INVALID, "do not agree"},
-    {"short record differs", 1, END, 0, 12, 4, 1, STATUS_INVALID, "do not agree"},
+    {"another disk, 64", 1, END64, 0, 16, 4, 1, STATUS_INVALID, "contradict each other"},
+    {"members elsewhere, 64", 1, END64, 0, 24, 8, 1, STATUS_INVALID, "contradict each other"},
+    {"short record differs", 1, END, 0, 12, 4, 1, STATUS_INVALID, "contradict each other"},
     {"directory at 2^60", 1, END64, 0, 48, 8, 1ull << 60, STATUS_INVALID, "outside the file"},
     {"directory of 2^60", 1, END64, 0, 40, 8, 1ull << 60, STATUS_INVALID, "outside the file"},
     {"record at 2^60", 1, LOCATOR, 0, 8, 8, 1ull << 60, STATUS_INVALID, "zip64 directory"},
@@ -77,23 +79,32 @@ static const struct {
     {"encrypted", 0, ENTRY, 1, 8, 2, 1, STATUS_UNSUPPORTED, "a/data/0 is encrypted"},
     {"deflated", 0, ENTRY, 1, 10, 2, 8, STATUS_UNSUPPORTED, "a/data/0 is compressed (method 8)"},
     {"zstd", 0, ENTRY, 1, 10, 2, 93, STATUS_UNSUPPORTED, "a/data/0 is compressed (method 93)"},
-    {"a bomb's sizes", 0, ENTRY, 1, 24, 4, 0x7FFFFFFF, STATUS_INVALID, "a/data/0: is stored"},
-    {"no name", 0, ENTRY, 1, 28, 2, 0, STATUS_INVALID, "a name of 0 bytes"},
-    {"a long name", 0, ENTRY, 1, 28, 2, 0xFFFF, STATUS_INVALID, "a name of 65535 bytes"},
-    {"a long comment", 0, ENTRY, 3, 32, 2, 0xFFFF, STATUS_INVALID, "a name of"},
-    {"NUL in a name", 0, ENTRY, 1, 48, 1, 0, STATUS_INVALID, "a NUL in its name"},
-    {"another name", 0, ENTRY, 1, 46, 1, 'b', STATUS_INVALID, "b/data/0: its header has another"},
-    {"begins beyond", 0, ENTRY, 1, 42, 4, 0x7FFFFFFF, STATUS_INVALID, "a/data/0: begins beyond"},
-    {"begins elsewhere", 0, ENTRY, 1, 42, 4, 3, STATUS_INVALID, "a/data/0: has no header"},
+    {"a bomb's sizes", 0, ENTRY, 1, 24, 4, 0x7FFFFFFF, STATUS_INVALID,
+     "a/data/0: it is not compressed"},
+    {"no name", 0, ENTRY, 1, 28, 2, 0, STATUS_INVALID, "whose name has 0 bytes"},
+    {"a long name", 0, ENTRY, 1, 28, 2, 0xFFFF, STATUS_INVALID, "whose name has 65535 bytes"},
+    {"a long comment", 0, ENTRY, 3, 32, 2, 0xFFFF, STATUS_INVALID, "a member whose name has"},
+    {"NUL in a name", 0, ENTRY, 1, 48, 1, 0, STATUS_INVALID, "its name contains a NUL"},
+    {"another name", 0, ENTRY, 1, 46, 1, 'b', STATUS_INVALID,
+     "b/data/0: its header has a different name"},
+    {"begins beyond", 0, ENTRY, 1, 42, 4, 0x7FFFFFFF, STATUS_INVALID,
+     "a/data/0: it begins after the end"},
+    {"begins elsewhere", 0, ENTRY, 1, 42, 4, 3, STATUS_INVALID, "a/data/0: it has no header"},
     {"short 64 field", 1, ENTRY, 1, 46 + 8 + 8, 2, 16, STATUS_INVALID, "a/data/0: its zip64 field"},
-    {"2^60 bytes", 1, ENTRY, 1, 46 + 8 + 10, 8, 1ull << 60, STATUS_INVALID, "a/data/0: is stored"},
-    {"at 2^60", 1, ENTRY, 1, 46 + 8 + 26, 8, 1ull << 60, STATUS_INVALID, "a/data/0: begins beyond"},
-    {"at 2^64 - 1", 1, ENTRY, 1, 46 + 8 + 26, 8, UINT64_MAX, STATUS_INVALID, "begins beyond"},
-    {"local: no header", 0, LOCAL, 1, 0, 4, 0, STATUS_INVALID, "a/data/0: has no header"},
+    {"2^60 bytes", 1, ENTRY, 1, 46 + 8 + 10, 8, 1ull << 60, STATUS_INVALID,
+     "a/data/0: it is not compressed"},
+    {"at 2^60", 1, ENTRY, 1, 46 + 8 + 26, 8, 1ull << 60, STATUS_INVALID,
+     "a/data/0: it begins after the end"},
+    {"at 2^64 - 1", 1, ENTRY, 1, 46 + 8 + 26, 8, UINT64_MAX, STATUS_INVALID,
+     "begins after the end"},
+    {"local: no header", 0, LOCAL, 1, 0, 4, 0, STATUS_INVALID, "a/data/0: it has no header"},
     {"local: deflated", 0, LOCAL, 1, 8, 2, 8, STATUS_INVALID, "a/data/0: its header says"},
-    {"local: a long name", 0, LOCAL, 1, 26, 2, 0xFFFF, STATUS_INVALID, "a/data/0 ends beyond"},
-    {"local: a long field", 0, LOCAL, 1, 28, 2, 0xFFFF, STATUS_INVALID, "a/data/0 ends beyond"},
-    {"local: another name", 0, LOCAL, 1, 30, 1, 'b', STATUS_INVALID, "a/data/0: its header has"},
+    {"local: a long name", 0, LOCAL, 1, 26, 2, 0xFFFF, STATUS_INVALID,
+     "a/data/0 ends after the end"},
+    {"local: a long field", 0, LOCAL, 1, 28, 2, 0xFFFF, STATUS_INVALID,
+     "a/data/0 ends after the end"},
+    {"local: another name", 0, LOCAL, 1, 30, 1, 'b', STATUS_INVALID,
+     "a/data/0: its header has a different name"},
     {"local: into the next", 0, LOCAL, 1, 28, 2, 100, STATUS_INVALID,
      "a/data/0 and a/none overlap"},
 };
@@ -125,7 +136,7 @@ static void test_wrong(void **state)
     }
 }
 
-/* Both of a member's sizes, and two entries for one member. */
+/* Two entries with one name, a member that ends beyond the data, and two members that overlap. */
 static void test_two_places(void **state)
 {
     static const struct zip_part twice[] = {
@@ -136,13 +147,14 @@ static void test_two_places(void **state)
     strbuf_init(&b, 0);
     (void)zip_put_archive(&b, twice, 3, false);
     assert_int_equal(zip_open_memory(b.ptr, b.len, "f", &z, &err), STATUS_INVALID);
-    assert_string_equal(err.text, "f: has the member a/x twice");
+    assert_string_equal(err.text, "f contains the member a/x twice");
     strbuf_reset(&b);
     struct zip_place at = zip_put_archive(&b, parts, N_PARTS, false);
     zip_poke(&b, at.entry[1] + 20, 0x7FFF0000, 4);
     zip_poke(&b, at.entry[1] + 24, 0x7FFF0000, 4);
     assert_int_equal(zip_open_memory(b.ptr, b.len, "f", &z, &err), STATUS_INVALID);
-    assert_non_null(strstr(err.text, "f: member a/data/0 ends beyond the file's data (2147418112"));
+    assert_non_null(
+        strstr(err.text, "f: member a/data/0 ends after the end of the data (2147418112"));
     strbuf_reset(&b);
     at = zip_put_archive(&b, parts, N_PARTS, false);
     zip_poke(&b, at.entry[1] + 20, 64, 4);
@@ -152,7 +164,7 @@ static void test_two_places(void **state)
     strbuf_fini(&b);
 }
 
-/* Cut anywhere it is refused, as it is with something behind it. */
+/* A file cut anywhere is refused, and so is one with bytes behind its end. */
 static void test_wrong_length(void **state)
 {
     for (int is_64 = 0; is_64 < 2; is_64++) {
@@ -192,7 +204,7 @@ static void test_flipped_bits(void **state)
             bad[rng_below(&r, b.len)] ^= (char)(1u << rng_below(&r, 8));
         if (zip_open_memory(bad, b.len, "bad", &z, &err) != STATUS_OK)
             continue;
-        n_good++; /* a flip in data, padding, times or checksums */
+        n_good++; /* the flip hit data, padding, times or checksums */
         const char *at = bad;
         for (uint64_t k = 0; k < zip_n_members(z); k++) {
             const struct zip_member *m = zip_member_at(z, k);

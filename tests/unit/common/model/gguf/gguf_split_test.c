@@ -1,5 +1,6 @@
-/* A GGUF in several files: found from its folder and from any of its parts, and one model when all
- * parts are there and belong together. */
+/* Tests a GGUF in several files. The tests write parts into a folder and open the model from the
+ * folder or from any part. Invariants: the parts are one model only when all are there and
+ * belong together, and errors name the missing or wrong part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +20,7 @@
 enum { MAX_PARTS = 4, NO_KEY = -1 };
 static char dir[64];
 
-/* letters: names of its tensors, each a row of eight F32. cut: bytes that are missing at its end.
- */
+/* letters: names of the part's tensors, each a row of eight F32. cut: bytes missing at the end. */
 struct part {
     const char *name;
     int no, count, all;
@@ -101,7 +101,7 @@ static enum status open_both(const char *path, struct model_info *m, struct weig
 static const struct part whole[MAX_PARTS] = {{"m-00001-of-00003.gguf", 0, 3, 4, "b", 0},
                                              {"m-00002-of-00003.gguf", 1, 3, 4, "da", 0},
                                              {"m-00003-of-00003.gguf", 2, 3, 4, "c", 0}};
-/* gguf-split --no-tensor-first-split */
+/* as from gguf-split --no-tensor-first-split */
 static const struct part bare[MAX_PARTS] = {{"m-00001-of-00002.gguf", 0, 2, 2, "", 0},
                                             {"m-00002-of-00002.gguf", 1, 2, 2, "ab", 0}};
 static const struct part single[MAX_PARTS] = {{"m-00001-of-00001.gguf", 0, 1, 2, "ab", 0}};
@@ -110,7 +110,7 @@ static void test_opens(void **state)
 {
     static const struct {
         const struct part *parts;
-        const char *name, *first, *tensors; /* in order */
+        const char *name, *first, *tensors; /* names of the tensors, in order */
     } cases[] = {
         {whole, "", "m-00001-of-00003.gguf", "bdac"},
         {whole, "/m-00001-of-00003.gguf", "m-00001-of-00003.gguf", "bdac"},
@@ -156,7 +156,7 @@ static void test_opens(void **state)
     }
 }
 
-/* A part whose header differs makes another model; where the files lie does not. */
+/* A different header in one part makes another model; another folder does not. */
 static void test_identity(void **state)
 {
     static const struct part other[MAX_PARTS] = {{"m-00001-of-00003.gguf", 0, 3, 4, "b", 0},
@@ -189,7 +189,7 @@ static const struct {
      "/m-00001-of-00002.gguf",
      {{"m-00001-of-00002.gguf", 0, 2, 2, "a", 0}},
      STATUS_INVALID,
-     "/m-00002-of-00002.gguf: is missing: part 2 of 2"},
+     "/m-00002-of-00002.gguf is missing; it is part 2 of 2"},
     {"no first",
      "/m-00002-of-00002.gguf",
      {{"m-00002-of-00002.gguf", 1, 2, 2, "a", 0}},
@@ -204,13 +204,13 @@ static const struct {
      "",
      {{"m-00001-of-00002.gguf", 0, 2, 2, "a", 0}, {"m-00002-of-00002.gguf", 0, 2, 2, "b", 0}},
      STATUS_INVALID,
-     "/m-00002-of-00002.gguf: should be part 2 of 2 with 2 tensors in all, and says that it is "
+     "/m-00002-of-00002.gguf must be part 2 of 2 with 2 tensors in total, but says that it is "
      "part 1 of 2 with 2"},
     {"the second is first",
      "",
      {{"m-00001-of-00002.gguf", 1, 2, 2, "a", 0}, {"m-00002-of-00002.gguf", 0, 2, 2, "b", 0}},
      STATUS_INVALID,
-     "should be part 1 of 2 with 2 tensors in all, and says that it is part 2"},
+     "must be part 1 of 2 with 2 tensors in total, but says that it is part 2"},
     {"of another split",
      "",
      {{"m-00001-of-00002.gguf", 0, 2, 2, "a", 0}, {"m-00002-of-00002.gguf", 1, 3, 2, "b", 0}},
@@ -231,22 +231,22 @@ static const struct {
      "",
      {{"m-00001-of-00002.gguf", 0, 2, 3, "ab", 0}, {"m-00002-of-00002.gguf", 1, 2, 3, "a", 0}},
      STATUS_INVALID,
-     "/m-00002-of-00002.gguf both have the tensor a"},
+     "/m-00002-of-00002.gguf both contain the tensor a"},
     {"a tensor is missing",
      "",
      {{"m-00001-of-00002.gguf", 0, 2, 3, "a", 0}, {"m-00002-of-00002.gguf", 1, 2, 3, "b", 0}},
      STATUS_INVALID,
-     "its 2 parts have 2 tensors, split.tensors.count is 3"},
+     "the 2 parts have 2 tensors, but split.tensors.count is 3"},
     {"cut short",
      "",
      {{"m-00001-of-00002.gguf", 0, 2, 2, "a", 0}, {"m-00002-of-00002.gguf", 1, 2, 2, "b", 1}},
      STATUS_INVALID,
-     "/m-00002-of-00002.gguf: tensor b ends beyond the file"},
+     "/m-00002-of-00002.gguf: tensor b ends after the end of the file"},
     {"another name",
      "",
      {{"m.gguf", 0, 2, 2, "a", 0}},
      STATUS_INVALID,
-     "/m.gguf: is one of 2 parts, and its name does not end in -00001-of-00002.gguf"},
+     "/m.gguf is one of 2 parts, but its name does not end in -00001-of-00002.gguf"},
     {"a name of another split",
      "",
      {{"m-00001-of-00003.gguf", 0, 2, 2, "a", 0}},
@@ -261,19 +261,19 @@ static const struct {
      "",
      {{"m.gguf", NO_KEY, NO_KEY, NO_KEY, "a", 0}, {"n.gguf", NO_KEY, NO_KEY, NO_KEY, "a", 0}},
      STATUS_INVALID,
-     "has the models m.gguf and n.gguf"},
+     "contains more than one model (m.gguf and n.gguf)"},
     {"a whole one beside its split",
      "",
      {{"m.gguf", NO_KEY, NO_KEY, NO_KEY, "ab", 0},
       {"m-00001-of-00002.gguf", 0, 2, 2, "a", 0},
       {"m-00002-of-00002.gguf", 1, 2, 2, "b", 0}},
      STATUS_INVALID,
-     "m.gguf: name the file, not the folder"},
+     "m.gguf). Give the path of one file"},
     {"two splits",
      "",
      {{"m-00001-of-00002.gguf", 0, 2, 3, "a", 0}, {"m-00001-of-00003.gguf", 0, 3, 3, "a", 0}},
      STATUS_INVALID,
-     "has the models m-00001-of-00002.gguf and m-00001-of-00003.gguf: name the file"},
+     "more than one model (m-00001-of-00002.gguf and m-00001-of-00003.gguf). Give the path"},
     {"no model", "", {{"m.txt", NO_KEY, NO_KEY, NO_KEY, "a", 0}}, STATUS_NOT_FOUND, "config.json"},
 };
 
@@ -294,7 +294,7 @@ static void test_refused(void **state)
     }
 }
 
-/* What a cache of downloads makes: links with the right names to files of other names. */
+/* A download cache has links with the right names to files with other names. */
 static void test_links(void **state)
 {
     static const struct part blobs[MAX_PARTS] = {{"f00d", 0, 2, 2, "a", 0},

@@ -1,5 +1,7 @@
-/* Reading valid files of every value type, and refusing every kind of wrong one with a text.
- * COX_WRITE_CORPUS=DIR writes the fuzzer's seeds. */
+/* Tests the reader of GGUF files with values of every type, and with every kind of wrong file.
+ * Each case writes a file byte by byte and opens it. Invariants: a wrong file is refused with a
+ * reason, and an accepted tensor lies inside the file. COX_WRITE_CORPUS=DIR writes the fuzzer's
+ * seeds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,7 +144,7 @@ static void test_reads_every_type(void **state)
     }
 }
 
-/* Every shorter file is refused: the tables, the strings, or the last tensor do not fit. */
+/* Every shorter file is refused, because its tables, strings or last tensor do not fit. */
 static void test_truncated(void **state)
 {
     struct strbuf b;
@@ -186,7 +188,7 @@ static void test_flipped_bits(void **state)
     strbuf_fini(&b);
 }
 
-/* Each case builds one wrong file; the text must name what is wrong. */
+/* Each case builds one wrong file. The error must name the fault. */
 #define CASE(name) static void name(struct strbuf *b)
 CASE(wrong_magic)
 {
@@ -235,7 +237,7 @@ CASE(huge_array)
     put_header(b, 3, 0, 1);
     put_key(b, "some.key", GGUF_ARRAY);
     put_u32(b, GGUF_F64);
-    put_u64(b, 1ull << 61); /* times 8 wraps to 0 */
+    put_u64(b, 1ull << 61); /* times 8, this wraps to 0 */
 }
 CASE(long_array)
 {
@@ -388,10 +390,10 @@ static const struct {
     {"unsupported_dtype", unsupported_dtype, STATUS_UNSUPPORTED, "IQ2_XXS"},
     {"unknown_dtype", unknown_dtype, STATUS_UNSUPPORTED, "4000000000"},
     {"safetensors_dtype", safetensors_dtype, STATUS_UNSUPPORTED, "unknown (65)"},
-    {"offset_unaligned", offset_unaligned, STATUS_INVALID, "not aligned"},
-    {"offset_beyond", offset_beyond, STATUS_INVALID, "beyond the file"},
+    {"offset_unaligned", offset_unaligned, STATUS_INVALID, "not a multiple of the alignment"},
+    {"offset_beyond", offset_beyond, STATUS_INVALID, "after the end of the file"},
     {"overlap", overlap, STATUS_INVALID, "the tensors first and inside overlap"},
-    {"data_short", data_short, STATUS_INVALID, "beyond the file"},
+    {"data_short", data_short, STATUS_INVALID, "after the end of the file"},
 };
 enum { N_WRONG = sizeof wrong / sizeof *wrong };
 

@@ -1,4 +1,6 @@
-/* Every way to name a model, and what is wrong with folders and files that are not one. */
+/* Tests how a model's path becomes a `struct model_info`: folders, GGUF files and every other
+ * form of name. The tests write files into a temporary folder and open it. Invariant: a folder
+ * or file that is not a model is refused with a reason, and never blocks or exhausts memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +122,7 @@ static void test_gguf(void **state)
     }
 }
 
-/* Converters write a count of 0 for dense models: it is Mixtral that has experts. */
+/* Converters write an expert count of 0 for dense models. Only Mixtral's files have experts. */
 static void test_gguf_of_no_experts(void **state)
 {
     for (uint32_t n = 0; n < 2; n++) {
@@ -227,11 +229,13 @@ static const struct {
      "duplicate"},
     {"no type", "{}", NULL, NULL, STATUS_INVALID, "model_type"},
     {"unknown", "{\"model_type\":\"rwkv7\"}", NULL, NULL, STATUS_UNSUPPORTED,
-     "architecture rwkv7 is not supported; supported: llama, mistral, qwen2, qwen3,"},
+     "architecture rwkv7 is not supported. Supported architectures: llama, mistral, qwen2, qwen3,"},
     {"unknown class", "{\"model_type\":\"foo\",\"architectures\":[\"FooForCausalLM\"]}", NULL, NULL,
-     STATUS_UNSUPPORTED, "architecture FooForCausalLM is not supported; supported: llama,"},
+     STATUS_UNSUPPORTED,
+     "architecture FooForCausalLM is not supported. Supported architectures: llama,"},
     {"another class", "{\"model_type\":\"llama\",\"architectures\":[\"FooForCausalLM\"]}", NULL,
-     NULL, STATUS_UNSUPPORTED, "architecture FooForCausalLM is not supported; supported: llama,"},
+     NULL, STATUS_UNSUPPORTED,
+     "architecture FooForCausalLM is not supported. Supported architectures: llama,"},
     {"a class that writes nothing",
      "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForSequenceClassification\"]}", NULL,
      NULL, STATUS_UNSUPPORTED, "architecture LlamaForSequenceClassification is not supported"},
@@ -276,7 +280,7 @@ static void test_folder_refused(void **state)
     }
 }
 
-/* JSON that is deep, wide, or both too large to be read. */
+/* JSON that is too deep, too wide, or too large. */
 static void test_bombs(void **state)
 {
     static const struct {
@@ -345,10 +349,10 @@ static void test_not_found(void **state)
     struct error err = {0};
     assert_int_equal(model_info_open("/no/such/model", NULL, &m, &err), STATUS_NOT_FOUND);
     assert_non_null(strstr(err.text, "/no/such/model"));
-    assert_non_null(strstr(err.text, "--model takes"));
+    assert_non_null(strstr(err.text, "--model must be"));
 }
 
-/* Opening a FIFO would wait for its writer for ever. */
+/* Opening a FIFO would wait for a writer for ever. */
 static void test_fifo(void **state)
 {
     struct model_info m;

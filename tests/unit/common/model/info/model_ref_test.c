@@ -1,4 +1,6 @@
-/* Names of models: what each kind becomes, what is refused, and that no two share a folder. */
+/* Tests references to models: the kind, source and folder of each, and the refused ones.
+ * `model_ref_parse` reads a text into a `struct model_ref`. Invariants: two models never share a
+ * folder, and a folder's name never leaves its parent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -166,7 +168,8 @@ static char *folder_of(const char *text)
     return out;
 }
 
-/* One model has one folder however it is written; what differs in any character has another one. */
+/* All spellings of one model give one folder. References that differ in any other character have
+ * different folders. */
 static void test_folders(void **state)
 {
     static const char *const texts[] = {

@@ -1,4 +1,5 @@
-/* Manifests: what was written is read back and opened as a model; what is damaged says so. */
+/* Tests manifests of downloaded models: a written manifest is read back and opened, and a
+ * damaged one is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +104,8 @@ static void test_not_there(void **state)
         const char *model, *words[2];
     } cases[] = {
         {"hf:org/other@v1", {"not in the cache", "`cox pull hf:org/other@v1` first"}},
-        {"org/other", {"no file or folder \"org/other\"", "`cox pull hf:org/other@main` first"}},
+        {"org/other",
+         {"there is no file or folder \"org/other\"", "`cox pull hf:org/other@main` first"}},
         {"s3://bucket/a", {"not in the cache", "`cox pull s3://bucket/a` first"}},
         {"https://h/m.gguf", {"not in the cache", "`cox pull https://h/m.gguf` first"}},
         {"demo", {"not at", "`cox pull demo` first"}},
@@ -125,14 +127,15 @@ static void test_damaged(void **state)
     static const char *const cases[][2] = {
         {"{", "cox-pull.json"},
         {"[]", "cox-pull.json"},
-        {"{\"version\": 2, \"commit\": \"\", \"files\": []}", "not one of this version"},
-        {MANIFEST(""), "not one of this version"},
+        {"{\"version\": 2, \"commit\": \"\", \"files\": []}", "was written by another version"},
+        {MANIFEST(""), "was written by another version"},
         {MANIFEST("{\"name\": \"../x\", \"bytes\": 1, \"sha256\": \"" HEX64 "\"}"), "file 0"},
         {MANIFEST("{\"name\": \"x\", \"bytes\": -1, \"sha256\": \"" HEX64 "\"}"), "file 0"},
         {MANIFEST("{\"name\": \"x\", \"bytes\": 1, \"sha256\": \"12\"}"), "file 0"},
-        {MANIFEST("{\"name\": \"x\", \"bytes\": 1, \"sha256\": \"" HEX64 "\"}"), "x is missing"},
+        {MANIFEST("{\"name\": \"x\", \"bytes\": 1, \"sha256\": \"" HEX64 "\"}"),
+         "the file x is missing"},
         {MANIFEST("{\"name\": \"tiny.gguf\", \"bytes\": 1, \"sha256\": \"" HEX64 "\"}"),
-         "had 1 when pulled"},
+         "had 1 when it was pulled"},
     };
     put_model(w);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -140,7 +143,7 @@ static void test_damaged(void **state)
         struct model_info m;
         put_file(w->folder, PULLED_MANIFEST, str_from(cases[i][0]));
         assert_int_equal(model_info_open("hf:org/tiny", w->cache, &m, &err), STATUS_INVALID);
-        if (!strstr(err.text, cases[i][1]) || !strstr(err.text, "fetches it again"))
+        if (!strstr(err.text, cases[i][1]) || !strstr(err.text, "to fetch it again"))
             fail_msg("%s: %s", cases[i][0], err.text);
     }
 }

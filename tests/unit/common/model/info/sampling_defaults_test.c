@@ -23,7 +23,8 @@ static void test_file(void **state)
          0, 1, 20},
         {"{\"temperature\":null,\"min_p\":0.05,\"repetition_penalty\":1.1,\"top_k\":-1}", STATUS_OK,
          1, 1, 0.05, 1.1, 0},
-        {"{\"temperature\":0.5,\"top_p\":0}", STATUS_INVALID, 1, 1, 0, 1, 0}, /* all or nothing */
+        /* one wrong value discards all of them */
+        {"{\"temperature\":0.5,\"top_p\":0}", STATUS_INVALID, 1, 1, 0, 1, 0},
         {"{\"temperature\":\"hot\"}", STATUS_INVALID, 1, 1, 0, 1, 0},
         {"{\"top_k\":1e30}", STATUS_INVALID, 1, 1, 0, 1, 0},
         {"{\"repetition_penalty\":0}", STATUS_INVALID, 1, 1, 0, 1, 0},

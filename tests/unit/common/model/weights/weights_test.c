@@ -1,5 +1,7 @@
-/* Where a model's tensors are found, in a GGUF and in every layout of a folder, hostile ones too;
- * and what tells two models apart. */
+/* Tests how a model's tensors are found, in a GGUF and in every layout of a folder, hostile ones
+ * too. The tests write files into a temporary folder, open it and compare the names and offsets
+ * of tensors. The identity that distinguishes two models is tested too. Invariant: a tensor lies
+ * inside its file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +23,8 @@
 enum { MAX_FILES = 5 };
 static char dir[64];
 
-/* text: a safetensors header with n_data bytes behind it; or, when n_data is -1, the file itself
- * with ' for "; or, when it is -2, the letters that name a PyTorch file's tensors. */
+/* text: a safetensors header, with n_data bytes behind it. n_data -1: text is the whole file,
+ * with ' for ". n_data -2: text holds the letters that name a PyTorch file's tensors. */
 struct file {
     const char *name, *text;
     int n_data;
@@ -78,7 +80,7 @@ static int teardown(void **state)
 static const struct {
     const char *name;
     struct file files[MAX_FILES];
-    const char *tensors; /* in order, each with its first byte's place in its file's data */
+    const char *tensors; /* in order, each with the offset of its first byte in its file's data */
 } good[] = {
     {"one file", {CONFIG, {"model.safetensors", A_B}}, "a0 b4 "},
     {"one file before an index and others",
@@ -171,23 +173,20 @@ static const struct {
     const char *text;
 } bad[] = {
     {"no config", {{"model.safetensors", A_B}}, STATUS_NOT_FOUND, "config.json"},
-    {"nothing", {CONFIG}, STATUS_NOT_FOUND, "has no model.safetensors"},
-    {"junk",
-     {CONFIG, {"pytorch_model.bin", "x", -1}},
-     STATUS_INVALID,
-     "/pytorch_model.bin: is not"},
+    {"nothing", {CONFIG}, STATUS_NOT_FOUND, "contains no weights: no model.safetensors"},
+    {"junk", {CONFIG, {"pytorch_model.bin", "x", -1}}, STATUS_INVALID, "/pytorch_model.bin is not"},
     {"of an old PyTorch",
      {CONFIG, {"pytorch_model.bin", "\x80\2\x8A\nl", -1}},
      STATUS_UNSUPPORTED,
-     "/pytorch_model.bin: is a PyTorch file in the format from before 1.6"},
+     "/pytorch_model.bin has the file format of PyTorch before 1.6"},
     {"only what trainers leave",
      {CONFIG, {"training_args.bin", "x", -1}},
      STATUS_NOT_FOUND,
-     "no other .safetensors file, and no pytorch_model.bin"},
+     "no other .safetensors file and no PyTorch file such as pytorch_model.bin"},
     {"two of PyTorch's have it",
      {CONFIG, {"1.bin", "ab", -2}, {"2.bin", "cb", -2}},
      STATUS_INVALID,
-     "two files have the tensor b"},
+     "contain the tensor b"},
     {"PyTorch's index is no JSON",
      {CONFIG, {TORCH_INDEX, "{", -1}, {"1.bin", "a", -2}},
      STATUS_INVALID,
@@ -195,11 +194,11 @@ static const struct {
     {"PyTorch's index: up",
      {CONFIG, {TORCH_INDEX, MAP("'a':'../1.bin'"), -1}},
      STATUS_INVALID,
-     "not the plain name of a .bin file"},
+     "must be the name of a .bin file in the same folder"},
     {"PyTorch's index: no safetensors",
      {CONFIG, {TORCH_INDEX, MAP("'a':'1.safetensors'"), -1}, {"1.bin", "a", -2}},
      STATUS_INVALID,
-     "not the plain name of a .bin file"},
+     "must be the name of a .bin file in the same folder"},
     {"PyTorch's index: a missing file",
      {CONFIG, {TORCH_INDEX, MAP("'a':'1.bin','c':'2.bin'"), -1}, {"1.bin", "a", -2}},
      STATUS_NOT_FOUND,
@@ -207,28 +206,46 @@ static const struct {
     {"PyTorch's index: not in the file",
      {CONFIG, {TORCH_INDEX, MAP("'a':'1.bin','c':'1.bin'"), -1}, {"1.bin", "ab", -2}},
      STATUS_INVALID,
-     "1.bin has no tensor c, " TORCH_INDEX " says it has"},
+     "1.bin does not contain the tensor c, although " TORCH_INDEX " says that it does"},
     {"broken file", {CONFIG, {"model.safetensors", "{}", 3}}, STATUS_INVALID, "model.safetensors"},
     {"empty file", {CONFIG, {"model.safetensors", "{}", 0}}, STATUS_NOT_FOUND, "no tensors"},
     {"two have it",
      {CONFIG, {"1.safetensors", A_B}, {"2.safetensors", A_B}},
      STATUS_INVALID,
-     "two files have the tensor a"},
+     "contain the tensor a"},
     {"index is no JSON", {CONFIG, {INDEX, "{", -1}}, STATUS_INVALID, INDEX},
     {"no map", {CONFIG, {INDEX, "{}", -1}}, STATUS_INVALID, "weight_map"},
     {"map is a list", {CONFIG, {INDEX, "{'weight_map':[]}", -1}}, STATUS_INVALID, "weight_map"},
     {"empty map", {CONFIG, {INDEX, MAP(""), -1}}, STATUS_NOT_FOUND, "names no files"},
-    {"a number", {CONFIG, {INDEX, MAP("'a':1"), -1}}, STATUS_INVALID, "tensor a is no text"},
-    {"up", {CONFIG, {INDEX, MAP("'a':'../x.safetensors'"), -1}}, STATUS_INVALID, "plain name"},
+    {"a number",
+     {CONFIG, {INDEX, MAP("'a':1"), -1}},
+     STATUS_INVALID,
+     "the tensor a is not a string"},
+    {"up",
+     {CONFIG, {INDEX, MAP("'a':'../x.safetensors'"), -1}},
+     STATUS_INVALID,
+     "in the same folder"},
     {"up, inside",
      {CONFIG, {INDEX, MAP("'a':'x/../../y.safetensors'"), -1}},
      STATUS_INVALID,
-     "plain name"},
-    {"absolute", {CONFIG, {INDEX, MAP("'a':'/x.safetensors'"), -1}}, STATUS_INVALID, "plain name"},
-    {"below", {CONFIG, {INDEX, MAP("'a':'x/y.safetensors'"), -1}}, STATUS_INVALID, "plain name"},
-    {"another kind", {CONFIG, {INDEX, MAP("'a':'config.json'"), -1}}, STATUS_INVALID, "plain name"},
-    {"hidden", {CONFIG, {INDEX, MAP("'a':'.x.safetensors'"), -1}}, STATUS_INVALID, "plain name"},
-    {"no name", {CONFIG, {INDEX, MAP("'a':''"), -1}}, STATUS_INVALID, "plain name"},
+     "in the same folder"},
+    {"absolute",
+     {CONFIG, {INDEX, MAP("'a':'/x.safetensors'"), -1}},
+     STATUS_INVALID,
+     "in the same folder"},
+    {"below",
+     {CONFIG, {INDEX, MAP("'a':'x/y.safetensors'"), -1}},
+     STATUS_INVALID,
+     "in the same folder"},
+    {"another kind",
+     {CONFIG, {INDEX, MAP("'a':'config.json'"), -1}},
+     STATUS_INVALID,
+     "in the same folder"},
+    {"hidden",
+     {CONFIG, {INDEX, MAP("'a':'.x.safetensors'"), -1}},
+     STATUS_INVALID,
+     "in the same folder"},
+    {"no name", {CONFIG, {INDEX, MAP("'a':''"), -1}}, STATUS_INVALID, "in the same folder"},
     {"NUL",
      {CONFIG, {INDEX, MAP("'a':'1.safetensors\\u0000.safetensors'"), -1}},
      STATUS_INVALID,
@@ -240,7 +257,7 @@ static const struct {
     {"not in the file",
      {CONFIG, {INDEX, MAP("'a':'1.safetensors','c':'1.safetensors'"), -1}, {"1.safetensors", A_B}},
      STATUS_INVALID,
-     "1.safetensors has no tensor c"},
+     "1.safetensors does not contain the tensor c"},
 };
 
 static void test_folders_refused(void **state)
@@ -257,7 +274,7 @@ static void test_folders_refused(void **state)
     }
 }
 
-/* --load-format: the same folder, the files that are asked for. */
+/* With `--load-format` the same folder gives the files of the requested format. */
 static void test_kinds(void **state)
 {
     static const struct file both[MAX_FILES] = {
@@ -360,8 +377,8 @@ static void test_gguf_refused(void **state)
     weights_close(NULL);
 }
 
-/* A model of one tensor of 16 KiB; byte flip of its data is another one, and config is the text of
- * config.json. */
+/* Computes the identity of a model with one tensor of 16 KiB. Byte `flip` of its data is
+ * changed, and `config` is the text of config.json. */
 static void identity(const char *config, int flip, uint8_t out[16])
 {
     enum { N = 16384 };
@@ -393,7 +410,7 @@ static void test_identity(void **state)
     } cases[] = {
         {"{}", -1, true},    {"{ }", -1, false},   {"{}", 0, false},     {"{}", 4095, false},
         {"{}", 8192, false}, {"{}", 16383, false}, {"{}", 12288, false}, {"{}", 4096, true},
-        {"{}", 12287, true}, /* between the pages that are looked at */
+        {"{}", 12287, true}, /* between the pages that the identity reads */
     };
     uint8_t first[16], other[16];
     identity("{}", -1, first);
@@ -404,7 +421,7 @@ static void test_identity(void **state)
     }
 }
 
-/* Another file of the same tensors is another model. */
+/* A different file with the same tensors is another model. */
 static void test_identity_of_torch(void **state)
 {
     static const char *const letters[] = {"ab", "ab", "ba", "abc"};
@@ -444,7 +461,8 @@ static size_t resident_pages(const uint8_t *page, size_t n_pages)
     return kib / 4;
 }
 
-/* The whole pages of the range are let go of, those at its ends stay, and all can be read again. */
+/* The whole pages of the range are released, and the pages at its ends stay. All of them can be
+ * read again. */
 static void test_done(void **state)
 {
     struct strbuf b;

@@ -1,5 +1,6 @@
-/* One batch's rows are damaged while the gateway is away: it goes on, the batch is harmed alone,
- * and another tenant's runs to its end. gateway_state_fuzz damages anything. */
+/* Tests the store with damaged rows. While the gateway is stopped, a test damages the rows of
+ * one batch. The gateway starts again, only that batch fails or expires, and another tenant's
+ * batch completes. `gateway_state_fuzz` damages arbitrary bytes. */
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -71,7 +72,7 @@ static void add_batch(struct fixture *f, uint64_t tenant, char id[STATE_ID_BYTES
     stored_batch_fini(&b);
 }
 
-/* Between two lives, with the columns' own rules taken away first. */
+/* Runs `sql` while the store is closed, after removing the columns' constraints. */
 static void damage(struct fixture *f, const char *sql)
 {
     sqlite3 *db;
@@ -105,7 +106,8 @@ static int only_state(struct fixture *f, uint64_t tenant)
     return found;
 }
 
-/* Takes lines until there are none, at most so often; how many were HARMED's. */
+/* Takes lines until none is left, with a bound on the number of calls. Returns the number of
+ * lines of HARMED's batch. */
 static uint32_t run_all(struct fixture *f)
 {
     uint32_t n = 1, n_open, n_harmed = 0;
@@ -129,13 +131,14 @@ static void a_damaged_batch_harms_no_other(void **state)
     static const struct {
         const char *sql;
         uint32_t n_run;
-        enum batch_state end; /* of the damaged one, once its time is over */
+        enum batch_state end; /* state of the damaged batch after it has expired */
     } cases[] = {
         {"UPDATE batch SET id = 'none' WHERE tenant = 1", 1, BATCH_COMPLETED},
         {"UPDATE line SET body = NULL WHERE batch = 1", 1, BATCH_COMPLETED},
         {"UPDATE line SET n = 4294967296 WHERE batch = 1", 0, BATCH_EXPIRED},
         {"UPDATE line SET n = -1 WHERE batch = 1", 0, BATCH_EXPIRED},
-        {"UPDATE line SET state = 2 WHERE batch = 1", 0, BATCH_EXPIRED}, /* without an answer */
+        /* ended, but without an answer */
+        {"UPDATE line SET state = 2 WHERE batch = 1", 0, BATCH_EXPIRED},
         {"UPDATE batch SET state = 77 WHERE tenant = 1", 0, BATCH_FAILED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,4 +1,5 @@
-/* The end of a batch with large answers: its files, and what they take of memory. */
+/* Tests the end of a batch with large answers: its output files, and the memory that writing
+ * them takes. */
 #include "gateway/batches/store/store.h"
 
 #include <setjmp.h>
@@ -15,7 +16,7 @@
 #include "common/base/mem.h"
 
 enum { ME = 1, N_LINES = 48, ANSWER_BYTES = 400001, NOW_S = 100, EXPIRES_S = 1000 };
-enum { STORE_MIB = 256, MEMORY_MAX_KIB = 8 << 10 /* of 18 MiB of answers */ };
+enum { STORE_MIB = 256, MEMORY_MAX_KIB = 8 << 10 /* for 18 MiB of answers */ };
 
 struct fixture {
     char dir[64];
@@ -69,7 +70,8 @@ static struct stored_batch add_batch(struct fixture *f)
     return b;
 }
 
-/* A line's answer: a JSON text of one letter, of a length of its own. */
+/* Returns the answer of a line: a JSON string of one repeated letter, with a different length
+ * for each line. */
 static struct str answer_of(uint32_t i_line, char *buffer)
 {
     const size_t n = ANSWER_BYTES - i_line;
@@ -84,7 +86,7 @@ static int status_of(uint32_t i_line)
     return i_line % 3 == 2 ? 400 : 200;
 }
 
-/* All lines but the last are answered. */
+/* Answers all lines but the last. Returns the last one. */
 static struct taken_line answer_all(struct fixture *f, char *buffer)
 {
     struct taken_line l[N_LINES];
@@ -128,7 +130,7 @@ static void assert_file(struct fixture *f, const struct stored_batch *b, const c
     strbuf_fini(&want);
 }
 
-/* A number of this process, as /proc/self/status names it. */
+/* Returns a value of this process in KiB; `name` is its name in /proc/self/status. */
 static long status_kib(const char *name)
 {
     char line[256];
@@ -168,7 +170,7 @@ static void test_large_answers(void **state)
     assert_file(f, &b, end.output_file, true, buffer);
     assert_file(f, &b, end.error_file, false, buffer);
     mem_free(buffer);
-#ifndef COX_SANITIZED /* what is freed stays for a while */
+#ifndef COX_SANITIZED /* a sanitizer keeps freed memory for a while */
     if (measures && taken > MEMORY_MAX_KIB)
         fail_msg("the end of a batch took %ld KiB", taken);
 #endif

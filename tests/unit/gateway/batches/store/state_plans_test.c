@@ -1,4 +1,5 @@
-/* Statements of the store walk no further than what they look for: its thread is everybody's. */
+/* Tests the cost of the store's SQL statements. Their cost must not grow with the number of rows
+ * that they do not look for, because all tenants share the store's thread. */
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@ struct fixture {
 };
 
 static struct error err;
-static uint64_t n_steps; /* of SQLite's machine, in all statements that have ended */
+static uint64_t n_steps; /* steps of SQLite's virtual machine, in all finished statements */
 static char with_expires[1024];
 
 static int on_end(unsigned type, void *ctx, void *statement, void *ns)
@@ -39,7 +40,8 @@ static void run_sql(struct fixture *f, const char *sql)
         fail_msg("%s: %s", sql, sqlite3_errmsg(f->s->db));
 }
 
-/* Thousands of batches that have ended and of files, and behind them one batch with a line. */
+/* Fills the store with thousands of ended batches and of files, and then one batch with an open
+ * line. */
 static int setup(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof *f);
@@ -132,7 +134,7 @@ static bool one_file(void *ctx, const struct stored_file *f)
     return true;
 }
 
-/* The last page of a list takes as long as the first. */
+/* The last page of a list costs as much as the first. */
 static void test_a_list_goes_on_where_it_was(void **state)
 {
     struct fixture *f = *state;

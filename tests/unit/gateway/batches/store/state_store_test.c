@@ -1,3 +1,8 @@
+/* Tests the store behind the Files and Batches API: files, batches, lines and answers in one
+ * SQLite database. The tests call the store's functions in the test's own thread, close and open
+ * the store again, and make the disk fail. Invariants: content that was acknowledged is there
+ * after a restart, a line is answered once, a tenant sees its own rows only, and deleted content
+ * is overwritten with zeros. */
 #include "gateway/batches/store/store.h"
 
 #include <setjmp.h>
@@ -95,7 +100,8 @@ static void test_files_outlive_the_process(void **state)
     assert_int_equal(state_delete_file(f->s, ME, str_from(a.id), &err), STATUS_NOT_FOUND);
 }
 
-/* Slices of several files in turn, more than handles are kept open, with writes in between. */
+/* Reads slices of several files in turn, with writes in between. There are more files than the
+ * store keeps handles open. */
 static void test_files_are_read_in_slices(void **state)
 {
     enum { N_FILES = 12, BYTES = 300001, SLICE = 4097 };
@@ -165,7 +171,7 @@ static void test_a_tenant_sees_its_own(void **state)
     snprintf(want, sizeof want, "%s ", a.id);
     assert_string_equal(ids, want);
     assert_false(more);
-    q.after = str_from(x.id); /* no place in a list that it is not in */
+    q.after = str_from(x.id); /* a file that the list does not contain is no place to start from */
     ids[0] = '\0';
     assert_int_equal(state_list_files(f->s, &q, count, ids, &more, &err), STATUS_OK);
     assert_string_equal(ids, "");
@@ -214,7 +220,7 @@ static struct stored_batch get_batch(struct fixture *f, const char *id)
     return b;
 }
 
-/* Takes up to max, whose bodies' ids must be `want`, as "a b ". */
+/* Takes up to `max` lines. The ids in their bodies must be `want`, written as "a b ". */
 static uint32_t take(struct fixture *f, uint32_t max, const char *want, struct taken_line *out)
 {
     uint32_t n, n_open;
@@ -244,10 +250,10 @@ static void test_lines_run_once(void **state)
     char want[2600];
     assert_int_equal(take(f, 2, "a b ", l), 1);
     answer(f, &l[0], 200, "{\"x\":1}");
-    answer(f, &l[0], 200, "{\"x\":\"twice\"}"); /* too late to change it */
+    answer(f, &l[0], 200, "{\"x\":\"twice\"}"); /* ignored: the line has an answer already */
     assert_int_equal(state_release_line(f->s, l[1].batch_no, l[1].i_line, &err), STATUS_OK);
     (void)take(f, 4, "b c ", l);
-    reopen(f); /* both were on their way: they run again, a does not */
+    reopen(f); /* b and c were running: they run again; a does not */
     (void)take(f, 4, "b c ", l);
     (void)take(f, 4, "", l + 2);
     answer(f, &l[1], 200, "{\"x\":3}");
@@ -277,7 +283,8 @@ static void test_lines_run_once(void **state)
     assert_int_equal(take(f, 4, "", l), 0);
 }
 
-/* What was answered is kept, the rest are errors, and late answers change nothing. */
+/* When a batch ends early, its answers are kept, its other lines become errors, and late answers
+ * change nothing. */
 static void test_cut_short(void **state)
 {
     for (int late = 0; late < 2; late++) {
@@ -305,12 +312,12 @@ static void test_cut_short(void **state)
         assert_int_equal(end.state, late ? BATCH_EXPIRED : BATCH_CANCELLED);
         assert_int_equal(end.n_completed, 1);
         assert_string_not_equal(end.output_file, "");
-        snprintf(
-            want, sizeof want,
-            "{\"id\":\"batch_req_%s_1\",\"custom_id\":\"b\",\"response\":null,\"error\":"
-            "{\"code\":\"batch_%s\",\"message\":\"This line was not run before the batch%s\"}}\n",
-            b.id + strlen("batch_"), late ? "expired" : "cancelled",
-            late ? "'s time was over." : " was cancelled.");
+        snprintf(want, sizeof want,
+                 "{\"id\":\"batch_req_%s_1\",\"custom_id\":\"b\",\"response\":null,\"error\":"
+                 "{\"code\":\"batch_%s\",\"message\":\"This request could not be executed before "
+                 "the %s\"}}\n",
+                 b.id + strlen("batch_"), late ? "expired" : "cancelled",
+                 late ? "completion window expired." : "batch was cancelled.");
         assert_content(f, end.error_file, want);
         assert_int_equal(state_cancel_batch(f->s, ME, str_from(b.id), 1003, &end, &no, &err),
                          STATUS_INVALID);
@@ -325,17 +332,18 @@ static void test_what_is_no_batch(void **state)
     } cases[] = {
         {"", "the file holds no line", 0},
         {" \n\n", "the file holds no line", 0},
-        {LINE("a") "nonsense\n", "no JSON", 2},
-        {"[]", "a line is a JSON object", 1},
+        {LINE("a") "nonsense\n", "the line is not JSON", 2},
+        {"[]", "the line must be a JSON object", 1},
         {LINE("a") "\n" LINE("a"), "custom_id: another line has the same", 3},
-        {"{\"custom_id\":7}", "custom_id: a text", 1},
-        {"{\"custom_id\":\"\"}", "custom_id: a text", 1},
-        {"{\"custom_id\":\"a\",\"method\":\"GET\"}", "method:", 1},
-        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/models\"}", "url:", 1},
-        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\"}", "body:", 1},
+        {"{\"custom_id\":7}", "custom_id must be a string", 1},
+        {"{\"custom_id\":\"\"}", "custom_id must be a string", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"GET\"}", "method must be", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/models\"}", "url must be", 1},
+        {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\"}", "body must be",
+         1},
         {"{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\","
          "\"body\":{\"stream\":true}}",
-         "body.stream:", 1},
+         "body.stream cannot be true", 1},
     };
     struct fixture *f = *state;
     struct taken_line l[1];
@@ -364,8 +372,8 @@ static char *line_of(const char *begin, const char *piece, size_t n, const char 
     return b.ptr;
 }
 
-/* A line has the bounds of a request's body, so that no tree is built of millions of values; and
- * its numbers, which are of any size where they are only passed on. */
+/* A line's body has the same limits as a request's body, so that no JSON tree of millions of
+ * values is built. Its numbers may have any size where the gateway only passes them on. */
 static void test_lines_have_the_bounds_of_bodies(void **state)
 {
     static const char begin[] =
@@ -375,15 +383,15 @@ static void test_lines_have_the_bounds_of_bodies(void **state)
         BODY_LINE("{\"big\":18446744073709551616,\"real\":1e999,\"text\":\"a\\u0000b\"}");
     const struct {
         char *owned;
-        const char *why; /* NULL: it is fine */
+        const char *why; /* NULL = valid */
     } cases[] = {
         {line_of(begin, "1,", JSON_BODY_MAX_VALUES - 8, "1]}}"), NULL},
-        {line_of(begin, "1,", JSON_BODY_MAX_VALUES + 64, "1]}}"), "it holds more than"},
-        {line_of(begin, "[", JSON_BODY_MAX_DEPTH, ""), "it is nested deeper"},
-        {line_of(begin, "[", JSON_BODY_MAX_DEPTH - 2, ""), "no JSON"},
-        {line_of(begin, "\"\xff\",", 1, "1]}}"), "no JSON: it is not valid UTF-8"},
+        {line_of(begin, "1,", JSON_BODY_MAX_VALUES + 64, "1]}}"), "the line has more than"},
+        {line_of(begin, "[", JSON_BODY_MAX_DEPTH, ""), "the line is nested deeper"},
+        {line_of(begin, "[", JSON_BODY_MAX_DEPTH - 2, ""), "the line is not JSON"},
+        {line_of(begin, "\"\xff\",", 1, "1]}}"), "the line is not JSON: it is not valid UTF-8"},
         {line_of(numbers, "", 0, ""), NULL},
-        {line_of(BODY_LINE("18446744073709551616"), "", 0, ""), "body: an object"},
+        {line_of(BODY_LINE("18446744073709551616"), "", 0, ""), "body must be a JSON object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct batch_input_line l;
@@ -401,12 +409,13 @@ static void test_lines_have_the_bounds_of_bodies(void **state)
     }
 }
 
-/* A batch whose answers do not fit, in its lines or in its file, has failed; what is behind it goes
- * on. */
+/* A batch fails when its answers do not fit into its lines or into its output file. The next
+ * batch runs. */
 static void test_no_room_for_answers(void **state)
 {
     struct fixture *f = *state;
-    static const size_t sizes[] = {STORE_BYTES * 5 / 8 /* twice: as line and file */, STORE_BYTES};
+    /* the bytes are stored twice, as a line and as a file */
+    static const size_t sizes[] = {STORE_BYTES * 5 / 8, STORE_BYTES};
     for (size_t i = 0; i < 2; i++) {
         struct stored_batch full = add_batch(f, LINE("a") LINE("b")),
                             next = add_batch(f, LINE("c"));
@@ -431,7 +440,7 @@ static void test_no_room_for_answers(void **state)
     }
 }
 
-/* ---- a disk that refuses ---- */
+/* ---- disk errors ---- */
 
 static enum status add_of(struct fixture *f, uint64_t tenant, size_t bytes, struct stored_file *out)
 {
@@ -448,7 +457,7 @@ static enum status add_once(struct fixture *f, size_t bytes, struct stored_file 
     return add_of(f, ME, bytes, out);
 }
 
-/* As a call does it, which goes on while it makes room. */
+/* Adds a file as an API call does: it tries again while the store makes room. */
 static enum status try_add(struct fixture *f, size_t bytes, struct stored_file *out)
 {
     enum status s;
@@ -457,7 +466,8 @@ static enum status try_add(struct fixture *f, size_t bytes, struct stored_file *
     return s;
 }
 
-/* It is tried again after a second, and longer on a busy machine. */
+/* Waits until the store is open again. The store tries after a second, and later on a busy
+ * machine. */
 static void wait_until_it_is_back(struct fixture *f)
 {
     struct stored_file file;
@@ -487,7 +497,7 @@ static void test_a_foreign_file_keeps_nobody_from_starting(void **state)
     assert_non_null(strstr(err.text, "not a database"));
     struct state_health h = state_look(f->s);
     assert_false(h.is_open || h.disk_full);
-    assert_int_equal(h.n_lost, 1); /* no attempt before its time */
+    assert_int_equal(h.n_lost, 1); /* no second attempt before its time */
     assert_int_equal(unlink(path), 0);
     wait_until_it_is_back(f);
 }
@@ -500,7 +510,8 @@ static void test_a_file_that_vanishes(void **state)
     path_of(f, "state.sqlite", path);
     add_file(f, ME, "before");
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(try_add(f, 100, &file), STATUS_CLOSED); /* not into a file that has no name */
+    /* the store does not write into an unlinked file */
+    assert_int_equal(try_add(f, 100, &file), STATUS_CLOSED);
     assert_int_equal(state_look(f->s).n_lost, 1);
     wait_until_it_is_back(f);
 }
@@ -515,7 +526,7 @@ static void test_a_folder_that_is_no_folder(void **state)
     assert_null(s);
 }
 
-/* Files may not grow: what a full disk says, and a quota. */
+/* Deletions work when files cannot grow. A limit on file size stands for a full disk or a quota. */
 static void test_deletions_go_on_where_nothing_may_grow(void **state)
 {
     struct fixture *f = *state;
@@ -559,7 +570,7 @@ static void test_a_long_log_is_cut(void **state)
 
 /* ---- deleted piece by piece ---- */
 
-enum { LARGE_BYTES = 6 << 20 }; /* two pieces */
+enum { LARGE_BYTES = 6 << 20 }; /* two pieces to delete */
 
 static void assert_gone(struct fixture *f, const char *id)
 {
@@ -583,7 +594,8 @@ static uint32_t looks_until_done(struct fixture *f)
     return n;
 }
 
-/* Is a piece of what was stored still there? On a disk that is short of room it may be. */
+/* Returns true when a piece of the deleted content is still in the file. This may happen on a
+ * disk with little free space. */
 static bool is_in_file(const struct fixture *f, const char *name)
 {
     char path[128], block[65536];
@@ -615,22 +627,22 @@ static void test_a_large_file_goes_piece_by_piece(void **state)
     assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
     assert_gone(f, file.id);
     assert_true(state_look(f->s).has_more);
-    reopen(f); /* in the middle of it */
+    reopen(f); /* in the middle of the deletion */
     assert_gone(f, file.id);
     const uint32_t n = looks_until_done(f);
     assert_in_range(n, 2, LARGE_BYTES / (4 << 20) + 2 + (disk_is_low(f) ? 2 : 0));
     assert_gone(f, file.id);
     assert_int_equal(state_get_file(f->s, ME, str_from(small.id), &file, NULL, &err), STATUS_OK);
     assert_int_equal(state_delete_file(f->s, ME, str_from(small.id), &err), STATUS_OK);
-    state_close(f->s); /* the log goes into the file */
+    state_close(f->s); /* writes the log into the database file */
     f->s = NULL;
     assert_true(disk_is_low(f) || !is_in_file(f, "state.sqlite"));
     reopen(f);
     assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
 }
 
-/* An upload takes the room of a file that is on its way out, without waiting for looks: a call
- * makes a little room, and goes on behind others. */
+/* An upload takes the room of a file that is being deleted, without waiting for the next look.
+ * Each call frees a piece, and the upload then continues. */
 static void test_an_upload_takes_the_room_of_what_goes(void **state)
 {
     struct fixture *f = *state;
@@ -639,7 +651,7 @@ static void test_an_upload_takes_the_room_of_what_goes(void **state)
         assert_int_equal(try_add(f, LARGE_BYTES, &file), STATUS_OK);
         assert_int_equal(add_once(f, LARGE_BYTES, &next), STATUS_DENIED);
         assert_int_equal(state_delete_file(f->s, ME, str_from(file.id), &err), STATUS_OK);
-        uint32_t n = 0; /* a piece each */
+        uint32_t n = 0; /* one piece for each call */
         enum status s;
         while ((s = add_once(f, LARGE_BYTES, &next)) == STATUS_AGAIN)
             n++;
@@ -649,8 +661,8 @@ static void test_an_upload_takes_the_room_of_what_goes(void **state)
     }
 }
 
-/* Another's upload, which is beyond its share until that room is there, does not cost the owner the
- * zeros over it. */
+/* Deleted content is overwritten with zeros also when another tenant's upload takes its room.
+ * That upload exceeds its own share until the room is free. */
 static void test_what_goes_is_overwritten_for_others_too(void **state)
 {
     struct fixture *f = *state;
@@ -664,14 +676,14 @@ static void test_what_goes_is_overwritten_for_others_too(void **state)
         ;
     mem_free(text);
     assert_int_equal(s, STATUS_OK);
-    state_close(f->s); /* the log goes into the file */
+    state_close(f->s); /* writes the log into the database file */
     f->s = NULL;
     assert_true(disk_is_low(f) || !is_in_file(f, "state.sqlite"));
     reopen(f);
 }
 
-/* A store that is as full as it may be, with files of so many tenants that next to nothing is kept
- * for others, has no page for saying that a file goes: it goes at once. */
+/* A store may be so full that no page is left to record a deletion. Then the file is deleted at
+ * once. */
 static void test_a_large_file_goes_from_a_full_store(void **state)
 {
     struct fixture *f = *state;
@@ -687,7 +699,7 @@ static void test_a_large_file_goes_from_a_full_store(void **state)
     assert_int_equal(try_add(f, LARGE_BYTES - (1 << 20), &file), STATUS_OK);
 }
 
-/* A list ends where its reader has enough, and says that there is more. */
+/* A list stops when its reader has enough, and reports that there is more. */
 static void test_a_list_ends_with_its_reader(void **state)
 {
     struct fixture *f = *state;

@@ -1,4 +1,7 @@
-/* Tenants beside each other in the store: whose lines are taken next, and who has how much room. */
+/* Tests several tenants in one store: the order in which their lines are taken, and the room
+ * that each may use. The tests add batches for up to three tenants, take lines as the runner
+ * does, and answer them. Invariants: the tenant with the fewest running lines is next, and no
+ * tenant can fill the whole store. */
 #include "gateway/batches/store/store.h"
 
 #include <setjmp.h>
@@ -16,7 +19,7 @@
 #include "common/base/mem.h"
 
 enum { N_TENANTS = 3, NOW_S = 100, EXPIRES_S = 1000, STORE_BYTES = 8 << 20 };
-/* The numbers of tenants are hashes: they are of any size. */
+/* A tenant's number is a hash, so it can be any 64-bit value. */
 static const uint64_t tenants[N_TENANTS] = {7, UINT64_MAX / 2, UINT64_MAX - 5};
 
 struct fixture {
@@ -52,7 +55,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A batch whose lines' prompts are the tenant's letter and "batch.line". */
+/* Adds a batch. The prompt of each line is the tenant's letter and "batch.line". */
 static void add_batch(struct fixture *f, int i_tenant, int i_batch, int n_lines)
 {
     struct stored_batch b = {.tenant = tenants[i_tenant],
@@ -75,7 +78,7 @@ static void add_batch(struct fixture *f, int i_tenant, int i_batch, int n_lines)
     strbuf_fini(&text);
 }
 
-/* Takes up to max lines, whose prompts must be `want`. The lines are added to out. */
+/* Takes up to `max` lines and appends them to `out`. Their prompts must be `want`. */
 static void take(struct fixture *f, uint32_t max, const char *want, struct taken_line *out)
 {
     uint32_t n, n_open;
@@ -92,7 +95,7 @@ static void take(struct fixture *f, uint32_t max, const char *want, struct taken
     assert_string_equal(got, want);
 }
 
-/* Lines of 11 MiB: three are more than what one call reads, however many are wanted. */
+/* Each line has 11 MiB. One call reads at most two of them, however many lines it asks for. */
 static void test_one_call_reads_so_many_bytes(void **state)
 {
     enum { N = 4, LINE = 11 << 20 };
@@ -142,8 +145,8 @@ static int letters(const struct taken_line *l, int n, uint64_t tenant)
     return found;
 }
 
-/* A tenant's thousands of lines in front do not keep another's one line waiting: it has the next
- * slot, and after that both have equally many. */
+/* A tenant's thousands of lines do not keep another tenant's one line waiting. That line gets
+ * the next free slot; then both tenants have equally many. */
 static void test_the_fewest_on_their_way_go_first(void **state)
 {
     struct fixture *f = *state;
@@ -157,15 +160,15 @@ static void test_the_fewest_on_their_way_go_first(void **state)
     answer(f, &l[1]);
     take(f, 1, "b2.1 ", l + 5);
     answer(f, &l[2]);
-    take(f, 1, "a0.4 ", l + 6); /* one against two */
+    take(f, 1, "a0.4 ", l + 6); /* one running line against two */
     answer(f, &l[4]);
     answer(f, &l[5]);
     take(f, 1, "b2.2 ", l + 7);
-    take(f, 2, "a0.5 a0.6 ", l + 8); /* nothing of the other's waits */
+    take(f, 2, "a0.5 a0.6 ", l + 8); /* the other tenant has no line waiting */
 }
 
-/* Many slots at once are dealt out in turn; a tenant's own lines stay in order, oldest batch first.
- */
+/* Many free slots are given to the tenants in turn. A tenant's own lines stay in order, oldest
+ * batch first. */
 static void test_slots_are_dealt_out(void **state)
 {
     struct fixture *f = *state;
@@ -191,7 +194,8 @@ static void test_slots_are_dealt_out(void **state)
     }
 }
 
-/* With one slot nobody has a line on its way when it is free: tenants take turns. */
+/* With one slot no tenant has a running line when the slot becomes free. The tenants then take
+ * turns. */
 static void test_one_slot_goes_round(void **state)
 {
     struct fixture *f = *state;
@@ -206,7 +210,7 @@ static void test_one_slot_goes_round(void **state)
         for (int k = 0; k < N_TENANTS; k++)
             seen[k] += l.tenant == tenants[k];
         mem_free(l.owned_body);
-        if (i % 2) /* a line that waits again costs the others no turn */
+        if (i % 2) /* a line that runs again does not cost the others a turn */
             answer(f, &l);
         else
             assert_int_equal(state_release_line(f->s, l.batch_no, l.i_line, &err), STATUS_OK);
@@ -227,7 +231,8 @@ static enum status add_file(struct fixture *f, uint64_t tenant, size_t bytes,
     return status;
 }
 
-/* Files of falling sizes, until not one of 4 KiB is taken. What they take: */
+/* Adds files of decreasing sizes until a file of 4 KiB is refused. Returns the bytes that the
+ * files take. */
 static uint64_t fill(struct fixture *f, uint64_t tenant)
 {
     struct stored_file file;
@@ -245,7 +250,7 @@ static bool keep_state(void *ctx, const struct stored_batch *b)
     return true;
 }
 
-/* The tenant's newest one. */
+/* Returns the state of the tenant's newest batch. */
 static enum batch_state state_of_batch(struct fixture *f, int i_tenant)
 {
     const struct state_query q = {.tenant = tenants[i_tenant], .limit = 1};
@@ -255,8 +260,8 @@ static enum batch_state state_of_batch(struct fixture *f, int i_tenant)
     return found;
 }
 
-/* One tenant fills the store as far as it may. Others find room, each less than the one before;
- * a batch of another's runs to its end. */
+/* One tenant fills the store up to its limit. Each further tenant gets room, less than the one
+ * before, and another tenant's batch completes. */
 static void test_nobody_takes_the_whole_store(void **state)
 {
     struct fixture *f = *state;
@@ -275,7 +280,7 @@ static void test_nobody_takes_the_whole_store(void **state)
     assert_int_equal(add_file(f, tenants[2], 16 << 10, &file), STATUS_OK);
 }
 
-/* A tenant may have again the room of what it deleted. */
+/* A tenant gets back the room of the files that it deleted. */
 static void test_room_comes_back(void **state)
 {
     struct fixture *f = *state;
@@ -287,8 +292,8 @@ static void test_room_comes_back(void **state)
     assert_int_equal(add_file(f, tenants[0], 1 << 20, &small), STATUS_OK);
 }
 
-/* A tenant's answers end its own batch where they leave others too little; lines of others go on.
- */
+/* A batch fails when its answers leave too little room for other tenants. Lines of other tenants
+ * continue. */
 static void test_answers_are_of_the_share(void **state)
 {
     struct fixture *f = *state;
@@ -299,7 +304,8 @@ static void test_answers_are_of_the_share(void **state)
     (void)fill(f, tenants[0]);
     take(f, 3, "a0.0 b1.0 a0.1 ", l);
     memset(text, '1', 400 << 10);
-    for (int i = 0; i < 3; i += 2) /* about 1 MiB is free: the second leaves less than 1/16 */
+    /* about 1 MiB is free; after the second answer less than 1/16 would be */
+    for (int i = 0; i < 3; i += 2)
         assert_int_equal(
             state_answer_line(f->s, l[i].batch_no, l[i].i_line, 200, str_from(text), NOW_S, &err),
             STATUS_OK);
@@ -316,8 +322,8 @@ static void run_sql(sqlite3 *db, const char *sql, int want)
         fail_msg("%s: %s", sql, sqlite3_errmsg(db));
 }
 
-/* As an earlier version leaves it behind: full, and without what came later. It opens all the same.
- */
+/* The store opens a database that an earlier version left full and without the columns that were
+ * added later. */
 static void test_a_full_store_of_an_earlier_version(void **state)
 {
     struct fixture *f = *state;

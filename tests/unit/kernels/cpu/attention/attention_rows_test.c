@@ -1,5 +1,8 @@
-/* Rows that attention takes together have the bits that each has by itself, whatever the cache's
- * dtype, the window and the neighbours. */
+/* Rows that attention computes together. Each row must have the same bits as when it is computed
+ * alone. The tests write a cache in one of its data types, run every kernel level this CPU has,
+ * and compare. Cases: groups, head sizes, windows, caps, latents, sinks, several sequences,
+ * threads and splits. Invariants: neighbours and later rows never change a row, and the scratch
+ * memory is exactly as large as required. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +28,7 @@ struct shape {
     enum dtype dtype;
 };
 
-/* Rows of some sequences, each with a cache of its own blocks in one memory. */
+/* Rows of some sequences. The blocks of all sequences are in one memory. */
 struct span {
     uint32_t position, n_rows;
 };
@@ -64,7 +67,7 @@ static void store_token(const struct batch *b, const struct kv_row *row, uint32_
         }
 }
 
-/* Unwritten cache is NaN. */
+/* Fills the cache. Positions that are not written are NaN. */
 static void batch_init(struct batch *b, const struct shape *s, const struct span *spans,
                        uint32_t n_spans, struct rng *r)
 {
@@ -128,8 +131,8 @@ static struct attention_params params_of(const struct batch *b, float *out)
                                      .kv = &b->kv};
 }
 
-/* per_tile 0: each row by itself, with its own kernel. The scratch is exactly as large as it has to
- * be, for a sanitizer, and full of NaN. */
+/* Runs attention with tiles of `per_tile` rows. 0 = each row alone, with its own kernel. The
+ * scratch has exactly the required size, so that a sanitizer notices more, and is full of NaN. */
 static void run(const struct cpu_kernels *kernels, const struct attention_params *p,
                 uint32_t per_tile)
 {
@@ -180,7 +183,7 @@ static void check(const struct shape *s, const struct span *spans, uint32_t n_sp
 static const uint32_t groups[] = {1, 3, 8};
 enum { N_GROUPS = sizeof groups / sizeof *groups };
 
-/* From a sequence's beginning, over the end of a split, and one row that stands alone. */
+/* Spans: from the beginning of a sequence, across the end of a split, and a single row. */
 static void test_dtypes_groups_dims(void **state)
 {
     static const uint32_t dims[] = {8, 24, 64, 80, 256};
@@ -201,7 +204,7 @@ static void test_dtypes_groups_dims(void **state)
             }
 }
 
-/* Windows that begin within a split, at its ends and within a block that is the first one left. */
+/* Windows that begin within a split, at its ends, and within the first block that is left. */
 static void test_windows_and_caps(void **state)
 {
     static const uint32_t windows[] = {1, 7, 16, 33, 100, 256, 257, 300};
@@ -240,9 +243,8 @@ static void test_latents(void **state)
         }
 }
 
-/* A wrong draft token may have left anything behind a row: here NaN, where the last row of the tile
- * is.
- */
+/* A rejected draft token may leave anything behind a row. Here it is NaN, at the place of the
+ * tile's last row. */
 static void test_later_rows_do_not_matter(void **state)
 {
     static const struct span span = {260, 20};
@@ -274,7 +276,7 @@ static void test_later_rows_do_not_matter(void **state)
     batch_fini(&b);
 }
 
-/* Through the device, on one thread and several; a rank's heads that begin within a group. */
+/* Runs on a device with one thread and with several. A rank's heads may begin within a group. */
 static void test_batches(void **state)
 {
     static const struct span spans[] = {{2000, 3}, {0, 50}, {900, 1}, {130, 70}};
@@ -294,7 +296,7 @@ static void test_batches(void **state)
         for (uint32_t level = 0; level <= (uint32_t)cpu_isa_best(); level++)
             for (uint32_t few = 0, n_threads = 1; few < 4; few++, n_threads = 1 + 3 * (few % 2)) {
                 struct attention_params p = params_of(&b, want);
-                if (few >= 2) /* in splits, where there are threads for them */
+                if (few >= 2) /* in splits, if there are threads for them */
                     p.n_rows = 3;
                 if (variant % 2 == 1 && s.group > 1) {
                     p.first_in_group = 1;

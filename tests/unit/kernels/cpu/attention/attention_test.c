@@ -1,3 +1,8 @@
+/* Attention for one row, in every kernel level this CPU has. The tests write keys and values of a
+ * sequence into scattered blocks of a cache, and compare the output with a plain sum in double
+ * over the numbers that the cache gives back (kv_plain.h). Invariants: all levels with fused
+ * multiply-adds give the same bits, and these do not depend on where blocks are, how large they
+ * are or how many are left. Memory that is not written is NaN, so that a wrong read shows. */
 #define ISA scalar_fma
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
@@ -34,14 +39,14 @@ enum { N_SETS = sizeof sets / sizeof sets[0], FUSED = 1 };
 
 struct shape {
     uint32_t n_kv_heads, group, head_dim, block_tokens, window, position;
-    uint32_t v_dim; /* of a latent, whose beginning is the value; 0: values of their own */
+    uint32_t v_dim; /* size of a latent, whose beginning is the value; 0 = separate values */
     bool sinks;
     float softcap;
     enum dtype dtype;
 };
 
-/* One sequence whose blocks lie scattered in a cache; the numbers as they were before storing them
- * in the cache, rounded to its dtype. */
+/* A sequence whose blocks are scattered in a cache. `k` and `v` hold the numbers before they
+ * were stored, rounded to the cache's data type. */
 struct sequence_kv {
     struct shape s;
     struct kv_cache kv;
@@ -83,14 +88,15 @@ static void store_all(struct sequence_kv *t, const struct set *set)
                 store_one(t, set, values, pos, h);
 }
 
-/* Unwritten cache is NaN: whatever reads beyond its tokens shows. */
+/* Fills the cache. Positions that are not written are NaN, so that a read beyond the tokens
+ * shows. */
 static void sequence_init(struct sequence_kv *t, const struct shape *s, struct rng *r)
 {
     uint32_t n_blocks = s->position / s->block_tokens + 1, n_cache = n_blocks * 2 + 1;
     size_t row = (size_t)s->n_kv_heads * s->head_dim, n = (size_t)(s->position + 1) * row;
     uint32_t first = s->window && s->position + 1 > s->window ? s->position + 1 - s->window : 0;
     *t = (struct sequence_kv){.s = *s, .n_dropped = first / s->block_tokens};
-    /* something of somebody else lies between two blocks */
+    /* There are foreign bytes between two blocks. */
     bool latent = s->v_dim > 0;
     size_t keys = kv_keys_bytes(s->dtype, s->n_kv_heads, s->head_dim, s->block_tokens, latent);
     size_t stride = (latent ? 1 : 2) * keys + 48;
@@ -123,7 +129,7 @@ static void sequence_init(struct sequence_kv *t, const struct shape *s, struct r
     for (size_t i = 0; i < row * s->group; i++)
         t->q[i] = 2.0f * uniform(r);
     store_all(t, &sets[0]);
-    /* so that the plain version sees what the cache holds */
+    /* The plain version sees the numbers that the cache gives back. */
     for (size_t i = 0; i < n; i += s->head_dim) {
         kv_plain_head(t->k + i, &t->kv, s->dtype);
         kv_plain_head(t->v + i, &t->kv, s->dtype);
@@ -192,8 +198,9 @@ static void run(const struct set *set, const struct sequence_kv *t, float *out)
     struct kv_row row = {t->blocks, t->n_dropped, t->s.position};
     struct attention_params p = params_of(t, &row, out);
     uint64_t n = attention_scratch_floats(t->s.group, &t->kv);
-    float *scratch = mem_array(n, sizeof(float)); /* exactly: a sanitizer sees one more */
-    memset(scratch, 0xff, n * sizeof(float));     /* what it holds before must not matter */
+    /* The size is exact, so that a sanitizer sees a longer access. */
+    float *scratch = mem_array(n, sizeof(float));
+    memset(scratch, 0xff, n * sizeof(float)); /* old content must not matter */
     for (uint32_t h = 0; h < t->s.n_kv_heads; h++)
         set->attention(&p, 0, h, scratch);
     mem_free(scratch);
@@ -217,7 +224,8 @@ static void check_shape(const struct shape *s, struct rng *r)
         for (uint32_t h = 0; h < s->n_kv_heads * s->group; h++) {
             plain_attention(&t, h, want);
             for (uint32_t i = 0; i < v_dim; i++) {
-                /* scores of tens, so e^score is off by some 1e-6 of values of at most 2 */
+                /* Scores are in the tens, so e^score is off by about 1e-6, and values are at
+                 * most 2. */
                 double got = (double)out[(size_t)h * v_dim + i];
                 if (!(fabs(got - want[i]) <= 2e-5))
                     fail_msg("%s dim %u group %u kv %u bt %u window %u pos %u cap %g dtype %u: "
@@ -254,7 +262,7 @@ static void test_dims_and_groups(void **state)
         }
 }
 
-/* A latent of all heads, and sinks, which take nearly all, half or nothing. */
+/* A latent that all heads share, and sinks that take nearly all, half or nothing of the weight. */
 static void test_latents_and_sinks(void **state)
 {
     static const uint32_t v_dims[] = {8, 16, 24, 40, 64};
@@ -297,8 +305,8 @@ static void test_positions_windows_softcap(void **state)
         }
 }
 
-/* The bits of a row do not depend on where its blocks lie, on how long they are, or on how many
- * leading blocks are still there. */
+/* The bits of a row do not depend on where its blocks are, how long they are, or how many
+ * leading blocks are left. */
 static void test_bits_do_not_depend_on_blocks(void **state)
 {
     struct rng r = {3};
@@ -332,7 +340,8 @@ static void test_bits_do_not_depend_on_blocks(void **state)
     sequence_fini(&b);
 }
 
-/* Scores so far apart that a whole split weighs nothing, first and last. */
+/* Scores differ so much that whole splits have no weight. The split with all of the weight comes
+ * first, in the middle and last. */
 static void test_splits_far_apart(void **state)
 {
     struct rng r = {4};
@@ -357,7 +366,7 @@ static void test_splits_far_apart(void **state)
             float out[16];
             run(&sets[k], &t, out);
             for (uint32_t i = 0; i < 16; i++) {
-                double want = 0; /* the plain mean of the loud split's values */
+                double want = 0; /* plain mean of the values in the split with all of the weight */
                 for (uint32_t p = loud * 256; p < loud * 256 + 256; p++)
                     want += (double)t.v[p * 16 + i] / 256;
                 assert_true(fabs((double)out[i] - want) < 1e-6);

@@ -1,13 +1,12 @@
 #pragma once
-/* What the KV cache gives back for numbers that were put into it: the formats' definitions, as
- * plain as they can be written. */
+/* Numbers as the KV cache gives them back, written plainly from the definitions of the formats. */
 #include <math.h>
 #include <stdint.h>
 
 #include "kernels/host/f16.h"
 #include "kernels/kv_layout.h"
 
-/* Rounded to so many bits behind the first, but no finer than 2^least. */
+/* Rounds x to `bits` bits behind the first, but no finer than 2^least. */
 static inline float kv_plain_round(float x, int bits, int least)
 {
     int last = x == 0 ? least : ilogbf(x) - bits;
@@ -15,7 +14,7 @@ static inline float kv_plain_round(float x, int bits, int least)
     return ldexpf(rintf(ldexpf(x, -last)), last);
 }
 
-/* n numbers that share a scale where the format has one. Codes are those of x * (largest code /
+/* Rounds n numbers that share a scale if the format has one. Codes are x * (largest code /
  * largest magnitude), both rounded to float. */
 static inline void kv_plain(float *x, uint32_t n, enum dtype dtype)
 {
@@ -34,7 +33,7 @@ static inline void kv_plain(float *x, uint32_t n, enum dtype dtype)
     }
 }
 
-/* Keys and values of one token and head, latents in their two parts. */
+/* Rounds the keys or values of one token and head. A latent is rounded in its two parts. */
 static inline void kv_plain_head(float *x, const struct kv_cache *kv, enum dtype dtype)
 {
     kv_plain(x, kv_part_end(kv), dtype);

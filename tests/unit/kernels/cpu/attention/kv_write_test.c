@@ -1,4 +1,4 @@
-/* What goes into the KV cache: numbers, codes and scales, at every level the same bytes. */
+/* Numbers, codes and scales that are written into the KV cache: all levels write the same bytes. */
 #include "kernels/host/narrow.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static void test_numbers(void **state)
     }
 }
 
-/* Every level stores the same bytes and nothing behind them, whatever the numbers are. */
+/* All levels write the same bytes and nothing behind them, whatever the numbers are. */
 static void test_levels(void **state)
 {
     static const float odd[] = {0.0f,   -0.0f, INFINITY,         -INFINITY, NAN,      1e-38f,
@@ -101,7 +101,7 @@ static void test_codes(void **state)
 {
     uint8_t code;
     for (uint32_t c = 0; c < 256; c++) {
-        if ((c & 0x7f) == 0x7f) /* its NaN: never written */
+        if ((c & 0x7f) == 0x7f) /* NaN, which is never written */
             continue;
         double x = e4m3_value((uint8_t)c);
         float in[2] = {(float)x, 448.0f};
@@ -109,7 +109,7 @@ static void test_codes(void **state)
         assert_int_equal(code, c);
         if ((c & 0x7f) == 0x7e)
             continue;
-        /* half way to the next code: to the even one */
+        /* A number half-way to the next code gets the even one. */
         in[0] = (float)(x + e4m3_value((uint8_t)(c + 1))) / 2;
         store_first(DTYPE_F8_E4M3, in, 2, &code);
         assert_int_equal(code, c % 2 ? c + 1 : c);
@@ -142,7 +142,7 @@ static void test_scales(void **state)
     assert_true(isnan(store_first(DTYPE_F8_E4M3, nan_behind, 2, &code)));
 }
 
-/* bfloat16 is the upper half of a float. */
+/* A bfloat16 is the upper half of a float. */
 static void test_bf16(void **state)
 {
     static const struct {

@@ -1,3 +1,8 @@
+/* The operators of the CPU device. Each one runs on three devices with 1, 2 and 5 threads, at
+ * sizes that are cut into tasks, and all must give the bits of one thread that computes row by
+ * row. Values are checked where the backend adds something to the kernels, which have tests of
+ * their own. Invariants: an operator writes only its output, and bits do not depend on threads or
+ * on the number of rows. Rows, weights and caches come from seeded random numbers. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -14,9 +19,6 @@
 #include "kernels/cpu/pack/pack.h"
 #include "kernels/kv_layout.h"
 
-/* Every operator over several devices: one thread, which all others must equal to the bit, and more
- * threads at sizes that are cut into tasks. Values are checked where the backend adds something to
- * the kernels, which have tests of their own. */
 enum { N_DEVICES = 3, MAX_ROWS = 70 };
 static struct device *devices[N_DEVICES];
 
@@ -70,8 +72,8 @@ static struct weight weight_new(struct device *d, enum dtype dtype, uint32_t n, 
     return w;
 }
 
-/* Three parts over one input: all rows at once on every device equal row after row on one thread.
- */
+/* Three matrices over one input. All rows at once on each device equal row after row on one
+ * thread. */
 struct linear_case {
     enum dtype dtype;
     uint32_t k, n[3], n_rows;
@@ -106,7 +108,8 @@ static void check_linear(const struct linear_case *c, struct rng *r)
     uint8_t *raw[3];
     for (uint32_t i = 0; i < 3; i++) {
         raw[i] = mem_array(c->n[i], row_bytes);
-        for (size_t j = 0; j < c->n[i] * row_bytes; j += 2) { /* small halves, or small floats */
+        /* The bits are small as float16 numbers and as floats. */
+        for (size_t j = 0; j < c->n[i] * row_bytes; j += 2) {
             uint16_t h = (uint16_t)((rng_next(r) & 0x83ff) | 0x3000);
             memcpy(raw[i] + j, &h, 2);
         }
@@ -122,7 +125,7 @@ static void check_linear(const struct linear_case *c, struct rng *r)
     for (uint32_t d = 0; d < N_DEVICES; d++) {
         memcpy(out, fresh, n_floats * sizeof *out);
         run_linear(devices[d], c, w[d], x, out);
-        assert_memory_equal(out, want, n_floats * sizeof *out); /* and nothing else was written */
+        assert_memory_equal(out, want, n_floats * sizeof *out); /* nothing else was written */
     }
     for (uint32_t i = 0, at = 0; i < 3; at += c->n[i++])
         for (uint32_t n = 0; n < c->n[i]; n += 7) {
@@ -146,8 +149,9 @@ static void check_linear(const struct linear_case *c, struct rng *r)
     mem_free(row);
 }
 
-/* A product whose inputs are sorted is that of the same weights over inputs that are sorted before,
- * to the bit, beside one that is in order. */
+/* Weights with an order of inputs read unsorted inputs. The result equals the same weights over
+ * inputs that were sorted before, bit for bit. Another matrix without an order is in the same
+ * call. */
 static void test_linear_in_another_order(void **state)
 {
     enum { N = 40, INPUTS = 50, K = 64, ROWS = 70 };
@@ -221,7 +225,8 @@ static void test_weight_bytes_refuses(void **state)
                 (uint64_t)1 << 32 << 20 << 2);
 }
 
-/* The whole table, and parts of it as ranks have them: an id of another rank is a row of zeros. */
+/* The whole embedding table, and the parts of it that ranks have. An id of another rank gives a
+ * row of zeros. */
 static void test_embed(void **state)
 {
     enum { N = 50, K = 640, ROWS = 60 };
@@ -256,7 +261,8 @@ static void test_embed(void **state)
     mem_free(out);
 }
 
-/* ---- operators on rows: device i over all rows, against one thread and one row at a time ---- */
+/* ---- operators on rows: device i over all rows, compared with one thread and one row at a time
+ * ---- */
 
 struct rows_case {
     uint32_t n_rows, dim, stride;
@@ -275,7 +281,7 @@ static void do_norm(struct device *d, struct rows_case *c)
                                                .dim = c->dim / 4,
                                                .eps = 1e-6f});
 }
-/* A vector of which the row is a half, by the squares of both. */
+/* Normalises half of a vector by the squares of the whole vector. */
 static void do_shared_norm(struct device *d, struct rows_case *c)
 {
     float *sums = mem_array(c->n_rows, sizeof *sums);
@@ -312,14 +318,14 @@ static void do_rope(struct device *d, struct rows_case *c)
 {
     uint32_t n_rot = c->dim / 4 / 2 * 2;
     float *table = mem_array((size_t)c->n_rows * n_rot, sizeof *table);
-    for (uint32_t i = 0; i < c->n_rows; i++) /* a row's angles depend on the row */
+    for (uint32_t i = 0; i < c->n_rows; i++) /* each row has other angles */
         memcpy(table + (size_t)i * n_rot, c->y + (size_t)i * c->stride, n_rot * sizeof *table);
     d->ops->math.rope(
         d, &(struct rope_params){
                {c->out, c->stride}, c->n_rows, 4, c->dim / 4, n_rot, c->dim % 8 == 0, table});
     mem_free(table);
 }
-/* The results of looking at logits, as floats in front of the row. */
+/* Writes the results of the logits operators to the front of the row, as floats. */
 static void do_logits(struct device *d, struct rows_case *c)
 {
     struct logits_top top[MAX_ROWS];
@@ -363,8 +369,8 @@ static void test_rows(void **state)
                 ops[o].fn(devices[0],
                           &(struct rows_case){1, dim, stride, x + at, y + at, w, want + at});
             }
-            assert_true(memcmp(want, x, dim * sizeof *x) != 0); /* it did something */
-            for (uint32_t i = 0; i < n_rows; i++)               /* and stayed in the row */
+            assert_true(memcmp(want, x, dim * sizeof *x) != 0); /* the operator did something */
+            for (uint32_t i = 0; i < n_rows; i++)               /* and it stayed within the row */
                 assert_memory_equal(want + (size_t)i * stride + dim, x + (size_t)i * stride + dim,
                                     7 * sizeof *x);
             for (uint32_t i = 0; i < N_DEVICES; i++) {
@@ -420,7 +426,8 @@ enum {
     KV_ROW = KV_HEADS * DIM
 };
 
-/* Sequence s has every SEQS-th block. Rows: all positions of all sequences, in one call or many. */
+/* Writes the keys and values of all positions, in one call or in several. Sequence s has every
+ * SEQS-th block. */
 static void fill_kv(struct device *d, const struct kv_cache *kv, const float *k, const float *v,
                     const struct kv_row *rows)
 {
@@ -476,7 +483,8 @@ static void check_attention(enum dtype dtype, float near)
                 one.n_rows = 1;
                 d->ops->math.attention(d, &one);
             }
-            /* A sequence's first token sees itself alone: its values, as the cache has them */
+            /* The first token of a sequence sees only itself, so its output is its value in the
+             * cache. */
             for (uint32_t h = 0; h < HEADS; h++)
                 for (uint32_t c = 0; c < DIM; c++)
                     assert_true(fabsf(want[h * DIM + c] - v[h / 3 * DIM + c]) < near);
@@ -503,8 +511,8 @@ static void test_attention(void **state)
     check_attention(DTYPE_F8_E4M3, 8e-2f);
 }
 
-/* Heads first .. first + 2 of p as a rank has them: its KV heads alone, and at either end some of a
- * KV head's group. */
+/* Computes heads `first` and `first` + 1 as a rank does that has only their KV heads. Both ends
+ * may cut the group of a KV head. */
 enum { HEADS_OF_RANK = 2 };
 static void attend_part(struct device *d, struct attention_params p, uint32_t first)
 {
@@ -521,7 +529,7 @@ static void attend_part(struct device *d, struct attention_params p, uint32_t fi
     d->ops->math.attention(d, &p);
 }
 
-/* Few rows far into their sequences: cut into splits on more than one thread, in several waves. */
+/* Few rows far into their sequences are cut into splits for several threads, in several rounds. */
 static void test_attention_by_splits(void **state)
 {
     enum { LONG = 6000, N_BLOCKS = LONG / BT, Q_ROW = HEADS * DIM, CACHE = LONG * KV_ROW };
@@ -629,7 +637,7 @@ static void test_alloc(void **state)
         d->ops->memory.release(d, p, n);
     }
     assert_null(d->ops->memory.alloc(d, UINT64_MAX));
-    assert_null(d->ops->memory.alloc(d, UINT64_MAX / 4)); /* no machine has it */
+    assert_null(d->ops->memory.alloc(d, UINT64_MAX / 4)); /* more than any machine has */
     d->ops->memory.release(d, NULL, 5);
 }
 

@@ -1,7 +1,7 @@
-/* A CPU device whose products take inputs as narrow as weights are, beside one that takes floats:
- * given rows that are what their codes stand for, and bfloat16, both say the same, but for the
- * rounding of floats. Parts of several formats, in another order, more rows than are made narrow at
- * a time; embeddings. */
+/* A CPU device that narrows the inputs of products to codes, compared with one that uses floats.
+ * Inputs that equal their codes give the same result on both, apart from the rounding of floats.
+ * Cases: parts of several formats, sorted inputs, more rows than are narrowed at a time,
+ * embeddings. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 #include "kernels/cpu/dot/dot.h"
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
-enum { K = 512, MAX_N = 100, OUT = 3 * MAX_N /* of a row */ };
-static struct device *floats, *codes[2]; /* of one thread, of three */
+enum { K = 512, MAX_N = 100, OUT = 3 * MAX_N /* OUT: floats of an output row */ };
+static struct device *floats, *codes[2]; /* codes: with one thread, with three */
 
 static int setup(void **state)
 {
@@ -48,7 +48,7 @@ static struct weight weight_on(struct device *d, const struct matrix *m, const u
     return w;
 }
 
-/* x as its codes have it: a product of these is a product of the codes. */
+/* Rounds x to the values of its codes, so that a product of x is a product of codes. */
 static void to_values(float *x, uint32_t n_rows)
 {
     int8_t c[K];
@@ -97,7 +97,7 @@ static void run_on(struct device *d, struct trial *t, float *out)
 static void compare(const struct trial *t, uint32_t i_part)
 {
     const struct part part = t->parts[i_part];
-    const double bound = t->order ? 0.5 : 5e-3; /* of hundreds */
+    const double bound = t->order ? 0.5 : 5e-3; /* results are in the hundreds */
     for (uint32_t row = 0; row < t->n_rows; row++)
         for (uint32_t j = 0; j < part.n; j++) {
             uint32_t at = row * OUT + i_part * MAX_N + j;
@@ -115,11 +115,11 @@ static void check(struct rng *r, const struct part *parts, uint32_t n_parts, uin
     t.x = mem_array((size_t)n_rows * K, sizeof *t.x);
     t.want = mem_array((size_t)n_rows * OUT, sizeof *t.want);
     t.got = mem_array((size_t)n_rows * OUT, sizeof *t.got);
-    for (uint32_t i = 0; i < n_rows * K; i++) /* steps of 2^-7: values of codes are bfloat16, too */
+    for (uint32_t i = 0; i < n_rows * K; i++) /* steps of 2^-7 are exact in bfloat16, too */
         t.x[i] = i % DOT_GROUP == 0 ? 127 * 0x1p-7f : 0.99f * random_float(r);
     for (uint32_t i = 0; i < MAX_N; i++)
         t.bias[i] = random_float(r);
-    if (!order) /* sorted, they have other codes */
+    if (!order) /* sorted inputs have other codes */
         to_values(t.x, n_rows);
     for (uint32_t i = 0; i < n_parts; i++)
         t.m[i] = matrix_new(r, parts[i].dtype, parts[i].n, K);
@@ -143,7 +143,7 @@ static void test_parts(void **state)
     static const struct part parts[][3] = {
         {{DTYPE_Q4_K, 100}, {DTYPE_Q6_K, 33}, {DTYPE_Q8_0, 17}},
         {{DTYPE_BF16, 40}, {DTYPE_Q4_0, 48}, {DTYPE_Q5_0, 1}},
-        {{DTYPE_BF16, 17}, {DTYPE_F16, 48}, {DTYPE_BF16, 99}}, /* one takes floats */
+        {{DTYPE_BF16, 17}, {DTYPE_F16, 48}, {DTYPE_BF16, 99}}, /* F16 uses float inputs */
         {{DTYPE_INT4, 64}, {DTYPE_INT8, 63}, {DTYPE_Q5_K, 65}},
         {{DTYPE_Q4_1, 16}, {DTYPE_Q5_1, 32}, {DTYPE_Q2_K, 40}},
     };

@@ -1,5 +1,6 @@
-/* The bits of every level that fuses, as digests written down here: what one machine computes, any
- * other does, of whichever architecture. New digests are a change of what a model says. */
+/* Bits of the kernels as digests that are written down here, for each level with fused
+ * multiply-adds. All machines and architectures must give the same bits. A new digest means that
+ * models give other output. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ static const struct {
 } sets[] = {DOT_SETS(SET)};
 enum { N_SETS = sizeof sets / sizeof *sets, MAX_ROWS = 17, N = 40, K = 512 };
 
-/* FNV-1a. */
+/* Adds bytes to an FNV-1a digest. */
 static void add(uint64_t *digest, const void *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -168,7 +169,7 @@ static void test_rows(void **state)
     }
 }
 
-/* 300 tokens in blocks of 64, four heads to a KV head. */
+/* Attention over 300 tokens in blocks of 64, with four heads to a KV head. */
 static uint64_t attention_digest(const struct cpu_kernels *k, enum dtype dtype)
 {
     enum { DIM = 72, TOKENS = 300, BLOCK = 64, N_BLOCKS = 5, HEADS = 4 };

@@ -1,5 +1,7 @@
-/* Mixtures of experts: the choice against numbers worked out by hand, the sum against plain C, and
- * a row's bits whoever is beside it. */
+/* Mixtures of experts on the CPU device. The choice of experts is compared with cases computed
+ * by hand, and the weighted sum of their outputs with plain C. Invariants: a row's bits do not
+ * depend on the rows beside it, and ranks with different experts add up to the whole. The device
+ * has two threads; its weights come from seeded random numbers. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -29,7 +31,7 @@ static int close_device(void **state)
     return 0;
 }
 
-/* ---- the choice ---- */
+/* ---- choice of experts ---- */
 
 enum { N_EXPERTS = 6 };
 
@@ -113,7 +115,8 @@ static void choices_are_these(void **state)
     }
 }
 
-/* Whatever a damaged model says: different experts, in order, and all that are there. */
+/* Logits that are NaN or infinite come from a damaged model. The chosen experts are still
+ * distinct, and all are chosen in turn. */
 static void numbers_that_are_none_choose_each_once(void **state)
 {
     static const float odd[] = {NAN, -INFINITY, INFINITY, -FLT_MAX};
@@ -139,7 +142,7 @@ static void numbers_that_are_none_choose_each_once(void **state)
     }
 }
 
-/* ---- the sum ---- */
+/* ---- sum of the experts ---- */
 
 enum { N_ROWS = 9, DIM = 24, INNER = 20, N_CHOSEN = 2, N_MATRICES = 3 * N_EXPERTS };
 
@@ -199,7 +202,8 @@ static void mixture_fini(struct mixture *m)
     }
 }
 
-/* Rows first .. first + n_rows over experts first_expert .. + n. */
+/* Runs rows `first` to `first + n_rows - 1` over the experts `first_expert` to `first_expert + n
+ * - 1`. */
 static void run(struct mixture *m, uint32_t first, uint32_t n_rows, uint32_t first_expert,
                 uint32_t n, float *out)
 {
@@ -247,7 +251,7 @@ static void the_sum_is_that_of_plain_c(void **state)
     struct rng r = {11};
     mixture_init(&m, &r);
     run(&m, 0, N_ROWS, 0, N_EXPERTS, out[0]);
-    run(&m, 0, N_ROWS, 0, 2, low[0]); /* two ranks with experts of their own */
+    run(&m, 0, N_ROWS, 0, 2, low[0]); /* two ranks with different experts */
     run(&m, 0, N_ROWS, 2, N_EXPERTS - 2, high[0]);
     for (uint32_t i = 0; i < N_ROWS; i++) {
         for (uint32_t j = 0; j < DIM; j++) {

@@ -1,5 +1,5 @@
-/* What reads a file's blocks by words, against their layouts written out code by code; and panels
- * of codes, every byte, against dot.h's. */
+/* Unpacking of file blocks by whole words, compared with their layouts read code by code, and
+ * all bytes of packed panels, compared with the layout in dot.h. */
 #include "kernels/cpu/dot/dot.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static uint32_t half(const uint8_t *p, uint32_t i, uint32_t high)
     return p[i] >> 4 * high & 15;
 }
 
-/* Code k of those that are one after the other from the lowest bit of the first byte. */
+/* Returns code k of a run of codes, which starts at the lowest bit of the first byte. */
 static uint32_t in_run(const uint8_t *p, uint32_t k, uint32_t bits)
 {
     uint32_t code = 0;
@@ -28,10 +28,10 @@ static uint32_t in_run(const uint8_t *p, uint32_t k, uint32_t bits)
     return code;
 }
 
-/* Code k of a block: ggml-common.h, and common/base/dtype.h. */
+/* Returns code k of a block. Layouts: ggml-common.h and common/base/dtype.h. */
 static uint32_t file_code(enum dtype dtype, const uint8_t *p, uint32_t k)
 {
-    const uint32_t half_k = k / 128, i = k % 32, j = k % 128 / 32; /* of blocks of 256 */
+    const uint32_t half_k = k / 128, i = k % 32, j = k % 128 / 32; /* places in blocks of 256 */
     switch (dtype) {
     case DTYPE_Q8_0:
         return p[2 + k];
@@ -79,7 +79,8 @@ static void test_codes(void **state)
         const struct format *f = format_of(dtype);
         struct block b;
         memset(&b, 0xa5, sizeof b);
-        uint8_t *p = mem_array(f->block_bytes, 1); /* no byte beyond is read */
+        /* The size is exact, so that a sanitizer sees a longer read. */
+        uint8_t *p = mem_array(f->block_bytes, 1);
         random_block(&r, dtype, p);
         if (f->code_bits > 0)
             f->unpack(&b, p);
@@ -91,7 +92,7 @@ static void test_codes(void **state)
     }
 }
 
-/* Code k of 32 of output i. */
+/* Writes code k of 32 of output i. */
 static void want_code(uint32_t bits, uint8_t code, uint32_t i, uint32_t k, uint8_t *to)
 {
     const uint32_t b = k / 4, at = 4 * i + k % 4;
@@ -106,7 +107,7 @@ static void want_code(uint32_t bits, uint8_t code, uint32_t i, uint32_t k, uint8
         to[256 + 64 * (b / 4) + at] |= (uint8_t)(code >> 4 << b % 4 * 2);
 }
 
-/* Output i of a group of 32 inputs from i_k on; returns the group's bytes. */
+/* Writes the inputs i_k to i_k + 31 of output i. Returns the bytes of the group. */
 static uint32_t want_group(const struct format *f, const struct block *b, uint32_t i, uint32_t i_k,
                            uint8_t *to)
 {
@@ -123,7 +124,7 @@ static uint32_t want_group(const struct format *f, const struct block *b, uint32
     return PANEL_N * n_scales + 64 * f->code_bits;
 }
 
-/* Output i of a panel, of zeros before. */
+/* Writes output i into a panel of zeros. */
 static void want_row(const struct format *f, const uint8_t *row, uint32_t k, uint32_t i,
                      uint8_t *to)
 {

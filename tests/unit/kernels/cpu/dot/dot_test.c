@@ -1,12 +1,13 @@
-/* The product with codes: every format and every set of kernels that this CPU runs. Codes of rows
- * and bits of results against each other (`spec`: the scalar kernels with fused multiply-adds),
- * however rows and panels are cut; values against a sum in double over what the codes stand for,
- * and over the numbers themselves. */
+/* Products of quantised weights and narrowed inputs, in every format and every set of kernels
+ * this CPU has. `spec` is the scalar set with fused multiply-adds. Codes and results of all sets
+ * must equal its bits, however rows and panels are cut. Values are compared with a sum in double
+ * over the codes, and over the original numbers. Invariants: sums of codes never overflow, and
+ * nothing beside the output is written. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* after it */
+/* This header needs the one above. */
 #include "kernels/cpu/dot/vdot_scalar.h"
-/* after it */
+/* This header needs the two above. */
 #include "kernels/cpu/dot/dot_impl.h"
 
 #include <setjmp.h>
@@ -25,7 +26,7 @@ static const struct dot_kernels dot_kernels_spec = {
 static const enum dtype dtypes[] = {DOT_FORMATS(DTYPE_OF)};
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes, MAX_SETS = 7, PAD = 3, MAX_ROWS = 149 };
 
-/* Those of this CPU; spec is the first, scalar the second. */
+/* Sets that this CPU has. `spec` is the first, and scalar the second. */
 static const struct dot_kernels *sets[MAX_SETS];
 static uint32_t n_sets;
 
@@ -38,7 +39,7 @@ static void find_sets(void)
     DOT_SETS(SET)
 }
 
-/* The panels anew, as dot.h has them. */
+/* Returns a matrix whose panels are packed by dot.h. */
 static struct matrix dot_matrix(struct rng *r, enum dtype dtype, uint32_t n, uint32_t k)
 {
     struct matrix m = matrix_new(r, dtype, n, k);
@@ -150,7 +151,7 @@ static void test_same_bits(void **state)
             memcpy(want, p.out, n_bytes);
             if (sets[l] != &dot_kernels_scalar)
                 assert_memory_equal(want, spec, n_bytes);
-            /* every tail, then those of tiles that go together */
+            /* Numbers of rows: all tails, then tiles that are computed together. */
             for (uint32_t n = 1; n < MAX_ROWS; n += n < 37 ? 1 : 27) {
                 clear_out(&p);
                 run_part(&p, sets[l], 0, n, 0, n_panels);
@@ -172,8 +173,8 @@ static void test_same_bits(void **state)
     }
 }
 
-/* Of one row: exactly what the codes stand for, but for the rounding of floats; and as near to the
- * product of the numbers themselves as half a step of each code is. */
+/* Checks one row. It equals the product of its codes, apart from the rounding of floats. It is
+ * as near to the product of the original numbers as half a step of each code. */
 static void check_row(struct product *p, const char *set, uint32_t i, const struct dot_rows *x,
                       float *w)
 {
@@ -186,7 +187,7 @@ static void check_row(struct product *p, const char *set, uint32_t i, const stru
             double code = x->codes[l], value = (double)p->x[(uint64_t)i * p->stride + l];
             coded += code * scale * (double)w[l];
             exact += value * (double)w[l];
-            /* parts of a format with mins are larger than their sum */
+            /* In formats with minimums, the parts are larger than their sum. */
             size += 127 * scale * (fabs((double)w[l]) + 0.1);
             bound += scale * (0.5 + 1e-4) * fabs((double)w[l]);
         }
@@ -224,7 +225,8 @@ static void test_values(void **state)
     }
 }
 
-/* All codes of weights at the ends of their range, inputs too: what a sum of 16 bits must hold. */
+/* All weight codes and inputs are at the ends of their ranges, which is the worst case for a
+ * 16-bit sum. */
 static void test_extremes(void **state)
 {
     static const uint8_t fills[] = {0x00, 0xff, 0x80, 0x7f, 0x81};
@@ -240,7 +242,7 @@ static void test_extremes(void **state)
                 for (uint64_t at = 0; at < n_bytes; at += traits.block_bytes) {
                     memcpy(keep, row + at, traits.block_bytes);
                     memset(row + at, fills[f], traits.block_bytes);
-                    /* where the formats have their scales of floats */
+                    /* These bytes hold the scales of the formats. */
                     memcpy(row + at, keep, dtypes[i] == DTYPE_INT8 ? 4 : 2);
                     if (traits.block_elems == 256)
                         memcpy(row + at, keep, 4);
@@ -278,9 +280,9 @@ static void test_quantise(void **state)
         x[i] = random_float(&r) * ldexpf(1, (int)rng_below(&r, 40) - 20);
     memset(x, 0, DOT_GROUP * sizeof *x);
     for (uint32_t i = 0; i < DOT_GROUP; i++) {
-        x[DOT_GROUP + i] = random_float(&r) * 0x1p-130f; /* below the normal numbers */
+        x[DOT_GROUP + i] = random_float(&r) * 0x1p-130f; /* subnormal numbers */
         x[2 * DOT_GROUP + i] = random_float(&r) * 0x1p127f;
-        x[3 * DOT_GROUP + i] = i == 5 ? 62.5f : i % 2 ? -127 : 127; /* a tie */
+        x[3 * DOT_GROUP + i] = i == 5 ? 62.5f : i % 2 ? -127 : 127; /* a tie in rounding */
     }
     x[4 * DOT_GROUP + 7] = NAN;
     x[5 * DOT_GROUP + 31] = -INFINITY;

@@ -1,9 +1,11 @@
-/* Every dtype and every level this CPU runs, over odd shapes: values against a sum in double, and
- * bits against each other however the rows and panels are cut. One more level, `spec`, is the
- * scalar kernels with fused multiply-adds, which the vector levels must equal to the bit. */
+/* Matrix products of floats with weights of every data type, in every level this CPU has, over
+ * odd shapes. Values are compared with a sum in double. One more level, `spec`, is the scalar
+ * set with fused multiply-adds, and the vector levels must equal its bits however rows and
+ * panels are cut. Invariants: rows of input and output are wider than needed, and nothing
+ * outside the output is written. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* after it */
+/* This header needs the one above. */
 #include "kernels/cpu/formats/few_impl.h"
 #include "kernels/cpu/linear/linear_impl.h"
 
@@ -15,7 +17,8 @@
 
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
-/* Any number of rows through dequantize: what the others' gemv must equal, too. */
+/* A format that goes through dequantize for any number of rows. The gemv of the other levels
+ * must give the same bits. */
 #define FORMAT_SPEC(dtype)                                                                         \
     FORMAT_DEQUANTIZE(dtype)                                                                       \
     static const struct format_kernels format_##dtype = {0, NULL, dequantize_##dtype};
@@ -40,7 +43,7 @@ struct level {
     void (*linear)(const struct linear_task *t);
     void (*embed_row)(const struct weight *w, uint32_t id, float scale, float *out);
 };
-/* Those of this CPU; spec is the first. */
+/* Levels that this CPU has. `spec` is the first. */
 static struct level levels[CPU_ISA_COUNT + 1];
 static uint32_t n_levels;
 
@@ -56,7 +59,7 @@ static void find_levels(void)
 enum { PAD = 3, MAX_ROWS = 40 };
 static const float untouched = 1234.5f;
 
-/* One product: rows of x and out are PAD wider than they must be, out is one row longer. */
+/* A product. Rows of x and out are PAD wider than needed, and out has one row more. */
 struct product {
     struct matrix m;
     uint32_t n_rows;
@@ -97,7 +100,7 @@ static void clear_out(struct product *p)
         p->out[i] = untouched;
 }
 
-/* n_rows rows from the first, panels from begin up to end. */
+/* Computes `n_rows` rows from `first` on, and the panels from `begin` to `end` - 1. */
 static void run_part(struct product *p, const struct level *level, uint32_t first, uint32_t n_rows,
                      uint32_t begin, uint32_t end)
 {
@@ -188,7 +191,8 @@ static void assert_same_rows(const struct product *p, const float *want, uint32_
     }
 }
 
-/* want: all rows at once. Again with each number of rows, each row alone, panels cut in two. */
+/* Repeats the product with each number of rows, each row alone, and the panels cut in two.
+ * `want` is the result of all rows at once. */
 static void check_cuts(struct product *p, const struct level *level, const float *want)
 {
     uint32_t n_panels = n_panels_of(p);
@@ -251,7 +255,7 @@ static void test_embed_row(void **state)
                 out[k] = untouched;
                 levels[l].embed_row(&m.w, id, 25.25f, out);
                 assert_true(out[k] == untouched);
-                for (uint32_t j = 0; j < k; j++) /* what is below 256 has an ulp below 2^-15 */
+                for (uint32_t j = 0; j < k; j++) /* below 256 an ulp is below 2^-15 */
                     assert_true(fabsf(out[j] - 25.25f * row[j]) <= 25.25f * 0x1p-16f);
                 if (levels[l].linear != linear_scalar)
                     assert_memory_equal(out, spec, k * sizeof *out);

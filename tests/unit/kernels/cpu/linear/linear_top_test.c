@@ -1,6 +1,6 @@
-/* What a product's rows have best, without the product: to the bit what linear, softcap and
- * logits_top say of it, on every level, for one thread and several, rows as they are and narrower,
- * with equal columns far apart, rows that are no numbers, and inputs in another order. */
+/* The best outputs of a product, without the product itself. They equal bit for bit the results
+ * of linear, softcap and logits_top, on each level, with one thread and several, with float and
+ * narrowed inputs. Cases: equal outputs far apart, NaN rows, sorted inputs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,11 +42,12 @@ static struct product product_new(struct device *d, const struct top_case *c, st
     const struct dtype_traits t = dtype_traits(c->dtype);
     const uint64_t row_bytes = c->k / t.block_elems * t.block_bytes;
     uint8_t *raw = mem_array(c->n, row_bytes);
-    for (uint64_t i = 0; i < c->n * row_bytes; i += 2) { /* small halves, or small floats */
+    /* The bits are small as float16 numbers and as floats. */
+    for (uint64_t i = 0; i < c->n * row_bytes; i += 2) {
         uint16_t h = (uint16_t)((rng_next(r) & 0x83ff) | 0x3000);
         memcpy(raw + i, &h, i + 2 <= c->n * row_bytes ? 2 : 1);
     }
-    for (uint32_t i = 0; i < 40; i++) /* columns that are equal */
+    for (uint32_t i = 0; i < 40; i++) /* some equal outputs */
         memmove(raw + rng_below(r, c->n) * row_bytes, raw + rng_below(r, c->n) * row_bytes,
                 rng_below(r, 2) ? row_bytes : 0);
     struct product p = {.w = {.dtype = c->dtype, .n = c->n, .k = c->k}};
@@ -62,7 +63,7 @@ static struct product product_new(struct device *d, const struct top_case *c, st
     p.x = mem_array((size_t)c->n_rows * c->k, sizeof *p.x);
     for (size_t i = 0; i < (size_t)c->n_rows * c->k; i++)
         p.x[i] = (float)(rng_next(r) >> 40) * 0x1p-23f - 1.0f;
-    for (uint32_t i = 0; i < c->k; i++) { /* a row of no numbers, and one of zeros: all are equal */
+    for (uint32_t i = 0; i < c->k; i++) { /* a row of NaN, and a row of zeros with equal outputs */
         p.x[(size_t)(c->n_rows / 2) * c->k + i] = c->n_rows > 2 ? NAN : 1;
         p.x[(size_t)(c->n_rows - 1) * c->k + i] = c->n_rows > 1 ? 0 : 1;
     }

@@ -1,9 +1,11 @@
-/* Products of bfloat16 with rows that are rounded to it: every set of kernels that this CPU runs,
- * bit by bit against `spec` (the scalar kernels with fused multiply-adds), however rows and panels
- * are cut; numbers below the normal ones, infinities and NaN; and the sum itself, written out. */
+/* Products of bfloat16 weights with inputs rounded to bfloat16, in every set of kernels this CPU
+ * has. Each set must equal the bits of `spec`, the scalar set with fused multiply-adds, however
+ * rows and panels are cut. Other tests have sums written out by hand, subnormal numbers,
+ * infinities and NaN. Invariants: subnormal numbers count as zero, and a call leaves the
+ * caller's floating-point mode as it was. */
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
-/* after it */
+/* This header needs the one above. */
 #include "kernels/cpu/formats/few_impl.h"
 #include "kernels/cpu/linear/linear_impl.h"
 
@@ -36,7 +38,8 @@ static float float_of(uint32_t bits)
     return f;
 }
 
-/* To nearest even, as the standard has it: by the two neighbours' distances. */
+/* Rounds x to the nearest bfloat16, and a tie to the even one, by the distances to both
+ * neighbours. */
 static float round_one(float x)
 {
     const uint32_t bits = bits_of(x), sign = bits & 0x80000000u, down = bits & 0x7fff0000u;
@@ -58,7 +61,7 @@ static const struct rounded_kernels spec = {
     .name = "spec", .linear = linear_spec, .round = round_spec};
 
 enum { MAX_SETS = 6, PAD = 3, MAX_ROWS = 40 };
-/* Those of this CPU; spec is the first, scalar the second. */
+/* Sets that this CPU has. `spec` is the first, and scalar the second. */
 static const struct rounded_kernels *sets[MAX_SETS];
 static uint32_t n_sets;
 
@@ -110,7 +113,8 @@ static uint32_t n_panels_of(const struct product *p)
     return (p->m.w.n + PANEL_N - 1) / PANEL_N;
 }
 
-/* n_rows rows from the first, panels from begin up to end; what is behind the rows is no number. */
+/* Computes `n_rows` rows from `first` on, and the panels from `begin` to `end` - 1. The memory
+ * behind a row is NaN. */
 static void run_part(struct product *p, const struct rounded_kernels *set, uint32_t first,
                      uint32_t n_rows, uint32_t begin, uint32_t end)
 {
@@ -143,7 +147,8 @@ static void assert_same_rows(const struct product *p, const float *want, uint32_
     }
 }
 
-/* want: of all rows. Each number of rows, each row alone, panels cut in two. */
+/* Repeats the product with each number of rows, each row alone, and the panels cut in two.
+ * `want` is the result of all rows. */
 static void check_cuts(struct product *p, const struct rounded_kernels *set, const float *want)
 {
     const uint32_t n_panels = n_panels_of(p);
@@ -188,7 +193,7 @@ static void test_same_bits(void **state)
         for (uint32_t l = 1; l < n_sets; l++) {
             clear_out(&p);
             run_part(&p, sets[l], 0, p.n_rows, 0, n_panels_of(&p));
-            assert_memory_equal(p.out, want, n_bytes); /* nothing beside it is touched */
+            assert_memory_equal(p.out, want, n_bytes); /* nothing outside is written */
             check_cuts(&p, sets[l], want);
         }
         mem_free(want);
@@ -196,7 +201,7 @@ static void test_same_bits(void **state)
     }
 }
 
-/* One output of one row. */
+/* Returns one output of one row. */
 static float sum_of(const struct rounded_kernels *set, const float *w, const float *x, uint32_t k,
                     float bias)
 {
@@ -219,7 +224,7 @@ static float sum_of(const struct rounded_kernels *set, const float *w, const flo
     return out[0];
 }
 
-/* What scalar's products lose, which are rounded by themselves, it may have other sums of. */
+/* The scalar set rounds each product, so it may differ where `loses` is set. */
 static void test_sums(void **state)
 {
     static const struct {
@@ -234,25 +239,25 @@ static void test_sums(void **state)
         {{1, 1, 1, -1}, {1, 0x1p24f, 1, 0x1p24f}, 4, 0, 0, false},
         {{1, 1, 1, 1}, {0x1p24f, 1, 1, 1}, 4, 0, 0x1p24f, false},
         {{1, 1, 1}, {0x1p24f, 0x1.8p0f, 0}, 3, 0, 0x1.000002p24f, false},
-        {{1}, {0x1.01p0f}, 1, 0, 1, false}, /* of two as near the even one */
+        {{1}, {0x1.01p0f}, 1, 0, 1, false}, /* a tie goes to the even one */
         {{1}, {0x1.03p0f}, 1, 0, 0x1.04p0f, false},
         {{1}, {0x1.010002p0f}, 1, 0, 0x1.02p0f, false},
-        {{0x1p-70f}, {0x1p-56f}, 1, 0, 0x1p-126f, false}, /* the smallest there is */
+        {{0x1p-70f}, {0x1p-56f}, 1, 0, 0x1p-126f, false}, /* smallest normal number */
         {{0x1p-70f}, {0x1p-57f}, 1, 0, 0, false},
         {{-0x1p-70f}, {0x1p-57f}, 1, -0.0f, -0.0f, true},
-        {{0x1p-127f}, {0x1p100f}, 1, 0, 0, false}, /* a weight that is a zero */
+        {{0x1p-127f}, {0x1p100f}, 1, 0, 0, false}, /* a subnormal weight is zero */
         {{0x1p100f}, {-0x1p-127f}, 1, 0, 0, false},
-        {{0x1p20f}, {0x1.fffp-127f}, 1, 0, 0, false}, /* would round up to a normal one */
+        {{0x1p20f}, {0x1.fffp-127f}, 1, 0, 0, false}, /* would round up to a normal number */
         {{0x1p-63f, -0x1p-63f}, {0x1.8p-63f, 0x1p-63f}, 2, 0, 0, false},
         {{0x1p-63f, -0x1p-63f, 1}, {0x1.8p-63f, 0x1p-63f, 0x1p-126f}, 3, 0, 0x1p-126f, false},
         {{0x1p-63f, 0x1p-75f}, {0x1p-63f, 0x1p-75f}, 2, 0, 0x1p-126f, false},
         {{0x1p-63f, 0x1p-75f}, {0x1p-63f, 0x1p-74f}, 2, 0, 0x1.000002p-126f, true},
-        {{1}, {0x1p-100f}, 1, 0x1p-127f, 0x1p-100f, false}, /* a bias that is a zero */
+        {{1}, {0x1p-100f}, 1, 0x1p-127f, 0x1p-100f, false}, /* a subnormal bias is zero */
         {{-1}, {0x1.8p-126f}, 1, 0x1p-126f, -0.0f, false},
         {{-0x1p70f, 0x1p70f}, {0x1p50f, 0x1p70f}, 2, 0, INFINITY, false},
         {{0x1p100f, -0x1p100f}, {0x1p27f, 0x1p28f}, 2, 0, -0x1p127f, true},
         {{-1, 1}, {INFINITY, 1}, 2, 0, -INFINITY, false},
-        {{1, 1}, {0x1.ffp127f, 0}, 2, 0, INFINITY, false}, /* rounded */
+        {{1, 1}, {0x1.ffp127f, 0}, 2, 0, INFINITY, false}, /* rounds to infinity */
         {{1, 1, 2}, {INFINITY, -INFINITY, 3}, 3, 0, NAN, false},
         {{0, 1, 2}, {INFINITY, 1, 3}, 3, 0, NAN, false},
         {{1, 1, 2}, {1, 1, NAN}, 3, 0, NAN, false},
@@ -306,7 +311,7 @@ static void test_small_numbers(void **state)
     product_free(&p);
 }
 
-/* Number k of a rounded row. */
+/* Returns number k of a rounded row. */
 static float rounded_at(const struct rounded_kernels *set, const float *row, uint32_t k)
 {
     if (!set->in_pairs)
@@ -339,7 +344,7 @@ static void test_round(void **state)
         }
 }
 
-/* A row of an embedding is what the file has, numbers below the normal ones included. */
+/* A row of an embedding has the bits of the file, subnormal numbers included. */
 static void test_embed(void **state)
 {
     enum { N = 35, K = 301 };
@@ -347,7 +352,7 @@ static void test_embed(void **state)
     struct rng r = {44};
     struct matrix m = matrix_new(&r, DTYPE_BF16, N, K);
     float want[K], got[K];
-    m.memory[1 + 7 * 2] = 1; /* of row 0 */
+    m.memory[1 + 7 * 2] = 1; /* in row 0 */
     m.memory[1 + 7 * 2 + 1] = 0x80;
     pack_panel(&m.w, &m.rows, 0);
     for (uint32_t id = 0; id < N; id++) {
@@ -358,7 +363,7 @@ static void test_embed(void **state)
     matrix_free(&m);
 }
 
-/* What the caller has set comes back. */
+/* A product does not change the floating-point mode that the caller has set. */
 static void test_system_of_sums(void **state)
 {
     volatile float small = 0x1p-126f;

@@ -1,5 +1,8 @@
-/* Values against the Python package gguf (hashes made with its quants.dequantize), and panels
- * against a reader written from pack.h's words. */
+/* Values of quantised formats, and packed panels. Values are compared with hashes that were made
+ * with `quants.dequantize` of the Python package gguf. Panels are read back by a reader that is
+ * written from the description in pack.h, and must give the same values. Invariants: all bytes
+ * of a panel have the described size, and outputs that fill up the last panel are zero. All data
+ * come from seeded random numbers. */
 #include "kernels/cpu/pack/pack.h"
 
 #include <math.h>
@@ -11,15 +14,15 @@
 
 #include "tests/unit/kernels/cpu/weights_fixture.h"
 
-/* 4096 values of blocks whose bytes are the low ones of rng_next from a seed that is the dtype's
- * id; the top exponent bit of each half (and of bfloat16) is cleared to keep it finite. The hash is
- * FNV-1a, 64 bits, over the little-endian floats. */
+/* Hashes 4096 values. The bytes of the blocks are the low bytes of `rng_next`, with the id of
+ * the dtype as seed. The top exponent bit of each float16 and bfloat16 is cleared, so that the
+ * value is finite. The hash is 64-bit FNV-1a over the little-endian floats. */
 static void test_values(void **state)
 {
     static const struct {
         enum dtype dtype;
         uint64_t hash;
-        uint8_t high[2]; /* bytes with that bit */
+        uint8_t high[2]; /* places of the bytes with that bit */
     } cases[] = {
         {DTYPE_F16, 0x3914a2d35947fdf5, {1}},       {DTYPE_BF16, 0x1032ab29c1a6672a, {1}},
         {DTYPE_Q8_0, 0x69382dfa28a86315, {1}},      {DTYPE_Q4_0, 0x6b257c08f8d12c72, {1}},
@@ -53,7 +56,7 @@ static void test_values(void **state)
     }
 }
 
-/* Where block i_block of a panel begins, and what pack.h says follows. */
+/* Returns the beginning of block `i_block` of a panel. pack.h describes its content. */
 static const uint8_t *panel_block(const struct matrix *m, uint32_t i_panel, uint32_t i_block)
 {
     static const uint32_t bytes[DTYPE_COUNT] = {
@@ -87,7 +90,7 @@ static float half_at(const uint8_t *p, uint32_t i)
     return f32_from_f16(h);
 }
 
-/* Code of k < 8 in the eight at p. */
+/* Returns code k < 8 of output j in the eight codes at p. */
 static int code_at(enum dtype dtype, const uint8_t *p, uint32_t k, uint32_t j)
 {
     int pair = p[k / 4 * 16 + j] >> (k % 4 * 2) & 3;
@@ -103,7 +106,7 @@ static int code_at(enum dtype dtype, const uint8_t *p, uint32_t k, uint32_t j)
     return code;
 }
 
-/* OCP 8-bit floating point, E4M3: sign, four bits of exponent with bias 7, three of mantissa. */
+/* Value of an OCP 8-bit float E4M3: sign, four exponent bits with bias 7, three mantissa bits. */
 static float e4m3_value(uint8_t code)
 {
     int exponent = code >> 3 & 15, mantissa = code & 7;
@@ -111,7 +114,7 @@ static float e4m3_value(uint8_t code)
     return code & 0x80 ? -f : f;
 }
 
-/* OCP microscaling, E2M1: sign, two bits of exponent with bias 1, one of mantissa. */
+/* Value of an OCP microscaling E2M1: sign, two exponent bits with bias 1, one mantissa bit. */
 static float e2m1_value(int code)
 {
     int exponent = code >> 1 & 3, mantissa = code & 1;
@@ -129,7 +132,7 @@ static float iq4_nl_value(int code)
 static float bf16_at(const struct matrix *m, uint32_t i_panel, uint32_t k, uint32_t j)
 {
     uint64_t flat = ((uint64_t)i_panel * m->w.k + k) * 16 + j;
-    if (k + 1 < m->w.k || k % 2 == 1) /* the even one of a pair is the high half */
+    if (k + 1 < m->w.k || k % 2 == 1) /* the even number of a pair is the high half */
         flat = ((uint64_t)i_panel * m->w.k + k / 2 * 2) * 16 + 2 * j + !(k % 2);
     uint32_t bits = (uint32_t)((const uint16_t *)m->w.data)[flat] << 16;
     float f;
@@ -137,7 +140,7 @@ static float bf16_at(const struct matrix *m, uint32_t i_panel, uint32_t k, uint3
     return f;
 }
 
-/* Weight k of output j of the panel. */
+/* Returns weight k of output j in the panel. */
 static float packed_value(const struct matrix *m, uint32_t i_panel, uint32_t k, uint32_t j)
 {
     enum dtype dtype = m->w.dtype;

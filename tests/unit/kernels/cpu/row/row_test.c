@@ -1,3 +1,8 @@
+/* Operators on single rows: norm, rope, gated activations, softcap, sums of exp, the best logits.
+ * Each one runs in every level this CPU has, and in the scalar source with fused multiply-adds.
+ * Values are compared with double precision, and all levels but level 0 must have the same bits.
+ * Invariants: operators may work in place, and a guard value behind the output stays untouched.
+ * All data come from seeded random numbers. */
 #define ISA scalar_fma
 #define VEC_SCALAR_FMA
 #include "kernels/cpu/vec/scalar.h"
@@ -17,8 +22,8 @@ ROW_DECLARE(scalar_fma);
 
 enum { MAX_DIM = 5000 };
 
-/* Every level, and the scalar source with fused multiply-adds, whose bits are those of all but
- * level 0. */
+/* Every level, and the scalar source with fused multiply-adds. All sets but level 0 have the
+ * same bits. */
 struct set {
     const char *name;
     enum cpu_isa needs;
@@ -52,7 +57,7 @@ static float uniform(struct rng *r, float scale)
     return scale * ((float)(rng_next(r) >> 40) * 0x1p-23f - 1.0f);
 }
 
-/* A guard value behind the end shows a store beyond it. */
+/* Fills in random numbers. A guard value behind them reveals a store beyond the end. */
 static void fill(float *x, uint32_t n, struct rng *r, float scale)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -77,8 +82,7 @@ static bool available(const struct set *s)
     return s->needs <= cpu_isa_best();
 }
 
-/* The element-wise operators and the norm, each against double precision, and fused sets against
- * each other to the bit. */
+/* Input and output of the operators, with an output for each set of kernels. */
 struct buffers {
     float x[MAX_DIM + 16], y[MAX_DIM + 16], w[MAX_DIM + 16], out[N_SETS][MAX_DIM + 16];
 };
@@ -131,7 +135,7 @@ static void test_norm_of_zeros_uses_eps(void **state)
     norm(&sets[0], out, zero, w, 20, 1e-5f);
     for (int i = 0; i < 20; i++)
         assert_true(out[i] == 0.0f);
-    zero[3] = 1e-3f; /* mean 5e-8: eps decides */
+    zero[3] = 1e-3f; /* mean square 5e-8: eps decides */
     norm(&sets[0], out, zero, w, 20, 1e-5f);
     check_close(&sets[0], "eps", (double)out[3], 1e-3 / sqrt(5e-8 + 1e-5), 1e-6);
 }
@@ -165,7 +169,7 @@ static void test_rope(void **state)
                 }
                 assert_memory_equal(b.out[k] + n, b.x + n, (dim - n) * sizeof(float));
                 check_guard(b.out[k], dim);
-                /* no fused operation in it: all levels agree */
+                /* It has no fused operation, so all levels agree. */
                 assert_memory_equal(b.out[k], b.out[0], dim * sizeof(float));
             }
         }
@@ -193,7 +197,7 @@ static void test_gated(void **state)
                 if (!available(&sets[k]))
                     continue;
                 fill(b.out[k], dim, &r, 1.0f);
-                memcpy(b.out[k], b.x, dim * sizeof(float)); /* out is gate */
+                memcpy(b.out[k], b.x, dim * sizeof(float)); /* the output is the gate's memory */
                 sets[k].gated(b.out[k], b.out[k], b.y, dim, act, 1.5f);
                 for (uint32_t i = 0; i < dim; i++) {
                     double x = (double)b.x[i], y = (double)b.y[i];
@@ -203,8 +207,8 @@ static void test_gated(void **state)
                         y = fmax(fmin(y, 1.5), -1.5) + 1;
                         want = silu(1.702 * x) / 1.702 * y;
                     }
-                    /* far below zero the rounding of the exponent's argument shows in a result
-                     * that is tiny itself */
+                    /* Far below zero the result is tiny, and shows the rounding of the
+                     * exponent's argument. */
                     double tol = 6e-7 * fabs(want) + 2e-8 * fabs(y);
                     check_close(&sets[k], "gated", (double)b.out[k][i], want, tol);
                 }
@@ -250,7 +254,8 @@ static void test_softcap_edges(void **state)
     }
 }
 
-/* exp as math_impl.h promises it, through sum_exp of one element. */
+/* The exp of each set has the accuracy that math_impl.h promises. It is measured by sum_exp of
+ * one element. */
 static void test_exp_accuracy(void **state)
 {
     for (uint32_t k = 0; k < N_SETS; k++) {
@@ -263,7 +268,7 @@ static void test_exp_accuracy(void **state)
             double error = fabs(got - want) / want;
             worst = error > worst ? error : worst;
         }
-        check_close(&sets[k], "exp", worst, 0, 1.8e-7); /* 1.5 ulp at worst: 2^-23 is 1.2e-7 */
+        check_close(&sets[k], "exp", worst, 0, 1.8e-7); /* at most 1.5 ulp; 2^-23 is 1.2e-7 */
         static const struct {
             float in;
             double want;
@@ -298,8 +303,8 @@ static void test_sum_exp(void **state)
     }
 }
 
-/* Blocks are totalled in double: after e^30, whose neighbour in float is 2^20 away, 904 ones in the
- * next block still count, each. */
+/* Sums of blocks are added in double. Next to e^30 a float has steps of 2^20, but the 904 ones
+ * in the next block must all count. */
 static void test_sum_exp_totals_in_double(void **state)
 {
     const uint32_t ones = 4096;
@@ -351,7 +356,8 @@ static void test_logits_top(void **state)
             fill(b.x, dim, &r, 20.0f);
             check_top(b.x, dim, "random");
             uint32_t at = (uint32_t)rng_below(&r, dim), too = (uint32_t)rng_below(&r, dim);
-            b.x[at] = b.x[too] = 21.0f; /* equals: the lowest id, and second is best */
+            /* The lower id of two equal values is best, and the other one is second best. */
+            b.x[at] = b.x[too] = 21.0f;
             check_top(b.x, dim, "equal");
             b.x[rng_below(&r, dim)] = NAN;
             check_top(b.x, dim, "NaN");

@@ -1,5 +1,7 @@
-/* What kernels/cpu/vec/vec.h promises, lane by lane against plain C. The file that includes this
- * has included one vec_*.h, so that each level runs the same cases. */
+/* Operations of kernels/cpu/vec/vec.h, compared with plain C in each lane. A test file first
+ * includes one vec_*.h and then this file, so that each level runs the same cases. Invariants:
+ * results have the bits that vec.h promises, and partial loads and stores touch only their
+ * lanes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +29,7 @@ static float from_bits(uint32_t u)
     memcpy(&f, &u, sizeof f);
     return f;
 }
-/* NaNs are equal: which payload wins is no promise. */
+/* Compares the bits. NaNs count as equal, because vec.h does not promise their payload. */
 static void assert_same(float got, float want)
 {
     if (!isnan(got) || !isnan(want))
@@ -39,7 +41,7 @@ static const float specials[N_SPECIAL] = {
     0.0f, -0.0f,   0.5f,       -0.5f,    1.5f,      -2.5f,
     2.5f, 0x1p23f, 8388607.5f, -0x1p24f, 0x1p-149f, 0x1.fffffep127f,
 };
-/* Lanes of moderate size, with the odd special one. */
+/* Fills the lanes with moderate numbers, and now and then a special one. */
 static void fill(struct rng *r, float *x)
 {
     for (int i = 0; i < 16; i++) {
@@ -200,7 +202,7 @@ static void test_transpose(void **state)
     }
 }
 
-/* Every half, NaNs bit for bit, and every bfloat16. */
+/* Checks each float16, NaNs bit for bit, and each bfloat16. */
 static void test_from_16_bits(void **state)
 {
     for (uint32_t i = 0; i < 65536; i += 16) {
@@ -226,7 +228,7 @@ static void test_from_16_bits(void **state)
             assert_int_equal(bits_of(low[l]), (uint32_t)(h[l] ^ 0x5aa5) << 16);
             double value = ldexp(1024 * !!(h[l] & 0x7c00) + (h[l] & 0x3ff),
                                  (h[l] >> 10 & 31) - 25 + !(h[l] & 0x7c00));
-            if ((h[l] & 0x7c00) != 0x7c00) /* by the standard's formula */
+            if ((h[l] & 0x7c00) != 0x7c00) /* formula of the standard */
                 assert_true((double)f[l] == (h[l] & 0x8000 ? -value : value));
         }
     }
@@ -250,7 +252,7 @@ static void test_to_f16(void **state)
         for (int l = 0; l < 16; l++)
             assert_int_equal(got[l], cases[i].h);
     }
-    for (uint64_t i = 0; i < 1ull << 32; i += 16 * 4099) { /* all exponents, against f16.h */
+    for (uint64_t i = 0; i < 1ull << 32; i += 16 * 4099) { /* all exponents, compared with f16.h */
         float a[16];
         for (uint32_t l = 0; l < 16; l++)
             a[l] = from_bits((uint32_t)i + l * 4099);
@@ -260,7 +262,7 @@ static void test_to_f16(void **state)
     }
 }
 
-/* Every code; 0x7f and 0xff, its NaN, count as the number that they would be. */
+/* Checks each code. The NaN codes 0x7f and 0xff count as the numbers that they would be. */
 static void test_from_e4m3(void **state)
 {
     for (int first = 0; first < 256; first += 16) {

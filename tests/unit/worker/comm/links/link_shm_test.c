@@ -1,3 +1,9 @@
+/* The shared-memory link between two ranks of a host: two rings and a socket as a bell. The tests
+ * hold both halves in one process, or fork and keep one half in each, and then send and receive
+ * bytes in both directions. Cases: sleeping and waking, killed or broken peers, a full bell,
+ * memory that must be refused. Invariants: bytes arrive once and in order, no wake-up is lost, and
+ * a broken peer never causes an access outside the rings. A lost wake-up hangs the test until its
+ * watchdog. */
 #include "worker/comm/links/shm.h"
 
 #include <errno.h>
@@ -22,10 +28,10 @@
 
 enum { HEADER_BYTES = 4096, WATCHDOG_S = 300 };
 
-/* Both halves in one process, or one in each of two. */
+/* Both halves of a link in one process, or one half in each of two processes. */
 struct pair {
     struct comm_link *offers, *takes;
-    int memory_fd; /* a third user, who can write anything */
+    int memory_fd; /* another mapping, to write anything into the memory */
 };
 
 static struct pair open_pair(uint64_t ring_bytes)
@@ -51,7 +57,8 @@ static void close_pair(struct pair *p)
     close_link(&p->takes);
     close(p->memory_fd);
 }
-/* Forks. The child keeps only the half that takes, this process the one that offers. */
+/* Forks. The child keeps only the half that takes the memory, and the parent the half that
+ * offers it. */
 static pid_t split(struct pair *p)
 {
     pid_t pid = fork();
@@ -83,12 +90,12 @@ static enum status wait_for(struct comm_link *l, bool wants_send, bool wants_rec
     short events = l->ops->before_sleep(l, wants_send, wants_recv);
     struct pollfd p = {.fd = l->fd, .events = events};
     if (events != 0)
-        while (poll(&p, 1, -1) < 0) /* for ever: a wake-up that is lost hangs the test */
+        while (poll(&p, 1, -1) < 0) /* without a time-out, so that a lost wake-up hangs the test */
             ;
     return l->ops->after_sleep(l, p.revents, err);
 }
 
-/* Sends and receives at once, as an exchange does. n_spins tries without success, then sleeps. */
+/* Sends and receives at once, as an exchange does. Sleeps after `n_spins` tries without success. */
 struct transfer {
     const uint8_t *out;
     uint8_t *in;
@@ -114,8 +121,8 @@ static enum status move(struct comm_link *l, struct transfer t, struct error *er
     return STATUS_OK;
 }
 
-/* One side of rounds of messages of all sizes, both ways at once; each side says what it expects.
- */
+/* Plays one side of an exchange of messages of all sizes in both directions. Returns false when
+ * the received bytes are wrong. */
 static bool exchange(struct comm_link *l, uint64_t mine, uint64_t theirs, uint64_t max_bytes)
 {
     static const uint64_t some[] = {0, 1, 63, 2560, 4096, 40960, 524288, 1310720};
@@ -160,9 +167,9 @@ static void test_messages_both_ways(void **state)
     }
 }
 
-/* A message there, the same one back, thousands of times. Each side waits at random before it
- * looks, spins at random before it sleeps, and sleeps for ever: whatever the order of moving,
- * flag, second look and bell, one lost wake-up is a hang. */
+/* A message goes there and back, thousands of times. Each side waits, spins and sleeps for
+ * random times, without a time-out. A lost wake-up is a hang, whatever the order of writes,
+ * flags and bells. */
 static void dawdle(struct rng *r)
 {
     uint64_t kind = rng_below(r, 8);
@@ -194,7 +201,7 @@ static bool ping_pong(struct comm_link *l, bool serves, uint64_t n_bytes, int n_
 static void test_no_lost_wake_up(void **state)
 {
     static const struct {
-        uint64_t n_bytes; /* more than the ring: the writer sleeps too */
+        uint64_t n_bytes; /* more than the ring holds makes the writer sleep too */
         int n_rounds;
     } cases[] = {{1, 20000}, {4096, 10000}, {4097, 10000}, {20000, 3000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -210,10 +217,10 @@ static void test_no_lost_wake_up(void **state)
     }
 }
 
-/* The same proved step by step, where the processor can be stepped: one process goes through its
- * call one instruction at a time, and after the nth of them the other makes the opposite call as a
- * whole, for every n. sleeper_steps: it falls asleep while the other moves; else the other way
- * round. of_room: sleeping for room and reading, not sleeping for bytes and writing. */
+/* The same property, tested at each instruction on processors that can single-step. One process
+ * steps through its call, and after instruction n the other process makes the opposite call as a
+ * whole, for every n. With `sleeper_steps` the stepped call falls asleep, and otherwise it moves
+ * bytes. With `of_room` the sleeper waits for room, and otherwise for bytes. */
 struct stepped {
     struct comm_link *sleeper, *mover;
     bool sleeper_steps, of_room;
@@ -229,13 +236,13 @@ static void move_all(const struct stepped *s)
     (void)!(s->of_room ? link_recv(s->mover, &c, 1, &n, NULL)
                        : link_send(s->mover, &c, 1, &n, NULL));
 }
-/* In the sleeper's process, when nothing else happens any more: does the sleep end? */
+/* Returns whether the sleep ends when nothing else happens. Runs in the sleeper's process. */
 static bool awakes(const struct stepped *s, short events)
 {
     struct pollfd p = {.fd = s->sleeper->fd, .events = events};
     return events == 0 || poll(&p, 1, 0) == 1;
 }
-/* n instructions of the child's call, or fewer when it is over. */
+/* Executes n instructions of the child's call, or fewer when the call ends first. */
 static void step_child(pid_t pid, int n, const _Atomic int *over)
 {
     for (int status; n > 0 && !atomic_load(over); n--) {
@@ -244,7 +251,7 @@ static void step_child(pid_t pid, int n, const _Atomic int *over)
         assert_true(WIFSTOPPED(status));
     }
 }
-/* false: n is beyond the call's end. */
+/* Returns false when instruction n is beyond the end of the call. */
 static bool meet_after(int n, bool sleeper_steps, bool of_room)
 {
     struct pair p = open_pair(LINK_SHM_RING_MIN_BYTES);
@@ -267,13 +274,13 @@ static bool meet_after(int n, bool sleeper_steps, bool of_room)
         else
             move_all(&s);
         atomic_store(over, 1);
-        raise(SIGSTOP); /* until the other call is done */
+        raise(SIGSTOP); /* stops until the other call is done */
         _exit(!sleeper_steps || awakes(&s, events) ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (!WIFSTOPPED(status))
-        skip(); /* a sandbox that allows no ptrace */
+        skip(); /* a sandbox that forbids ptrace */
     step_child(pid, n, over);
     bool beyond = atomic_load(over);
     if (sleeper_steps)
@@ -292,14 +299,15 @@ static bool meet_after(int n, bool sleeper_steps, bool of_room)
 static void test_every_moment(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* thousands of the sanitizer's own instructions */
+    skip(); /* sanitizers add thousands of instructions */
 #endif
     for (int i = 0; i < 4; i++)
         for (int n = 0; meet_after(n, i & 1, i & 2); n++)
             ;
 }
 
-/* One way only: the writer finds the ring full again and again, the reader finds it empty. */
+/* Moves bytes in one direction. The writer often finds the ring full, and the reader often finds
+ * it empty. */
 static bool stream(struct comm_link *l, bool writes, uint64_t n_bytes)
 {
     uint8_t piece[10000];
@@ -340,7 +348,7 @@ static void test_writer_and_reader_sleep(void **state)
     close_pair(&p);
 }
 
-/* The peer is killed: a sleeper, whatever it waits for, is told by the kernel. */
+/* The kernel wakes a sleeper whose peer was killed, whatever the sleeper waits for. */
 static void test_killed_peer(void **state)
 {
     for (int waits_for_room = 0; waits_for_room < 2; waits_for_room++) {
@@ -370,8 +378,8 @@ static void test_killed_peer(void **state)
     }
 }
 
-/* What a peer sent before it ended is read before its end is told. rung: it left our last ring of
- * its bell unheard, which the kernel tells us as a reset. */
+/* Bytes that a peer sent before it ended are read before the end is reported. With `rung` the
+ * peer left our last bell unread, which the kernel reports as a reset. */
 static void test_last_words(void **state)
 {
     for (int rung = 0; rung < 2; rung++) {
@@ -401,7 +409,7 @@ static void test_last_words(void **state)
     }
 }
 
-/* Rings that nobody listens to fill the socket; that neither blocks nor fails, and the next sleep
+/* Bells that nobody reads fill the socket. That neither blocks nor fails, and the next sleep
  * ends at once. */
 static void test_full_bell(void **state)
 {
@@ -414,7 +422,7 @@ static void test_full_bell(void **state)
         assert_int_equal(link_recv(p.takes, &c, 1, &n, NULL), STATUS_OK);
         assert_int_equal(n, 1);
     }
-    for (int i = 0; i < 5; i++) { /* bounded turns of listening */
+    for (int i = 0; i < 5; i++) { /* each turn reads a bounded number of bells */
         struct pollfd pf = {.fd = p.takes->fd, .events = POLLIN};
         assert_true(poll(&pf, 1, 0) >= 0);
         assert_int_equal(p.takes->ops->after_sleep(p.takes, pf.revents, NULL), STATUS_OK);
@@ -422,7 +430,7 @@ static void test_full_bell(void **state)
     close_pair(&p);
 }
 
-/* Words of the rings as a broken peer would leave them. */
+/* The index words of the rings have values that only a broken peer could write. */
 static void test_broken_peer(void **state)
 {
     struct pair p = open_pair(LINK_SHM_RING_MIN_BYTES);
@@ -466,7 +474,8 @@ static int n_open_files(void)
 
 enum { GOOD_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* What take refuses. Offsets are of shm.c's header: magic, version at 8, ring_bytes at 16. */
+/* Memory that the taking half must refuse. Offsets in the header of shm.c: magic 0, version 8,
+ * ring_bytes 16. */
 static void test_refused_memory(void **state)
 {
     static const struct {

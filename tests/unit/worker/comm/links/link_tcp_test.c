@@ -1,4 +1,4 @@
-/* Sockets that ranks meet over: not paced, and runs that go together. */
+/* TCP sockets between ranks: no pacing, and several pieces of a message in one packet. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
@@ -28,7 +28,8 @@ static bool has_no_delay(int fd)
     return on != 0;
 }
 
-/* A socket as a host whose default is `name` makes it; -1: this kernel or user has none. */
+/* Returns a socket of a host whose default congestion control is `name`. Returns -1 when the
+ * kernel or user may not use it. */
 static int socket_of(const char *name)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -43,7 +44,7 @@ struct ends {
     int connected, accepted;
 };
 
-/* Both ends prepared as join.c does it. */
+/* Connects two sockets that are both prepared as join.c does it. */
 static struct ends meet(int listener, int connecting)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -74,7 +75,7 @@ static void test_not_paced(void **state)
     close(e.accepted);
 }
 
-/* What else the host has chosen is its choice. */
+/* Any other congestion control of the host stays as it is. */
 static void test_others_stay(void **state)
 {
     struct ends e = meet(socket_of("reno"), socket_of("reno"));
@@ -100,7 +101,7 @@ static void test_runs(void **state)
     assert_int_equal(from->ops->send(from, out, 2, &n, &err), STATUS_OK);
     assert_int_equal(n, 12);
     assert_int_equal(to->ops->recv(to, in, 2, &n, &err), STATUS_OK);
-    assert_int_equal(n, 12); /* one packet: nothing of it comes later */
+    assert_int_equal(n, 12); /* one packet, so nothing comes later */
     assert_memory_equal(head, "head", 4);
     assert_memory_equal(body, "the body", 8);
     from->ops->close(from);

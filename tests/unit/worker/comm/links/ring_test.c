@@ -1,3 +1,8 @@
+/* The ring of bytes between two ends that share memory. The tests map the index words and bytes
+ * with guard pages around them, and read and write from one thread, two threads or two processes.
+ * Cases: full and empty rings, indexes that overflow, indexes that only a broken peer writes, the
+ * flags of a sleeping end. Invariants: bytes arrive once and in order, no byte outside is touched,
+ * and a move is seen by the end that falls asleep. */
 #include "worker/comm/links/ring.h"
 
 #include <pthread.h>
@@ -16,8 +21,8 @@
 
 enum { MAX_SIZE = 4096, PAGE = 4096 };
 
-/* Index words and bytes as two ends map them, with a page that nobody may touch on either side of
- * the bytes. */
+/* Index words and bytes as both ends map them. An inaccessible page lies on each side of the
+ * bytes. */
 struct memory {
     struct ring_shared *shared;
     uint8_t *bytes;
@@ -35,7 +40,7 @@ static void unmap(struct memory m)
     munmap(m.shared, 4 * PAGE);
 }
 
-/* A stream that every end can make for itself. */
+/* Returns byte i of a stream that each end can compute. */
 static uint8_t byte_at(uint64_t i)
 {
     struct rng r = {i / 8};
@@ -97,7 +102,7 @@ static void open_ends(struct memory m, uint64_t size, struct end *w, struct end 
     ring_init(&r->ring, m.shared, m.bytes, size);
 }
 
-/* In one process, where ThreadSanitizer sees both ends. */
+/* Both ends run in one process, so that ThreadSanitizer sees them. */
 static void test_two_threads(void **state)
 {
     for (int i = 0; i < N_SIZES; i++) {
@@ -154,7 +159,7 @@ static void test_full_and_empty(void **state)
     assert_int_equal(ring_read(&r, got, 3, &n, NULL), STATUS_OK);
     assert_int_equal(n, 3);
     assert_true(ring_can_write(&w));
-    assert_int_equal(ring_write(&w, "ijkl", 4, &n, NULL), STATUS_OK); /* around the end */
+    assert_int_equal(ring_write(&w, "ijkl", 4, &n, NULL), STATUS_OK); /* wraps around the end */
     assert_int_equal(n, 3);
     assert_int_equal(ring_read(&r, got + 3, 13, &n, NULL), STATUS_OK);
     assert_int_equal(n, 8);
@@ -164,7 +169,7 @@ static void test_full_and_empty(void **state)
     unmap(m);
 }
 
-/* Both ends and the shared words at a place, as after so many bytes. */
+/* Puts both ends and the shared words into the state after `at` bytes. */
 static void place(struct memory m, struct ring *w, struct ring *r, uint64_t size, uint64_t at)
 {
     ring_init(w, m.shared, m.bytes, size);
@@ -192,7 +197,8 @@ static void test_index_overflow(void **state)
     unmap(m);
 }
 
-/* Of a ring of 64 bytes that has moved 1000: 40 written before, 10 of them read. */
+/* A ring of 64 bytes has moved 1000 bytes. The writer then writes 40, and the reader reads 10 of
+ * them. An index word gets an impossible value. */
 static void test_impossible_index(void **state)
 {
     static const struct {
@@ -219,7 +225,7 @@ static void test_impossible_index(void **state)
         size_t n;
         assert_int_equal(ring_write(&w, piece, 40, &n, NULL), STATUS_OK);
         assert_int_equal(ring_read(&r, piece, 10, &n, NULL), STATUS_OK);
-        assert_true(ring_can_write(&w) && ring_can_read(&r)); /* both have looked */
+        assert_true(ring_can_write(&w) && ring_can_read(&r)); /* both ends have read the words */
         struct error err = {0};
         if (cases[i].of_reader) {
             atomic_store(&m.shared->tail, cases[i].index);
@@ -237,8 +243,8 @@ static void test_impossible_index(void **state)
     }
 }
 
-/* The peer writes anything at any time. Whatever is said, no byte outside is touched (the pages
- * around are not there), and never more than asked for comes back. */
+/* A broken peer writes any index at any time. No byte outside the ring is touched (guard pages
+ * would fault), and no read returns more than asked. */
 static void test_random_index(void **state)
 {
     struct memory m = map();
@@ -275,7 +281,7 @@ static void test_flags(void **state)
     ring_reader_sleeps(&r, true);
     assert_false(ring_writer_woken(&r));
     assert_true(ring_reader_woken(&w));
-    assert_false(ring_reader_woken(&w)); /* once */
+    assert_false(ring_reader_woken(&w)); /* only once */
     ring_writer_sleeps(&w, true);
     ring_writer_sleeps(&w, false);
     assert_false(ring_writer_woken(&r));
@@ -284,9 +290,9 @@ static void test_flags(void **state)
     unmap(m);
 }
 
-/* A move by one end and the falling asleep of the other at the same moment, again and again: the
- * one that moves sees the flag, or the other sees what moved. With less than sequential consistency
- * both may miss. */
+/* One end moves bytes while the other falls asleep, again and again. Either the moving end sees
+ * the flag, or the other end sees the bytes. With weaker ordering than sequential consistency
+ * both could miss. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MEETINGS = 50000 };
 #else
@@ -295,7 +301,7 @@ enum { MEETINGS = 600000 };
 struct meeting {
     struct ring w, r;
     _Atomic uint64_t arrived[2];
-    bool awake[2]; /* of the round: the sleeper was told, or saw for itself */
+    bool awake[2]; /* in this round: the sleeper was woken or saw the bytes */
 };
 static void meet(struct meeting *m, int me, uint64_t n)
 {
@@ -330,7 +336,8 @@ static void test_sleep_or_see(void **state)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, move_often, &m), 0);
     uint64_t n_lost = 0;
-    for (uint64_t i = 0; i < MEETINGS; i++) { /* into the empty ring, out of the full one */
+    /* The mover writes into the empty ring and reads out of the full one by turns. */
+    for (uint64_t i = 0; i < MEETINGS; i++) {
         struct ring own = i % 2 == 0 ? m.r : m.w;
         meet(&m, 1, 2 * i + 1);
         if (i % 2 == 0) {

@@ -1,5 +1,8 @@
-/* The null device against the rule computed here, its log-probabilities, joins, and the failures it
- * can be asked for. Plans go straight to the executor; compute_test.c has the thread. */
+/* The null device. The tests send plans straight to the executor (compute_test.c has the thread)
+ * and compare tokens and log-probabilities with the rule computed here. Other cases: joins,
+ * cached prefixes, plans that are refused, failures on request, draft tokens, the configuration
+ * hash. Invariants: draft tokens never change the output, and a prefix in a plan must really be
+ * in its blocks. All tests run on one thread. */
 #include "worker/executor/executor.h"
 
 #include <math.h>
@@ -51,7 +54,7 @@ static void join_first(struct executor *e)
     assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_OK);
 }
 
-/* Every smaller TP that divides its own, the largest first, when it is asked to. */
+/* With --elastic-tp the device offers each smaller TP that divides its own, the largest first. */
 static void test_offers_smaller_tps(void **state)
 {
     static const struct {
@@ -80,7 +83,7 @@ static void test_offers_smaller_tps(void **state)
     }
 }
 
-/* What the rule says for ids followed by its own tokens. */
+/* Computes the tokens that the rule gives for the ids, each one followed by the tokens before. */
 static void oracle(const struct sampling_params *sp, const uint32_t *ids, uint32_t n,
                    uint32_t vocab, uint32_t *out, uint32_t n_out)
 {
@@ -94,7 +97,7 @@ static void oracle(const struct sampling_params *sp, const uint32_t *ids, uint32
     }
 }
 
-/* One plan of one run of a fresh sequence in that slot. */
+/* A plan with one run of a new sequence in the slot. */
 struct one_run {
     uint64_t step;
     uint32_t slot, start;
@@ -129,8 +132,8 @@ static enum status run_one(struct executor *e, const struct one_run *o, struct e
     return s;
 }
 
-/* A prefix that is claimed has to be there: computed by another sequence, copied, or moved here;
- * and it has to be of these ids. */
+/* A computed prefix that a plan names must be in its blocks: computed by another sequence,
+ * copied, or moved there. It must also have the same ids. */
 static void test_prefixes(void **state)
 {
     enum { N = 40 };
@@ -159,7 +162,8 @@ static void test_prefixes(void **state)
     assert_int_equal(RUN(1, ids, 0, 0, first, NULL), STATUS_OK);
     assert_int_equal(RUN(2, ids, 1, 32, second, NULL), STATUS_OK);
     assert_int_equal(RUN(3, ids, 2, 32, third, &copy), STATUS_OK);
-    assert_int_equal(RUN(4, ids, 3, 20, third, NULL), STATUS_OK); /* from the middle of a block */
+    /* This hit ends in the middle of a block. */
+    assert_int_equal(RUN(4, ids, 3, 20, third, NULL), STATUS_OK);
     assert_int_equal(RUN(5, ids, 4, 16, moved, NULL), STATUS_PROTOCOL);
     assert_non_null(strstr(err.text, "block 20"));
     assert_non_null(strstr(err.text, "the block was never filled"));
@@ -167,7 +171,7 @@ static void test_prefixes(void **state)
     assert_int_equal(RUN(1, others, 0, 16, first, NULL), STATUS_PROTOCOL);
     assert_non_null(strstr(err.text, "the block has the KV of another sequence"));
     assert_int_equal(e->ops->reset(e, &err), STATUS_OK);
-    e->ops->kv_view(e, &v); /* as a transfer does it */
+    e->ops->kv_view(e, &v); /* as a transfer writes a block */
     const struct kv_piece *p = &v.groups[0].pieces[0];
     assert_int_equal(v.n_groups, 1);
     assert_int_equal(v.groups[0].n_blocks, 8192);
@@ -203,7 +207,7 @@ static void test_tokens(void **state)
                                      .n_prompt_logprobs = -1};
         oracle(&sp, ids, N_PROMPT, cases[c].vocab, want, N_TOKENS);
         struct error before = {0};
-        if (cases[c].n_computed > 0) /* by another sequence */
+        if (cases[c].n_computed > 0) /* computed by another sequence */
             assert_int_equal(run_one(e,
                                      &(struct one_run){.step = 100,
                                                        .slot = 3,
@@ -273,7 +277,7 @@ static void test_other_rank_is_silent(void **state)
     arena_init(&arena, 0);
     assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK);
     assert_int_equal(r.n_items, 0);
-    /* after a refused plan nothing runs until the communicator is new */
+    /* After a refused plan nothing runs until the rank joins a new communicator. */
     p.step = 2;
     assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_PROTOCOL);
     assert_non_null(strstr(err.text, "in use"));
@@ -295,11 +299,13 @@ static void test_join(void **state)
     uint8_t id[COMM_ID_MAX_BYTES], other[16] = {7};
     uint32_t n = sizeof id;
     assert_int_equal(e->ops->make_comm_id(e, id, &n, &err), STATUS_OK);
-    assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_IO); /* as asked */
+    /* The first join fails, as configured. */
+    assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_IO);
     assert_int_equal(join(e, 0, (struct bytes){other, 16}, &err), STATUS_INVALID);
     assert_int_equal(join(e, 0, (struct bytes){id, 3}, &err), STATUS_INVALID);
     assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_OK);
-    assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_INVALID); /* used up */
+    /* Each id is valid once. */
+    assert_int_equal(join(e, 0, (struct bytes){id, n}, &err), STATUS_INVALID);
     n = 3;
     assert_int_equal(e->ops->make_comm_id(e, id, &n, &err), STATUS_LIMIT);
     e->ops->close(e);
@@ -317,9 +323,10 @@ static void test_interrupt_ends_a_stall(void **state)
     struct arena arena;
     arena_init(&arena, 0);
     assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK);
-    e->ops->interrupt(e); /* before it begins: it must not be lost */
+    e->ops->interrupt(e); /* an interrupt before the step must not be lost */
     p.step = 2;
-    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK); /* no time to spend */
+    /* This step has no duration. */
+    assert_int_equal(e->ops->step(e, &p, &arena, &r, &err), STATUS_OK);
     e->ops->abort_comm(e);
     o.null_step_us = 60000000;
     e->ops->close(e);
@@ -332,14 +339,14 @@ static void test_interrupt_ends_a_stall(void **state)
     e->ops->close(e);
 }
 
-/* Draft tokens by rule or by n-grams, granted or not, one step at a time or two: the rule's tokens.
- */
+/* Draft tokens by rule or by n-grams do not change the tokens, with or without a grant, with one
+ * step in flight or two. */
 static void test_drafts_change_nothing(void **state)
 {
     static const struct {
         int64_t n_tokens, percent;
         struct way way;
-        uint32_t least, most; /* of 100 draft tokens so many are right */
+        uint32_t least, most; /* bounds of the accepted draft tokens, in per cent */
     } cases[] = {
         {0, 100, {.n_flight = 2, .max_draft = 4, .seed = 1}, 0, 0},
         {4, 0, {.n_flight = 2, .max_draft = 4, .seed = 2}, 0, 30},
@@ -419,7 +426,7 @@ static void test_options(void **state)
         struct worker_options o = options();
         struct executor *e = NULL;
         struct error err = {0};
-        o.comm_host = "127.0.0.1"; /* the cpu's */
+        o.comm_host = "127.0.0.1"; /* only the CPU device uses it */
         o.gpu = -1;
         o.device = cases[i].device;
         o.model = cases[i].model;
@@ -464,20 +471,22 @@ static void test_config_hash(void **state)
     executor_config_hash(&a, h1);
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
-    a.kv_dtype = "I8"; /* the other ranks' blocks would be of another size */
+    a.kv_dtype = "I8"; /* Ranks with another KV data type would have blocks of another size. */
     executor_config_hash(&a, h2);
     assert_memory_not_equal(h1, h2, 32);
     a.kv_dtype = "null";
-    a.pass_rows = 512; /* the other ranks' collectives would be of another length */
+    a.pass_rows = 512; /* Ranks with other pass rows would have collectives of another length. */
     executor_config_hash(&a, h2);
     assert_memory_not_equal(h1, h2, 32);
-    a.tp = 1; /* nobody else's: replicas on other devices are of one configuration */
+    /* Pass rows do not matter without peers, so replicas on different devices can share a
+     * configuration. */
+    a.tp = 1;
     executor_config_hash(&a, h2);
     a.pass_rows = 0;
     executor_config_hash(&a, h3);
     assert_memory_equal(h2, h3, 32);
     a.tp = 2;
-    a.speculation.max_seqs = 7; /* the head's matter, and nobody drafts */
+    a.speculation.max_seqs = 7; /* without draft tokens, max_seqs does not matter */
     executor_config_hash(&a, h2);
     assert_memory_equal(h1, h2, 32);
     a.speculation = (struct speculation){.n_tokens = 4, .lookup_max = 16, .lookup_min = 2};
@@ -494,7 +503,7 @@ static void test_config_hash(void **state)
     a.draft_hashes = STR("11");
     executor_config_hash(&a, h1);
     assert_memory_not_equal(h1, h2, 32);
-    a.draft_hashes = STR("12"); /* another draft */
+    a.draft_hashes = STR("12"); /* other draft weights */
     executor_config_hash(&a, h2);
     assert_memory_not_equal(h1, h2, 32);
     a.speculation = (struct speculation){0};

@@ -1,4 +1,4 @@
-/* The numbers of the lines that a start on a GPU says. */
+/* Numbers in the log lines of a start on a GPU. */
 #include "worker/executor/device/gpu_log.h"
 
 #include <setjmp.h>
@@ -25,14 +25,14 @@ static void test_numbers(void **state)
     }
 }
 
-/* vLLM's own example: 613,024 tokens of 131,072 are 4.68 requests. */
+/* An example of vLLM's: 613,024 tokens of KV cache hold 4.68 requests of 131,072 tokens. */
 static void test_concurrency(void **state)
 {
     struct program program = {.n_kv_groups = 1};
     struct engine e = {.program = &program, .max_model_len = 131072};
     e.kv_groups[0] = (struct kv_group){.kind = KV_FULL, .block_tokens = 16, .n_blocks = 38314};
     assert_in_range((int)(gpu_log_concurrency(&e) * 1000), 4676, 4677);
-    program.n_kv_groups = 2; /* whichever runs out first */
+    program.n_kv_groups = 2; /* the group that runs out first decides */
     e.kv_groups[1] = (struct kv_group){
         .kind = KV_WINDOW, .window_tokens = 1024, .block_tokens = 16, .n_blocks = 130};
     assert_int_equal((int)(gpu_log_concurrency(&e) * 1000), 2000);
@@ -40,7 +40,8 @@ static void test_concurrency(void **state)
     assert_int_equal((int)(gpu_log_concurrency(&e) * 1000000), 130 * 1000000 / 8192);
 }
 
-/* 63: the figures of an A100 of 40 GB in a log of vLLM's, and that they are the budget together. */
+/* The first case has the figures of a 40 GB A100 from a log of vLLM. The parts add up to the
+ * budget. */
 static void test_profile(void **state)
 {
     static const struct gpu_log_budget cases[] = {{39.39, 0.9, 3.97, 0.36, 29.02},

@@ -1,6 +1,6 @@
 #pragma once
-/* kernels/cuda/comm/peer.cuh in the emulation: other ranks are processes, and memory that both see
- * is mapped by both. */
+/* kernels/cuda/comm/peer.cuh in the emulation. Other ranks are processes, and shared memory is
+ * mapped by both sides. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <time.h>
@@ -10,8 +10,8 @@ template <class T> inline void peer_store_release(T *flag, T v)
     __atomic_store_n(flag, v, __ATOMIC_RELEASE);
 }
 
-/* Who polls a flag lets the other process go on: naps, since on a busy machine one that only yields
- * gets its turn after everybody else. */
+/* Polling a flag must let the other process run. It sleeps shortly: on a busy machine, a process
+ * that only yields would run after all others. */
 template <class T> inline T peer_load_acquire(const T *flag)
 {
     static thread_local const void *last;

@@ -1,5 +1,5 @@
 #pragma once
-/* kernels/cuda/device/ptx.cuh in the emulation: the same functions, over engine.h and tensor.h. */
+/* kernels/cuda/device/ptx.cuh in the emulation: the same functions over engine.h and tensor.h. */
 #include <cuda_runtime.h>
 
 #include "tests/cuda/emulate/tensor.h"
@@ -55,7 +55,7 @@ inline void prefetch_l2(const void *global)
 inline float exp2_fast(float x)
 {
     const float v = exp2f(x);
-    return v < 0x1p-126f ? 0.0f : v; /* a NaN stays */
+    return v < 0x1p-126f ? 0.0f : v; /* a NaN stays NaN */
 }
 
 inline void dependency_wait()

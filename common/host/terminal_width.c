@@ -1,4 +1,4 @@
-#include "cli/base/terminal_width.h"
+#include "common/host/terminal_width.h"
 
 #include <sys/ioctl.h>
 
