@@ -77,7 +77,7 @@ def test_drain_takes_a_worker_by_what_people_call_it():
             assert (done.returncode, done.stderr) == (0, "")
             assert json.loads(done.stdout) == {"worker": first, "draining": on}
             assert worker(c, 0)["draining"] == on and not worker(c, 1)["draining"]
-        for name, code, says in (("worker-9", 1, 'no worker "worker-9" is here'), ("0000000000000001", 1, "16 hex digits"),
+        for name, code, says in (("worker-9", 1, 'no connected worker matches "worker-9"'), ("0000000000000001", 1, "16 hex digits"),
                                  (node, 2, f"{first} (ordinal 0, {node})")):
             done = cox("drain", name)
             assert done.returncode == code and says in done.stderr and not done.stdout
