@@ -139,7 +139,8 @@ void throw_away_remove(struct throw_away *t)
     if (!t->path[0])
         return;
     if (!remove_files(t->dir_fd, AT_FDCWD, t->path))
-        fprintf(stderr, "cox: %s stays behind: %s\n", t->path, strerror(errno));
+        fprintf(stderr, "cox: cannot remove the temporary folder %s: %s\n", t->path,
+                strerror(errno));
     if (t->lock_fd >= 0)
         close(t->lock_fd);
     if (t->dir_fd >= 0)
