@@ -129,7 +129,7 @@ def serve_a_model(t):
     t.run("cox ps", r"demo +serving")
     t.run("cox logs -n 20", "head")
     t.run("cox status", "status: healthy")
-    t.run("cox stop", "has ended in order")
+    t.run("cox stop", "has stopped cleanly")
 
 
 def several_models(t):
@@ -216,7 +216,7 @@ def rotate_keys(t):
     wait_for("the old sessions have ended", lambda: t.sh("cox events").count("peer_revoked") == 2)
     t.serves(2)
     t.run("cox keys --keys-dir keys --rotate head", "head.key is new")
-    t.run("cox keys --reload", "takes up its new key")
+    t.run("cox keys --reload", "uses its new key now")
     wait_for("all are back", lambda: t.sh("cox events").count("gateway_reconnected") > 0)
     t.serves(2)
     t.run("cox keys --keys-dir keys --retire head", "retired")

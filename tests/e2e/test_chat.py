@@ -139,7 +139,7 @@ def test_a_conversation(gateway, env, tmp_path):
     t.until("of </not a command>")
     assert gateway.bodies[-1]["model"] == "other" and gateway.bodies[0]["model"] == "m1"
     t.ask("/nothing\r")
-    t.until("there is no /nothing: /help")
+    t.until("unknown command /nothing. /help")
     t.ask("/help\r")
     t.until("/load FILE")
     assert t.end() == 0
@@ -243,7 +243,7 @@ def test_save_and_load(gateway, env, tmp_path):
     for bad in ("{", '{"messages": 7}', '{"messages": [{"role": "root", "content": "x"}]}', '{"messages": [{"role": "user"}]}'):
         other.write_text(bad)
         t.ask(f"/load {other}\r")
-        t.until("no conversation that /save")
+        t.until("is not a conversation")
     t.ask("/load /not/here\r")
     t.until("No such file")
     t.ask("/save\r")

@@ -201,7 +201,7 @@ def test_artifacts_are_volumes_of_this_machine(runs):
     assert (kept / "n").read_text() == "1\n1\n", "an import without export is a copy"
     assert (runs.dir / "volumes/artifact/org/project/more/out").read_text() == "1\n1\n"
     state = runs.wait(runs.create("name: none\nrun: ls\nimport: {/in: 'vessl-artifact://org/project/nobody'}\n"), "failed")
-    assert "there is no artifact org/project/nobody yet: a run that exports it makes it" in state["reason"]
+    assert "the artifact org/project/nobody does not exist yet. Start a run that exports it first" in state["reason"]
 
 
 def test_a_model_is_fetched(runs):
@@ -270,7 +270,7 @@ run: |-
     assert alive(pid)
     os.kill(keeper, signal.SIGTERM)
     assert wait_end(first)[0] == 0 and not alive(pid)
-    assert "killing what has not ended" in runs.log(run)
+    assert "killing the processes that have not ended" in runs.log(run)
 
 
 def test_a_keeper_that_was_killed(runs):
@@ -424,7 +424,7 @@ def test_of_whose_folder(runs):
     if os.geteuid() == 0:
         os.chown(runs.dir, 65534, 65534)
         done = runs.cox("list")
-        assert done.returncode == 1 and "it belongs to user 65534, and you are 0" in done.stderr
+        assert done.returncode == 1 and "belongs to user 65534, but you are user 0" in done.stderr
 
 
 def test_a_list_of_many(runs):
@@ -450,7 +450,7 @@ def test_a_list_of_many(runs):
 
 
 def test_a_model_that_is_not_there_is_a_note(runs):
-    for model, words in (("dmeo", "did you mean `demo`?"), ("/nonexist/model", "no such file here yet")):
+    for model, words in (("dmeo", "did you mean `demo`?"), ("/nonexist/model", "does not exist on this machine yet")):
         path = runs.file(f"name: a\nmodel: {model}\n")
         done = runs.cox("--check", "-f", path)
         assert done.returncode == 0 and done.stderr.startswith(f'{path}:2:8: note: `model` "{model}": ') and words in done.stderr

@@ -59,7 +59,7 @@ static void test_seed_000(void **state)
         "--tensor-parallel-size 8 --pipeline-parallel-size 1 --dtype float16 "
         "--max-model-len 8192 --gpu-memory-utilization 0.9 --startup-timeout 1200 "
         "--chunk-timeout 120 --max-body-bytes 67108864 --max-waiting 1000 "
-        "VLLM_MAX_NUM_SEQS=16 has no effect: DJL's setting for the same says 2");
+        "VLLM_MAX_NUM_SEQS=16 has no effect: DJL's own setting for it has the value 2");
 }
 
 struct settings_case {
