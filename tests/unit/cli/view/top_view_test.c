@@ -55,10 +55,10 @@ static const struct {
     {"no curve of one", full, 100, 1, false, "sequences  4 running, 1 waiting\nso far"},
     {"a curve", full, 100, 3, false, "\n          ###\nso far"},
     {"a group", full, 100, 1, false,
-     "7      ready      both            4        1  [############------------]   50 %          "
+     "7       ready      both            4        1  [############------------]   50 %          "
      "2\n"},
     {"a worker", full, 100, 1, false,
-     "00000000000000aa ready         7      12.50 ms   87 %      75 %   61 C  rack1   SLOW\n"},
+     "00000000000000aa ready         7        12.50 ms   87 %      75 %   61 C  rack1   SLOW\n"},
     {"a worker that loads", full, 100, 1, false, "00000000000000bb loading 34 %  -"},
     {"a warning", full, 100, 1, false, "\nWARNING: half a group\n"},
     {"nothing", "{}", 100, 1, false, "model -   NOT HEALTHY"},
