@@ -130,7 +130,7 @@ static void test_scrolling_shows_every_line(void **state)
             strbuf_init(&b, 0);
             most = top_view_render(j, &h, &shape, &b);
             assert_int_equal(strncmp(b.ptr, "cox top   model demo", 20), 0);
-            seen_replica = seen_replica || strstr(b.ptr, "7      ready");
+            seen_replica = seen_replica || strstr(b.ptr, "7       ready");
             seen_a = seen_a || strstr(b.ptr, "00000000000");
             seen_b = seen_b || strstr(b.ptr, "loading 34 %");
             strbuf_fini(&b);
