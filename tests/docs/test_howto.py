@@ -139,8 +139,8 @@ def several_models(t):
     t.run("cox up demo -d --name second", "ready after")
     t.run("cox ps", r"first .*serving", r"second .*serving")
     t.run("cox status --address", "status: healthy")
-    t.run("cox stop first", "ended in order")
-    t.run("cox stop second", "ended in order")
+    t.run("cox stop first", "has stopped cleanly")
+    t.run("cox stop second", "has stopped cleanly")
     t.run("cox up MODEL -d --enable-lora", "ready after")
     wait_for("sql is there", lambda: '"sql"' in get(t.url + "/v1/models")[1])
     t.run("cox lora load support=")
@@ -198,7 +198,7 @@ def back_up(t):
     line = {"custom_id": "1", "method": "POST", "url": "/v1/completions", "body": {"model": "demo", "prompt": "a"}}
     (t.folder / "in.jsonl").write_text(json.dumps(line) + "\n")
     made = json.loads(t.sh(f"curl -s {t.url}/v1/files -F purpose=batch -F file=@in.jsonl"))
-    t.run("cox stop", "ended in order")
+    t.run("cox stop", "has stopped cleanly")
     t.run("cp -a state")
     t.run("cp -a keys")
     t.sh("rm -r state keys")
@@ -287,7 +287,7 @@ def bench(t):
 def step_log(t):
     t.run("cox up MODEL -d --step-log steps.log", "ready after")
     assert ask(t, 130) == "200"
-    t.run("cox stop", "ended in order")
+    t.run("cox stop", "has stopped cleanly")
     t.run("cox replay steps.log", "equal")
     t.run("cox replay steps.log --print", "119")
     t.run("cox replay steps.log --check")

@@ -125,7 +125,7 @@ def test_a_conversation(gateway, env, tmp_path):
     t.ask("/retry\r")
     t.until("4 of <world>")
     t.ask("/system\r")
-    t.until("no system message")
+    t.until("the system message is removed")
     t.ask("/system be long\r")
     t.until("is set")
     t.ask("/clear\r")
@@ -237,7 +237,7 @@ def test_save_and_load(gateway, env, tmp_path):
     other = tmp_path / "other"
     other.write_text("precious")
     t.ask(f"/save {other}\r")
-    t.until("no conversation")
+    t.until("exists already and is not a conversation")
     assert other.read_text() == "precious"
     t.ask("/clear\r")
     for bad in ("{", '{"messages": 7}', '{"messages": [{"role": "root", "content": "x"}]}', '{"messages": [{"role": "user"}]}'):

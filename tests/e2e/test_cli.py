@@ -165,7 +165,7 @@ def test_join_token_says_when_it_makes_keys(tmp_path):
     first = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")
     again = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")
     assert first.returncode == again.returncode == 0 and first.stdout == again.stdout
-    assert "made new keys" in first.stderr and again.stderr == ""
+    assert "created new keys" in first.stderr and again.stderr == ""
 
 
 def test_a_stop_may_wait_for_open_requests():

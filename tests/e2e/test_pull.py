@@ -149,10 +149,10 @@ def test_silence_is_not_waited_for(world, hub):
 
 
 @pytest.mark.parametrize("faults, code, words", [
-    ([("status", 500)] * 9, 1, ["500", "again in"]),
+    ([("status", 500)] * 9, 1, ["500", "retry in"]),
     ([("status", 429)] * 9, 1, ["429"]),
-    ([("garbage",)] * 9, 1, ["came twice", "SHA-256"]),
-    ([("longer",)] * 9, 1, ["200001 bytes", "listing says 200000"]),
+    ([("garbage",)] * 9, 1, ["was downloaded twice, both times with SHA-256"]),
+    ([("longer",)] * 9, 1, ["200001 bytes", "the list of files says 200000"]),
     ([("status", 403)], 2, ["403", "HF_TOKEN"]),
     ([("status", 404)], 2, ["404"]),
     ([("norange",)] + [("cut", 10)] * 9, 0, []),
@@ -238,7 +238,7 @@ def test_hostile_names(world, hub, name):
     if "/" in name:  # not a name in a model's folder, so it is ignored
         good(done)
     else:
-        bad(done, 1, "not taken")
+        bad(done, 1, "unsafe name")
     assert "\x1b" not in done.stderr
     outside = {p for p in set(world.cache.parent.rglob("*")) - before if not str(p).startswith(str(world.cache))}
     assert not outside
@@ -457,7 +457,7 @@ def test_a_file_by_its_url(world):
         s.files["/models/x.gguf"] = body
         url = f"{s.url}/models/x.gguf?signature={TOKEN}"
         bad(world.pull(f"{s.url}/models/x.gguf"), 2, "sha256")  # an http: URL needs a sha256
-        bad(world.pull(f"{url}#sha256={'0' * 64}"), 1, "came twice")
+        bad(world.pull(f"{url}#sha256={'0' * 64}"), 1, "was downloaded twice")
         s.faults["/models/x.gguf"] = [(), ("cut", 100_000)]
         bad(world.pull(f"{url}#sha256={sha256}"), 2, "not a GGUF")  # complete and correct, but not a model
         assert [h.get("If-Range") for _, h in s.requests[-1:]] == [f'"{hashlib.md5(body).hexdigest()}"']
@@ -480,7 +480,7 @@ def test_a_full_disk(world, hub):
     world.cache.mkdir()
     hub.models["org/tiny"][WEIGHTS] = bytes_of(30 << 20)
     done = in_mounts(world, "mount -t tmpfs -o size=20m none $COX_CACHE; $COX pull org/tiny", hub)
-    bad(done, 1, "are free: make room", "COX_CACHE")
+    bad(done, 1, "not enough disk space", "Free some space, or set COX_CACHE")
     assert not hub.asked(WEIGHTS)
     # A disk that fills up during the download.
     hub.faults[AT] = [("slow", 0.02, 1 << 18)]
@@ -494,7 +494,7 @@ def test_a_full_disk(world, hub):
         [ $rc -ne 0 ] || exit 9
         $COX pull org/tiny >/dev/null || exit 8
         exit $rc""", hub)
-    bad(done, 1, "No space left", "make room", "none")
+    bad(done, 1, "No space left", "Free some disk space", "none")
 
 
 @needs_mounts
@@ -515,7 +515,7 @@ def test_a_part_s_room_is_its_own(world, hub):
 def test_a_cache_that_cannot_be_written(world, hub):
     script = "mount --bind $COX_CACHE $COX_CACHE; mount -o remount,ro,bind $COX_CACHE; $COX pull org/tiny"
     world.cache.mkdir()
-    bad(in_mounts(world, script, hub), 1, "Read-only", "another place")
+    bad(in_mounts(world, script, hub), 1, "Read-only", "Set COX_CACHE to a writable folder")
     good(world.pull(hub=hub))
     hub.requests.clear()
     done = in_mounts(world, script + " && $COX pull org/tiny --check --verify", hub)

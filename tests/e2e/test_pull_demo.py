@@ -51,7 +51,7 @@ def test_the_model_out_of_four_wheels(world):
             f.seek(1000)
             f.write(b"damaged")
         os.utime(path, ns=(before, before + 10**12))  # newer than the stamp
-        bad(world.pull("demo", "--check"), 1, "not whole")
+        bad(world.pull("demo", "--check"), 1, "is incomplete")
         os.utime(path, ns=(before, before))
         bad(world.pull("demo", "--check", "--verify"), 1, "damaged")
 
@@ -79,5 +79,5 @@ def test_no_such_index(world):
         index.hashes[2] = "0" * 64
         index.sizes[2] = 1 << 60
         bad(world.pull("demo", PIP_INDEX_URL=index.url + "/simple"), 1, "reports no valid size")
-        bad(world.pull("demo", "--check"), 1, "not whole at")
+        bad(world.pull("demo", "--check"), 1, "is incomplete")
     bad(world.pull("demo", PIP_INDEX_URL="file:///tmp/x"), 2, "PIP_INDEX_URL")

@@ -180,12 +180,12 @@ def test_files_that_are_urls(cluster, tmp_path):
         assert both("/in.jsonl", "/out.jsonl").returncode == 0 and store.taken == b""
         store.given = completions(3).encode()
         done = both("/nothing", "/out.jsonl")
-        assert done.returncode == 2 and done.stderr == f"cox run-batch: -i {store.url}/nothing: the server answered 403 to GET\n"
+        assert done.returncode == 2 and done.stderr == f"cox run-batch: -i {store.url}/nothing: the server answered with status 403 to GET\n"
         done = both("/in.jsonl", "/out.jsonl", "--resume")
         assert done.returncode == 2 and "-o is a URL" in done.stderr
         store.code = 500
         done = both("/in.jsonl", "/out.jsonl")
-        assert done.returncode == 1 and f"-o {store.url}/out.jsonl: the server answered 500 to PUT" in done.stderr and "secret" not in done.stderr
+        assert done.returncode == 1 and f"-o {store.url}/out.jsonl: the server answered with status 500 to PUT" in done.stderr and "secret" not in done.stderr
         kept, = tmp_path.iterdir()
         assert f"the answers are kept in {kept}" in done.stderr and kept.read_text().count("\n") == 3
         kept.unlink()
@@ -207,7 +207,7 @@ def test_what_cannot_be_asked(cluster, tmp_path):
         assert done.returncode == 2 and words in done.stderr, done.stderr
     (tmp_path / "out.jsonl").write_text('{"custom_id":"else"}\n')
     done = run(cluster, tmp_path, "--resume")
-    assert done.returncode == 2 and "another run's output" in done.stderr
+    assert done.returncode == 2 and "belongs to no line of the input" in done.stderr
 
 
 def up_options():

@@ -105,7 +105,7 @@ def test_verbose_shows_the_logs_and_errors_are_always_shown(tmp_path):
         t.until("all of it", lambda s: "head_started" in s and "ready in" in s and "curl: " in s)
         assert "┌" not in t.text
         other = Terminal(*command[:-1], env={**ENV, "TMPDIR": str(tmp_path)})
-        assert other.wait() == 2 and re.search(r"^cox up: port \d+, wanted by .* is in use", other.text, re.M), other.text
+        assert other.wait() == 2 and re.search(r"^cox up: port \d+ of .* is already in use", other.text, re.M), other.text
         other.end()
     finally:
         t.end()
@@ -215,7 +215,7 @@ def test_in_the_background(here, tmp_path):
         assert done.returncode == 2 and "2 clusters match. Give the name or --address of one of them" in done.stderr and "null-2 (127.0.0.1:" in done.stderr
     assert "head_started" in cox("logs", "null-2", "head").stdout
     done = cox("stop", "nobody")
-    assert done.returncode == 1 and "no cluster called nobody" in done.stderr and "these run: null (" in done.stderr
+    assert done.returncode == 1 and "this user runs no cluster with the name nobody" in done.stderr and "Running clusters: null (" in done.stderr
     done = cox("stop", "null-2")
     assert done.returncode == 0 and re.fullmatch(r"null-2 has stopped cleanly after \d+\.\d s\.\n", done.stdout)
     assert cox("stop", "--all", "null").returncode == 2
@@ -296,7 +296,7 @@ def test_logs_of_nobody(cluster):
     env = {**os.environ, "TMPDIR": str(cluster.tmp)}
     done = run_cox("logs", "worker-99", env=env)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith('cox logs: no process "worker-99" in the cluster many; there are: cox, head, gateway-0, worker-0, ')
+    assert done.stderr.startswith('cox logs: the cluster has no process "worker-99". Processes of many: cox, head, gateway-0, worker-0, ')
     assert run_cox("logs", "many", "worker-3", env=env).stdout.startswith("worker-3   | ")
 
 
