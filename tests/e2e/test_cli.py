@@ -132,7 +132,7 @@ def test_an_answer_s_own_words_come_first(code, exit_code):
         done = run_cox("drain", "x", "--address", at)
         answers.join()
     assert done.returncode == exit_code
-    assert done.stderr == f"cox drain: do ?[2Jthis (http://{at}/api/drain answered {code})\n"
+    assert done.stderr == f"cox drain: do ?[2Jthis (http://{at}/api/drain answered with status {code})\n"
 
 
 def test_a_list_of_no_adapters(cluster, tmp_path):

@@ -70,7 +70,7 @@ CASES = [
     ("run nosuch", 2, 'unknown command "nosuch"; use cox run -f FILE, or cox run create\\|list\\|show'),
     ("run list all", 2, 'unexpected argument "all"'),
     ("run render -f {tmp}/in.jsonl -n No_Good", 2, "--namespace No_Good is invalid: use up to 63 lower-case letters"),
-    ("head --insecure --runs cox", 2, "--runs cox: the path of the program cox is wanted"),
+    ("head --insecure --runs cox", 2, "--runs cox: the value must be the full path of the program cox"),
     # missing files and names
     *((f"run {c}-f /not/here", 2, "cannot open the run file /not/here: No such file or directory") for c in ("", "--check ", "create ", "render ")),
     *((f"run {c} nobody", 1, 'there is no run "nobody"; `cox run list` lists the runs') for c in ("show", "logs", "terminate", "delete")),
