@@ -130,7 +130,7 @@ enum status throw_away_make(struct throw_away *t, const char *parent, const char
                      ? -1
                      : openat(t->dir_fd, OWNER, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (t->lock_fd < 0 || flock(t->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return error_set(err, STATUS_IO, "%s/" OWNER ": %s", t->path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot lock %s/" OWNER ": %s", t->path, strerror(errno));
     return STATUS_OK;
 }
 

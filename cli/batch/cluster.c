@@ -113,7 +113,7 @@ enum status batch_cluster_start(struct batch_cluster *c, const char *command, co
     TRY(spawn(c, model, args, n_args, err));
     while (!serves(c)) {
         if (is_interrupted)
-            return error_set(err, STATUS_CLOSED, "interrupted");
+            return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
         if (waitpid(c->pid, NULL, WNOHANG) == c->pid) {
             c->pid = 0;
             return error_set(err, STATUS_INVALID,

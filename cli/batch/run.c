@@ -323,7 +323,8 @@ static void watch(struct run *r)
         if (n_interrupts > 0 && !said) {
             struct error err = {0};
             said = true;
-            stop(r, error_set(&err, STATUS_CLOSED, "interrupted"), &err);
+            stop(r, error_set(&err, STATUS_CLOSED, "the command was interrupted by a signal"),
+                 &err);
             fprintf(stderr,
                     "%scox run-batch: stopping: no new lines are sent, and open requests finish. "
                     "Press Ctrl-C again to stop at once\n",

@@ -340,8 +340,10 @@ static enum status add_line(struct load *l, const struct piece *p, struct error 
         s = error_set(err, STATUS_INVALID, "%s:%u: the line has no \"prompt\" with a string",
                       l->o->path, p->number);
     else if (n_out < 1 || n_out > 1 << 24)
-        s = error_set(err, STATUS_INVALID, "%s:%u: \"output_tokens\" is out of range", l->o->path,
-                      p->number);
+        s = error_set(err, STATUS_INVALID,
+                      "%s:%u: the length of the answer (\"output_tokens\" or --custom-output-len) "
+                      "must be from 1 to 16777216 tokens",
+                      l->o->path, p->number);
     struct str text = {json_string_value(prompt), json_string_length(prompt)};
     if (s == STATUS_OK)
         s = bench_tokens_count(l->tokens, text, &n_in, err);
@@ -369,7 +371,7 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
 {
     size_t n = strlen(path), at = skip_blanks(text, 0);
     if (at >= text.len)
-        return error_set(err, STATUS_INVALID, "%s is empty", path);
+        return error_set(err, STATUS_INVALID, "the dataset file %s is empty", path);
     if ((n > 6 && strcmp(path + n - 6, ".jsonl") == 0) || text.ptr[at] == '{')
         *kind = BENCH_DATASET_CUSTOM;
     else if (text.ptr[at] == '[')

@@ -276,7 +276,9 @@ enum status bench_load_run(const struct bench_load *l, struct bench_result *resu
     drive(&r, results);
     *duration_s = (double)(clock_mono_ns() - r.begin_ns) / 1e9;
     http_streams_free(r.streams); /* calls `on_end` as interrupted for every open request */
-    return bench_is_interrupted() ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
+    return bench_is_interrupted()
+               ? error_set(err, STATUS_CLOSED, "the command was interrupted by a signal")
+               : STATUS_OK;
 }
 
 /* ---- the probe ---- */

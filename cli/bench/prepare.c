@@ -36,7 +36,7 @@ static enum status wait_for_server(const struct bench_target *t, double ready_s,
                           "the server is not ready: %s/health answered with status %d", t->base,
                           code);
         if (bench_is_interrupted())
-            return error_set(err, STATUS_CLOSED, "interrupted");
+            return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
         bool passes = s == STATUS_IO || s == STATUS_TIMEOUT;
         if (s == STATUS_IO && code == 0 && !waits_here && !t->gateway.uds)
             passes = !bench_is_closed_here(t->base);

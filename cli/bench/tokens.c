@@ -184,7 +184,7 @@ enum status bench_tokens_encode(const struct bench_tokens *t, struct str text,
 {
     *out = (struct bench_ids){0};
     if (bench_is_interrupted()) /* many prompts, or a slow server, take long */
-        return error_set(err, STATUS_CLOSED, "interrupted");
+        return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
     switch (t->kind) {
     case BENCH_TOKENS_FILE:
         return encode_here(t, text, out, err);

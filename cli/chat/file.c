@@ -68,7 +68,8 @@ enum status chat_file_save(const char *path, const char *model, const json_t *me
     char fresh[PATH_MAX];
     int n = snprintf(fresh, sizeof fresh, "%s.new-%d", path, (int)getpid());
     if (n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_INVALID, "the path is too long");
+        return error_set(err, STATUS_INVALID,
+                         "cannot save the conversation: the file's path is too long");
     TRY(check_overwrite(path, err));
     json_t *root = json_pack("{s:s, s:O}", "model", model, "messages", messages);
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

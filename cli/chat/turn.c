@@ -309,8 +309,8 @@ enum status chat_turn_check_model(struct chat_turn *t, const char *model, struct
             n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", id);
     }
     json_decref(models);
-    return is_there
-               ? STATUS_OK
-               : error_set(err, STATUS_NOT_FOUND,
-                           "\"%.200s\" is not served here. The gateway serves: %s.", model, names);
+    return is_there ? STATUS_OK
+                    : error_set(err, STATUS_NOT_FOUND,
+                                "the model \"%.200s\" is not served here. The gateway serves: %s.",
+                                model, names);
 }

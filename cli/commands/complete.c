@@ -57,7 +57,7 @@ static enum status read_stdin(struct strbuf *out, struct error *err)
             return error_set(err, STATUS_IO, "cannot read the text from stdin: %s",
                              strerror(errno));
         if (chat_turn_is_interrupted())
-            return error_set(err, STATUS_CLOSED, "stopped");
+            return error_set(err, STATUS_CLOSED, "the command was stopped by a signal");
         if (n > 0 && !strbuf_append(out, block, (size_t)n))
             return error_set(err, STATUS_INVALID,
                              "the text from stdin has more than %d MiB, the limit", TEXT_MAX >> 20);

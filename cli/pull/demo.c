@@ -130,7 +130,7 @@ static enum status drop_damaged(const struct demo *d, unsigned part, struct erro
     if (s != STATUS_OK && s != STATUS_CLOSED && unlink(path) == 0)
         s = STATUS_OK;
     mem_free(path);
-    return s == STATUS_OK ? s : error_set(err, s, "stopped");
+    return s == STATUS_OK ? s : error_set(err, s, "the download was stopped by a signal");
 }
 
 static enum status list_part(struct demo *d, unsigned part, struct error *err)
@@ -285,7 +285,7 @@ static enum status fetch(struct demo *d, struct pull_result *out, struct error *
         if (s == STATUS_OK)
             return write_stamp(d, err);
         if (s == STATUS_CLOSED)
-            return error_set(err, s, "stopped");
+            return error_set(err, s, "the download was stopped by a signal");
         d->o->say(why.text);
     }
     TRY(pull_make_folders(d->o->cache_dir, FOLDER "/wheels", err));
@@ -306,7 +306,7 @@ static enum status wait_for_script(const struct demo *d, int *fd, struct error *
     mem_free(path);
     while (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         if (d->net->is_stopped())
-            return error_set(err, STATUS_CLOSED, "stopped");
+            return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         if (!has_said)
             d->o->say("scripts/fetch-demo-model is running: waiting for it");
         has_said = true;

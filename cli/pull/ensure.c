@@ -79,7 +79,8 @@ static enum status fetch(const struct pull_options *o, const char *model, const 
                       "next start or `cox pull` continues it",
                       name);
     else if (s == STATUS_OK && pull_is_stopped())
-        s = error_set(err, STATUS_CLOSED, "stopped; model %s is in the cache", name);
+        s = error_set(err, STATUS_CLOSED, "stopped after the download; model %s is in the cache",
+                      name);
     else if (s == STATUS_OK)
         say_done(&done, (double)(clock_mono_ns() - begin_ns) / 1e9);
     mem_free(done.path);

@@ -230,7 +230,7 @@ static enum status read_parallel(struct reader *r)
     if (gpus > 0 && tp * pp > gpus)
         return error_set(r->err, STATUS_INVALID,
                          "tensor_parallel_degree %u x pipeline_parallel_degree %u is more than the "
-                         "%u GPUs of this machine",
+                         "%u GPUs of this machine. Use lower degrees or an instance with more GPUs",
                          tp, pp, gpus);
     r->out->n_model_gpus = tp * pp;
     flag(r, "--tensor-parallel-size", text(r, "%u", tp));

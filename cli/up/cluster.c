@@ -194,7 +194,7 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
     if (pull_is_stopped()) { /* the signal came after the fetch's last check */
         u->model.has_not_come = true;
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the start was stopped by a signal");
     }
     TRY(up_machine_prepare(&u->machine, u->o, u->name, tmp_dir, err));
     TRY(up_plan_build(u->o, u->model.name, &u->machine.place, &u->arena, &u->plan, err));

@@ -348,7 +348,8 @@ bool supervisor_has(const struct supervisor *s, const char *name)
 enum status supervisor_add(struct supervisor *s, const struct up_child *plan, struct error *err)
 {
     if (s->stopping)
-        return error_set(err, STATUS_INVALID, "the cluster is ending");
+        return error_set(err, STATUS_INVALID,
+                         "the number of workers cannot be changed: the cluster is stopping");
     struct child *c = add_child(s, plan);
     c->added = true;
     enum status st = start(c, err);

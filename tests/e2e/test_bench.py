@@ -190,9 +190,9 @@ def test_what_cannot_be_done(cluster, tmp_path):
             (cluster.url, None, [], 1, "COX_API_KEY"), (cluster.url, KEY, ["--model", "nobody"], 1, "nobody"),
             ("http://127.0.0.1:1", KEY, ["--ready-check-timeout-sec", 0], 1, "cannot connect"),
             (cluster.url, KEY, ["--dataset-path", tmp_path / "nothing"], 2, "No such file"),
-            (cluster.url, KEY, ["--dataset-path", tmp_path / "bad.jsonl"], 2, "bad.jsonl:1: no JSON"),
+            (cluster.url, KEY, ["--dataset-path", tmp_path / "bad.jsonl"], 2, "bad.jsonl:1: the line is not valid JSON"),
             (cluster.url, KEY, ["--request-rate", "-1"], 2, "--request-rate"), (cluster.url, KEY, ["--goodput", "itl:3"], 2, "--goodput"),
-            (cluster.url, KEY, ["--plot", "x.png"], 2, "--plot x.png: pictures are SVG"),
+            (cluster.url, KEY, ["--plot", "x.png"], 2, "--plot x.png: the plot is an SVG file"),
             (cluster.url, KEY, ["--save-result", "--result-dir", "/proc/none"], 1, "--result-dir"),
             (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a usable address")):
         done = serve(url, *args, "--num-prompts", 2, key=key)
@@ -255,7 +255,7 @@ def test_interrupted(cluster, tmp_path):
     p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=30 * SLOW)
     got, r = figures(out), json.loads((tmp_path / "r.json").read_text())
-    assert p.returncode == 1 and err.endswith("cox bench serve: interrupted\n") and "the request was not sent" in err, err
+    assert p.returncode == 1 and err.endswith("cox bench serve: the command was interrupted by a signal\n") and "the request was not sent" in err, err
     cut_off = re.search(r"^  (\d+): interrupted$", err, re.MULTILINE)
     assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None = all four got their last token when the load ended
     assert got["Successful requests"] + got["Failed requests"] == 1000 and r["completed"] == got["Successful requests"]

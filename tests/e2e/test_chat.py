@@ -291,7 +291,7 @@ def test_complete_says_what_is_wrong(gateway, env):
         assert done.returncode == 2 and words in done.stderr.decode() and done.stdout == b""
     ours, theirs = pty.openpty()
     done = subprocess.run([BIN / "cox", "complete"], env=env, stdin=theirs, capture_output=True, text=True, timeout=30 * SLOW)
-    assert done.returncode == 2 and "which text?" in done.stderr
+    assert done.returncode == 2 and "the text is missing: run" in done.stderr
     os.close(ours)
     os.close(theirs)
     gateway.fails = True

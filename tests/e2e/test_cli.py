@@ -77,7 +77,7 @@ def test_drain_takes_a_worker_by_what_people_call_it():
             assert (done.returncode, done.stderr) == (0, "")
             assert json.loads(done.stdout) == {"worker": first, "draining": on}
             assert worker(c, 0)["draining"] == on and not worker(c, 1)["draining"]
-        for name, code, says in (("worker-9", 1, 'no worker "worker-9" is here'), ("0000000000000001", 1, "16 hex digits"),
+        for name, code, says in (("worker-9", 1, 'no connected worker matches "worker-9"'), ("0000000000000001", 1, "16 hex digits"),
                                  (node, 2, f"{first} (ordinal 0, {node})")):
             done = cox("drain", name)
             assert done.returncode == code and says in done.stderr and not done.stdout
@@ -104,7 +104,7 @@ def test_the_admin_key_is_asked_for(tmp_path):
                 (["--admin-key-file", tmp_path / "wrong"], {}, f"rejects the admin key in {tmp_path}/wrong"),
                 ([], {"COX_ADMIN_KEY_FILE": f"{tmp_path}/wrong"}, f"rejects the admin key in {tmp_path}/wrong"),
                 ([], {"COX_ADMIN_KEY": "another"}, "rejects this admin key (--admin-key, COX_ADMIN_KEY)"),
-                (["--admin-key-file", tmp_path / "empty"], {}, "empty holds no key"),
+                (["--admin-key-file", tmp_path / "empty"], {}, "empty contains no key"),
                 (["--admin-key-file", tmp_path / "none"], {}, "none: No such file or directory (--admin-key-file")):
             done = run_cox(*at, *args, env={**os.environ, **env})
             assert done.returncode == 2 and says in done.stderr and not done.stdout, done.stderr

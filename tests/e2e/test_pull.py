@@ -247,13 +247,13 @@ def test_hostile_names(world, hub, name):
 @pytest.mark.parametrize("change, code, words", [
     (lambda s: s[2].update(size=1 << 62, lfs={"size": 1 << 62, "sha256": "0" * 64}), 1, "is too large: the server says"),
     (lambda s: s[2].update(lfs={"size": 1 << 41, "sha256": "0" * 64}), 1, "are free"),
-    (lambda s: s[2].update(lfs={"size": 200_000, "sha256": "zz"}), 1, "its hash"),
+    (lambda s: s[2].update(lfs={"size": 200_000, "sha256": "zz"}), 1, "invalid SHA-256"),
     (lambda s: s[2].update(lfs={"size": 199_999, "sha256": "0" * 64}), 1, "200000 bytes"),
     (lambda s: s.append(dict(s[2])), 1, "twice"),
     (lambda s: s.extend({"rfilename": f"{i}.safetensors", "size": 1} for i in range(10_001)), 1, "more than 10000"),
-    (lambda s: s.pop(0), 2, "no config.json"),
-    (lambda s: s.pop(2), 2, "no config.json"),
-    (lambda s: s.clear(), 2, "no config.json"),
+    (lambda s: s.pop(0), 2, "neither config.json with safetensors files nor a GGUF file"),
+    (lambda s: s.pop(2), 2, "neither config.json with safetensors files nor a GGUF file"),
+    (lambda s: s.clear(), 2, "neither config.json with safetensors files nor a GGUF file"),
 ])
 def test_hostile_listings(world, hub, change, code, words):
     def changed(listing):

@@ -151,7 +151,7 @@ static enum status start_often(const struct startup_options *o, const struct opt
     for (int64_t i = 0; i < n; i++) {
         double seconds = 0;
         if (bench_is_interrupted())
-            return error_set(err, STATUS_CLOSED, "interrupted");
+            return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
         if (path)
             TRY(forget_model(path, err));
         TRY(start_once(o, words, &seconds, err));

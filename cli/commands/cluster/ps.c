@@ -235,7 +235,7 @@ static int stop(const struct local_cluster *c, double timeout_s)
     enum status s = local_cluster_ask(c, "/stop", "{}", &answer, &err);
     strbuf_fini(&answer);
     if (s != STATUS_OK && !has_ended(c, &in_order)) {
-        fprintf(stderr, "cox stop: %s (process %lld): %s\n", name, c->pid, err.text);
+        fprintf(stderr, "cox stop: cannot stop %s (process %lld): %s\n", name, c->pid, err.text);
         return EXIT_FAILED;
     }
     while (!has_ended(c, &in_order)) {

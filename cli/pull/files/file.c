@@ -152,7 +152,7 @@ static enum status receive_once(const struct pull_source *source, struct incomin
     if (in->at == in->f->n_bytes)
         return STATUS_OK;
     if (fetch_is_stopped(source->net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     if (*how == STATUS_OK && (answer->code == 200 || answer->code == 206))
         *how = error_set(err, STATUS_IO, "%s closed the connection before the file was complete",
                          answer->host);
@@ -176,7 +176,7 @@ static enum status receive(const struct pull_source *source, struct incoming *in
         if (pull_retry_again(&retry, how, &a, err))
             continue;
         if (fetch_is_stopped(source->net))
-            return error_set(err, STATUS_CLOSED, "stopped");
+            return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         return how == STATUS_OK ? pull_explain(&a, &source->words, err)
                                 : error_prefix(err, how, "%s", in->f->name);
     }

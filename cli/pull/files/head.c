@@ -111,7 +111,7 @@ static enum status fetch_bytes(const struct pull_source *source, struct head *h,
                           a.host);
     } while (pull_retry_again(&retry, s, &a, err));
     if (fetch_is_stopped(source->net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     return s == STATUS_OK ? pull_explain(&a, &source->words, err) : err->status;
 }
 

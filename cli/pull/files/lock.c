@@ -249,7 +249,7 @@ enum status pull_lock_acquire(struct pull_lock *l, const char *path, const struc
         if (w->is_done(w->ctx))
             s = STATUS_EXISTS;
         else if (w->is_stopped())
-            s = error_set(err, STATUS_CLOSED, "stopped");
+            s = error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         else if ((l->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) >= 0)
             s = hold_unless_done(l, w, err);
         else if (errno != EEXIST)

@@ -21,7 +21,10 @@ enum status pull_part_path(const char *folder, const char *name, const char *end
 {
     int n = snprintf(out, PATH_MAX, "%s/%s%s", folder, name, end);
     return n > 0 && n < PATH_MAX ? STATUS_OK
-                                 : error_set(err, STATUS_INVALID, "%s: the path is too long", name);
+                                 : error_set(err, STATUS_INVALID,
+                                             "the path of the file %s in the cache is too long. "
+                                             "Set COX_CACHE to a shorter path",
+                                             name);
 }
 
 bool pull_part_has_size(const char *path, uint64_t n_bytes)
@@ -116,7 +119,7 @@ enum status pull_digests_read(struct pull_digests *d, const struct fetch_net *ne
         size_t want = end - *at < BLOCK ? (size_t)(end - *at) : BLOCK;
         ssize_t n = pread(fd, block, want, (off_t)*at);
         if (fetch_is_stopped(net))
-            s = error_set(err, STATUS_CLOSED, "stopped");
+            s = error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         else if (n < 0 && errno == EINTR)
             continue;
         else if (n <= 0)

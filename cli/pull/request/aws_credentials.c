@@ -120,7 +120,9 @@ static enum status call(const struct aws_credentials *c, struct http_call *h, in
         s = http_client_call(h, code, out, err);
         a.code = *code;
     } while (pull_retry_again(&retry, s, &a, err));
-    return fetch_is_stopped(c->setup.net) ? error_set(err, STATUS_CLOSED, "stopped") : s;
+    return fetch_is_stopped(c->setup.net)
+               ? error_set(err, STATUS_CLOSED, "the download was stopped by a signal")
+               : s;
 }
 
 static enum status refused(const struct aws_credentials *c, const char *url, int code,

@@ -112,7 +112,7 @@ enum status pull_get_text(const struct fetch_net *net, const struct fetch_call *
             return STATUS_OK;
     } while (pull_retry_again(&retry, s, &a, err));
     if (fetch_is_stopped(net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     return s == STATUS_OK ? pull_explain(&a, w, err) : error_prefix(err, s, "%s", w->what);
 }
 
@@ -141,6 +141,6 @@ enum status pull_get_size(const struct fetch_net *net, const struct fetch_call *
         }
     } while (pull_retry_again(&retry, s, a, err));
     if (fetch_is_stopped(net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     return s == STATUS_OK ? pull_explain(a, w, err) : error_prefix(err, s, "%s", w->what);
 }

@@ -158,7 +158,7 @@ static enum status extract(const struct wheel *w, const char *member, uint64_t m
     bool ok = e.method == STORED ? copy_stored(k) : inflate_all(k);
     k->e = NULL;
     if (k->stopped)
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     return ok && k->n == e.whole && k->crc == e.crc ? STATUS_OK
                                                     : wrong(w, "the member is damaged", err);
 }
