@@ -202,7 +202,7 @@ def test_what_cannot_be_asked(cluster, tmp_path):
     assert done.returncode == 1 and "cannot connect" in done.stderr and "0 of 3 answered" in done.stderr
     for args, words in ((["-i", "s3://x/y", "-o", "z"], "only a local file or an http:// or https:// URL is supported"), (["-i", tmp_path / "in.jsonl"], "-o FILE"),
                         (["-i", tmp_path / "nothing", "-o", "z"], "No such file"),
-                        (["-i", tmp_path / "in.jsonl", "-o", tmp_path / "in.jsonl"], "is the input")):
+                        (["-i", tmp_path / "in.jsonl", "-o", tmp_path / "in.jsonl"], "is both the input and the output")):
         done = run_cox("run-batch", *args)
         assert done.returncode == 2 and words in done.stderr, done.stderr
     (tmp_path / "out.jsonl").write_text('{"custom_id":"else"}\n')
@@ -238,7 +238,7 @@ def test_a_cluster_that_cannot_start(tmp_path):
     for args, words in ((["--model", tmp_path / "nothing", *files], "has ended"),
                         (["null", *files, "--", "--no-such-flag"], "--no-such-flag"),
                         ([*files, "--max-model-len", 4096], "--max-model-len is an option of `cox up`, but no MODEL is given"),
-                        (["null", *files, "--", "--ssl-certfile", "x"], "serves nobody else"),
+                        (["null", *files, "--", "--ssl-certfile", "x"], "--ssl-certfile is not allowed here"),
                         (["null", *files, "--uds", "/x"], "Give only one of the two")):
         done = run_cox("run-batch", *args, timeout=60, env=env)
         assert done.returncode == 1 and words in done.stderr, done.stderr

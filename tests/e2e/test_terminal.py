@@ -304,8 +304,8 @@ def test_drain_says_what_happens(cluster):
     name = f"worker-{next(w['ordinal'] for w in cluster.status()['workers'] if w['state'] == 'ready')}"  # any two workers may be the spares
     done = run_cox("drain", name, *at(cluster))
     assert done.returncode == 0
-    assert re.fullmatch(name + r" on \S+ is draining: it takes no more work\. No request runs in its group \d+; other workers take what "
-                        rf"comes\.\n`cox undrain {name}` undoes it\.\n", done.stdout), done.stdout
+    assert re.fullmatch(name + r" on \S+ is draining: it takes no more work\. No request runs in its replica \d+; other workers take new "
+                        rf"requests\.\n`cox undrain {name}` undoes it\.\n", done.stdout), done.stdout
     assert re.fullmatch(name + r" on \S+ takes work again\.\n", run_cox("undrain", name, *at(cluster)).stdout)
     assert "is draining: it rejects new requests and finishes the 0 that it has" in run_cox("drain", "all", *at(cluster)).stdout
     assert run_cox("undrain", "all", *at(cluster)).stdout == "The cluster takes new requests again.\n"
