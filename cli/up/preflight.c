@@ -76,11 +76,10 @@ enum status preflight_port(const char *host, uint16_t port, const char *what, co
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
         if (bind(fd, list->ai_addr, list->ai_addrlen) != 0)
             s = errno == EADDRINUSE
-                    ? error_set(
-                          err, STATUS_EXISTS,
-                          "port %u of %s is already in use on %s. Stop the process that listens "
-                          "there (find it with `ss -ltnp`), or choose another port with %s",
-                          port, what, host, flag)
+                    ? error_set(err, STATUS_EXISTS,
+                                "port %u of %s is in use on %s. Stop the process that listens "
+                                "there (find it with `ss -ltnp`), or choose another port with %s",
+                                port, what, host, flag)
                     : error_set(err, STATUS_INVALID, "%s cannot listen on %s port %u: %s", what,
                                 host, port, strerror(errno));
         close(fd);

@@ -185,7 +185,7 @@ def test_programs_without_what_they_need(tmp_path):
             code, said = end_of(program, *args, "--keys-dir", keys)
             assert code == 2 and f"port {port}" in said and "is in use" in said, (program, said)
         r = up(free_ports(4), "null", "--kv-port", port)
-        assert is_refused(r, f"port {port} of worker-0's KV blocks is already in use"), r.stderr
+        assert is_refused(r, f"port {port} of worker-0's KV blocks is in use"), r.stderr
     for one, other in (("--comm-port", "--kv-port"), ("--comm-port", "--http-port"), ("--kv-port", "--http-port")):
         code, said = end_of("cox-worker", *worker[:4], "--keys-dir", keys, one, 7100, other, 7100)
         assert code == 2 and one in said and other in said and "port 7100 is set for both" in said, said

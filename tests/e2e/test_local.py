@@ -73,7 +73,7 @@ def test_a_worker_that_cannot_start_ends_nobody(tmp_path):
             taken.listen()
             done = cox(c, "scale", 2)
         assert done.returncode == 2 and re.fullmatch(
-            rf"cox scale: port {c.worker_http_port + 1} of worker-1 is already in use .*--worker-http-port\n", done.stderr)
+            rf"cox scale: port {c.worker_http_port + 1} of worker-1 is in use .*--worker-http-port\n", done.stderr)
         assert get(c.url + "/health")[0] == 200 and set(c.pids()) == {"head", "gateway-0", "worker-0"}
     with Cluster("--keys-dir", tmp_path / "keys", workers=1, tp=1, spare=1) as c:
         key = tmp_path / "keys/worker.key"
