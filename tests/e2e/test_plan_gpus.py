@@ -71,7 +71,7 @@ def test_no_kernels_for_it():
 def test_a_model_of_a_hub_that_is_not_reached():
     away = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:1", "COX_RETRIES": "0"}
     done = run_cox("plan", "hf:some-org/some-model", "--gpu", "L4", env=away)
-    assert done.returncode == 2 and "cannot reach 127.0.0.1" in done.stderr and "a folder with its config.json alone" in done.stderr
+    assert done.returncode == 2 and "cannot reach 127.0.0.1" in done.stderr and "give a folder that contains the model's config.json" in done.stderr
 
 
 def test_the_dtype_of_a_model_is_its_own():
