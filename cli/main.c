@@ -14,7 +14,8 @@ static int end(const char *name, int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    fprintf(stderr, "cox %s: not all of the output could be written: is the disk full?\n", name);
+    fprintf(stderr, "cox %s: the output is incomplete: writing failed. Check the free disk space\n",
+            name);
     return code == EXIT_FINE ? EXIT_FAILED : code;
 }
 
@@ -39,8 +40,8 @@ int main(int argc, char **argv)
         return end(name, command_run(&commands, c, argc - 1, argv + 1));
     const struct command *near = command_nearest(&commands, name);
     if (near)
-        fprintf(stderr, "cox: no command \"%s\"; did you mean \"%s\"?\n", name, near->name);
+        fprintf(stderr, "cox: unknown command \"%s\"; did you mean \"%s\"?\n", name, near->name);
     else
-        fprintf(stderr, "cox: no command \"%s\"; `cox help` lists them\n", name);
+        fprintf(stderr, "cox: unknown command \"%s\"; `cox help` lists the commands\n", name);
     return EXIT_USAGE;
 }

@@ -130,7 +130,7 @@ enum status throw_away_make(struct throw_away *t, const char *parent, const char
                      ? -1
                      : openat(t->dir_fd, OWNER, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (t->lock_fd < 0 || flock(t->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return error_set(err, STATUS_IO, "%s/" OWNER ": %s", t->path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot lock %s/" OWNER ": %s", t->path, strerror(errno));
     return STATUS_OK;
 }
 
@@ -139,7 +139,8 @@ void throw_away_remove(struct throw_away *t)
     if (!t->path[0])
         return;
     if (!remove_files(t->dir_fd, AT_FDCWD, t->path))
-        fprintf(stderr, "cox: %s stays behind: %s\n", t->path, strerror(errno));
+        fprintf(stderr, "cox: cannot remove the temporary folder %s: %s\n", t->path,
+                strerror(errno));
     if (t->lock_fd >= 0)
         close(t->lock_fd);
     if (t->dir_fd >= 0)

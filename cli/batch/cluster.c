@@ -34,8 +34,10 @@ static enum status make_socket_dir(struct batch_cluster *c, struct error *err)
     TRY(throw_away_make(&c->dir, tmp && tmp[0] ? tmp : "/tmp", "batch", err));
     int n = snprintf(c->uds, sizeof c->uds, "%s/gateway", c->dir.path);
     if (n < 0 || (size_t)n >= sizeof c->uds)
-        return error_set(err, STATUS_INVALID,
-                         "TMPDIR=%s: its name is too long for a socket's in it", tmp);
+        return error_set(
+            err, STATUS_INVALID,
+            "cannot make a socket in TMPDIR=%s: the path is too long. Set TMPDIR to a shorter path",
+            tmp);
     return STATUS_OK;
 }
 
@@ -73,7 +75,8 @@ static enum status spawn(struct batch_cluster *c, const char *model, const char 
     if (c->pid > 0)
         return STATUS_OK;
     c->pid = 0;
-    return error_set(err, STATUS_LIMIT, "a process for the cluster: %s", strerror(errno));
+    return error_set(err, STATUS_LIMIT, "cannot start a process for the cluster: %s",
+                     strerror(errno));
 }
 
 static bool serves(const struct batch_cluster *c)
@@ -97,7 +100,8 @@ enum status batch_cluster_start(struct batch_cluster *c, const char *command, co
     for (size_t i = 0; i < n_args; i++)
         if (strncmp(args[i], "--ssl-", 6) == 0 || strncmp(args[i], "--uds", 5) == 0)
             return error_set(err, STATUS_INVALID,
-                             "%s: this cluster serves nobody else, on a socket of its own",
+                             "%s is not allowed here: the cluster of run-batch listens only on a "
+                             "Unix socket of its own. Remove this option",
                              args[i]);
     (void)unsetenv("COX_CONFIG"); /* COX_CONFIG has been read; it holds no options of `cox up` */
     enum status s = model_fetch_for_up(command, model, args, n_args, err);
@@ -109,10 +113,12 @@ enum status batch_cluster_start(struct batch_cluster *c, const char *command, co
     TRY(spawn(c, model, args, n_args, err));
     while (!serves(c)) {
         if (is_interrupted)
-            return error_set(err, STATUS_CLOSED, "interrupted");
+            return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
         if (waitpid(c->pid, NULL, WNOHANG) == c->pid) {
             c->pid = 0;
-            return error_set(err, STATUS_INVALID, "cox up %s has ended: the log above says why",
+            return error_set(err, STATUS_INVALID,
+                             "`cox up %s` has ended before the cluster was ready. See the log "
+                             "above for the cause",
                              model);
         }
         (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);

@@ -19,7 +19,7 @@ static enum status map(struct batch_file *f, const char *path, struct error *err
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open %s: %s", path, strerror(errno));
     bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
     if (is_file && st.st_size > 0) {
         void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -28,10 +28,9 @@ static enum status map(struct batch_file *f, const char *path, struct error *err
     }
     (void)close(fd);
     if (!is_file)
-        return error_set(err, STATUS_INVALID, "%s is not a file", path);
+        return error_set(err, STATUS_INVALID, "%s is not a regular file", path);
     if (!f->mapped && st.st_size > 0)
-        return error_set(err, STATUS_IO, "%s cannot be mapped into memory: %s", path,
-                         strerror(errno));
+        return error_set(err, STATUS_IO, "cannot map %s into memory: %s", path, strerror(errno));
     return STATUS_OK;
 }
 
@@ -55,17 +54,17 @@ static bool read_line(struct str text, struct batch_input_line *l, char why[300]
 {
     char wrong[200];
     if (!batch_input_read(text, "", l, wrong)) {
-        snprintf(why, 300, "This line is not a request of a batch: %s", wrong);
+        snprintf(why, 300, "This line is not a batch request: %s", wrong);
         l->owned_custom_id = batch_input_id(text);
         return false;
     }
     if (known_url(l->owned_url))
         return true;
     snprintf(why, 300,
-             "The url \"%.100s\" is not answered here%s: /v1/chat/completions, /v1/completions and "
-             "/v1/embeddings are.",
+             "The url \"%.100s\" is not supported%s. Use /v1/chat/completions, /v1/completions or "
+             "/v1/embeddings.",
              l->owned_url,
-             is_of_vllm(l->owned_url) ? ", since there are no scores, reranking and audio" : "");
+             is_of_vllm(l->owned_url) ? ": scores, reranking and audio are not available" : "");
     return false;
 }
 
@@ -178,7 +177,8 @@ enum status batch_file_resume(struct batch_file *f, struct str answers, const ch
         json_decref(o);
         if (!l)
             return error_set(err, STATUS_INVALID,
-                             "%s:%u answers no line of the input: is it another run's output?",
+                             "%s:%u: this answer belongs to no line of the input. Check that the "
+                             "file is the output of the same input, or name another output file",
                              path, number);
         f->n_answered += l->text.len > 0;
         l->text = (struct str){0};

@@ -103,7 +103,8 @@ void batch_answer_write(struct strbuf *out, const char *custom_id, uint64_t id, 
         if (text)
             strbuf_append_c(out, text);
         else
-            strbuf_printf(out, "{\"message\":\"the answer (%d) is no JSON of a gateway's\"}",
+            strbuf_printf(out,
+                          "{\"message\":\"the answer (status %d) is not the JSON of a gateway\"}",
                           status);
         strbuf_append_c(out, "}\n");
         free(text);
@@ -150,10 +151,13 @@ static enum status call(struct run *r, const struct batch_input_line *l, int *co
         if (!may_change(s, *code))
             return s;
         if (clock_mono_ns() >= until || is_stopping(r))
-            return s != STATUS_OK ? s
-                                  : error_set(err, STATUS_TIMEOUT,
-                                              "%s still answers %d after %lld s (--retry-timeout)",
-                                              url, *code, (long long)r->o->retry_s);
+            return s != STATUS_OK
+                       ? s
+                       : error_set(
+                             err, STATUS_TIMEOUT,
+                             "%s still answered with status %d after %lld s (--retry-timeout). "
+                             "Check the gateway, then continue with --resume",
+                             url, *code, (long long)r->o->retry_s);
         nap(r, ms);
     }
 }
@@ -188,7 +192,8 @@ static enum status answer(struct run *r, uint32_t i, struct strbuf *out, int *co
     strbuf_init(&body, ANSWER_LIMIT);
     enum status s = call(r, &l, code, &body, err);
     if (s == STATUS_OK && *code == 401)
-        s = error_set(err, STATUS_DENIED, "%s wants a key: --api-key KEY or COX_API_KEY", r->base);
+        s = error_set(err, STATUS_DENIED,
+                      "%s requires an API key: set COX_API_KEY or give --api-key KEY", r->base);
     if (s == STATUS_OK)
         batch_answer_write(out, line->owned_id, r->id_base + i, *code, strbuf_str(&body));
     strbuf_fini(&body);
@@ -219,7 +224,8 @@ static void write_one(struct run *r, struct held *h)
             continue;
         if (n < 0) {
             stop(r,
-                 error_set(&err, STATUS_IO, "%s: %s: make room, then --resume goes on",
+                 error_set(&err, STATUS_IO,
+                           "cannot write %s: %s. Free some disk space, then continue with --resume",
                            r->o->output, strerror(errno)),
                  &err);
             break;
@@ -317,10 +323,11 @@ static void watch(struct run *r)
         if (n_interrupts > 0 && !said) {
             struct error err = {0};
             said = true;
-            stop(r, error_set(&err, STATUS_CLOSED, "interrupted"), &err);
+            stop(r, error_set(&err, STATUS_CLOSED, "the command was interrupted by a signal"),
+                 &err);
             fprintf(stderr,
-                    "%scox run-batch: no more lines are sent, the open ones end; Ctrl-C again "
-                    "ends at once\n",
+                    "%scox run-batch: stopping: no new lines are sent, and open requests finish. "
+                    "Press Ctrl-C again to stop at once\n",
                     terminal ? "\n" : "");
         }
         tell(r, &told_ns, terminal);
@@ -341,8 +348,9 @@ static uint32_t start(struct run *r, pthread_t *threads)
         if (rc != 0) {
             struct error err = {0};
             stop(r,
-                 error_set(&err, STATUS_NO_MEMORY, "thread %u of --concurrency: %s", i,
-                           strerror(rc)),
+                 error_set(&err, STATUS_NO_MEMORY,
+                           "cannot start thread %u of --concurrency: %s. Use a lower --concurrency",
+                           i, strerror(rc)),
                  &err);
             break;
         }

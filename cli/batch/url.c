@@ -73,8 +73,8 @@ static enum status call(const char *method, const char *url, struct str body, st
     else if (s != STATUS_OK)
         (void)error_set(err, s, "%s: %s", what, why.text);
     else if (code < 200 || code > 299)
-        s = error_set(err, STATUS_IO, "%s " STR_FMT ": the server answered %d to %s", what,
-                      STR_ARG(strbuf_str(&shown)), code, method);
+        s = error_set(err, STATUS_IO, "%s " STR_FMT ": the server answered with status %d to %s",
+                      what, STR_ARG(strbuf_str(&shown)), code, method);
     strbuf_fini(&shown);
     return s;
 }
@@ -83,10 +83,11 @@ enum status batch_url_make_file(const char *folder, char *path, struct error *er
 {
     int n = snprintf(path, PATH_MAX, "%s/cox-run-batch-XXXXXX", folder);
     if (n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_INVALID, "%.200s: the folder's name is too long", folder);
+        return error_set(err, STATUS_INVALID,
+                         "cannot make a file in the folder %.200s: its path is too long", folder);
     int fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0)
-        return error_set(err, STATUS_IO, "%s: a file cannot be made in it: %s", folder,
+        return error_set(err, STATUS_IO, "cannot make a file in the folder %s: %s", folder,
                          strerror(errno));
     (void)close(fd);
     return STATUS_OK;
@@ -101,7 +102,8 @@ enum status batch_url_fetch(const char *url, const char *folder, int *fd, char *
     sink.fd = open(name, O_RDWR | O_CLOEXEC);
     (void)unlink(name);
     if (sink.fd < 0)
-        return error_set(err, STATUS_IO, "%s: %s", name, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open the temporary file %s: %s", name,
+                         strerror(errno));
     enum status s = call("GET", url, (struct str){0}, &sink, "-i", err);
     if (s != STATUS_OK) {
         (void)close(sink.fd);
@@ -120,13 +122,15 @@ enum status batch_url_send(const char *path, const char *url, struct error *err)
     if (fd < 0 || fstat(fd, &st) != 0) {
         if (fd >= 0)
             (void)close(fd);
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot read the output file %s: %s", path,
+                         strerror(errno));
     }
     size_t n = (size_t)st.st_size;
     void *at = n > 0 ? mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0) : "";
     (void)close(fd);
     if (at == MAP_FAILED)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot read the output file %s: %s", path,
+                         strerror(errno));
     enum status s = call("PUT", url, (struct str){at, n}, &none, "-o", err);
     if (n > 0)
         (void)munmap(at, n);

@@ -233,19 +233,19 @@ static enum status load_sharegpt(struct load *l, struct error *err)
     bool wrong, taken;
     while (bench_json_next(l->text, &at, &object, &wrong))
         pieces_add(&p, object, (uint32_t)p.n + 1);
-    enum status s =
-        wrong ? error_set(err, STATUS_INVALID,
-                          "%s: no JSON array of conversations: it breaks off behind entry %zu",
-                          l->o->path, p.n)
-              : STATUS_OK;
+    enum status s = wrong ? error_set(err, STATUS_INVALID,
+                                      "%s is not a JSON array of conversations: the JSON ends or "
+                                      "is invalid after entry %zu",
+                                      l->o->path, p.n)
+                          : STATUS_OK;
     shuffle(l, &p);
     for (size_t i = 0; s == STATUS_OK && i < p.n && !is_full(l); i++)
         s = add_conversation(l, &p.items[i], &taken, err);
     mem_free(p.items);
     if (s == STATUS_OK && l->out->n == 0)
         s = error_set(err, STATUS_INVALID,
-                      "%s: none of its %zu entries is a conversation of two texts with 4 to 1024 "
-                      "tokens in the first one and at most 2048 in both",
+                      "%s: none of its %zu entries can be used. An entry needs two texts: the "
+                      "first with 4 to 1024 tokens, both together with at most 2048",
                       l->o->path, p.n);
     return s;
 }
@@ -277,7 +277,8 @@ static enum status plan_poem(struct load *l, struct poem *p, int64_t n_in, struc
     double mean = (double)n_poem / (double)p->lines.n;
     if (n_in <= n_task || mean <= 0)
         return error_set(err, STATUS_INVALID,
-                         "--sonnet-input-len %lld: the task before the lines has %u tokens already",
+                         "--sonnet-input-len %lld is too low: the instruction before the poem's "
+                         "lines already has %u tokens",
                          (long long)n_in, n_task);
     double n_lines = round(((double)n_in - n_task) / mean);
     double n_prefix = round(((double)l->o->sonnet_prefix_len - n_task) / mean);
@@ -294,14 +295,17 @@ static enum status load_sonnet(struct load *l, struct error *err)
     struct strbuf b;
     uint32_t n = 0;
     strbuf_init(&b, 0);
-    enum status s = p.lines.n > 0 ? plan_poem(l, &p, n_in, err)
-                                  : error_set(err, STATUS_INVALID, "%s has no line", l->o->path);
+    enum status s = p.lines.n > 0
+                        ? plan_poem(l, &p, n_in, err)
+                        : error_set(err, STATUS_INVALID, "%s contains no lines", l->o->path);
     for (int i_try = 0; s == STATUS_OK && !is_full(l); i_try++) {
         write_poem(l, &p, &b);
         s = bench_tokens_count(l->tokens, strbuf_str(&b), &n, err);
         if (s == STATUS_OK && n > n_in && i_try >= N_POEM_TRIES) { /* retry with one line less */
             if (p.n_lines == 1)
-                s = error_set(err, STATUS_INVALID, "%s: one line of it has more than %lld tokens",
+                s = error_set(err, STATUS_INVALID,
+                              "%s: a line has more than the %lld tokens that are left for it. Use "
+                              "a higher --sonnet-input-len or shorter lines",
                               l->o->path, (long long)n_in);
             p.n_lines -= p.n_lines > 1;
             p.n_prefix = p.n_prefix < p.n_lines ? p.n_prefix : p.n_lines;
@@ -330,13 +334,16 @@ static enum status add_line(struct load *l, const struct piece *p, struct error 
     if (n_out < 0)
         n_out = json_is_integer(own) ? json_integer_value(own) : CUSTOM_OUTPUT_TOKENS;
     if (!j)
-        s = error_set(err, STATUS_INVALID, "%s:%u: no JSON: %s", l->o->path, p->number, why.text);
+        s = error_set(err, STATUS_INVALID, "%s:%u: the line is not valid JSON: %s", l->o->path,
+                      p->number, why.text);
     else if (!json_is_string(prompt))
-        s = error_set(err, STATUS_INVALID, "%s:%u: no text \"prompt\" in it", l->o->path,
-                      p->number);
+        s = error_set(err, STATUS_INVALID, "%s:%u: the line has no \"prompt\" with a string",
+                      l->o->path, p->number);
     else if (n_out < 1 || n_out > 1 << 24)
-        s = error_set(err, STATUS_INVALID, "%s:%u: \"output_tokens\" is out of range", l->o->path,
-                      p->number);
+        s = error_set(err, STATUS_INVALID,
+                      "%s:%u: the length of the answer (\"output_tokens\" or --custom-output-len) "
+                      "must be from 1 to 16777216 tokens",
+                      l->o->path, p->number);
     struct str text = {json_string_value(prompt), json_string_length(prompt)};
     if (s == STATUS_OK)
         s = bench_tokens_count(l->tokens, text, &n_in, err);
@@ -350,7 +357,7 @@ static enum status load_custom(struct load *l, struct error *err)
 {
     struct pieces p = split_lines(l->text);
     enum status s =
-        p.n > 0 ? STATUS_OK : error_set(err, STATUS_INVALID, "%s has no line", l->o->path);
+        p.n > 0 ? STATUS_OK : error_set(err, STATUS_INVALID, "%s contains no lines", l->o->path);
     shuffle(l, &p);
     for (size_t i = 0; s == STATUS_OK && i < p.n && !is_full(l); i++)
         s = add_line(l, &p.items[i], err);
@@ -364,7 +371,7 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
 {
     size_t n = strlen(path), at = skip_blanks(text, 0);
     if (at >= text.len)
-        return error_set(err, STATUS_INVALID, "%s is empty", path);
+        return error_set(err, STATUS_INVALID, "the dataset file %s is empty", path);
     if ((n > 6 && strcmp(path + n - 6, ".jsonl") == 0) || text.ptr[at] == '{')
         *kind = BENCH_DATASET_CUSTOM;
     else if (text.ptr[at] == '[')
@@ -372,8 +379,9 @@ enum status bench_dataset_find_kind(const char *path, struct str text, int *kind
     else
         *kind = BENCH_DATASET_SONNET;
     if (*kind == BENCH_DATASET_SONNET && str_utf8_valid(text) != text.len)
-        return error_set(err, STATUS_INVALID,
-                         "%s is neither JSON (ShareGPT), lines of JSON, nor text", path);
+        return error_set(
+            err, STATUS_INVALID,
+            "%s has an unknown format: it must be JSON (ShareGPT), JSON lines or UTF-8 text", path);
     return STATUS_OK;
 }
 
@@ -403,14 +411,16 @@ static enum status read_file(const char *path, struct str *owned, struct error *
         int why = errno;
         if (fd >= 0)
             close(fd);
-        return error_set(err, STATUS_INVALID, "--dataset-path %s: %s", path, strerror(why));
+        return error_set(err, STATUS_INVALID, "cannot open --dataset-path %s: %s", path,
+                         strerror(why));
     }
     size_t size = S_ISREG(st.st_mode) && st.st_size > 0 ? (size_t)st.st_size : 0;
     if (size > MAX_FILE_BYTES) {
         close(fd);
-        return error_set(err, STATUS_INVALID,
-                         "--dataset-path %s: %zu bytes, and %zu are the most: take a part of it",
-                         path, size, MAX_FILE_BYTES);
+        return error_set(
+            err, STATUS_INVALID,
+            "--dataset-path %s has %zu bytes, more than the limit of %zu. Use a part of the file",
+            path, size, MAX_FILE_BYTES);
     }
     char *text = mem_alloc(size + 1);
     ssize_t n = read_all(fd, text, size);
@@ -421,8 +431,8 @@ static enum status read_file(const char *path, struct str *owned, struct error *
         return STATUS_OK;
     }
     mem_free(text);
-    return error_set(err, STATUS_INVALID, "--dataset-path %s: %s", path,
-                     n < 0 ? strerror(why) : "no file, or an empty one");
+    return error_set(err, STATUS_INVALID, "cannot read --dataset-path %s: %s", path,
+                     n < 0 ? strerror(why) : "it is empty or not a regular file");
 }
 
 /* Repeats the prompts of a short file from the first one on, until there are enough. */
@@ -444,7 +454,7 @@ static enum status open_dataset(const struct bench_dataset_options *o, struct st
     if (*kind == BENCH_DATASET_RANDOM)
         return STATUS_OK;
     if (!o->path)
-        return error_set(err, STATUS_INVALID, "--dataset-path FILE is wanted");
+        return error_set(err, STATUS_INVALID, "--dataset-path FILE is required for this dataset");
     TRY(read_file(o->path, text, err));
     enum status s = STATUS_OK;
     if (*kind == BENCH_DATASET_AUTO)

@@ -94,7 +94,8 @@ static enum status start(struct batch_cluster *c, struct bench_engine_options *o
     size_t n = 0, n_extra = 0;
     int first = free_ports(2 + n_workers(o));
     if (first == 0)
-        return error_set(err, STATUS_LIMIT, "no free ports between %d and %d for a cluster",
+        return error_set(err, STATUS_LIMIT,
+                         "cannot start a cluster: too few ports between %d and %d are free",
                          PORT_FROM, PORT_TO);
     while (extra && extra[n_extra])
         n_extra++;
@@ -135,23 +136,24 @@ enum status bench_engine_start(struct batch_cluster *c, struct bench_engine_opti
     if (o->access.gateway.url || o->access.gateway.uds) {
         if (words->n_items > 0)
             return error_set(err, STATUS_INVALID,
-                             "%s: options of cox up start a cluster, and --base-url names one that "
-                             "runs: give one of them",
+                             "%s is an option of `cox up`, which starts a cluster, but --base-url "
+                             "names a running one. Remove one of the two",
                              words->items[0]);
         for (int i = 0; i < BENCH_ENGINE_FLAGS; i++)
             if (o->flags[i])
                 return error_set(err, STATUS_INVALID,
-                                 "%s is of a cluster that is started, and --base-url names one "
-                                 "that runs: leave one of them out",
+                                 "%s applies only to a cluster that the benchmark starts, but "
+                                 "--base-url names a running one. Remove one of the two",
                                  bench_engine_names[i]);
         return STATUS_OK;
     }
     if (!o->access.model)
         return error_set(err, STATUS_INVALID,
-                         "--model MODEL is wanted, for which a cluster is started, or --base-url "
-                         "URL of one that runs");
+                         "no model to measure: give --model MODEL to start a cluster for it, or "
+                         "--base-url URL of a running server");
     if (o->access.gateway.api_key && setenv("COX_API_KEY", o->access.gateway.api_key, 1) != 0)
-        return error_set(err, STATUS_LIMIT, "the environment takes no --api-key");
+        return error_set(err, STATUS_LIMIT,
+                         "cannot pass --api-key to the cluster: the environment is full");
     TRY(start(c, o, extra, words, err));
     bench_catch_signals(); /* the start of the cluster had set handlers of its own */
     o->access.gateway.uds = c->uds;

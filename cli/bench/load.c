@@ -110,7 +110,8 @@ static void on_event(void *ctx, struct str data)
     if (!j || (json_object_get(j, "error") && !a->error[0])) {
         bench_error_text(j, a->error, sizeof a->error);
         if (!a->error[0])
-            snprintf(a->error, sizeof a->error, "an event that is no JSON of a completion");
+            snprintf(a->error, sizeof a->error,
+                     "the stream contains an event that is not a completion in JSON");
     }
     for (size_t i = 0; i < n; i++)
         stamp(a, json_array_get(choices, i));
@@ -141,15 +142,16 @@ static void judge(const struct asked *a, enum status s, int code, const struct e
         json_t *j = json_loadb(a->raw.ptr ? a->raw.ptr : "", a->raw.len, JSON_ALLOW_NUL, NULL);
         bench_error_text(j, why, sizeof why);
         snprintf(out, size, "%s answered %d%s%s%s", a->run->url, code, why[0] ? ": " : "", why,
-                 code == 401 ? " (give a key: COX_API_KEY)" : "");
+                 code == 401 ? " (set COX_API_KEY to a valid key)" : "");
         json_decref(j);
     } else if (a->error[0]) {
         snprintf(out, size, "%s", a->error);
     } else if (a->broken || !a->is_done || a->n_pieces == 0) {
         snprintf(out, size, "%s: %s", a->run->url,
-                 a->broken       ? "an event that is too long"
-                 : !a->is_stream ? "answered 200 and no stream of events"
-                                 : "the stream broke off");
+                 a->broken ? "the stream contains an event that is too long"
+                 : !a->is_stream
+                     ? "the server answered with status 200 but without a stream of events"
+                     : "the stream ended before the answer was complete");
     }
 }
 
@@ -213,7 +215,8 @@ static void begin(struct run *r, const struct bench_prompt *p, struct bench_resu
     result->start_ns = clock_mono_ns() - r->begin_ns;
     r->n_open++;
     enum status s = a->owned_body ? http_streams_begin(r->streams, &c, on_end, &err)
-                                  : error_set(&err, STATUS_INVALID, "a prompt is not UTF-8");
+                                  : error_set(&err, STATUS_INVALID,
+                                              "the request was not sent: its prompt is not UTF-8");
     if (s != STATUS_OK)
         on_end(a, s, 0, &err);
 }
@@ -273,7 +276,9 @@ enum status bench_load_run(const struct bench_load *l, struct bench_result *resu
     drive(&r, results);
     *duration_s = (double)(clock_mono_ns() - r.begin_ns) / 1e9;
     http_streams_free(r.streams); /* calls `on_end` as interrupted for every open request */
-    return bench_is_interrupted() ? error_set(err, STATUS_CLOSED, "interrupted") : STATUS_OK;
+    return bench_is_interrupted()
+               ? error_set(err, STATUS_CLOSED, "the command was interrupted by a signal")
+               : STATUS_OK;
 }
 
 /* ---- the probe ---- */
@@ -297,7 +302,7 @@ enum status bench_load_probe(const struct bench_load *l, double timeout_s, struc
         bool again = s == STATUS_OK && !result.ok && may_pass(result.error) &&
                      clock_mono_ns() + PROBE_PAUSE_MS * NS_PER_MS < end_ns;
         if (s == STATUS_OK && !result.ok)
-            s = error_set(err, STATUS_IO, "the first request failed, and no load was begun: %.380s",
+            s = error_set(err, STATUS_IO, "the first request failed, so no load was sent: %.380s",
                           result.error);
         bench_results_fini(&result, 1);
         if (!again)

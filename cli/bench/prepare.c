@@ -32,17 +32,18 @@ static enum status wait_for_server(const struct bench_target *t, double ready_s,
         if (s == STATUS_OK && code < 500)
             return STATUS_OK;
         if (s == STATUS_OK)
-            s = error_set(err, STATUS_IO, "%s/health answered %d: it is not ready", t->base, code);
+            s = error_set(err, STATUS_IO,
+                          "the server is not ready: %s/health answered with status %d", t->base,
+                          code);
         if (bench_is_interrupted())
-            return error_set(err, STATUS_CLOSED, "interrupted");
+            return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
         bool passes = s == STATUS_IO || s == STATUS_TIMEOUT;
         if (s == STATUS_IO && code == 0 && !waits_here && !t->gateway.uds)
             passes = !bench_is_closed_here(t->base);
         if (!passes || clock_mono_ns() + PAUSE_MS * NS_PER_MS >= end_ns)
             return s;
         if (!said)
-            fprintf(stderr,
-                    "cox %s: %s; waiting for it, up to %.0f s (--ready-check-timeout-sec)\n",
+            fprintf(stderr, "cox %s: %s. Waiting up to %.0f s (--ready-check-timeout-sec)\n",
                     t->owner, err->text, ready_s);
         said = true;
         (void)usleep(PAUSE_MS * 1000);

@@ -16,13 +16,14 @@ enum status bench_target_open(struct bench_target *t, const struct gateway_acces
     if (n > 3 && strncmp(gateway->url + n - 3, "/v1", 3) == 0)
         n -= 3;
     if (n >= sizeof t->base)
-        return error_set(err, STATUS_INVALID, "--base-url is too long");
+        return error_set(err, STATUS_INVALID, "--base-url is too long for a URL of this command");
     memcpy(t->base, gateway->url, n);
     if (!endpoint)
         endpoint = is_chat ? "/v1/chat/completions" : "/v1/completions";
     if (endpoint[0] != '/' || strlen(endpoint) >= sizeof t->endpoint)
         return error_set(err, STATUS_INVALID,
-                         "--endpoint %.200s: a path is wanted, such as /v1/completions", endpoint);
+                         "--endpoint %.200s is not a path: give a path such as /v1/completions",
+                         endpoint);
     memcpy(t->endpoint, endpoint, strlen(endpoint) + 1);
     t->is_chat = is_chat || strstr(endpoint, "chat/completions");
     t->fields = json_object();
@@ -85,22 +86,25 @@ static enum status find(struct bench_target *t, const char *given, const json_t 
     bench_error_text(answer, why, sizeof why);
     if (code == 401 || code == 403)
         return error_set(err, STATUS_DENIED,
-                         "%s/v1/models answered %d: give a key that it takes, as COX_API_KEY, "
-                         "OPENAI_API_KEY or --api-key",
+                         "%s/v1/models answered with status %d: the API key is missing or wrong. "
+                         "Set COX_API_KEY or OPENAI_API_KEY, or give --api-key",
                          t->base, code);
     if (!id && !given)
         return error_set(err, STATUS_PROTOCOL,
-                         "%s/v1/models answered %d and names no model%s%s: name it, as --model",
+                         "%s/v1/models answered with status %d and lists no model%s%s (name the "
+                         "model with --model)",
                          t->base, code, why[0] ? ": " : "", why);
     for (size_t i = 0; given && id && strcmp(model_at(answer, i), given) != 0; i++)
         if (!model_at(answer, i + 1))
             return error_set(err, STATUS_NOT_FOUND,
-                             "%s has no model \"%.150s\"; it has \"%.150s\"%s (--model, "
-                             "--served-model-name)",
+                             "%s does not serve the model \"%.150s\" (--model, "
+                             "--served-model-name). It serves \"%.150s\"%s",
                              t->base, given, id, i > 0 ? " and others" : "");
     const char *name = given ? given : id;
     if (strlen(name) >= sizeof t->model)
-        return error_set(err, STATUS_INVALID, "--model: a name of %zu bytes is too long",
+        return error_set(err, STATUS_INVALID,
+                         "the model's name has %zu bytes, which is too long. Check --model and "
+                         "--served-model-name",
                          strlen(name));
     memcpy(t->model, name, strlen(name) + 1);
     return STATUS_OK;

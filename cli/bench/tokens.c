@@ -101,7 +101,8 @@ static enum status ask(const struct bench_tokens *t, const char *path, json_t *o
     json_decref(*answer);
     *answer = NULL;
     return error_set(err, code == 401 || code == 403 ? STATUS_DENIED : STATUS_UNSUPPORTED,
-                     "%s%s answered %d%s%s", t->target->base, path, code, why[0] ? ": " : "", why);
+                     "%s%s answered with status %d%s%s", t->target->base, path, code,
+                     why[0] ? ": " : "", why);
 }
 
 static enum status encode_there(const struct bench_tokens *t, struct str text,
@@ -115,7 +116,7 @@ static enum status encode_there(const struct bench_tokens *t, struct str text,
     const json_t *list = json_object_get(j, "tokens");
     if (!json_is_array(list)) {
         json_decref(j);
-        return error_set(err, STATUS_UNSUPPORTED, "%s/tokenize answered without \"tokens\"",
+        return error_set(err, STATUS_UNSUPPORTED, "the answer of %s/tokenize has no \"tokens\"",
                          t->target->base);
     }
     out->n = json_array_size(list);
@@ -141,8 +142,8 @@ static enum status decode_there(const struct bench_tokens *t, const struct bench
     bool fine = json_is_string(text);
     json_decref(j);
     return fine ? STATUS_OK
-                : error_set(err, STATUS_UNSUPPORTED, "%s/detokenize answered without \"prompt\"",
-                            t->target->base);
+                : error_set(err, STATUS_UNSUPPORTED,
+                            "the answer of %s/detokenize has no \"prompt\"", t->target->base);
 }
 
 /* ---- a tokenizer file ---- */
@@ -155,7 +156,7 @@ static enum status encode_here(const struct bench_tokens *t, struct str text, st
     size_t n = 0;
     const char *at = text.ptr ? text.ptr : ""; /* text.h takes no NULL, so an empty text gets "" */
     if (text_encode(t->file, at, text.len, false, MAX_IDS, &ids, &n, why) != TEXT_OK)
-        return error_set(err, STATUS_INVALID, "--tokenizer: %.400s", why);
+        return error_set(err, STATUS_INVALID, "the tokenizer of --tokenizer failed: %.400s", why);
     out->ids = mem_array(n + 1, sizeof *ids);
     if (n > 0)
         memcpy(out->ids, ids, n * sizeof *ids);
@@ -170,7 +171,7 @@ static enum status decode_here(const struct bench_tokens *t, const struct bench_
     char why[TEXT_ERR_MAX], *text = NULL;
     size_t len = 0;
     if (text_decode(t->file, ids->ids, ids->n, true, &text, &len, why) != TEXT_OK)
-        return error_set(err, STATUS_INVALID, "--tokenizer: %.400s", why);
+        return error_set(err, STATUS_INVALID, "the tokenizer of --tokenizer failed: %.400s", why);
     strbuf_append(out, text, len);
     text_free(text);
     return STATUS_OK;
@@ -183,7 +184,7 @@ enum status bench_tokens_encode(const struct bench_tokens *t, struct str text,
 {
     *out = (struct bench_ids){0};
     if (bench_is_interrupted()) /* many prompts, or a slow server, take long */
-        return error_set(err, STATUS_CLOSED, "interrupted");
+        return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
     switch (t->kind) {
     case BENCH_TOKENS_FILE:
         return encode_here(t, text, out, err);
@@ -275,7 +276,8 @@ static enum status try_server(struct bench_tokens *t, struct error *err)
     }
     char line[700];
     snprintf(line, sizeof line,
-             "%s: prompts are made and counted as a token per word; --tokenizer FILE counts right",
+             "%s. Prompts are made from words, and each word counts as one token. For exact "
+             "counts, give --tokenizer FILE",
              why.text);
     command_warn(t->target->owner, line);
     mem_free(t->pool.ids);
@@ -294,11 +296,13 @@ enum status bench_tokens_open(struct bench_tokens **out, const char *path,
     if (!path)
         s = try_server(t, err);
     else if (text_tokenizer_open(path, NULL, &t->file, why) != TEXT_OK)
-        s = error_set(err, STATUS_INVALID, "--tokenizer %.200s: %.250s", path, why);
+        s = error_set(err, STATUS_INVALID, "cannot open --tokenizer %.200s: %.250s", path, why);
     else
         s = bench_tokens_encode(t, STR(words), &t->pool, err);
     if (s == STATUS_OK && t->pool.n == 0)
-        s = error_set(err, STATUS_PROTOCOL, "the tokenizer makes no tokens of English words");
+        s = error_set(
+            err, STATUS_PROTOCOL,
+            "the tokenizer cannot be used for prompts: it makes no tokens from English words");
     if (s != STATUS_OK) {
         bench_tokens_close(t);
         return s;

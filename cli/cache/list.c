@@ -251,7 +251,8 @@ static enum status add_pulled(const char *cache_dir, struct cached_models *l, st
     DIR *d = opendir(folder);
     enum status s = d || errno == ENOENT || errno == ENOTDIR
                         ? STATUS_OK
-                        : error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
+                        : error_set(err, STATUS_IO, "cannot read the cache folder %s: %s", folder,
+                                    strerror(errno));
     for (const struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         if (e->d_name[0] == '.' || fstatat(dirfd(d), e->d_name, &st, 0) != 0 ||

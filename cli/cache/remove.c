@@ -67,10 +67,12 @@ static enum status no_such_model(const char *cache_dir, const char *name,
     enum status s =
         there->n_items == 0
             ? error_set(err, STATUS_NOT_FOUND,
-                        "model %.200s is not in the cache (%s), which has none", shown, cache_dir)
-            : error_set(err, STATUS_NOT_FOUND,
-                        "model %.200s is not in the cache (%s), which has: " STR_FMT, shown,
-                        cache_dir, STR_ARG(strbuf_str(&names)));
+                        "model %.200s is not in the cache: the cache (%s) is empty", shown,
+                        cache_dir)
+            : error_set(
+                  err, STATUS_NOT_FOUND,
+                  "model %.200s is not in the cache (%s). The cache has these models: " STR_FMT,
+                  shown, cache_dir, STR_ARG(strbuf_str(&names)));
     strbuf_fini(&names);
     mem_free(shown);
     return s;
@@ -80,7 +82,7 @@ static enum status no_such_model(const char *cache_dir, const char *name,
 
 static enum status io_error(const char *name, struct error *err)
 {
-    return error_set(err, STATUS_IO, "%s: %s", name, strerror(errno));
+    return error_set(err, STATUS_IO, "cannot remove %s: %s", name, strerror(errno));
 }
 
 static enum status remove_entry(int at, const char *name, int depth, struct cache_removed *out,
@@ -112,7 +114,8 @@ static enum status remove_folder(int at, const char *name, int depth, struct cac
                                  struct error *err)
 {
     if (depth == 0)
-        return error_set(err, STATUS_LIMIT, "%s: folders in it are too deep", name);
+        return error_set(err, STATUS_LIMIT, "cannot remove %s: its folders are nested too deeply",
+                         name);
     int fd = open_folder(at, name);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (!d) {
@@ -159,9 +162,10 @@ static int open_below(const char *cache_dir, const char *below, struct error *er
                  ? models
                  : openat(models, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        error_set(err, STATUS_IO,
-                  "%s/models%s%s: %s: nothing is removed there (a symbolic link is not followed)",
-                  cache_dir, below ? "/" : "", below ? below : "", strerror(errno));
+        error_set(
+            err, STATUS_IO,
+            "cannot open %s/models%s%s: %s. Nothing was removed; symbolic links are not followed",
+            cache_dir, below ? "/" : "", below ? below : "", strerror(errno));
     if (models >= 0 && fd != models)
         (void)close(models);
     if (cache >= 0)
@@ -236,7 +240,8 @@ static enum status acquire(const char *cache_dir, const struct cached_model *m,
     enum status s = pull_lock_acquire(lock, path, &wait, err);
     if (s == STATUS_CLOSED)
         s = error_set(err, STATUS_EXISTS,
-                      "model %s is being fetched (%s): stop that, or wait until it has ended",
+                      "cannot remove model %s: it is being downloaded (%s). Stop that process or "
+                      "wait until it has ended",
                       m->name, path);
     mem_free(path);
     mem_free(below);
@@ -262,8 +267,9 @@ enum status cache_remove(const char *cache_dir, const char *name, const struct c
     mem_free(below);
     mem_free(folder);
     if (is_used)
-        return error_set(err, STATUS_EXISTS, "model %s is in use (%s): stop it first", m->name,
-                         who);
+        return error_set(err, STATUS_EXISTS,
+                         "cannot remove model %s: it is in use (%s). Stop that process first",
+                         m->name, who);
     TRY(acquire(cache_dir, m, &lock, err));
     enum status s = is_demo ? remove_demo(cache_dir, out, err)
                             : remove_pulled(cache_dir, m->base, there, out, err);

@@ -25,9 +25,10 @@ enum status chat_file_load(const char *path, json_t **messages, struct error *er
     struct stat st;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX) {
-        enum status s = fd < 0 ? error_set(err, STATUS_IO, "%s: %s", path, strerror(errno))
-                               : error_set(err, STATUS_INVALID, "%s: no file of at most %d MiB",
-                                           path, FILE_MAX >> 20);
+        enum status s =
+            fd < 0 ? error_set(err, STATUS_IO, "cannot open %s: %s", path, strerror(errno))
+                   : error_set(err, STATUS_INVALID, "%s is not a regular file of at most %d MiB",
+                               path, FILE_MAX >> 20);
         if (fd >= 0)
             (void)close(fd);
         return s;
@@ -43,8 +44,8 @@ enum status chat_file_load(const char *path, json_t **messages, struct error *er
     json_decref(root);
     return ok ? STATUS_OK
               : error_set(err, STATUS_INVALID,
-                          "%s is no conversation that /save has written: wanted is {\"messages\": "
-                          "[{\"role\": …, \"content\": …}, …]}",
+                          "%s is not a conversation: it must contain {\"messages\": [{\"role\": …, "
+                          "\"content\": …}, …]}, as /save writes it",
                           path);
 }
 
@@ -55,7 +56,8 @@ static enum status check_overwrite(const char *path, struct error *err)
     if (lstat(path, &st) != 0)
         return STATUS_OK;
     if (chat_file_load(path, &there, err) != STATUS_OK)
-        return error_set(err, STATUS_EXISTS, "%s is there and no conversation: another name", path);
+        return error_set(err, STATUS_EXISTS,
+                         "%s exists already and is not a conversation. Give another name", path);
     json_decref(there);
     return STATUS_OK;
 }
@@ -66,7 +68,8 @@ enum status chat_file_save(const char *path, const char *model, const json_t *me
     char fresh[PATH_MAX];
     int n = snprintf(fresh, sizeof fresh, "%s.new-%d", path, (int)getpid());
     if (n < 0 || n >= PATH_MAX)
-        return error_set(err, STATUS_INVALID, "the path is too long");
+        return error_set(err, STATUS_INVALID,
+                         "cannot save the conversation: the file's path is too long");
     TRY(check_overwrite(path, err));
     json_t *root = json_pack("{s:s, s:O}", "model", model, "messages", messages);
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -83,5 +86,5 @@ enum status chat_file_save(const char *path, const char *model, const json_t *me
     }
     if (!ok && fd >= 0)
         (void)unlink(fresh);
-    return ok ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", path, strerror(saved));
+    return ok ? STATUS_OK : error_set(err, STATUS_IO, "cannot write %s: %s", path, strerror(saved));
 }

@@ -171,7 +171,8 @@ static void take_failure(struct chat_turn *t, int code)
         json_string_value(json_object_get(json_object_get(j, "error"), "message"));
     t->is_base_model = !t->is_completion && code == 400 && message && says_no_template(message);
     if (!t->is_base_model)
-        fprintf(stderr, "cox %s: %d: %s\n", t->name, code, message ? message : "no error text");
+        fprintf(stderr, "cox %s: the gateway answered with status %d: %s\n", t->name, code,
+                message ? message : "the answer has no error text");
     json_decref(j);
 }
 
@@ -205,8 +206,9 @@ bool chat_turn_run(struct chat_turn *t, const json_t *messages, const char *prom
     call.timeout_ms = SILENCE_MS;
     call.on_data = on_bytes;
     call.ctx = t;
-    enum status s = text ? http_client_call(&call, &code, NULL, &err)
-                         : error_set(&err, STATUS_INVALID, "the text is not UTF-8");
+    enum status s =
+        text ? http_client_call(&call, &code, NULL, &err)
+             : error_set(&err, STATUS_INVALID, "the message was not sent: it is not UTF-8");
     free(text);
     end_reasoning(t);
     if (!interrupted && s != STATUS_OK)
@@ -249,7 +251,7 @@ static enum status read_url(struct chat_turn *t, struct error *err)
     if (n > 3 && strncmp(url + n - 3, "/v1", 3) == 0)
         n -= 3;
     if (n >= sizeof t->url)
-        return error_set(err, STATUS_INVALID, "--url is too long");
+        return error_set(err, STATUS_INVALID, "--url is too long for a URL of this command");
     snprintf(t->url, sizeof t->url, "%.*s", (int)n, url);
     return STATUS_OK;
 }
@@ -268,10 +270,11 @@ static enum status ask_models(struct chat_turn *t, json_t **owned, struct error 
     json_t *j = s == STATUS_OK ? json_loadb(text.ptr ? text.ptr : "", text.len, 0, NULL) : NULL;
     const char *why = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
     if (s == STATUS_OK && code == 401)
-        s = error_set(err, STATUS_DENIED, "%s wants a key: --api-key KEY or COX_API_KEY", url);
+        s = error_set(err, STATUS_DENIED,
+                      "%s requires an API key: set COX_API_KEY or give --api-key KEY", url);
     else if (s == STATUS_OK && !model_at(j, 0))
-        s = error_set(err, STATUS_PROTOCOL, "%s answered %d and names no model%s%s", url, code,
-                      why ? ": " : "", why ? why : "");
+        s = error_set(err, STATUS_PROTOCOL, "%s answered with status %d and lists no model%s%s",
+                      url, code, why ? ": " : "", why ? why : "");
     strbuf_fini(&text);
     *owned = s == STATUS_OK ? j : NULL;
     if (s != STATUS_OK)
@@ -306,8 +309,8 @@ enum status chat_turn_check_model(struct chat_turn *t, const char *model, struct
             n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", id);
     }
     json_decref(models);
-    return is_there
-               ? STATUS_OK
-               : error_set(err, STATUS_NOT_FOUND,
-                           "\"%.200s\" is not served here. The gateway serves: %s.", model, names);
+    return is_there ? STATUS_OK
+                    : error_set(err, STATUS_NOT_FOUND,
+                                "the model \"%.200s\" is not served here. The gateway serves: %s.",
+                                model, names);
 }

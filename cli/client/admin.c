@@ -22,8 +22,10 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
 {
     FILE *f = fopen(path, "re");
     if (!f)
-        return error_set(err, STATUS_IO, "%s: %s (--admin-key-file, COX_ADMIN_KEY_FILE)", path,
-                         strerror(errno));
+        return error_set(
+            err, STATUS_IO,
+            "cannot open the admin key file %s: %s (--admin-key-file, COX_ADMIN_KEY_FILE)", path,
+            strerror(errno));
     bool got = false;
     while (!got && fgets(out, (int)size, f)) {
         const char *at = out;
@@ -36,8 +38,9 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
     }
     fclose(f);
     if (!got)
-        return error_set(err, STATUS_INVALID,
-                         "%s holds no key (--admin-key-file, COX_ADMIN_KEY_FILE)", path);
+        return error_set(
+            err, STATUS_INVALID,
+            "the admin key file %s contains no key (--admin-key-file, COX_ADMIN_KEY_FILE)", path);
     return STATUS_OK;
 }
 
@@ -45,21 +48,21 @@ static enum status read_key(const char *path, char *out, size_t size, struct err
 static enum status refuse(const struct admin_access *o, const char *url, struct error *err)
 {
     static const char gateway[] =
-        "or is that a gateway, not the head's admin port (--address, the head's --admin-port)?";
+        "Also check that --address is the head's admin port (its --admin-port) and not a gateway";
     if (o->admin_key)
         return error_set(err, STATUS_DENIED,
-                         "%s does not take this admin key (--admin-key, COX_ADMIN_KEY): it has to "
-                         "be the one in the file that the head was given as --admin-key-file; %s",
+                         "%s rejects this admin key (--admin-key, COX_ADMIN_KEY). Give the key "
+                         "from the head's own --admin-key-file. %s",
                          url, gateway);
     if (o->admin_key_file)
-        return error_set(err, STATUS_DENIED,
-                         "%s does not take the admin key in %.200s (--admin-key-file, "
-                         "COX_ADMIN_KEY_FILE): give the file that the head was given; %s",
-                         url, o->admin_key_file, gateway);
+        return error_set(
+            err, STATUS_DENIED,
+            "%s rejects the admin key in %.200s (--admin-key-file, COX_ADMIN_KEY_FILE). Give the "
+            "same file as the head's --admin-key-file. %s",
+            url, o->admin_key_file, gateway);
     return error_set(err, STATUS_DENIED,
-                     "%s wants the admin key: give the file that the head was given, as "
-                     "--admin-key-file FILE or COX_ADMIN_KEY_FILE, or the key itself as "
-                     "COX_ADMIN_KEY; %s",
+                     "%s requires the admin key. Give the head's key file with --admin-key-file "
+                     "FILE or COX_ADMIN_KEY_FILE, or the key itself with COX_ADMIN_KEY. %s",
                      url, gateway);
 }
 
@@ -93,9 +96,9 @@ static enum status judge(const struct admin_access *o, int code, const char *url
     const char *text = json_string_value(json_is_object(e) ? json_object_get(e, "message") : e);
     enum status s = status_of(code);
     if (text && text[0])
-        (void)error_set(err, s, "%.400s (%.90s answered %d)", text, url, code);
+        (void)error_set(err, s, "%.400s (%.90s answered with status %d)", text, url, code);
     else
-        (void)error_set(err, s, "%.400s answered %d", url, code);
+        (void)error_set(err, s, "%.400s answered with status %d", url, code);
     for (char *c = err->text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
@@ -115,7 +118,7 @@ enum status admin_call(const struct admin_access *o, const char *method, const c
     *owned_answer = NULL;
     int n = snprintf(url, sizeof url, "http://%s%s", admin_address(o), path);
     if (n < 0 || (size_t)n >= sizeof url)
-        return error_set(err, STATUS_INVALID, "--address is too long");
+        return error_set(err, STATUS_INVALID, "--address is too long for a URL of this command");
     if (!bearer && o->admin_key_file) {
         TRY(read_key(o->admin_key_file, key, sizeof key, err));
         bearer = key;
@@ -138,8 +141,10 @@ enum status admin_call(const struct admin_access *o, const char *method, const c
     strbuf_fini(&text);
     s = judge(o, code, url, answer, err);
     if (s == STATUS_OK && !json_is_object(answer))
-        s = error_set(err, STATUS_PROTOCOL, "%s does not answer with a JSON object: %s", url,
-                      je.text);
+        s = error_set(
+            err, STATUS_PROTOCOL,
+            "the answer of %s is not a JSON object: %s. Check that this is the head's admin port",
+            url, je.text);
     if (s != STATUS_OK) {
         json_decref(answer);
         return s;
@@ -211,8 +216,9 @@ bool admin_follow(struct admin_access *o, const char *command, bool tell)
     bool waits = s == STATUS_OK && status_view_is_standby(status);
     if (waits && !o->no_follow && find_serving(&here, status, &serving)) {
         if (strcmp(o->followed, serving.followed) != 0)
-            fprintf(stderr, "cox %s: %s is the standby: %s serves and is asked\n", command,
-                    o->address, serving.followed);
+            fprintf(stderr,
+                    "cox %s: the head at %s is a standby; asking the head at %s, which serves\n",
+                    command, o->address, serving.followed);
         memcpy(o->followed, serving.followed, sizeof o->followed);
     } else {
         o->followed[0] = '\0';

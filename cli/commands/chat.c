@@ -66,16 +66,13 @@ struct chat {
 };
 
 static const char help_text[] =
-    "/system [TEXT]  the system message; without TEXT none\n"
-    "/clear          begin anew; the system message stays\n"
-    "/retry          the last answer once more\n"
-    "/model [NAME]   another model; without NAME: which it is\n"
-    "/save FILE      the conversation into a file\n"
-    "/load FILE      and back\n"
-    "/help, /quit    (Ctrl-D, too)\n"
-    "\"\"\" begins and ends a text of several lines; so do Ctrl-J and Alt-Enter one line more; "
-    "what is\n"
-    "pasted is one text. A message that begins with / is typed with //. Ctrl-C stops an answer.\n";
+    "/system [TEXT]  set the system message; without TEXT, remove it\n/clear          start a new "
+    "conversation; the system message stays\n/retry          generate the last answer "
+    "again\n/model [NAME]   use another model; without NAME, print the current one\n/save FILE     "
+    " save the conversation to a file\n/load FILE      load a saved conversation\n/help, /quit    "
+    "(Ctrl-D, too)\n\"\"\" begins and ends a text of several lines; so do Ctrl-J and Alt-Enter one "
+    "line more; what is\npasted is one text. A message that begins with / is typed with //. Ctrl-C "
+    "stops an answer.\n";
 
 /* Prints a dim line that is not part of the conversation, on a terminal only. */
 static void note(const struct chat *c, const char *text)
@@ -166,7 +163,7 @@ static bool say(struct chat *c, const char *text)
 static void do_system(struct chat *c, const char *text)
 {
     set_system(c, text);
-    note(c, text[0] ? "the system message is set" : "there is no system message");
+    note(c, text[0] ? "the system message is set" : "the system message is removed");
 }
 
 static void do_clear(struct chat *c, const char *text)
@@ -176,7 +173,7 @@ static void do_clear(struct chat *c, const char *text)
     size_t keep = role && strcmp(role, "system") == 0 ? 1 : 0;
     while (json_array_size(c->messages) > keep)
         drop_last(c);
-    note(c, "a new conversation");
+    note(c, "a new conversation has started");
 }
 
 static void do_retry(struct chat *c, const char *text)
@@ -184,7 +181,7 @@ static void do_retry(struct chat *c, const char *text)
     if (last_is(c, "assistant"))
         drop_last(c);
     if (c->o.completion || !last_is(c, "user"))
-        fputs("cox chat: /retry: there is nothing to answer yet\n", stderr);
+        fputs("cox chat: /retry: there is no message to answer yet. Type one first\n", stderr);
     else
         (void)answer(c, NULL);
 }
@@ -195,7 +192,7 @@ static void do_model(struct chat *c, const char *text)
     if (text[0] && chat_turn_check_model(&c->turn, text, &err) != STATUS_OK) {
         fprintf(stderr, "cox chat: /model: %s\n", err.text);
     } else if (strlen(text) >= sizeof c->turn.model) {
-        fputs("cox chat: /model: the name is too long\n", stderr);
+        fputs("cox chat: /model: the model's name is too long\n", stderr);
     } else if (text[0]) {
         snprintf(c->turn.model, sizeof c->turn.model, "%s", text);
         c->o.completion = c->o.completion && !c->is_base_model;
@@ -208,7 +205,7 @@ static void do_save(struct chat *c, const char *text)
 {
     struct error err = {0};
     if (!text[0])
-        fputs("cox chat: /save FILE: which file?\n", stderr);
+        fputs("cox chat: /save: the file name is missing. Type /save FILE\n", stderr);
     else if (chat_file_save(text, c->turn.model, c->messages, &err) != STATUS_OK)
         fprintf(stderr, "cox chat: /save: %s\n", err.text);
     else
@@ -221,7 +218,7 @@ static void do_load(struct chat *c, const char *text)
     json_t *messages = NULL;
     char said[64];
     if (!text[0]) {
-        fputs("cox chat: /load FILE: which file?\n", stderr);
+        fputs("cox chat: /load: the file name is missing. Type /load FILE\n", stderr);
     } else if (chat_file_load(text, &messages, &err) != STATUS_OK) {
         fprintf(stderr, "cox chat: /load: %s\n", err.text);
     } else {
@@ -257,7 +254,8 @@ static bool command(struct chat *c, const char *line)
             return true;
         }
     fprintf(stderr,
-            "cox chat: there is no /%.*s: /help lists them, and // begins a message with /\n",
+            "cox chat: unknown command /%.*s. /help lists the commands; to begin a message with /, "
+            "type //\n",
             (int)(n < 40 ? n : 40), line);
     return true;
 }
@@ -312,7 +310,7 @@ static bool take_message(struct chat *c)
     if (got == LINE_GOT_END)
         return false;
     if (str_utf8_valid(text) != text.len || memchr(text.ptr, '\0', text.len)) {
-        fputs("cox chat: this line is not UTF-8 text\n", stderr);
+        fputs("cox chat: the line was not sent: it is not UTF-8 text\n", stderr);
         c->ok = c->ok && c->in.is_terminal;
         return true;
     }

@@ -54,11 +54,13 @@ static enum status read_stdin(struct strbuf *out, struct error *err)
     ssize_t n;
     while ((n = read(STDIN_FILENO, block, sizeof block)) != 0) {
         if (n < 0 && errno != EINTR)
-            return error_set(err, STATUS_IO, "stdin: %s", strerror(errno));
+            return error_set(err, STATUS_IO, "cannot read the text from stdin: %s",
+                             strerror(errno));
         if (chat_turn_is_interrupted())
-            return error_set(err, STATUS_CLOSED, "stopped");
+            return error_set(err, STATUS_CLOSED, "the command was stopped by a signal");
         if (n > 0 && !strbuf_append(out, block, (size_t)n))
-            return error_set(err, STATUS_INVALID, "stdin: more than %d MiB", TEXT_MAX >> 20);
+            return error_set(err, STATUS_INVALID,
+                             "the text from stdin has more than %d MiB, the limit", TEXT_MAX >> 20);
     }
     if (out->len > 0 && out->ptr[out->len - 1] == '\n')
         out->ptr[--out->len] = '\0';
@@ -71,14 +73,14 @@ static enum status find_text(const struct config_result *res, struct strbuf *out
         strbuf_append_c(out, res->positional.items[0]);
     else if (isatty(STDIN_FILENO) == 1)
         return error_set(err, STATUS_INVALID,
-                         "which text? `cox complete \"TEXT\"`, or `… | cox complete`");
+                         "the text is missing: run `cox complete \"TEXT\"`, or `… | cox complete`");
     else
         TRY(read_stdin(out, err));
     struct str text = strbuf_str(out);
     if (text.len == 0)
-        return error_set(err, STATUS_INVALID, "the text is empty");
+        return error_set(err, STATUS_INVALID, "the text to complete is empty");
     if (str_utf8_valid(text) != text.len || memchr(text.ptr, '\0', text.len))
-        return error_set(err, STATUS_INVALID, "the text is not UTF-8");
+        return error_set(err, STATUS_INVALID, "the text to complete is not UTF-8");
     return STATUS_OK;
 }
 

@@ -304,7 +304,8 @@ int cmd_completion(const struct command_table *t, int argc, char **argv)
     } else if (argc == 2 && completion_write(t, argv[1], &b)) {
         code = command_print(&b);
     } else {
-        fprintf(stderr, "cox completion: which shell? usage: cox completion bash|zsh|fish\n");
+        fprintf(stderr, "cox completion: the shell is missing or unknown; usage: cox completion "
+                        "bash|zsh|fish\n");
     }
     strbuf_fini(&b);
     return code;

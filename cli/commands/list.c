@@ -66,7 +66,8 @@ int cmd_help(const struct command_table *t, int argc, char **argv)
     if (argc > 1) {
         const struct command *c = command_find(t, argv[1]);
         if (!c || c->run_among == cmd_help) {
-            fprintf(stderr, "cox help: no command \"%s\"; `cox help` lists them\n", argv[1]);
+            fprintf(stderr, "cox help: unknown command \"%s\"; `cox help` lists the commands\n",
+                    argv[1]);
             return EXIT_USAGE;
         }
         char name[32], help[] = "--help";

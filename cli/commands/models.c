@@ -51,7 +51,8 @@ static bool find_cache(const struct models_options *o, const char *command, char
     model_cache_dir(o->cache_dir, getenv("HOME"), out, 4096);
     if (out[0])
         return true;
-    fprintf(stderr, "cox %s: the cache folder's path is too long: set COX_CACHE to another place\n",
+    fprintf(stderr,
+            "cox %s: the path of the cache folder is too long. Set COX_CACHE to a shorter path\n",
             command);
     return false;
 }
@@ -103,7 +104,10 @@ static int print_json(const char *cache_dir, const struct cached_models *l)
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (!text) {
-        fprintf(stderr, "cox models: %s: its names are not UTF-8, which JSON is\n", cache_dir);
+        fprintf(stderr,
+                "cox models: cannot print the cache %s as JSON: it contains names that are not "
+                "UTF-8. Run cox models without --json\n",
+                cache_dir);
         return EXIT_FAILED;
     }
     printf("%s\n", text);
@@ -206,8 +210,8 @@ static void print_cell(int column, const char *text, size_t width)
 static void print_table(const char *cache_dir, const struct cached_models *l)
 {
     static const char *const next[CACHED_STATES] = {
-        NULL, "damaged: `cox pull MODEL` fetches it again.",
-        "parts: `cox pull MODEL` goes on with them.", NULL};
+        NULL, "damaged: run `cox pull MODEL` to download it again.",
+        "parts: run `cox pull MODEL` to continue the download.", NULL};
     size_t widths[N_COLUMNS];
     bool has[CACHED_STATES] = {false};
     if (l->n_items == 0) {
@@ -246,7 +250,9 @@ int cmd_models(int argc, char **argv)
         if (!find_cache(&o, "models", cache_dir)) {
             code = EXIT_USAGE;
         } else if (cache_list(cache_dir, &l, &err) != STATUS_OK) {
-            fprintf(stderr, "cox models: %s: is it yours to read? COX_CACHE names another\n",
+            fprintf(stderr,
+                    "cox models: %s. Check the permissions of the cache folder, or set COX_CACHE "
+                    "to another folder\n",
                     err.text);
             code = EXIT_FAILED;
         } else if (o.json) {
@@ -255,7 +261,7 @@ int cmd_models(int argc, char **argv)
             print_table(cache_dir, &l);
         }
         if (l.has_more)
-            command_warn("models", "there are more models than are listed");
+            command_warn("models", "the cache has more models than the list shows");
         cache_list_fini(&l);
     }
     config_fini(&res);
@@ -297,7 +303,8 @@ int cmd_rm(int argc, char **argv)
     (void)unsetenv("COX_MODEL"); /* COX_MODEL names a running cluster's model, not one to remove */
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         if (res.positional.n_items == 0) {
-            fprintf(stderr, "cox rm: which model? usage: %s; `cox models` shows them\n",
+            fprintf(stderr,
+                    "cox rm: the model is missing; usage: %s; `cox models` lists the models\n",
                     line.usage);
             code = EXIT_USAGE;
         } else if (!find_cache(&o, "rm", cache_dir)) {

@@ -23,14 +23,15 @@ static int become(const char *program, char **argv)
         slash = strrchr(path, '/');
     }
     if (!slash) {
-        fprintf(stderr, "cox %s: /proc/self/exe: %s\n", argv[0], strerror(errno));
+        fprintf(stderr, "cox %s: cannot find the program's folder: /proc/self/exe: %s\n", argv[0],
+                strerror(errno));
         return EXIT_FAILED;
     }
     memcpy(slash + 1, program, strlen(program) + 1);
     const char *name = argv[0];
     argv[0] = path;
     execv(path, argv);
-    fprintf(stderr, "cox %s: %s: %s\n", name, path, strerror(errno));
+    fprintf(stderr, "cox %s: cannot run %s: %s\n", name, path, strerror(errno));
     return EXIT_FAILED;
 }
 

@@ -34,7 +34,7 @@ static int pull(struct pull_options *o, const char *model)
             say("it is there");
         printf("%s\n", result.path);
     } else if (pull_is_stopped()) {
-        say("stopped; what is here is kept, and gone on with by the next pull");
+        say("stopped; the downloaded part is kept, and the next `cox pull` continues it");
     } else {
         say(err.text);
     }
@@ -54,9 +54,9 @@ int cmd_pull(int argc, char **argv)
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         if (res.positional.n_items == 0) {
             fprintf(stderr,
-                    "cox pull: which model? usage: %s; MODEL is demo, hf:ORG/NAME[@REVISION], "
-                    "hf:ORG/NAME/FILE.gguf, https://HOST/FILE.gguf[#sha256=HEX], "
-                    "s3://BUCKET/FOLDER, or a path\n",
+                    "cox pull: the model is missing; usage: %s; MODEL is demo, "
+                    "hf:ORG/NAME[@REVISION], hf:ORG/NAME/FILE.gguf, "
+                    "https://HOST/FILE.gguf[#sha256=HEX], s3://BUCKET/FOLDER, or a path\n",
                     line.usage);
             code = EXIT_USAGE;
         } else {

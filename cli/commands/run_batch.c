@@ -71,17 +71,18 @@ static enum status check_paths(const struct run_batch_options *o, struct error *
     for (size_t i = 0; i < 2; i++) {
         if (!paths[i] || !paths[i][0])
             return error_set(err, STATUS_INVALID,
-                             "%s FILE is wanted: cox run-batch -i IN.jsonl -o OUT.jsonl", names[i]);
+                             "%s FILE is missing; usage: cox run-batch -i IN.jsonl -o OUT.jsonl",
+                             names[i]);
         if (strstr(paths[i], "://") && !batch_url_is(paths[i]))
             return error_set(err, STATUS_INVALID,
-                             "%s %s: a file of this machine or an http:// or https:// URL is "
-                             "wanted; copy the file here first",
+                             "%s %s: only a local file or an http:// or https:// URL is supported. "
+                             "Copy the file to this machine first",
                              names[i], paths[i]);
     }
     if (o->resume && batch_url_is(o->output))
         return error_set(err, STATUS_INVALID,
-                         "--resume goes on with a file of this machine, and -o is a URL: name the "
-                         "file that the run before has kept");
+                         "--resume needs a local output file, but -o is a URL. Give the file that "
+                         "the earlier run has kept as -o");
     return STATUS_OK;
 }
 
@@ -94,13 +95,15 @@ static enum status take_over(struct batch_file *f, int fd, size_t len, const cha
         return STATUS_OK;
     char *at = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot read the output file %s: %s", path,
+                         strerror(errno));
     const char *end = memrchr(at, '\n', len);
     size_t whole = end ? (size_t)(end - at) + 1 : 0;
     enum status s = batch_file_resume(f, (struct str){at, whole}, path, err);
     (void)munmap(at, len);
     if (s == STATUS_OK && whole < len && ftruncate(fd, (off_t)whole) != 0)
-        s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        s = error_set(err, STATUS_IO, "cannot cut off the incomplete last line of %s: %s", path,
+                      strerror(errno));
     return s;
 }
 
@@ -110,18 +113,26 @@ static enum status open_output(const struct run_batch_options *o, struct batch_f
     struct stat in, out;
     *fd = open(o->output, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0 || fstat(*fd, &out) != 0)
-        return error_set(err, STATUS_IO, "%s: %s: name a file that can be written here (-o)",
-                         o->output, strerror(errno));
+        return error_set(
+            err, STATUS_IO,
+            "cannot open the output file %s: %s. Give a file that can be written as -o", o->output,
+            strerror(errno));
     if (stat(o->input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-        return error_set(err, STATUS_INVALID, "%s is the input, too", o->output);
+        return error_set(err, STATUS_INVALID,
+                         "%s is both the input and the output. Give another file as -o", o->output);
     if (!S_ISREG(out.st_mode)) /* such as /dev/stdout or a pipe */
-        return o->resume ? error_set(err, STATUS_INVALID, "--resume: %s is not a file", o->output)
+        return o->resume ? error_set(err, STATUS_INVALID,
+                                     "--resume: %s is not a regular file. Give the output file of "
+                                     "the earlier run as -o",
+                                     o->output)
                          : STATUS_OK;
     if (o->resume)
         return take_over(f, *fd, (size_t)out.st_size, o->output, err);
     if (out.st_size > 0)
         return error_set(err, STATUS_EXISTS,
-                         "%s is there: --resume goes on with it, or name another", o->output);
+                         "the output file %s exists already. Continue it with --resume, or give "
+                         "another file as -o",
+                         o->output);
     return STATUS_OK;
 }
 
@@ -134,7 +145,7 @@ static enum status read_base(const char *url, char *out, size_t size, struct err
     if (n > 3 && strncmp(url + n - 3, "/v1", 3) == 0)
         n -= 3;
     if (n >= size)
-        return error_set(err, STATUS_INVALID, "--url is too long");
+        return error_set(err, STATUS_INVALID, "--url is too long for a URL of this command");
     snprintf(out, size, "%.*s", (int)n, url);
     return STATUS_OK;
 }
@@ -148,14 +159,16 @@ static enum status start_cluster(struct run_batch_options *o, const struct optio
         return STATUS_OK;
     if (words->items[0][0] == '-')
         return error_set(err, STATUS_INVALID,
-                         "%s is an option of a cluster that is started for the file: name its "
-                         "MODEL, too",
+                         "%s is an option of `cox up`, but no MODEL is given to start a cluster "
+                         "for. Give MODEL, or remove this option",
                          words->items[0]);
     if (o->gateway.uds)
-        return error_set(err, STATUS_INVALID,
-                         "--uds names a running cluster, and MODEL starts one: give one of them");
+        return error_set(
+            err, STATUS_INVALID,
+            "--uds names a running cluster, but MODEL starts a new one. Give only one of the two");
     if (o->gateway.api_key && setenv("COX_API_KEY", o->gateway.api_key, 1) != 0)
-        return error_set(err, STATUS_LIMIT, "the environment takes no --api-key");
+        return error_set(err, STATUS_LIMIT,
+                         "cannot pass --api-key to the cluster: the environment is full");
     TRY(batch_cluster_start(c, "run-batch", words->items[0], words->items + 1, words->n_items - 1,
                             err));
     o->gateway.uds = c->uds;
@@ -200,15 +213,15 @@ static enum status ask_all(struct batch *b, const struct option_list *words, str
 {
     if (b->f.n_twice > 0)
         fprintf(stderr,
-                "cox run-batch: %u lines have the custom_id of an earlier line; all are answered, "
-                "and their answers are told apart by their order alone\n",
+                "cox run-batch: warning: %u lines repeat the custom_id of an earlier line. All are "
+                "answered; only the order tells their answers apart\n",
                 b->f.n_twice);
     if (b->f.n_lines > b->f.n_refused)
         TRY(start_cluster(b->o, words, &b->cluster, b->base, sizeof b->base, err));
     enum status s = batch_run(b->o, b->base, &b->f, b->out_fd, &b->totals, err);
     fprintf(stderr, "cox run-batch: %u of %u answered, %u with an error%s\n",
             b->f.n_answered + b->totals.n_answered, b->f.n_lines, b->totals.n_errors,
-            s == STATUS_OK ? "" : "; --resume goes on from there");
+            s == STATUS_OK ? "" : "; continue with --resume");
     return s;
 }
 
@@ -239,7 +252,8 @@ static int run(struct run_batch_options *o, const struct option_list *words)
     }
     batch_cluster_end(&b.cluster);
     if (b.out_fd >= 0 && close(b.out_fd) != 0 && s == STATUS_OK)
-        s = error_set(&err, STATUS_IO, "%s: %s", o->output, strerror(errno));
+        s = error_set(&err, STATUS_IO, "cannot write the output file %s: %s", o->output,
+                      strerror(errno));
     s = send_output(&b, s, &err);
     if (s != STATUS_OK)
         fprintf(stderr, "cox run-batch: %s\n", err.text);

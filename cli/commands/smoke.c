@@ -87,8 +87,8 @@ static enum status judge(const struct smoke *k, const char *path, int code, stru
     json_t *j = json_loadb(k->answer.ptr ? k->answer.ptr : "", k->answer.len, 0, NULL);
     const char *why = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
     enum status s = code >= 500 || code == 408 || code == 429 ? STATUS_AGAIN : STATUS_DENIED;
-    s = error_set(err, s, "%s answered %d%s%s%s", path, code, why ? ": " : "", why ? why : "",
-                  code == 401 ? " (COX_API_KEY)" : "");
+    s = error_set(err, s, "%s answered with status %d%s%s%s", path, code, why ? ": " : "",
+                  why ? why : "", code == 401 ? " (set COX_API_KEY to a valid key)" : "");
     json_decref(j);
     return s;
 }
@@ -136,9 +136,10 @@ static enum status check_models(struct smoke *k, struct error *err)
     if (found)
         snprintf(k->model, sizeof k->model, "%s", found);
     else if (want) /* an adapter may still be loading */
-        s = error_set(err, STATUS_AGAIN, "/v1/models has no \"%s\" among its %zu", want, n);
+        s = error_set(err, STATUS_AGAIN,
+                      "/v1/models does not list the model \"%s\" among its %zu models", want, n);
     else
-        s = error_set(err, STATUS_PROTOCOL, "/v1/models names no model");
+        s = error_set(err, STATUS_PROTOCOL, "/v1/models lists no model");
     snprintf(k->detail, sizeof k->detail, "%.200s", k->model);
     json_decref(j);
     return s;
@@ -157,7 +158,8 @@ static enum status check_completion(struct smoke *k, struct error *err)
     json_int_t n =
         json_integer_value(json_object_get(json_object_get(j, "usage"), "completion_tokens"));
     if (!json_is_string(json_object_get(choice, "text")) || n < 1)
-        s = error_set(err, STATUS_PROTOCOL, "/v1/completions answered 200 and no completion");
+        s = error_set(err, STATUS_PROTOCOL,
+                      "/v1/completions answered with status 200 but without a completion");
     snprintf(k->detail, sizeof k->detail, "%d tokens", (int)n);
     json_decref(j);
     return s;
@@ -173,7 +175,8 @@ static enum status stream(struct smoke *k, const char *path, json_t *body, int *
     sse_reader_fini(&k->sse);
     json_decref(body);
     if (s == STATUS_OK && !(k->n_pieces && k->has_finish && k->is_done))
-        s = error_set(err, STATUS_AGAIN, "%s: a stream of %u pieces that broke off", path,
+        s = error_set(err, STATUS_AGAIN,
+                      "%s: the stream ended after %u pieces, before the answer was complete", path,
                       k->n_pieces);
     snprintf(k->detail, sizeof k->detail, "%s, %u pieces", path, k->n_pieces);
     return s;
@@ -233,7 +236,7 @@ static int run(struct smoke *k)
                   {"completion", check_completion},
                   {"stream", check_stream}};
     if (!read_url(k)) {
-        fputs("cox smoke: --url is too long\n", stderr);
+        fputs("cox smoke: --url is too long for a URL of this command\n", stderr);
         return EXIT_USAGE;
     }
     k->deadline_ns = clock_mono_ns() + (uint64_t)k->o.timeout_s * NS_PER_S;

@@ -40,8 +40,8 @@ int cmd_up(int argc, char **argv)
         if (res.positional.n_items == 0) {
             char usage[COMMAND_USAGE_BYTES];
             fprintf(stderr,
-                    "cox %s: which model? usage: %s; MODEL is null, demo, a GGUF file, a "
-                    "model folder, or a name that `cox pull` takes (ORG/NAME, s3://…)\n",
+                    "cox %s: the model is missing; usage: %s; MODEL is null, demo, a GGUF file, a "
+                    "model folder, or a name that `cox pull` accepts (ORG/NAME, s3://…)\n",
                     argv[0], command_usage(argv[0], line.usage, usage));
             code = EXIT_USAGE;
         } else {

@@ -115,8 +115,8 @@ int vllm_main(const struct command_table *t, int argc, char **argv)
         return command_run(t, command_find(t, name), argc - 1, argv + 1);
     }
     fprintf(stderr,
-            "vllm: there is no command \"%.40s\" here. This vllm is Coxswain and has serve, chat, "
-            "complete, bench and run-batch; `vllm --help` says what they do.\n",
+            "vllm: unknown command \"%.40s\". This vllm is Coxswain and has the commands serve, "
+            "chat, complete, bench and run-batch; `vllm --help` describes them.\n",
             name);
     return EXIT_USAGE;
 }

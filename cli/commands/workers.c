@@ -158,21 +158,23 @@ static enum status build(struct workers *k, int argc, char **argv, struct error 
     ssize_t n = readlink("/proc/self/exe", k->program, sizeof k->program - 16);
     char *slash = n > 0 ? memrchr(k->program, '/', (size_t)n) : NULL;
     if (!slash)
-        return error_set(err, STATUS_IO, "/proc/self/exe: %m");
+        return error_set(err, STATUS_IO, "cannot find the program's folder: /proc/self/exe: %m");
     memcpy(slash, "/cox-worker", sizeof "/cox-worker");
     k->http_port = w->http_port < 0 ? OWN_PORT : w->http_port;
     if (k->http_port == 0 || k->http_port + k->o.ranks > 65535 ||
         w->comm_port + k->o.ranks > 65536 || w->kv_port + k->o.ranks > 65536)
         return error_set(err, STATUS_INVALID,
-                         "--ranks %lld: so many ports from --http-port, --comm-port or --kv-port "
-                         "on there are not",
+                         "--ranks %lld needs more ports than there are above --http-port, "
+                         "--comm-port or --kv-port (the last port is 65535). Choose lower ports",
                          (long long)k->o.ranks);
     if ((uint32_t)argc + 16 > UP_ARGV_MAX)
-        return error_set(err, STATUS_LIMIT, "more than %u arguments", UP_ARGV_MAX - 16);
+        return error_set(err, STATUS_LIMIT, "too many arguments: at most %u are allowed",
+                         UP_ARGV_MAX - 16);
     TRY(find_cpus(k, err));
     /* in the environment, because `ps` shows a child's command line */
     if (w->join && setenv("COX_JOIN", w->join, 1) != 0)
-        return error_set(err, STATUS_LIMIT, "the environment takes no --join");
+        return error_set(err, STATUS_LIMIT,
+                         "cannot pass --join to the workers: the environment is full");
     k->plan.n_children = k->plan.n_workers = (uint32_t)k->o.ranks;
     k->plan.children = mem_array(k->plan.n_children, sizeof *k->plan.children);
     for (int64_t i = 0; i < k->o.ranks; i++)

@@ -38,7 +38,8 @@ enum status model_host_init(struct model_host *h, struct error *err)
 {
     ssize_t n = readlink("/proc/self/exe", h->exe, sizeof h->exe - 1);
     if (n <= 0)
-        return error_set(err, STATUS_IO, "/proc/self/exe: %s", strerror(errno));
+        return error_set(err, STATUS_IO, "cannot find the program's folder: /proc/self/exe: %s",
+                         strerror(errno));
     h->exe[n] = '\0';
     return STATUS_OK;
 }
@@ -98,7 +99,7 @@ static enum status make_argv(struct process *p, struct error *err)
     const struct model_host *h = p->host;
     uint32_t n = 0, port = p->m->port;
     if (h->n_argv + 16 > ARGV_MAX)
-        return error_set(err, STATUS_LIMIT, "too many options behind serve");
+        return error_set(err, STATUS_LIMIT, "too many options after `serve`: remove some of them");
     p->argv[n++] = h->exe;
     p->argv[n++] = "serve";
     for (uint32_t i = 0; i < h->n_argv; i++)
@@ -250,7 +251,8 @@ static enum status check_memory(const struct model_host *h, const struct sagemak
     if (!want || want + o->reserved_memory_mb <= free_mb)
         return STATUS_OK;
     return error_set(err, STATUS_NO_MEMORY,
-                     "the model wants %llu MB, %llu are to be left, and %llu are free",
+                     "not enough memory for the model: it needs %llu MB and %llu MB must stay "
+                     "free, but only %llu MB are free",
                      (unsigned long long)want, (unsigned long long)o->reserved_memory_mb,
                      (unsigned long long)free_mb);
 }
@@ -262,11 +264,12 @@ static enum status find_folder(const struct model_host *h, const char *url, char
 {
     char root[PATH_MAX];
     if (!model_url_is_below(url, h->root))
-        return error_set(err, STATUS_INVALID, "url has to be a folder below %s", h->root);
+        return error_set(err, STATUS_INVALID, "url must be a folder below %s", h->root);
     if (!realpath(url, out) || !realpath(h->root, root))
-        return error_set(err, STATUS_NOT_FOUND, "%s: %s", url, strerror(errno));
+        return error_set(err, STATUS_NOT_FOUND, "cannot find the model folder %s: %s", url,
+                         strerror(errno));
     if (!model_url_is_below(out, root))
-        return error_set(err, STATUS_INVALID, "url has to be a folder below %s", h->root);
+        return error_set(err, STATUS_INVALID, "url must be a folder below %s", h->root);
     return STATUS_OK;
 }
 

@@ -145,7 +145,7 @@ static void post_model(struct models *s, struct http_request *r)
     const char *name = text_of(body, "model_name", "modelName"),
                *url = text_of(body, "url", "modelUrl");
     if (!name || !url) {
-        answer_error(r, 400, "The body has to be {\"model_name\": NAME, \"url\": FOLDER}.");
+        answer_error(r, 400, "The body must be {\"model_name\": NAME, \"url\": FOLDER}.");
     } else {
         enum status st = model_process_start(&s->host, str_from(name), url, r, &err);
         if (st != STATUS_OK)
@@ -158,7 +158,7 @@ static void delete_model(struct models *s, struct http_request *r, struct str na
 {
     struct loaded_model *m = model_table_find(&s->table, name);
     if (!m)
-        answer_error(r, 404, "There is no model of this name.");
+        answer_error(r, 404, "No model with this name is loaded.");
     else if (!model_process_stop(&s->host, m, r))
         answer_error(r, 409, "The model is being unloaded.");
 }
@@ -195,7 +195,7 @@ static void get_model(struct models *s, struct http_request *r, struct str name)
     struct loaded_model *m = model_table_find(&s->table, name);
     struct strbuf b;
     if (!m) {
-        answer_error(r, 404, "There is no model of this name.");
+        answer_error(r, 404, "No model with this name is loaded.");
         return;
     }
     strbuf_init(&b, 0);
@@ -239,7 +239,7 @@ static void relay(struct models *s, struct http_request *r, struct str name, str
     struct loaded_model *m = asked_model(s, r, name);
     if (!m) {
         answer_error(r, name.len > 0 ? 404 : 400,
-                     name.len > 0 ? "There is no model of this name."
+                     name.len > 0 ? "No model with this name is loaded."
                                   : "Parameter model_name is required.");
     } else if (m->state != MODEL_READY || path.len >= sizeof to) {
         answer_error(r, 503, "The model is not loaded.");
@@ -273,8 +273,8 @@ static void answer_key_wanted(struct http_request *r)
 {
     const struct http_header_kv headers[] = {{"WWW-Authenticate", "Bearer"},
                                              {"x-amzn-ErrorType", "AccessDeniedException"}};
-    static const char text[] = "A key is wanted: send it as \"Authorization: Bearer KEY\" or as "
-                               "x-api-key.";
+    static const char text[] =
+        "An API key is required: send it as \"Authorization: Bearer KEY\" or as x-api-key.";
     struct str path = http_path(r);
     bool is_endpoint = str_starts(path, STR("/endpoints/"));
     struct strbuf b;
@@ -307,10 +307,12 @@ static bool may_ask(struct models *s, struct http_request *r)
 static bool may_manage(struct models *s, struct http_request *r)
 {
     if (!admin_keys_admit(&s->admin_keys, http_header(r, "Authorization")))
-        answer_error(r, 401, "The admin key is wanted: send it as \"Authorization: Bearer KEY\".");
+        answer_error(r, 401,
+                     "The admin key is required: send it as \"Authorization: Bearer KEY\".");
     else if (s->admin_keys.n == 0 && s->keys.n > 0)
         answer_error(r, 403,
-                     "Models are not managed here: there are API keys and no --admin-key-file.");
+                     "Models cannot be loaded or unloaded: API keys are set, but no admin key. "
+                     "Start the server with --admin-key-file.");
     else
         return true;
     return false;
@@ -403,7 +405,9 @@ static enum status start(struct models *s, int argc, char **argv, struct error *
     const char *root = sagemaker_variable(environ, "SERVING_MODEL_STORE");
     uint64_t n_port = 8080;
     if (port && (str_to_u64(str_from(port), &n_port) != STATUS_OK || n_port > 65535))
-        return error_set(err, STATUS_INVALID, "SAGEMAKER_BIND_TO_PORT=%s: a port", port);
+        return error_set(err, STATUS_INVALID,
+                         "SAGEMAKER_BIND_TO_PORT=%s is not a port: give a number from 1 to 65535",
+                         port);
     if (s->o.admin_key_file)
         TRY(admin_keys_read(s->o.admin_key_file, &s->admin_keys, err));
     TRY(api_keys_init(&s->keys, &s->o.api_keys, s->o.api_key_file, err));
@@ -411,8 +415,8 @@ static enum status start(struct models *s, int argc, char **argv, struct error *
                          sagemaker_variable(environ, "SAGEMAKER_SAFE_PORT_RANGE"), err));
     if (model_table_has_port(&s->table, n_port))
         return error_set(err, STATUS_INVALID,
-                         "SAGEMAKER_BIND_TO_PORT=%llu lies in SAGEMAKER_SAFE_PORT_RANGE, whose "
-                         "ports are the models': choose one outside",
+                         "SAGEMAKER_BIND_TO_PORT=%llu is inside SAGEMAKER_SAFE_PORT_RANGE, whose "
+                         "ports are used for the models. Choose a port outside this range",
                          (unsigned long long)n_port);
     TRY(loop_new(&s->loop, err));
     TRY(loop_on_signal(s->loop, SIGINT, on_signal, s));

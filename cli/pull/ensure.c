@@ -56,7 +56,7 @@ static void say_done(const struct pull_result *done, double seconds)
         snprintf(text, sizeof text, "fetched %s in %.1f s: %s",
                  pull_bytes_text(size, sizeof size, done->fetched_bytes), seconds, done->path);
     else
-        snprintf(text, sizeof text, "the model is there: %s", done->path);
+        snprintf(text, sizeof text, "the model is in the cache: %s", done->path);
     say(text);
 }
 
@@ -75,11 +75,12 @@ static enum status fetch(const struct pull_options *o, const char *model, const 
     pull_stop_end();
     if (s != STATUS_OK && pull_is_stopped())
         s = error_set(err, STATUS_CLOSED,
-                      "stopped while model %s was fetched; what has come is kept, and the next "
-                      "start or `cox pull` goes on with it",
+                      "stopped while model %s was downloaded. The downloaded part is kept; the "
+                      "next start or `cox pull` continues it",
                       name);
     else if (s == STATUS_OK && pull_is_stopped())
-        s = error_set(err, STATUS_CLOSED, "stopped; model %s is in the cache", name);
+        s = error_set(err, STATUS_CLOSED, "stopped after the download; model %s is in the cache",
+                      name);
     else if (s == STATUS_OK)
         say_done(&done, (double)(clock_mono_ns() - begin_ns) / 1e9);
     mem_free(done.path);
@@ -118,7 +119,7 @@ enum status pull_ensure(const struct pull_ensure *e, const char *model, bool *wa
     model_cache_dir(e->cache_dir, getenv("HOME"), cache_dir, sizeof cache_dir);
     if (!cache_dir[0]) {
         s = error_set(err, STATUS_INVALID,
-                      "the cache folder's path is too long: set COX_CACHE to another place");
+                      "the path of the cache folder is too long. Set COX_CACHE to a shorter path");
     } else if (is_missing(model, &r, cache_dir)) {
         s = fetch_missing(e, cache_dir, model, r.text, err);
         *was_fetched = s == STATUS_OK;

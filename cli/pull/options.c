@@ -114,7 +114,9 @@ enum status pull_options_read(struct pull_options *o, struct config_result *res,
     TRY(s);
     return pull_options_complete(o)
                ? STATUS_OK
-               : error_set(err, STATUS_INVALID, "the cache folder's path is too long");
+               : error_set(
+                     err, STATUS_INVALID,
+                     "the path of the cache folder is too long. Set COX_CACHE to a shorter path");
 }
 
 int pull_exit_code(enum status s)

@@ -34,9 +34,9 @@ enum status pull_make_folders(const char *cache_dir, const char *below, struct e
             struct stat st; /* an existing folder above need not be writable */
             if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
                 s = error_set(err, STATUS_IO,
-                              "%s: %s: the model is not in the cache, and this cache cannot be "
-                              "written: set COX_CACHE to another place, or fetch it from where it "
-                              "can be",
+                              "cannot create the cache folder %s: %s. The model is not in the "
+                              "cache, so it must be downloaded. Set COX_CACHE to a writable "
+                              "folder, or run `cox pull` on a machine that can write there",
                               path, strerror(saved));
         }
         *c = was;
@@ -52,18 +52,18 @@ enum status pull_check_space(const char *folder, uint64_t n_bytes, struct error 
     struct statvfs v;
     char wanted[24], left[24], is_free[24];
     if (statvfs(folder, &v) != 0)
-        return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot read the free space of %s: %s", folder,
+                         strerror(errno));
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     if (n_bytes == 0 || free_bytes >= n_bytes + SPACE_LEFT)
         return STATUS_OK;
     pull_bytes_text(wanted, sizeof wanted, n_bytes);
     pull_bytes_text(left, sizeof left, SPACE_LEFT);
     pull_bytes_text(is_free, sizeof is_free, free_bytes);
-    return error_set(
-        err, STATUS_LIMIT,
-        "%s: %s more are wanted, with %s to stay free beside them, and %s are free: make "
-        "room, or set COX_CACHE to another place",
-        folder, wanted, left, is_free);
+    return error_set(err, STATUS_LIMIT,
+                     "not enough disk space in %s: the download needs %s and %s must stay free, "
+                     "but only %s are free. Free some space, or set COX_CACHE to another folder",
+                     folder, wanted, left, is_free);
 }
 
 /* Removes a tree. A folder without read or write permission would keep its files, so its

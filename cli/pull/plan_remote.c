@@ -55,7 +55,7 @@ static int run(int argc, char **argv, int (*become)(int argc, char **argv))
     if (pid == 0)
         _exit(become(argc, argv));
     if (pid < 0) {
-        fprintf(stderr, "cox plan: no process for it: %s\n", strerror(errno));
+        fprintf(stderr, "cox plan: cannot start a process: %s\n", strerror(errno));
         return EXIT_USAGE;
     }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -88,8 +88,8 @@ static int plan(int argc, char **argv, const char *model, const struct pull_stre
 static int fail(const struct error *err)
 {
     fprintf(stderr,
-            "cox plan: %s (without the hub: a folder with its config.json alone is a MODEL, or "
-            "`cox pull` it where there is a network)\n",
+            "cox plan: %s. Without the hub, give a folder that contains the model's config.json, "
+            "or run `cox pull` where there is a network\n",
             err->text);
     return EXIT_USAGE;
 }

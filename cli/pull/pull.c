@@ -87,18 +87,16 @@ static enum status hub_source(struct pull *p, struct error *err)
     const struct hf_cache_places places = {o->hf_cache, o->hf_home, o->xdg_cache_home, o->home};
     hf_cache_find(&places, &p->hf_cache);
     p->source.bearer = o->hf_token && o->hf_token[0] ? o->hf_token : NULL;
-    snprintf(
-        p->denied, sizeof p->denied,
-        p->source.bearer
-            ? "is the name right, and may the owner of HF_TOKEN read it (the terms of a gated "
-              "model are accepted on its page)?"
-            : "is the name right? A private or gated model wants HF_TOKEN, of somebody who may "
-              "read it");
+    snprintf(p->denied, sizeof p->denied,
+             p->source.bearer ? "check the name, and that the owner of HF_TOKEN may read the model "
+                                "(for a gated model, accept the terms on its page)"
+                              : "check the name. For a private or gated model, set HF_TOKEN to a "
+                                "token that may read it");
     if (p->source.bearer && strncmp(p->endpoint, "http:", 5) == 0)
         p->o->say(
-            "warning: HF_ENDPOINT is http: and not https:, whoever is on the way reads HF_TOKEN");
+            "warning: HF_ENDPOINT uses http: instead of https:, so HF_TOKEN is sent unencrypted");
     p->source.words = (struct pull_words){
-        p->r->repo, p->denied, "look for the name, the revision and the file on the hub's page"};
+        p->r->repo, p->denied, "check the name, the revision and the file on the hub's page"};
     return STATUS_OK;
 }
 
@@ -121,22 +119,23 @@ static enum status s3_source(struct pull *p, struct error *err)
     }
     if (p->source.aws)
         snprintf(p->denied, sizeof p->denied,
-                 "may the keys %s list and read it, and is AWS_REGION the bucket's (it is %s)?",
+                 "check that the keys %s may list and read the bucket, and that AWS_REGION (%s) is "
+                 "the bucket's region",
                  aws_credentials_source(p->source.aws), p->region);
     else
         snprintf(p->denied, sizeof p->denied,
-                 "it is not public, and there are no keys: set AWS_ACCESS_KEY_ID and "
+                 "the bucket is not public and no AWS keys are set. Set AWS_ACCESS_KEY_ID and "
                  "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give this machine a role");
-    p->source.words = (struct pull_words){p->r->text, p->denied, "is the bucket's name right?"};
+    p->source.words = (struct pull_words){p->r->text, p->denied, "check the bucket's name"};
     return STATUS_OK;
 }
 
 static enum status url_source(struct pull *p, struct error *err)
 {
     p->source.words = (struct pull_words){p->r->text,
-                                          "no password is sent to URLs: it has to be public, or "
-                                          "signed (with #sha256=)",
-                                          "is the URL right?"};
+                                          "cox sends no password to URLs: the file must be public, "
+                                          "or the URL must be signed (with #sha256=)",
+                                          "check the URL"};
     return STATUS_OK;
 }
 
@@ -155,8 +154,8 @@ static enum status list_url(struct pull *p, struct error *err)
     struct fetch_answer a;
     TRY(pull_get_size(p->net, &call, &p->source.words, &a, err));
     if (a.total == FETCH_UNKNOWN)
-        return error_set(err, STATUS_PROTOCOL, "%s: %s does not say how large it is", p->r->text,
-                         a.host);
+        return error_set(err, STATUS_PROTOCOL, "%s: %s does not report the size of this file",
+                         p->r->text, a.host);
     TRY(pull_list_add(&p->list, p->r->file, mem_strdup(p->r->url), a.total, err));
     struct pull_file *f = &p->list.files[0];
     memcpy(f->etag, a.etag, sizeof f->etag);
@@ -218,8 +217,10 @@ static enum status fetch_files(struct pull *p, struct pulled *out, struct pull_p
     TRY(s);
     TRY(check_model(p, err));
     return p->source.lock && pull_lock_is_lost(&p->lock)
-               ? error_set(err, STATUS_CLOSED, "%s: another process has taken over: run it again",
-                           p->r->text)
+               ? error_set(
+                     err, STATUS_CLOSED,
+                     "%s: another process has taken over the download. Run the same command again",
+                     p->r->text)
                : STATUS_OK;
 }
 
@@ -259,8 +260,8 @@ static void give_files(const struct pull *p)
     if (hf_cache_give(&p->hf_cache, p->net, p->r, &p->list, p->staging, &err) == STATUS_OK)
         return;
     snprintf(text, sizeof text,
-             "huggingface_hub's cache does not get it: %s: --hf-cache DIR names another folder, "
-             "and copies where it must; --hf-cache off leaves it alone",
+             "the model was not added to huggingface_hub's cache: %s. Use --hf-cache DIR for "
+             "another folder, or --hf-cache off to leave that cache alone",
              err.text);
     p->o->say(text);
 }
@@ -282,7 +283,8 @@ static enum status publish(const struct pull *p, struct error *err)
     char *old = pull_join(p->folder, ".old-", p->list.identity);
     enum status s = STATUS_OK;
     if ((rename(p->folder, old) != 0 && errno != ENOENT) || rename(p->staging, p->folder) != 0)
-        s = error_set(err, STATUS_IO, "%s: %s", p->folder, strerror(errno));
+        s = error_set(err, STATUS_IO, "cannot move the fetched model to %s: %s", p->folder,
+                      strerror(errno));
     else
         pull_remove_tree(old);
     mem_free(old);
@@ -299,7 +301,8 @@ static enum status fetch(struct pull *p, struct pull_result *out, struct error *
     mem_free(end);
     remove_leftovers(p);
     if (mkdir(p->staging, 0777) != 0 && errno != EEXIST)
-        return error_set(err, STATUS_IO, "%s: %s", p->staging, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot create the folder %s: %s", p->staging,
+                         strerror(errno));
     pull_mark_write(p->staging, p->r->text);
     TRY(take_files(p, err));
     for (uint32_t i = 0; i < p->list.n_files; i++) {
@@ -309,8 +312,8 @@ static enum status fetch(struct pull *p, struct pull_result *out, struct error *
     TRY(pull_check_space(p->staging, all - room, err));
     if (p->o->offline && have < all)
         return error_set(err, STATUS_NOT_FOUND,
-                         "model %s is not whole in huggingface_hub's cache (%s), and nothing is "
-                         "fetched offline: " PULL_ONLINE,
+                         "model %s is incomplete in huggingface_hub's cache (%s) and cannot be "
+                         "downloaded offline: " PULL_ONLINE,
                          p->r->text, p->hf_cache.folder, p->r->text);
     struct pulled done = {.folder = mem_strdup(p->staging),
                           .commit = mem_strdup(p->list.commit),
@@ -340,8 +343,9 @@ static enum status verify(const struct pull *p, const struct pulled *there, stru
         char sha256[65], *path = pull_join(there->folder, "/", there->files[i].name);
         enum status s = pull_file_hash(p->net, path, sha256, err);
         if (s == STATUS_OK && strcmp(sha256, there->files[i].sha256) != 0)
-            s = error_set(err, STATUS_PROTOCOL, "%s: damaged: SHA-256 %s, and %s when pulled", path,
-                          sha256, there->files[i].sha256);
+            s = error_set(err, STATUS_PROTOCOL,
+                          "%s is damaged: its SHA-256 is %s, but it was %s after the download",
+                          path, sha256, there->files[i].sha256);
         mem_free(path);
         TRY(s);
     }
@@ -379,11 +383,11 @@ static enum status look_offline(struct pull *p, struct error *err)
             return s;
     }
     if (p->hf_cache.folder)
-        snprintf(where, sizeof where, ", nor whole in huggingface_hub's (%s: %s)",
+        snprintf(where, sizeof where, ", nor complete in huggingface_hub's (%s: %s),",
                  p->hf_cache.folder, why.text);
     return error_set(
         err, STATUS_NOT_FOUND,
-        "model %s is not in the cache (%s)%s, and nothing is fetched offline: " PULL_ONLINE,
+        "model %s is not in the cache (%s)%s and cannot be downloaded offline: " PULL_ONLINE,
         p->r->text, p->folder, where, p->r->text);
 }
 
@@ -479,8 +483,8 @@ enum status pull_into(const struct pull_options *o, const struct model_ref *r,
     struct pull_progress progress;
     p.source.follows_links = true;
     enum status s = o->offline ? error_set(err, STATUS_NOT_FOUND,
-                                           "model %s is not in the cache (%s), and nothing is "
-                                           "fetched offline: " PULL_ONLINE,
+                                           "model %s is not in the cache (%s) and cannot be "
+                                           "downloaded offline: " PULL_ONLINE,
                                            r->text, o->cache_dir, r->text)
                                : find_source(&p, err);
     if (s == STATUS_OK)

@@ -45,10 +45,11 @@ static enum status check_room(uint64_t n_bytes, struct error *err)
         return STATUS_OK;
     pull_bytes_text(wanted, sizeof wanted, n_bytes + ROOM_LEFT);
     pull_bytes_text(is_free, sizeof is_free, free_bytes);
-    return error_set(err, STATUS_LIMIT,
-                     "--load-format stream wants %s of memory for the files alone, and %s can be "
-                     "had (of the machine, or of this cgroup): `cox pull` it to a disk",
-                     wanted, is_free);
+    return error_set(
+        err, STATUS_LIMIT,
+        "--load-format stream needs %s of memory for the files alone, but only %s are available "
+        "(on this machine or in this cgroup). Use `cox pull` to store the model on a disk",
+        wanted, is_free);
 }
 
 static enum status add_file(struct pull_stream *s, const struct pull_file *f, struct error *err)
@@ -58,11 +59,13 @@ static enum status add_file(struct pull_stream *s, const struct pull_file *f, st
     TRY(pull_part_parents(s->folder.path, path, err));
     int fd = memfd_create(f->name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return error_set(err, STATUS_IO, "%s: no file in memory: %s", f->name, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot create a file in memory for %s: %s", f->name,
+                         strerror(errno));
     s->fds[s->n_fds++] = fd;
     snprintf(to, sizeof to, "/proc/%d/fd/%d", (int)getpid(), fd);
-    return symlink(to, path) == 0 ? STATUS_OK
-                                  : error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    return symlink(to, path) == 0
+               ? STATUS_OK
+               : error_set(err, STATUS_IO, "cannot create the link %s: %s", path, strerror(errno));
 }
 
 static enum status prepare(void *ctx, const struct pull_list *l, struct error *err)
@@ -83,8 +86,7 @@ static enum status seal(const struct pull_stream *s, struct error *err)
     for (uint32_t i = 0; i < s->n_fds; i++)
         if (fcntl(s->fds[i], F_ADD_SEALS,
                   F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
-            return error_set(err, STATUS_IO, "a file in memory cannot be sealed: %s",
-                             strerror(errno));
+            return error_set(err, STATUS_IO, "cannot seal a file in memory: %s", strerror(errno));
     return STATUS_OK;
 }
 
@@ -125,7 +127,7 @@ enum status pull_stream_keep(const struct pull_stream *s, struct error *err)
     for (uint32_t i = 0; ok && i < s->n_fds; i++)
         ok = fcntl(s->fds[i], F_SETFD, 0) == 0;
     return ok ? STATUS_OK
-              : error_set(err, STATUS_IO, "a file in memory cannot be kept: %s", strerror(errno));
+              : error_set(err, STATUS_IO, "cannot keep a file in memory open: %s", strerror(errno));
 }
 
 void pull_stream_close(struct pull_stream *s)

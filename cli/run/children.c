@@ -51,7 +51,8 @@ enum status run_spawn(const struct run_spawn *o, pid_t *out, struct error *err)
 {
     int fail[2], e = 0;
     if (pipe2(fail, O_CLOEXEC) != 0)
-        return error_set(err, STATUS_LIMIT, "cannot start %s: %s", o->argv[0], strerror(errno));
+        return error_set(err, STATUS_LIMIT, "cannot start the program %s: %s", o->argv[0],
+                         strerror(errno));
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
         become(o, fail[1], parent);

@@ -75,10 +75,11 @@ static enum status run_model(struct run_keeper *k, struct error *err)
 static enum status run_all(struct run_keeper *k, struct error *err)
 {
     if (k->file->image.s)
-        run_log_say(&k->log, "note: the image %s is a pod's: nothing of it is used here",
+        run_log_say(&k->log,
+                    "note: the image %s applies only in Kubernetes; it is not used on this machine",
                     k->file->image.s);
     if (k->file->resources.cpu.s || k->file->resources.memory.s || k->file->resources.gpus >= 0)
-        run_log_say(&k->log, "note: cpu, memory and gpus of `resources` are a pod's");
+        run_log_say(&k->log, "note: cpu, memory and gpus of `resources` apply only in Kubernetes");
     if (k->file->imports.n > 0 || k->file->model.s)
         say_state(k, RUN_IMPORTING, NULL);
     TRY(run_import_all(k, err));
@@ -97,11 +98,13 @@ static enum status open_all(struct run_keeper *k, struct error *err)
     struct run_process me;
     ssize_t n = readlink("/proc/self/exe", k->program, sizeof k->program - 1);
     if (n <= 0)
-        return error_set(err, STATUS_IO, "/proc/self/exe: %s", strerror(errno));
+        return error_set(err, STATUS_IO, "cannot find the program's own path: /proc/self/exe: %s",
+                         strerror(errno));
     k->program[n] = '\0';
     k->state = run_store_read_json(k->start->folder, "state.json");
     if (!k->state || !run_process_read(getpid(), &me))
-        return error_set(err, STATUS_IO, "%s/state.json: gone", k->start->folder);
+        return error_set(err, STATUS_IO, "cannot read the run's record %s/state.json",
+                         k->start->folder);
     (void)json_object_set_new(k->state, "keeper", run_process_json(&me));
     snprintf(k->root, sizeof k->root, "%s/root", k->start->folder);
     TRY(run_log_open(&k->log, k->start->folder, k->start->in_foreground ? STDOUT_FILENO : -1, err));
@@ -114,7 +117,9 @@ static enum status open_all(struct run_keeper *k, struct error *err)
     (void)signal(SIGPIPE, SIG_IGN); /* a terminal that is gone must not end the run */
     k->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (k->signal_fd < 0 || pipe2(fds, O_CLOEXEC) != 0)
-        return error_set(err, STATUS_LIMIT, "no more files: %s", strerror(errno));
+        return error_set(err, STATUS_LIMIT,
+                         "cannot open a pipe or a signal descriptor for the run: %s",
+                         strerror(errno));
     k->out_read = fds[0];
     k->out_write = fds[1];
     (void)fcntl(k->out_read, F_SETFL, O_NONBLOCK);
@@ -218,7 +223,9 @@ enum status run_start_keeper(struct run_start *r, struct error *err)
     char byte;
     (void)fflush(NULL);
     if (pipe2(ready, O_CLOEXEC) != 0)
-        return error_set(err, STATUS_LIMIT, "no more files: %s", strerror(errno));
+        return error_set(err, STATUS_LIMIT,
+                         "cannot open a pipe or a signal descriptor for the run: %s",
+                         strerror(errno));
     pid_t pid = fork();
     if (pid == 0) {
         enum run_status ended;
@@ -229,7 +236,7 @@ enum status run_start_keeper(struct run_start *r, struct error *err)
     ssize_t n = pid > 0 ? read(ready[0], &byte, 1) : -1;
     close(ready[0]);
     if (n != 1)
-        return error_set(err, STATUS_IO, "no keeper for the run could be started: see %s/log",
+        return error_set(err, STATUS_IO, "cannot start the keeper process of the run. See %s/log",
                          r->folder);
     return STATUS_OK;
 }

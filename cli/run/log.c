@@ -27,7 +27,9 @@ static enum status open_file(struct run_log *l, struct error *err)
 {
     l->fd = open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     l->n_bytes = 0;
-    return l->fd >= 0 ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", l->path, strerror(errno));
+    return l->fd >= 0
+               ? STATUS_OK
+               : error_set(err, STATUS_IO, "cannot open the log %s: %s", l->path, strerror(errno));
 }
 
 /* Opens the echo so that writes do not block. O_NONBLOCK on a shared file description would
@@ -51,7 +53,7 @@ enum status run_log_open(struct run_log *l, const char *folder, int echo_fd, str
     *l = (struct run_log){.fd = -1, .echo_fd = open_echo(echo_fd), .max_bytes = RUN_LOG_MAX_BYTES};
     int n = snprintf(l->path, sizeof l->path, "%s/log", folder);
     if (n < 0 || (size_t)n + 2 >= sizeof l->path)
-        return error_set(err, STATUS_INVALID, "%s: too long a path", folder);
+        return error_set(err, STATUS_INVALID, "the path of the log in %s is too long", folder);
     return open_file(l, err);
 }
 

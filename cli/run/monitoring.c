@@ -96,8 +96,8 @@ enum status run_start_monitoring(struct run_keeper *k, struct error *err)
     s = run_spawn(&o, &k->prometheus, err);
     if (s != STATUS_OK)
         return error_prefix(err, s,
-                            "monitoring wants Debian's prometheus (apt-get install "
-                            "prometheus, or leave `monitoring` out)");
+                            "cannot start prometheus, which `monitoring` requires (install it with "
+                            "apt-get install prometheus, or remove `monitoring`)");
     run_log_say(&k->log, "prometheus: http://127.0.0.1:%u", port);
     return STATUS_OK;
 }

@@ -85,7 +85,8 @@ enum status run_prepare(struct run_start *r, struct error *err)
         s = run_store_write_json(r->folder, "env.json", r->taken, err);
     if (s == STATUS_OK)
         s = state ? run_store_write_state(r->folder, state, false, err)
-                  : error_set(err, STATUS_INVALID, "%s: its texts are no UTF-8", r->path);
+                  : error_set(err, STATUS_INVALID,
+                              "the run file %s contains text that is not UTF-8", r->path);
     if (s != STATUS_OK) /* without a state the folder would never be listed */
         pull_remove_tree(r->folder);
     strbuf_fini(&options);

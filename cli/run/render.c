@@ -227,11 +227,12 @@ static void import_git(struct renderer *k, const struct run_import *im, const ch
     struct strbuf b;
     if (!with) {
         run_problem(k->p, im->at,
-                    "in a pod this wants an image with `git` and a shell: `image`, or --git-image");
+                    "in a pod, a git import needs an image with `git` and a shell. Give `image` or "
+                    "--git-image");
         return;
     }
     if (im->what[0] == '/' || strncmp(im->what, "file:", 5) == 0) {
-        run_problem(k->p, im->at, "%.60s is of this machine: no pod has it", im->what);
+        run_problem(k->p, im->at, "%.60s is on this machine, so a pod cannot read it", im->what);
         return;
     }
     strbuf_init(&b, 0);
@@ -273,7 +274,7 @@ static void mount_artifact(struct renderer *k, const struct run_import *im, cons
 {
     char claim[NAME_BYTES];
     make_name(im->what, claim);
-    run_note(k->p, im->at, "a pod has the artifact %s in the claim %s, which has to be there",
+    run_note(k->p, im->at, "a pod reads the artifact %s from the claim %s, which must exist",
              im->what, claim);
     add_volume(k, volume, json_pack("{s:{s:s}}", "persistentVolumeClaim", "claimName", claim),
                im->path, is_read_only);
@@ -290,7 +291,7 @@ static void add_exports(struct renderer *k)
             mount_artifact(k, ex, run_print(&k->texts, "export-%zu", i), false);
         else
             run_note(k->p, ex->at,
-                     "from a pod nothing is exported: a volume with `claim` keeps it");
+                     "a pod exports nothing. Use a volume with `claim` to keep these files");
     }
 }
 
@@ -310,12 +311,14 @@ static void add_imports(struct renderer *k)
         }
         if (is_model)
             run_problem(k->p, im->at,
-                        "a pod gets a model by `model: %.60s`, or by a volume with `claim` that "
-                        "has it",
+                        "a pod cannot import a model. Use `model: %.60s`, or a volume with `claim` "
+                        "that contains the model",
                         im->what);
         else if (im->kind == RUN_IMPORT_FILE)
-            run_problem(k->p, im->at, "%.60s is of this machine: give a volume with `claim`",
-                        im->what);
+            run_problem(
+                k->p, im->at,
+                "%.60s is on this machine, so a pod cannot read it. Use a volume with `claim`",
+                im->what);
         else
             import_git(k, im, volume);
         add_empty(k, volume, im->path);
@@ -331,8 +334,8 @@ static void add_volumes(struct renderer *k)
         const char *claim = v->what;
         if (v->kind == RUN_VOLUME_HOST) {
             run_note(k->p, v->at,
-                     "a hostPath volume is refused where Pod Security is baseline or restricted: "
-                     "`claim` or `size` is not");
+                     "Kubernetes rejects a hostPath volume where Pod Security is baseline or "
+                     "restricted. Use `claim` or `size` there");
             add_volume(k, name, json_pack("{s:{s:s}}", "hostPath", "path", v->what), v->path,
                        false);
             continue;
@@ -378,8 +381,8 @@ static void add_pull(struct renderer *k)
     model_ref_fini(&ref);
     if (is_path)
         run_problem(k->p, k->f->model.at,
-                    "%.60s is of this machine: `model: hf:ORG/NAME`, or a volume with `claim` that "
-                    "has it",
+                    "%.60s is on this machine, so a pod cannot read it. Use `model: hf:ORG/NAME`, "
+                    "or a volume with `claim` that contains the model",
                     k->model);
     if (!k->pulls)
         return;
@@ -455,8 +458,9 @@ static void add_commands_before(struct renderer *k)
     if (!k->model || k->f->commands.n == 0)
         return;
     if (!k->f->image.s) {
-        run_problem(k->p, k->f->commands.items[0].at,
-                    "in a pod commands want an `image` with a shell: the one of Coxswain has none");
+        run_problem(
+            k->p, k->f->commands.items[0].at,
+            "in a pod, commands need an `image` with a shell; Coxswain's own image has none");
         return;
     }
     json_array_append_new(k->inits,
@@ -590,7 +594,8 @@ static void add_workload(struct renderer *k)
 static void check_own_place(struct renderer *k, const char *path, struct yaml_mark at)
 {
     if (strcmp(path, CONFIG_PATH) == 0)
-        run_problem(k->p, at, "in a pod " CONFIG_PATH " has the run's own options: another place");
+        run_problem(k->p, at,
+                    "in a pod, " CONFIG_PATH " contains the run's own options. Use another path");
 }
 
 static void check_file(struct renderer *k)
@@ -603,11 +608,12 @@ static void check_file(struct renderer *k)
         check_own_place(k, k->f->exports.items[i].path, k->f->exports.items[i].at);
     make_name(k->f->name.s, k->name);
     if (!k->model && !k->f->image.s && k->f->commands.n > 0)
-        run_problem(k->p, k->f->commands.items[0].at,
-                    "in a pod commands want an `image` with a shell: the one of Coxswain has none");
+        run_problem(
+            k->p, k->f->commands.items[0].at,
+            "in a pod, commands need an `image` with a shell; Coxswain's own image has none");
     if (k->f->monitoring)
         run_note(k->p, k->f->name.at,
-                 "`monitoring` in a pod is annotations for a Prometheus that looks for them; "
+                 "in a pod, `monitoring` only adds annotations for a Prometheus that reads them. "
                  "deploy/helm has monitors, rules and dashboards");
 }
 

@@ -35,10 +35,11 @@ static void note_model(const struct run_file *f, struct run_problems *p)
         if (str_distance(str_from(ref.path), str_from(known[i])) <= 2)
             near = known[i];
     if (near)
-        run_note(p, f->model.at, "`model` \"%.60s\": no such file here; did you mean `%s`?",
-                 ref.path, near);
+        run_note(p, f->model.at,
+                 "`model` \"%.60s\" is not a file on this machine; did you mean `%s`?", ref.path,
+                 near);
     else if (is_gone)
-        run_note(p, f->model.at, "`model` \"%.300s\": no such file here yet", ref.path);
+        run_note(p, f->model.at, "`model` \"%.300s\" does not exist on this machine yet", ref.path);
     model_ref_fini(&ref);
 }
 

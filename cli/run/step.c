@@ -43,7 +43,8 @@ static void reap(struct run_keeper *k)
         } else if (pid == k->prometheus && !k->is_ending) {
             k->prometheus = 0;
             read_output(k);
-            run_log_say(&k->log, "prometheus has ended: the run goes on without monitoring: %s",
+            run_log_say(&k->log,
+                        "prometheus has ended, so the run continues without monitoring: %s",
                         k->log.last);
         }
     }
@@ -77,7 +78,7 @@ static void look(struct run_keeper *k, int timeout_ms)
     reap(k);
     if (k->is_ending && !k->is_killing && clock_mono_ns() >= k->kill_at_ns) {
         k->is_killing = true;
-        run_log_say(&k->log, "killing what has not ended");
+        run_log_say(&k->log, "killing the processes that have not ended");
     }
     if (k->is_killing)
         (void)run_children_kill(k->start->store, SIGKILL);

@@ -38,7 +38,8 @@ static enum status make_folders(const char *path, const char *below, bool with_i
             continue;
         *slash = '\0';
         if ((!is_last || with_itself) && mkdir(at, 0777) != 0 && errno != EEXIST)
-            return error_set(err, STATUS_IO, "%s: %s", at, strerror(errno));
+            return error_set(err, STATUS_IO, "cannot create the folder %s: %s", at,
+                             strerror(errno));
         *slash = was;
         if (is_last)
             return STATUS_OK;
@@ -51,7 +52,7 @@ enum status run_place(struct run_keeper *k, const char *path, bool with_itself,
     const char *tail = strcmp(path, "/") == 0 ? "" : path;
     int n = snprintf(out, RUN_PATH_BYTES, "%s%s", k->root, tail);
     if (n < 0 || n >= RUN_PATH_BYTES)
-        return error_set(err, STATUS_INVALID, "%s: too long a path", path);
+        return error_set(err, STATUS_INVALID, "the path %s in the run's folder is too long", path);
     return make_folders(out, k->root, with_itself || !tail[0], err);
 }
 
@@ -80,7 +81,8 @@ static enum status read_pulled(int fd, char *out, size_t size, struct error *err
     out[n > 0 ? n : 0] = '\0';
     out[strcspn(out, "\n")] = '\0';
     return out[0] == '/' ? STATUS_OK
-                         : error_set(err, STATUS_IO, "cox pull says no path, but \"%.60s\"", out);
+                         : error_set(err, STATUS_IO,
+                                     "the output of `cox pull` is not a path: \"%.60s\"", out);
 }
 
 static enum status import_model(struct run_keeper *k, const struct run_import *im, const char *to,
@@ -91,13 +93,13 @@ static enum status import_model(struct run_keeper *k, const struct run_import *i
     snprintf(name, sizeof name, "%s/pulled", k->start->folder);
     int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
-        return error_set(err, STATUS_IO, "%s: %s", name, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot create %s: %s", name, strerror(errno));
     enum status s = run_step(k, "cox pull", argv, NULL, fd, err);
     if (s == STATUS_OK)
         s = read_pulled(fd, where, sizeof where, err);
     close(fd);
     if (s == STATUS_OK && symlink(where, to) != 0)
-        s = error_set(err, STATUS_IO, "%s: %s", to, strerror(errno));
+        s = error_set(err, STATUS_IO, "cannot create the link %s: %s", to, strerror(errno));
     return s;
 }
 
@@ -108,7 +110,7 @@ static enum status artifact_folder(struct run_keeper *k, const char *name, char 
     int n = snprintf(out, RUN_PATH_BYTES, "%s/volumes/artifact/%s", k->start->store->dir, name);
     return n > 0 && n < RUN_PATH_BYTES
                ? STATUS_OK
-               : error_set(err, STATUS_INVALID, "%s: the path is too long", name);
+               : error_set(err, STATUS_INVALID, "the path of the artifact %s is too long", name);
 }
 
 /* Imports an artifact: a link to its volume when the run exports it at the same place, otherwise
@@ -121,14 +123,15 @@ static enum status import_artifact(struct run_keeper *k, const struct run_import
     TRY(artifact_folder(k, im->what, folder, err));
     if (!run_file_keeps(k->file, im)) {
         if (access(folder, F_OK) != 0)
-            return error_set(err, STATUS_NOT_FOUND,
-                             "there is no artifact %s yet: a run that exports it makes it",
-                             im->what);
+            return error_set(
+                err, STATUS_NOT_FOUND,
+                "the artifact %s does not exist yet. Start a run that exports it first", im->what);
         return run_step(k, "cp", copy, NULL, -1, err);
     }
     TRY(make_folders(folder, k->start->store->dir, true, err));
-    return symlink(folder, to) == 0 ? STATUS_OK
-                                    : error_set(err, STATUS_IO, "%s: %s", to, strerror(errno));
+    return symlink(folder, to) == 0
+               ? STATUS_OK
+               : error_set(err, STATUS_IO, "cannot create the link %s: %s", to, strerror(errno));
 }
 
 static enum status import_one(struct run_keeper *k, const struct run_import *im, struct error *err)
@@ -197,7 +200,9 @@ enum status run_export_all(struct run_keeper *k, struct error *err)
             snprintf(folder, sizeof folder, "%s", ex->what);
         TRY(run_place(k, ex->path, false, from, err));
         if (access(from, F_OK) != 0) {
-            run_log_say(&k->log, "export of %s: there is nothing", ex->path);
+            run_log_say(&k->log,
+                        "export of %s: nothing to export, because this path does not exist",
+                        ex->path);
             continue;
         }
         snprintf(inside, sizeof inside, "%s/.", from);
@@ -224,7 +229,7 @@ static enum status kept_folder(struct run_keeper *k, const struct run_volume *v,
                      is_claim ? "claim/" : "run/", is_claim ? v->what : k->file->name.s,
                      is_claim ? "" : v->path);
     if (n < 0 || n >= RUN_PATH_BYTES)
-        return error_set(err, STATUS_INVALID, "%s: too long a path", v->path);
+        return error_set(err, STATUS_INVALID, "the path of the volume %s is too long", v->path);
     size_t tail = strlen(k->start->store->dir) + strlen("/volumes/") + strlen("run/");
     for (size_t i = 0; !is_claim && k->file->name.s[i]; i++)
         if (out[tail + i] == '/' || (i == 0 && out[tail] == '.'))
@@ -245,11 +250,11 @@ enum status run_link_volumes(struct run_keeper *k, struct error *err)
         else
             TRY(kept_folder(k, v, folder, err));
         if (stat(folder, &st) != 0)
-            return error_set(err, STATUS_NOT_FOUND, "volume %s (line %u): %s: %s", v->path,
-                             v->at.line, folder, strerror(errno));
+            return error_set(err, STATUS_NOT_FOUND, "volume %s (line %u): cannot find %s: %s",
+                             v->path, v->at.line, folder, strerror(errno));
         if (symlink(folder, at) != 0)
-            return error_set(err, STATUS_IO, "volume %s (line %u): %s: %s", v->path, v->at.line, at,
-                             strerror(errno));
+            return error_set(err, STATUS_IO, "volume %s (line %u): cannot create the link %s: %s",
+                             v->path, v->at.line, at, strerror(errno));
     }
     return STATUS_OK;
 }

@@ -86,8 +86,10 @@ static enum status make_folders(char *path, struct error *err)
         if (slash)
             *slash = '/';
         if (rc != 0 && e != EEXIST && (e != EROFS || access(path, F_OK) != 0))
-            return error_set(err, STATUS_IO, "%s: %s: --runs-dir DIR names another folder for runs",
-                             path, strerror(e));
+            return error_set(
+                err, STATUS_IO,
+                "cannot use the folder of runs %s: %s. Give another folder with --runs-dir DIR",
+                path, strerror(e));
         if (!slash)
             return STATUS_OK;
     }
@@ -108,9 +110,10 @@ static enum status choose_dir(struct run_store *s, const char *dir, struct error
         n = snprintf(s->dir, sizeof s->dir, "%s/.local/state/coxswain/runs", home);
     else
         return error_set(err, STATUS_INVALID,
-                         "no HOME to keep runs in: --runs-dir DIR or COX_RUNS_DIR names a folder");
+                         "no folder for runs: HOME is not set. Give a folder with --runs-dir DIR "
+                         "or COX_RUNS_DIR");
     if (n < 0 || (size_t)n >= sizeof s->dir)
-        return error_set(err, STATUS_INVALID, "--runs-dir: the path is too long");
+        return error_set(err, STATUS_INVALID, "the path of --runs-dir is too long");
     while (n > 1 && s->dir[n - 1] == '/')
         s->dir[--n] = '\0';
     return STATUS_OK;
@@ -122,17 +125,19 @@ enum status run_store_open(struct run_store *s, const char *dir, struct error *e
     TRY(choose_dir(s, dir, err));
     TRY(make_folders(s->dir, err));
     if (stat(s->dir, &st) != 0 || !S_ISDIR(st.st_mode))
-        return error_set(err, STATUS_IO, "%s is no folder: --runs-dir DIR names another", s->dir);
+        return error_set(
+            err, STATUS_IO,
+            "the folder of runs %s is not a folder. Give another one with --runs-dir DIR", s->dir);
     if (st.st_uid != geteuid())
         return error_set(err, STATUS_DENIED,
-                         "%s: it belongs to user %u, and you are %u: name a folder of yours with "
-                         "--runs-dir DIR",
+                         "the folder of runs %s belongs to user %u, but you are user %u. Give a "
+                         "folder of your own with --runs-dir DIR",
                          s->dir, (unsigned)st.st_uid, (unsigned)geteuid());
     if (st.st_mode & (S_IWGRP | S_IWOTH))
         return error_set(
             err, STATUS_DENIED,
-            "%s: others may write there, and a run's files are commands: chmod 700 it, "
-            "or name another with --runs-dir DIR",
+            "the folder of runs %s is writable by other users, who could change the commands of a "
+            "run. Run chmod 700 on it, or give another folder with --runs-dir DIR",
             s->dir);
     return STATUS_OK;
 }
@@ -155,7 +160,7 @@ enum status run_store_new(const struct run_store *s, char id[RUN_ID_DIGITS + 1],
         if (errno != EEXIST)
             break;
     }
-    return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    return error_set(err, STATUS_IO, "cannot create the folder %s: %s", path, strerror(errno));
 }
 
 /* ---- files ---- */
@@ -186,7 +191,7 @@ static enum status two_names(const char *folder, const char *name, char path[RUN
     int n = snprintf(path, RUN_PATH_BYTES, "%s/%s", folder, name);
     int m = snprintf(fresh, RUN_PATH_BYTES, "%s/.%s.new", folder, name);
     if (n < 0 || m < 0 || m >= RUN_PATH_BYTES)
-        return error_set(err, STATUS_INVALID, "%s: too long a path", folder);
+        return error_set(err, STATUS_INVALID, "the path of a file in %s is too long", folder);
     return STATUS_OK;
 }
 
@@ -201,7 +206,7 @@ enum status run_store_write(const char *folder, const char *name, struct str tex
     if (e == 0)
         return STATUS_OK;
     (void)unlink(fresh);
-    return error_set(err, STATUS_IO, "%s: %s", path, strerror(e));
+    return error_set(err, STATUS_IO, "cannot write %s: %s", path, strerror(e));
 }
 
 /* Makes a file with room for the next state while the disk has room. */
@@ -221,7 +226,8 @@ enum status run_store_write_state(const char *folder, const json_t *state, bool 
     char path[RUN_PATH_BYTES], fresh[RUN_PATH_BYTES];
     char *text = json_dumps(state, JSON_INDENT(1));
     if (!text)
-        return error_set(err, STATUS_INTERNAL, "state.json: no JSON");
+        return error_set(err, STATUS_INTERNAL,
+                         "cannot write the run's state.json: its values cannot be JSON");
     enum status s = two_names(folder, "state.json", path, fresh, err);
     int e = 0;
     if (s == STATUS_OK) {
@@ -237,7 +243,7 @@ enum status run_store_write_state(const char *folder, const json_t *state, bool 
         if (e == 0 && !is_last)
             reserve(fresh, strlen(text) + RESERVE_BYTES);
         if (e != 0)
-            s = error_set(err, STATUS_IO, "%s: %s", path, strerror(e));
+            s = error_set(err, STATUS_IO, "cannot write %s: %s", path, strerror(e));
     }
     free(text);
     return s;
@@ -247,8 +253,9 @@ enum status run_store_write_json(const char *folder, const char *name, const jso
                                  struct error *err)
 {
     char *text = json_dumps(j, JSON_INDENT(1));
-    enum status s = text ? run_store_write(folder, name, str_from(text), err)
-                         : error_set(err, STATUS_INTERNAL, "%s: no JSON", name);
+    enum status s =
+        text ? run_store_write(folder, name, str_from(text), err)
+             : error_set(err, STATUS_INTERNAL, "cannot write %s: its values cannot be JSON", name);
     free(text);
     return s;
 }
@@ -331,7 +338,8 @@ enum status run_store_list(const struct run_store *s, struct run_record **owned_
     *n = 0;
     DIR *d = opendir(s->dir);
     if (!d)
-        return error_set(err, STATUS_IO, "%s: %s", s->dir, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot read the folder of runs %s: %s", s->dir,
+                         strerror(errno));
     for (const struct dirent *e; (e = readdir(d)) && *n < RUNS_MAX;) {
         struct run_record r;
         if (!run_store_read(s, e->d_name, &r))
@@ -365,8 +373,9 @@ static enum status too_many(const struct run_record *all, const bool *fits, size
     for (size_t i = 0; i < n; i++)
         if (fits[i])
             strbuf_printf(&b, "%s%s", b.len ? ", " : "", all[i].id);
-    enum status s = error_set(err, STATUS_INVALID, "\"%.60s\" is several runs: which of %.300s?",
-                              who, strbuf_str(&b).ptr);
+    enum status s = error_set(err, STATUS_INVALID,
+                              "\"%.60s\" matches several runs. Give one of these IDs: %.300s", who,
+                              strbuf_str(&b).ptr);
     strbuf_fini(&b);
     return s;
 }
@@ -377,8 +386,8 @@ static enum status check_prefix(const char *who, struct error *err)
     size_t n = strlen(who);
     if (n < ID_PREFIX_MIN && strspn(who, "0123456789") == n)
         return error_set(err, STATUS_INVALID,
-                         "\"%s\": at least %d digits of a run's ID, or its name; `cox run list` "
-                         "shows them",
+                         "\"%s\" is too short. Give at least %d digits of a run's ID, or its name; "
+                         "`cox run list` shows both",
                          who, ID_PREFIX_MIN);
     return STATUS_OK;
 }
@@ -403,7 +412,8 @@ static enum status choose(struct run_record *all, size_t n, const char *who, siz
     }
     enum status s = STATUS_OK;
     if (n_fit == 0)
-        s = error_set(err, STATUS_NOT_FOUND, "no run \"%.60s\"; `cox run list` shows them", who);
+        s = error_set(err, STATUS_NOT_FOUND,
+                      "there is no run \"%.60s\"; `cox run list` lists the runs", who);
     else if (n_fit > 1 && !is_number && n_live == 1)
         *out = live;
     else if (n_fit > 1)

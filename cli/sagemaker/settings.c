@@ -149,8 +149,10 @@ static enum status twin(struct reader *r, const char *name, const char *vllm, co
 {
     const char *a = option(r, name, NULL), *b = option(r, vllm, NULL);
     if (a && b && strcmp(a, b) != 0)
-        return error_set(r->err, STATUS_INVALID, "option.%s is %s and option.%s is %s: give one",
-                         name, a, vllm, b);
+        return error_set(
+            r->err, STATUS_INVALID,
+            "option.%s is %s, but option.%s, which means the same, is %s. Set only one of them",
+            name, a, vllm, b);
     *out = a ? a : b ? b : alias ? variable_of(r, alias) : NULL;
     return STATUS_OK;
 }
@@ -180,16 +182,16 @@ static enum status read_rolling_batch(struct reader *r, const char **form)
         is_rolling = is_rolling || strcmp(v, rolling[i]) == 0;
     if (!is_auto && !is_rolling && strcmp(v, "disable") != 0 && strcmp(v, "disabled") != 0)
         return error_set(r->err, STATUS_INVALID,
-                         "rolling_batch=%s: one of auto, vllm, disable (or lmi-dist, scheduler, "
-                         "trtllm, which mean vllm)",
+                         "rolling_batch=%s is not supported: use auto, vllm or disable (lmi-dist, "
+                         "scheduler and trtllm mean vllm)",
                          v);
     if (is_rolling && strcmp(v, "vllm") != 0)
         warn(r, text(r, "rolling_batch=%s is served as vllm", v));
     if (is_rolling && is_static)
-        warn(r, "batch_size above 1 turns rolling_batch off: answers are lists");
+        warn(r, "batch_size above 1 turns rolling_batch off, so answers are lists");
     if (server_option(r, "max_batch_delay"))
-        warn(r, "max_batch_delay has no effect: a request joins the batch that runs at its next "
-                "step, and waits for no others");
+        warn(r, "max_batch_delay has no effect: a request joins the running batch at its next step "
+                "and does not wait for others");
     is_static = is_static || (!is_auto && !is_rolling && !is_true(option(r, "async_mode", NULL)));
     is_rolling = is_rolling && !is_static;
     bool is_tgi = is_rolling && is_true(option(r, "tgi_compat", NULL));
@@ -201,8 +203,8 @@ static enum status read_count(struct reader *r, const char *name, const char *v,
 {
     uint64_t n;
     if (str_to_u64(str_from(v), &n) != STATUS_OK || n == 0 || n > 1024)
-        return error_set(r->err, STATUS_INVALID, "%s=%s: a number from 1 to 1024%s", name, v,
-                         strncmp(name, "tensor", 6) == 0 ? ", or max" : "");
+        return error_set(r->err, STATUS_INVALID, "%s=%s is invalid: give a number from 1 to 1024%s",
+                         name, v, strncmp(name, "tensor", 6) == 0 ? ", or max" : "");
     *out = (uint32_t)n;
     return STATUS_OK;
 }
@@ -228,7 +230,7 @@ static enum status read_parallel(struct reader *r)
     if (gpus > 0 && tp * pp > gpus)
         return error_set(r->err, STATUS_INVALID,
                          "tensor_parallel_degree %u x pipeline_parallel_degree %u is more than the "
-                         "%u GPUs of this machine",
+                         "%u GPUs of this machine. Use lower degrees or an instance with more GPUs",
                          tp, pp, gpus);
     r->out->n_model_gpus = tp * pp;
     flag(r, "--tensor-parallel-size", text(r, "%u", tp));
@@ -252,8 +254,9 @@ static enum status read_dtype(struct reader *r)
             flag(r, "--dtype", names[i][1]);
             return STATUS_OK;
         }
-    return error_set(r->err, STATUS_INVALID,
-                     "dtype=%s: one of fp32, float32, fp16, float16, bf16, bfloat16, auto", v);
+    return error_set(
+        r->err, STATUS_INVALID,
+        "dtype=%s is not supported: use fp32, float32, fp16, float16, bf16, bfloat16 or auto", v);
 }
 
 /* Reads the model and its name. A mounted model is called "model". A hub's model has its id,
@@ -266,9 +269,12 @@ static enum status read_model(struct reader *r)
     bool mounted = !id || strcmp(id, store) == 0;
     if (mounted && !r->in->has_weights)
         return error_set(r->err, STATUS_INVALID,
-                         "no model: %s has no config.json, and HF_MODEL_ID names none", store);
+                         "no model to serve: %s contains no config.json and HF_MODEL_ID is not "
+                         "set. Mount a model there or set HF_MODEL_ID",
+                         store);
     if (!mounted && r->in->has_weights)
-        warn(r, text(r, "%s has weights too: %s is served alone", store, id));
+        warn(r,
+             text(r, "%s also contains a model, which is ignored: only %s is served", store, id));
     char *name = (char *)text(r, "%s", mounted ? "model" : id);
     for (char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c))
@@ -286,8 +292,8 @@ static const char *or_vllms(struct reader *r, const char *name, const char *chos
 {
     const char *v = variable_of(r, name);
     if (v && chosen && strcmp(v, chosen) != 0)
-        warn(r,
-             text(r, "%s=%s has no effect: DJL's setting for the same says %s", name, v, chosen));
+        warn(r, text(r, "%s=%s has no effect: DJL's own setting for it has the value %s", name, v,
+                     chosen));
     return chosen ? chosen : v;
 }
 
@@ -319,9 +325,12 @@ static enum status read_engine(struct reader *r)
     if (quantize && strcmp(quantize, "fp8") == 0)
         flag(r, "--quantization", quantize);
     else if (quantize)
-        warn(r, text(r, "quantize=%s: weights that are quantised say so themselves", quantize));
+        warn(r,
+             text(r, "quantize=%s has no effect: pre-quantised weights are detected automatically",
+                  quantize));
     if (is_true(option(r, "enable_lora", NULL)))
-        warn(r, "enable_lora: adapters are not read from the model's folder yet; see cox lora");
+        warn(r, "enable_lora does not load adapters from the model's folder. Load them with `cox "
+                "lora`");
     return STATUS_OK;
 }
 
@@ -353,9 +362,9 @@ static enum status read_max_body(struct reader *r)
                *mb_text = variable_of(r, "SAGEMAKER_MAX_PAYLOAD_IN_MB");
     if (!bytes && mb_text) {
         if (str_to_u64(str_from(mb_text), &mb) != STATUS_OK || mb > 1024)
-            return error_set(r->err, STATUS_INVALID,
-                             "SAGEMAKER_MAX_PAYLOAD_IN_MB=%s: a number from 0 to 1024 is wanted",
-                             mb_text);
+            return error_set(
+                r->err, STATUS_INVALID,
+                "SAGEMAKER_MAX_PAYLOAD_IN_MB=%s is invalid: give a number from 0 to 1024", mb_text);
         if (mb > 0) /* 0: batch transform sets no limit, so the server's default holds */
             bytes = text(r, "%llu", (unsigned long long)mb << 20);
     }
@@ -370,8 +379,8 @@ static void read_batch_strategy(struct reader *r)
 {
     const char *v = variable_of(r, "SAGEMAKER_BATCH_STRATEGY");
     if (v && strcmp(v, "MULTI_RECORD") == 0)
-        warn(r, "BatchStrategy MultiRecord puts several records into a request, which is refused "
-                "here: set BatchStrategy to SingleRecord, and SplitType to Line");
+        warn(r, "BatchStrategy MultiRecord puts several records into one request, which is not "
+                "supported. Set BatchStrategy to SingleRecord and SplitType to Line");
 }
 
 static enum status read_megabytes(struct reader *r, const char *name, uint64_t usual, uint64_t *out)
@@ -379,7 +388,7 @@ static enum status read_megabytes(struct reader *r, const char *name, uint64_t u
     const char *v = server_option(r, name);
     *out = usual;
     if (v && (str_to_u64(str_from(v), out) != STATUS_OK || *out > UINT32_MAX))
-        return error_set(r->err, STATUS_INVALID, "%s=%s: a number of MB", name, v);
+        return error_set(r->err, STATUS_INVALID, "%s=%s is invalid: give a number of MB", name, v);
     return STATUS_OK;
 }
 

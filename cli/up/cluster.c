@@ -194,7 +194,7 @@ static enum status prepare(struct up *u, struct error *err)
     TRY(loop_on_signal(u->loop, SIGHUP, on_signal, u));
     if (pull_is_stopped()) { /* the signal came after the fetch's last check */
         u->model.has_not_come = true;
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the start was stopped by a signal");
     }
     TRY(up_machine_prepare(&u->machine, u->o, u->name, tmp_dir, err));
     TRY(up_plan_build(u->o, u->model.name, &u->machine.place, &u->arena, &u->plan, err));
@@ -281,15 +281,15 @@ static void start_control(struct up *u)
                                          .ctx = u};
     enum status s = u->machine.throw_away.path[0]
                         ? up_control_start(&o, &u->control, &err)
-                        : error_set(&err, STATUS_IO, "no folder can be made in %s (TMPDIR)",
+                        : error_set(&err, STATUS_IO, "cannot make a folder in %s (TMPDIR)",
                                     local_cluster_folder());
     if (s == STATUS_OK)
         return;
     u->control = NULL;
     char text[sizeof err.text + 128];
     snprintf(text, sizeof text,
-             "`cox ps`, `cox stop`, `cox logs` and `cox scale` do not find this cluster; all else "
-             "works: %s",
+             "`cox ps`, `cox stop`, `cox logs` and `cox scale` cannot find this cluster; "
+             "everything else works. Cause: %s",
              err.text);
     if (u->screen)
         command_warn(u->name, text);
@@ -339,13 +339,13 @@ static enum status run(struct up *u, struct error *err)
     loop_run(u->loop);
     up_probe_stop(u->probe);
     if (s == STATUS_OK && u->is_late)
-        s = error_set(err, STATUS_TIMEOUT,
-                      "no request could be served within %g s (--startup-timeout): %s says what "
-                      "was waited for",
-                      u->o->startup_timeout_s,
-                      u->detach.log_file[0] ? "its log"
-                      : u->screen           ? "`cox up --verbose`"
-                                            : "the log above");
+        s = error_set(
+            err, STATUS_TIMEOUT,
+            "the cluster was not ready within %g s (--startup-timeout). See %s for the cause",
+            u->o->startup_timeout_s,
+            u->detach.log_file[0] ? "its log"
+            : u->screen           ? "`cox up --verbose`"
+                                  : "the log above");
     if (s == STATUS_OK && supervisor_failure(u->supervisor)[0])
         s = error_set(err, STATUS_INVALID, "%s", supervisor_failure(u->supervisor));
     return s;

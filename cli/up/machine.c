@@ -17,11 +17,15 @@ static enum status find_bin_dir(char *out, size_t size, struct error *err)
 {
     ssize_t n = readlink("/proc/self/exe", out, size - 1);
     if (n <= 0)
-        return error_set(err, STATUS_IO, "/proc/self/exe: %s", strerror(errno));
+        return error_set(err, STATUS_IO, "cannot find the program's folder: /proc/self/exe: %s",
+                         strerror(errno));
     out[n] = '\0';
     char *slash = strrchr(out, '/');
     if (!slash)
-        return error_set(err, STATUS_IO, "/proc/self/exe is \"%s\"", out);
+        return error_set(err, STATUS_IO,
+                         "cannot find the program's folder: /proc/self/exe is \"%s\", which is not "
+                         "an absolute path",
+                         out);
     *slash = '\0';
     return STATUS_OK;
 }
@@ -96,10 +100,11 @@ enum status up_machine_check(const struct up_options *o, const struct up_plan *p
     strbuf_fini(&warnings);
     if (plan->n_workers < o->tp * o->pp) {
         char text[256];
-        snprintf(text, sizeof text,
-                 "--workers %u for a group of %lld x %lld ranks: nothing is served until other "
-                 "machines' workers join; without --workers there are enough",
-                 plan->n_workers, (long long)o->tp, (long long)o->pp);
+        snprintf(
+            text, sizeof text,
+            "--workers %u is too few for a replica of %lld x %lld ranks: the cluster serves only "
+            "after workers of other machines join. Without --workers, enough workers start here",
+            plan->n_workers, (long long)o->tp, (long long)o->pp);
         command_warn(command, text);
     }
     for (uint32_t i = 0; i < plan->n_children; i++)
@@ -114,20 +119,29 @@ enum status up_machine_export_secrets(const struct up_options *o, struct error *
     strbuf_init(&keys, 0);
     for (size_t i = 0; i < o->api_keys.n_items; i++) {
         if (strchr(o->api_keys.items[i], ','))
-            s = error_set(err, STATUS_INVALID, "a key with a comma: put it into --api-key-file");
+            s = error_set(err, STATUS_INVALID,
+                          "an API key contains a comma, which separates keys. Put the key into a "
+                          "file and give --api-key-file");
         strbuf_append_c(&keys, i ? "," : "");
         strbuf_append_c(&keys, o->api_keys.items[i]);
     }
     const char *password = o->ssl.keyfile_password;
     if (s == STATUS_OK && password && setenv("COX_SSL_KEYFILE_PASSWORD", password, 1) != 0)
-        s = error_set(err, STATUS_LIMIT, "the environment takes no --ssl-keyfile-password");
+        s = error_set(
+            err, STATUS_LIMIT,
+            "cannot pass --ssl-keyfile-password to the gateways: the environment is full");
     const char *collector = o->trace.endpoint;
     if (s == STATUS_OK && collector && setenv("COX_OTLP_TRACES_ENDPOINT", collector, 1) != 0)
-        s = error_set(err, STATUS_LIMIT, "the environment takes no --otlp-traces-endpoint");
+        s = error_set(
+            err, STATUS_LIMIT,
+            "cannot pass --otlp-traces-endpoint to the processes: the environment is full");
     if (s == STATUS_OK && o->redis && setenv("COX_REDIS", o->redis, 1) != 0)
-        s = error_set(err, STATUS_LIMIT, "the environment takes no --redis");
+        s = error_set(err, STATUS_LIMIT,
+                      "cannot pass --redis to the head: the environment is full");
     if (s == STATUS_OK && keys.len > 0 && setenv("COX_API_KEY", keys.ptr, 1) != 0)
-        s = error_set(err, STATUS_LIMIT, "the environment takes no more: use --api-key-file");
+        s = error_set(err, STATUS_LIMIT,
+                      "cannot pass the API keys to the gateways: the environment is full. Use "
+                      "--api-key-file");
     strbuf_fini(&keys);
     return s;
 }

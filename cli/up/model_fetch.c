@@ -47,12 +47,13 @@ enum status model_with_revision(const char *model, const char *revision, struct 
     if (!is_hub && strcmp(revision, "main") != 0)
         s = error_set(
             err, STATUS_INVALID,
-            "--revision %.100s: model %s is of no hub and has no revisions: leave it out, "
-            "or name the folder of that revision",
+            "--revision %.100s cannot be used: model %s is not from a hub and has no revisions. "
+            "Remove --revision, or name the folder of that revision as the model",
             revision, r.text);
     else if (at && strcmp(at + 1, revision) != 0)
         s = error_set(err, STATUS_INVALID,
-                      "--revision %.100s: model %s names another revision: give one of them",
+                      "--revision %.100s differs from the revision in the model's name %s. Give "
+                      "only one of the two",
                       revision, r.text);
     else if (is_hub && !at) {
         size_t n = strlen(model) + strlen(revision) + 5;

@@ -37,13 +37,13 @@ void preflight_warnings(const struct machine_limits *l, uint32_t n_workers, bool
 {
     if (l->open_files_hard < OPEN_FILES_LEAST)
         strbuf_printf(out,
-                      "at most %llu open files: every client connection is one; raise it with "
-                      "`ulimit -Hn 65536`, LimitNOFILE= or --ulimit nofile\n",
+                      "the limit of open files is only %llu, and every client connection uses one. "
+                      "Raise it with `ulimit -Hn 65536`, LimitNOFILE= or --ulimit nofile\n",
                       (unsigned long long)l->open_files_hard);
     if (on_gpus && n_workers > 1 && l->shm_bytes < SHM_PER_WORKER * n_workers)
         strbuf_printf(out,
-                      "/dev/shm has %llu MiB: collectives of %u workers want %llu; raise it with "
-                      "--shm-size or `mount -o remount,size=...`\n",
+                      "/dev/shm has only %llu MiB, but the collectives of %u workers need %llu "
+                      "MiB. Raise it with --shm-size or `mount -o remount,size=...`\n",
                       (unsigned long long)(l->shm_bytes >> 20), n_workers,
                       (unsigned long long)(SHM_PER_WORKER * n_workers >> 20));
 }
@@ -68,8 +68,8 @@ enum status preflight_port(const char *host, uint16_t port, const char *what, co
     snprintf(service, sizeof service, "%u", port);
     int rc = getaddrinfo(name, service, &hints, &list);
     if (rc != 0)
-        return error_set(err, STATUS_INVALID, "address \"%s\" of %s: %s", host, what,
-                         gai_strerror(rc));
+        return error_set(err, STATUS_INVALID, "cannot resolve the address \"%s\" of %s: %s", host,
+                         what, gai_strerror(rc));
     enum status s = STATUS_OK;
     int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
     if (fd >= 0) {
@@ -77,8 +77,8 @@ enum status preflight_port(const char *host, uint16_t port, const char *what, co
         if (bind(fd, list->ai_addr, list->ai_addrlen) != 0)
             s = errno == EADDRINUSE
                     ? error_set(err, STATUS_EXISTS,
-                                "port %u, wanted by %s, is in use on %s: end what listens "
-                                "there (`ss -ltnp`), or choose another with %s",
+                                "port %u of %s is in use on %s. Stop the process that listens "
+                                "there (find it with `ss -ltnp`), or choose another port with %s",
                                 port, what, host, flag)
                     : error_set(err, STATUS_INVALID, "%s cannot listen on %s port %u: %s", what,
                                 host, port, strerror(errno));

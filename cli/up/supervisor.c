@@ -241,7 +241,9 @@ static void schedule_restart(struct child *c, int pid, uint64_t life_ms, int sta
     if (v.give_up && c->added) {
         write_held(c);
         c->leaving = true;
-        supervisor_say(s, "warning: %s cannot start and is left out: its last line says why",
+        supervisor_say(s,
+                       "warning: %s cannot start, so the cluster runs without it. Its last log "
+                       "line has the cause",
                        c->plan->name);
         return;
     }
@@ -302,7 +304,7 @@ static void on_exit_of(void *ctx, struct loop_child *process, int64_t status, in
         return;
     }
     if (c->leaving)
-        supervisor_say(s, "%s has ended: scaled away", c->plan->name);
+        supervisor_say(s, "%s has ended, because the number of workers was reduced", c->plan->name);
     else
         schedule_restart(c, pid, life_ms, (int)status, term_signal);
     write_pids(s);
@@ -346,7 +348,8 @@ bool supervisor_has(const struct supervisor *s, const char *name)
 enum status supervisor_add(struct supervisor *s, const struct up_child *plan, struct error *err)
 {
     if (s->stopping)
-        return error_set(err, STATUS_INVALID, "the cluster is ending");
+        return error_set(err, STATUS_INVALID,
+                         "the number of workers cannot be changed: the cluster is stopping");
     struct child *c = add_child(s, plan);
     c->added = true;
     enum status st = start(c, err);

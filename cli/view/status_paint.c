@@ -25,7 +25,7 @@ static const struct {
     {"Usage", "", BOLD},
     {"Demands", "", BOLD},
     {"Throughput", "", BOLD},
-    {"group  ", "epoch", BOLD},
+    {"replica ", "epoch", BOLD},
     {"worker  ", "ordinal", BOLD},
     {"device of worker", "", BOLD},
     {"gateway  ", "requests", BOLD},

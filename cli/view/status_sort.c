@@ -104,7 +104,7 @@ void status_sort(json_t *status, enum status_order workers_by, bool reversed)
 
 const char *status_order_name(enum status_order by)
 {
-    static const char *const names[STATUS_ORDER_COUNT] = {"name", "state", "group",
+    static const char *const names[STATUS_ORDER_COUNT] = {"name", "state", "replica",
                                                           "step", "GPU",   "memory"};
     return names[by];
 }

@@ -37,7 +37,7 @@ static void render_head(const json_t *s, struct strbuf *b)
     long long up = answer_integer(s, "uptime_s");
     strbuf_printf(b, "======== Cluster status: %s ========\n",
                   json_is_true(json_object_get(s, "resting"))
-                      ? "resting, workers come when asked for"
+                      ? "resting, workers start when a request arrives"
                   : status_view_is_healthy(s) ? "healthy"
                                               : "NOT HEALTHY");
     strbuf_printf(b, "model %s   length %lld   version %s   term %lld   up %lldh%02lldm%02llds%s\n",
@@ -134,10 +134,10 @@ static void render_free(const json_t *s, size_t n_free, size_t n_ready, struct s
     if (n_ready > 0 || n_free == 0 || world <= 0)
         strbuf_printf(b, "%zu spare\n", n_free);
     else if (missing > 0)
-        strbuf_printf(b, "%zu %s for %lld more to make a group of %lld\n", n_free, verb, missing,
+        strbuf_printf(b, "%zu %s for %lld more to make a replica of %lld\n", n_free, verb, missing,
                       world);
     else
-        strbuf_printf(b, "%zu %s to be put into a group of %lld\n", n_free, verb, world);
+        strbuf_printf(b, "%zu %s to join a replica of %lld\n", n_free, verb, world);
 }
 
 /* Sums over the workers of one machine: CPUs of their threads and memory of their containers.
@@ -302,7 +302,7 @@ static void render_replicas(const json_t *s, struct strbuf *b)
 {
     const json_t *o;
     size_t i;
-    strbuf_printf(b, "\n%-6s %-10s %-8s %-8s %-6s %8s %8s %16s %10s %10s\n", "group", "state",
+    strbuf_printf(b, "\n%-7s %-10s %-8s %-8s %-6s %8s %8s %16s %10s %10s\n", "replica", "state",
                   "role", "epoch", "TPxPP", "running", "waiting", "KV blocks", "steps",
                   "recoveries");
     json_array_foreach(json_object_get(s, "groups"), i, o)
@@ -317,21 +317,21 @@ static void render_replicas(const json_t *s, struct strbuf *b)
                      answer_integer(o, "pp"));
         snprintf(blocks, sizeof blocks, "%lld/%lld", answer_integer(o, "kv_blocks_used"),
                  answer_integer(o, "kv_blocks_total"));
-        strbuf_printf(b, "%-6lld %-10s %-8s %-8s %-6s %8lld %8lld %16s %10lld %10lld\n",
+        strbuf_printf(b, "%-7lld %-10s %-8s %-8s %-6s %8lld %8lld %16s %10lld %10lld\n",
                       answer_integer(o, "id"), answer_text(o, "state"), answer_text(o, "role"),
                       answer_text(o, "epoch"), size, answer_integer(o, "running"),
                       answer_integer(o, "waiting"), blocks, answer_integer(o, "steps"),
                       answer_integer(o, "recoveries"));
     }
-    strbuf_printf(b, "\n%-16s %-13s %-5s %-5s %-5s %-7s %-6s %-20s %8s\n", "worker", "state",
-                  "group", "stage", "rank", "ordinal", "device", "node", "seen");
+    strbuf_printf(b, "\n%-16s %-13s %-7s %-5s %-5s %-7s %-6s %-20s %8s\n", "worker", "state",
+                  "replica", "stage", "rank", "ordinal", "device", "node", "seen");
     json_array_foreach(json_object_get(s, "workers"), i, o)
     {
         char replica[24], ordinal[24], state[40];
         number_or_none(o, "group", replica, sizeof replica);
         number_or_none(o, "ordinal", ordinal, sizeof ordinal);
         answer_state(o, state, sizeof state);
-        strbuf_printf(b, "%-16s %-13s %-5s %-5lld %-5lld %-7s %-6s %-20s %5lld ms\n",
+        strbuf_printf(b, "%-16s %-13s %-7s %-5lld %-5lld %-7s %-6s %-20s %5lld ms\n",
                       answer_text(o, "instance"), state, replica, answer_integer(o, "stage"),
                       answer_integer(o, "rank"), ordinal, answer_text(o, "device"),
                       answer_text(o, "node"), answer_integer(o, "last_seen_ms"));
@@ -373,12 +373,12 @@ void status_view_render_standby(const json_t *s, struct strbuf *b)
     const char *holder = holder_of(s);
     strbuf_append_c(b, "this head is the standby: ");
     if (!reaches_store(s))
-        strbuf_printf(b, "it does not reach Redis and cannot take over%s%s",
-                      holder ? "; when last heard of, who serves was " : "", holder ? holder : "");
+        strbuf_printf(b, "it cannot reach Redis, so it cannot take over%s%s",
+                      holder ? "; the last known serving head is " : "", holder ? holder : "");
     else if (holder)
         strbuf_printf(b, "%s serves; ask that head (--address, its admin port)", holder);
     else
-        strbuf_append_c(b, "nobody has the lease yet");
+        strbuf_append_c(b, "no head has the lease yet");
     answer_hide_controls(b, from);
 }
 

@@ -164,12 +164,12 @@ static void add_replica(struct screen *s, const json_t *o)
     double x = share(answer_number(o, "kv_blocks_used"), answer_number(o, "kv_blocks_total"));
     if (s->columns < NARROW) {
         bar(s, x, NARROW_BAR, shape, sizeof shape);
-        snprintf(line, sizeof line, "%-6lld %-10.10s %8lld %8lld  [%s] %4.0f %%",
+        snprintf(line, sizeof line, "%-7lld %-10.10s %8lld %8lld  [%s] %4.0f %%",
                  answer_integer(o, "id"), answer_text(o, "state"), answer_integer(o, "running"),
                  answer_integer(o, "waiting"), shape, 100 * x);
     } else {
         bar(s, x, BAR_OF_REPLICA, shape, sizeof shape);
-        snprintf(line, sizeof line, "%-6lld %-10.10s %-8.8s %8lld %8lld  [%s] %4.0f %% %10lld",
+        snprintf(line, sizeof line, "%-7lld %-10.10s %-8.8s %8lld %8lld  [%s] %4.0f %% %10lld",
                  answer_integer(o, "id"), answer_text(o, "state"), answer_text(o, "role"),
                  answer_integer(o, "running"), answer_integer(o, "waiting"), shape, 100 * x,
                  answer_integer(o, "recoveries"));
@@ -183,10 +183,10 @@ static void add_replicas(struct screen *s, const json_t *status)
     const json_t *o;
     size_t i;
     if (s->columns < NARROW)
-        snprintf(line, sizeof line, "%-6s %-10s %8s %8s  %s", "group", "state", "running",
+        snprintf(line, sizeof line, "%-7s %-10s %8s %8s  %s", "replica", "state", "running",
                  "waiting", "KV");
     else
-        snprintf(line, sizeof line, "%-6s %-10s %-8s %8s %8s  %-*s %6s %10s", "group", "state",
+        snprintf(line, sizeof line, "%-7s %-10s %-8s %8s %8s  %-*s %6s %10s", "replica", "state",
                  "role", "running", "waiting", BAR_OF_REPLICA + 2, "KV", "", "recoveries");
     add_line(s, "");
     add_line(s, line);
@@ -222,10 +222,10 @@ static void add_worker(struct screen *s, const json_t *o)
         snprintf(warm, sizeof warm, "%.0f C", answer_number(g, "temperature_celsius"));
     }
     if (s->columns < NARROW)
-        snprintf(line, sizeof line, "%-11.11s %-12.12s %-5.5s %9s %5s  %s%.80s", name, state,
+        snprintf(line, sizeof line, "%-11.11s %-12.12s %-7.7s %9s %5s  %s%.80s", name, state,
                  replica, step, busy, is_slow ? "SLOW " : "", answer_text(o, "node"));
     else
-        snprintf(line, sizeof line, "%-16.16s %-13.13s %-5.5s %9s %6s %9s %6s  %.80s%s", name,
+        snprintf(line, sizeof line, "%-16.16s %-13.13s %-7.7s %9s %6s %9s %6s  %.80s%s", name,
                  state, replica, step, busy, memory, warm, answer_text(o, "node"),
                  is_slow ? "   SLOW" : "");
     add_line(s, line);
@@ -237,11 +237,11 @@ static void add_workers(struct screen *s, const json_t *status)
     const json_t *o;
     size_t i;
     if (s->columns < NARROW)
-        snprintf(line, sizeof line, "%-11s %-12s %-5s %9s %5s  %s", "worker", "state", "group",
+        snprintf(line, sizeof line, "%-11s %-12s %-7s %9s %5s  %s", "worker", "state", "replica",
                  "step", "GPU", "node");
     else
-        snprintf(line, sizeof line, "%-16s %-13s %-5s %9s %6s %9s %6s  %s", "worker", "state",
-                 "group", "step", "GPU", "memory", "temp", "node");
+        snprintf(line, sizeof line, "%-16s %-13s %-7s %9s %6s %9s %6s  %s", "worker", "state",
+                 "replica", "step", "GPU", "memory", "temp", "node");
     add_line(s, "");
     add_line(s, line);
     json_array_foreach(json_object_get(status, "workers"), i, o) add_worker(s, o);

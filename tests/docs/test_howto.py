@@ -129,7 +129,7 @@ def serve_a_model(t):
     t.run("cox ps", r"demo +serving")
     t.run("cox logs -n 20", "head")
     t.run("cox status", "status: healthy")
-    t.run("cox stop", "has ended in order")
+    t.run("cox stop", "has stopped cleanly")
 
 
 def several_models(t):
@@ -139,8 +139,8 @@ def several_models(t):
     t.run("cox up demo -d --name second", "ready after")
     t.run("cox ps", r"first .*serving", r"second .*serving")
     t.run("cox status --address", "status: healthy")
-    t.run("cox stop first", "ended in order")
-    t.run("cox stop second", "ended in order")
+    t.run("cox stop first", "has stopped cleanly")
+    t.run("cox stop second", "has stopped cleanly")
     t.run("cox up MODEL -d --enable-lora", "ready after")
     wait_for("sql is there", lambda: '"sql"' in get(t.url + "/v1/models")[1])
     t.run("cox lora load support=")
@@ -198,7 +198,7 @@ def back_up(t):
     line = {"custom_id": "1", "method": "POST", "url": "/v1/completions", "body": {"model": "demo", "prompt": "a"}}
     (t.folder / "in.jsonl").write_text(json.dumps(line) + "\n")
     made = json.loads(t.sh(f"curl -s {t.url}/v1/files -F purpose=batch -F file=@in.jsonl"))
-    t.run("cox stop", "ended in order")
+    t.run("cox stop", "has stopped cleanly")
     t.run("cp -a state")
     t.run("cp -a keys")
     t.sh("rm -r state keys")
@@ -216,7 +216,7 @@ def rotate_keys(t):
     wait_for("the old sessions have ended", lambda: t.sh("cox events").count("peer_revoked") == 2)
     t.serves(2)
     t.run("cox keys --keys-dir keys --rotate head", "head.key is new")
-    t.run("cox keys --reload", "takes up its new key")
+    t.run("cox keys --reload", "uses its new key now")
     wait_for("all are back", lambda: t.sh("cox events").count("gateway_reconnected") > 0)
     t.serves(2)
     t.run("cox keys --keys-dir keys --retire head", "retired")
@@ -287,7 +287,7 @@ def bench(t):
 def step_log(t):
     t.run("cox up MODEL -d --step-log steps.log", "ready after")
     assert ask(t, 130) == "200"
-    t.run("cox stop", "ended in order")
+    t.run("cox stop", "has stopped cleanly")
     t.run("cox replay steps.log", "equal")
     t.run("cox replay steps.log --print", "119")
     t.run("cox replay steps.log --check")

@@ -146,7 +146,7 @@ def test_wrong_files_and_addresses(tmp_path):
         "template: bytes": (null("--chat-template", tmp_path / "bytes"), "chat template"),
         "admin for all": (null("--admin-host", "0.0.0.0"), "set --admin-key-file"),
         "no address of ours": (null("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
-        "KV blocks at the gateway's": (lambda ports: up(ports, "null", "--kv-port", ports[0]), "by gateway-0 and by worker-0's KV blocks"),
+        "KV blocks at the gateway's": (lambda ports: up(ports, "null", "--kv-port", ports[0]), "used by both gateway-0 and worker-0's KV blocks"),
         "key cut": (keys("k1", lambda d: (d / "head.key").write_text("abc\n")), "head.key does not contain a key"),
         "key empty": (keys("k2", lambda d: (d / "gateway.key").write_text("")), "gateway.key does not contain a key"),
         "authorized": (keys("k3", lambda d: (d / "authorized").write_text("king x\n")), "authorized:1: the line must be"),
@@ -185,7 +185,7 @@ def test_programs_without_what_they_need(tmp_path):
             code, said = end_of(program, *args, "--keys-dir", keys)
             assert code == 2 and f"port {port}" in said and "is in use" in said, (program, said)
         r = up(free_ports(4), "null", "--kv-port", port)
-        assert is_refused(r, f"port {port}, wanted by worker-0's KV blocks, is in use"), r.stderr
+        assert is_refused(r, f"port {port} of worker-0's KV blocks is in use"), r.stderr
     for one, other in (("--comm-port", "--kv-port"), ("--comm-port", "--http-port"), ("--kv-port", "--http-port")):
         code, said = end_of("cox-worker", *worker[:4], "--keys-dir", keys, one, 7100, other, 7100)
         assert code == 2 and one in said and other in said and "port 7100 is set for both" in said, said

@@ -130,15 +130,15 @@ def test_a_server_that_has_completions_alone(tmp_path):
     try:
         url = f"http://127.0.0.1:{server.server_port}"
         done = serve(url, "--num-prompts", 3)
-        assert done.returncode == 1 and "name it, as --model" in done.stderr
+        assert done.returncode == 1 and "(name the model with --model)" in done.stderr
         done = serve(url, "--model", "m", "--num-prompts", 16, "--max-concurrency", 1, "--ready-check-timeout-sec", 0, "--random-input-len", 9,
                      "--save-result", "--save-detailed", "--result-filename", tmp_path / "r.json", "--header", "X-Tenant=a")
     finally:
         server.shutdown()
         server.server_close()
-    assert done.returncode == 1 and "a token per word" in done.stderr, done.stderr
+    assert done.returncode == 1 and "each word counts as one token" in done.stderr, done.stderr
     assert "4 of 16 requests failed:" in done.stderr and "  2: " in done.stderr
-    assert "answered 429: too many" in done.stderr and "the stream broke off" in done.stderr
+    assert "answered 429: too many" in done.stderr and "the stream ended before the answer was complete" in done.stderr
     r = json.loads((tmp_path / "r.json").read_text())
     assert (r["completed"], r["failed"], r["total_input_tokens"], r["total_output_tokens"]) == (12, 4, 12 * 9, 12 * 3)
     assert r["errors"].count("") == 12 and [len(g) for g, e in zip(r["itls"], r["errors"]) if not e] == [2] * 12
@@ -190,15 +190,15 @@ def test_what_cannot_be_done(cluster, tmp_path):
             (cluster.url, None, [], 1, "COX_API_KEY"), (cluster.url, KEY, ["--model", "nobody"], 1, "nobody"),
             ("http://127.0.0.1:1", KEY, ["--ready-check-timeout-sec", 0], 1, "cannot connect"),
             (cluster.url, KEY, ["--dataset-path", tmp_path / "nothing"], 2, "No such file"),
-            (cluster.url, KEY, ["--dataset-path", tmp_path / "bad.jsonl"], 2, "bad.jsonl:1: no JSON"),
+            (cluster.url, KEY, ["--dataset-path", tmp_path / "bad.jsonl"], 2, "bad.jsonl:1: the line is not valid JSON"),
             (cluster.url, KEY, ["--request-rate", "-1"], 2, "--request-rate"), (cluster.url, KEY, ["--goodput", "itl:3"], 2, "--goodput"),
-            (cluster.url, KEY, ["--plot", "x.png"], 2, "--plot x.png: pictures are SVG"),
+            (cluster.url, KEY, ["--plot", "x.png"], 2, "--plot x.png: the plot is an SVG file"),
             (cluster.url, KEY, ["--save-result", "--result-dir", "/proc/none"], 1, "--result-dir"),
             (cluster.url, KEY, ["--tokenizer", tmp_path / "none"], 2, "--tokenizer"), ("ftp://x", KEY, [], 2, "not a valid address")):
         done = serve(url, *args, "--num-prompts", 2, key=key)
         assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1, (args, done.returncode, done.stderr)
     done = run_cox("bench", "swerve")
-    assert done.returncode == 2 and "no benchmark \"swerve\"" in done.stderr and "serve" in done.stderr
+    assert done.returncode == 2 and "unknown benchmark \"swerve\"" in done.stderr and "serve" in done.stderr
 
 
 def offline(tmp_path, *args, timeout=60):
@@ -238,7 +238,7 @@ def test_offline_against_a_running_cluster(cluster, tmp_path):
     assert done.returncode == 0 and "Total num output tokens:  80\n" in done.stdout, done.stderr
     done = run_cox("bench", "latency", "--base-url", cluster.url, "--output-len", 4, "--num-iters", 2, "--num-iters-warmup", 0, env=env)
     assert done.returncode == 0 and done.stdout.count(" seconds\n") == 7, done.stderr
-    for args, words in ((["throughput"], "--model MODEL is wanted"), (["latency", "--base-url", cluster.url, "--tp", 2], "leave one of them out"),
+    for args, words in ((["throughput"], "--model MODEL"), (["latency", "--base-url", cluster.url, "--tp", 2], "Remove one of the two"),
                         (["latency", "--use-beam-search", "--model", "null"], "beam search is not supported"),
                         (["latency", "--model", tmp_path / "nothing"], "No such file"),
                         (["throughput", "--model", "null", "--dataset", tmp_path / "nothing"], "No such file")):
@@ -255,7 +255,7 @@ def test_interrupted(cluster, tmp_path):
     p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=30 * SLOW)
     got, r = figures(out), json.loads((tmp_path / "r.json").read_text())
-    assert p.returncode == 1 and err.endswith("cox bench serve: interrupted\n") and "it was not sent" in err, err
+    assert p.returncode == 1 and err.endswith("cox bench serve: the command was interrupted by a signal\n") and "the request was not sent" in err, err
     cut_off = re.search(r"^  (\d+): interrupted$", err, re.MULTILINE)
     assert cut_off is None or 1 <= int(cut_off[1]) <= 4, err  # None = all four got their last token when the load ended
     assert got["Successful requests"] + got["Failed requests"] == 1000 and r["completed"] == got["Successful requests"]
@@ -464,7 +464,7 @@ def test_a_server_that_is_not_there_yet(tmp_path):
     p = subprocess.Popen([str(BIN / "cox"), "bench", "serve", "--port", str(port), "--num-prompts", "2", "--ready-check-timeout-sec", "60",
                           "--random-input-len", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = p.stderr.readline()
-    assert "waiting for it, up to 60 s" in line, line
+    assert "Waiting up to 60 s (--ready-check-timeout-sec)" in line, line
     server = ThreadingHTTPServer(("127.0.0.1", port), Asked)
     server.asked = []
     threading.Thread(target=server.serve_forever, daemon=True).start()

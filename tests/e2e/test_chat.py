@@ -125,7 +125,7 @@ def test_a_conversation(gateway, env, tmp_path):
     t.ask("/retry\r")
     t.until("4 of <world>")
     t.ask("/system\r")
-    t.until("no system message")
+    t.until("the system message is removed")
     t.ask("/system be long\r")
     t.until("is set")
     t.ask("/clear\r")
@@ -139,7 +139,7 @@ def test_a_conversation(gateway, env, tmp_path):
     t.until("of </not a command>")
     assert gateway.bodies[-1]["model"] == "other" and gateway.bodies[0]["model"] == "m1"
     t.ask("/nothing\r")
-    t.until("there is no /nothing: /help")
+    t.until("unknown command /nothing. /help")
     t.ask("/help\r")
     t.until("/load FILE")
     assert t.end() == 0
@@ -237,13 +237,13 @@ def test_save_and_load(gateway, env, tmp_path):
     other = tmp_path / "other"
     other.write_text("precious")
     t.ask(f"/save {other}\r")
-    t.until("no conversation")
+    t.until("exists already and is not a conversation")
     assert other.read_text() == "precious"
     t.ask("/clear\r")
     for bad in ("{", '{"messages": 7}', '{"messages": [{"role": "root", "content": "x"}]}', '{"messages": [{"role": "user"}]}'):
         other.write_text(bad)
         t.ask(f"/load {other}\r")
-        t.until("no conversation that /save")
+        t.until("is not a conversation")
     t.ask("/load /not/here\r")
     t.until("No such file")
     t.ask("/save\r")
@@ -291,7 +291,7 @@ def test_complete_says_what_is_wrong(gateway, env):
         assert done.returncode == 2 and words in done.stderr.decode() and done.stdout == b""
     ours, theirs = pty.openpty()
     done = subprocess.run([BIN / "cox", "complete"], env=env, stdin=theirs, capture_output=True, text=True, timeout=30 * SLOW)
-    assert done.returncode == 2 and "which text?" in done.stderr
+    assert done.returncode == 2 and "the text is missing: run" in done.stderr
     os.close(ours)
     os.close(theirs)
     gateway.fails = True

@@ -77,14 +77,14 @@ def test_drain_takes_a_worker_by_what_people_call_it():
             assert (done.returncode, done.stderr) == (0, "")
             assert json.loads(done.stdout) == {"worker": first, "draining": on}
             assert worker(c, 0)["draining"] == on and not worker(c, 1)["draining"]
-        for name, code, says in (("worker-9", 1, 'no worker "worker-9" is here'), ("0000000000000001", 1, "16 hex digits"),
+        for name, code, says in (("worker-9", 1, 'no connected worker matches "worker-9"'), ("0000000000000001", 1, "16 hex digits"),
                                  (node, 2, f"{first} (ordinal 0, {node})")):
             done = cox("drain", name)
             assert done.returncode == code and says in done.stderr and not done.stdout
             assert re.match(r"cox drain: [^h]", done.stderr), "what to do comes before the URL"
         for args in ([], [""]):
             done = cox("undrain", *args)
-            assert done.returncode == 2 and "cox undrain: which worker? Its 16 hex digits" in done.stderr
+            assert done.returncode == 2 and "cox undrain: the worker is missing. Give its 16 hex digits" in done.stderr
         assert cox("drain", "a", "b").returncode == 2
         assert not any(w["draining"] for w in c.status()["workers"])
         wait_for("both serve again", both_serve)
@@ -100,11 +100,11 @@ def test_the_admin_key_is_asked_for(tmp_path):
     with Cluster("--admin-key-file", tmp_path / "right", workers=1, tp=1) as c:
         at = ("status", "--address", c.admin.removeprefix("http://"))
         for args, env, says in (
-                ([], {}, "wants the admin key: give the file that the head was given, as --admin-key-file FILE or COX_ADMIN_KEY_FILE"),
-                (["--admin-key-file", tmp_path / "wrong"], {}, f"does not take the admin key in {tmp_path}/wrong"),
-                ([], {"COX_ADMIN_KEY_FILE": f"{tmp_path}/wrong"}, f"does not take the admin key in {tmp_path}/wrong"),
-                ([], {"COX_ADMIN_KEY": "another"}, "does not take this admin key (--admin-key, COX_ADMIN_KEY)"),
-                (["--admin-key-file", tmp_path / "empty"], {}, "empty holds no key"),
+                ([], {}, "requires the admin key. Give the head's key file with --admin-key-file FILE or COX_ADMIN_KEY_FILE"),
+                (["--admin-key-file", tmp_path / "wrong"], {}, f"rejects the admin key in {tmp_path}/wrong"),
+                ([], {"COX_ADMIN_KEY_FILE": f"{tmp_path}/wrong"}, f"rejects the admin key in {tmp_path}/wrong"),
+                ([], {"COX_ADMIN_KEY": "another"}, "rejects this admin key (--admin-key, COX_ADMIN_KEY)"),
+                (["--admin-key-file", tmp_path / "empty"], {}, "empty contains no key"),
                 (["--admin-key-file", tmp_path / "none"], {}, "none: No such file or directory (--admin-key-file")):
             done = run_cox(*at, *args, env={**os.environ, **env})
             assert done.returncode == 2 and says in done.stderr and not done.stdout, done.stderr
@@ -132,13 +132,13 @@ def test_an_answer_s_own_words_come_first(code, exit_code):
         done = run_cox("drain", "x", "--address", at)
         answers.join()
     assert done.returncode == exit_code
-    assert done.stderr == f"cox drain: do ?[2Jthis (http://{at}/api/drain answered {code})\n"
+    assert done.stderr == f"cox drain: do ?[2Jthis (http://{at}/api/drain answered with status {code})\n"
 
 
 def test_a_list_of_no_adapters(cluster, tmp_path):
     done = run_cox("lora", "list", "--address", cluster.admin.removeprefix("http://"))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "No adapter is loaded, and this cluster takes none: start it with --enable-lora.\n"
+    assert done.stdout == "No adapter is loaded, and this cluster does not support adapters. Start it with --enable-lora.\n"
     with Cluster("--enable-lora", "--max-loras", 2, "--lora-root", tmp_path, workers=1, tp=1) as c:
         done = run_cox("lora", "list", "--address", c.admin.removeprefix("http://"))
         assert (done.returncode, done.stderr) == (0, "")
@@ -165,7 +165,7 @@ def test_join_token_says_when_it_makes_keys(tmp_path):
     first = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")
     again = run_cox("join-token", "--keys-dir", tmp_path / "k", "--head", "a:1")
     assert first.returncode == again.returncode == 0 and first.stdout == again.stdout
-    assert "made new keys" in first.stderr and again.stderr == ""
+    assert "created new keys" in first.stderr and again.stderr == ""
 
 
 def test_a_stop_may_wait_for_open_requests():

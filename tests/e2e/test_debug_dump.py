@@ -19,7 +19,7 @@ def test_what_it_shows(tmp_path):
     key.write_text("an-admin-key\n")
     with Cluster("--admin-key-file", key, "--null-step-us", 5000) as c:
         assert get(c.admin + "/api/debug")[0] == 401
-        assert "wants the admin key" in dump(c, code=2)
+        assert "requires the admin key" in dump(c, code=2)
         with httpx.stream("POST", c.url + "/v1/completions", timeout=30 * SLOW, json={
                 "model": "null", "prompt": SECRET, "max_tokens": 5000, "ignore_eos": True, "stream": True}) as r:
             lines = r.iter_lines()

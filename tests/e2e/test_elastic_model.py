@@ -282,7 +282,7 @@ def test_killed_while_it_reads(large):
 def test_what_does_not_fit_is_not_offered(large):
     """The KV cache is smaller than the additional memory for all weights, so the replica waits for its ranks."""
     with Fewer(large, 2, *DUMMY, "--kv-cache-memory-bytes", 100 << 20, n_tokens=24) as c:
-        wait_for("they say so", lambda: re.search("elastic_tp_not_offered tp=1 reason=.*takes [0-9.]+ MiB", c.cluster.log()))
+        wait_for("they say so", lambda: re.search("elastic_tp_not_offered tp=1 reason=.*needs [0-9.]+ MiB", c.cluster.log()))
         c.begin()
         with c.without((1,)):
             wait_for("it is missed", lambda: "worker_lost" in get(c.cluster.admin + "/api/events?since=0")[1])

@@ -33,50 +33,50 @@ CASES = [
     (f"bench serve --model null --num-prompts 1 --ready-check-timeout-sec 0 --base-url http://{NOBODY}", 1, re.escape(ASK)),
     ("bench serve --model null --num-prompts 1 --base-url ftp://here/", 2, "ftp://here/.*not a valid address"),
     # missing arguments
-    ("bench throughput", 2, "--model MODEL is wanted, .*or --base-url URL"),
-    ("bench latency", 2, "--model MODEL is wanted, .*or --base-url URL"),
-    ("drain", 2, "which worker?.*`cox status` shows them"),
-    ("undrain", 2, "which worker?"),
-    ("lora load", 2, "list, load NAME=FOLDER or unload NAME"),
+    ("bench throughput", 2, "no model to measure: give --model MODEL .*, or --base-url URL"),
+    ("bench latency", 2, "no model to measure: give --model MODEL .*, or --base-url URL"),
+    ("drain", 2, "the worker is missing. Give .*`cox status` shows them"),
+    ("undrain", 2, "the worker is missing"),
+    ("lora load", 2, "Give list, load NAME=FOLDER or unload NAME"),
     ("debug", 2, "usage: cox debug dump"),
-    ("up", 2, "which model\\?.*usage: cox up MODEL"),
-    ("serve", 2, "which model\\?"),
+    ("up", 2, "the model is missing; usage: cox up MODEL"),
+    ("serve", 2, "the model is missing; usage: "),
     ("plan", 2, "no model is named; usage: cox plan"),
     ("replay", 2, "usage: cox replay FILE"),
-    ("scale", 2, "how many workers, from 0 to 1024\\? usage: cox scale \\[NAME\\] N"),
-    ("scale many", 2, "how many workers"),
-    ("scale null many", 2, "how many workers"),
+    ("scale", 2, "the number of workers is missing or not from 0 to 1024; usage: cox scale \\[NAME\\] N"),
+    ("scale many", 2, "the number of workers is missing or not from 0 to 1024"),
+    ("scale null many", 2, "the number of workers is missing or not from 0 to 1024"),
     ("ps a b", 2, 'unexpected argument "b"; usage: cox ps'),
-    ("ps nobody", 1, "no cluster called nobody runs here as this user; `cox ps` lists all"),
-    ("stop --all null", 2, "--all stops every cluster: give no NAME"),
-    ("stop nobody", 1, "no cluster called nobody that `cox up` runs here as this user"),
-    ("up null --name -x", 2, "--name -x: a name is 1 to 47 letters"),
+    ("ps nobody", 1, "this user runs no cluster with the name nobody on this machine. `cox ps` lists all clusters"),
+    ("stop --all null", 2, "--all stops every cluster, so it cannot be used with NAME"),
+    ("stop nobody", 1, "this user runs no cluster with the name nobody on this machine"),
+    ("up null --name -x", 2, "--name -x is invalid: use 1 to 47 letters"),
     ("up null --peer-timeout 0.5", 2, "--peer-timeout: .0.5. is not allowed; it must be a number from 1 to 600"),
-    ("keys", 2, "--keys-dir DIR: which folder"),
-    ("join-token", 2, "--keys-dir DIR: which folder"),
+    ("keys", 2, "the folder of the keys is missing: give --keys-dir DIR"),
+    ("join-token", 2, "the folder of the keys is missing: give --keys-dir DIR"),
     ("completion tcsh", 2, "usage: cox completion bash"),
-    ("pull", 2, "which model|usage: cox pull"),
+    ("pull", 2, "the model is missing; usage: cox pull"),
     ("models all", 2, 'unexpected argument "all"; usage: cox models'),
-    ("rm", 2, "which model\\? usage: cox rm MODEL.*`cox models` shows them"),
-    ("rm org/none --cache-dir {tmp}/cache", 1, "model org/none is not in the cache \\(.*/cache\\), which has none"),
+    ("rm", 2, "the model is missing; usage: cox rm MODEL.*`cox models` lists the models"),
+    ("rm org/none --cache-dir {tmp}/cache", 1, "model org/none is not in the cache: the cache \\(.*/cache\\) is empty"),
     ("run-batch", 2, "-i"),
     (f"smoke --url http://{NOBODY} --timeout 1", 1, re.escape(ASK)),
-    ("help nosuch", 2, '"nosuch"; `cox help` lists them'),
+    ("help nosuch", 2, 'unknown command "nosuch"; `cox help` lists the commands'),
     ("worker", 2, "the worker has no keys: set --join TOKEN .*, --keys-dir DIR, or --insecure"),
     (f"workers --http-port {PORTS[0]}", 2, "the worker has no keys: set --join TOKEN"),
     ("gateway", 2, "--model is missing: give demo, null, or the path of a model"),
-    *((f"run {c}", 2, "which file\\? usage: cox run") for c in ("--check", "create", "render", "create -f a --from b")),
-    *((f"run {c}", 2, f"which run\\? usage: cox run {c} ID .*`cox run list` shows them") for c in ("show", "logs", "terminate", "delete")),
-    ("run nosuch", 2, 'no command "nosuch"; cox run -f FILE, or cox run create\\|list\\|show'),
+    *((f"run {c}", 2, "the run file is missing; usage: cox run") for c in ("--check", "create", "render", "create -f a --from b")),
+    *((f"run {c}", 2, f"the run is missing; usage: cox run {c} ID .*`cox run list` lists the runs") for c in ("show", "logs", "terminate", "delete")),
+    ("run nosuch", 2, 'unknown command "nosuch"; use cox run -f FILE, or cox run create\\|list\\|show'),
     ("run list all", 2, 'unexpected argument "all"'),
-    ("run render -f {tmp}/in.jsonl -n No_Good", 2, "--namespace No_Good: small letters"),
-    ("head --insecure --runs cox", 2, "--runs cox: the path of the program cox is wanted"),
+    ("run render -f {tmp}/in.jsonl -n No_Good", 2, "--namespace No_Good is invalid: use up to 63 lower-case letters"),
+    ("head --insecure --runs cox", 2, "--runs cox: the value must be the full path of the program cox"),
     # missing files and names
-    *((f"run {c}-f /not/here", 2, "/not/here: No such file or directory") for c in ("", "--check ", "create ", "render ")),
-    *((f"run {c} nobody", 1, 'no run "nobody"; `cox run list` shows them') for c in ("show", "logs", "terminate", "delete")),
-    ("run create --from 1234", 1, 'no run "1234"; `cox run list`'),
-    *((f"run {c} 123", 2, '"123": at least 4 digits of a run.s ID, or its name; `cox run list`') for c in ("show", "logs", "terminate", "delete", "create --from")),
-    *((f"{c} --address 127.0.0.1:1", 1, "no cluster at 127.0.0.1:1 that `cox up` runs here as this user .*: start one")
+    *((f"run {c}-f /not/here", 2, "cannot open the run file /not/here: No such file or directory") for c in ("", "--check ", "create ", "render ")),
+    *((f"run {c} nobody", 1, 'there is no run "nobody"; `cox run list` lists the runs') for c in ("show", "logs", "terminate", "delete")),
+    ("run create --from 1234", 1, 'there is no run "1234"; `cox run list`'),
+    *((f"run {c} 123", 2, '"123" is too short. Give at least 4 digits of a run.s ID, or its name; `cox run list`') for c in ("show", "logs", "terminate", "delete", "create --from")),
+    *((f"{c} --address 127.0.0.1:1", 1, "this user runs no cluster at 127.0.0.1:1 on this machine .*\\. Start one")
       for c in ("logs", "scale 2")),
     *((f"{c} /not/here", 2, f"{re.escape(KINDS)}.*/not/here: No such file or directory") for c in ("up", "serve", "plan")),
     ("bench serve --model null --dataset-path /not/here --base-url http://127.0.0.1:1", 2, "/not/here: No such file or directory"),
@@ -85,20 +85,20 @@ CASES = [
     ("head --keys-dir /not/here", 2, "/not/here/head.key does not exist. Run `cox keys --keys-dir /not/here` to make"),
     ("gateway --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
     ("worker --keys-dir /not/here --model null", 2, "/not/here/.*`cox keys"),
-    ("status --admin-key-file /not/here", 2, "/not/here: No such file or directory \\(--admin-key-file"),
+    ("status --admin-key-file /not/here", 2, "cannot open the admin key file /not/here: No such file or directory \\(--admin-key-file"),
     # no rights
-    *((f"run {c} --runs-dir {FORBIDDEN}", 1, f"{FORBIDDEN}.*{NO_RIGHTS}: --runs-dir DIR names another") for c in ("list", "show x", "create --from 1")),
+    *((f"run {c} --runs-dir {FORBIDDEN}", 1, f"{FORBIDDEN}.*{NO_RIGHTS}\\. Give another folder with --runs-dir DIR") for c in ("list", "show x", "create --from 1")),
     (f"keys --keys-dir {FORBIDDEN}", 1, f"cannot create the key folder {FORBIDDEN}: .*{NO_RIGHTS}. Choose another folder with --keys-dir"),
     (f"join-token --keys-dir {FORBIDDEN} --head a:1", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}"),
     (f"up null --keys-dir {FORBIDDEN}", 1, f"key folder {FORBIDDEN}: .*{NO_RIGHTS}"),
-    (f"pull hf:a/b --cache-dir {FORBIDDEN}", 1, f"{FORBIDDEN}: .*{NO_RIGHTS}.*set COX_CACHE to another place"),
-    (f"run-batch -i {{tmp}}/in.jsonl -o {FORBIDDEN} --url http://{NOBODY}", 2, f"{FORBIDDEN}: {NO_RIGHTS}.*\\(-o\\)"),
+    (f"pull hf:a/b --cache-dir {FORBIDDEN}", 1, f"{FORBIDDEN}: .*{NO_RIGHTS}.*Set COX_CACHE to a writable folder"),
+    (f"run-batch -i {{tmp}}/in.jsonl -o {FORBIDDEN} --url http://{NOBODY}", 2, f"cannot open the output file {FORBIDDEN}: {NO_RIGHTS}\\. Give a file that can be written as -o"),
     ("up null --host 192.0.2.1 --head-port {} --admin-port {} --worker-http-port {}".format(*PORTS), 2, "gateway-0 cannot listen on 192.0.2.1 port 8000"),
     # no network
     ("pull hf:a/b --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1 .*Check the network; if a proxy is needed, set HTTPS_PROXY"),
     ("pull demo --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1 .*Check the network; if a proxy is needed, set HTTPS_PROXY"),
     ("pull s3://bucket/model --retries 0 --cache-dir {tmp}/cache", 1, "cannot reach 127.0.0.1"),
-    ("up hf:a/b --offline --cache-dir {tmp}/cache", 2, "model hf:a/b@main is not in the cache .*, and nothing is fetched offline: `cox pull hf:a/b@main`"),
+    ("up hf:a/b --offline --cache-dir {tmp}/cache", 2, "model hf:a/b@main is not in the cache .* and cannot be downloaded offline: `cox pull hf:a/b@main`"),
     ("pull http://127.0.0.1:1/m.gguf --retries 0 --cache-dir {tmp}/cache", 2, "sha256"),
 ]
 OFFLINE = {"HF_ENDPOINT": f"http://{NOBODY}", "COX_INDEX": f"http://{NOBODY}/simple", "AWS_ENDPOINT_URL": f"http://{NOBODY}",
@@ -173,13 +173,13 @@ def test_a_full_disk_is_not_fine(cluster, command):
         done = subprocess.run([BIN / "cox", *command.split(), *where], stdout=full, stderr=subprocess.PIPE, input="hi\n",
                               text=True, timeout=20 * SLOW)
     assert done.returncode == 1, (command, done.stderr)
-    assert re.fullmatch(rf"cox {command.split()[0]}: not all of the output could be written: is the disk full\?\n", done.stderr)
+    assert re.fullmatch(rf"cox {command.split()[0]}: the output is incomplete: writing failed\. Check the free disk space\n", done.stderr)
 
 
 def test_a_batch_for_which_there_is_no_room(cluster, tmp_path):
     (tmp_path / "in.jsonl").write_text(LINE)
     done = run_cox("run-batch", "-i", tmp_path / "in.jsonl", "-o", "/dev/full", "--url", cluster.url)
-    judge("run-batch", 1, "/dev/full: No space left on device: make room, then --resume goes on", done)
+    judge("run-batch", 1, "cannot write /dev/full: No space left on device. Free some disk space, then continue with --resume", done)
 
 
 def test_a_head_that_does_not_answer(cluster):

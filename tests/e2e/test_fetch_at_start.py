@@ -163,12 +163,12 @@ def test_offline_from_pythons_cache(tmp_path):
         away = link.with_name("away")
         link.rename(away)
         done = run("up", "org/tiny", "--offline", world=world, hub=hub)
-        assert done.returncode == 2 and "nor whole in huggingface_hub's" in done.stderr and not world.cache.exists(), done.stderr
+        assert done.returncode == 2 and "nor complete in huggingface_hub's" in done.stderr and not world.cache.exists(), done.stderr
         # a model of several files of which some are missing
         part = link.with_name("model-00001-of-00002.safetensors")
         away.rename(part)
         done = run("up", "org/tiny", "--offline", world=world, hub=hub)
-        assert done.returncode == 2 and f"of 2 files like {part.name} it has 1" in done.stderr, done.stderr
+        assert done.returncode == 2 and f"of 2 files like {part.name} it contains 1" in done.stderr, done.stderr
         part.rename(link)
         with Cluster("--device", "null", model="org/tiny", env=world.env | {"HF_HUB_OFFLINE": "1", "HF_ENDPOINT": hub.url}) as c:
             assert [m["id"] for m in httpx.get(f"{c.url}/v1/models", timeout=30).json()["data"]] == ["org/tiny"]
@@ -183,9 +183,9 @@ def test_wrong_names_and_tokens(world, tmp_path):  # noqa: F811
         for command in (["up", "org/tiny"], ["worker", "--insecure", "--model", "org/tiny"], ["gateway", "--insecure", "--model", "org/tiny"],
                         ["run-batch", "org/tiny", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out"], ["bench", "throughput", "--model", "org/tiny"]):
             done = run(*command, world=world, hub=gated)
-            assert done.returncode == 2 and "A private or gated model wants HF_TOKEN" in done.stderr, (command, done.returncode, done.stderr)
+            assert done.returncode == 2 and "For a private or gated model, set HF_TOKEN" in done.stderr, (command, done.returncode, done.stderr)
         done = run("up", "org/none", world=world, hub=gated, HUGGING_FACE_HUB_TOKEN=TOKEN)
-        assert done.returncode == 2 and "does not have it (404): look for the name" in done.stderr, done.stderr
+        assert done.returncode == 2 and "does not have this file or model (404): check the name" in done.stderr, done.stderr
         assert TOKEN not in done.stderr
 
 
@@ -198,7 +198,7 @@ def test_a_file_of_requests_and_a_draft_model(world, hub, tmp_path):  # noqa: F8
     assert done.returncode == 0 and "cox run-batch: fetched" in done.stderr, done.stderr
     assert done.stderr.count("fetching it") == 1 and len(hub.asked(WEIGHTS)) == 1
     done = run("up", "org/tiny", "--speculative-config", '{"model": "org/draft", "num_speculative_tokens": 2}', world=world, hub=hub)
-    assert done.returncode == 2 and "org/draft: 127.0.0.1 does not have it (404)" in done.stderr, done.stderr
+    assert done.returncode == 2 and "org/draft: 127.0.0.1 does not have this file or model (404)" in done.stderr, done.stderr
 
 
 def test_a_revision(world, hub, tmp_path):  # noqa: F811
@@ -208,8 +208,8 @@ def test_a_revision(world, hub, tmp_path):  # noqa: F811
     finally:
         ends([c])
     assert hub.asked("/revision/v1") and not hub.asked("/revision/main")
-    for model, revision, says in (("org/tiny", "nope", "does not have it (404)"), ("org/tiny@v1", "main", "model hf:org/tiny@v1 names another revision: give one of them"),
-                                  ("null", "v1", "is of no hub and has no revisions"), ("org/tiny", "../x", "a model on the hub has the form hf:ORG/NAME")):
+    for model, revision, says in (("org/tiny", "nope", "does not have this file or model (404)"), ("org/tiny@v1", "main", "differs from the revision in the model's name hf:org/tiny@v1. Give only one of the two"),
+                                  ("null", "v1", "is not from a hub and has no revisions"), ("org/tiny", "../x", "a model on the hub has the form hf:ORG/NAME")):
         done = run("up", model, "--revision", revision, world=world, hub=hub)
         assert done.returncode == 2 and says in done.stderr, done.stderr
 
@@ -224,7 +224,7 @@ def test_stopped_while_it_fetches(world, hub, tmp_path, how):  # noqa: F811
         assert c.process.wait(20 * SLOW) == 1, c.said()
     finally:
         ends([c])
-    assert "stopped while model hf:org/tiny@main was fetched; what has come is kept" in c.said() and not list((tmp_path / "tmp0").iterdir())
+    assert "stopped while model hf:org/tiny@main was downloaded. The downloaded part is kept" in c.said() and not list((tmp_path / "tmp0").iterdir())
     hub.requests.clear()
     good(run("pull", "org/tiny", world=world, hub=hub))
     assert int(hub.asked(WEIGHTS)[0][1]["Range"].removeprefix("bytes=").rstrip("-")) >= 30_000 and not hub.asked("config.json")

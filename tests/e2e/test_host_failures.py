@@ -94,7 +94,7 @@ def test_the_network_between_the_workers(tmp_path):
         wire.say("drop")
         wait_lost(hosts, pending, 30)  # detected after 5 s; a collective's limit is 60 s
         shown = failures(hosts)
-        assert any(re.match(r"(one|two) comm_error: .*rank \d at 10\.79\.0\.\d:\d+ is gone: its host has not answered", f)
+        assert any(re.match(r"(one|two) comm_error: .*rank \d at 10\.79\.0\.\d:\d+ is disconnected: the peer's host has not answered", f)
                    for f in shown), shown
         assert "lost" not in "".join(shown), "both workers reach the head"
         wire.say("pass")
@@ -105,4 +105,4 @@ def test_the_network_between_the_workers(tmp_path):
         wire.say("pass")
         hosts.wait_serves()
         events = hosts.cox("events")
-        assert len(re.findall(r"group_dissolved .*is gone: its host has not answered", events)) == 2, events
+        assert len(re.findall(r"group_dissolved .*is disconnected: the peer's host has not answered", events)) == 2, events

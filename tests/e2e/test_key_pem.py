@@ -98,7 +98,7 @@ def test_a_secret_of_helm_keys_and_its_changes(tmp_path):
         files["head.key"] = key
         secret.put(files)
         done = run_cox("keys", "--reload", "--address", f"127.0.0.1:{c.admin_port}")
-        assert done.returncode == 0 and "takes up its new key" in done.stdout, done
+        assert done.returncode == 0 and "uses its new key now" in done.stdout, done
         wait_for("peers are back", lambda: c.log("worker-0").count("head_joined") >= 3 and
                  get(c.url + "/health")[0] == 200)
         ask(c, "with the head's new key")

@@ -114,7 +114,7 @@ def test_every_key_is_rotated_under_load(tmp_path):
         c.start("joined", BIN / "cox-worker", "--model", "null", "--device", "null", "--join", token, "--tp", 2, "--http-port", 0)
         wait_for("a worker with a token of now is in", lambda: len(c.status()["workers"]) == 3)
         copy(c, of["head"], "head.key", "head.pub")
-        assert "takes up its new key" in reload(c)
+        assert "uses its new key now" in reload(c)
         wait_for("it has", lambda: "head_key_taken" in c.log("head"))
         n_before = [t.n for t in load]
         wait_for("requests end again", lambda: all(t.n > n + 1 for t, n in zip(load, n_before)), 40)
@@ -183,7 +183,7 @@ def test_the_head_takes_its_key_under_streams(tmp_path):
         assert len(right) > 40
         done = run(c, [{"prompt": p, "max_tokens": n, "temperature": 0, "ignore_eos": True} for p in prompts], on_event=change)
         assert [g.texts for g in done] == [{0: oracle.text(p, n, temperature=0)} for p in prompts]
-        assert len(steps) == 2 and all("takes up its new key" in s and "--reload" in s for s in steps), steps
+        assert len(steps) == 2 and all("uses its new key now" in s and "--reload" in s for s in steps), steps
         wait_for("both are told of", lambda: c.log().count("head_key_taken") == 2)  # `cox up` passes it on
         assert c.pids() == pids
         assert "already" in reload(c)
@@ -228,8 +228,8 @@ def test_a_stolen_key_is_out(tmp_path):
 
 def test_rotate_says_what_is_wrong(tmp_path):
     with Processes(tmp_path) as c:
-        assert "there are head, worker, gateway and operator" in keys(c, "--rotate", "king", code=2)
-        assert "one at a time" in keys(c, "--rotate", "head", "--retire", "head", code=2)
+        assert "is not a role: give head, worker, gateway or operator" in keys(c, "--rotate", "king", code=2)
+        assert "--rotate and --retire cannot be used together" in keys(c, "--rotate", "head", "--retire", "head", code=2)
         assert "one after the other" in keys(c, "--reload", "--rotate", "head", code=2)
         assert "no key can be retired" in keys(c, "--retire", "worker", code=1)
         keys(c, "--rotate", "worker")

@@ -25,7 +25,7 @@ def test_more_workers_and_fewer_and_back():
     with Cluster("--null-step-us", 10000, workers=2, tp=1, spare=2) as c:
         first = c.pids()
         done = cox(c, "scale", 4)
-        assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("4 workers, 2 before: 4 groups of 1 and 0 spare")
+        assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("4 workers, 2 before: 4 replicas of 1 and 0 spare")
         wait_for("four serve", lambda: states(c) == ["ready"] * 4)
         assert {k: v for k, v in c.pids().items() if k in first} == first, "who was there is still there"
         assert sorted(w["ordinal"] for w in c.status()["workers"]) == [0, 1, 2, 3]
@@ -57,7 +57,7 @@ def test_more_workers_and_fewer_and_back():
         wait_for("three have ended", lambda: not any(map(alive, gone)) and set(c.pids()) == {"head", "gateway-0", "worker-0"}, 60)
         assert "worker_restarted name=worker-1" not in c.log()
         own = cox(c, "logs", "cox").stdout  # the log of `cox up` itself
-        assert "process_ended name=worker-3" in own and "worker_restarted name=worker-3" in own and "worker-1 has ended: scaled away" in own
+        assert "process_ended name=worker-3" in own and "worker_restarted name=worker-3" in own and "worker-1 has ended, because the number of workers was reduced" in own
         done = cox(c, "scale", 2)
         assert done.returncode == 0
         wait_for("one is back", lambda: states(c) == ["ready"] * 2 and "worker-1" in c.pids())
@@ -73,14 +73,14 @@ def test_a_worker_that_cannot_start_ends_nobody(tmp_path):
             taken.listen()
             done = cox(c, "scale", 2)
         assert done.returncode == 2 and re.fullmatch(
-            rf"cox scale: port {c.worker_http_port + 1}, wanted by worker-1, is in use .*--worker-http-port\n", done.stderr)
+            rf"cox scale: port {c.worker_http_port + 1} of worker-1 is in use .*--worker-http-port\n", done.stderr)
         assert get(c.url + "/health")[0] == 200 and set(c.pids()) == {"head", "gateway-0", "worker-0"}
     with Cluster("--keys-dir", tmp_path / "keys", workers=1, tp=1, spare=1) as c:
         key = tmp_path / "keys/worker.key"
         held = key.read_bytes()
         key.unlink()
         assert cox(c, "scale", 2).returncode == 0
-        wait_for("it is told", lambda: "warning: worker-1 cannot start and is left out" in c.log() and "worker.key" in c.log())
+        wait_for("it is told", lambda: "warning: worker-1 cannot start, so the cluster runs without it" in c.log() and "worker.key" in c.log())
         assert get(c.url + "/health")[0] == 200 and set(c.pids()) == {"head", "gateway-0", "worker-0"}
         key.write_bytes(held)
         key.chmod(0o600)
@@ -120,7 +120,7 @@ def test_which_cluster():
         with Cluster(workers=1, tp=1, env={"TMPDIR": str(one.tmp)}) as two:
             both = {f"127.0.0.1:{c.admin_port}" for c in (one, two)}
             done = cox(one, "scale", 1)
-            assert done.returncode == 2 and all(b in done.stderr for b in both) and "2 clusters run here: which?" in done.stderr
+            assert done.returncode == 2 and all(b in done.stderr for b in both) and "2 clusters match. Give the name or --address of one of them" in done.stderr
             done = cox(one, "scale", 2, "--address", f"127.0.0.1:{two.admin_port}")
             assert done.returncode == 0, done.stderr
             wait_for("the second has two", lambda: len(two.status()["workers"]) == 2)

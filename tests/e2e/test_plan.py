@@ -168,11 +168,11 @@ def test_a_hub_that_does_not_help(tmp_path):
     """Exit code 2 in every case, because 1 says that the model does not fit. The error says how to go on."""
     with Hub({"org/tiny": tiny_model(), "org/none": {"config.json": b"{}", "model.safetensors": b"x"}}, token="hf_T") as hub:
         done = plan_of(tmp_path, hub, "hf:org/tiny")
-        assert done.returncode == 2 and "HF_TOKEN" in done.stderr and "config.json alone is a MODEL" in done.stderr, done.stderr
+        assert done.returncode == 2 and "HF_TOKEN" in done.stderr and "give a folder that contains the model's config.json" in done.stderr, done.stderr
         done = plan_of(tmp_path, hub, "hf:org/none", HF_TOKEN="hf_T")
         assert done.returncode == 2 and not hub.asked(".safetensors") and nothing_left(tmp_path), done.stderr
         hub.requests.clear()
         done = plan_of(tmp_path, hub, "hf:org/tiny", "--tp", "none")
         assert done.returncode == 2 and "--tp" in done.stderr and not hub.requests
     done = plan_of(tmp_path, hub, "hf:org/tiny", COX_RETRY_WAIT="0.01")  # nobody listens at the hub's address now
-    assert done.returncode == 2 and "config.json alone is a MODEL" in done.stderr and nothing_left(tmp_path), done.stderr
+    assert done.returncode == 2 and "give a folder that contains the model's config.json" in done.stderr and nothing_left(tmp_path), done.stderr

@@ -71,7 +71,7 @@ def test_no_kernels_for_it():
 def test_a_model_of_a_hub_that_is_not_reached():
     away = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:1", "COX_RETRIES": "0"}
     done = run_cox("plan", "hf:some-org/some-model", "--gpu", "L4", env=away)
-    assert done.returncode == 2 and "cannot reach 127.0.0.1" in done.stderr and "a folder with only the model's config.json" in done.stderr
+    assert done.returncode == 2 and "cannot reach 127.0.0.1" in done.stderr and "give a folder that contains the model's config.json" in done.stderr
 
 
 def test_the_dtype_of_a_model_is_its_own():
@@ -102,7 +102,7 @@ def test_estimates_are_near_what_a_gpu_worker_counts(name):
 
 
 @pytest.mark.parametrize("args,words", [
-    (["--gpu", "A100", *SHAPE], "the nearest: A100-40, A100-80"), (["--gpu", "H20", *SHAPE], "the nearest: H200"),
+    (["--gpu", "A100", *SHAPE], "similar names: A100-40, A100-80"), (["--gpu", "H20", *SHAPE], "similar names: H200"),
     (["--instance", "ml.g5.3xlarge", *SHAPE], "g5.2xlarge"), ([*SHAPE, "--kv-heads", "7"], "--kv-heads 7"),
     ([*SHAPE, "--params", "13e6"], "--params 13e6"), ([*SHAPE, "--pp", "2"], "--pp"), ([*SHAPE[2:], "--gpu", "T4"], "--params is missing"),
     ([*SHAPE, "--device", "cuda"], "--device cuda"), ([MODELS / "tinyllama_1b", "--batch", "4"], "--gpu or --instance"),

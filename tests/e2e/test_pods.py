@@ -184,8 +184,8 @@ class Broken(http.server.BaseHTTPRequestHandler):
             self.answer(json.dumps({"choices": [{"text": "a"}], "usage": {"completion_tokens": n}}))
 
 
-@pytest.mark.parametrize("wrong,says", [("models", "names no model"), ("completion", "no completion"),
-                                        ("stream", "broke off"), ("template", None), (None, None)])
+@pytest.mark.parametrize("wrong,says", [("models", "lists no model"), ("completion", "without a completion"),
+                                        ("stream", "before the answer was complete"), ("template", None), (None, None)])
 def test_smoke_sees_what_is_wrong(wrong, says):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Broken)
     server.wrong = wrong

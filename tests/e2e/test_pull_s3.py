@@ -133,7 +133,7 @@ def test_hostile_folders(world, key):
         if done.returncode == 0:
             check(good(done))
         else:
-            bad(done, 1, "not taken")
+            bad(done, 1, "unsafe name")
         assert not [p for p in world.cache.rglob("*x.jinja")]
 
 
@@ -174,13 +174,13 @@ def test_public_and_refused(world):
         check(good(world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url)))
         assert all("Authorization" not in h for _, h in s3.requests)
         bad(world.pull("s3://other/a", AWS_ENDPOINT_URL=s3.url), 2, "NoSuchBucket", "bucket's name")
-        bad(world.pull("s3://models/b", AWS_ENDPOINT_URL=s3.url), 2, "no config.json")
-        bad(world.pull("s3://models/b.gguf", AWS_ENDPOINT_URL=s3.url), 2, "no such object")
+        bad(world.pull("s3://models/b", AWS_ENDPOINT_URL=s3.url), 2, "does not directly contain config.json")
+        bad(world.pull("s3://models/b.gguf", AWS_ENDPOINT_URL=s3.url), 2, "has no object with this name")
         bad(world.pull("s3://models/a", AWS_ENDPOINT_URL=s3.url, AWS_ACCESS_KEY_ID="x", COX_CACHE=str(world.cache / "b")), 2,
-            "go together")
+            "Set both")
     with Bucket(objects("a"), {"A": "B"}) as s3:
         at = {"AWS_ENDPOINT_URL": s3.url, "COX_CACHE": str(world.cache / "c")}
-        bad(world.pull("s3://models/a", **at), 2, "403, SignatureDoesNotMatch", "set AWS_ACCESS_KEY_ID")
+        bad(world.pull("s3://models/a", **at), 2, "403, SignatureDoesNotMatch", "Set AWS_ACCESS_KEY_ID")
         done = world.pull("s3://models/a", AWS_ACCESS_KEY_ID="A", AWS_SECRET_ACCESS_KEY="WRONGSECRET", **at)
         bad(done, 2, "403", "AWS_REGION")
         assert "WRONGSECRET" not in done.stderr
@@ -195,17 +195,17 @@ def test_a_gguf_with_its_parts(world):
 
 
 @pytest.mark.parametrize("change, words", [
-    (lambda x: x[:-5], "is not one"), (lambda x: x + "<x/>", "behind it"), (lambda x: "", "early"),
-    (lambda x: x.replace("<Name>", "<!DOCTYPE a><Name>"), "is not one"),
-    (lambda x: x.replace("a/config.json", "b/config.json"), "not asked for"),
-    (lambda x: re.sub(r"<Size>\d+", "<Size>-1", x), "a Size"),
-    (lambda x: re.sub(r"<Size>\d+", "<Size>99999999999999999999", x), "a Size"),
-    (lambda x: re.sub(r"<Size>\d+", "<Size>9223372036854775807", x), "more than is taken"),
-    (lambda x: x.replace("model.safetensors", "..&#92;x.safetensors"), "not taken"),
-    (lambda x: x.replace("model.safetensors", "&#27;[2J.safetensors"), "not taken"),
-    (lambda x: x.replace("false", "true"), "without a token"),
+    (lambda x: x[:-5], "cannot read the bucket's list"), (lambda x: x + "<x/>", "after the root element"), (lambda x: "", "the document ends before"),
+    (lambda x: x.replace("<Name>", "<!DOCTYPE a><Name>"), "cannot read the bucket's list"),
+    (lambda x: x.replace("a/config.json", "b/config.json"), "outside the requested folder"),
+    (lambda x: re.sub(r"<Size>\d+", "<Size>-1", x), "Size"),
+    (lambda x: re.sub(r"<Size>\d+", "<Size>99999999999999999999", x), "Size"),
+    (lambda x: re.sub(r"<Size>\d+", "<Size>9223372036854775807", x), "is too large: the server says"),
+    (lambda x: x.replace("model.safetensors", "..&#92;x.safetensors"), "unsafe name"),
+    (lambda x: x.replace("model.safetensors", "&#27;[2J.safetensors"), "unsafe name"),
+    (lambda x: x.replace("false", "true"), "no continuation token"),
     (lambda x: x.replace("true", "maybe"), "neither"),
-    (lambda x: x.replace("ListBucketResult", "Other"), "another name"),
+    (lambda x: x.replace("ListBucketResult", "Other"), "the root element is not ListBucketResult"),
 ])
 def test_hostile_lists(world, change, words):
     with Bucket(objects("a")) as s3:

@@ -76,8 +76,8 @@ def test_what_is_in_the_cache_is_served_from_there(world):
 @pytest.mark.parametrize("faults, code, words", [
     ({"/models/a/model.safetensors": [("status", 403)]}, 2, ["403"]),
     ({"/models/a/model.safetensors": [("status", 404)]}, 2, ["404"]),
-    ({"/models": [("status", 403)]}, 2, ["it is not public"]),
-    ({"/models/a/model.safetensors": [("longer",)] * 9}, 1, ["200001 bytes", "its listing says 200000"]),
+    ({"/models": [("status", 403)]}, 2, ["the bucket is not public"]),
+    ({"/models/a/model.safetensors": [("longer",)] * 9}, 1, ["200001 bytes", "the list of files says 200000"]),
 ])
 def test_what_does_not_come(world, tmp_path, faults, code, words):
     with Bucket(objects("a")) as s3:

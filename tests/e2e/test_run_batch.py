@@ -120,9 +120,9 @@ def test_a_gateway_that_dies_is_waited_for(cluster, tmp_path):
     cluster.wait_ready()
 
 
-REFUSED = [("{\n", None, "not JSON"), ('{"custom_id": ""}\n', None, "custom_id"), (line("files", "/v1/files"), "files", 'The url "/v1/files" is not answered here: /v1'),
-           (line("score", "/v1/score"), "score", "since there are no scores, reranking and audio"),
-           (line("rerank", "/rerank"), "rerank", "since there are no scores"), (line("hear", "/v1/audio/transcriptions"), "hear", "audio"),
+REFUSED = [("{\n", None, "not JSON"), ('{"custom_id": ""}\n', None, "custom_id"), (line("files", "/v1/files"), "files", 'The url "/v1/files" is not supported. Use /v1'),
+           (line("score", "/v1/score"), "score", "is not supported: scores, reranking and audio are not available"),
+           (line("rerank", "/rerank"), "rerank", "is not supported: scores, reranking"), (line("hear", "/v1/audio/transcriptions"), "hear", "audio"),
            (line("stream", stream=True), "stream", "does not stream its answers"), (line("get", prompt="y").replace("POST", "GET"), "get", 'method must be "POST"')]
 
 
@@ -130,7 +130,7 @@ def test_a_line_that_is_none_has_an_error_and_the_rest_an_answer(cluster, tmp_pa
     (tmp_path / "in.jsonl").write_text(completions(2) + "".join(text for text, _, _ in REFUSED) + completions(3))
     done = run(cluster, tmp_path)
     assert done.returncode == 0 and f"{len(REFUSED) + 5} of {len(REFUSED) + 5} answered, {len(REFUSED)} with an error" in done.stderr, done.stderr
-    assert "2 lines have the custom_id of an earlier line" in done.stderr
+    assert "2 lines repeat the custom_id of an earlier line" in done.stderr
     got = rows(tmp_path)
     assert [r["custom_id"] for r in got] == ["line 0", "line 1", *(name for _, name, _ in REFUSED), "line 0", "line 1", "line 2"]
     assert all(r["error"] is None for r in got[:2] + got[-3:])
@@ -180,12 +180,12 @@ def test_files_that_are_urls(cluster, tmp_path):
         assert both("/in.jsonl", "/out.jsonl").returncode == 0 and store.taken == b""
         store.given = completions(3).encode()
         done = both("/nothing", "/out.jsonl")
-        assert done.returncode == 2 and done.stderr == f"cox run-batch: -i {store.url}/nothing: the server answered 403 to GET\n"
+        assert done.returncode == 2 and done.stderr == f"cox run-batch: -i {store.url}/nothing: the server answered with status 403 to GET\n"
         done = both("/in.jsonl", "/out.jsonl", "--resume")
         assert done.returncode == 2 and "-o is a URL" in done.stderr
         store.code = 500
         done = both("/in.jsonl", "/out.jsonl")
-        assert done.returncode == 1 and f"-o {store.url}/out.jsonl: the server answered 500 to PUT" in done.stderr and "secret" not in done.stderr
+        assert done.returncode == 1 and f"-o {store.url}/out.jsonl: the server answered with status 500 to PUT" in done.stderr and "secret" not in done.stderr
         kept, = tmp_path.iterdir()
         assert f"the answers are kept in {kept}" in done.stderr and kept.read_text().count("\n") == 3
         kept.unlink()
@@ -200,14 +200,14 @@ def test_what_cannot_be_asked(cluster, tmp_path):
     port = free_ports(1)[0]
     done = run(cluster, tmp_path, "--url", f"http://127.0.0.1:{port}", "--retry-timeout", 1)
     assert done.returncode == 1 and "cannot connect" in done.stderr and "0 of 3 answered" in done.stderr
-    for args, words in ((["-i", "s3://x/y", "-o", "z"], "a file of this machine or an http:// or https:// URL"), (["-i", tmp_path / "in.jsonl"], "-o FILE"),
+    for args, words in ((["-i", "s3://x/y", "-o", "z"], "only a local file or an http:// or https:// URL is supported"), (["-i", tmp_path / "in.jsonl"], "-o FILE"),
                         (["-i", tmp_path / "nothing", "-o", "z"], "No such file"),
-                        (["-i", tmp_path / "in.jsonl", "-o", tmp_path / "in.jsonl"], "is the input")):
+                        (["-i", tmp_path / "in.jsonl", "-o", tmp_path / "in.jsonl"], "is both the input and the output")):
         done = run_cox("run-batch", *args)
         assert done.returncode == 2 and words in done.stderr, done.stderr
     (tmp_path / "out.jsonl").write_text('{"custom_id":"else"}\n')
     done = run(cluster, tmp_path, "--resume")
-    assert done.returncode == 2 and "another run's output" in done.stderr
+    assert done.returncode == 2 and "belongs to no line of the input" in done.stderr
 
 
 def up_options():
@@ -237,9 +237,9 @@ def test_a_cluster_that_cannot_start(tmp_path):
     files = ["-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl"]
     for args, words in ((["--model", tmp_path / "nothing", *files], "has ended"),
                         (["null", *files, "--", "--no-such-flag"], "--no-such-flag"),
-                        ([*files, "--max-model-len", 4096], "--max-model-len is an option of a cluster that is started for the file: name its MODEL"),
-                        (["null", *files, "--", "--ssl-certfile", "x"], "serves nobody else"),
-                        (["null", *files, "--uds", "/x"], "give one of them")):
+                        ([*files, "--max-model-len", 4096], "--max-model-len is an option of `cox up`, but no MODEL is given"),
+                        (["null", *files, "--", "--ssl-certfile", "x"], "--ssl-certfile is not allowed here"),
+                        (["null", *files, "--uds", "/x"], "Give only one of the two")):
         done = run_cox("run-batch", *args, timeout=60, env=env)
         assert done.returncode == 1 and words in done.stderr, done.stderr
         assert left(tmp_path) == [] and rows(tmp_path) == []

@@ -10,7 +10,7 @@ PLACES = [("head/admin/json.c", "static void warn_shrunk", "json_t *admin_json_s
           ("head/cluster/elastic.c", "bool elastic_is_one_sided", "\n}\n"), ("head/routing/roles.c", "const char *roles_advice", "\n}\n"),
           ("head/lease/standby.c", "snprintf(s->warning,", ";"), ("head/lease/standby.c", "snprintf(s->endless,", ";"),
           ("head/lease/standby.c", "snprintf(s->nonsense,", ";"),
-          ("head/core/vocabularies.c", "error_set(err, STATUS_UNSUPPORTED,", ";")]
+          ("head/core/vocabularies.c", "err, STATUS_UNSUPPORTED,", ";")]
 MORE_OF_ONE = ("; ", ". ", ", but ", "it needs", "enough workers are connected", "this head ")  # texts that continue a warning
 
 

@@ -50,7 +50,7 @@ def repository(folder, files):
 
 def test_the_file_of_another_platform_validates(runs):
     done = runs.cox("--check", "-f", ROOT / "tests/e2e/runs/vessl.yaml")
-    assert done.returncode == 0 and "fine" in done.stdout
+    assert done.returncode == 0 and "is valid" in done.stdout
     assert re.findall(r":(\d+:\d+): note: `(\w+)`", done.stderr) == [("7:12", "cluster"), ("8:11", "preset")]
     assert not runs.dir.exists(), "nothing is made by a check"
 
@@ -180,7 +180,7 @@ run:
     assert (host / "n").exists() and (runs.dir / "volumes/claim/mine/n").exists(), "volumes outlive the runs"
     # A missing source.
     for bad, reason in ((text.replace("ref: v1", "ref: nosuch"), "import of /code (line 3): git fetch ended with exit code 128"),
-                        (text.replace(str(host), "/not/here"), "volume /host/deep (line 6): /not/here: No such file"),
+                        (text.replace(str(host), "/not/here"), "volume /host/deep (line 6): cannot find /not/here: No such file"),
                         (text.replace(str(data), "/not/here"), "import of /data (line 4): cp ended with exit code 1")):
         assert reason in runs.wait(runs.create(bad), "failed")["reason"]
 
@@ -201,7 +201,7 @@ def test_artifacts_are_volumes_of_this_machine(runs):
     assert (kept / "n").read_text() == "1\n1\n", "an import without export is a copy"
     assert (runs.dir / "volumes/artifact/org/project/more/out").read_text() == "1\n1\n"
     state = runs.wait(runs.create("name: none\nrun: ls\nimport: {/in: 'vessl-artifact://org/project/nobody'}\n"), "failed")
-    assert "there is no artifact org/project/nobody yet: a run that exports it makes it" in state["reason"]
+    assert "the artifact org/project/nobody does not exist yet. Start a run that exports it first" in state["reason"]
 
 
 def test_a_model_is_fetched(runs):
@@ -270,7 +270,7 @@ run: |-
     assert alive(pid)
     os.kill(keeper, signal.SIGTERM)
     assert wait_end(first)[0] == 0 and not alive(pid)
-    assert "killing what has not ended" in runs.log(run)
+    assert "killing the processes that have not ended" in runs.log(run)
 
 
 def test_a_keeper_that_was_killed(runs):
@@ -314,7 +314,7 @@ def test_in_the_foreground(runs):
     [row] = runs.cox("list").stdout.splitlines()[1:]
     p.send_signal(signal.SIGINT)
     code, out, err = wait_end(p)
-    assert code == 0 and "head_started" in out and "is run " + row.split()[0] in err and err.endswith("terminated\n")
+    assert code == 0 and "head_started" in out and "has started as run " + row.split()[0] in err and err.endswith("terminated\n")
     assert runs.state(row.split()[0])["status"] == "terminated"
     done = runs.cox("-f", runs.file("name: a\nrun: echo here\n"))
     assert done.returncode == 0 and "here\n" in done.stdout
@@ -418,13 +418,13 @@ def test_of_whose_folder(runs):
     runs.dir.mkdir(mode=0o700)
     runs.dir.chmod(0o777)
     done = runs.cox("list")
-    assert done.returncode == 1 and "others may write there" in done.stderr
+    assert done.returncode == 1 and "is writable by other users" in done.stderr
     runs.dir.chmod(0o700)
     assert runs.cox("list").returncode == 0
     if os.geteuid() == 0:
         os.chown(runs.dir, 65534, 65534)
         done = runs.cox("list")
-        assert done.returncode == 1 and "it belongs to user 65534, and you are 0" in done.stderr
+        assert done.returncode == 1 and "belongs to user 65534, but you are user 0" in done.stderr
 
 
 def test_a_list_of_many(runs):
@@ -444,13 +444,13 @@ def test_a_list_of_many(runs):
     assert "env" not in listed["runs"][0] and "b-value" not in runs.cox("show", "111100000003", "--json").stdout
     assert len(json.loads(runs.cox("list", "--json").stdout)["runs"]) == 30
     done = runs.cox("delete", "1")
-    assert done.returncode == 2 and '"1": at least 4 digits' in done.stderr
+    assert done.returncode == 2 and '"1" is too short. Give at least 4 digits' in done.stderr
     done = runs.cox("delete", "1111")
-    assert done.returncode == 2 and "is several runs" in done.stderr
+    assert done.returncode == 2 and "matches several runs" in done.stderr
 
 
 def test_a_model_that_is_not_there_is_a_note(runs):
-    for model, words in (("dmeo", "did you mean `demo`?"), ("/nonexist/model", "no such file here yet")):
+    for model, words in (("dmeo", "did you mean `demo`?"), ("/nonexist/model", "does not exist on this machine yet")):
         path = runs.file(f"name: a\nmodel: {model}\n")
         done = runs.cox("--check", "-f", path)
-        assert done.returncode == 0 and done.stderr.startswith(f'{path}:2:8: note: `model` "{model}": ') and words in done.stderr
+        assert done.returncode == 0 and done.stderr.startswith(f'{path}:2:8: note: `model` "{model}" ') and words in done.stderr

@@ -85,4 +85,4 @@ def test_more_stages_than_layers():
     r = run_cox("up", OWN_GOLDENS / "llama_tiny", "--pp", 3, "--port", ports[0], "--head-port", ports[1], "--admin-port",
                 ports[2], "--worker-http-port", ports[3])
     assert r.returncode == 2
-    assert "--pp 3: the model has 2 layers" in r.stderr.splitlines()[-1], r.stderr
+    assert "--pp 3 is too large: the model has 2 layers" in r.stderr.splitlines()[-1], r.stderr

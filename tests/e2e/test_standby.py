@@ -134,7 +134,7 @@ def test_a_command_follows_from_the_standby_to_who_serves(heads, redis):
     """A command follows once, with a message, to the head that the lease names, and to no other."""
     a, b = heads
     assert b.status()["lease"]["admin"] == f"127.0.0.1:{a.admin_port}" and "admin" not in b.status()["lease"]["holder"]
-    followed = f": 127.0.0.1:{b.admin_port} is the standby: 127.0.0.1:{a.admin_port} serves and is asked\n"
+    followed = f": the head at 127.0.0.1:{b.admin_port} is a standby; asking the head at 127.0.0.1:{a.admin_port}, which serves\n"
     for command, code in ((("status",), 1), (("events",), 0), (("lora", "list"), 0), (("debug", "dump"), 0), (("drain", "all"), 1),
                           (("undrain", "all"), 1), (("lora", "unload", "x"), 1)):
         there, here = cox(*command, b), cox(*command, a)
@@ -149,7 +149,7 @@ def test_a_command_follows_from_the_standby_to_who_serves(heads, redis):
     redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000?admin=127.0.0.1:{b.admin_port} {text[2]}", "PX", "60000")
     wait_for("it sees that one", lambda: "10.0.0.1" in b.status()["lease"]["holder"])
     said = cox("status", b)
-    assert "standby" in said.stdout and "serves and is asked" not in said.stderr
+    assert "standby" in said.stdout and ", which serves" not in said.stderr
     redis.ask("SET", LEASE, f"00000000000000aa tcp://10.0.0.1:7000 {text[2]}", "PX", "60000")  # written by an older version
     wait_for("it sees the old one", lambda: "admin" not in b.status()["lease"])
     assert "10.0.0.1:7000 serves" in cox("events", b).stderr

@@ -89,7 +89,7 @@ def test_a_second_interrupt_ends_at_once_and_cuts_no_stream(tmp_path):
             t.until("it lets the streams go on", lambda s: "Stopping. Ctrl-C again" in s)
             assert "stopping" in run_cox("ps", env={**os.environ, "TMPDIR": str(tmp_path)}).stdout
             done = run_cox("stop", "--timeout", 0, env={**os.environ, "TMPDIR": str(tmp_path)})
-            assert done.returncode == 1 and "has not ended within 0 s: it lets open requests finish" in done.stderr
+            assert done.returncode == 1 and "has not ended within 0 s. It lets open requests finish" in done.stderr
             t.process.send_signal(signal.SIGINT)
             assert t.wait() == 0
         assert all(text and "The gateway is shutting down" in text for text in last), last
@@ -105,7 +105,7 @@ def test_verbose_shows_the_logs_and_errors_are_always_shown(tmp_path):
         t.until("all of it", lambda s: "head_started" in s and "ready in" in s and "curl: " in s)
         assert "┌" not in t.text
         other = Terminal(*command[:-1], env={**ENV, "TMPDIR": str(tmp_path)})
-        assert other.wait() == 2 and re.search(r"^cox up: port \d+, wanted by .* is in use", other.text, re.M), other.text
+        assert other.wait() == 2 and re.search(r"^cox up: port \d+ of .* is in use", other.text, re.M), other.text
         other.end()
     finally:
         t.end()
@@ -177,8 +177,8 @@ def test_in_the_background(here, tmp_path):
     def cox(*args):
         return run_cox(*args, env=here, timeout=60)
     done = cox("ps")
-    assert done.returncode == 0 and done.stdout.startswith("No cluster runs here")
-    assert cox("stop", "--all").stdout.startswith("No cluster runs here")
+    assert done.returncode == 0 and done.stdout.startswith("This user runs no cluster on this machine")
+    assert cox("stop", "--all").stdout.startswith("This user runs no cluster on this machine")
     command, url = up_command("-d", workers=1)
     t = Terminal(*command, columns=60, env=here)
     assert t.wait() == 0
@@ -194,7 +194,7 @@ def test_in_the_background(here, tmp_path):
     assert done.returncode == 0 and "cox stop null-2" in done.stderr, done.stderr
     third, _ = up_command("-d", "--name", "null", workers=1)
     done = cox(*third)
-    assert done.returncode == 2 and "--name null: a cluster of that name runs here" in done.stderr
+    assert done.returncode == 2 and "--name null is in use: a cluster with this name runs on this machine" in done.stderr
     table = cox("ps").stdout.splitlines()
     assert re.fullmatch(r"NAME +PID +MODEL +STATE +URL +WORKERS +UPTIME +REQUESTS", table[0])
     assert [line.split()[0] for line in table[1:]] == ["null", "null-2"]
@@ -212,16 +212,16 @@ def test_in_the_background(here, tmp_path):
     assert [line.split()[0] for line in cox("ps", "null-2").stdout.splitlines()] == ["NAME", "null-2"]
     for args in (["stop"], ["scale", "1"], ["logs"]):
         done = cox(*args)
-        assert done.returncode == 2 and "2 clusters run here: which?" in done.stderr and "null-2 (127.0.0.1:" in done.stderr
+        assert done.returncode == 2 and "2 clusters match. Give the name or --address of one of them" in done.stderr and "null-2 (127.0.0.1:" in done.stderr
     assert "head_started" in cox("logs", "null-2", "head").stdout
     done = cox("stop", "nobody")
-    assert done.returncode == 1 and "no cluster called nobody" in done.stderr and "these run: null (" in done.stderr
+    assert done.returncode == 1 and "this user runs no cluster with the name nobody" in done.stderr and "Running clusters: null (" in done.stderr
     done = cox("stop", "null-2")
-    assert done.returncode == 0 and re.fullmatch(r"null-2 has ended in order after \d+\.\d s\.\n", done.stdout)
+    assert done.returncode == 0 and re.fullmatch(r"null-2 has stopped cleanly after \d+\.\d s\.\n", done.stdout)
     assert cox("stop", "--all", "null").returncode == 2
     assert cox("scale", "null", 1).stdout.startswith("1 workers, 1 before")
     done = cox("stop", "--all")
-    assert done.returncode == 0 and done.stdout.startswith("null has ended in order")
+    assert done.returncode == 0 and done.stdout.startswith("null has stopped cleanly")
     wait_for("nobody is left", lambda: not any(alive(c["pid"]) for c in listed))
     assert not list((tmp_path / "tmp").iterdir())
 
@@ -236,7 +236,7 @@ def test_in_the_background_without_a_control_socket(here, tmp_path):
         assert t.wait() == 0
         pid = int(re.search(r"│ Stop       kill (\d+) ", t.text)[1])
         assert "cox stop" not in t.text[t.text.index("┌"):]
-        assert re.search(r"^cox up: warning: `cox ps`, `cox stop`, .* do not find this cluster", t.text, re.M), t.text
+        assert re.search(r"^cox up: warning: `cox ps`, `cox stop`, .* cannot find this cluster", t.text, re.M), t.text
         os.kill(pid, signal.SIGTERM)
         wait_for("it has ended", lambda: not any(far.iterdir()))
     finally:
@@ -249,15 +249,15 @@ def test_in_the_background_what_cannot_start(here, tmp_path):
     command, _ = up_command("-d", "--ssl-certfile", "/not/here", workers=1)
     done = run_cox(*command, env=here)
     assert done.returncode == 2 and "cox up: gateway-0 cannot start: certificate /not/here: No such file" in done.stderr, done.stderr
-    assert "the cluster has not started; its log is " in done.stderr
+    assert "the cluster did not start. See its log: " in done.stderr
     assert "certificate /not/here" in (tmp_path / "state/coxswain/up/null.log").read_text()
     command, _ = up_command("-d", "--tp", 2, workers=1)  # a rank is missing, so it never serves
     t = Terminal(*command, columns=60, env=here)
     t.until("its progress", lambda s: "Starting: 1 of 1 worker ready" in s or "Starting: 0 of 1 worker ready" in s)
     t.process.send_signal(signal.SIGINT)
-    assert t.wait() == 1 and "the start was interrupted and the cluster has ended" in t.text, t.text
+    assert t.wait() == 1 and "the start was interrupted, so the cluster was stopped" in t.text, t.text
     t.end()
-    assert run_cox("ps", env=here).stdout.startswith("No cluster runs here")
+    assert run_cox("ps", env=here).stdout.startswith("This user runs no cluster on this machine")
 
 
 # ---- one cluster, shared by tests that only look
@@ -277,7 +277,7 @@ def test_dp_beside_workers(cluster):
     assert len(cluster.status()["groups"]) == 10
     assert "10/12 workers serve, 2 spare\n" in run_cox("status", *at(cluster)).stdout
     done = run_cox("scale", 12, env={**os.environ, "TMPDIR": str(cluster.tmp)})
-    assert done.stdout.startswith("12 workers, 12 before: 10 groups of 1 and 2 spare") and "--dp 10" in done.stdout
+    assert done.stdout.startswith("12 workers, 12 before: 10 replicas of 1 and 2 spare") and "--dp 10" in done.stdout
 
 
 def test_status_counts_a_machine_once_and_sorts(cluster):
@@ -296,7 +296,7 @@ def test_logs_of_nobody(cluster):
     env = {**os.environ, "TMPDIR": str(cluster.tmp)}
     done = run_cox("logs", "worker-99", env=env)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith('cox logs: no process "worker-99" in the cluster many; there are: cox, head, gateway-0, worker-0, ')
+    assert done.stderr.startswith('cox logs: the cluster has no process "worker-99". Processes of many: cox, head, gateway-0, worker-0, ')
     assert run_cox("logs", "many", "worker-3", env=env).stdout.startswith("worker-3   | ")
 
 
@@ -304,10 +304,10 @@ def test_drain_says_what_happens(cluster):
     name = f"worker-{next(w['ordinal'] for w in cluster.status()['workers'] if w['state'] == 'ready')}"  # any two workers may be the spares
     done = run_cox("drain", name, *at(cluster))
     assert done.returncode == 0
-    assert re.fullmatch(name + r" on \S+ is draining: it takes no more work\. No request runs in its group \d+; other workers take what "
-                        rf"comes\.\n`cox undrain {name}` undoes it\.\n", done.stdout), done.stdout
+    assert re.fullmatch(name + r" on \S+ is draining: it takes no more work\. No request runs in its replica \d+; other workers take new "
+                        rf"requests\.\n`cox undrain {name}` undoes it\.\n", done.stdout), done.stdout
     assert re.fullmatch(name + r" on \S+ takes work again\.\n", run_cox("undrain", name, *at(cluster)).stdout)
-    assert "is draining: it refuses new requests, and 0 that it has go on" in run_cox("drain", "all", *at(cluster)).stdout
+    assert "is draining: it rejects new requests and finishes the 0 that it has" in run_cox("drain", "all", *at(cluster)).stdout
     assert run_cox("undrain", "all", *at(cluster)).stdout == "The cluster takes new requests again.\n"
     wait_for("ten serve again", lambda: sum(w["state"] == "ready" for w in cluster.status()["workers"]) == 10)
 

@@ -24,7 +24,7 @@ def at(cluster):
 def test_once_is_plain_text(cluster):
     done = run_cox("top", "--once", *at(cluster))
     assert (done.returncode, done.stderr) == (0, "") and "\033" not in done.stdout
-    want = ["cox top   model null   healthy", "tokens/s  ", "so far    ", "KV        [", "group  state", "0      ready", "worker  "]
+    want = ["cox top   model null   healthy", "tokens/s  ", "so far    ", "KV        [", "replica state", "0       ready", "worker  "]
     assert [w for w in want if w in done.stdout] == want, done.stdout
     workers = [w["instance"] for w in cluster.status()["workers"]]
     assert all(f"{w} ready" in done.stdout for w in workers)

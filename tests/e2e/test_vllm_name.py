@@ -41,9 +41,9 @@ def test_the_commands_there_are(vllm):
     for name in ("collect-env", "launch", "head"):  # two commands of vLLM, one of cox
         said = vllm(name)
         assert said.returncode == 2 and said.stdout == ""
-        assert said.stderr.startswith(f'vllm: there is no command "{name}" here. This vllm is Coxswain and has serve, chat, complete')
+        assert said.stderr.startswith(f'vllm: unknown command "{name}". This vllm is Coxswain and has the commands serve, chat, complete')
     said = vllm("bench", "sweep")
-    assert said.returncode == 2 and 'no benchmark "sweep"' in said.stderr and "throughput" in said.stderr
+    assert said.returncode == 2 and 'unknown benchmark "sweep"' in said.stderr and "throughput" in said.stderr
     for words in (["serve", "--help"], ["serve", "-h"], ["serve", "--help=ModelConfig"], ["bench", "serve", "--help"], ["chat", "--help"],
                   ["complete", "--help"], ["complete", "-h"], ["run-batch", "--help"]):
         said = vllm(*words)
@@ -53,7 +53,7 @@ def test_the_commands_there_are(vllm):
 
 
 @pytest.mark.parametrize("words, says", [
-    (["serve"], "which model? usage: vllm serve MODEL [OPTION...]"),
+    (["serve"], "the model is missing; usage: vllm serve MODEL [OPTION...]"),
     (["serve", "null", "another"], 'unexpected argument "another"; usage: vllm serve MODEL [OPTION...]'),
     (["serve", "null", "--tensor-parallel-size"], "--tensor-parallel-size needs a value"),
     (["serve", "null", "-tp", "x"], '-tp: "x" is not allowed'),

@@ -39,7 +39,7 @@ class Models(Processes):
         r = httpx.post(url + "/v1/completions", json={"model": "gemma3_tiny", "prompt": "once", "max_tokens": 4}, timeout=10)
         assert r.status_code == 503 and "has another vocabulary than the workers'" in r.json()["error"]["message"], r.text
         assert get(url + "/health")[0] == get(url + "/accepting")[0] == 503
-        assert "has another model's vocabulary: gemma3_tiny with 384 tokens, the workers serve llama_tiny with 320" in \
+        assert "has another model's vocabulary: gemma3_tiny with 384 tokens, but the workers serve llama_tiny with 320 tokens" in \
             self.log(name)
         assert self.warnings(), self.status()["warnings"]
 

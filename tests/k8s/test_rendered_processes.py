@@ -423,7 +423,7 @@ def test_a_head_that_is_followed(tmp_path):
             serving = next(h for h in heads if role(h) == "serving")
             other = next(h for h in heads if h is not serving)
             told = other.execute("/cox/cox", "status", "--json")  # `kubectl exec sts/…-head` may reach either head
-            assert json.loads(told.stdout)["role"] == "serving" and f"{serving.name}.{F}-head:8265 serves and is asked" in told.stderr
+            assert json.loads(told.stdout)["role"] == "serving" and f"asking the head at {serving.name}.{F}-head:8265, which serves" in told.stderr
             serving.kill()
             pods.wait_for(lambda: role(other) == "serving", "nobody took over", other)
             n.apply(objects)

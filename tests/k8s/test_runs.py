@@ -63,7 +63,7 @@ def test_no_place_is_mounted_twice(tmp_path):
             assert len(at) == len(set(at)), (container["name"], at)
             assert {m["name"] for m in container["volumeMounts"]} <= {v["name"] for v in pod["volumes"]}
     code, _, err = render(tmp_path, "name: m\nmodel: demo\nvolumes: {/etc/coxswain/run: {claim: c}}\n")
-    assert code == 2 and "f:3:11: in a pod /etc/coxswain/run has the run's own options" in err
+    assert code == 2 and "f:3:11: in a pod, /etc/coxswain/run contains the run's own options" in err
 
 
 def test_artifacts_are_claims(tmp_path):
@@ -85,7 +85,7 @@ export:
               for m in run["volumeMounts"] if m["name"] in claims}
     assert mounts == {"/root/.cache/huggingface": ("my-org-project-models", False), "/data": ("my-org-project-data", True),
                       "/out": ("my-org-project-out", False)}
-    assert all(f"in the claim {claim}, which has to be there" in err for claim in claims.values())
+    assert all(f"from the claim {claim}, which must exist" in err for claim in claims.values())
     assert c.env_of(run)["HF_HOME"]["value"] == "/root/.cache/huggingface"
 
 
@@ -133,7 +133,7 @@ def test_what_the_file_says_is_there(tmp_path):
     name = next(o for o in objs if o["kind"] == "Deployment")["metadata"]["name"]
     assert re.fullmatch("demo-server-2-[0-9a-f]{6}", name)
     assert code == 0 and {k for k, _ in objs.ids()} == {"Deployment", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim"}
-    assert ": note: TAKEN is not in your environment" in err and "namespace" not in objs[0]["metadata"]
+    assert ": note: TAKEN is not set in your environment" in err and "namespace" not in objs[0]["metadata"]
     deployment = objs.one("Deployment", name)
     pod = deployment["spec"]["template"]["spec"]
     run = pod["containers"][0]
@@ -178,12 +178,12 @@ def test_the_script_runs_what_the_file_says(tmp_path):
 
 
 @pytest.mark.parametrize("text, line", [
-    ("name: a\nrun: [x]\n", "f:2:7: in a pod commands want an `image`"),
-    ("name: a\nmodel: demo\nrun: [x]\n", "f:3:7: in a pod commands want an `image`"),
-    ("name: a\nmodel: demo\nimport: {/c: {git: {url: a.b/c}}}\n", "f:3:10: in a pod this wants an image with `git`"),
+    ("name: a\nrun: [x]\n", "f:2:7: in a pod, commands need an `image`"),
+    ("name: a\nmodel: demo\nrun: [x]\n", "f:3:7: in a pod, commands need an `image`"),
+    ("name: a\nmodel: demo\nimport: {/c: {git: {url: a.b/c}}}\n", "f:3:10: in a pod, a git import needs an image with `git`"),
     ("name: a\nimage: i\nrun: x\nimport: {/c: {git: {url: /srv/c}}}\n", "f:4:10: /srv/c is of this machine"),
     ("name: a\nimage: i\nrun: x\nimport: {/c: file:/srv/c}\n", "f:4:10: /srv/c is of this machine"),
-    ("name: a\nimage: i\nrun: x\nimport: {/c: hf://a/b}\n", "f:4:10: a pod gets a model by `model: hf:a/b`"),
+    ("name: a\nimage: i\nrun: x\nimport: {/c: hf://a/b}\n", "f:4:10: a pod cannot import a model. Use `model: hf:a/b`"),
     ("name: a\nmodel: /srv/c\n", "f:2:8: /srv/c is of this machine"),
 ])
 def test_what_no_pod_can_have(tmp_path, text, line):
@@ -194,7 +194,7 @@ def test_what_no_pod_can_have(tmp_path, text, line):
 def test_names_and_notes(tmp_path):
     assert render(tmp_path, "name: a\nmodel: demo\n", "-n", "No_Good")[0] == 2
     code, objs, err = render(tmp_path, "name: 9 Löwen & ein_Name, der sehr viel länger ist als Kubernetes ihn nimmt\nmodel: demo\nvolumes: {/d: {host: /srv}}\n")
-    assert code == 0 and "f:3:11: note: a hostPath volume is refused where Pod Security" in err
+    assert code == 0 and "f:3:11: note: Kubernetes rejects a hostPath volume where Pod Security" in err
     for o in objs:
         kubernetes_validate.validate(o, "1.31", strict=True)
         assert len(o["metadata"]["name"]) <= 63

@@ -211,7 +211,7 @@ def test_what_a_key_may_say(c, role):
     hellos = {said: text for what, said, text in lines if what == "hello"}
     assert hellos.pop(role) == "welcome"
     assert set(hellos) == {"gateway", "worker", "operator", "head"} - {role}
-    assert all(text.startswith("this key is not the key of a") for text in hellos.values()), hellos
+    assert all(text.startswith("this key is not registered for a") for text in hellos.values()), hellos
     types = {name: text for what, name, text in lines if what == "type"}
     assert len(types) >= 28 and set(TYPES) <= set(types)
     for name, text in types.items():

@@ -142,7 +142,7 @@ static enum status check_header(const struct exchange *x, struct exchange_what w
 
 enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err)
 {
-    return error_prefix(err, STATUS_IO, "%s at %s is lost", x->peers[rank].name,
+    return error_prefix(err, STATUS_IO, "%s at %s is disconnected", x->peers[rank].name,
                         x->peers[rank].address);
 }
 

@@ -153,7 +153,7 @@ static uint32_t threads_of(const struct plan_options *o, uint32_t n_ranks)
 static enum status check(const struct plan_options *o, struct error *err)
 {
     if (o->worker.block_size % 16 != 0)
-        return error_set(err, STATUS_INVALID, "--block-size %lld is not a multiple of 16",
+        return error_set(err, STATUS_INVALID, "--block-size %lld must be a multiple of 16",
                          (long long)o->worker.block_size);
     return executor_model_check(&o->worker, err);
 }

@@ -34,7 +34,8 @@ static int show(struct strbuf *b, int code)
     strbuf_fini(b);
     if (is_out)
         return code;
-    fputs("cox plan: not all of the output could be written: is the disk full?\n", stderr);
+    fputs("cox plan: the output is incomplete: writing failed. Check the free disk space\n",
+          stderr);
     return code == EXIT_FITS ? EXIT_NOT_WRITTEN : code;
 }
 

@@ -91,7 +91,7 @@ static enum status check_ports(const struct worker_options *o, struct error *err
 enum status worker_options_check(const struct worker_options *o, struct error *err)
 {
     if (o->block_size % 16 != 0)
-        return error_set(err, STATUS_INVALID, "--block-size %lld is not a multiple of 16",
+        return error_set(err, STATUS_INVALID, "--block-size %lld must be a multiple of 16",
                          (long long)o->block_size);
     if (o->join && o->insecure)
         return error_set(err, STATUS_INVALID,

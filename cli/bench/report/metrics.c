@@ -94,8 +94,8 @@ enum status bench_percentiles_parse(const char *text, double *out, size_t *n, st
         double p = -1;
         if (*n == BENCH_PERCENTILES_MAX || str_to_f64(item, &p) != STATUS_OK || p < 0 || p > 100)
             return error_set(err, STATUS_INVALID,
-                             "--metric-percentiles %s: up to %d numbers from 0 to 100 with commas "
-                             "between them, such as 50,90,99.9",
+                             "--metric-percentiles %s is invalid: give up to %d numbers from 0 to "
+                             "100, separated by commas, for example 50,90,99.9",
                              text, BENCH_PERCENTILES_MAX);
         out[(*n)++] = p;
     }
@@ -117,8 +117,8 @@ enum status bench_metrics_parse(const char *text, unsigned *mask, struct error *
         int m = find_metric(next_item(&at));
         if (m < 0)
             return error_set(err, STATUS_INVALID,
-                             "--percentile-metrics %s: of ttft, tpot, itl, e2el, with commas "
-                             "between them",
+                             "--percentile-metrics %s is invalid: give one or more of ttft, tpot, "
+                             "itl and e2el, separated by commas",
                              text);
         *mask |= 1u << m;
     }
@@ -132,9 +132,10 @@ enum status bench_goodput_parse(struct bench_goodput *g, const char *pair, struc
     double ms = 0;
     if (m < 0 || m == BENCH_ITL || pair[key.len] != ':' ||
         str_to_f64(str_from(pair + key.len + 1), &ms) != STATUS_OK || ms <= 0)
-        return error_set(err, STATUS_INVALID,
-                         "--goodput %s: ttft:MS, tpot:MS or e2el:MS is wanted, in milliseconds",
-                         pair);
+        return error_set(
+            err, STATUS_INVALID,
+            "--goodput %s is invalid: give ttft:MS, tpot:MS or e2el:MS, with MS in milliseconds",
+            pair);
     g->limit_ms[m] = ms;
     g->is_given = true;
     return STATUS_OK;

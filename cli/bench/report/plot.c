@@ -202,12 +202,14 @@ enum status bench_plot_write(const struct bench_metrics *m, unsigned shown, cons
     struct strbuf b;
     FILE *f = fopen(path, "we");
     if (!f)
-        return error_set(err, STATUS_IO, "--plot %s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot write --plot %s: %s", path, strerror(errno));
     strbuf_init(&b, 0);
     bench_plot_svg(m, shown, title, &b);
     bool ok = fwrite(b.ptr, 1, b.len, f) == b.len;
     ok = fclose(f) == 0 && ok;
     strbuf_fini(&b);
     return ok ? STATUS_OK
-              : error_set(err, STATUS_IO, "--plot %s: it could not be written whole", path);
+              : error_set(err, STATUS_IO,
+                          "--plot %s is incomplete: writing failed. Check the free disk space",
+                          path);
 }

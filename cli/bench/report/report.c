@@ -212,14 +212,15 @@ enum status bench_report_write(const json_t *j, const char *path, bool append, s
 {
     FILE *f = fopen(path, append ? "ae" : "we");
     if (!f)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open the result file %s: %s", path,
+                         strerror(errno));
     errno = 0;
     bool ok = !append || ftell(f) <= 0 || fputc('\n', f) != EOF;
     ok = ok && json_dumpf(j, f, JSON_REAL_PRECISION(15)) == 0;
     ok = fclose(f) == 0 && ok;
     return ok ? STATUS_OK
-              : error_set(err, STATUS_IO, "%s: it could not be written whole (%s)", path,
-                          errno ? strerror(errno) : "the disk?");
+              : error_set(err, STATUS_IO, "the result file %s is incomplete: writing failed (%s)",
+                          path, errno ? strerror(errno) : "check the free disk space");
 }
 
 /* ---- failures ---- */
@@ -247,7 +248,7 @@ void bench_report_failures(const char *who, const struct bench_result *results, 
     for (uint32_t i = 0; i < n; i++)
         if (!results[i].ok)
             all[n_failed++] =
-                (struct cause){results[i].error ? results[i].error : "it was not sent", 1};
+                (struct cause){results[i].error ? results[i].error : "the request was not sent", 1};
     qsort(all, n_failed, sizeof *all, by_text);
     for (uint32_t i = 0; i < n_failed; i++) {
         if (n_causes > 0 && strcmp(all[n_causes - 1].text, all[i].text) == 0)
@@ -261,7 +262,9 @@ void bench_report_failures(const char *who, const struct bench_result *results, 
     for (uint32_t i = 0; i < n_causes && i < FAILURES_TOLD; i++)
         fprintf(stderr, "  %u: %s\n", all[i].n, all[i].text);
     if (n_causes > FAILURES_TOLD)
-        fprintf(stderr, "  and %u other texts (--save-result --save-detailed keeps all of them)\n",
-                n_causes - FAILURES_TOLD);
+        fprintf(
+            stderr,
+            "  and %u other error texts (save all of them with --save-result --save-detailed)\n",
+            n_causes - FAILURES_TOLD);
     mem_free(all);
 }

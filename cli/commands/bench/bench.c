@@ -16,7 +16,7 @@ int cmd_bench(const struct command_table *t, int argc, char **argv)
             argv[1] = name;
             return command_run(t, c, argc - 1, argv + 1);
         }
-        fprintf(stderr, "cox bench: no benchmark \"%.20s\"; ", argv[1]);
+        fprintf(stderr, "cox bench: unknown benchmark \"%.20s\"; ", argv[1]);
     }
     bool asked = argc == 2 && (strncmp(argv[1], "--help", 6) == 0 || strcmp(argv[1], "-h") == 0);
     FILE *to = asked ? stdout : stderr;

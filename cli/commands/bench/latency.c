@@ -70,7 +70,7 @@ static enum status run_batch(const struct bench_target *target, const struct ben
     enum status s = bench_load_run(&l, results, seconds, err);
     for (uint32_t i = 0; s == STATUS_OK && i < batch->n; i++)
         if (!results[i].ok)
-            s = error_set(err, STATUS_IO, "a request of the batch failed: %.400s",
+            s = error_set(err, STATUS_IO, "a request of the measured batch failed: %.400s",
                           results[i].error);
     bench_results_fini(results, batch->n);
     mem_free(results);
@@ -125,8 +125,8 @@ static enum status prepare(const void *options, const struct bench_target *targe
                                             .quiet = o->disable_tqdm};
     if (d.n_prompts > 1 << 22)
         return error_set(err, STATUS_INVALID,
-                         "--batch-size * (--num-iters-warmup + --num-iters) is %lld: up to %d "
-                         "prompts can be made",
+                         "--batch-size * (--num-iters-warmup + --num-iters) needs %lld prompts, "
+                         "more than the limit of %d. Use lower values",
                          (long long)d.n_prompts, 1 << 22);
     return bench_prepare(prompts, target, &o->engine.access, &d, err);
 }

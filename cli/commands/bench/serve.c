@@ -170,8 +170,8 @@ static enum status read_rate(const char *flag, const char *text, double *out, st
         return STATUS_OK;
     }
     if (str_to_f64(str_from(text), out) != STATUS_OK || *out <= 0)
-        return error_set(err, STATUS_INVALID, "%s %s: a number above 0, or inf, is wanted", flag,
-                         text);
+        return error_set(err, STATUS_INVALID, "%s %s is invalid: give a number above 0, or inf",
+                         flag, text);
     return STATUS_OK;
 }
 
@@ -185,12 +185,13 @@ static enum status read_arrivals(struct serve *v, struct error *err)
     a->ramp_from = o->ramp_from;
     a->ramp_to = o->ramp_to;
     if (a->ramp != BENCH_RAMP_NONE && isfinite(a->per_s))
-        return error_set(err, STATUS_INVALID,
-                         "--ramp-up-strategy has rates of its own: leave --request-rate out");
+        return error_set(
+            err, STATUS_INVALID,
+            "--ramp-up-strategy and --request-rate exclude each other: remove --request-rate");
     if (a->ramp != BENCH_RAMP_NONE && (a->ramp_to <= 0 || a->ramp_from <= 0))
-        return error_set(err, STATUS_INVALID,
-                         "--ramp-up-strategy: --ramp-up-start-rps and --ramp-up-end-rps above 0 "
-                         "are wanted");
+        return error_set(
+            err, STATUS_INVALID,
+            "--ramp-up-strategy requires --ramp-up-start-rps and --ramp-up-end-rps, both above 0");
     return STATUS_OK;
 }
 
@@ -202,7 +203,8 @@ static enum status read_headers(struct serve *v, struct error *err)
     for (size_t i = 0; i < l->n_items; i++) {
         const char *eq = strchr(l->items[i], '=');
         if (!eq || eq == l->items[i])
-            return error_set(err, STATUS_INVALID, "--header %s: NAME=VALUE is wanted", l->items[i]);
+            return error_set(err, STATUS_INVALID, "--header %s is invalid: give it as NAME=VALUE",
+                             l->items[i]);
         size_t n = strlen(l->items[i]) + 2;
         v->owned_headers[i] = mem_alloc(n);
         snprintf(v->owned_headers[i], n, "%.*s: %s", (int)(eq - l->items[i]), l->items[i], eq + 1);
@@ -214,7 +216,7 @@ static enum status check_metadata(const struct option_list *l, struct error *err
 {
     for (size_t i = 0; i < l->n_items; i++)
         if (!strchr(l->items[i], '='))
-            return error_set(err, STATUS_INVALID, "--metadata %s: NAME=VALUE is wanted",
+            return error_set(err, STATUS_INVALID, "--metadata %s is invalid: give it as NAME=VALUE",
                              l->items[i]);
     return STATUS_OK;
 }
@@ -227,8 +229,8 @@ static enum status check_plot(const char *path, struct error *err)
     if (!path || (n >= 4 && strcmp(path + n - 4, ".svg") == 0))
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
-                     "--plot %s: pictures are SVG: give a name that ends in .svg (rsvg-convert "
-                     "makes PNG of it)",
+                     "--plot %s: the plot is an SVG file. Give a name that ends in .svg; "
+                     "rsvg-convert can convert it to PNG",
                      path);
 }
 
@@ -244,7 +246,8 @@ static enum status read_options(struct serve *v, struct error *err)
     TRY(check_metadata(&o->metadata, err));
     TRY(check_plot(o->plot, err));
     if (o->request_id_prefix && strlen(o->request_id_prefix) > ID_PREFIX_MAX)
-        return error_set(err, STATUS_INVALID, "--request-id-prefix: at most %d bytes are allowed",
+        return error_set(err, STATUS_INVALID,
+                         "--request-id-prefix is too long: at most %d bytes are allowed",
                          ID_PREFIX_MAX);
     struct str backend = {BACKENDS, 0};
     for (int i = 0; i <= o->backend; i++) {
@@ -287,7 +290,8 @@ static enum status set_fields(struct serve *v, struct error *err)
     json_t *extra = o->extra_body ? json_loads(o->extra_body, 0, &why) : json_object();
     if (!json_is_object(extra)) {
         json_decref(extra);
-        return error_set(err, STATUS_INVALID, "--extra-body: a JSON object is wanted");
+        return error_set(err, STATUS_INVALID,
+                         "--extra-body is not a JSON object: give for example '{\"top_k\": 5}'");
     }
     json_object_update(f, extra);
     json_decref(extra);
@@ -318,9 +322,9 @@ static enum status check_folder(const struct serve_options *o, struct error *err
     if (!o->save_result && !o->append_result)
         return STATUS_OK;
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return error_set(err, STATUS_IO, "--result-dir %s: %s", dir, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot use --result-dir %s: %s", dir, strerror(errno));
     if (access(dir, W_OK) != 0)
-        return error_set(err, STATUS_IO, "--result-dir %s: %s", dir, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot use --result-dir %s: %s", dir, strerror(errno));
     return STATUS_OK;
 }
 
@@ -387,7 +391,7 @@ static enum status save(const struct serve *v, const struct bench_result *result
     enum status s = bench_report_write(j, path, v->o->append_result, err);
     json_decref(j);
     if (s == STATUS_OK)
-        fprintf(stderr, "cox bench serve: %s is written\n", path);
+        fprintf(stderr, "cox bench serve: results written to %s\n", path);
     return s;
 }
 
@@ -495,8 +499,9 @@ static enum status measure(struct serve *v, struct bench_result *results, struct
         s = saved;
         *err = not_saved;
     } else if (s == STATUS_OK && m.n_failed > 0) {
-        s = error_set(err, STATUS_IO, "%u of %u requests failed; the figures are of the others",
-                      m.n_failed, n);
+        s = error_set(err, STATUS_IO,
+                      "%u of %u requests failed; the results describe only the others", m.n_failed,
+                      n);
     }
     bench_metrics_fini(&m);
     mem_free(at);

@@ -56,11 +56,14 @@ static enum status forget_file(const char *path, struct error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open the model file %s: %s", path,
+                         strerror(errno));
     (void)fdatasync(fd); /* pages that are not written yet cannot be dropped */
     int rc = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     close(fd);
-    return rc == 0 ? STATUS_OK : error_set(err, STATUS_IO, "%s: %s", path, strerror(rc));
+    return rc == 0 ? STATUS_OK
+                   : error_set(err, STATUS_IO, "cannot drop %s from the page cache: %s", path,
+                               strerror(rc));
 }
 
 static enum status forget_folder(const char *folder, struct error *err)
@@ -69,7 +72,8 @@ static enum status forget_folder(const char *folder, struct error *err)
     char file[8192];
     DIR *d = opendir(folder);
     if (!d)
-        return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot read the model folder %s: %s", folder,
+                         strerror(errno));
     enum status s = STATUS_OK;
     for (struct dirent *e; s == STATUS_OK && (e = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s", folder, e->d_name);
@@ -105,7 +109,7 @@ static enum status forget_model(const char *path, struct error *err)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot find the model %s: %s", path, strerror(errno));
     return S_ISDIR(st.st_mode) ? forget_folder(path, err) : forget_gguf(path, err);
 }
 
@@ -147,7 +151,7 @@ static enum status start_often(const struct startup_options *o, const struct opt
     for (int64_t i = 0; i < n; i++) {
         double seconds = 0;
         if (bench_is_interrupted())
-            return error_set(err, STATUS_CLOSED, "interrupted");
+            return error_set(err, STATUS_CLOSED, "the command was interrupted by a signal");
         if (path)
             TRY(forget_model(path, err));
         TRY(start_once(o, words, &seconds, err));
@@ -210,7 +214,8 @@ static enum status run(void *options, const struct option_list *words, struct er
     struct bench_series cold = {0}, before = {0}, warm = {0};
     char *path = NULL;
     if (!o->engine.access.model)
-        return error_set(err, STATUS_INVALID, "--model MODEL is wanted: its cluster is started");
+        return error_set(err, STATUS_INVALID,
+                         "--model MODEL is required: the benchmark starts a cluster for it");
     enum status s = model_fetch_for_up("bench startup", o->engine.access.model,
                                        (const char *const *)words->items, words->n_items, err);
     TRY(bench_fetch_status(s, err));

@@ -82,7 +82,7 @@ static enum status measure(const void *options, const struct bench_target *targe
     bench_metrics_compute(&m, results, n, seconds, &none);
     bench_report_failures(target->owner, results, n);
     if (s == STATUS_OK && m.n_failed > 0)
-        s = error_set(err, STATUS_IO, "%u of %u requests failed: there is no throughput to tell",
+        s = error_set(err, STATUS_IO, "%u of %u requests failed, so the throughput is not reported",
                       m.n_failed, n);
     if (s == STATUS_OK)
         s = tell(o, &m, err);

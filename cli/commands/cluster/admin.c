@@ -89,7 +89,9 @@ static int show_status(struct admin_access *o)
             (void)error_set(&err, s, "%s: %.400s", admin_address(o), text);
         (void)fail("status", s, &err);
         if (s == STATUS_INVALID || s == STATUS_NOT_FOUND || s == STATUS_PROTOCOL)
-            fprintf(stderr, "cox status: is that the head's admin port (--admin-port)?\n");
+            fprintf(
+                stderr,
+                "cox status: check that --address is the head's admin port (its --admin-port)\n");
         return EXIT_UNREACHABLE; /* the answer is not one of Coxswain's head */
     }
     if (o->json) {
@@ -225,16 +227,16 @@ static void say_of_group(const json_t *status, const json_t *worker)
     json_array_foreach(json_object_get(status, "workers"), i, o) n_spare +=
         answer_state_is(o, "free") && o != worker;
     if (!json_is_integer(replica))
-        printf("It was in no group, so no request moves.\n");
+        printf("The worker was in no replica, so no request moves.\n");
     else if (n == 0 && (n_other > 0 || n_spare > 0))
-        printf("No request runs in its group %lld; other workers take what comes.\n",
+        printf("No request runs in its replica %lld; other workers take new requests.\n",
                (long long)json_integer_value(replica));
     else if (n_other > 0 || n_spare > 0)
-        printf("%lld request%s of its group %lld move%s to other workers.\n", n, plural(n),
+        printf("%lld request%s of its replica %lld move%s to other workers.\n", n, plural(n),
                (long long)json_integer_value(replica), n == 1 ? "s" : "");
     else
-        printf("No other group serves and no worker is spare: %lld request%s wait%s until one "
-               "does.\n",
+        printf("No other replica serves and no worker is spare: %lld request%s wait%s until a "
+               "replica serves again.\n",
                n, plural(n), n == 1 ? "s" : "");
 }
 
@@ -248,10 +250,9 @@ static void say_drained(const json_t *status, const json_t *answer, const char *
         if (undo)
             printf("The cluster takes new requests again.\n");
         else
-            printf(
-                "The cluster is draining: it refuses new requests, and %lld that it has go on to "
-                "their end.\n`cox undrain all` undoes it.\n",
-                n);
+            printf("The cluster is draining: it rejects new requests and finishes the %lld that it "
+                   "has.\n`cox undrain all` undoes it.\n",
+                   n);
         return;
     }
     if (w && json_is_integer(json_object_get(w, "ordinal")))
@@ -280,8 +281,8 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     json_t *answer = NULL;
     if (!worker || !worker[0]) {
         fprintf(stderr,
-                "cox %s: which worker? Its 16 hex digits, its node (of a pod that is the pod's "
-                "name) or its ordinal, as `cox status` shows them, or all\n",
+                "cox %s: the worker is missing. Give its 16 hex digits, its node (in Kubernetes: "
+                "the pod's name) or its ordinal, as `cox status` shows them, or `all`\n",
                 command);
         return EXIT_USAGE;
     }
@@ -293,7 +294,7 @@ static int drain(const char *command, struct admin_access *o, const char *worker
     json_t *ask = json_pack("{s:s,s:b}", "worker", worker, "on", o->undo ? 0 : 1);
     char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
     enum status s = body ? admin_call(o, "POST", "/api/drain", body, &answer, &err)
-                         : error_set(&err, STATUS_INVALID, "the name is not UTF-8");
+                         : error_set(&err, STATUS_INVALID, "the worker's name is not UTF-8");
     free(body);
     json_decref(ask);
     if (s != STATUS_OK) {

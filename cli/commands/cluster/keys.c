@@ -61,7 +61,7 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
     TRY(join_token_check_head(o->head, err)); /* checked before keys are made */
     size_t n_head = strlen(o->head);
     if (n_head >= sizeof t.head)
-        return error_set(err, STATUS_INVALID, "--head is too long");
+        return error_set(err, STATUS_INVALID, "--head is too long: give HOST:PORT");
     memcpy(t.head, o->head, n_head + 1);
     if (is_missing(o->keys_dir, "head.pub") || is_missing(o->keys_dir, "worker.key")) {
         bool fresh = is_missing(o->keys_dir, "head.pub");
@@ -69,8 +69,8 @@ static enum status make_token(const struct keys_options *o, char *out, size_t si
         /* on stderr: keys from a mistyped folder would otherwise give a token that looks right */
         if (fresh)
             fprintf(stderr,
-                    "cox join-token: made new keys in %s: only a head started with --keys-dir %s "
-                    "takes this token\n",
+                    "cox join-token: created new keys in %s. Only a head that is started with "
+                    "--keys-dir %s accepts this token\n",
                     o->keys_dir, o->keys_dir);
     }
     struct public_keys of_head;
@@ -91,8 +91,8 @@ static enum status reload(const struct keys_options *o, struct error *err)
     const char *key = json_string_value(json_object_get(answer, "head_key"));
     bool changed = json_is_true(json_object_get(answer, "changed"));
     printf("the head at %s %s (%s)\n", o->admin.address,
-           changed ? "takes up its new key: peers are back in about a second"
-                   : "has the key of its folder already",
+           changed ? "uses its new key now; workers and gateways reconnect in about a second"
+                   : "already uses the key in its folder",
            key ? key : "?");
     json_decref(answer);
     return STATUS_OK;
@@ -144,14 +144,15 @@ static enum status change_keys(const struct keys_options *o, struct error *err)
     enum peer_role role = role_named(name);
     if (o->rotate && o->retire)
         return error_set(err, STATUS_INVALID,
-                         "--rotate begins a change and --retire ends it: one at a time");
+                         "--rotate and --retire cannot be used together: --rotate starts a key "
+                         "change, --retire ends it. Run them one after the other");
     if (role == ROLE_NONE)
         return error_set(err, STATUS_INVALID,
-                         "--%s %s: there are head, worker, gateway and operator",
+                         "--%s %s is not a role: give head, worker, gateway or operator",
                          o->rotate ? "rotate" : "retire", name);
     TRY(o->rotate ? keys_rotate(o->keys_dir, role, err) : keys_retire(o->keys_dir, role, err));
     if (o->retire)
-        printf("the old key of the %s is retired; next: copy %s/%s to the %s\n", name, o->keys_dir,
+        printf("the old key of the %s is retired. Next: copy %s/%s to the %s\n", name, o->keys_dir,
                role == ROLE_HEAD ? "head.pub" : "authorized",
                role == ROLE_HEAD ? "folders of all gateways and workers" : "head's folder");
     else if (role == ROLE_HEAD)
@@ -174,12 +175,12 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
         if (reloads)
             s = reload(&o, &err);
         else if (o.reload)
-            s = error_set(
-                &err, STATUS_INVALID,
-                "--reload tells a head to read its own folder again, and goes with neither "
-                "--rotate nor --retire: one after the other");
+            s = error_set(&err, STATUS_INVALID,
+                          "--reload cannot be used with --rotate or --retire: it makes a head read "
+                          "its own folder again. Run them one after the other");
         else if (!o.keys_dir)
-            s = error_set(&err, STATUS_INVALID, "--keys-dir DIR: which folder?");
+            s = error_set(&err, STATUS_INVALID,
+                          "the folder of the keys is missing: give --keys-dir DIR");
         else if (o.rotate || o.retire)
             s = change_keys(&o, &err);
         else
@@ -190,7 +191,7 @@ static int run(const struct command_line *line, int argc, char **argv, bool toke
         } else if (token) {
             printf("%s\n", text);
         } else if (!o.rotate && !o.retire && !o.reload) {
-            printf("keys are in %s\n", o.keys_dir);
+            printf("the keys are in %s\n", o.keys_dir);
         }
     }
     config_fini(&res);

@@ -91,7 +91,8 @@ static enum status show(const struct local_cluster *c, const struct option_list 
     snprintf(path, sizeof path, "/logs?since=%llu", *since);
     enum status s = local_cluster_ask(c, path, NULL, &answer, err);
     if (s == STATUS_OK && answer.len < NEXT_BYTES)
-        s = error_set(err, STATUS_PROTOCOL, "%s: no log", c->socket);
+        s = error_set(err, STATUS_PROTOCOL, "the answer of the cluster at %s contains no log",
+                      c->socket);
     if (s == STATUS_OK) {
         *since = strtoull(answer.ptr, NULL, 10);
         const struct str all = {answer.ptr + NEXT_BYTES, answer.len - NEXT_BYTES};
@@ -130,7 +131,8 @@ static enum status check_names(const struct local_cluster *c, const struct optio
         strbuf_init(&list, 0);
         json_array_foreach(names, k, n)
             strbuf_printf(&list, "%s%s", k > 0 ? ", " : "", json_string_value(n));
-        s = error_set(err, STATUS_INVALID, "no process \"%s\" in the cluster %s; there are: %.400s",
+        s = error_set(err, STATUS_INVALID,
+                      "the cluster has no process \"%s\". Processes of %s: %.400s",
                       wanted->items[i], c->name, list.ptr ? list.ptr : "none");
         strbuf_fini(&list);
     }
@@ -201,8 +203,8 @@ static bool print_kubectl(unsigned long long n)
         *part = '\0';
     printf("kubectl scale statefulset/%s-worker --replicas=%llu\n",
            part ? host : "RELEASE-coxswain", n);
-    fprintf(stderr, "cox scale: on Kubernetes this line does it, typed where kubectl works; an "
-                    "autoscaler or the next helm upgrade has its own number\n");
+    fprintf(stderr, "cox scale: on Kubernetes, run the printed command where kubectl works. An "
+                    "autoscaler or the next helm upgrade can change the number again\n");
     return true;
 }
 
@@ -220,12 +222,12 @@ static enum status scale(const struct local_cluster *c, unsigned long long n, st
         long long whole = is / c->replica_ranks;
         long long n_replicas =
             c->max_replicas > 0 && whole > c->max_replicas ? c->max_replicas : whole;
-        printf("%lld workers, %lld before: %lld group%s of %lld and %lld spare; `cox status` shows "
-               "them\n",
+        printf("%lld workers, %lld before: %lld replica%s of %lld and %lld spare; `cox status` "
+               "shows them\n",
                is, was, n_replicas, n_replicas == 1 ? "" : "s", c->replica_ranks,
                is - n_replicas * c->replica_ranks);
         if (whole > n_replicas)
-            printf("More than %lld groups do not serve: `cox up` was started with --dp %lld.\n",
+            printf("At most %lld replicas serve, because `cox up` was started with --dp %lld.\n",
                    c->max_replicas, c->max_replicas);
         json_decref(j);
     }
@@ -250,7 +252,10 @@ int cmd_scale(int argc, char **argv)
         uint64_t n = 0;
         if (n_words == 0 ||
             str_to_u64(str_from(res.positional.items[n_words - 1]), &n) != STATUS_OK || n > 1024) {
-            fprintf(stderr, "cox scale: how many workers, from 0 to 1024? usage: %s\n", line.usage);
+            fprintf(
+                stderr,
+                "cox scale: the number of workers is missing or not from 0 to 1024; usage: %s\n",
+                line.usage);
             code = EXIT_USAGE;
         } else if (!print_kubectl(n)) {
             enum status s = local_cluster_find(name, o.address, &c, &err);

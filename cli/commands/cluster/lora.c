@@ -46,7 +46,8 @@ static void say_none(const json_t *answer)
                "NAME=FOLDER` loads one.\n",
                room);
     else
-        puts("No adapter is loaded, and this cluster takes none: start it with --enable-lora.");
+        puts("No adapter is loaded, and this cluster does not support adapters. Start it with "
+             "--enable-lora.");
 }
 
 static int list(const struct admin_access *o)
@@ -112,7 +113,7 @@ static int wait_for(const struct admin_access *o, const char *name, bool on)
         enum progress p = look(answer, name, on, text, sizeof text);
         json_decref(answer);
         if (p == PROGRESS_FAILED) {
-            fprintf(stderr, "cox lora: %s was not loaded: %s\n", name, text);
+            fprintf(stderr, "cox lora: cannot load the adapter %s: %s\n", name, text);
             return EXIT_FAILED;
         }
         if (p == (on ? PROGRESS_READY : PROGRESS_GONE)) {
@@ -122,8 +123,10 @@ static int wait_for(const struct admin_access *o, const char *name, bool on)
         usleep(POLL_MS * 1000);
     }
     if (o->timeout_s > 0)
-        fprintf(stderr, "cox lora: %s is not %s after %lld s: cox lora list says how far it is\n",
-                name, on ? "loaded" : "unloaded", (long long)o->timeout_s);
+        fprintf(
+            stderr,
+            "cox lora: the adapter %s is not %s after %lld s. `cox lora list` shows its progress\n",
+            name, on ? "loaded" : "unloaded", (long long)o->timeout_s);
     return o->timeout_s > 0 ? EXIT_FAILED : EXIT_FINE;
 }
 
@@ -133,8 +136,9 @@ static int order(const struct admin_access *o, json_t *owned_ask, const char *na
     json_t *answer = NULL;
     char *body = owned_ask ? json_dumps(owned_ask, JSON_COMPACT) : NULL;
     json_decref(owned_ask);
-    enum status s = body ? admin_call(o, "POST", "/api/adapters", body, &answer, &err)
-                         : error_set(&err, STATUS_INVALID, "the name or folder is not UTF-8");
+    enum status s =
+        body ? admin_call(o, "POST", "/api/adapters", body, &answer, &err)
+             : error_set(&err, STATUS_INVALID, "the adapter's name or folder is not UTF-8");
     free(body);
     if (s != STATUS_OK)
         return fail(s, &err);
@@ -148,7 +152,7 @@ static int load(const struct admin_access *o, const char *module)
     const char *is = strchr(module, '=');
     size_t n = is ? (size_t)(is - module) : 0;
     if (n == 0 || n >= sizeof name || !is[1]) {
-        fprintf(stderr, "cox lora: load NAME=FOLDER is wanted, not %s\n", module);
+        fprintf(stderr, "cox lora: give `load NAME=FOLDER`, not `load %s`\n", module);
         return EXIT_USAGE;
     }
     memcpy(name, module, n);
@@ -181,7 +185,8 @@ int cmd_lora(int argc, char **argv)
                        ? order(&o, json_pack("{s:s, s:b}", "name", what, "on", 0), what, false)
                        : EXIT_UNREACHABLE;
         } else {
-            fprintf(stderr, "cox lora: list, load NAME=FOLDER or unload NAME: which?\n");
+            fprintf(stderr, "cox lora: the action is missing or unknown. Give list, load "
+                            "NAME=FOLDER or unload NAME\n");
             code = EXIT_USAGE;
         }
     }

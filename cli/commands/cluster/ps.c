@@ -200,12 +200,13 @@ int cmd_ps(int argc, char **argv)
             print_list(all, n);
         if (name && n == 0) {
             fprintf(stderr,
-                    "cox ps: no cluster called %s runs here as this user; `cox ps` lists all\n",
+                    "cox ps: this user runs no cluster with the name %s on this machine. `cox ps` "
+                    "lists all clusters\n",
                     name);
             code = EXIT_FAILED;
         } else if (n == 0 && !o.json)
-            printf("No cluster runs here as this user (control sockets in %s, TMPDIR). `cox up "
-                   "MODEL` starts one.\n",
+            printf("This user runs no cluster on this machine (searched for control sockets in %s, "
+                   "TMPDIR). `cox up MODEL` starts one.\n",
                    local_cluster_folder());
         mem_free(all);
     }
@@ -234,15 +235,14 @@ static int stop(const struct local_cluster *c, double timeout_s)
     enum status s = local_cluster_ask(c, "/stop", "{}", &answer, &err);
     strbuf_fini(&answer);
     if (s != STATUS_OK && !has_ended(c, &in_order)) {
-        fprintf(stderr, "cox stop: %s (process %lld): %s\n", name, c->pid, err.text);
+        fprintf(stderr, "cox stop: cannot stop %s (process %lld): %s\n", name, c->pid, err.text);
         return EXIT_FAILED;
     }
     while (!has_ended(c, &in_order)) {
         if ((double)(clock_mono_ns() - begin_ns) / 1e9 > timeout_s) {
             fprintf(stderr,
-                    "cox stop: %s (process %lld) has been told to end and has not ended within %g "
-                    "s: it lets open requests finish (--shutdown-timeout of its `cox up`); `kill "
-                    "%lld` ends it at once\n",
+                    "cox stop: %s (process %lld) has not ended within %g s. It lets open requests "
+                    "finish (--shutdown-timeout of its `cox up`). `kill %lld` ends it at once\n",
                     name, c->pid, timeout_s, c->pid);
             return EXIT_FAILED;
         }
@@ -250,9 +250,9 @@ static int stop(const struct local_cluster *c, double timeout_s)
     }
     double took_s = (double)(clock_mono_ns() - begin_ns) / 1e9;
     if (in_order)
-        printf("%s has ended in order after %.1f s.\n", name, took_s);
+        printf("%s has stopped cleanly after %.1f s.\n", name, took_s);
     else
-        printf("%s has ended after %.1f s, killed by somebody.\n", name, took_s);
+        printf("%s has ended after %.1f s because another process killed it.\n", name, took_s);
     return EXIT_FINE;
 }
 
@@ -262,7 +262,7 @@ static int stop_all(double timeout_s)
     size_t n = local_cluster_list(LOOK_MS, &all);
     int code = EXIT_FINE;
     if (n == 0)
-        printf("No cluster runs here as this user: there is nothing to stop.\n");
+        printf("This user runs no cluster on this machine: there is nothing to stop.\n");
     for (size_t i = 0; i < n; i++)
         code = stop(&all[i], timeout_s) == EXIT_FINE ? code : EXIT_FAILED;
     mem_free(all);
@@ -283,8 +283,8 @@ int cmd_stop(int argc, char **argv)
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         const char *name = res.positional.n_items > 0 ? res.positional.items[0] : NULL;
         if (o.all && (name || o.address)) {
-            fprintf(stderr, "cox stop: --all stops every cluster: give no NAME and no --address "
-                            "with it\n");
+            fprintf(stderr, "cox stop: --all stops every cluster, so it cannot be used with NAME "
+                            "or --address. Remove them\n");
             code = EXIT_USAGE;
         } else if (o.all) {
             code = stop_all(o.timeout_s);

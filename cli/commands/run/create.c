@@ -54,9 +54,10 @@ static json_t *take_env(const struct run_source *source, const char *from_folder
         if (value)
             (void)json_object_set_new(taken, e->name, json_string(value));
         else
-            fprintf(stderr,
-                    "%s:%u:%u: note: %s is not in your environment: the run is without it\n", path,
-                    e->at.line, e->at.column, e->name);
+            fprintf(
+                stderr,
+                "%s:%u:%u: note: %s is not set in your environment, so the run does not get it\n",
+                path, e->at.line, e->at.column, e->name);
     }
     json_decref(before);
     return taken;
@@ -81,7 +82,8 @@ static void print_started(const struct run_start *r)
 static enum status start_here(struct run_start *r, struct error *err)
 {
     enum run_status ended;
-    fprintf(stderr, "cox run: \"%s\" is run %s; Ctrl-C ends it\n", r->source->file.name.s, r->id);
+    fprintf(stderr, "cox run: \"%s\" has started as run %s; Ctrl-C ends it\n",
+            r->source->file.name.s, r->id);
     enum status s = run_keep(r, &ended, err);
     struct pollfd last = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (s == STATUS_OK &&
@@ -175,8 +177,9 @@ static enum status start_again(const char *who, const char *runs_dir, struct err
     const char *cwd = run_record_text(&record, "cwd");
     enum status s = run_source_open(&source, path, false, err);
     if (s == STATUS_OK && cwd[0] && chdir(cwd) != 0) /* its relative paths begin there */
-        s = error_set(err, STATUS_IO, "run %s was started in %s: %s", record.id, cwd,
-                      strerror(errno));
+        s = error_set(err, STATUS_IO,
+                      "run %s was started in the folder %s, which cannot be entered: %s", record.id,
+                      cwd, strerror(errno));
     if (s == STATUS_OK) {
         struct run_start r = {.source = &source, .path = path, .store = &store};
         s = start(&r, folder, err);
@@ -199,7 +202,7 @@ int cmd_run_create(int argc, char **argv)
         bool has_file = o.file && o.file[0], has_from = o.from && o.from[0];
         enum status s;
         if (has_file == has_from)
-            s = error_set(&err, STATUS_INVALID, "which file? usage: %s", line.usage);
+            s = error_set(&err, STATUS_INVALID, "the run file is missing; usage: %s", line.usage);
         else
             s = has_file ? start_file(o.file, o.runs_dir, false, &err)
                          : start_again(o.from, o.runs_dir, &err);

@@ -119,7 +119,7 @@ static enum status print_log(const struct run_store *s, const char *id,
     if (fd < 0) {
         if (before >= 0)
             close(before);
-        return error_set(err, STATUS_IO, "run %s has no log: %s", id, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot open the log of run %s: %s", id, strerror(errno));
     }
     off_t at = n > 0 ? begin_of_last(fd, &n) : lseek(fd, 0, SEEK_END);
     if (at == 0 && n > 0 && before >= 0) {
@@ -153,7 +153,8 @@ int cmd_run_logs(int argc, char **argv)
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         enum status s;
         if (res.positional.n_items == 0)
-            s = error_set(&err, STATUS_INVALID, "which run? usage: %s; `cox run list` shows them",
+            s = error_set(&err, STATUS_INVALID,
+                          "the run is missing; usage: %s; `cox run list` lists the runs",
                           line.usage);
         else
             s = run_store_open(&store, o.runs_dir, &err);

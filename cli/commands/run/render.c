@@ -38,7 +38,7 @@ static json_t *take_env(const struct run_file *f, struct run_problems *p)
             (void)json_object_set_new(taken, f->env.items[i].name, json_string(value));
         else if (f->env.items[i].is_taken)
             run_note(p, f->env.items[i].at,
-                     "%.60s is not in your environment: the run is without it",
+                     "%.60s is not set in your environment, so the run does not get it",
                      f->env.items[i].name);
     }
     return taken;
@@ -106,11 +106,12 @@ int cmd_run_render(int argc, char **argv)
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         enum status s;
         if (!o.file || !o.file[0])
-            s = error_set(&err, STATUS_INVALID, "which file? usage: %s", line.usage);
+            s = error_set(&err, STATUS_INVALID, "the run file is missing; usage: %s", line.usage);
         else if (o.namespace_ && !is_namespace(o.namespace_))
-            s = error_set(&err, STATUS_INVALID,
-                          "--namespace %.60s: small letters, digits and '-', up to 63",
-                          o.namespace_);
+            s = error_set(
+                &err, STATUS_INVALID,
+                "--namespace %.60s is invalid: use up to 63 lower-case letters, digits and '-'",
+                o.namespace_);
         else
             s = render(&o, &err);
         if (s != STATUS_OK)

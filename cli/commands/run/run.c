@@ -23,7 +23,7 @@ static enum status check(const char *path, struct error *err)
     struct run_source source;
     enum status s = run_source_open(&source, path, true, err);
     if (s == STATUS_OK)
-        printf("%s: fine; `cox run -f %s` starts it\n", path, path);
+        printf("%s is valid; `cox run -f %s` starts it\n", path, path);
     run_source_close(&source);
     return s;
 }
@@ -32,7 +32,7 @@ static enum status check(const char *path, struct error *err)
 
 static int unknown_command(const struct command_table *t, const char *name)
 {
-    fprintf(stderr, "cox run: no command \"%.20s\"; cox run -f FILE, or", name);
+    fprintf(stderr, "cox run: unknown command \"%.20s\"; use cox run -f FILE, or", name);
     const char *between = " cox run ";
     for (size_t i = 0; i < t->n; i++)
         if (strncmp(t->rows[i].name, "run ", 4) == 0) {
@@ -66,7 +66,7 @@ int cmd_run(const struct command_table *t, int argc, char **argv)
     if (command_parse(&line, argc, argv, &o, &res, &code)) {
         enum status s = STATUS_OK;
         if (!o.file || !o.file[0])
-            s = error_set(&err, STATUS_INVALID, "which file? usage: %s", line.usage);
+            s = error_set(&err, STATUS_INVALID, "the run file is missing; usage: %s", line.usage);
         else if (o.check)
             s = check(o.file, &err);
         else

@@ -258,7 +258,8 @@ static int with_one(int argc, char **argv, const struct command_line *line, one_
     if (command_parse(line, argc, argv, &one.o, &res, &code)) {
         enum status s;
         if (res.positional.n_items == 0)
-            s = error_set(&err, STATUS_INVALID, "which run? usage: %s; `cox run list` shows them",
+            s = error_set(&err, STATUS_INVALID,
+                          "the run is missing; usage: %s; `cox run list` lists the runs",
                           line->usage);
         else
             s = run_store_open(&one.store, one.o.runs_dir, &err);
@@ -307,7 +308,8 @@ static enum status signal_keeper(const struct run_record *r, struct error *err)
     enum status s = STATUS_OK;
     if (fd >= 0 && run_process_lives(&r->keeper) && pidfd_send_signal(fd, SIGTERM, NULL, 0) != 0 &&
         errno != ESRCH)
-        s = error_set(err, STATUS_DENIED, "run %s: its keeper, process %d: %s", r->id,
+        s = error_set(err, STATUS_DENIED,
+                      "cannot stop run %s: its keeper (process %d) cannot be signalled: %s", r->id,
                       (int)r->keeper.pid, strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -334,8 +336,8 @@ static enum status terminate(struct one *one, struct error *err)
     }
     if (!one->record.is_live)
         return error_set(err, STATUS_IO,
-                         "run %s has ended already: %s; `cox run delete %s` forgets it", id,
-                         run_status_name(one->record.status), id);
+                         "run %s has already ended (%s). `cox run delete %s` deletes its record",
+                         id, run_status_name(one->record.status), id);
     TRY(signal_keeper(&one->record, err));
     for (int i = 0; i < END_WAIT_S * 1000 / LOOK_MS; i++) {
         struct run_record now;
@@ -348,7 +350,7 @@ static enum status terminate(struct one *one, struct error *err)
         sleep_ms(LOOK_MS);
     }
     return error_set(err, STATUS_IO,
-                     "run %s has not ended within %d s: `cox run logs %s` says what it waits for, "
+                     "run %s has not ended within %d s. `cox run logs %s` shows why it still runs; "
                      "the same command again kills it",
                      id, END_WAIT_S, id);
 }
@@ -370,7 +372,8 @@ static enum status remove_run(const char *folder, struct error *err)
     bool is_whole = true;
     DIR *d = opendir(folder);
     if (!d)
-        return error_set(err, STATUS_IO, "%s: %s", folder, strerror(errno));
+        return error_set(err, STATUS_IO, "cannot read the run's folder %s: %s", folder,
+                         strerror(errno));
     for (const struct dirent *e; (e = readdir(d));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
             strcmp(e->d_name, "state.json") == 0)
@@ -388,8 +391,8 @@ static enum status remove_run(const char *folder, struct error *err)
         pull_remove_tree(folder);
     if (!is_whole || access(folder, F_OK) == 0)
         return error_set(err, STATUS_IO,
-                         "%s: not all of it could be removed: remove what another user has there, "
-                         "then the same command again",
+                         "cannot remove all of %s: it contains files of another user. Remove them, "
+                         "then run the same command again",
                          is_whole ? folder : path);
     return STATUS_OK;
 }
@@ -398,7 +401,8 @@ static enum status forget(struct one *one, struct error *err)
 {
     const char *id = one->record.id;
     if (one->record.is_live)
-        return error_set(err, STATUS_IO, "run %s is %s: `cox run terminate %s` first", id,
+        return error_set(err, STATUS_IO,
+                         "cannot delete run %s: it is %s. Run `cox run terminate %s` first", id,
                          run_status_name(one->record.status), id);
     end_leftovers(one);
     TRY(remove_run(one->folder, err));

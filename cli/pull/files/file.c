@@ -88,7 +88,9 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
 {
     struct incoming *in = ctx;
     if (a->total != FETCH_UNKNOWN && a->total != in->f->n_bytes) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: %s has %llu bytes of it, its listing says %llu",
+        error_set(&in->err, STATUS_PROTOCOL,
+                  "%s: the size at %s is %llu bytes, but the list of files says %llu. Run the same "
+                  "command again",
                   in->f->name, a->host, (unsigned long long)a->total,
                   (unsigned long long)in->f->n_bytes);
         return false;
@@ -96,7 +98,7 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     if (a->begin == 0 && in->at > 0) /* the server supports no ranges, or the file has changed */
         return start_over(in);
     if (a->begin != in->at) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: %s answers with another part than was asked for",
+        error_set(&in->err, STATUS_PROTOCOL, "%s: %s sent another part of the file than requested",
                   in->f->name, a->host);
         return false;
     }
@@ -107,7 +109,8 @@ static bool on_data(void *ctx, struct str piece)
 {
     struct incoming *in = ctx;
     if (piece.len > in->f->n_bytes - in->at) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: more comes than the %llu bytes of its listing",
+        error_set(&in->err, STATUS_PROTOCOL,
+                  "%s: the server sent more than the %llu bytes that the list of files says",
                   in->f->name, (unsigned long long)in->f->n_bytes);
         return false;
     }
@@ -116,7 +119,7 @@ static bool on_data(void *ctx, struct str piece)
     if (pull_part_write(in->fd, in->part, piece, in->at, &in->err) != STATUS_OK)
         return false;
     if (!pull_digests_add(&in->digests, piece.ptr, piece.len)) {
-        error_set(&in->err, STATUS_INTERNAL, "OpenSSL does not hash");
+        error_set(&in->err, STATUS_INTERNAL, "cannot compute a hash: OpenSSL failed");
         return false;
     }
     in->at += piece.len;
@@ -149,9 +152,10 @@ static enum status receive_once(const struct pull_source *source, struct incomin
     if (in->at == in->f->n_bytes)
         return STATUS_OK;
     if (fetch_is_stopped(source->net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     if (*how == STATUS_OK && (answer->code == 200 || answer->code == 206))
-        *how = error_set(err, STATUS_IO, "%s ended early", answer->host);
+        *how = error_set(err, STATUS_IO, "%s closed the connection before the file was complete",
+                         answer->host);
     return STATUS_AGAIN;
 }
 
@@ -172,7 +176,7 @@ static enum status receive(const struct pull_source *source, struct incoming *in
         if (pull_retry_again(&retry, how, &a, err))
             continue;
         if (fetch_is_stopped(source->net))
-            return error_set(err, STATUS_CLOSED, "stopped");
+            return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         return how == STATUS_OK ? pull_explain(&a, &source->words, err)
                                 : error_prefix(err, how, "%s", in->f->name);
     }
@@ -200,14 +204,16 @@ static enum status fetch_part(const struct pull_source *source, struct incoming 
         TRY(receive(source, in, err));
         if (pull_digests_end(&in->digests, in->f, sha256))
             return fsync(in->fd) == 0 ? STATUS_OK : pull_part_error(in->part, err);
-        source->net->say("the bytes are not those of the listing: once more from the start");
+        source->net->say(
+            "the downloaded file does not match its hash: downloading it again from the start");
         if (!start_over(in)) {
             *err = in->err;
             return err->status;
         }
     }
     return error_set(err, STATUS_PROTOCOL,
-                     "%s: came twice with SHA-256 %s, which is not what its listing says%s%s",
+                     "%s was downloaded twice, both times with SHA-256 %s, which differs from the "
+                     "list of files%s%s",
                      in->f->name, sha256, in->f->sha256[0] ? ": " : "", in->f->sha256);
 }
 

@@ -56,12 +56,13 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
 {
     struct head *h = ctx;
     if (a->total != FETCH_UNKNOWN && a->total != h->f->n_bytes)
-        error_set(&h->err, STATUS_PROTOCOL, "%s has %llu bytes of it, its listing says %llu",
-                  a->host, (unsigned long long)a->total, (unsigned long long)h->f->n_bytes);
+        error_set(&h->err, STATUS_PROTOCOL,
+                  "the size at %s is %llu bytes, but the list of files says %llu", a->host,
+                  (unsigned long long)a->total, (unsigned long long)h->f->n_bytes);
     else if (a->begin == 0) /* at the first byte, or the server supports no ranges */
         h->at = 0;
     else if (a->begin != h->at)
-        error_set(&h->err, STATUS_PROTOCOL, "%s answers with another part than was asked for",
+        error_set(&h->err, STATUS_PROTOCOL, "%s sent another part of the file than requested",
                   a->host);
     return h->err.status == STATUS_OK;
 }
@@ -72,7 +73,8 @@ static bool on_data(void *ctx, struct str piece)
     struct head *h = ctx;
     size_t n = piece.len < h->end - h->at ? piece.len : (size_t)(h->end - h->at);
     if (pwrite(h->fd, piece.ptr, n, (off_t)h->at) != (ssize_t)n) {
-        error_set(&h->err, STATUS_IO, "no memory for its head: %s", strerror(errno));
+        error_set(&h->err, STATUS_IO, "cannot write the file's header to memory: %s",
+                  strerror(errno));
         return false;
     }
     h->at += n;
@@ -105,10 +107,11 @@ static enum status fetch_bytes(const struct pull_source *source, struct head *h,
         if (h->at == h->end)
             return STATUS_OK;
         if (s == STATUS_OK && (a.code == 200 || a.code == 206))
-            s = error_set(err, STATUS_IO, "%s ended early", a.host);
+            s = error_set(err, STATUS_IO, "%s closed the connection before the header was complete",
+                          a.host);
     } while (pull_retry_again(&retry, s, &a, err));
     if (fetch_is_stopped(source->net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     return s == STATUS_OK ? pull_explain(&a, &source->words, err) : err->status;
 }
 
@@ -120,7 +123,8 @@ static enum status check_head(const char *path, uint64_t n, struct error *err)
     bool ok = gguf_header(g).len <= n;
     gguf_close(g);
     return ok ? STATUS_OK
-              : error_set(err, STATUS_LIMIT, "its header goes on behind %llu bytes",
+              : error_set(err, STATUS_LIMIT,
+                          "the GGUF header is longer than the limit of %llu bytes",
                           (unsigned long long)n);
 }
 

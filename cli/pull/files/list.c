@@ -71,17 +71,18 @@ static enum status check(const struct pull_list *l, const char *name, uint64_t n
 {
     if (!model_ref_name_is_safe(name) || strcmp(name, PULLED_MANIFEST) == 0)
         return error_set(err, STATUS_PROTOCOL,
-                         "the server names a file in a way that is not taken (its name leads out "
-                         "of the folder, is hidden, or has control characters)");
+                         "the server lists a file with an unsafe name: it leads out of the folder, "
+                         "is hidden, or has control characters");
     if (n_bytes != FETCH_UNKNOWN &&
         (n_bytes > PULL_MAX_FILE_BYTES || pull_list_bytes(l) + n_bytes > MAX_ALL_BYTES))
-        return error_set(err, STATUS_LIMIT, "%s: the server says %llu bytes, more than is taken",
+        return error_set(err, STATUS_LIMIT, "%s is too large: the server says it has %llu bytes",
                          name, (unsigned long long)n_bytes);
     if (l->n_files == PULLED_MAX_FILES)
-        return error_set(err, STATUS_LIMIT, "more than %d files", PULLED_MAX_FILES);
+        return error_set(err, STATUS_LIMIT, "the model has more than %d files, the limit",
+                         PULLED_MAX_FILES);
     for (uint32_t i = 0; i < l->n_files; i++)
         if (clash(l->files[i].name, name))
-            return error_set(err, STATUS_PROTOCOL, "the server names %s twice", name);
+            return error_set(err, STATUS_PROTOCOL, "the server lists the file %s twice", name);
     return STATUS_OK;
 }
 

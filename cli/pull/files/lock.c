@@ -109,8 +109,8 @@ static enum status hold(struct pull_lock *l, struct error *err)
         int saved = errno;
         (void)unlink(l->path);
         (void)close(l->fd);
-        return error_set(err, saved == ENOSPC ? STATUS_LIMIT : STATUS_IO, "%s: %s", l->path,
-                         strerror(saved));
+        return error_set(err, saved == ENOSPC ? STATUS_LIMIT : STATUS_IO,
+                         "cannot write the lock file %s: %s", l->path, strerror(saved));
     }
     pthread_condattr_init(&by_monotonic);
     pthread_condattr_setclock(&by_monotonic, CLOCK_MONOTONIC);
@@ -125,7 +125,8 @@ static enum status hold(struct pull_lock *l, struct error *err)
         return STATUS_OK;
     (void)unlink(l->path);
     (void)close(l->fd);
-    return error_set(err, STATUS_LIMIT, "a thread: %s", strerror(rc));
+    return error_set(err, STATUS_LIMIT, "cannot start the thread that renews the lock: %s",
+                     strerror(rc));
 }
 
 bool pull_lock_is_lost(struct pull_lock *l)
@@ -195,8 +196,8 @@ static void say_waiting(const struct pull_lock_wait *w, struct watch *watch)
     for (char *c = host; *c; c++)
         if (*c < 0x20 || *c == 0x7F || *c & 0x80)
             *c = '?';
-    snprintf(text, sizeof text, "another pull of this model is running (on %s): waiting for it",
-             host);
+    snprintf(text, sizeof text,
+             "another `cox pull` of this model is running (on %s): waiting for it", host);
     w->say(text);
 }
 
@@ -248,11 +249,12 @@ enum status pull_lock_acquire(struct pull_lock *l, const char *path, const struc
         if (w->is_done(w->ctx))
             s = STATUS_EXISTS;
         else if (w->is_stopped())
-            s = error_set(err, STATUS_CLOSED, "stopped");
+            s = error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         else if ((l->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) >= 0)
             s = hold_unless_done(l, w, err);
         else if (errno != EEXIST)
-            s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+            s = error_set(err, STATUS_IO, "cannot create the lock file %s: %s", path,
+                          strerror(errno));
         if (s != STATUS_AGAIN)
             break;
         look(l, w, &watch);

@@ -184,8 +184,10 @@ static void *run(void *ctx)
     net.cancelled = &w->cancelled;
     source.net = &net;
     source.session = fetch_session_new();
-    enum status s =
-        source.session ? STATUS_OK : error_set(&err, STATUS_INTERNAL, "libcurl did not start");
+    enum status s = source.session
+                        ? STATUS_OK
+                        : error_set(&err, STATUS_INTERNAL,
+                                    "cannot start downloads: libcurl cannot be initialised");
     for (;;) {
         (void)pthread_mutex_lock(&w->mutex);
         if (s != STATUS_OK)

@@ -21,7 +21,10 @@ enum status pull_part_path(const char *folder, const char *name, const char *end
 {
     int n = snprintf(out, PATH_MAX, "%s/%s%s", folder, name, end);
     return n > 0 && n < PATH_MAX ? STATUS_OK
-                                 : error_set(err, STATUS_INVALID, "%s: the path is too long", name);
+                                 : error_set(err, STATUS_INVALID,
+                                             "the path of the file %s in the cache is too long. "
+                                             "Set COX_CACHE to a shorter path",
+                                             name);
 }
 
 bool pull_part_has_size(const char *path, uint64_t n_bytes)
@@ -36,7 +39,8 @@ enum status pull_part_parents(const char *folder, const char *path, struct error
     for (const char *c = path + strlen(folder) + 1; (c = strchr(c, '/')); c++) {
         snprintf(parent, sizeof parent, "%.*s", (int)(c - path), path);
         if (mkdir(parent, 0777) != 0 && errno != EEXIST)
-            return error_set(err, STATUS_IO, "%s: %s", parent, strerror(errno));
+            return error_set(err, STATUS_IO, "cannot create the folder %s: %s", parent,
+                             strerror(errno));
     }
     return STATUS_OK;
 }
@@ -45,10 +49,10 @@ enum status pull_part_error(const char *path, struct error *err)
 {
     if (errno == ENOSPC || errno == EDQUOT)
         return error_set(err, STATUS_LIMIT,
-                         "%s: %s: make room and run this again (what is here is kept), or set "
-                         "COX_CACHE to another place",
+                         "cannot write %s: %s. Free some disk space and run the same command again "
+                         "(the downloaded part is kept), or set COX_CACHE to another folder",
                          path, strerror(errno));
-    return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    return error_set(err, STATUS_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
 enum status pull_part_write(int fd, const char *path, struct str piece, uint64_t at,
@@ -70,8 +74,8 @@ bool pull_part_may_write(const struct pull_file *f, struct pull_lock *lock, stru
     if (!lock || pull_lock_may_write(lock))
         return true;
     error_set(err, STATUS_CLOSED,
-              "%s: this process stood still for so long that another one has taken over: run it "
-              "again",
+              "%s: another process has taken over the download, because this one paused for too "
+              "long. Run the same command again",
               f->name);
     return false;
 }
@@ -94,9 +98,11 @@ enum status pull_digests_start(struct pull_digests *d, const struct pull_file *f
         int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)f->n_bytes);
         d->git = digest_new(DIGEST_SHA1);
         if (!d->git || !digest_add(d->git, head, (size_t)n + 1))
-            return error_set(err, STATUS_INTERNAL, "OpenSSL has no SHA-1");
+            return error_set(err, STATUS_INTERNAL, "cannot compute a hash: OpenSSL has no SHA-1");
     }
-    return d->sha256 ? STATUS_OK : error_set(err, STATUS_INTERNAL, "OpenSSL has no SHA-256");
+    return d->sha256
+               ? STATUS_OK
+               : error_set(err, STATUS_INTERNAL, "cannot compute a hash: OpenSSL has no SHA-256");
 }
 
 bool pull_digests_add(struct pull_digests *d, const void *bytes, size_t n)
@@ -113,14 +119,14 @@ enum status pull_digests_read(struct pull_digests *d, const struct fetch_net *ne
         size_t want = end - *at < BLOCK ? (size_t)(end - *at) : BLOCK;
         ssize_t n = pread(fd, block, want, (off_t)*at);
         if (fetch_is_stopped(net))
-            s = error_set(err, STATUS_CLOSED, "stopped");
+            s = error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         else if (n < 0 && errno == EINTR)
             continue;
         else if (n <= 0)
             s = n < 0 ? pull_part_error(path, err)
-                      : error_set(err, STATUS_IO, "%s: became shorter", path);
+                      : error_set(err, STATUS_IO, "%s became shorter while it was read", path);
         else if (!pull_digests_add(d, block, (size_t)n))
-            s = error_set(err, STATUS_INTERNAL, "OpenSSL does not hash");
+            s = error_set(err, STATUS_INTERNAL, "cannot compute a hash: OpenSSL failed");
         else
             *at += (uint64_t)n;
     }
@@ -156,8 +162,7 @@ static enum status hash_whole(const struct fetch_net *net, const struct pull_fil
     if (s == STATUS_OK)
         s = pull_digests_read(&d, net, fd, path, &at, (uint64_t)st.st_size, err);
     if (s == STATUS_OK && !pull_digests_end(&d, f, sha256))
-        s = error_set(err, STATUS_PROTOCOL, "%s: damaged: its bytes are not those of its name",
-                      path);
+        s = error_set(err, STATUS_PROTOCOL, "%s is damaged: its hash differs from its name", path);
     pull_digests_free(&d);
     (void)close(fd);
     return s;

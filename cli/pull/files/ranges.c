@@ -222,16 +222,19 @@ static bool on_begin(void *ctx, const struct fetch_answer *a)
     bool has_changed = f->etag[0] && a->etag[0] && strcmp(f->etag, a->etag) != 0;
     if (a->code == 200 || has_changed) {
         atomic_store(&in->r->is_whole, true);
-        error_set(&in->err, STATUS_UNSUPPORTED, "%s: it comes in one stream", f->name);
+        error_set(&in->err, STATUS_UNSUPPORTED, "%s: the server does not send parts of this file",
+                  f->name);
         return false;
     }
     if (a->total != FETCH_UNKNOWN && a->total != f->n_bytes) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: %s has %llu bytes of it, its listing says %llu",
+        error_set(&in->err, STATUS_PROTOCOL,
+                  "%s: the size at %s is %llu bytes, but the list of files says %llu. Run the same "
+                  "command again",
                   f->name, a->host, (unsigned long long)a->total, (unsigned long long)f->n_bytes);
         return false;
     }
     if (a->begin != in->at) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: %s answers with another part than was asked for",
+        error_set(&in->err, STATUS_PROTOCOL, "%s: %s sent another part of the file than requested",
                   f->name, a->host);
         return false;
     }
@@ -243,11 +246,13 @@ static bool on_data(void *ctx, struct str piece)
     struct incoming *in = ctx;
     struct pull_ranges *r = in->r;
     if (piece.len > in->end - in->at) {
-        error_set(&in->err, STATUS_PROTOCOL, "%s: more comes than was asked for", r->f->name);
+        error_set(&in->err, STATUS_PROTOCOL, "%s: the server sent more bytes than requested",
+                  r->f->name);
         return false;
     }
     if (atomic_load(&r->is_whole)) {
-        error_set(&in->err, STATUS_UNSUPPORTED, "%s: it comes in one stream", r->f->name);
+        error_set(&in->err, STATUS_UNSUPPORTED, "%s: the server does not send parts of this file",
+                  r->f->name);
         return false;
     }
     if (!pull_part_may_write(r->f, in->lock, &in->err))
@@ -286,9 +291,10 @@ static enum status receive_once(const struct pull_source *source, struct incomin
     if (in->at == in->end)
         return STATUS_OK;
     if (fetch_is_stopped(source->net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     if (*how == STATUS_OK && answer->code == 206)
-        *how = error_set(err, STATUS_IO, "%s ended early", answer->host);
+        *how = error_set(err, STATUS_IO, "%s closed the connection before the part was complete",
+                         answer->host);
     return STATUS_AGAIN;
 }
 
@@ -308,7 +314,7 @@ static enum status receive(const struct pull_source *source, struct incoming *in
         if (pull_retry_again(&retry, how, &a, err))
             continue;
         if (fetch_is_stopped(source->net))
-            return error_set(err, STATUS_CLOSED, "stopped");
+            return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
         return how == STATUS_OK ? pull_explain(&a, &source->words, err)
                                 : error_prefix(err, how, "%s", in->r->f->name);
     }
@@ -382,9 +388,11 @@ enum status pull_ranges_finish(struct pull_ranges *r, const struct pull_source *
     TRY(start_over(r, err));
     if (++r->n_tries == TRIES)
         return error_set(err, STATUS_PROTOCOL,
-                         "%s: came twice with SHA-256 %s, which is not what its listing says%s%s",
+                         "%s was downloaded twice, both times with SHA-256 %s, which differs from "
+                         "the list of files%s%s",
                          r->f->name, sha256, r->f->sha256[0] ? ": " : "", r->f->sha256);
-    source->net->say("the bytes are not those of the listing: once more from the start");
+    source->net->say(
+        "the downloaded file does not match its hash: downloading it again from the start");
     return STATUS_AGAIN;
 }
 

@@ -72,17 +72,18 @@ static enum status read_file(const char *path, size_t max, struct strbuf *out, s
     if (fd < 0)
         return error_set(err,
                          errno == ENOENT || errno == ENOTDIR ? STATUS_NOT_FOUND : STATUS_INVALID,
-                         "%s: %s", path, strerror(errno));
+                         "cannot open %s: %s", path, strerror(errno));
     enum status s = STATUS_OK;
     char *room;
     bool is_there = fstat(fd, &st) == 0;
     if (is_there && S_ISCHR(st.st_mode)) /* /dev/null counts as empty */
         st.st_size = 0;
     else if (!is_there || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > max)
-        s = error_set(err, STATUS_INVALID, "%s: not a file of at most %zu KiB", path, max >> 10);
+        s = error_set(err, STATUS_INVALID, "%s is not a regular file of at most %zu KiB", path,
+                      max >> 10);
     else if (st.st_size > 0 && (!(room = strbuf_extend(out, (size_t)st.st_size)) ||
                                 read(fd, room, (size_t)st.st_size) != st.st_size))
-        s = error_set(err, STATUS_IO, "%s: cannot be read", path);
+        s = error_set(err, STATUS_IO, "cannot read %s", path);
     (void)close(fd);
     return s;
 }
@@ -119,7 +120,9 @@ static enum status call(const struct aws_credentials *c, struct http_call *h, in
         s = http_client_call(h, code, out, err);
         a.code = *code;
     } while (pull_retry_again(&retry, s, &a, err));
-    return fetch_is_stopped(c->setup.net) ? error_set(err, STATUS_CLOSED, "stopped") : s;
+    return fetch_is_stopped(c->setup.net)
+               ? error_set(err, STATUS_CLOSED, "the download was stopped by a signal")
+               : s;
 }
 
 static enum status refused(const struct aws_credentials *c, const char *url, int code,
@@ -127,8 +130,9 @@ static enum status refused(const struct aws_credentials *c, const char *url, int
 {
     char word[64];
     aws_answer_problem(body, word, sizeof word);
-    return error_set(err, code >= 500 ? STATUS_IO : STATUS_DENIED, "the keys %s: %s answers %d%s%s",
-                     c->source, url, code, word[0] ? ", " : "", word);
+    return error_set(err, code >= 500 ? STATUS_IO : STATUS_DENIED,
+                     "cannot get the keys %s: %s answered with status %d%s%s", c->source, url, code,
+                     word[0] ? ", " : "", word);
 }
 
 /* ---- a web identity ---- */
@@ -159,7 +163,7 @@ static enum status ask_sts(struct aws_credentials *c, struct strbuf *form, struc
         return refused(c, url, code, strbuf_str(out), err);
     return aws_answer_read_xml(strbuf_str(out), a)
                ? STATUS_OK
-               : error_set(err, STATUS_PROTOCOL, "%s: its answer has no keys", url);
+               : error_set(err, STATUS_PROTOCOL, "the answer of %s contains no AWS keys", url);
 }
 
 /* Fetches keys for a web identity. The token file is read each time, because Kubernetes writes a
@@ -226,8 +230,8 @@ static enum status fetch_container(struct aws_credentials *c, struct aws_answer 
     strbuf_printf(&url, "%s%s", relative ? "http://169.254.170.2" : "", relative ? relative : full);
     if (!is_agent(strbuf_str(&url).ptr))
         s = error_set(err, STATUS_INVALID,
-                      "AWS_CONTAINER_CREDENTIALS_FULL_URI: wanted is https, or the address of an "
-                      "agent of this machine");
+                      "AWS_CONTAINER_CREDENTIALS_FULL_URI is not allowed: it must use https, or be "
+                      "the address of an agent on this machine");
     strbuf_append_c(&token, "Authorization: ");
     if (s == STATUS_OK && file)
         s = read_file(file, 60 << 10, &token, err);
@@ -245,7 +249,7 @@ static enum status fetch_container(struct aws_credentials *c, struct aws_answer 
         if (s == STATUS_OK && code != 200)
             s = refused(c, h.url, code, strbuf_str(&out), err);
         else if (s == STATUS_OK && !aws_answer_read_json(strbuf_str(&out), a))
-            s = error_set(err, STATUS_PROTOCOL, "%s: its answer has no keys", h.url);
+            s = error_set(err, STATUS_PROTOCOL, "the answer of %s contains no AWS keys", h.url);
     }
     strbuf_fini(&url);
     strbuf_fini(&token);
@@ -286,7 +290,8 @@ static enum status ask_instance(const struct aws_credentials *c, const char *met
     strbuf_reset(out);
     TRY(http_client_call(&h, &code, out, err));
     read_word(out);
-    return code == 200 ? STATUS_OK : error_set(err, STATUS_NOT_FOUND, "%s answers %d", url, code);
+    return code == 200 ? STATUS_OK
+                       : error_set(err, STATUS_NOT_FOUND, "%s answered with status %d", url, code);
 }
 
 /* Fetches the instance's keys with version 2 of the metadata service only. Version 1 would also
@@ -313,11 +318,12 @@ static enum status fetch_instance(struct aws_credentials *c, struct aws_answer *
             role.ptr[role.len] = '\0';
         fetch_append_encoded(&path, strbuf_str(&role).ptr, "");
         s = role.len == 0
-                ? error_set(err, STATUS_NOT_FOUND, "this instance has no role")
+                ? error_set(err, STATUS_NOT_FOUND, "this instance has no IAM role")
                 : ask_instance(c, "GET", strbuf_str(&path).ptr, strbuf_str(&token).ptr, &out, err);
     }
     if (s == STATUS_OK && !aws_answer_read_json(strbuf_str(&out), a))
-        s = error_set(err, STATUS_PROTOCOL, "the instance's metadata: no keys in its answer");
+        s = error_set(err, STATUS_PROTOCOL,
+                      "the answer of the instance's metadata service contains no AWS keys");
     strbuf_fini(&token);
     strbuf_fini(&role);
     strbuf_fini(&path);
@@ -386,8 +392,8 @@ static enum status refuse_others(const struct files *f, struct error *err)
         char *there = setting(f, keys[i]);
         if (there)
             s = error_set(err, STATUS_UNSUPPORTED,
-                          "the AWS profile %s has %s, which cox does not do: `eval \"$(aws "
-                          "configure export-credentials --profile %s --format env)\"` first",
+                          "the AWS profile %s uses %s, which cox does not support. First run `eval "
+                          "\"$(aws configure export-credentials --profile %s --format env)\"`",
                           f->profile, keys[i], f->profile);
         mem_free(there);
     }
@@ -422,7 +428,7 @@ static enum status read_files(const struct aws_credentials *c, struct files *f, 
         !aws_profile_is_there(strbuf_str(&f->credentials), AWS_FILE_CREDENTIALS, profile) &&
         !aws_profile_is_there(strbuf_str(&f->config), AWS_FILE_CONFIG, profile))
         return error_set(err, STATUS_INVALID,
-                         "AWS_PROFILE: there is no profile %s in ~/.aws/credentials and "
+                         "AWS_PROFILE=%s: this profile is neither in ~/.aws/credentials nor in "
                          "~/.aws/config (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE)",
                          profile);
     return STATUS_OK;
@@ -455,8 +461,9 @@ static enum status find(struct aws_credentials *c, const struct files *f, bool *
     struct error why;
     *none = false;
     if (!given(o->id) != !given(o->secret))
-        return error_set(err, STATUS_INVALID,
-                         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY go together: one is missing");
+        return error_set(
+            err, STATUS_INVALID,
+            "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set. Set both");
     if (given(o->id)) {
         set_source(c, WAY_KEYS, "of AWS_ACCESS_KEY_ID");
         set_keys(c, o->id, o->secret, o->session);
@@ -517,7 +524,8 @@ enum status aws_credentials_open(const struct aws_setup *setup, struct aws_crede
     if (s == STATUS_OK &&
         (strspn(c->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(c->region) ||
          strlen(c->region) > 40))
-        s = error_set(err, STATUS_INVALID, "AWS_REGION is a name as us-east-1");
+        s = error_set(err, STATUS_INVALID,
+                      "AWS_REGION is invalid: give a region's name, for example us-east-1");
     if (s == STATUS_OK)
         s = find(c, &f, &none, err);
     strbuf_fini(&f.credentials);

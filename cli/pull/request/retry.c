@@ -51,10 +51,10 @@ bool pull_retry_again(struct pull_retry *r, enum status s, const struct fetch_an
     r->n_failures++;
     double seconds = wait_of(r, a);
     if (s == STATUS_OK)
-        snprintf(text, sizeof text, "%s answers %d: again in %.1f s (%u of %u)", a->host, a->code,
-                 seconds, r->n_failures, r->net->max_retries);
+        snprintf(text, sizeof text, "%s answered with status %d: retry in %.1f s (%u of %u)",
+                 a->host, a->code, seconds, r->n_failures, r->net->max_retries);
     else
-        snprintf(text, sizeof text, "%s: again in %.1f s (%u of %u)", err->text, seconds,
+        snprintf(text, sizeof text, "%s: retry in %.1f s (%u of %u)", err->text, seconds,
                  r->n_failures, r->net->max_retries);
     r->net->say(text);
     return wait(r->net, seconds);
@@ -67,18 +67,21 @@ enum status pull_explain(const struct fetch_answer *a, const struct pull_words *
     switch (a->code) {
     case 401:
     case 403:
-        return error_set(err, STATUS_DENIED, "%s: %s refuses it (%d%s%s): %s", w->what, a->host,
-                         a->code, open, a->problem, w->denied);
+        return error_set(err, STATUS_DENIED, "%s: %s rejects the request (%d%s%s): %s", w->what,
+                         a->host, a->code, open, a->problem, w->denied);
     case 404:
     case 410:
-        return error_set(err, STATUS_INVALID, "%s: %s does not have it (%d%s%s): %s", w->what,
-                         a->host, a->code, open, a->problem, w->missing);
+        return error_set(err, STATUS_INVALID,
+                         "%s: %s does not have this file or model (%d%s%s): %s", w->what, a->host,
+                         a->code, open, a->problem, w->missing);
     case 429:
-        return error_set(err, STATUS_IO, "%s: %s has enough requests for now (429): later again",
-                         w->what, a->host);
+        return error_set(err, STATUS_IO,
+                         "%s: %s has received too many requests (429). Try again later", w->what,
+                         a->host);
     default:
-        return error_set(err, a->code >= 500 ? STATUS_IO : STATUS_INVALID, "%s: %s answers %d%s%s",
-                         w->what, a->host, a->code, open, a->problem);
+        return error_set(err, a->code >= 500 ? STATUS_IO : STATUS_INVALID,
+                         "%s: %s answered with status %d%s%s", w->what, a->host, a->code, open,
+                         a->problem);
     }
 }
 
@@ -102,13 +105,14 @@ enum status pull_get_text(const struct fetch_net *net, const struct fetch_call *
         strbuf_reset(out);
         s = fetch_get(net, &call, &a, err);
         if (s == STATUS_CLOSED && out->failed)
-            return error_set(err, STATUS_LIMIT, "%s: %s answers with more than %zu MiB", w->what,
+            return error_set(err, STATUS_LIMIT,
+                             "%s: the answer of %s is larger than the limit of %zu MiB", w->what,
                              a.host, out->limit >> 20);
         if (s == STATUS_OK && a.code == 200)
             return STATUS_OK;
     } while (pull_retry_again(&retry, s, &a, err));
     if (fetch_is_stopped(net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     return s == STATUS_OK ? pull_explain(&a, w, err) : error_prefix(err, s, "%s", w->what);
 }
 
@@ -137,6 +141,6 @@ enum status pull_get_size(const struct fetch_net *net, const struct fetch_call *
         }
     } while (pull_retry_again(&retry, s, a, err));
     if (fetch_is_stopped(net))
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     return s == STATUS_OK ? pull_explain(a, w, err) : error_prefix(err, s, "%s", w->what);
 }

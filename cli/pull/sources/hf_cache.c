@@ -96,7 +96,9 @@ static enum status path_of(const struct hf_cache *c, const char *repo, const cha
     strbuf_fini(&id);
     return n > 0 && n < PATH_MAX
                ? STATUS_OK
-               : error_set(err, STATUS_INVALID, "%s: a path in it is too long", c->folder);
+               : error_set(err, STATUS_INVALID,
+                           "cannot use huggingface_hub's cache %s: a path in it is too long",
+                           c->folder);
 }
 
 static const char *blob_id(const struct pull_file *f)
@@ -111,7 +113,7 @@ static const char *name_there(const struct pull_file *f)
 
 static enum status io_error(const char *path, struct error *err)
 {
-    return error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+    return error_set(err, STATUS_IO, "cannot read or write %s: %s", path, strerror(errno));
 }
 
 /* Makes the folders above the last component of `path`. */
@@ -164,7 +166,7 @@ static enum status copy(const char *from, const char *part, const char *to, bool
         s = io_error(in < 0 ? from : part, err);
     } else {
         if (ioctl(out, FICLONE, in) != 0)
-            s = only_clones ? error_set(err, STATUS_UNSUPPORTED, "another file system")
+            s = only_clones ? error_set(err, STATUS_UNSUPPORTED, "it is on another file system")
                             : copy_bytes(in, out, to, err);
         if (s == STATUS_OK && (fsync(out) != 0 || rename(part, to) != 0))
             s = io_error(to, err);
@@ -202,9 +204,8 @@ bool hf_cache_take(const struct hf_cache *c, const struct fetch_net *net, const 
         return false;
     if ((uint64_t)st.st_size != f->n_bytes) {
         error_set(err, STATUS_PROTOCOL,
-                  "%s: not used: it has %lld bytes and its name stands for "
-                  "%llu",
-                  blob, (long long)st.st_size, (unsigned long long)f->n_bytes);
+                  "%s is not used: it has %lld bytes instead of the expected %llu", blob,
+                  (long long)st.st_size, (unsigned long long)f->n_bytes);
         return false;
     }
     if (pull_file_check(net, f, blob, err) != STATUS_OK)
@@ -251,7 +252,7 @@ static enum status give_blob(const struct hf_cache *c, const struct fetch_net *n
     int n = snprintf(part, sizeof part, "%s.cox.incomplete", blob);
     int m = snprintf(fresh, sizeof fresh, "%s.cox-%d", blob, (int)getpid());
     if (n < 0 || n >= PATH_MAX || m < 0 || m >= PATH_MAX)
-        return error_set(err, STATUS_INVALID, "%s: the path is too long", blob);
+        return error_set(err, STATUS_INVALID, "%s: the path of this file is too long", blob);
     TRY(check_blob(net, f, from, blob, &is_right, err));
     if (is_right)
         return STATUS_OK;
@@ -327,7 +328,8 @@ static enum status give_file(const struct hf_cache *c, const struct fetch_net *n
     int n = snprintf(from, sizeof from, "%s/%s", folder, f->name);
     int m = snprintf(below, sizeof below, "%s/%s", l->commit, name);
     if (n < 0 || n >= PATH_MAX || m < 0 || m >= PATH_MAX || !model_ref_name_is_safe(name))
-        return error_set(err, STATUS_INVALID, "%s: a name that is not taken", f->name);
+        return error_set(err, STATUS_INVALID,
+                         "%s: this file name is not allowed in huggingface_hub's cache", f->name);
     TRY(path_of(c, r->repo, "blobs", blob_id(f), blob, err));
     TRY(path_of(c, r->repo, "snapshots", below, path, err));
     TRY(give_blob(c, net, f, from, blob, err));

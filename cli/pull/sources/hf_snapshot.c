@@ -47,7 +47,7 @@ static enum status repo_folder(const struct hf_cache *c, const char *repo, char 
         memcpy(out, strbuf_str(&b).ptr, b.len + 1);
     strbuf_fini(&b);
     return ok ? STATUS_OK
-              : error_set(err, STATUS_INVALID, "%s: a path in it is too long", c->folder);
+              : error_set(err, STATUS_INVALID, "%s: a path in this cache is too long", c->folder);
 }
 
 /* Finds the commit of the revision in the cache. */
@@ -67,7 +67,8 @@ static enum status find_commit(const char *folder, const char *revision, char *c
     if (f)
         (void)fclose(f);
     return is_commit(commit) ? STATUS_OK
-                             : error_set(err, STATUS_NOT_FOUND, "it has no revision %s", revision);
+                             : error_set(err, STATUS_NOT_FOUND,
+                                         "the cache does not contain the revision %s", revision);
 }
 
 /* Adds the hash of a file, which is the name of its blob: SHA-256, or git's id for a small file. */
@@ -94,7 +95,8 @@ static enum status add_folder(const char *snapshot, const char *below, json_t *s
     DIR *d = n > 0 && (size_t)n < sizeof path ? opendir(path) : NULL;
     if (!d)
         return below[0] ? STATUS_OK
-                        : error_set(err, STATUS_NOT_FOUND, "it has no files of this revision");
+                        : error_set(err, STATUS_NOT_FOUND,
+                                    "the cache contains no files of this revision");
     for (const struct dirent *e; (e = readdir(d)) && json_array_size(siblings) < ENTRIES_MAX;) {
         n = snprintf(name, sizeof name, "%s%s", below, e->d_name);
         if (e->d_name[0] == '.' || n < 0 || (size_t)n >= sizeof name ||
@@ -146,7 +148,8 @@ static enum status check_parts(const struct pull_list *l, struct error *err)
                 strncmp(l->files[k].name, name, begin) == 0)
                 n_there++;
         if (n_there < n)
-            return error_set(err, STATUS_NOT_FOUND, "of %u files like %s it has %u", n, name,
+            return error_set(err, STATUS_NOT_FOUND,
+                             "files are missing: of %u files like %s it contains %u", n, name,
                              n_there);
     }
     return STATUS_OK;
@@ -169,12 +172,13 @@ static enum status check_index(const char *snapshot, const char *index, const st
                        : NULL;
     json_t *map = json_object_get(root, "weight_map");
     if (!json_is_object(map))
-        s = error_set(err, STATUS_NOT_FOUND, "its %s cannot be read", index);
+        s = error_set(err, STATUS_NOT_FOUND, "cannot read the index %s", index);
     json_object_foreach(map, tensor, file)
     {
         const char *name = json_string_value(file);
         if (s == STATUS_OK && (!name || !has(l, name)))
-            s = error_set(err, STATUS_NOT_FOUND, "%.200s is missing in it", name ? name : tensor);
+            s = error_set(err, STATUS_NOT_FOUND, "the file %.200s is missing",
+                          name ? name : tensor);
     }
     json_decref(root);
     return s;
@@ -185,13 +189,13 @@ static enum status check_whole(const char *snapshot, const struct model_ref *r,
 {
     for (uint32_t i = 0; i < l->n_files; i++)
         if (!l->files[i].sha256[0] && !l->files[i].git_id[0])
-            return error_set(err, STATUS_NOT_FOUND, "%s is no link to a blob in it",
+            return error_set(err, STATUS_NOT_FOUND, "%s is not a link to a blob of this cache",
                              l->files[i].name);
     TRY(check_parts(l, err));
     if (r->file)
         return STATUS_OK;
     if (!has(l, "tokenizer.json") && !has(l, "tokenizer.model") && !has(l, "vocab.json"))
-        return error_set(err, STATUS_NOT_FOUND, "tokenizer.json is missing in it");
+        return error_set(err, STATUS_NOT_FOUND, "the file tokenizer.json is missing");
     TRY(check_index(snapshot, "model.safetensors.index.json", l, err));
     return check_index(snapshot, "pytorch_model.bin.index.json", l, err);
 }
@@ -201,7 +205,7 @@ enum status hf_cache_list(const struct hf_cache *c, const struct model_ref *r, s
 {
     char folder[PATH_MAX], snapshot[PATH_MAX + 128], commit[COMMIT_MAX + 1] = "";
     if (!c->folder)
-        return error_set(err, STATUS_NOT_FOUND, "there is none");
+        return error_set(err, STATUS_NOT_FOUND, "there is no huggingface_hub cache");
     TRY(repo_folder(c, r->repo, folder, err));
     TRY(find_commit(folder, r->revision, commit, err));
     snprintf(snapshot, sizeof snapshot, "%s/snapshots/%s", folder, commit);
@@ -214,7 +218,8 @@ enum status hf_cache_list(const struct hf_cache *c, const struct model_ref *r, s
     json_decref(root);
     TRY(s);
     if (!text)
-        return error_set(err, STATUS_NO_MEMORY, "%s: no memory for a list of it", snapshot);
+        return error_set(err, STATUS_NO_MEMORY, "not enough memory to list the files of %s",
+                         snapshot);
     s = pull_hub_read(str_from(text), r, "", l, err);
     free(text);
     if (s != STATUS_OK) /* a missing file means that the snapshot is incomplete */

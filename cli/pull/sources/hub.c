@@ -103,7 +103,8 @@ static enum status add(const json_t *o, const char *name, const struct model_ref
     f->hub_name = mem_strdup(name);
     if (json_is_object(lfs)) {
         if (sha256 && !is_hex(sha256, 64))
-            return error_set(err, STATUS_PROTOCOL, "%s: its hash is none", f->name);
+            return error_set(err, STATUS_PROTOCOL, "the hub's answer has an invalid SHA-256 for %s",
+                             f->name);
         memcpy(f->sha256, sha256 ? sha256 : "", sha256 ? 65 : 1);
     } else if (is_hex(git_id, 40) && n_bytes != FETCH_UNKNOWN) {
         memcpy(f->git_id, git_id, 41);
@@ -141,11 +142,12 @@ static enum status no_folder(const json_t *siblings, const struct model_ref *r, 
     }
     enum status s =
         n_named > 0
-            ? error_set(err, STATUS_INVALID, "%s is a collection of GGUF files: name one:%s%s",
-                        r->repo, b.ptr, n_named > NAMED_GGUFS ? ", ..." : "")
+            ? error_set(err, STATUS_INVALID,
+                        "%s is a collection of GGUF files. Name one of them:%s%s", r->repo, b.ptr,
+                        n_named > NAMED_GGUFS ? ", ..." : "")
             : error_set(err, STATUS_INVALID,
-                        "%s has no config.json with safetensors beside it, and no GGUF: it is no "
-                        "language model, or one in another format",
+                        "%s cannot be served: it has neither config.json with safetensors files "
+                        "nor a GGUF file. It is not a language model, or has another format",
                         r->repo);
     strbuf_fini(&b);
     return s;
@@ -174,8 +176,8 @@ static enum status choose(const json_t *siblings, const struct model_ref *r, con
             TRY(add(json_array_get(siblings, i), name, r, endpoint, l, err));
     }
     if (r->file && l->n_files == 0)
-        return error_set(err, STATUS_INVALID, "%s at %s has no file %s", r->repo, r->revision,
-                         r->file);
+        return error_set(err, STATUS_INVALID, "%s has no file %s at revision %s", r->repo, r->file,
+                         r->revision);
     return r->file || (has_config && weights) ? STATUS_OK : no_folder(siblings, r, err);
 }
 
@@ -187,11 +189,10 @@ enum status pull_hub_read(struct str json, const struct model_ref *r, const char
     const char *commit = json_string_value(json_object_get(root, "sha"));
     enum status s;
     if (!json_is_array(siblings) || !commit || (!is_hex(commit, 40) && !is_hex(commit, 64))) {
-        s = error_set(
-            err, STATUS_PROTOCOL,
-            "%s: the hub's answer is not one of its API (no \"sha\" and \"siblings\"): is "
-            "HF_ENDPOINT right?",
-            r->repo);
+        s = error_set(err, STATUS_PROTOCOL,
+                      "%s: the hub's answer has no \"sha\" and \"siblings\", so it is not from a "
+                      "hub's API. Check HF_ENDPOINT",
+                      r->repo);
     } else {
         memcpy(l->commit, commit, strlen(commit) + 1);
         s = choose(siblings, r, endpoint, l, err);
@@ -212,8 +213,8 @@ static enum status ask_sizes(const struct pull_source *source, struct pull_list 
             continue;
         TRY(pull_get_size(source->net, &call, &source->words, &a, err));
         if (a.total == FETCH_UNKNOWN || a.total > PULL_MAX_FILE_BYTES)
-            return error_set(err, STATUS_PROTOCOL, "%s: %s says no size that is one", f->name,
-                             a.host);
+            return error_set(err, STATUS_PROTOCOL,
+                             "%s: %s does not report a valid size for this file", f->name, a.host);
         f->n_bytes = a.total;
     }
     return STATUS_OK;

@@ -50,7 +50,7 @@ static enum status read_json(const json_t *files, const char *name, struct index
             out->n_bytes = (uint64_t)json_integer_value(size);
         return STATUS_OK;
     }
-    return error_set(err, STATUS_NOT_FOUND, "the package index has no %s", name);
+    return error_set(err, STATUS_NOT_FOUND, "the package index does not contain %s", name);
 }
 
 /* Reads the links of an HTML page: href="…" in any element. */
@@ -69,7 +69,7 @@ static enum status read_html(struct str page, const char *name, struct index_fil
             return STATUS_OK;
         at = quote;
     }
-    return error_set(err, STATUS_NOT_FOUND, "the package index has no %s", name);
+    return error_set(err, STATUS_NOT_FOUND, "the package index does not contain %s", name);
 }
 
 enum status pull_index_read(struct str page, const char *name, struct index_file *out,
@@ -80,7 +80,7 @@ enum status pull_index_read(struct str page, const char *name, struct index_file
     while (blank < page.len && page.ptr[blank] && strchr(" \t\r\n", page.ptr[blank]))
         blank++;
     if (blank == page.len)
-        return error_set(err, STATUS_PROTOCOL, "the package index answers with nothing");
+        return error_set(err, STATUS_PROTOCOL, "the package index sent an empty answer");
     if (page.ptr[blank] != '{')
         return read_html(page, name, out, err);
     json_t *root = json_loadb(page.ptr, page.len, JSON_REJECT_DUPLICATES, NULL);
@@ -88,7 +88,7 @@ enum status pull_index_read(struct str page, const char *name, struct index_file
     enum status s = json_is_array(files)
                         ? read_json(files, name, out, err)
                         : error_set(err, STATUS_PROTOCOL,
-                                    "the package index answers with JSON that has no files");
+                                    "the package index sent JSON without a list of files");
     json_decref(root);
     return s;
 }

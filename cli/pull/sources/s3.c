@@ -101,7 +101,7 @@ static enum status on_object(void *ctx, const struct s3_object *o, struct error 
     struct strbuf url;
     if (strncmp(o->key, g->prefix, strlen(g->prefix)) != 0)
         return error_set(err, STATUS_PROTOCOL,
-                         "the bucket's list has keys that were not asked for");
+                         "the bucket's list contains keys outside the requested folder");
     const char *name = o->key + g->n_folder;
     if (o->is_folder)
         on_folder(g, name);
@@ -150,8 +150,9 @@ static enum status read_pages(const struct pull_source *source, struct listing *
         if (source->aws && (s = aws_credentials_keys(source->aws, &keys, err)) != STATUS_OK)
             break;
         s = g->n_pages == MAX_PAGES
-                ? error_set(err, STATUS_LIMIT, "%s: more than %d pages of objects", g->r->text,
-                            MAX_PAGES)
+                ? error_set(err, STATUS_LIMIT,
+                            "%s: the bucket's list has more than %d pages. Name a smaller folder",
+                            g->r->text, MAX_PAGES)
                 : pull_get_text(source->net, &call, &source->words, &answer, err);
         if (s == STATUS_OK) {
             s = s3_xml_read(strbuf_str(&answer), on_object, g, &page, err);
@@ -213,13 +214,13 @@ enum status pull_s3_list(const struct pull_source *source, const struct model_re
     mem_free(g.prefix);
     TRY(s);
     if (is_one_gguf(r))
-        return l->n_files > 0
-                   ? STATUS_OK
-                   : error_set(err, STATUS_INVALID, "%s: there is no such object", r->text);
+        return l->n_files > 0 ? STATUS_OK
+                              : error_set(err, STATUS_INVALID,
+                                          "%s: the bucket has no object with this name", r->text);
     if (!g.has_config || (!g.has_safetensors && !g.has_torch))
         return error_set(err, STATUS_INVALID,
-                         "%s: no config.json with safetensors beside it lies directly below it; "
-                         "of a GGUF name the file",
+                         "%s is not a model folder: it does not directly contain config.json and "
+                         "safetensors files. For a GGUF model, name the file",
                          r->text);
     if (g.has_safetensors && g.has_torch)
         drop_torch(l);

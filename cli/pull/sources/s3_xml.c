@@ -31,7 +31,7 @@ struct reader {
 
 static enum status wrong(struct reader *r, const char *what)
 {
-    return error_set(r->err, STATUS_PROTOCOL, "the bucket's list is not one: %s", what);
+    return error_set(r->err, STATUS_PROTOCOL, "cannot read the bucket's list (XML): %s", what);
 }
 
 static bool is_space(char c)
@@ -71,7 +71,7 @@ static enum status put_code_point(struct reader *r, uint32_t c)
     char u[4];
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     if (c == 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
-        return wrong(r, "an entity is no character");
+        return wrong(r, "an entity is not a valid character");
     static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
     for (size_t i = n; i > 1; i--, c >>= 6)
         u[i - 1] = (char)(0x80 | (c & 0x3F));
@@ -96,7 +96,7 @@ static enum status read_entity(struct reader *r)
             (uint32_t)(isdigit((unsigned char)*r->at) ? *r->at - '0'
                                                       : tolower((unsigned char)*r->at) - 'a' + 10);
         if (digit >= base || c > 0x10FFFF)
-            return wrong(r, "an entity is no character");
+            return wrong(r, "an entity is not a valid character");
         c = c * base + digit;
     }
     if (r->at == begin || !take(r, ";"))
@@ -112,7 +112,7 @@ static enum status read_text(struct reader *r)
             r->at++;
             TRY(read_entity(r));
         } else if (c < 0x20 && !is_space((char)c)) {
-            return wrong(r, "a control character");
+            return wrong(r, "it contains a control character");
         } else {
             TRY(put(r, r->at++, 1));
         }
@@ -152,7 +152,7 @@ static enum status end_of_child(struct reader *r)
 static enum status end_of_contents(struct reader *r)
 {
     if (!r->has_key || !r->has_size)
-        return wrong(r, "an object without Key or Size");
+        return wrong(r, "an object has no Key or no Size");
     const struct s3_object o = {.key = r->key, .etag = r->etag, .n_bytes = r->n_bytes};
     enum status s = r->on_object(r->ctx, &o, r->err);
     r->has_key = r->has_size = false;
@@ -172,7 +172,7 @@ static enum status on_end(struct reader *r)
 {
     r->text[r->n_text] = '\0';
     if (memchr(r->text, '\0', r->n_text))
-        return wrong(r, "a zero byte");
+        return wrong(r, "it contains a zero byte");
     if (is_at(r, 3, "Prefix") && strcmp(r->names[1], "CommonPrefixes") == 0)
         return end_of_prefix(r);
     if (in_contents(r))
@@ -201,7 +201,7 @@ static enum status read_name(struct reader *r, char *out)
         out[n++] = *r->at++;
     }
     out[n] = '\0';
-    return n > 0 ? STATUS_OK : wrong(r, "an element without a name");
+    return n > 0 ? STATUS_OK : wrong(r, "an element has no name");
 }
 
 static enum status skip_attributes(struct reader *r)
@@ -212,11 +212,11 @@ static enum status skip_attributes(struct reader *r)
         if (r->at == r->end || *r->at == '>' || *r->at == '/')
             return STATUS_OK;
         if (i == MAX_ATTRIBUTES)
-            return wrong(r, "too many attributes");
+            return wrong(r, "an element has too many attributes");
         TRY(read_name(r, name));
         int quote = r->end - r->at > 1 && *r->at == '=' ? r->at[1] : 0;
         if (quote != '"' && quote != '\'')
-            return wrong(r, "an attribute without a value");
+            return wrong(r, "an attribute has no value");
         const char *end = memchr(r->at + 2, quote, (size_t)(r->end - r->at - 2));
         if (!end || memchr(r->at, '<', (size_t)(end - r->at)))
             return wrong(r, "an attribute does not end");
@@ -230,7 +230,7 @@ static enum status read_end(struct reader *r)
     TRY(read_name(r, name));
     skip_space(r);
     if (!take(r, ">") || r->depth == 0 || strcmp(name, r->names[r->depth - 1]) != 0)
-        return wrong(r, "an end without its beginning");
+        return wrong(r, "an end tag has no start tag");
     TRY(on_end(r));
     r->depth--;
     r->n_text = 0;
@@ -247,7 +247,7 @@ static enum status read_begin(struct reader *r)
     r->depth++;
     r->n_text = 0;
     if (r->depth == 1 && strcmp(r->names[0], "ListBucketResult") != 0)
-        return wrong(r, "it has another name than ListBucketResult");
+        return wrong(r, "the root element is not ListBucketResult");
     if (take(r, "/>")) {
         TRY(on_end(r));
         r->depth--;
@@ -268,13 +268,13 @@ static enum status read_document(struct reader *r)
     skip_space(r);
     do {
         if (!take(r, "<"))
-            return wrong(r, "it ends early");
+            return wrong(r, "the document ends before its last element is complete");
         TRY(take(r, "/") ? read_end(r) : read_begin(r));
         if (r->depth > 0)
             TRY(read_text(r));
     } while (r->depth > 0);
     skip_space(r);
-    return r->at == r->end ? STATUS_OK : wrong(r, "something stands behind it");
+    return r->at == r->end ? STATUS_OK : wrong(r, "there is more text after the root element");
 }
 
 enum status s3_xml_read(struct str xml,
@@ -290,8 +290,9 @@ enum status s3_xml_read(struct str xml,
                        .err = err};
     *page = (struct s3_page){false, ""};
     if (str_utf8_valid(xml) != xml.len)
-        return wrong(&r, "it is not UTF-8");
+        return wrong(&r, "the document is not UTF-8");
     TRY(read_document(&r));
-    return !page->is_truncated || page->next_token[0] ? STATUS_OK
-                                                      : wrong(&r, "there is more, without a token");
+    return !page->is_truncated || page->next_token[0]
+               ? STATUS_OK
+               : wrong(&r, "the list is truncated but has no continuation token");
 }

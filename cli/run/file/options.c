@@ -40,7 +40,8 @@ static void read_quantity(struct run_reader *r, const struct yaml_node *v, struc
 {
     const char *s = run_read_text(r, v, what);
     if (s && !run_is_quantity(s))
-        run_problem(r->p, v->at, "%s \"%.60s\": a quantity is wanted: 4, 500m, 10Gi", what, s);
+        run_problem(r->p, v->at, "%s \"%.60s\" is not a quantity. Write it like 4, 500m or 10Gi",
+                    what, s);
     else if (s)
         *out = (struct run_text){s, v->at};
 }
@@ -68,7 +69,7 @@ static void read_as_option(struct run_reader *r, const struct yaml_node *v, void
         yaml_node_append_json(v, &json);
         run_add_option(r, v->at, "`resources`", v->key->text, run_print(r, "%s", json.ptr));
     } else {
-        run_problem(r->p, v->at, "`%s` is a number or a word", v->key->text);
+        run_problem(r->p, v->at, "`%s` must be a number or a word", v->key->text);
     }
     strbuf_fini(&json);
 }
@@ -132,8 +133,8 @@ void run_add_option(struct run_reader *r, struct yaml_mark at, const char *from,
 {
     const struct run_option *other = given(r, name);
     if (other)
-        run_problem(r->p, at, "%s and line %u both say `%s`: leave one out", from, other->at.line,
-                    name);
+        run_problem(r->p, at, "%s and line %u both set `%s`. Remove one of them", from,
+                    other->at.line, name);
     else
         add(r, at, name, json);
 }
@@ -141,14 +142,15 @@ void run_add_option(struct run_reader *r, struct yaml_mark at, const char *from,
 void run_read_options(struct run_reader *r, const struct yaml_node *v, void *ctx)
 {
     if (v->kind != YAML_KIND_MAP || v->n > OPTIONS_MAX) {
-        run_problem(r->p, v->at, "`options` is a mapping of options of `cox up`");
+        run_problem(r->p, v->at, "`options` must be a mapping of `cox up` options");
         return;
     }
     for (const struct yaml_node *c = v->first; c; c = c->next) {
         const struct option_spec *spec = find_spec(c->key->text);
         struct strbuf json;
         if (spec && spec->type == OPTION_ARGUMENT) {
-            run_problem(r->p, c->key->at, "the model is the run's own `model`");
+            run_problem(r->p, c->key->at,
+                        "`options` cannot contain the model. Put it at the top level as `model`");
             continue;
         }
         strbuf_init(&json, 2ul * RUN_FILE_MAX_BYTES);
@@ -180,7 +182,7 @@ static enum status parse_options(struct str text, struct up_options *o, struct c
     if (fd < 0 || write(fd, text.ptr, text.len) != (ssize_t)text.len) {
         if (fd >= 0)
             close(fd);
-        return error_set(err, STATUS_IO, "no memory for the options");
+        return error_set(err, STATUS_IO, "not enough memory for the options");
     }
     snprintf(path, 64, "/proc/self/fd/%d", fd);
     char name[] = "cox up", flag[] = "--config";
@@ -244,8 +246,8 @@ static void check_together(struct run_reader *r)
     if (s == STATUS_OK)
         s = up_plan_build(&r->f->up, r->f->model.s, &place, &arena, &plan, &err);
     if (s != STATUS_OK)
-        run_problem(r->p, r->f->model.at, "`cox up %.60s` with these options: %s", r->f->model.s,
-                    without_place(err.text, path));
+        run_problem(r->p, r->f->model.at, "`cox up %.60s` would reject these options: %s",
+                    r->f->model.s, without_place(err.text, path));
     arena_fini(&arena);
     strbuf_fini(&text);
 }
@@ -256,7 +258,10 @@ void run_check_options(struct run_reader *r)
     for (size_t i = 0; i < r->f->options.n; i++) {
         const struct run_option *o = &r->f->options.items[i];
         if (!r->f->model.s && good)
-            run_problem(r->p, o->at, "`%.60s` is of `cox up`, and there is no `model`", o->name);
+            run_problem(r->p, o->at,
+                        "`%.60s` is an option of `cox up`, but the file has no `model`. Add "
+                        "`model`, or remove this option",
+                        o->name);
         else if (!check_one(r, o))
             good = false;
     }

@@ -33,7 +33,8 @@ const char *run_read_path(struct run_reader *r, const char *text, struct yaml_ma
     }
     if (is_good)
         return run_print(r, "%.*s", (int)n, text);
-    run_problem(r->p, at, "\"%.60s\": an absolute path is wanted, \"/data\", without \"..\"", text);
+    run_problem(r->p, at,
+                "\"%.60s\" is not an absolute path without \"..\". Write it like \"/data\"", text);
     return NULL;
 }
 
@@ -81,21 +82,20 @@ static const char *git_url(struct run_reader *r, const struct yaml_node *v)
     if (!s)
         return NULL;
     if (s[0] == '-' || !is_plain_text(s) || strlen(s) > PATH_MAX_BYTES)
-        run_problem(r->p, v->at, "`url` \"%.60s\": no URL that `git` may have", s);
+        run_problem(r->p, v->at, "`url` \"%.60s\" is not a valid URL for `git`", s);
     else if (has_secret(s))
         run_problem(r->p, v->at,
-                    "`url` has a user or password, which the log and `ps` would show: leave it "
-                    "out, and give git a credential helper, ~/.netrc or an ssh:// URL");
+                    "`url` contains a user or password, which the log and `ps` would show. Remove "
+                    "it, and use a git credential helper, ~/.netrc or an ssh:// URL");
     else if (strncmp(s, "https://", 8) == 0 || strncmp(s, "ssh://", 6) == 0 ||
              strncmp(s, "file:///", 8) == 0 || s[0] == '/' || is_scp_like(s))
         return s;
     else if (is_bare_host(s))
         return run_print(r, "https://%s", s);
     else
-        run_problem(r->p, v->at,
-                    "`url` \"%.60s\": https://, ssh://, user@host:path or a path are taken, no "
-                    "other transport",
-                    s);
+        run_problem(
+            r->p, v->at,
+            "`url` \"%.60s\" is not supported: use https://, ssh://, user@host:path or a path", s);
     return NULL;
 }
 
@@ -114,7 +114,7 @@ static void read_git_ref(struct run_reader *r, const struct yaml_node *v, void *
     for (const char *c = s; is_good && *c; c++)
         is_good = isalnum((unsigned char)*c) || strchr("._/-+@", *c);
     if (s && !is_good)
-        run_problem(r->p, v->at, "`ref` \"%.60s\": a branch, a tag or a commit is wanted", s);
+        run_problem(r->p, v->at, "`ref` \"%.60s\" is not the name of a branch, tag or commit", s);
     else
         im->ref = s;
 }
@@ -127,7 +127,7 @@ static void read_git(struct run_reader *r, const struct yaml_node *v, void *ctx)
     im->kind = RUN_IMPORT_GIT;
     RUN_READ_MAP(r, v, "`git`", keys, im);
     if (!im->what && r->p->n == n)
-        run_problem(r->p, v->at, "`git` without `url`");
+        run_problem(r->p, v->at, "`git` has no `url`: add it");
 }
 
 /* ---- import ---- */
@@ -141,12 +141,12 @@ static void set_model(struct run_reader *r, struct run_import *im, const char *s
     if (strncmp(s, "hf://", 5) == 0)
         s = run_print(r, "hf:%s", strncmp(s, "hf://huggingface.co/", 20) == 0 ? s + 20 : s + 5);
     if (s[0] == '-')
-        run_problem(r->p, at, "\"%.60s\": a model is wanted, hf:ORG/NAME", s);
+        run_problem(r->p, at, "\"%.60s\" is not a model. Write it like hf:ORG/NAME", s);
     else if (model_ref_parse(s, &ref, &err) != STATUS_OK)
         run_problem(r->p, at, "%s", err.text);
     else {
         if (ref.kind == MODEL_REF_NULL)
-            run_problem(r->p, at, "the model null has no files to import");
+            run_problem(r->p, at, "the null model has no files, so it cannot be imported");
         else
             im->what = s;
         model_ref_fini(&ref);
@@ -181,15 +181,17 @@ static void set_artifact(struct run_reader *r, struct run_import *im, const stru
     const char *name = v->text + strlen(artifact_scheme);
     im->kind = RUN_IMPORT_ARTIFACT;
     if (!is_artifact_name(name)) {
-        run_problem(r->p, v->at,
-                    "\"%.80s\": an artifact has three names of letters, digits, '.', '_' and '-': "
-                    "vessl-artifact://ORGANIZATION/PROJECT/NAME",
-                    v->text);
+        run_problem(
+            r->p, v->at,
+            "\"%.80s\" is not an artifact: write vessl-artifact://ORGANIZATION/PROJECT/NAME, with "
+            "letters, digits, '.', '_' and '-' in each name",
+            v->text);
         return;
     }
     if (strpbrk(name, "{}"))
         run_note(r->p, v->at,
-                 "\"%.80s\" has a name in braces, as documents have it: it is taken as it is",
+                 "\"%.80s\" contains a name in braces, like a placeholder in a document. The "
+                 "braces are kept as part of the name",
                  name);
     im->what = name;
 }
@@ -197,8 +199,8 @@ static void set_artifact(struct run_reader *r, struct run_import *im, const stru
 static void refuse_artifact(struct run_reader *r, const struct yaml_node *v, const char *what)
 {
     run_problem(r->p, v->at,
-                "%.60s: another platform's; fetch it and give file:PATH, or a volume with `claim` "
-                "or `host` that keeps it",
+                "%.60s belongs to another platform and cannot be fetched here. Download it and "
+                "give file:PATH, or use a volume with `claim` or `host` that contains it",
                 what);
 }
 
@@ -209,7 +211,8 @@ static void set_file(struct run_reader *r, struct run_import *im, const char *s,
     if (strncmp(s, "//", 2) == 0)
         s += 2;
     if (s[0] != '/')
-        run_problem(r->p, at, "file:%.60s: an absolute path is wanted, file:/home/me/data", s);
+        run_problem(r->p, at,
+                    "file:%.60s is not an absolute path. Write it like file:/home/me/data", s);
     else
         im->what = s;
 }
@@ -246,7 +249,8 @@ static void read_import_text(struct run_reader *r, const struct yaml_node *v, st
         refuse_artifact(r, v, s);
     else
         run_problem(r->p, v->at,
-                    "\"%.60s\": `git: {url: …}`, `model: …`, hf://ORG/NAME or file:PATH is wanted",
+                    "\"%.60s\" cannot be imported. Give `git: {url: …}`, `model: …`, hf://ORG/NAME "
+                    "or file:PATH",
                     s);
 }
 
@@ -259,7 +263,7 @@ static bool is_places(struct run_reader *r, const struct yaml_node *v, const cha
 {
     bool is = v->kind == YAML_KIND_MAP && v->n <= PLACES_MAX;
     if (!is)
-        run_problem(r->p, v->at, "%s is a mapping of paths, at most %d", what, PLACES_MAX);
+        run_problem(r->p, v->at, "%s must be a mapping of at most %d paths", what, PLACES_MAX);
     return is;
 }
 
@@ -281,7 +285,8 @@ void run_read_imports(struct run_reader *r, const struct yaml_node *v, void *ctx
         }
         RUN_READ_MAP(r, c, "`import`", keys, im);
         if (c->kind == YAML_KIND_MAP && c->n != 1)
-            run_problem(r->p, c->at, "an import is one of `git`, `model`, `file`");
+            run_problem(r->p, c->at,
+                        "an import must have exactly one of `git`, `model` and `file`");
     }
 }
 
@@ -301,8 +306,8 @@ void run_read_exports(struct run_reader *r, const struct yaml_node *v, void *ctx
             refuse_artifact(r, c, c->text);
         else
             run_problem(r->p, c->at,
-                        "an export goes to file:FOLDER of this machine, or to "
-                        "vessl-artifact://ORGANIZATION/PROJECT/NAME, a volume of it");
+                        "the target of an export must be file:FOLDER on this machine or "
+                        "vessl-artifact://ORGANIZATION/PROJECT/NAME");
     }
 }
 
@@ -325,7 +330,9 @@ static void read_claim(struct run_reader *r, const struct yaml_node *v, void *ct
                    strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
     vol->kind = RUN_VOLUME_CLAIM;
     if (s && !is_name)
-        run_problem(r->p, v->at, "`claim` \"%.60s\": small letters, digits and '-', up to 63", s);
+        run_problem(r->p, v->at,
+                    "`claim` \"%.60s\" is invalid: use up to 63 lower-case letters, digits and '-'",
+                    s);
     else
         vol->what = s;
 }
@@ -336,7 +343,7 @@ static void read_size(struct run_reader *r, const struct yaml_node *v, void *ctx
     const char *s = run_read_text(r, v, "`size`");
     vol->kind = RUN_VOLUME_SIZE;
     if (s && !run_is_quantity(s))
-        run_problem(r->p, v->at, "`size` \"%.60s\": as 10Gi or 500Mi", s);
+        run_problem(r->p, v->at, "`size` \"%.60s\" is not a size. Write it like 10Gi or 500Mi", s);
     else
         vol->what = s;
 }
@@ -353,8 +360,9 @@ void run_read_volumes(struct run_reader *r, const struct yaml_node *v, void *ctx
         vol->path = read_place(r, c);
         RUN_READ_MAP(r, c, "a volume", keys, vol);
         if (c->kind == YAML_KIND_MAP && c->n != 1)
-            run_problem(r->p, c->at,
-                        "a volume is one of `host: FOLDER`, `claim: NAME`, `size: 10Gi`");
+            run_problem(
+                r->p, c->at,
+                "a volume must have exactly one of `host: FOLDER`, `claim: NAME` and `size: 10Gi`");
     }
 }
 
@@ -434,7 +442,7 @@ void run_check_places(struct run_reader *r)
             if (all[i].path && all[k].path &&
                 (lies_in(all[i].path, all[k].path) || lies_in(all[k].path, all[i].path)))
                 run_problem(r->p, all[i].at,
-                            "\"%.60s\" and \"%.60s\" of line %u lie in each other: give each a "
-                            "place of its own",
+                            "\"%.60s\" and \"%.60s\" of line %u are the same path or inside each "
+                            "other. Use separate paths",
                             all[i].path, all[k].path, all[k].at.line);
 }

@@ -68,7 +68,7 @@ void run_problems_print(struct run_problems *p, const char *path, struct strbuf 
 {
     print(p->items, p->n < RUN_PROBLEMS_MAX ? p->n : RUN_PROBLEMS_MAX, path, "", out);
     if (p->n > RUN_PROBLEMS_MAX)
-        strbuf_printf(out, "%s: and %zu more\n", path, p->n - RUN_PROBLEMS_MAX);
+        strbuf_printf(out, "%s: %zu more problems are not shown\n", path, p->n - RUN_PROBLEMS_MAX);
 }
 
 void run_notes_print(struct run_problems *p, const char *path, struct strbuf *out)

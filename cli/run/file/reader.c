@@ -28,20 +28,21 @@ static void unknown(struct run_reader *r, const struct yaml_node *key, const cha
     size_t n = 0;
     const char *near = nearest(key->text, keys, n_keys);
     if (near) {
-        run_problem(r->p, key->at, "\"%.60s\": unknown in %s; did you mean `%s`?", key->text, what,
-                    near);
+        run_problem(r->p, key->at, "unknown key \"%.60s\" in %s; did you mean `%s`?", key->text,
+                    what, near);
         return;
     }
     for (size_t i = 0; i < n_keys && n < sizeof all; i++)
         n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", keys[i].name);
-    run_problem(r->p, key->at, "\"%.60s\": unknown in %s, which takes %s", key->text, what, all);
+    run_problem(r->p, key->at, "unknown key \"%.60s\" in %s. Allowed keys: %s", key->text, what,
+                all);
 }
 
 void run_read_map(struct run_reader *r, const struct yaml_node *map, const char *what,
                   const struct run_key *keys, size_t n_keys, void *ctx)
 {
     if (map->kind != YAML_KIND_MAP) {
-        run_problem(r->p, map->at, "%s is a mapping, `key: value` lines", what);
+        run_problem(r->p, map->at, "%s must be a mapping of `key: value` lines", what);
         return;
     }
     for (const struct yaml_node *v = map->first; v; v = v->next) {
@@ -59,8 +60,8 @@ const char *run_read_text(struct run_reader *r, const struct yaml_node *v, const
 {
     if (v->kind == YAML_KIND_TEXT && v->text[0])
         return v->text;
-    run_problem(r->p, v->at, "%s is a text%s", what,
-                v->kind == YAML_KIND_TEXT ? " of at least a letter" : "");
+    run_problem(r->p, v->at, "%s must be a string%s", what,
+                v->kind == YAML_KIND_TEXT ? " that is not empty" : "");
     return NULL;
 }
 
@@ -73,7 +74,7 @@ bool run_read_int(struct run_reader *r, const struct yaml_node *v, const char *w
         *out = n;
         return true;
     }
-    run_problem(r->p, v->at, "%s is a whole number from %lld to %lld", what, (long long)min,
+    run_problem(r->p, v->at, "%s must be a whole number from %lld to %lld", what, (long long)min,
                 (long long)max);
     return false;
 }

@@ -54,7 +54,7 @@ static void give_lines(const struct up_control *c, struct http_request *r)
     if (q.len > sizeof key - 1 && memcmp(q.ptr, key, sizeof key - 1) == 0 &&
         str_to_u64((struct str){q.ptr + sizeof key - 1, q.len - (sizeof key - 1)}, &since) !=
             STATUS_OK) {
-        http_respond(r, 400, TEXT_PLAIN, STR("since=NUMBER is wanted\n"), NULL, 0);
+        http_respond(r, 400, TEXT_PLAIN, STR("the parameter since=NUMBER is missing\n"), NULL, 0);
         return;
     }
     struct strbuf b;
@@ -86,7 +86,7 @@ static void scale(const struct up_control *c, struct http_request *r)
     enum status s =
         json_is_integer(n) && json_integer_value(n) >= 0 && json_integer_value(n) <= 1024
             ? c->o.scale(c->o.ctx, (uint32_t)json_integer_value(n), &err)
-            : error_set(&err, STATUS_INVALID, "from 0 to 1024 workers");
+            : error_set(&err, STATUS_INVALID, "the number of workers must be from 0 to 1024");
     json_decref(j);
     uint32_t is = c->o.n_workers(c->o.ctx), uid = getuid();
     if (s == STATUS_OK && is != was) {

@@ -87,10 +87,10 @@ static enum status make_log(const char *name, struct up_detach *d, int *fd, stru
     }
     if (*fd >= 0)
         return STATUS_OK;
-    return error_set(err, STATUS_IO,
-                     "--detach: the log %s: %s; XDG_STATE_HOME or TMPDIR names "
-                     "another folder",
-                     d->log_file, strerror(errno));
+    return error_set(
+        err, STATUS_IO,
+        "--detach: cannot open the log %s: %s. Set XDG_STATE_HOME or TMPDIR to another folder",
+        d->log_file, strerror(errno));
 }
 
 void up_detach_logged(struct up_detach *d, unsigned long long n)
@@ -175,12 +175,12 @@ static int wait_for_start(const char *command, int fd, pid_t cluster, const stru
     while (waitpid(cluster, &status, 0) < 0 && errno == EINTR)
         continue;
     if (n_interrupts > 0)
-        fprintf(stderr, "cox %s: the start was interrupted and the cluster has ended\n", command);
+        fprintf(stderr, "cox %s: the start was interrupted, so the cluster was stopped\n", command);
     else if (WIFSIGNALED(status))
-        fprintf(stderr, "cox %s: the cluster was ended by signal %d (%s); its log is %s\n", command,
-                WTERMSIG(status), strsignal(WTERMSIG(status)), d->log_file);
+        fprintf(stderr, "cox %s: the cluster was killed by signal %d (%s). See its log: %s\n",
+                command, WTERMSIG(status), strsignal(WTERMSIG(status)), d->log_file);
     else if (has_log(d->log_file))
-        fprintf(stderr, "cox %s: the cluster has not started; its log is %s\n", command,
+        fprintf(stderr, "cox %s: the cluster did not start. See its log: %s\n", command,
                 d->log_file);
     if (n_interrupts > 0 || WIFSIGNALED(status) || WEXITSTATUS(status) == EXIT_FINE)
         return EXIT_FAILED;
@@ -195,7 +195,7 @@ enum status up_detach(const char *command, const char *name, struct up_detach *d
     TRY(make_log(name, d, &log_fd, err));
     if (pipe2(ends, O_CLOEXEC) != 0) {
         close(log_fd);
-        return error_set(err, STATUS_LIMIT, "--detach: a pipe: %s", strerror(errno));
+        return error_set(err, STATUS_LIMIT, "--detach: cannot create a pipe: %s", strerror(errno));
     }
     fflush(NULL);
     pid_t cluster = fork();
@@ -203,7 +203,8 @@ enum status up_detach(const char *command, const char *name, struct up_detach *d
         close(log_fd);
         close(ends[0]);
         close(ends[1]);
-        return error_set(err, STATUS_LIMIT, "--detach: a process: %s", strerror(errno));
+        return error_set(err, STATUS_LIMIT, "--detach: cannot start a process: %s",
+                         strerror(errno));
     }
     if (cluster > 0) {
         close(log_fd);

@@ -142,11 +142,11 @@ static void append_names(const struct local_cluster *all, size_t n, const char *
                           all[i].name[0] ? all[i].name : "-", all[i].admin);
 }
 
-/* Appends " called NAME at ADDRESS" with the parts that are given. */
+/* Appends " with the name NAME at ADDRESS" with the parts that are given. */
 static void append_wish(const char *name, const char *address, struct strbuf *out)
 {
     if (name)
-        strbuf_printf(out, " called %.60s", name);
+        strbuf_printf(out, " with the name %.60s", name);
     if (address)
         strbuf_printf(out, " at %.100s", address);
     strbuf_append(out, "", 1);
@@ -164,12 +164,13 @@ static enum status none_is_meant(const char *name, const char *address,
     append_names(all, n, NULL, NULL, &names);
     if (n > 0)
         s = error_set(err, STATUS_NOT_FOUND,
-                      "no cluster%s that `cox up` runs here as this user; these run: " STR_FMT,
+                      "this user runs no cluster%s on this machine. Running clusters: " STR_FMT,
                       wish.ptr, STR_ARG(strbuf_str(&names)));
     else
         s = error_set(err, STATUS_NOT_FOUND,
-                      "no cluster%s that `cox up` runs here as this user (control sockets in %s, "
-                      "TMPDIR): start one, or ask as its user and with its TMPDIR",
+                      "this user runs no cluster%s on this machine (searched for control sockets "
+                      "in %s, TMPDIR). Start one with `cox up`, or run this command as the "
+                      "cluster's user and with its TMPDIR",
                       wish.ptr, local_cluster_folder());
     strbuf_fini(&names);
     strbuf_fini(&wish);
@@ -190,7 +191,7 @@ enum status local_cluster_find(const char *name, const char *address, struct loc
         strbuf_init(&names, NAMES_BYTES);
         append_names(all, n, name, address, &names);
         s = error_set(err, STATUS_INVALID,
-                      "%zu clusters run here: which? Give its name, or --address: " STR_FMT,
+                      "%zu clusters match. Give the name or --address of one of them: " STR_FMT,
                       n_meant, STR_ARG(strbuf_str(&names)));
         strbuf_fini(&names);
     } else if (n_meant == 0) {
@@ -224,7 +225,8 @@ enum status local_cluster_ask(const struct local_cluster *c, const char *path, c
         return STATUS_OK;
     json_t *j = json_loadb(answer->ptr ? answer->ptr : "", answer->len, 0, NULL);
     const char *text = json_string_value(json_object_get(j, "error"));
-    enum status s = error_set(err, STATUS_INVALID, "%s", text ? text : "`cox up` refuses that");
+    enum status s = error_set(err, STATUS_INVALID, "%s",
+                              text ? text : "`cox up` rejected the request without a reason");
     json_decref(j);
     return s;
 }

@@ -53,21 +53,19 @@ enum status up_name_choose(const char *wanted, const char *model, char out[UP_NA
     struct local_cluster *all;
     char stem[UP_NAME_BYTES];
     if (wanted && !is_usable(wanted))
-        return error_set(
-            err, STATUS_INVALID,
-            "--name %s: a name is 1 to %d letters, digits, '.', '_' and '-', the first "
-            "of them a letter or a digit",
-            wanted, UP_NAME_BYTES - 1);
+        return error_set(err, STATUS_INVALID,
+                         "--name %s is invalid: use 1 to %d letters, digits, '.', '_' and '-', and "
+                         "begin with a letter or a digit",
+                         wanted, UP_NAME_BYTES - 1);
     size_t n = local_cluster_list(LOOK_MS, &all);
     const struct local_cluster *other = wanted ? taken_by(all, n, wanted) : NULL;
     enum status s = STATUS_OK;
     *is_only = n == 0;
     if (other)
-        s = error_set(
-            err, STATUS_EXISTS,
-            "--name %s: a cluster of that name runs here (process %lld, %s): choose another "
-            "name, or end it with `cox stop %s`",
-            wanted, other->pid, other->url, wanted);
+        s = error_set(err, STATUS_EXISTS,
+                      "--name %s is in use: a cluster with this name runs on this machine (process "
+                      "%lld, %s). Choose another name, or stop it with `cox stop %s`",
+                      wanted, other->pid, other->url, wanted);
     up_name_of_model(model, stem);
     snprintf(out, UP_NAME_BYTES, "%s", wanted ? wanted : stem);
     for (unsigned i = 2; !wanted && i < TRIES && taken_by(all, n, out); i++)

@@ -55,7 +55,7 @@ static enum status bind_worker(const struct up_numa *u, uint32_t i, struct numa_
     *out = (struct numa_binding){.node = -1};
     if (w.node || w.cpus)
         return p->numa ? numa_bind_to(p->numa, &p->allowed, &w, out, err)
-                       : error_set(err, STATUS_NOT_FOUND, "another machine's");
+                       : error_set(err, STATUS_NOT_FOUND, "the worker runs on another machine");
     return numa_bind_any(finds_itself(u) ? &unknown : p->numa, &p->allowed, i, u->n_in_order, out,
                          err);
 }
@@ -65,9 +65,10 @@ static enum status check_length(const char *flag, const struct option_list *l, u
 {
     if (l->n_items == 0 || l->n_items >= n_workers)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID,
-                     "%s has %zu %s for %u workers: one for each is wanted, separated by blanks",
-                     flag, l->n_items, l->n_items == 1 ? "entry" : "entries", n_workers);
+    return error_set(
+        err, STATUS_INVALID,
+        "%s has %zu %s for %u workers. Give one entry for each worker, separated by blanks", flag,
+        l->n_items, l->n_items == 1 ? "entry" : "entries", n_workers);
 }
 
 enum status up_numa_check(const struct up_numa *u, struct error *err)

@@ -18,14 +18,14 @@ static enum status check_roles(const struct up_options *o, int64_t n_workers, st
 {
     int64_t replica_ranks = o->tp * o->pp, n_roles = o->prefill_workers + o->decode_workers;
     if (n_roles > n_workers)
-        return error_set(err, STATUS_INVALID,
-                         "--workers %lld: there are %lld with --prefill-workers and "
-                         "--decode-workers",
-                         (long long)n_workers, (long long)n_roles);
+        return error_set(
+            err, STATUS_INVALID,
+            "--workers %lld is too few: --prefill-workers and --decode-workers together need %lld",
+            (long long)n_workers, (long long)n_roles);
     if (o->prefill_workers % replica_ranks != 0 || o->decode_workers % replica_ranks != 0)
         return error_set(err, STATUS_INVALID,
-                         "--prefill-workers %lld --decode-workers %lld: a group has %lld x %lld "
-                         "ranks of one role: give multiples",
+                         "--prefill-workers %lld and --decode-workers %lld must be multiples of "
+                         "the %lld x %lld ranks of a replica, whose ranks all have one role",
                          (long long)o->prefill_workers, (long long)o->decode_workers,
                          (long long)o->tp, (long long)o->pp);
     return STATUS_OK;
@@ -39,37 +39,41 @@ static enum status check(const struct up_options *o, int64_t n_workers, struct e
     TRY(speculation_read(&o->speculation, &speculation, err));
     TRY(check_roles(o, n_workers, err));
     if (o->standby && !o->redis)
-        return error_set(err, STATUS_INVALID,
-                         "--standby: give --redis URL, which says which of the two heads serves");
+        return error_set(
+            err, STATUS_INVALID,
+            "--standby requires --redis URL: Redis stores which of the two heads serves");
     if (o->cluster_name && !cluster_name_is_valid(o->cluster_name))
-        return error_set(err, STATUS_INVALID,
-                         "--cluster-name %s: 1 to %u letters, digits, '.', '_' and '-'",
-                         o->cluster_name, CLUSTER_NAME_MAX);
+        return error_set(
+            err, STATUS_INVALID,
+            "--cluster-name %s is invalid: use 1 to %u letters, digits, '.', '_' and '-'",
+            o->cluster_name, CLUSTER_NAME_MAX);
     if (o->enable_lora && !o->lora_root)
         return error_set(err, STATUS_INVALID,
-                         "--enable-lora: give --lora-root FOLDER: adapters are read from below it "
-                         "and from nowhere else");
+                         "--enable-lora requires --lora-root FOLDER: adapters are read only from "
+                         "folders below it");
     if (o->lora_modules.n_items > (o->enable_lora ? (size_t)UP_MAX_LORAS : 0))
         return error_set(err, STATUS_INVALID,
-                         "--lora-modules names %zu adapters: --enable-lora is wanted, and %u are "
-                         "the most",
+                         "--lora-modules names %zu adapters, but it requires --enable-lora and "
+                         "allows at most %u adapters",
                          o->lora_modules.n_items, UP_MAX_LORAS);
     if (o->served_model_names.n_items > UP_MAX_NAMES)
-        return error_set(err, STATUS_INVALID, "%zu names for --served-model-name: at most %u",
+        return error_set(err, STATUS_INVALID,
+                         "--served-model-name has %zu names: at most %u are allowed",
                          o->served_model_names.n_items, UP_MAX_NAMES);
     if (n_workers > 1024)
-        return error_set(err, STATUS_INVALID, "%lld workers on one machine: at most 1024",
+        return error_set(err, STATUS_INVALID,
+                         "%lld workers are too many for one machine: at most 1024 are allowed",
                          (long long)n_workers);
     if (o->dp > 1 && n_workers < replica_ranks * o->dp)
         return error_set(
-            err, STATUS_INVALID, "--workers %lld is too few for %lld groups of %lld x %lld ranks",
+            err, STATUS_INVALID, "--workers %lld is too few for %lld replicas of %lld x %lld ranks",
             (long long)n_workers, (long long)o->dp, (long long)o->tp, (long long)o->pp);
     if (o->port + o->gateways > 65536 || o->gateway_admin_port + o->gateways > 65536 ||
         o->worker_http_port + n_workers > 65536 || o->comm_port + n_workers > 65536 ||
         o->kv_port + n_workers > 65536)
         return error_set(err, STATUS_INVALID,
-                         "ports end at 65535: choose a lower --port, --gateway-admin-port, "
-                         "--worker-http-port, --comm-port or --kv-port");
+                         "a process would need a port above 65535: choose a lower --port, "
+                         "--gateway-admin-port, --worker-http-port, --comm-port or --kv-port");
     return STATUS_OK;
 }
 
@@ -94,9 +98,10 @@ static enum status check_ports(const struct up_plan *plan, struct error *err)
         for (uint32_t k = 0; k < plan->children[i].n_listeners; k++) {
             const struct up_listener *a = meets(plan, i, k), *b = &plan->children[i].listeners[k];
             if (a)
-                return error_set(err, STATUS_INVALID,
-                                 "port %u is wanted by %s and by %s: choose others with %s or %s",
-                                 a->port, a->what, b->what, a->flag, b->flag);
+                return error_set(
+                    err, STATUS_INVALID,
+                    "port %u would be used by both %s and %s. Choose another port with %s or %s",
+                    a->port, a->what, b->what, a->flag, b->flag);
         }
     return STATUS_OK;
 }

@@ -104,7 +104,7 @@ def test_a_job_that_cannot_says_why_and_the_next_one_does(kube, space, host):
                                                     if one["type"] == "Failed"])
         assert ended[0]["reason"] == "PodFailurePolicy"
         job, = [name for name in release.pods("prefetch")]
-        assert "look for the name" in release.log(job, "pull")
+        assert "check the name, the revision" in release.log(job, "pull")
         release.put("upgrade", model={"name": "hf:org/tiny"})
         kube.wait("the other Job's end", lambda: [one.get("status", {}).get("succeeded") for one in kube.get("jobs", space)] == [1])
         assert len(hub.asked("model.safetensors")) == 1

@@ -30,18 +30,22 @@ static void test_lines(void **state)
             "null},\"error\":{\"message\":\"no\",\"param\":null}}\n"},
         {"a", 500, STR("<html>"),
          ID "\"a\",\"response\":{\"status_code\":500," REQUEST
-            "null},\"error\":{\"message\":\"the answer (500) is no JSON of a gateway's\"}}\n"},
+            "null},\"error\":{\"message\":\"the answer (status 500) is not the JSON of a "
+            "gateway\"}}\n"},
         {"a", 200, STR("half of {"),
          ID "\"a\",\"response\":{\"status_code\":200," REQUEST
-            "null},\"error\":{\"message\":\"the answer (200) is no JSON of a gateway's\"}}\n"},
+            "null},\"error\":{\"message\":\"the answer (status 200) is not the JSON of a "
+            "gateway\"}}\n"},
         {"a", 404, STR("{\"error\":\"text\"}"),
          ID "\"a\",\"response\":{\"status_code\":404," REQUEST
-            "null},\"error\":{\"message\":\"the answer (404) is no JSON of a gateway's\"}}\n"},
+            "null},\"error\":{\"message\":\"the answer (status 404) is not the JSON of a "
+            "gateway\"}}\n"},
         {NULL, 400, STR("{\"error\":{}}"),
          ID "null,\"response\":{\"status_code\":400," REQUEST "null},\"error\":{}}\n"},
         {"", 200, STR(""),
          ID "\"\",\"response\":{\"status_code\":200," REQUEST
-            "null},\"error\":{\"message\":\"the answer (200) is no JSON of a gateway's\"}}\n"},
+            "null},\"error\":{\"message\":\"the answer (status 200) is not the JSON of a "
+            "gateway\"}}\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct strbuf out;

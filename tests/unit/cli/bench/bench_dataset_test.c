@@ -143,16 +143,16 @@ static void test_what_is_no_dataset(void **state)
     static const struct {
         const char *text, *end, *words;
     } cases[] = {
-        {"{\"prompt\": \"a\"}\n{\n", ".jsonl", ".jsonl:2: no JSON"},
-        {"{\"text\": \"a\"}\n", ".jsonl", ".jsonl:1: no text \"prompt\""},
+        {"{\"prompt\": \"a\"}\n{\n", ".jsonl", ".jsonl:2: the line is not valid JSON"},
+        {"{\"text\": \"a\"}\n", ".jsonl", ".jsonl:1: the line has no \"prompt\""},
         {"{\"prompt\": \"a\", \"output_tokens\": -1}\n", ".jsonl", "\"output_tokens\""},
-        {"[" TALK("1", "a b c d", "a b c d"), ".json", "breaks off behind entry 1"},
+        {"[" TALK("1", "a b c d", "a b c d"), ".json", "the JSON ends or is invalid after entry 1"},
         {"[" TALK("1", "a", "b") "]", ".json", "none of its 1 entries"},
         {"\n", ".txt", "is empty"},
         {"a line of more than forty words w w w w w w w w w w w w w w w w w w w w w w w w w w w w "
          "w "
          "w w w w w w w w w w w w w w w w w w w w w w w w w w w\n",
-         ".txt", "more than 40 tokens"},
+         ".txt", "more than the 40 tokens"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct bench_dataset_options o = {OPTIONS};

@@ -34,7 +34,7 @@ static void test_gpus_and_ports(void **state)
     assert_int_equal(add("a", 2, &a), STATUS_OK);
     assert_int_equal(add("b", 1, &b), STATUS_OK);
     assert_int_equal(add("c", 2, &c), STATUS_LIMIT); /* statement 61: one GPU is free */
-    assert_non_null(strstr(err.text, "2 GPUs are wanted and 1 are free"));
+    assert_non_null(strstr(err.text, "it needs 2, but only 1 are free"));
     model_table_devices(a, &text);
     assert_text(&text, "0,1");
     assert_int_equal(a->port, 30000);

@@ -42,7 +42,7 @@ static void test_strategy(void **state)
 {
     char *several[] = {(char[]){"SAGEMAKER_BATCH_STRATEGY=MULTI_RECORD"}, NULL};
     char *single[] = {(char[]){"SAGEMAKER_BATCH_STRATEGY=SINGLE_RECORD"}, NULL};
-    assert_true(gives(several, NULL, "set BatchStrategy to SingleRecord"));
+    assert_true(gives(several, NULL, "Set BatchStrategy to SingleRecord"));
     assert_false(gives(single, NULL, "BatchStrategy"));
 }
 

@@ -59,7 +59,7 @@ static void test_seed_000(void **state)
         "--tensor-parallel-size 8 --pipeline-parallel-size 1 --dtype float16 "
         "--max-model-len 8192 --gpu-memory-utilization 0.9 --startup-timeout 1200 "
         "--chunk-timeout 120 --max-body-bytes 67108864 --max-waiting 1000 "
-        "VLLM_MAX_NUM_SEQS=16 has no effect: DJL's setting for the same says 2");
+        "VLLM_MAX_NUM_SEQS=16 has no effect: DJL's own setting for it has the value 2");
 }
 
 struct settings_case {
@@ -93,7 +93,7 @@ static void test_settings(void **state)
         {"HF_MODEL_ID=/opt/ml/model", "", "/opt/ml/model --served-model-name model ", 0},
         {"NO_WEIGHTS=1\nHF_MODEL_ID=org/name-x", "", "org/name-x --served-model-name org_name_x ",
          0},
-        {"NO_WEIGHTS=1", "", "no model: /opt/ml/model has no config.json", 0},
+        {"NO_WEIGHTS=1", "", "no model to serve: /opt/ml/model contains no config.json", 0},
         {"", "", "--tensor-parallel-size 4", 4}, /* 18: the default is all GPUs */
         {"", "option.pipeline_parallel_degree=2",
          "--tensor-parallel-size 2 --pipeline-parallel-size 2", 4},
@@ -103,29 +103,29 @@ static void test_settings(void **state)
         {"SM_NUM_GPUS=2", "", "--tensor-parallel-size 2", 2},
         {"SM_NUM_GPUS=2\nTENSOR_PARALLEL_DEGREE=1", "", "--tensor-parallel-size 1", 2},
         {"OPTION_TENSOR_PARALLEL_DEGREE=1", "", "--data-parallel-size 4", 4},
-        {"OPTION_TENSOR_PARALLEL_DEGREE=zwei", "", "a number from 1 to 1024, or max", 4},
+        {"OPTION_TENSOR_PARALLEL_DEGREE=zwei", "", "give a number from 1 to 1024, or max", 4},
         {"OPTION_DTYPE=fp32", "", "--dtype float32", 0}, /* 21: all names of dtypes */
         {"OPTION_DTYPE=float32", "", "--dtype float32", 0},
         {"OPTION_DTYPE=float16", "", "--dtype float16", 0},
         {"OPTION_DTYPE=bfloat16", "", "--dtype bfloat16", 0},
         {"OPTION_DTYPE=auto", "", "--dtype auto", 0},
-        {"OPTION_DTYPE=fp17", "", "dtype=fp17: one of", 0},
+        {"OPTION_DTYPE=fp17", "", "dtype=fp17 is not supported: use", 0},
         /* 22: lmi-dist is served as vllm */
         {"OPTION_ROLLING_BATCH=lmi-dist", "", "--invocations rolling", 0},
         {"OPTION_ROLLING_BATCH=lmi-dist", "", "rolling_batch=lmi-dist is served as vllm", 0},
         /* 23: auto = asynchronous */
         {"OPTION_ROLLING_BATCH=auto", "", "--invocations async --max-num-seqs 32", 0},
         {"", "", "--invocations async", 0},
-        {"OPTION_ROLLING_BATCH=fast", "", "rolling_batch=fast: one of", 0},
+        {"OPTION_ROLLING_BATCH=fast", "", "rolling_batch=fast is not supported: use", 0},
         {"OPTION_MAX_NUM_SEQS=4\nMAX_BATCH_SIZE=5", "", "--max-num-seqs 4", 0},
-        {"OPTION_MAX_NUM_SEQS=4\nOPTION_MAX_ROLLING_BATCH_SIZE=5", "", "give one", 0},
+        {"OPTION_MAX_NUM_SEQS=4\nOPTION_MAX_ROLLING_BATCH_SIZE=5", "", "Set only one of them", 0},
         {"SAGEMAKER_BIND_TO_PORT=9000", "", "--port 9000", 0}, /* 3: the gateway's port */
         {"SERVING_JOB_QUEUE_SIZE=7", "", "--max-waiting 7", 0},
         {"SERVING_JOB_QUEUE_SIZE=7", "job_queue_size=9", "--max-waiting 9", 0},
         {"OPTION_ENFORCE_EAGER=true", "", "--enforce-eager", 0},
         {"OPTION_ENFORCE_EAGER=false", "", "!--enforce-eager", 0},
         {"OPTION_ENABLE_PREFIX_CACHING=false", "", "--no-enable-prefix-caching", 0},
-        {"OPTION_QUANTIZE=awq", "", "say so themselves", 0},
+        {"OPTION_QUANTIZE=awq", "", "pre-quantised weights are detected automatically", 0},
         {"option.dtype=fp17", "", "!fp17", 0},
         {"", "", "--startup-timeout 1200", 0}, /* 15: the three ways to set the time-out */
         {"MODEL_LOADING_TIMEOUT=5", "", "--startup-timeout 5", 0},
@@ -138,7 +138,8 @@ static void test_settings(void **state)
          "--max-body-bytes 6291456", 0},
         {"SAGEMAKER_MAX_REQUEST_SIZE=7000\nSAGEMAKER_MAX_PAYLOAD_IN_MB=6", "",
          "--max-body-bytes 7000", 0},
-        {"SAGEMAKER_MAX_PAYLOAD_IN_MB=x", "", "SAGEMAKER_MAX_PAYLOAD_IN_MB=x: a number", 0},
+        {"SAGEMAKER_MAX_PAYLOAD_IN_MB=x", "",
+         "SAGEMAKER_MAX_PAYLOAD_IN_MB=x is invalid: give a number", 0},
         {"", "", "--chunk-timeout 120", 0}, /* 29: time-out of a silent stream */
         {"", "chunked_read_timeout=9", "--chunk-timeout 9", 0},
         /* 27: the status of a full queue */

@@ -15,11 +15,11 @@ static const struct {
 } cases[] = {
     {"======== Cluster status: healthy ========", "\033[1;32m"},
     {"======== Cluster status: NOT HEALTHY ========", "\033[1;31m"},
-    {"======== Cluster status: resting, workers come when asked for ========", "\033[33m"},
+    {"======== Cluster status: resting, workers start when a request arrives ========", "\033[33m"},
     {"WARNING: no replica serves", "\033[33m"},
     {"Usage", "\033[1m"},
     {"Recent failures:", "\033[1m"},
-    {"group  state      role     epoch    TPxPP ", "\033[1m"},
+    {"replica state      role     epoch    TPxPP ", "\033[1m"},
     {"00000000000000aa suspect       0     0", "\033[1;31m"},
     {"0      waiting    both     0.0", "\033[33m"},
     {"00000000000000aa ready         0     0", NULL},

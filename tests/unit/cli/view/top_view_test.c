@@ -55,10 +55,10 @@ static const struct {
     {"no curve of one", full, 100, 1, false, "sequences  4 running, 1 waiting\nso far"},
     {"a curve", full, 100, 3, false, "\n          ###\nso far"},
     {"a group", full, 100, 1, false,
-     "7      ready      both            4        1  [############------------]   50 %          "
+     "7       ready      both            4        1  [############------------]   50 %          "
      "2\n"},
     {"a worker", full, 100, 1, false,
-     "00000000000000aa ready         7      12.50 ms   87 %      75 %   61 C  rack1   SLOW\n"},
+     "00000000000000aa ready         7        12.50 ms   87 %      75 %   61 C  rack1   SLOW\n"},
     {"a worker that loads", full, 100, 1, false, "00000000000000bb loading 34 %  -"},
     {"a warning", full, 100, 1, false, "\nWARNING: half a group\n"},
     {"nothing", "{}", 100, 1, false, "model -   NOT HEALTHY"},
@@ -130,7 +130,7 @@ static void test_scrolling_shows_every_line(void **state)
             strbuf_init(&b, 0);
             most = top_view_render(j, &h, &shape, &b);
             assert_int_equal(strncmp(b.ptr, "cox top   model demo", 20), 0);
-            seen_replica = seen_replica || strstr(b.ptr, "7      ready");
+            seen_replica = seen_replica || strstr(b.ptr, "7       ready");
             seen_a = seen_a || strstr(b.ptr, "00000000000");
             seen_b = seen_b || strstr(b.ptr, "loading 34 %");
             strbuf_fini(&b);

@@ -264,7 +264,7 @@ static void one_leaves(struct rank *r)
     } else {
         enum status s = comm_all_reduce(r->comm, x, 1000000, &err);
         EXPECT(r, s == STATUS_IO, "%s: %s", status_name(s), err.text);
-        EXPECT(r, strstr(err.text, "is lost"), "%s", err.text);
+        EXPECT(r, strstr(err.text, "is disconnected"), "%s", err.text);
         s = comm_all_reduce(r->comm, x, 1, &err);
         EXPECT(r, s == STATUS_IO && strstr(err.text, "failed earlier"), "%s", err.text);
     }

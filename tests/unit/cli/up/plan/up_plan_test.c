@@ -408,20 +408,24 @@ static void test_counts_and_refusals(void **state)
         {{"--tp", "1024", "--dp", "2"}, 0, "at most 1024"},
         {{"--port", "65530", "--gateways", "10"}, 0, "65535"},
         {{"--worker-http-port", "65535", "--workers", "2"}, 0, "65535"},
-        {{"--port", "7000"}, 0, "port 7000 is wanted by head and by gateway-0"},
+        {{"--port", "7000"}, 0, "port 7000 would be used by both head and gateway-0"},
         {{"--admin-port", "8001", "--gateways", "2"}, 0, "port 8001"},
-        {{"--head-port", "8265"}, 0, "wanted by head and by head's admin API"},
-        {{"--gateway-admin-port", "8265"}, 0, "head's admin API and by gateway-0's admin API"},
-        {{"--gateway-admin-port", "8001", "--gateways", "2"}, 0, "gateway-0's admin API and by"},
+        {{"--head-port", "8265"}, 0, "used by both head and head's admin API"},
+        {{"--gateway-admin-port", "8265"}, 0, "head's admin API and gateway-0's admin API"},
+        {{"--gateway-admin-port", "8001", "--gateways", "2"},
+         0,
+         "gateway-0's admin API and gateway-1"},
         {{"--gateway-admin-port", "65535", "--gateways", "2"}, 0, "65535"},
         {{"--gateway-admin-port", "0", "--gateways", "2"}, 1, ""},
         {{"--uds", "/s", "--gateways", "2", "--port", "7000"}, 1, ""},
-        {{"--worker-http-port", "7999", "--workers", "2"}, 0, "gateway-0 and by worker-1"},
+        {{"--worker-http-port", "7999", "--workers", "2"}, 0, "gateway-0 and worker-1"},
         {{"--worker-http-port", "8001", "--workers", "2"}, 2, ""},
         {{"--prefill-workers", "1", "--decode-workers", "2"}, 3, ""},
         {{"--prefill-workers", "2", "--workers", "5", "--tp", "2"}, 5, ""},
-        {{"--prefill-workers", "2", "--decode-workers", "2", "--workers", "3"}, 0, "there are 4"},
-        {{"--prefill-workers", "3", "--tp", "2"}, 0, "give multiples"},
+        {{"--prefill-workers", "2", "--decode-workers", "2", "--workers", "3"},
+         0,
+         "together need 4"},
+        {{"--prefill-workers", "3", "--tp", "2"}, 0, "must be multiples"},
         {{"--kv-port", "65535", "--workers", "2"}, 0, "--kv-port"},
         {{"--no-such-flag"}, 0, "no-such-flag"},
         {{"--tp", "nonsense"}, 0, "tp"},
@@ -502,17 +506,18 @@ static void test_data_ports(void **state)
         {"demo", {"--tp", "2", "--comm-port", "7100", "--kv-port", "7200"}, ""},
         {"demo",
          {"--tp", "2", "--comm-port", "7100", "--kv-port", "7100"},
-         "port 7100 is wanted by worker-0's KV blocks and by worker-0's ranks: choose others with "
-         "--kv-port or --comm-port"},
+         "port 7100 would be used by both worker-0's KV blocks and worker-0's ranks. Choose "
+         "another port with --kv-port or --comm-port"},
         {"demo",
          {"--tp", "2", "--comm-port", "7100", "--kv-port", "7101"},
-         "port 7101 is wanted by worker-0's KV blocks and by worker-1's ranks"},
+         "port 7101 would be used by both worker-0's KV blocks and worker-1's ranks"},
         {"demo",
          {"--tp", "2", "--comm-port", "7000"},
-         "wanted by head and by worker-0's ranks: choose others with --head-port or --comm-port"},
-        {"demo", {"--tp", "2", "--comm-port", "7002"}, "worker-0's ranks and by worker-1"},
-        {"demo", {"--kv-port", "8000"}, "gateway-0 and by worker-0's KV blocks"},
-        {"demo", {"--comm-port", "8265"}, "head's admin API and by worker-0's ranks"},
+         "used by both head and worker-0's ranks. Choose another port with --head-port or "
+         "--comm-port"},
+        {"demo", {"--tp", "2", "--comm-port", "7002"}, "worker-0's ranks and worker-1"},
+        {"demo", {"--kv-port", "8000"}, "gateway-0 and worker-0's KV blocks"},
+        {"demo", {"--comm-port", "8265"}, "head's admin API and worker-0's ranks"},
         {"null", {"--comm-port", "8265"}, ""}, /* a null worker has no such listener */
         {"demo", {"--comm-port", "0", "--kv-port", "-1"}, ""},
     };
@@ -594,7 +599,7 @@ static void test_names_and_adapters(void **state)
             args[n_args++] = "y=y";
         }
         assert_int_equal(plan(&p, "null", args, &err), n == 64 ? STATUS_OK : STATUS_INVALID);
-        assert_true(n == 64 || strstr(err.text, "65 names for --served-model-name"));
+        assert_true(n == 64 || strstr(err.text, "--served-model-name has 65 names"));
         fini(&p);
     }
 }

@@ -330,8 +330,8 @@ static void test_what_is_no_batch(void **state)
         const char *input, *why;
         uint32_t line;
     } cases[] = {
-        {"", "the file holds no line", 0},
-        {" \n\n", "the file holds no line", 0},
+        {"", "the file has no lines", 0},
+        {" \n\n", "the file has no lines", 0},
         {LINE("a") "nonsense\n", "the line is not JSON", 2},
         {"[]", "the line must be a JSON object", 1},
         {LINE("a") "\n" LINE("a"), "custom_id: another line has the same", 3},
