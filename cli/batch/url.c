@@ -65,16 +65,13 @@ static enum status call(const char *method, const char *url, struct str body, st
     struct strbuf shown;
     int code = 0;
     enum status s = http_client_call(&c, &code, NULL, &why);
-    size_t n = strlen(url);
-    const char *text = strncmp(why.text, url, n) == 0 ? why.text + n : why.text;
     strbuf_init(&shown, 0);
     batch_url_append(&shown, url);
     if (sink->error != 0)
         s = error_set(err, STATUS_IO, "%s " STR_FMT ": %s", what, STR_ARG(strbuf_str(&shown)),
                       strerror(sink->error));
     else if (s != STATUS_OK)
-        (void)error_set(err, s, "%s " STR_FMT "%s%s", what, STR_ARG(strbuf_str(&shown)),
-                        text == why.text ? ": " : "", text);
+        (void)error_set(err, s, "%s: %s", what, why.text);
     else if (code < 200 || code > 299)
         s = error_set(err, STATUS_IO, "%s " STR_FMT ": the server answered with status %d to %s",
                       what, STR_ARG(strbuf_str(&shown)), code, method);

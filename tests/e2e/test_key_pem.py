@@ -115,7 +115,7 @@ def test_a_file_that_authorized_names_is_watched_and_mended(tmp_path):
         start(c, c.keys)
         (c.keys / "worker.pub").unlink()
         wait_for("the head says so", lambda: "authorized_not_read" in c.log("head") and
-                 "worker.pub: there is no such file" in c.log("head"))
+                 "worker.pub does not exist" in c.log("head"))
         ask(c, "the keys that it had stay in force")
         (c.keys / "worker.pub").write_text(old)
         wait_for("it is read again", lambda: "authorized_read" in c.log("head"))
@@ -182,4 +182,4 @@ def test_cox_on_a_folder_that_is_only_read(tmp_path):
     (secret.folder / "..data" / "worker.key").unlink()
     (secret.folder / "..data" / "worker.key").write_text(files["head.key"])
     done = run_cox("keys", "--keys-dir", secret.folder)
-    assert done.returncode == 2 and "worker.key: does not belong to the .pub file beside it" in done.stderr, done
+    assert done.returncode == 2 and "worker.key does not match the .pub file beside it" in done.stderr, done

@@ -190,7 +190,7 @@ def test_files_that_are_urls(cluster, tmp_path):
         assert f"the answers are kept in {kept}" in done.stderr and kept.read_text().count("\n") == 3
         kept.unlink()
         done = run_cox("run-batch", "-i", "http://127.0.0.1:1/in?sig=secret", "-o", tmp_path / "x", env=env)
-        assert done.returncode == 2 and "-i http://127.0.0.1:1/in" in done.stderr and "secret" not in done.stderr
+        assert done.returncode == 2 and "-i: cannot connect to http://127.0.0.1:1/in (" in done.stderr and "secret" not in done.stderr
 
 
 def test_what_cannot_be_asked(cluster, tmp_path):

@@ -73,36 +73,38 @@ static void set_way(CURL *curl, const struct http_call *c)
 enum status http_client_describe(CURLcode rc, const struct http_call *c, struct error *err)
 {
     const char *why = curl_easy_strerror(rc);
+    const int n = (int)strcspn(c->url, "?#"); /* a query may contain a signature */
     switch (rc) {
     case CURLE_OPERATION_TIMEDOUT:
-        return error_set(err, STATUS_TIMEOUT, "%s did not answer in time (%s)", c->url, why);
+        return error_set(err, STATUS_TIMEOUT, "%.*s did not answer in time (%s)", n, c->url, why);
     case CURLE_WRITE_ERROR: /* on_data returned false */
         return c->on_data ? STATUS_OK
-                          : error_set(err, STATUS_LIMIT, "the answer of %s is larger than %d MiB",
-                                      c->url, HTTP_ANSWER_MAX_BYTES >> 20);
+                          : error_set(err, STATUS_LIMIT, "the answer of %.*s is larger than %d MiB",
+                                      n, c->url, HTTP_ANSWER_MAX_BYTES >> 20);
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
         return error_set(
             err, STATUS_IO,
-            "cannot connect to %s (%s). Check that the server runs and that the address is right",
-            c->url, why);
+            "cannot connect to %.*s (%s). Check that the server runs and that the address is right",
+            n, c->url, why);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
         return error_set(err, STATUS_DENIED,
-                         "the certificate of %s is not trusted (%s). Give the certificate of its "
+                         "the certificate of %.*s is not trusted (%s). Give the certificate of its "
                          "authority with --cacert FILE",
-                         c->url, why);
+                         n, c->url, why);
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CONNECT_ERROR:
-        return error_set(err, STATUS_DENIED,
-                         "the TLS handshake with %s failed (%s). Check that the server uses https "
-                         "and whether it requires a client certificate (--cert, --key)",
-                         c->url, why);
+        return error_set(
+            err, STATUS_DENIED,
+            "the TLS handshake with %.*s failed (%s). Check that the server uses https "
+            "and whether it requires a client certificate (--cert, --key)",
+            n, c->url, why);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
-        return error_set(err, STATUS_INVALID, "%s is not a valid address (%s)", c->url, why);
+        return error_set(err, STATUS_INVALID, "%.*s is not a valid address (%s)", n, c->url, why);
     default:
-        return error_set(err, STATUS_IO, "the request to %s failed: %s", c->url, why);
+        return error_set(err, STATUS_IO, "the request to %.*s failed: %s", n, c->url, why);
     }
 }
 

@@ -266,7 +266,7 @@ static struct curl_slist *add(struct curl_slist *list, const char *name, const c
 {
     struct strbuf b;
     strbuf_init(&b, 0);
-    strbuf_printf(&b, "the request to %s failed: %s", name, value);
+    strbuf_printf(&b, "%s: %s", name, value);
     list = curl_slist_append(list, strbuf_str(&b).ptr);
     strbuf_fini(&b);
     return list;

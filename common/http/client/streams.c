@@ -1,5 +1,7 @@
 #include "common/http/client/streams.h"
 
+#include <string.h>
+
 #include "common/base/mem.h"
 #include "common/http/client/curl_call.h"
 
@@ -72,7 +74,8 @@ enum status http_streams_begin(struct http_streams *s, const struct http_call *c
         curl_easy_setopt(t->curl, CURLOPT_PRIVATE, t);
         CURLMcode rc = curl_multi_add_handle(s->multi, t->curl);
         if (rc != CURLM_OK)
-            status = error_set(err, STATUS_INTERNAL, "%s: %s", c->url, curl_multi_strerror(rc));
+            status = error_set(err, STATUS_INTERNAL, "the request to %.*s cannot start: %s",
+                               (int)strcspn(c->url, "?#"), c->url, curl_multi_strerror(rc));
     }
     if (status != STATUS_OK) {
         curl_easy_cleanup(t->curl);
