@@ -159,7 +159,7 @@ def test_a_conversation(gateway, env, tmp_path):
 def test_a_model_that_is_not_served(gateway, env, columns):
     t = Terminal("chat", "--url", gateway.url, env=env, columns=columns)
     t.ask("/model foo\r")
-    t.until('cox chat: /model: "foo" is not served here. The gateway serves: m1, other.')
+    t.until('cox chat: /model: the model "foo" is not served here. The gateway serves: m1, other.')
     t.ask("hello\r")
     t.until("1 of <hello>")
     assert gateway.bodies[-1]["model"] == "m1"
@@ -247,7 +247,7 @@ def test_save_and_load(gateway, env, tmp_path):
     t.ask("/load /not/here\r")
     t.until("No such file")
     t.ask("/save\r")
-    t.until("which file")
+    t.until("the file name is missing")
     t.ask(f"/load {file}\r")
     t.until("2 messages")
     t.ask("more\r")

@@ -108,7 +108,7 @@ def test_what_does_not_pass(world, hub, faults, code, words):
 
 def test_wrong_once(world, hub):
     hub.faults[AT] = [(), ("garbage",)]
-    check(world, good(world.pull(hub=hub), "once more"))
+    check(world, good(world.pull(hub=hub), "downloading it again from the start"))
     assert len(hub.asked(WEIGHTS)) == 8
 
 

@@ -181,10 +181,10 @@ def test_the_script_runs_what_the_file_says(tmp_path):
     ("name: a\nrun: [x]\n", "f:2:7: in a pod, commands need an `image`"),
     ("name: a\nmodel: demo\nrun: [x]\n", "f:3:7: in a pod, commands need an `image`"),
     ("name: a\nmodel: demo\nimport: {/c: {git: {url: a.b/c}}}\n", "f:3:10: in a pod, a git import needs an image with `git`"),
-    ("name: a\nimage: i\nrun: x\nimport: {/c: {git: {url: /srv/c}}}\n", "f:4:10: /srv/c is of this machine"),
-    ("name: a\nimage: i\nrun: x\nimport: {/c: file:/srv/c}\n", "f:4:10: /srv/c is of this machine"),
+    ("name: a\nimage: i\nrun: x\nimport: {/c: {git: {url: /srv/c}}}\n", "f:4:10: /srv/c is on this machine, so a pod cannot read it"),
+    ("name: a\nimage: i\nrun: x\nimport: {/c: file:/srv/c}\n", "f:4:10: /srv/c is on this machine, so a pod cannot read it"),
     ("name: a\nimage: i\nrun: x\nimport: {/c: hf://a/b}\n", "f:4:10: a pod cannot import a model. Use `model: hf:a/b`"),
-    ("name: a\nmodel: /srv/c\n", "f:2:8: /srv/c is of this machine"),
+    ("name: a\nmodel: /srv/c\n", "f:2:8: /srv/c is on this machine, so a pod cannot read it"),
 ])
 def test_what_no_pod_can_have(tmp_path, text, line):
     code, objs, err = render(tmp_path, text)
