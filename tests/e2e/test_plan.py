@@ -99,7 +99,7 @@ def test_no_weights_no_worker(tmp_path):
 
 
 @pytest.mark.parametrize("changed,words", [
-    ({"model_type": "foo", "architectures": ["FooForCausalLM"]}, "architecture FooForCausalLM is not supported; supported: llama"),
+    ({"model_type": "foo", "architectures": ["FooForCausalLM"]}, "architecture FooForCausalLM is not supported. Supported architectures: llama"),
     ({"quantization_config": {"quant_method": "bar"}}, 'quant_method "bar"'),
 ], ids=["architecture", "quant_method"])
 @pytest.mark.parametrize("command", [("plan",), ("up", "--device", "cpu"), ("worker", "--device", "cpu", "--insecure", "--model")],
