@@ -371,7 +371,7 @@ static void use_sagemaker(json_t *paths)
     static const char *const methods[] = {"get", "post"};
     for (size_t i = 0; i < 2; i++) {
         json_t *ping = json_object_get(json_object_get(paths, "/ping"), methods[i]);
-        const char *texts[] = {"200", "a group of workers serves", "500", "none does any more"};
+        const char *texts[] = {"200", "a replica serves", "500", "none does any more"};
         for (size_t k = 0; k < 4; k += 2)
             json_object_set_new(json_object_get(ping, "responses"), texts[k],
                                 json_pack("{s:s,s:{s:{s:{s:s}}}}", "description", texts[k + 1],

@@ -247,7 +247,7 @@ pub fn html(name: &str, v: &Value, args: Args) -> R<Value> {
             rest = &rest[at + n + end.len()..];
         }
         if rest.contains('<') || text.contains('&') {
-            return wrong("striptags does not support & or tags without an end");
+            return wrong("striptags of & or of tags without an end is not supported");
         }
         plain.push_str(rest);
         return Ok(Value::from(

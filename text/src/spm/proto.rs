@@ -98,9 +98,11 @@ impl<'a> Reader<'a> {
                 Field::Bytes(self.take(n)?)
             }
             5 => Field::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().unwrap_or_default())),
-            other => return Err(invalid(format!(
+            other => {
+                return Err(invalid(format!(
                 "tokenizer.model has the unknown wire type {other}; it is probably not a SentencePiece model"
-            ))),
+            )))
+            }
         };
         Ok(Some((tag >> 3, field)))
     }

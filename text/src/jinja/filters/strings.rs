@@ -68,9 +68,9 @@ pub(super) fn texts(name: &str, v: &Value, args: Args) -> R<Value> {
             let text = repr_of(v)?;
             match text.chars().count() <= 80 && !text.contains('{') {
                 true => Ok(Value::from(text)),
-                false => {
-                    wrong("pprint supports neither dictionaries nor values that do not fit into one line")
-                }
+                false => wrong(
+                    "pprint of dictionaries, or of values that do not fit into one line, is not supported",
+                ),
             }
         }
         "indent" => indent(v, args),
