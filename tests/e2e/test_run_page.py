@@ -48,11 +48,11 @@ def test_the_head_asks_the_program(runs, tmp_path):
             assert http.post(at, json=body).status_code == 400, body
         assert http.post(at, content=json.dumps({"id": run, "action": "terminate"})).status_code == 415, "no form of another page's"
         assert http.put(at).status_code == 405
-        assert http.post(at, json={"id": "1" * 12, "action": "terminate"}).json()["error"]["message"].startswith("cox run terminate: no run")
+        assert http.post(at, json={"id": "1" * 12, "action": "terminate"}).json()["error"]["message"].startswith("cox run terminate: there is no run")
         assert http.post(at, json={"id": run, "action": "terminate"}).json() == {"done": True}
         assert runs.state(run)["status"] == "terminated"
         answer = http.post(at, json={"id": run, "action": "terminate"})
-        assert answer.status_code == 409 and "has ended already" in answer.text
+        assert answer.status_code == 409 and "has already ended" in answer.text
         assert http.post(at, json={"id": run, "action": "reproduce"}).status_code == 200
         states = {r["id"]: r["status"] for r in http.get(at).json()["runs"]}
         assert len(states) == 2 and states[run] == "terminated"
