@@ -14,6 +14,9 @@ _C_NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n
 _RUST_NOISE = re.compile(
     r'/\*.*?\*/|//[^\n]*|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\[^\n\']*\'|[^\'\\\n]\')', re.S)
 
+LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')  # a string of C; group 1 is its text
+
+
 
 def blank(match):
     """Returns blanks of the same length with the same line breaks, so that offsets stay valid."""
@@ -48,3 +51,23 @@ def files(root, suffixes):
         below[:] = [b for b in below if b not in SKIPPED]
         found += [Path(folder, n) for n in names if Path(n).suffix in suffixes]
     yield from sorted(p.relative_to(root) for p in found if p.is_file())
+
+
+def arguments(text, at):
+    """Returns the arguments of the call in C whose bracket is at `at`."""
+    out, depth, start, i = [], 0, at + 1, at
+    while True:
+        c = text[i]
+        if c == '"':
+            i = LITERAL.match(text, i).end()
+            continue
+        if c == "'":
+            i = text.index("'", i + (3 if text[i + 1] == "\\" else 1)) + 1
+            continue
+        depth += (c in "([{") - (c in ")]}")
+        if depth == 0 or (c == "," and depth == 1):
+            out.append(text[start:i].strip())
+            start = i + 1
+        if depth == 0:
+            return out
+        i += 1
