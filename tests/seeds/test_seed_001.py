@@ -34,7 +34,7 @@ def cluster():
       "    workdir: /code/vllm-run", "    port: 9090", "  HF_TOKEN: HF_TOKEN # Your Huggingface API token")
 def test_the_file(runs):
     done = runs.cox("--check", "-f", FILE)
-    assert done.returncode == 0 and "fine" in done.stdout
+    assert done.returncode == 0 and "is valid" in done.stdout
 
 
 @line("run create", "vessl run create -f vllm-run.yaml", "$ vessl run list", " ID            Name           Type         Status      Created                    Description",
