@@ -84,7 +84,7 @@ struct request {
     uint64_t replica_id;
     struct shared_text *grammar_text; /* NULL = sampling.grammar is on the arena, or empty */
     enum status status;               /* with FINISH_ERROR */
-    char text[160];
+    char text[176];
     struct arena arena;           /* all data of this request; freed as a whole */
     struct prefix_chain *chains;  /* hashes of its ids for the block table, on the arena */
     struct request_salt own_salt; /* salt of tenant and cache_salt */

@@ -94,7 +94,7 @@ bool admission_move(struct head_core *h, struct request *r, struct engine_slot *
  * waits. */
 static bool give_up(struct head_core *h, struct request *r)
 {
-    char text[sizeof r->text], made[64] = "before it generated a token";
+    char text[sizeof r->text], made[56] = "before it generated a token";
     if (r->n_losses < REQUEST_MAX_LOSSES || !request_is_suspect(r))
         return false;
     events_add(
