@@ -29,24 +29,27 @@
         .name = nm, .aliases = al, .type = OPTION_REFUSED, .takes = TAKES_##t, .choices = ok,      \
         .instead = i                                                                               \
     }
-#define ADAPTERS                                                                                   \
-    "Adapters keep the number format of their files and are plain LoRA adapters of PEFT."
-#define CONFIG     "The model is read as its own files describe it."
-#define EXPERTS    "The placement and the computation of experts cannot be changed."
-#define FRONT      "Each gateway is one event loop. Use --gateways to start more of them."
-#define GPU        "This option tunes vLLM's own GPU kernels or compiler."
-#define GRAMMAR    "Structured output has one backend, llguidance."
-#define HOSTS      "Workers on other machines join with `cox worker`; see `cox join-token`."
-#define LOCAL      "A missing model is downloaded to --cache-dir, as by `cox pull`."
-#define LOGS       "Use --log-level and --log-format."
-#define MEDIA      "Only text is supported. Requests with images, audio or video are refused."
-#define MEMORY     "Weights and KV cache stay in the memory of their device."
-#define METRICS    "Use /metrics and `cox events`."
-#define NO_POOLING "The route of a request chooses the task. /v1/embeddings gives vectors."
-#define SAMPLING   "Use --generation-config with a folder that has your own generation_config.json."
-#define SPEC       "A draft model runs whole on the first rank of each replica."
-#define SPREAD     "The head schedules all replicas."
-#define TOOLS      "Parsers are built in and no other code is loaded. Use --tool-call-parser."
+#define CONTEXT     "Use --tp and --pp to divide a model."
+#define CONFIG      "The model is read as its own files describe it."
+#define ENGINE      "This option tunes a part of vLLM that does not exist here."
+#define EXPERTS     "The placement and the computation of experts cannot be changed."
+#define FINGERPRINT "system_fingerprint is the version of Coxswain."
+#define FRONT       "Each gateway is one event loop. Use --gateways to start more of them."
+#define GPU         "This option tunes vLLM's own GPU kernels or compiler."
+#define GRAMMAR     "Structured output has one backend, llguidance."
+#define HEADERS     "The gateway limits the header of a request to 32 KiB and 100 fields."
+#define HOSTS       "Workers on other machines join with `cox worker`; see `cox join-token`."
+#define LOADING     "Each worker decides how it reads the weights."
+#define LOGS        "Use --log-level and --log-format."
+#define MEDIA       "Only text is supported. Requests with images, audio or video are refused."
+#define MEMORY      "Weights and KV cache stay in the memory of their device."
+#define METRICS     "Use /metrics and `cox events`."
+#define NO_POOLING  "The route of a request chooses the task. /v1/embeddings gives vectors."
+#define RAY         "Coxswain starts its own processes and does not use Ray."
+#define SAMPLING    "Use --generation-config with a folder that has your own generation_config.json."
+#define SPEC        "A draft model runs whole on the first rank of each replica."
+#define SPREAD      "The head schedules all replicas."
+#define TOOLS       "Parsers are built in and no other code is loaded. Use --tool-call-parser."
 
 /* Options have vLLM's names where vLLM has them. vLLM's flags that Coxswain lacks are at the end.
  */
@@ -278,25 +281,27 @@ const struct option_spec up_specs[] = {
     OPT_INT(
         S, null_token_us, "null-token-us", -1, 60000000, "-1",
         "Microseconds that the null device takes for each token. -1 = the worker's default, 0."),
-    IGNORED("additional-config", NULL, ONE, NULL),
+    IGNORED("additional-config", NULL, ONE, "This option is for hardware plugins of vLLM."),
     IGNORED("aggregate-engine-logging", NULL, NOTHING, LOGS),
     IGNORED("all2all-backend", NULL, ONE, EXPERTS),
-    IGNORED("allow-deprecated-quantization", NULL, NOTHING, NULL),
+    IGNORED("allow-deprecated-quantization", NULL, NOTHING,
+            "Every supported format is always allowed."),
     IGNORED("allowed-local-media-path", NULL, ONE, MEDIA),
     IGNORED("allowed-media-domains", NULL, MANY, MEDIA),
     IGNORED("api-server-count", "asc", ONE, FRONT),
     IGNORED("attention-backend", NULL, ONE, GPU),
     IGNORED("attention-config", NULL, ONE, GPU),
-    IGNORED("calculate-kv-scales", NULL, NOTHING, GPU),
+    IGNORED("calculate-kv-scales", NULL, NOTHING,
+            "The scales of an 8-bit KV cache are always computed."),
     REFUSED("chat-template-content-format", NULL, ONE, "auto|string",
             "The parts of a message reach the template as one text."),
     REFUSED("code-revision", NULL, ONE, "main", "No code of a model is run."),
-    IGNORED("collect-detailed-traces", NULL, MANY, METRICS),
+    IGNORED("collect-detailed-traces", NULL, MANY, "Use --otlp-traces-endpoint."),
     IGNORED("compilation-config", "cc", ONE, GPU),
     REFUSED("config-format", NULL, ONE, "auto|hf",
             "A model folder must have a config.json in Hugging Face's format."),
     REFUSED("convert", NULL, ONE, "auto|none", NO_POOLING),
-    IGNORED("cp-kv-cache-interleave-size", NULL, ONE, NULL),
+    IGNORED("cp-kv-cache-interleave-size", NULL, ONE, CONTEXT),
     IGNORED("cpu-offload-gb", NULL, ONE, MEMORY),
     IGNORED("cuda-graph-sizes", NULL, MANY, GPU),
     IGNORED("cudagraph-capture-sizes", NULL, MANY, GPU),
@@ -312,21 +317,21 @@ const struct option_spec up_specs[] = {
     REFUSED("data-parallel-start-rank", "dpr", ONE, "0", HOSTS),
     IGNORED("dbo-decode-token-threshold", NULL, ONE, EXPERTS),
     IGNORED("dbo-prefill-token-threshold", NULL, ONE, EXPERTS),
-    IGNORED("dcp-comm-backend", NULL, ONE, NULL),
-    IGNORED("dcp-kv-cache-interleave-size", NULL, ONE, NULL),
-    REFUSED("decode-context-parallel-size", "dcp", ONE, "1",
-            "Use --tp and --pp to divide a model."),
+    IGNORED("dcp-comm-backend", NULL, ONE, CONTEXT),
+    IGNORED("dcp-kv-cache-interleave-size", NULL, ONE, CONTEXT),
+    REFUSED("decode-context-parallel-size", "dcp", ONE, "1", CONTEXT),
     REFUSED("default-chat-template-kwargs", NULL, ONE, NULL,
             "Put chat_template_kwargs into the request."),
-    IGNORED("default-mm-loras", NULL, ONE, ADAPTERS),
+    IGNORED("default-mm-loras", NULL, ONE, MEDIA),
     IGNORED("disable-access-log-for-endpoints", NULL, ONE, LOGS),
     IGNORED("disable-async-output-proc", NULL, NOTHING, "Use --async-scheduling."),
     IGNORED("disable-cascade-attn", NULL, NOTHING, GPU),
     IGNORED("disable-chunked-mm-input", NULL, NOTHING, MEDIA),
-    IGNORED("disable-custom-all-reduce", NULL, NOTHING, GPU),
+    IGNORED("disable-custom-all-reduce", NULL, NOTHING, "Use --no-one-shot."),
     IGNORED("disable-fastapi-docs", NULL, NOTHING, "These pages do not exist here."),
     IGNORED("disable-frontend-multiprocessing", NULL, NOTHING, FRONT),
-    IGNORED("disable-hybrid-kv-cache-manager", NULL, NOTHING, NULL),
+    IGNORED("disable-hybrid-kv-cache-manager", NULL, NOTHING,
+            "The KV cache follows the layers of the model."),
     IGNORED("disable-log-requests", NULL, NOTHING, LOGS),
     IGNORED("disable-log-stats", NULL, NOTHING, "Use --stats-interval 0."),
     IGNORED("disable-mm-preprocessor-cache", NULL, NOTHING, MEDIA),
@@ -334,9 +339,9 @@ const struct option_spec up_specs[] = {
     REFUSED("disable-sliding-window", NULL, NOTHING, NULL,
             "Use --max-model-len with at most the size of the window; it has the same effect."),
     IGNORED("disable-uvicorn-access-log", NULL, NOTHING, LOGS),
-    IGNORED("distributed-executor-backend", NULL, ONE, SPREAD),
-    IGNORED("distributed-timeout-seconds", NULL, ONE, SPREAD),
-    IGNORED("download-dir", NULL, ONE, LOCAL),
+    IGNORED("distributed-executor-backend", NULL, ONE, RAY),
+    IGNORED("distributed-timeout-seconds", NULL, ONE, "Use --peer-timeout."),
+    IGNORED("download-dir", NULL, ONE, "Use --cache-dir."),
     REFUSED("ec-transfer-config", NULL, ONE, NULL,
             "The encoder and the decoder of a model cannot be separated."),
     IGNORED("enable-chunked-prefill", NULL, NOTHING,
@@ -354,7 +359,7 @@ const struct option_spec up_specs[] = {
     IGNORED("enable-log-outputs", NULL, NOTHING, LOGS),
     IGNORED("enable-log-requests", NULL, NOTHING, LOGS),
     IGNORED("enable-logging-iteration-details", NULL, NOTHING, LOGS),
-    REFUSED("enable-lora-bias", NULL, NOTHING, NULL, ADAPTERS),
+    REFUSED("enable-lora-bias", NULL, NOTHING, NULL, "Adapters with biases are not supported."),
     IGNORED("enable-mfu-metrics", NULL, NOTHING, METRICS),
     IGNORED("enable-mm-embeds", NULL, NOTHING, MEDIA),
     IGNORED("enable-multimodal-encoder-data-parallel", NULL, NOTHING, MEDIA),
@@ -365,13 +370,12 @@ const struct option_spec up_specs[] = {
             "The usage always has prompt_tokens_details."),
     IGNORED("enable-reasoning", NULL, NOTHING, "--reasoning-parser alone turns it on."),
     IGNORED("enable-return-routed-experts", NULL, NOTHING, EXPERTS),
-    IGNORED("enable-server-load-tracking", NULL, NOTHING, FRONT),
-    REFUSED("enable-sleep-mode", NULL, NOTHING, NULL,
-            "Start another cluster with other sizes instead."),
+    IGNORED("enable-server-load-tracking", NULL, NOTHING, METRICS),
+    REFUSED("enable-sleep-mode", NULL, NOTHING, NULL, "Stop the cluster to free its memory."),
     REFUSED("enable-tokenizer-info-endpoint", NULL, NOTHING, NULL,
             "The API is OpenAI's over HTTP."),
-    IGNORED("enable-tower-connector-lora", NULL, NOTHING, ADAPTERS),
-    IGNORED("engine-use-ray", NULL, NOTHING, SPREAD),
+    IGNORED("enable-tower-connector-lora", NULL, NOTHING, MEDIA),
+    IGNORED("engine-use-ray", NULL, NOTHING, RAY),
     IGNORED("eplb-config", NULL, ONE, EXPERTS),
     IGNORED("eplb-log-balancedness", NULL, NOTHING, EXPERTS),
     IGNORED("eplb-step-interval", NULL, ONE, EXPERTS),
@@ -379,20 +383,20 @@ const struct option_spec up_specs[] = {
     REFUSED("exclude-tools-when-tool-choice-none", NULL, NOTHING, NULL,
             "The template always gets the tools of a request."),
     IGNORED("expert-placement-strategy", NULL, ONE, EXPERTS),
-    IGNORED("fingerprint-mode", NULL, ONE, NULL),
-    IGNORED("fingerprint-value", NULL, ONE, NULL),
-    IGNORED("fully-sharded-loras", NULL, NOTHING, ADAPTERS),
+    IGNORED("fingerprint-mode", NULL, ONE, FINGERPRINT),
+    IGNORED("fingerprint-value", NULL, ONE, FINGERPRINT),
+    IGNORED("fully-sharded-loras", NULL, NOTHING, ENGINE),
     REFUSED("grpc", NULL, NOTHING, NULL, "The API is OpenAI's over HTTP."),
     IGNORED("guided-decoding-backend", NULL, ONE, GRAMMAR),
     IGNORED("guided-decoding-disable-additional-properties", NULL, NOTHING, GRAMMAR),
     IGNORED("guided-decoding-disable-fallback", NULL, NOTHING, GRAMMAR),
-    IGNORED("h11-max-header-count", NULL, ONE, FRONT),
-    IGNORED("h11-max-incomplete-event-size", NULL, ONE, FRONT),
+    IGNORED("h11-max-header-count", NULL, ONE, HEADERS),
+    IGNORED("h11-max-incomplete-event-size", NULL, ONE, HEADERS),
     REFUSED("headless", NULL, NOTHING, NULL, HOSTS),
     REFUSED("hf-config-path", NULL, ONE, NULL, CONFIG),
     REFUSED("hf-overrides", NULL, ONE, NULL, CONFIG),
     IGNORED("hf-token", NULL, PERHAPS_ONE, "Set HF_TOKEN, which `ps` does not show."),
-    IGNORED("ignore-patterns", NULL, MANY, LOCAL),
+    IGNORED("ignore-patterns", NULL, MANY, "Only the files that a model needs are downloaded."),
     IGNORED("interleave-mm-strings", NULL, NOTHING, MEDIA),
     REFUSED("io-processor-plugin", NULL, ONE, NULL, "Plugins are not supported."),
     IGNORED("kernel-config", NULL, ONE, GPU),
@@ -401,7 +405,7 @@ const struct option_spec up_specs[] = {
     REFUSED("kv-events-config", NULL, ONE, NULL, METRICS),
     IGNORED("kv-offloading-backend", NULL, ONE, MEMORY),
     IGNORED("kv-offloading-size", NULL, ONE, MEMORY),
-    IGNORED("kv-sharing-fast-prefill", NULL, NOTHING, NULL),
+    IGNORED("kv-sharing-fast-prefill", NULL, NOTHING, ENGINE),
     REFUSED("kv-transfer-config", NULL, ONE, NULL,
             "Use --prefill-workers and --decode-workers. KV blocks move between workers without a "
             "connector."),
@@ -409,16 +413,16 @@ const struct option_spec up_specs[] = {
     IGNORED("limit-mm-per-prompt", NULL, ONE, MEDIA),
     IGNORED("linear-backend", NULL, ONE, GPU),
     IGNORED("log-config-file", NULL, ONE, LOGS),
-    IGNORED("log-error-stack", NULL, NOTHING, LOGS),
+    IGNORED("log-error-stack", NULL, NOTHING, "Programs in C have no Python stack to log."),
     REFUSED("logits-processor-pattern", NULL, ONE, NULL,
             "Use logit_bias, the penalties or min_p in the request."),
     REFUSED("logits-processors", NULL, MANY, NULL,
             "Use logit_bias, the penalties or min_p in the request."),
     REFUSED("logprobs-mode", NULL, ONE, "raw_logprobs",
             "Log-probabilities are always the model's, before temperature and penalties."),
-    IGNORED("lora-dtype", NULL, ONE, ADAPTERS),
-    IGNORED("lora-extra-vocab-size", NULL, ONE, ADAPTERS),
-    IGNORED("lora-target-modules", NULL, ONE, ADAPTERS),
+    IGNORED("lora-dtype", NULL, ONE, "Adapters keep the number format of their files."),
+    IGNORED("lora-extra-vocab-size", NULL, ONE, "An adapter cannot add tokens."),
+    IGNORED("lora-target-modules", NULL, ONE, "The files of an adapter name its modules."),
     IGNORED("mamba-backend", NULL, ONE, GPU),
     IGNORED("mamba-block-size", NULL, ONE, GPU),
     IGNORED("mamba-cache-dtype", NULL, ONE, GPU),
@@ -427,12 +431,12 @@ const struct option_spec up_specs[] = {
     IGNORED("master-addr", NULL, ONE, HOSTS),
     IGNORED("master-port", NULL, ONE, HOSTS),
     IGNORED("max-context-len-to-capture", NULL, ONE, GPU),
-    IGNORED("max-cpu-loras", NULL, ONE, ADAPTERS),
+    IGNORED("max-cpu-loras", NULL, ONE, "Use --max-loras."),
     IGNORED("max-cudagraph-capture-size", NULL, ONE, GPU),
     IGNORED("max-log-len", NULL, ONE, LOGS),
     IGNORED("max-long-partial-prefills", NULL, ONE, "Use --long-prefill-token-threshold."),
     IGNORED("max-num-queued-tokens", NULL, ONE, "Use --max-waiting to limit waiting requests."),
-    IGNORED("max-parallel-loading-workers", NULL, ONE, LOCAL),
+    IGNORED("max-parallel-loading-workers", NULL, ONE, LOADING),
     IGNORED("max-seq-len-to-capture", NULL, ONE, GPU),
     IGNORED("media-io-kwargs", NULL, ONE, MEDIA),
     REFUSED("middleware", NULL, ONE, NULL,
@@ -445,8 +449,8 @@ const struct option_spec up_specs[] = {
     IGNORED("mm-processor-cache-type", NULL, ONE, MEDIA),
     IGNORED("mm-processor-kwargs", NULL, ONE, MEDIA),
     IGNORED("mm-shm-cache-max-object-size-mb", NULL, ONE, MEDIA),
-    IGNORED("model-impl", NULL, ONE, NULL),
-    IGNORED("model-loader-extra-config", NULL, ONE, LOCAL),
+    IGNORED("model-impl", NULL, ONE, "All models run in cox-worker."),
+    IGNORED("model-loader-extra-config", NULL, ONE, LOADING),
     IGNORED("moe-backend", NULL, ONE, EXPERTS),
     IGNORED("multi-step-stream-outputs", NULL, NOTHING,
             "Every token is sent as soon as it is generated."),
@@ -464,14 +468,13 @@ const struct option_spec up_specs[] = {
     REFUSED("override-generation-config", NULL, ONE, NULL, SAMPLING),
     REFUSED("override-pooler-config", NULL, ONE, NULL, "Use --pooler-config."),
     IGNORED("performance-mode", NULL, ONE, GPU),
-    IGNORED("preemption-mode", NULL, ONE, "Every token is sent as soon as it is generated."),
-    REFUSED("prefill-context-parallel-size", "pcp", ONE, "1",
-            "Use --tp and --pp to divide a model."),
-    IGNORED("prefix-caching-hash-algo", NULL, ONE, NULL),
+    IGNORED("preemption-mode", NULL, ONE, "A preempted request is always computed again."),
+    REFUSED("prefill-context-parallel-size", "pcp", ONE, "1", CONTEXT),
+    IGNORED("prefix-caching-hash-algo", NULL, ONE, ENGINE),
     IGNORED("profiler-config", NULL, ONE, METRICS),
-    IGNORED("pt-load-map-location", NULL, ONE, LOCAL),
+    IGNORED("pt-load-map-location", NULL, ONE, MEMORY),
     REFUSED("quantization-param-path", NULL, ONE, NULL, CONFIG),
-    IGNORED("ray-workers-use-nsight", NULL, NOTHING, GPU),
+    IGNORED("ray-workers-use-nsight", NULL, NOTHING, RAY),
     REFUSED("reasoning-config", NULL, ONE, NULL,
             "A token budget for reasoning alone does not exist."),
     REFUSED("reasoning-parser-plugin", NULL, ONE, NULL,
@@ -482,18 +485,18 @@ const struct option_spec up_specs[] = {
     REFUSED("rope-scaling", NULL, ONE, NULL, CONFIG),
     REFUSED("rope-theta", NULL, ONE, NULL, CONFIG),
     REFUSED("runner", NULL, ONE, "auto|generate", NO_POOLING),
-    IGNORED("safetensors-load-strategy", NULL, ONE, LOCAL),
-    IGNORED("safetensors-prefetch-block-size", NULL, ONE, LOCAL),
-    IGNORED("safetensors-prefetch-num-threads", NULL, ONE, LOCAL),
+    IGNORED("safetensors-load-strategy", NULL, ONE, LOADING),
+    IGNORED("safetensors-prefetch-block-size", NULL, ONE, LOADING),
+    IGNORED("safetensors-prefetch-num-threads", NULL, ONE, LOADING),
     REFUSED("scheduler-cls", NULL, ONE, NULL, "The scheduler is part of cox-head."),
-    IGNORED("scheduler-delay-factor", NULL, ONE, "Every token is sent as soon as it is generated."),
+    IGNORED("scheduler-delay-factor", NULL, ONE, "A request joins the next step without a delay."),
     IGNORED("seed", NULL, ONE,
             "A request without a seed gets a new one each time. Set seed in the request."),
     IGNORED("show-hidden-metrics-for-version", NULL, ONE, METRICS),
     IGNORED("skip-mm-profiling", NULL, NOTHING, MEDIA),
     REFUSED("skip-tokenizer-init", NULL, NOTHING, NULL,
             "The gateway needs the tokenizer. Requests may send prompts as token ids."),
-    IGNORED("specialize-active-lora", NULL, NOTHING, ADAPTERS),
+    IGNORED("specialize-active-lora", NULL, NOTHING, ENGINE),
     IGNORED("speculative-draft-tensor-parallel-size", NULL, ONE, SPEC),
     IGNORED("stream-interval", NULL, ONE, "Every token is sent as soon as it is generated."),
     IGNORED("structured-outputs-config.backend",
@@ -516,17 +519,18 @@ const struct option_spec up_specs[] = {
             "The model's own tokenizer is used. ORG/NAME@REVISION names the revision of both."),
     REFUSED("tokens-only", NULL, NOTHING, NULL, "The API is OpenAI's over HTTP."),
     REFUSED("tool-parser-plugin", NULL, ONE, NULL, TOOLS),
-    REFUSED("tool-server", NULL, ONE, NULL, TOOLS),
+    REFUSED("tool-server", NULL, ONE, NULL,
+            "The gateway runs no tools. The client runs them and sends the results."),
     IGNORED("trust-remote-code", NULL, NOTHING, "No code of a model is run."),
     IGNORED("ubatch-size", NULL, ONE, EXPERTS),
-    IGNORED("use-tqdm-on-load", NULL, NOTHING, NULL),
-    IGNORED("use-v2-block-manager", NULL, NOTHING, NULL),
+    IGNORED("use-tqdm-on-load", NULL, NOTHING, "`cox up` shows the progress of the start."),
+    IGNORED("use-v2-block-manager", NULL, NOTHING, ENGINE),
     IGNORED("uvicorn-log-level", NULL, ONE, LOGS),
     IGNORED("video-pruning-rate", NULL, ONE, MEDIA),
     REFUSED("weight-transfer-config", NULL, ONE, NULL, "Restart the cluster to change weights."),
-    IGNORED("worker-cls", NULL, ONE, NULL),
-    IGNORED("worker-extension-cls", NULL, ONE, NULL),
-    IGNORED("worker-use-ray", NULL, NOTHING, SPREAD),
+    IGNORED("worker-cls", NULL, ONE, "All models run in cox-worker."),
+    IGNORED("worker-extension-cls", NULL, ONE, "Plugins are not supported."),
+    IGNORED("worker-use-ray", NULL, NOTHING, RAY),
 };
 #undef S
 
