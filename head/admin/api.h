@@ -1,10 +1,9 @@
 #pragma once
-/* The head's HTTP server on port 8265: the dashboard, the admin API
- * (docs/reference/admin-api.md), and /livez, /readyz and /metrics through
- * common/http/handlers/admin. With an admin key, everything needs the key except /livez, /readyz
- * and the (empty) dashboard page. Without a key the server binds loopback only. Requests must
- * then name a loopback host, so that no web page can reach the API through a browser. Loop
- * thread. */
+/* Serves the head's HTTP port 8265: the dashboard, the admin API (docs/reference/admin-api.md),
+ * and /livez, /readyz and /metrics through common/http/handlers/admin.
+ * With an admin key, everything needs the key except /livez, /readyz and the (empty) dashboard
+ * page. Without a key the server binds loopback only. Requests must then name a loopback host,
+ * so that no web page can reach the API through a browser. The server runs on the loop thread. */
 #include "common/base/metrics.h"
 #include "common/http/server/server.h"
 #include "common/keys/admin_keys.h"

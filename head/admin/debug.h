@@ -1,5 +1,6 @@
 #pragma once
-/* GET /api/debug: the internal state of the head as JSON, for debugging. Loop thread. */
+/* Answers GET /api/debug with the internal state of the head as JSON, for debugging. The code
+ * runs on the loop thread. */
 #include <jansson.h>
 
 struct head_core;

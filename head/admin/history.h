@@ -1,7 +1,8 @@
 #pragma once
-/* Samples of the last ten minutes, one per second, for the charts of the dashboard. Latencies
- * cover requests that ended within the last ten seconds, at most HISTORY_WINDOW of them, so that
- * the cost of a sample is bounded. Pure; loop thread. */
+/* Keeps samples of the last ten minutes, one per second, for the charts of the dashboard.
+ * Latencies cover requests that ended within the last ten seconds, at most HISTORY_WINDOW of
+ * them, so that the cost of a sample is bounded. The code does no I/O and runs on the loop
+ * thread. */
 #include <stdint.h>
 
 #define HISTORY_SAMPLES 600u

@@ -2,8 +2,9 @@
  * Handlers in admin/api.c call these functions; each reads `struct head_core` and returns a new
  * JSON value. Rows for the dashboard's stream are written by stream_json.c instead, because they
  * are many and frequent.
- * Invariants: loop thread; the core is never changed. The caller owns each returned value. Texts
- * that came from peers pass through `text`, so that the answer is valid UTF-8. */
+ * Invariants: everything runs on the loop thread; the core is never changed. The caller owns each
+ * returned value. Texts that came from peers pass through `text`, so that the answer is valid
+ * UTF-8. */
 #include "head/admin/json.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 #pragma once
-/* Requests as the dashboard shows them: recently ended ones (request/ended.h) and open ones.
- * Open requests are copied in slices, so that no walk over thousands of them delays a step. A
- * page is selected in O(n) without sorting all rows. Pure; loop thread. */
+/* Describes requests as the dashboard shows them: recently ended ones (request/ended.h) and open
+ * ones. Open requests are copied in slices, so that no walk over thousands of them delays a
+ * step. A page is selected in O(n) without sorting all rows. The code does no I/O and runs on
+ * the loop thread. */
 #include "common/base/random.h"
 #include "common/base/str.h"
 #include "head/request/ended.h"
@@ -17,7 +18,7 @@ struct head_core;
 struct live_requests {
     struct request_row *rows; /* [n], copied at taken_ns; NULL = no walk has ended yet */
     struct request_row *next; /* copy that the current walk fills */
-    uint32_t n, n_here;       /* n_here: all open requests, copied or not */
+    uint32_t n, n_here;       /* n: copied rows; n_here: all open requests, copied or not */
     uint32_t n_next, i_next;
     uint64_t taken_ns; /* time of the last complete walk; 0 = none */
     bool walking;
@@ -25,7 +26,7 @@ struct live_requests {
 void live_requests_begin(struct live_requests *l);
 /* Copies one more slice. Returns true when it was the last one. */
 bool live_requests_go_on(struct live_requests *l, const struct head_core *h);
-void live_requests_fini(struct live_requests *l); /* leaves it as before the first walk */
+void live_requests_fini(struct live_requests *l); /* `l` is then as before the first walk */
 
 /* ---- a page of requests ---- */
 
@@ -51,7 +52,8 @@ MUST_USE enum status request_sort_parse(struct str name, enum request_sort *out)
 
 struct request_page {
     const struct request_row *rows[REQUEST_ROWS_PAGE];
-    uint32_t n, offset; /* offset: lower than the wanted one when there are fewer rows */
+    /* rows in the page, and its offset, which is below the wanted one when there are fewer rows */
+    uint32_t n, offset;
     uint32_t n_matching;
 };
 void request_page_fill(const struct request_view *v, const struct live_requests *l,

@@ -49,8 +49,8 @@ static void call_free(struct runs_call *c)
     mem_free(c);
 }
 
-/* A long line arrives in pieces. Newlines between JSON values have no meaning, so output without
- * them is still the same JSON. */
+/* A long line arrives in pieces. Newlines between JSON values have no meaning, so the output
+ * without newlines is still the same JSON. */
 static void on_line(void *ctx, struct loop_child *child, const char *line, size_t n, bool is_stderr)
 {
     struct runs_call *c = ctx;

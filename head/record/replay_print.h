@@ -1,5 +1,5 @@
 #pragma once
-/* Plans and results of a replay as text. */
+/* Prints plans and results of a replay as text. */
 #include <stdio.h>
 
 #include "head/scheduler/scheduler.h"

@@ -1,4 +1,4 @@
-// Spreads drawing over frames. Normally one frame draws a whole update; while something scrolls,
+// Spreads drawing over frames. Normally one frame draws a whole update. While something scrolls,
 // each frame draws one piece, so that no frame is late.
 const CALM_MS = 200;
 const due = new Set();
