@@ -1,6 +1,6 @@
 /* Maps the messages of step.proto to plain structs and back: the plan and its result, which are
- * the hot path of the codec. Runs, blocks and items travel in columns (columns.c). The order of
- * each is kept exactly. */
+ * the hot path of the codec. Runs, blocks and items travel in columns (columns.c), and their
+ * order is kept exactly. */
 #include "proto/codec/columns.h"
 #include "proto/codec/ops.h"
 #include "proto/codec/sampling.h"
