@@ -1,4 +1,5 @@
-/* Rows of requests for the dashboard: times, the ring of ended requests, walks in slices, pages. */
+/* Tests the rows of requests for the dashboard: times, the ring of ended requests, walks in
+ * slices, pages. */
 #include "head/admin/request_rows.h"
 #include "tests/unit/head/core/core_fixture.h"
 
