@@ -25,8 +25,9 @@
 #include "head/links/key_watch.h"
 #include "head/record/file.h"
 
-#define BUS_HWM     4096u
-#define REBIND_NS   (5 * NS_PER_S) /* after this time another program has the port */
+#define BUS_HWM 4096u
+/* after this time, the head assumes that another program has the port */
+#define REBIND_NS   (5 * NS_PER_S)
 #define REBIND_MS   10
 #define OTHER_FILES 128u /* open files that are not connections of peers */
 
@@ -38,17 +39,17 @@ struct head {
     struct loop_timer *tick;
     struct stats_line stats_line;
     struct step_log_file *step_log_file;
-    struct step_log *step_log;   /* NULL = no step log */
-    struct standby *standby;     /* NULL = there is no second head */
-    struct key_watch *key_watch; /* NULL = no keys */
-    const char *keys_dir;        /* NULL = no keys */
+    struct step_log *step_log;   /* log of the schedulers' steps; NULL = none */
+    struct standby *standby;     /* state of the lease; NULL = there is no second head */
+    struct key_watch *key_watch; /* watch of the authorized file; NULL = no keys */
+    const char *keys_dir;        /* folder of the keys; NULL = no keys */
     struct bus_options bus_options;
     struct authorized authorized;
     char endpoint[300];
     char address[LEASE_ADDRESS_BYTES]; /* this head's address, as written into the lease */
     struct admin_keys admin_keys;
     uint64_t instance;
-    struct loop_timer *rebind; /* NULL = no rebind is in progress */
+    struct loop_timer *rebind; /* timer of a rebind; NULL = none is in progress */
     uint64_t rebind_until_ns;
     bool dirty; /* frames have arrived since the last turn */
     bool failed;

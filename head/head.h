@@ -15,4 +15,4 @@ void head_stop(struct head *h);
 /* Returns true after the loop when it ended because the head could not go on. Stepping down is
  * no failure. */
 bool head_failed(const struct head *h);
-void head_free(struct head *h); /* NULL is allowed */
+void head_free(struct head *h); /* `h` may be NULL */

@@ -16,7 +16,7 @@
 struct msg_kv_transfer {
     uint64_t term_epoch, id;
     bool sends;
-    struct str from_address, to_address; /* kv_address of both ranks */
+    struct str from_address, to_address; /* KV cache addresses (kv_address) of both ranks */
     struct bytes comm_id;
     struct u32_span block_groups; /* KV group of each block, ascending; empty = all in group 0 */
     struct u32_span blocks;       /* ids of the blocks, at least one */

@@ -114,7 +114,7 @@ struct msg_hello {
     uint64_t term_seen;    /* highest term that this peer has seen */
     bool has_worker;
     struct worker_info worker; /* set for role worker */
-    bool has_vocabulary;       /* set for role gateway, for its tokens */
+    bool has_vocabulary;       /* set for role gateway */
     struct vocabulary vocabulary;
     struct str model; /* name of the model that a gateway serves, for humans */
 };
@@ -171,7 +171,7 @@ struct logit_bias {
 enum pooling_kind { POOLING_NONE, POOLING_LAST, POOLING_MEAN, POOLING_COUNT };
 
 struct sampling_params {
-    float temperature;                                             /* 0 = greedy */
+    float temperature;                                             /* 0 = greedy sampling */
     float top_p, min_p;                                            /* 1 and 0 = off */
     int32_t top_k;                                                 /* <= 0 = off */
     float presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1 = off */
@@ -261,7 +261,7 @@ struct msg_cluster {
     uint32_t running, waiting;
 
     bool draining, gives_prompt_logprobs, one_class; /* one_class: the policy is fcfs */
-    uint32_t start_s; /* expected seconds until a replica serves; 0 = one serves */
+    uint32_t start_s; /* expected seconds until a replica serves; 0 = a replica serves */
     struct cluster_load load;
 };
 
@@ -332,7 +332,7 @@ struct plan_blocks {
  * the tokens made so far. */
 struct plan_admit {
     uint32_t slot;
-    uint32_t n_prompt;   /* penalties, min_tokens and grammar start here again */
+    uint32_t n_prompt;   /* penalties, min_tokens and grammar are computed again from here */
     uint32_t n_computed; /* KV of ids[0..n_computed) is already in the blocks (prefix cache) */
     struct u32_span ids;
     struct sampling_params sampling;
@@ -386,13 +386,13 @@ struct result_item {
     uint32_t n_logprobs;
     const struct logprob_row *prompt_logprobs;
     uint32_t n_prompt_logprobs;
-    struct f32_span gaps;   /* one per id: distance of the two best scores, or a RESULT_ value */
+    struct f32_span gaps;   /* a gap per id: distance of the two best scores, or a RESULT_ value */
     struct f32_span vector; /* hidden state of a pooling request */
     uint32_t mask_units, matcher_kib; /* time of the masks; memory of the matcher */
 };
 struct msg_result {
     uint64_t term_epoch, step;
-    const struct result_item *items; /* one per run that samples or has prompt_logprobs, in order */
+    const struct result_item *items; /* items of runs that sample or have prompt_logprobs */
     uint32_t n_items;
     uint64_t execute_ns, wait_ns; /* step's time on the device; wait for its plan */
     uint32_t n_drafted;           /* draft tokens run in this step, accepted or not */

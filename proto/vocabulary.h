@@ -17,7 +17,7 @@
 
 /* Holds the form that travels: two bytes a place, little-endian. 0 = no token fell there. */
 struct vocabulary {
-    uint32_t n_tokens; /* number of ids, special and added ones too; for humans */
+    uint32_t n_tokens; /* number of ids, with special and added tokens; for humans */
     uint8_t sketch[VOCABULARY_BYTES];
 };
 

@@ -28,7 +28,7 @@
 #include "head/admin/stream.h"
 
 enum { MAX_ASKER = 64 }; /* longest name of an asker, in bytes */
-#define BY_LOCAL "local" /* name in `by` when there are no keys: a caller on this machine */
+#define BY_LOCAL "local" /* name in `by` for a caller on this machine when there are no keys */
 
 struct admin_api {
     struct loop *loop;
@@ -36,7 +36,7 @@ struct admin_api {
     struct head_core *core;
     struct head_metrics *metrics;
     struct stream *stream;
-    struct runs *runs; /* NULL = no page of runs */
+    struct runs *runs; /* the page of runs; NULL = there is none */
     struct admin_options common;
     const struct admin_keys *keys;
     /* `by` names the sender of the request that is being handled: the name of the sender's key,
@@ -94,7 +94,7 @@ static void add_role(const struct admin_api *a, json_t *o)
         const char *text_of;
         for (uint32_t i = 0; (text_of = standby_warning(a->standby, i)) != NULL; i++) {
             json_t *warning = json_string(text_of);
-            if (warning) /* NULL = the holder's address is not UTF-8 */
+            if (warning) /* `warning` is NULL when the holder's address is not UTF-8 */
                 json_array_append_new(json_object_get(o, "warnings"), warning);
         }
     }

@@ -5,4 +5,4 @@
 
 struct head_core;
 
-json_t *admin_json_debug(const struct head_core *h); /* owned by the caller */
+json_t *admin_json_debug(const struct head_core *h); /* the caller owns the result */

@@ -302,7 +302,7 @@ static json_t *recent_failures(const struct head_core *h)
     const struct cluster *c = &h->cluster;
     json_t *a = json_array();
     uint64_t first = c->n_failures > CLUSTER_FAILURES ? c->n_failures - CLUSTER_FAILURES : 0;
-    for (uint64_t i = c->n_failures; i-- > first;) { /* newest first */
+    for (uint64_t i = c->n_failures; i-- > first;) { /* the list has the newest failure first */
         const struct cluster_failure *f = &c->failures[i % CLUSTER_FAILURES];
         json_t *o = json_object();
         json_object_set_new(o, "time", json_real(seconds_of_ns(f->wall_ns)));

@@ -88,9 +88,10 @@ static const struct row {
 struct head_metrics {
     struct metrics *registry;
     struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
-    struct metric *serves, *store; /* NULL = no lease store */
-    struct metric *desired;        /* NULL = not known yet, and no series exists */
-    struct metric *cold_start;     /* NULL = not known yet, and no series exists */
+    struct metric *serves, *store; /* metrics of the lease; NULL = no lease store */
+    struct metric *desired;        /* wanted workers; NULL = not known yet, and no series exists */
+    /* time of a cold start; NULL = not known yet, and no series exists */
+    struct metric *cold_start;
     /* `accepted_at` has one metric per draft position; NULL = no replica drafts that far. */
     struct metric *accepted_at[SCHEDULER_MAX_DRAFT];
     char *labels; /* labels of every vllm: series; owned */

@@ -13,4 +13,4 @@ void head_metrics_update(struct head_metrics *m, const struct head_core *core, b
 /* Called only by a head that has a lease store. */
 void head_metrics_set_lease(struct head_metrics *m, bool serves, bool store_reached);
 struct metrics *head_metrics_registry(struct head_metrics *m);
-void head_metrics_free(struct head_metrics *m); /* NULL is allowed */
+void head_metrics_free(struct head_metrics *m); /* `m` may be NULL */

@@ -154,7 +154,7 @@ static void put_first(struct sort_key *a, size_t n, size_t k, struct rng *rng)
     while (k > begin && k < end && end - begin > 1) {
         struct sort_key pivot = a[begin + rng_below(rng, end - begin)];
         size_t i = begin, j = end - 1;
-        for (;;) { /* Hoare's partition */
+        for (;;) { /* this loop is Hoare's partition */
             while (compare_keys(&a[i], &pivot) < 0)
                 i++;
             while (compare_keys(&a[j], &pivot) > 0)

@@ -8,7 +8,7 @@
 #include "head/request/ended.h"
 
 #define REQUEST_ROWS_LIVE  16384u /* most open requests that are copied */
-#define REQUEST_ROWS_SLICE 512u   /* most that are copied in one slice */
+#define REQUEST_ROWS_SLICE 512u   /* most open requests that are copied in one slice */
 #define REQUEST_ROWS_PAGE  200u   /* most rows in one page */
 
 struct head_core;
@@ -24,7 +24,7 @@ struct live_requests {
     bool walking;
 };
 void live_requests_begin(struct live_requests *l);
-/* Copies one more slice. Returns true when it was the last one. */
+/* Copies one more slice. Returns true when this slice was the last. */
 bool live_requests_go_on(struct live_requests *l, const struct head_core *h);
 void live_requests_fini(struct live_requests *l); /* `l` is then as before the first walk */
 

@@ -14,7 +14,7 @@ enum { CALL_MS = 60000, OUT_MAX = 4 << 20, SAID_MAX = 4096 };
 struct runs_call {
     struct runs *owner;
     struct runs_call *next, **prev;
-    struct http_request *r; /* NULL = the client has disconnected */
+    struct http_request *r; /* request to answer; NULL = the client has disconnected */
     struct loop_child *child;
     struct loop_timer *deadline;
     enum runs_what what;

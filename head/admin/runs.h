@@ -24,4 +24,4 @@ MUST_USE enum status runs_call(struct runs *s, struct http_request *r, enum runs
                                const char *id, struct error *err);
 /* `r` may be a request that has no call */
 void runs_on_abort(struct runs *s, const struct http_request *r);
-void runs_free(struct runs *s); /* NULL is allowed */
+void runs_free(struct runs *s); /* `s` may be NULL */

@@ -7,7 +7,7 @@
 
 struct stats_line {
     enum stats_format format;
-    uint64_t interval_ns; /* 0 = never */
+    uint64_t interval_ns; /* interval of the line; 0 = never */
     uint64_t at_ns;       /* time of the last call */
     struct head_stats last;
     double hit_rate; /* prefix cache hit rate of the last interval with lookups, 0 to 1 */

@@ -20,7 +20,7 @@
 #include "head/state/head_core.h"
 
 struct listener {
-    struct http_request *r; /* NULL = unused place */
+    struct http_request *r; /* request of the listener; NULL = unused place */
     struct stream_query q;
     uint32_t n_skipped; /* updates skipped in a row */
     uint64_t n_sent;

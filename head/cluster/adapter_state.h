@@ -21,7 +21,8 @@ enum adapter_state {
     ADAPTER_READY,
     ADAPTER_LEAVING,
     ADAPTER_UNLOADING,
-    ADAPTER_FAILED, /* kept for its error text until another adapter takes the name */
+    /* a failed adapter is kept for its error text until another adapter takes its name */
+    ADAPTER_FAILED,
     ADAPTER_STATE_COUNT
 };
 
@@ -70,7 +71,7 @@ struct worker_adapters {
 };
 
 struct adapters {
-    uint32_t max_loras; /* 0 = LoRA is off */
+    uint32_t max_loras; /* most adapters at once; 0 = LoRA is off */
     uint64_t met_ns;    /* time of the first worker's Hello; 0 = none yet */
     uint64_t n_changes; /* changes of the set of usable names */
     uint64_t required;  /* by index: adapters that a worker needs to be placed */

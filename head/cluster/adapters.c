@@ -135,7 +135,7 @@ static enum status check_room(const struct adapters *t, bool in_place, struct er
                               : "");
 }
 
-/* Returns a free entry, or reuses the oldest FAILED one. */
+/* Returns a free entry, or reuses the oldest FAILED entry. */
 static struct adapter *new_entry(struct adapters *t)
 {
     struct adapter *oldest = NULL;

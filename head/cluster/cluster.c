@@ -368,7 +368,7 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
     case MSG_ADAPTER_DONE:
         adapters_on_done(c, w, &m->adapter_done);
         return;
-    case MSG_GOODBYE: /* the caller handles it with cluster_lose or cluster_leave */
+    case MSG_GOODBYE: /* the caller handles this message with cluster_lose or cluster_leave */
         return;
     case MSG_ABORTED:
         if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)

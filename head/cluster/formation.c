@@ -106,7 +106,7 @@ static void take_limits(struct cluster *c, struct replica *g)
         g->gives_prompt_logprobs = g->gives_prompt_logprobs && d->gives_prompt_logprobs;
         if (d->draft_max_seqs > 0 &&
             (g->draft_max_seqs == 0 || d->draft_max_seqs < g->draft_max_seqs))
-            g->draft_max_seqs = d->draft_max_seqs; /* 0 = no limit */
+            g->draft_max_seqs = d->draft_max_seqs; /* limit of the replica; 0 = no limit */
         for (uint32_t k = 0; k < g->n_kv_groups; k++) {
             uint32_t n = kv_group_of(c, g, d, k).n_blocks;
             if (n < g->kv_groups[k].n_blocks)
@@ -142,7 +142,7 @@ static void take_members(struct cluster *c, struct replica *g, uint32_t tp,
         w->is_of_rest = false;
         w->step_received = w->step_executed = 0;
         w->progress_ns = c->now_ns;
-        w->own = (struct own_time){0}; /* its shard size and neighbours are new */
+        w->own = (struct own_time){0}; /* the worker's shard size and neighbours are new */
         w->busy = false;
     }
     take_limits(c, g);

@@ -57,7 +57,7 @@ struct cluster {
     struct replica **replicas; /* array of max_replicas; NULL = free slot */
     uint32_t n_replicas;
     bool place_dirty;
-    bool stirred;      /* a worker may need a message; results and tokens do not set it */
+    bool stirred;      /* a worker may need a message; results and tokens do not set this flag */
     bool elastic_told; /* the warning about a one-sided --elastic-tp was logged */
     /* `has_config` and the fields below describe the current model: that of the first replica,
      * for as long as a worker has it. Workers of another model get no requests. A worker that
@@ -78,11 +78,11 @@ bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64
 /* Returns true when this head took the epoch's term. */
 bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
 void cluster_set_term(struct cluster *c, uint64_t term); /* called with the term of the lease */
-uint64_t cluster_need_term(struct cluster *c);           /* takes a term now if there is none */
+uint64_t cluster_need_term(struct cluster *c); /* takes a term now if there is no term yet */
 uint64_t cluster_next_epoch(struct cluster *c);
 void cluster_epoch_text(uint64_t term_epoch, char out[32]); /* writes "TERM.EPOCH", such as "1.3" */
 
-/* Returns true when the worker has the current model, or when there is none. */
+/* Returns true when the worker has the current model, or when there is no current model. */
 bool cluster_config_fits(const struct cluster *c, const struct worker *w);
 void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason);
 uint32_t cluster_count_replicas(const struct cluster *c, enum replica_state state);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define STRAGGLER_FACTOR 2.0
-#define STRAGGLER_OVER   1.5 /* a straggler below this factor is no longer one */
+#define STRAGGLER_OVER   1.5 /* factor below which a straggler is no longer a straggler */
 
 struct own_time {
     uint64_t ns, steps; /* sums at the beginning of the window */

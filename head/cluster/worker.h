@@ -69,6 +69,6 @@ struct worker {
         abort_since_ns, load_moved_ns, beat_ns;
     struct own_time own; /* time that the worker spent on its own steps */
     struct worker_adapters adapters;
-    struct vocabulary vocabulary; /* vocabulary of its model; n_tokens 0 = not reported */
+    struct vocabulary vocabulary; /* vocabulary of the worker's model; n_tokens 0 = not reported */
     struct worker *next;          /* next worker in the registry, in order of arrival */
 };

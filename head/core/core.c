@@ -281,7 +281,8 @@ static void fill_heartbeat(void *ctx, const struct peer *peer, struct msg_heartb
 void head_core_tick(struct head_core *h, uint64_t now_ns)
 {
     set_now(h, now_ns);
-    if (now_ns - h->tick_ns > SILENCE_STALL_NS) /* the head itself was stalled */
+    /* such a long time means that the head itself was stalled */
+    if (now_ns - h->tick_ns > SILENCE_STALL_NS)
         peers_forgive(&h->peers, now_ns - h->tick_ns);
     h->tick_ns = now_ns;
     struct peers_tick_fns fns = {.ctx = h, .on_lost = on_lost, .fill_heartbeat = fill_heartbeat};

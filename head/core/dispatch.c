@@ -277,7 +277,7 @@ void dispatch_turn(struct head_core *h)
             continue;
         l->due = false;
         pump(h, l);
-        if (!l->scheduler) { /* pump dissolved the replica; index i now has another one */
+        if (!l->scheduler) { /* pump dissolved the replica; index i now has another replica */
             i--;
             continue;
         }
@@ -315,7 +315,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
 {
     struct replica *g = w->replica;
     if (!g || g->state != REPLICA_READY || m->term_epoch != g->epoch || !gives_results(h, g, w))
-        return; /* result of an ended epoch */
+        return; /* this is a result of an ended epoch */
     struct engine_slot *l = engine_slot_of(h, g);
     const struct scheduler_event *events = NULL;
     uint32_t n_events = 0;

@@ -70,7 +70,7 @@ void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_
     }
     g->peer = peer;
     peer->owner = g;
-    outbox_clear(g); /* entries of the previous session */
+    outbox_clear(g); /* the outbox has entries of the previous session */
     submit_forget_grammar(&g->grammar);
     g->session = peer->link.session;
     g->hello_ns = h->now_ns;

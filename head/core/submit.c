@@ -251,7 +251,7 @@ static void on_submit(struct head_core *h, struct gateway_peer *g, const struct 
     r->n_delivered = m->ids.n - m->n_prompt;
     g->n_open++;
     requests_hold(h, r);
-    if (r->finish != FINISH_NONE) /* the request was complete when it came back */
+    if (r->finish != FINISH_NONE) /* the request was already complete when the Submit came */
         requests_end(h, r, r->finish, STATUS_OK, "");
 }
 

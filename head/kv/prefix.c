@@ -258,7 +258,8 @@ static uint32_t probe_group(const struct blocks_group *g, const struct request *
 {
     const struct prefix_chain *c = blocks_chain_of(r, g->block_tokens);
     uint32_t low = 0, high = n;
-    for (uint32_t i = 0; low < high; i = low + (high - low) / 2) { /* tests block 0 first */
+    /* the search tests block 0 first */
+    for (uint32_t i = 0; low < high; i = low + (high - low) / 2) {
         struct prefix_key k = blocks_key_of(c, r, i, PREFIX_CONTENT_ANY);
         if (prefix_cache_find(g->cache, &k) == BLOCK_NONE)
             high = i;

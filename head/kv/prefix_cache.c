@@ -86,7 +86,7 @@ struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
     c->n_blocks = n_blocks;
     c->block_tokens = block_tokens;
     c->n_buckets = 4;
-    while (c->n_buckets < n_blocks / 2) /* at most two live slots per bucket on average */
+    while (c->n_buckets < n_blocks / 2) /* a bucket has at most two live slots on average */
         c->n_buckets *= 2;
     c->stride = sizeof(struct entry) + block_tokens * sizeof(uint32_t);
     c->stride = (c->stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;

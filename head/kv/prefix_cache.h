@@ -28,7 +28,8 @@
 /* PREFIX_CONTENT_UNKNOWN means that the parent was not registered. The block is found by hash
  * only. */
 #define PREFIX_CONTENT_UNKNOWN 0ull
-#define PREFIX_CONTENT_ANY     UINT64_MAX /* in find: compare only the parent's hash */
+/* value for find, which then compares only the parent's hash */
+#define PREFIX_CONTENT_ANY UINT64_MAX
 
 struct block_hash {
     uint64_t lo, hi;

@@ -34,7 +34,7 @@ struct blocks {
     bool same_size; /* all groups have one block size, so the end of a prompt can be shared too */
     uint32_t align; /* a hit ends on a block border of every group, tokens */
     uint64_t step_sent, step_done;
-    struct plan_copy *copies; /* copies of the current plan, then of the previous one */
+    struct plan_copy *copies; /* copies of the current plan, then of the previous plan */
     uint32_t n_copies, n_copied_from, max_copies;
     uint64_t n_evictions, n_all_copies;
     struct blocks_group groups[BLOCKS_MAX_GROUPS];

@@ -11,7 +11,7 @@
 #define LEASE_ADMIN         "?admin="
 #define LEASE_ADDRESS_BYTES 600u
 struct standby_options {
-    const char *url, *cluster_name, *address; /* see store_options */
+    const char *url, *cluster_name, *address; /* values for store_options */
     uint64_t instance, ttl_ms;
     void *ctx;
     /* Returns the word for this head's keys now (store_set_keys). The keys may change while the

@@ -17,14 +17,15 @@ struct store_options {
     uint64_t instance, ttl_ms;
     void *ctx;
     void (*on_link)(void *ctx, bool up, const char *why);
-    void (*on_answer)(void *ctx, const struct store_answer *a); /* NULL = no answer */
+    /* called with the answer; NULL = no answer */
+    void (*on_answer)(void *ctx, const struct store_answer *a);
 };
 
 struct store;
 /* Opens the store. Only a bad URL is an error. */
 MUST_USE enum status store_open(struct loop *l, const struct store_options *o, struct store **out,
                                 struct error *err);
-void store_close(struct store *s); /* see redis_close; NULL is allowed */
+void store_close(struct store *s); /* `s` may be NULL; see redis_close */
 /* Asks a question with `wanted` from lease_wanted_term and `known` from lease.store_term.
  * Returns false when nothing was sent; otherwise on_answer follows. */
 bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t known);

@@ -14,7 +14,7 @@ struct key_watch {
     struct {
         struct key_file_watch watch;
         char path[4096];
-    } files[AUTHORIZED_FILES_MAX]; /* [0] is the file `authorized` */
+    } files[AUTHORIZED_FILES_MAX]; /* files[0] is the file `authorized` */
     uint32_t n_files;
     key_watch_fn *fn;
     void *ctx;

@@ -14,4 +14,4 @@ typedef void key_watch_fn(void *ctx, struct authorized *next);
 MUST_USE enum status key_watch_start(struct loop *l, const char *dir, struct authorized *first,
                                      key_watch_fn *fn, void *ctx, struct key_watch **out,
                                      struct error *err);
-void key_watch_free(struct key_watch *w); /* NULL is allowed */
+void key_watch_free(struct key_watch *w); /* `w` may be NULL */

@@ -40,7 +40,7 @@ struct step_log_file {
     pthread_cond_t wake;
     /* The fields below are protected by the mutex. The signal handler reads them without it. */
     int fd;
-    struct strbuf front, back; /* back: used by the thread while it writes */
+    struct strbuf front, back; /* back: buffer that the thread uses while it writes */
     uint64_t back_at;          /* file offset of back's first byte; front follows it */
     int write_errno;
     bool ended, stop; /* ended: the sink has refused bytes */

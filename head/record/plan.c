@@ -13,7 +13,8 @@ enum {
     PLAN_BYTES = 2 * STEP_LOG_VARINT_MAX + 8 + 4 * VARINT32,
     ADMIT_BYTES = 4 * VARINT32 + 4,
     COPY_BYTES = 3 * VARINT32,
-    RUN_BYTES = 1 + 4 * VARINT32 + STEP_LOG_VARINT_MAX, /* more than STEP_LOG_PAIR_ROOM */
+    /* most bytes of a run, more than STEP_LOG_PAIR_ROOM */
+    RUN_BYTES = 1 + 4 * VARINT32 + STEP_LOG_VARINT_MAX,
     BLOCKS_BYTES = 3 * VARINT32,
 };
 

@@ -22,7 +22,7 @@ enum { MAX_SEQS = 1 << 16, MAX_BLOCKS = 1 << 26, MAX_STOP_IDS = 1 << 16 };
 
 struct step_log_reader {
     struct str file;
-    void *mapped; /* NULL = the caller owns the bytes */
+    void *mapped; /* mapped file; NULL = the caller owns the bytes */
     size_t at, n_cut;
     uint64_t i_chunk, last_ns;
     const uint8_t *p, *end; /* unread part of the current chunk */

@@ -11,7 +11,7 @@ struct step_log_event {
     uint64_t now_ns;    /* time of the event, for kinds with a time */
     struct str version; /* START: the writer's version */
     uint64_t wall_offset_ns;
-    uint64_t id, term_epoch; /* REPLICA: its id, its epoch and the configuration below */
+    uint64_t id, term_epoch; /* REPLICA: the replica's id, its epoch and the configuration below */
     struct scheduler_config config;
     /* ADD, IMPORT: the request, without scheduler, arena or room for more ids */
     struct request request;

@@ -17,7 +17,7 @@
 enum { N_BUCKETS = 4096, DETAIL_BYTES = 384 };
 
 struct replica_replay {
-    struct scheduler *scheduler; /* NULL = the replica is down */
+    struct scheduler *scheduler; /* scheduler of the replica; NULL = the replica is down */
     uint64_t id, term_epoch;
     struct request *buckets[N_BUCKETS]; /* requests by arrival number, chained by `next` */
     struct request *last_added;

@@ -25,7 +25,7 @@ enum {
     KV_GROUP_BYTES = 5 * V,
     REQUEST_BYTES = 33 * V,
     RESULT_BYTES = 7 * V,
-    ITEM_BYTES = 2 * V, /* more than STEP_LOG_PAIR_ROOM */
+    ITEM_BYTES = 2 * V, /* most bytes of an item, more than STEP_LOG_PAIR_ROOM */
     ID_BYTES = 5,
     KEEP_BYTES = 1 << 20, /* a larger buffer is freed after a burst */
 };
@@ -41,7 +41,7 @@ struct replica_log {
 
 struct step_log {
     struct step_log_sink sink;
-    struct step_log_out out; /* begins with the chunk's head */
+    struct step_log_out out; /* buffer that begins with the chunk's head */
     struct replica_log *replicas;
     uint32_t n_replicas, n_up;
     uint64_t i_chunk, wall_offset_ns, last_ns;

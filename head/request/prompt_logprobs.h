@@ -21,7 +21,7 @@ struct request_prompt_logprobs {
  * Returns false when memory is missing. */
 bool request_prompt_logprobs_init(struct request *r, uint32_t n_received);
 void request_prompt_logprobs_fini(struct request *r);
-/* Returns true when rows are missing, so that ranks must compute them. */
+/* Returns true when rows are missing, so that ranks must compute the rows. */
 static inline bool request_needs_prompt_logprobs(const struct request *r)
 {
     return r->has_prompt_logprobs && r->prompt_logprobs->n_known < r->prompt_logprobs->n_rows;

@@ -11,9 +11,9 @@ void request_count_loss(struct request *r, uint64_t now_ns);
 /* Returns true when so many replicas were lost before the request made a token that it may be
  * the cause. */
 bool request_is_suspect(const struct request *r);
-/* lost replicas after which it runs without other suspects, in a calm cluster */
+/* A request runs without other suspects, in a calm cluster, after this many lost replicas. */
 #define REQUEST_SUSPECT_LOSSES 2u
-#define REQUEST_MAX_LOSSES     3u /* lost replicas after which it is not tried again */
+#define REQUEST_MAX_LOSSES     3u /* lost replicas after which a request is not tried again */
 /* Returns true when a suspect may be tried: no replica was lost or became ready for two seconds,
  * or the suspect has waited for ten. When machines fail one after another, it would otherwise be
  * blamed for their losses. `calm_since_ns` is the time of the last such event; 0 = none. */

@@ -5,7 +5,7 @@
 
 struct request_row {
     struct request_id id;
-    uint64_t arrival_seq, replica_id; /* replica_id: the last replica that had it */
+    uint64_t arrival_seq, replica_id; /* replica_id: the last replica that had the request */
     /* times of the phases; 0 = not reached yet */
     uint64_t arrival_ns, scheduled_ns, first_token_ns, end_ns;
     uint32_t i_choice, n_prompt, n_cached, n_generated, n_max;

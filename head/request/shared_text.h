@@ -39,7 +39,7 @@ void shared_texts_init(struct shared_texts *t);
  * STATUS_LIMIT when there is no room. `must` ignores the limit. */
 MUST_USE enum status shared_text_take(struct shared_texts *t, uint64_t tenant, struct str bytes,
                                       bool must, struct shared_text **out, struct error *err);
-/* Drops a reference; the last one frees the text. NULL is allowed. */
+/* Drops a reference. The last reference frees the text. NULL is allowed. */
 void shared_text_release(struct shared_text *x);
 struct str shared_text_str(const struct shared_text *x);
 /* Returns the stored key; `known` is false at first. */

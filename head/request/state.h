@@ -49,14 +49,15 @@ struct request {
     uint32_t i_gateway;       /* gateway of the request: index into the head's gateway table */
     uint32_t n_cached;        /* prompt tokens found in the prefix cache at first admission */
     uint64_t gateway_session; /* session of the last Submit; only that session gets tokens */
-    uint32_t i_outbox;        /* 1 + place in its gateway's outbox; 0 = nothing to deliver */
-    uint32_t i_replica;       /* replica whose scheduler has it; UINT32_MAX = held by the core */
-    void *sched;              /* sequence of the scheduler; NULL = in no scheduler */
+    uint32_t i_outbox;        /* 1 + place in the gateway's outbox; 0 = nothing to deliver */
+    uint32_t i_replica; /* replica whose scheduler has the request; UINT32_MAX = held by the core */
+    void *sched;        /* sequence of the scheduler; NULL = in no scheduler */
     enum request_state state;
     bool has_prompt_logprobs; /* prompt_logprobs is valid */
 
-    uint64_t tenant;          /* tenant that the request counts for */
-    struct request_salt salt; /* salt of its blocks in the prefix cache (request_salt_copied) */
+    uint64_t tenant; /* tenant that the request counts for */
+    /* salt of the request's blocks in the prefix cache (request_salt_copied) */
+    struct request_salt salt;
     int32_t priority;
     bool resubmitted; /* the request has precedence over new ones and is never refused for load */
     uint64_t arrival_seq; /* order of arrival, unique */
@@ -69,7 +70,8 @@ struct request {
     uint32_t n_losses;      /* replicas lost under the request since it last made a token */
     uint32_t n_ids_at_loss; /* n_ids at the last loss */
     uint64_t lost_ns;       /* time of the last loss */
-    uint64_t move_at_ns; /* earliest time of a move to another replica; UINT64_MAX = it is moving */
+    /* earliest time of a move to another replica; UINT64_MAX = a move is in progress */
+    uint64_t move_at_ns;
     uint8_t n_moves_failed;
     /* `n_logged_bytes` is used in a replay only: bytes of lists and texts that the step log
      * leaves out. */
@@ -86,14 +88,15 @@ struct request {
     bool has_grammar_key, awaits_grammar;
     bool has_replica; /* a replica has had the request; replica_id is the last one */
     uint64_t replica_id;
-    struct shared_text *grammar_text; /* NULL = sampling.grammar is on the arena, or empty */
-    enum status status;               /* reason of the end, with FINISH_ERROR */
+    /* shared grammar; NULL = sampling.grammar is on the arena, or empty */
+    struct shared_text *grammar_text;
+    enum status status; /* reason of the end, with FINISH_ERROR */
     char text[160];
     struct arena arena;           /* all data of this request; freed as a whole */
-    struct prefix_chain *chains;  /* hashes of its ids for the block table, on the arena */
+    struct prefix_chain *chains;  /* hashes of the ids for the block table, on the arena */
     struct request_salt own_salt; /* salt of tenant and cache_salt */
-    struct request *next, *prev;  /* links of the list that it is in */
-    struct slab *slab;            /* slab of its own memory; NULL = the heap */
+    struct request *next, *prev;  /* links of the list that the request is in */
+    struct slab *slab;            /* slab of the request's memory; NULL = the heap */
 };
 _Static_assert(offsetof(struct request, id) == 64 && offsetof(struct request, tenant) == 128,
                "cache lines");

@@ -5,7 +5,7 @@
 
 struct request_table;
 struct request_table *request_table_new(uint32_t max_requests);
-void request_table_free(struct request_table *t); /* frees the requests in it */
+void request_table_free(struct request_table *t); /* also frees the requests in the table */
 struct request *request_table_find(const struct request_table *t, struct request_id id,
                                    uint32_t i_choice);
 /* Returns STATUS_LIMIT when the table is full. */

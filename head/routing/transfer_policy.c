@@ -14,7 +14,7 @@
 #define DRAIN_RETRY_NS   (100 * NS_PER_MS)
 #define ROLE_RETRY_NS    NS_PER_S
 #define MAX_MOVES        4096u
-#define WORTH_MOVING_IDS 8u /* with fewer tokens left, finishing in place is sooner */
+#define WORTH_MOVING_IDS 8u /* with fewer tokens left, finishing in place is sooner than a move */
 
 static bool is_stuck(const struct engine_slot *l)
 {
@@ -102,7 +102,8 @@ static bool consider(struct head_core *h, struct engine_slot *from, struct reque
         put_off(h, r, drains);
         return true;
     }
-    if (!grammars_may_move(h, r, to)) { /* the grammar was asked for and will soon be there */
+    /* the head asked for the grammar, which will soon be ready */
+    if (!grammars_may_move(h, r, to)) {
         put_off(h, r, drains);
         return true;
     }

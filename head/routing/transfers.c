@@ -19,12 +19,13 @@
 #include "head/request/request.h"
 #include "head/routing/admission.h"
 
-#define TIMEOUT_NS         (15 * NS_PER_S) /* ranks give up after 10 s */
-#define START_BYTES_PER_S  1e9
-#define LOW_BYTES_PER_S    1e6
-#define HIGH_BYTES_PER_S   1e12
-#define SPEED_WEIGHT       (1.0 / 8) /* weight of the newest measurement */
-#define RETRY_NS           NS_PER_S  /* delay after a failure; it doubles each time */
+#define TIMEOUT_NS        (15 * NS_PER_S) /* ranks give up after 10 s */
+#define START_BYTES_PER_S 1e9
+#define LOW_BYTES_PER_S   1e6
+#define HIGH_BYTES_PER_S  1e12
+#define SPEED_WEIGHT      (1.0 / 8) /* weight of the newest measurement */
+/* delay after a failure; each further failure doubles the delay */
+#define RETRY_NS           NS_PER_S
 #define RETRY_MOST_DOUBLED 5u
 
 void transfers_init(struct transfers *t)

@@ -126,7 +126,7 @@ static bool may_come(struct scheduler *s, const struct admission *a, const struc
 {
     if (prompt_budget_is_spent(&a->budget, x))
         return false;
-    if (x->n_pending) /* results of tokens sampled before its preemption are pending */
+    if (x->n_pending) /* results of tokens sampled before the preemption are pending */
         return false;
     uint64_t n_bytes = admit_bytes(s, x->r, x->r->n_ids);
     if (s->p.n_admits > 0 && a->n_bytes + n_bytes > PLAN_ADMIT_BYTES)

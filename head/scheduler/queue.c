@@ -20,9 +20,9 @@ struct tenant {
     uint64_t id;
     int64_t deficit;
     uint32_t i_class;
-    uint32_t n_inside, n_waiting;  /* sequences in the scheduler; n_waiting: those that wait */
+    uint32_t n_inside, n_waiting;  /* sequences in the scheduler; n_waiting: sequences that wait */
     struct seq *heap;              /* sequences that wait for the first time, by age */
-    uint32_t ring_next, ring_prev; /* ring of its class's tenants; free list by ring_next */
+    uint32_t ring_next, ring_prev; /* ring of the class's tenants; free list by ring_next */
     uint32_t next_in_bucket;
 };
 
@@ -166,7 +166,7 @@ void seq_queue_fini(struct seq_queue *q)
 
 /* ---- classes and tenants ---- */
 
-/* Returns the index of the class in `order`, or where it would be inserted. */
+/* Returns the index of the class in `order`, or the index where the class would be inserted. */
 static uint32_t place_of(const struct seq_queue *q, int32_t priority)
 {
     uint32_t low = 0, high = q->n_classes;

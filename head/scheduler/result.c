@@ -139,7 +139,7 @@ static void take_prompt_logprobs(struct scheduler *s, const struct seq *x,
         s->events[s->n_events++] = (struct scheduler_event){.request = x->r};
 }
 
-/* Ends the request with an error when the mask ended it: its last token is not valid. */
+/* Ends the request with an error when the mask ended it. The last token is then not valid. */
 static void end_dead(struct request *r, const struct result_item *item, uint32_t n_new)
 {
     if (n_new == 0 || n_new > item->gaps.n || !(item->gaps.ptr[n_new - 1] < 0))

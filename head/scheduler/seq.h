@@ -36,7 +36,7 @@ struct seq {
     uint8_t place;
     bool is_prompt;   /* the sequence runs, and more than its newest id is left to be planned */
     bool tail_shared; /* blocks_enter_tail was called */
-    bool counts_hits; /* admitted for the first time, so its cache hits count */
+    bool counts_hits; /* the sequence was admitted for the first time, so its cache hits count */
     /* pools: a vector is wanted instead of a token; has_prompt_logprobs: the rows of the prompt
      * are wanted */
     bool pools, has_prompt_logprobs;
@@ -62,7 +62,8 @@ struct seq {
     struct seq_heap_node wait;
     struct seq *next, *prev; /* links of the list of all sequences, in order of scheduler_add */
     struct seq *next_ended;
-    _Alignas(64) struct block_table tables[]; /* tables of one cache line each */
+    /* one table for each KV group, each in a cache line of its own */
+    _Alignas(64) struct block_table tables[];
 };
 _Static_assert(offsetof(struct seq, priority) <= 64, "one cache line");
 

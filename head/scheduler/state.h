@@ -21,14 +21,14 @@
 _Static_assert(SCHEDULER_MAX_KV_GROUPS == BLOCKS_MAX_GROUPS, "the same groups");
 
 struct step_entry {
-    struct seq *seq;   /* NULL = the sequence has left; its token is discarded */
+    struct seq *seq;   /* sequence of the entry; NULL = it has left, and its token is discarded */
     struct request *r; /* used only for prefetching; the request may have left */
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
     bool sample, follows, pools;       /* pools: a vector is wanted too */
     bool has_prompt_logprobs;          /* rows of the prompt are wanted too */
     uint32_t start;                    /* first position of the run */
-    uint32_t n_prompt_logprobs;        /* rows with logits beside the sampled one */
+    uint32_t n_prompt_logprobs;        /* rows with logits beside the sampled row */
     uint32_t i_mask_share, mask_units; /* i_mask_share: NONE = no mask; mask_units: expected cost */
 };
 

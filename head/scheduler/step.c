@@ -97,7 +97,7 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
         return;
     if (s->rows.n_tenants > 1 && !row_shares_may_run(&s->rows, x->i_row_share))
         return;
-    uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may follow the next one */
+    uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may follow the next id */
     struct run_size size = {1, n_draft < room ? n_draft : room};
     if (size.n_draft == 0 && x->n_ahead == 0 && x->n_scheduled < x->covered)
         add_decode(s, x);
@@ -249,7 +249,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
     hand_back_slots(s);
     admit_waiting(s, budget, now_ns);
     if (p->n_runs + p->n_prefills == 0) {
-        /* no plan is sent, so these slots are reported in the next one */
+        /* No plan is sent, so the next plan reports these slots. */
         for (uint32_t i = 0; i < n_left_before; i++)
             s->left_slots[s->n_left_slots++] = s->free_slots[--s->n_free_slots];
         return NULL;

@@ -20,7 +20,7 @@ enum role_trouble {
 
 /* Describes an engine slot. Its index is the index of its replica. */
 struct engine_slot {
-    struct scheduler *scheduler; /* NULL = the replica is not ready */
+    struct scheduler *scheduler; /* scheduler of the replica; NULL = the replica is not ready */
     struct replica *replica;
     bool plan_pending; /* `plan` is encoded, but some rank has not got it */
     struct strbuf plan;
@@ -32,20 +32,21 @@ struct engine_slot {
     uint64_t step_after_idle;
     uint32_t n_running, n_queued; /* running and queued sequences as counted in the core's sums */
     uint32_t n_left;              /* sequences that had no place in the last plan */
-    uint32_t most_tokens;         /* largest request that fits into its KV cache, tokens */
+    uint32_t most_tokens; /* largest request that fits into the replica's KV cache, in tokens */
     struct step_time time;
     /* tokens of the steps in flight, by step % ENGINE_SLOT_STEPS */
     uint32_t n_tokens[ENGINE_SLOT_STEPS];
-    struct request_id suspect; /* last suspect placed here; it may have moved or gone since */
-    uint32_t suspect_choice;   /* choice of that suspect */
-    uint64_t placed_seq;       /* order of the last request that was routed here */
-    enum replica_role role;    /* REPLICA_BOTH when the replica's role cannot be used (roles.h) */
+    /* last suspect placed here; the suspect may have moved or gone since */
+    struct request_id suspect;
+    uint32_t suspect_choice; /* choice of that suspect */
+    uint64_t placed_seq;     /* order of the last request that was routed here */
+    enum replica_role role;  /* REPLICA_BOTH when the replica's role cannot be used (roles.h) */
     /* the reason why the role is ignored, when an operator should change something */
     enum role_trouble role_trouble;
     struct transfer *transfer; /* transfer of blocks from or to this engine slot; NULL = none */
-    bool look_due;             /* a request here may be able to move now */
+    bool look_due;             /* a request of this engine slot may be able to move now */
     /* requests that are moving to this engine slot; n_coming_tokens: their tokens */
     uint32_t n_coming;
     uint64_t n_coming_tokens;
-    struct engine_slot_grammars grammars; /* grammars that its sampling rank has or is compiling */
+    struct engine_slot_grammars grammars; /* grammars that the sampling rank has or is compiling */
 };

@@ -24,7 +24,7 @@ struct engine_slot_grammar {
     struct request_salt key; /* hash of kind and source */
     uint64_t id, tenant;     /* tenant: the first tenant that wanted the grammar */
     uint64_t used;           /* order of the last use */
-    uint32_t n_bytes;        /* bytes of its source */
+    uint32_t n_bytes;        /* bytes of the grammar's source */
     /* Both are valid with `ready`, in bytes at the rank: the grammar, and the first size of a
      * sequence's matcher. */
     uint64_t memory_bytes, matcher_bytes;

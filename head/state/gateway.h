@@ -18,7 +18,8 @@ struct refused_gateway {
 /* Keeps the grammar of a session's last Submit with a grammar. It is used for Submits with
  * same_grammar. */
 struct kept_grammar {
-    struct shared_text *text; /* NULL = no grammar, or there was no room to keep it */
+    /* text of the grammar; NULL = none, or there was no room to keep it */
+    struct shared_text *text;
     enum grammar_kind kind;
 };
 
@@ -33,10 +34,10 @@ struct refusal {
 
 /* Describes a gateway instance, which outlives its peer by the grace time. */
 struct gateway_peer {
-    struct peer *peer;            /* NULL = the peer is lost */
+    struct peer *peer;            /* peer of the gateway; NULL = lost */
     struct vocabulary vocabulary; /* vocabulary of the gateway; n_tokens 0 = not reported */
     uint64_t instance, session, lost_ns, hello_ns;
-    char node[65], model[65]; /* model: the name that it serves, as it reports */
+    char node[65], model[65]; /* model: the served name that the gateway reports */
     uint32_t index, n_open, n_refusals, refusals_cap;
     struct kept_grammar grammar; /* grammar of the session's last Submit with a grammar */
     /* `outbox` has outbox_cap places. Requests with data to deliver are in [begin, end), the

@@ -71,7 +71,7 @@ struct head_core {
     struct ended_requests ended; /* recently ended requests, for the dashboard */
     struct metric *rank_wait;    /* histogram of ranks' waits; NULL = not recorded */
     struct metric *step_tokens;  /* histogram of a step's tokens; NULL = not recorded */
-    struct served_model served;  /* model of the ready replicas, or of the last ones */
+    struct served_model served;  /* model of the ready replicas, or of the last ready replicas */
     /* `samples` is a ring, indexed by n_samples % THROUGHPUT_SAMPLES. */
     struct throughput_sample samples[THROUGHPUT_SAMPLES];
     uint64_t n_samples;

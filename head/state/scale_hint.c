@@ -123,7 +123,7 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
     return true;
 }
 
-/* Decides between no replica and one. Returns true when none is wanted. */
+/* Decides between no replica and one replica. Returns true when no replica is wanted. */
 static bool rest(struct scale_hint *h, const struct scale_config *c, const struct scale_load *l,
                  uint64_t now_ns)
 {

@@ -9,10 +9,11 @@
 #include <stdint.h>
 
 struct scale_config {
-    uint32_t world;                      /* workers of a replica */
-    uint32_t min_replicas, max_replicas; /* min 0 = none when idle; max 0 = no limit */
-    uint32_t slots;                      /* sequences that a replica runs at once */
-    uint64_t ttft_ns;                    /* target for the first token; 0 = none */
+    uint32_t world; /* workers of a replica */
+    /* limits of the number of replicas; min 0 = none when idle; max 0 = no limit */
+    uint32_t min_replicas, max_replicas;
+    uint32_t slots;   /* sequences that a replica runs at once */
+    uint64_t ttft_ns; /* target for the first token; 0 = none */
     uint64_t calm_ns;
     uint64_t idle_ns;  /* no replica is wanted after this time without requests */
     uint64_t start_ns; /* time that a first replica may need to serve */

@@ -9,7 +9,7 @@
 struct step_time {
     double n, x, y, xx, xy; /* weighted sums over steps: tokens x, nanoseconds y */
     double base_ns, token_ns;
-    double ratio; /* base / token; used while the steps do not separate them */
+    double ratio; /* ratio of base to token, used while the steps do not separate them */
     double level_y, level_fit, level;
     double busy_ns, n_ended; /* sums over the last requests that ended */
     uint64_t measured_ns;    /* time of the last result; 0 = none */

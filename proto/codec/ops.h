@@ -8,7 +8,8 @@
 #include "proto/messages.h"
 
 struct codec_ops {
-    const ProtobufCMessageDescriptor *descriptor; /* NULL = the type is not in this table */
+    /* descriptor of the generated struct; NULL = the type is not in this table */
+    const ProtobufCMessageDescriptor *descriptor;
     uint32_t max_body_bytes; /* most bytes of a body; small for types that no credit bounds */
     /* returns NULL and sets w->status on failure */
     ProtobufCMessage *(*to_wire)(struct wire *w, const struct msg *m);

@@ -37,7 +37,7 @@ struct str wire_get_str(ProtobufCBinaryData d);
 #define WIRE_PUT_SPAN(p, field, span)                                                              \
     do {                                                                                           \
         (p)->n_##field = (span).n;                                                                 \
-        (p)->field = (void *)(span).ptr; /* packing does not write to it */                        \
+        (p)->field = (void *)(span).ptr; /* packing does not write to the span */                  \
     } while (0)
 #define WIRE_PUT_BYTES(p, field, span)                                                             \
     do {                                                                                           \

@@ -246,7 +246,7 @@ static bool harm(struct world *w, int action)
     return true;
 }
 
-/* Performs an action. Returns false when it is not possible here. */
+/* Performs an action. Returns false when the action is not possible here. */
 static bool act(struct world *w, int action, const char **wrong)
 {
     int i = action % 2;

@@ -64,7 +64,7 @@ struct world_config {
     uint64_t recovery_limit_ns; /* longest time from the last fault to recovery; 0 = any */
     uint32_t n_heads;           /* number of heads; 0 = one, without a store */
     uint32_t n_ranks, tp;       /* number of ranks and TP; 0 = two */
-    uint64_t step_ns;           /* time of a step; it passes while ranks compute */
+    uint64_t step_ns;           /* time of a step, which passes while ranks compute */
     bool elastic;               /* a rank that is left alone serves alone, until others join it */
 };
 

@@ -81,7 +81,7 @@ static void core_start(struct world *w, struct world_head *h)
 
 /* ---- the lease ---- */
 
-/* Takes the term of a lease. A head that stood still may learn of it late. */
+/* Takes the term of a lease. A head that stood still may learn of the term late. */
 static void take_term(struct world *w, struct world_head *h)
 {
     uint64_t bit = 1ull << h->lease.term % 64;
@@ -272,7 +272,7 @@ void heads_tick(struct world *w)
 
 /* ---- properties ---- */
 
-/* Returns whether one head serves all replicas and the other one waits. */
+/* Returns whether one head serves all replicas and the other head waits. */
 bool heads_are_well(const struct world *w)
 {
     uint32_t n_serve = 0;

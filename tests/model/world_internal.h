@@ -31,7 +31,7 @@ struct frame_copy {
     uint32_t len;
     uint32_t serial; /* serial number of the head that sent the frame */
     uint64_t done;   /* results that the head had when it sent the frame; a plan may rely on them */
-    uint64_t due_ns; /* for a plan: time of its execution */
+    uint64_t due_ns; /* time at which a plan is executed */
 };
 struct frame_queue {
     struct frame_copy at[FRAMES_MAX];
@@ -43,7 +43,7 @@ enum proc_link { PROC_DOWN, PROC_HELLO, PROC_OPEN };
 struct proc {
     bool alive;
     bool cut;    /* frames vanish, and nobody has noticed yet */
-    bool broken; /* the head's process is gone; the peer learns it sooner or later */
+    bool broken; /* the head's process is gone; the peer notices this sooner or later */
     enum proc_link state;
     uint64_t instance, heard_ns, beat_ns;
     uint64_t retry_ns, stopped_until_ns;
@@ -125,7 +125,7 @@ struct world {
     uint64_t fault_ns, unserved_ns;
     bool stable;
     char violation[400];
-    struct frame_copy arriving; /* the frame being received; its ptr is not kept */
+    struct frame_copy arriving; /* frame that is being received; its ptr is not kept */
     struct arena decode, encode;
     struct strbuf frame;
 };
@@ -164,7 +164,8 @@ bool heads_know_term(const struct world *w, uint64_t term);
 
 /* world_time.c defines the functions below. */
 void pass_time(struct world *w);
-void add_progress_to(const struct world *w, struct action *at, uint32_t *n); /* world.c */
+/* defined in world.c */
+void add_progress_to(const struct world *w, struct action *at, uint32_t *n);
 void deliver_to_peer(struct world *w, uint32_t who);
 
 /* world_peers.c defines the functions below. */

@@ -54,7 +54,7 @@ void proc_leave(struct world *w, uint32_t who)
 {
     struct proc *p = &w->procs[who];
     queue_clear(&p->to_peer);
-    queue_clear(&p->stale); /* only the newer one of two old connections keeps its frames */
+    queue_clear(&p->stale); /* only the newer of two old connections keeps its frames */
     p->stale = p->to_head;
     p->stale_conn = p->conn;
     p->stale_at = p->at;

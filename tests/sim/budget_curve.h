@@ -41,7 +41,7 @@ enum { BUDGET_SEGMENTS = 4096 };
 struct budget_curve {
     enum budget_speed kind;
     double pass_ns, sampled_ns, prompt_ns; /* times of a step, a sampled row and another row */
-    double attend_ns;                      /* time of a row for each position before it */
+    double attend_ns;                      /* time of a row for each position before the row */
     double roof;  /* 1: times of passes and rows add up; larger: the longer time dominates */
     double power; /* exponent of the number of prompt rows */
     double period_ns, quota; /* used by SPEED_QUOTA */

@@ -12,8 +12,9 @@ struct cost_model {
     uint64_t context_ps; /* picoseconds per position of KV cache read */
     /* The fields below describe speculation. A draft model drafts for all sequences at once, one
      * position after another. */
-    uint64_t draft_ns;       /* time per draft position */
-    uint32_t accept_percent; /* chance that a draft token is right when those before it were */
+    uint64_t draft_ns; /* time per draft position */
+    /* chance that a draft token is right when all earlier draft tokens were right */
+    uint32_t accept_percent;
 };
 
 /* Describes the work of a step. */

@@ -424,7 +424,7 @@ static void transfer_some(struct world *w, bool all)
         if (!o->there || o->id != copy.id || !o->sides[s].there || o->sides[s].answered)
             continue;
         if (!good && !all && below(w, 10) == 0) {
-            sums.n_dropped++; /* the side never confirms it */
+            sums.n_dropped++; /* the side never confirms the transfer */
             continue;
         }
         say_transferred(w, o, s, good ? STATUS_OK : STATUS_TIMEOUT);

@@ -34,7 +34,7 @@ struct item {
     uint32_t n_hashes;
     uint32_t incarnation; /* number of admissions; results for an older admission are dropped */
     uint64_t arrival;
-    struct null_hash hash; /* hash of the known ids; it decides which draft tokens are right */
+    struct null_hash hash; /* hash of the known ids, which decides which draft tokens are right */
 };
 
 struct flight {

@@ -20,7 +20,7 @@ bool world_has_moves(const struct world *w)
     return false;
 }
 
-/* Checks that every block of the move has the contents for its ids, or writes them. */
+/* Checks that every block of the move has the contents for its ids, or writes these contents. */
 static bool fill(struct world *w, const struct client *c, uint64_t id, bool write)
 {
     uint32_t n;

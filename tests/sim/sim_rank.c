@@ -24,7 +24,7 @@ struct table {
 struct slot {
     /* ran: the sequence ran in this plan; admitted: it was admitted in it */
     bool active, ran, admitted;
-    uint64_t serial;         /* number of its admission, used as the writer of blocks */
+    uint64_t serial;         /* number of the sequence's admission, used as the writer of blocks */
     uint64_t draft_step;     /* last step that granted draft tokens to the sequence; 0 = none */
     uint32_t n_ids, max_ids; /* max_ids: sum of the prompt and max_tokens */
     uint32_t length;         /* positions computed by the sequence itself or found in the cache */

@@ -477,7 +477,7 @@ bool world_lose_rank(struct world *w)
     for (uint32_t i = 0; i < w->n_clients; i++) {
         struct client *c = &w->clients[i];
         n -= c->live && c->outside;
-        c->out_id = c->in_id = 0; /* the epoch's end has removed them */
+        c->out_id = c->in_id = 0; /* the end of the epoch has removed the moves */
     }
     w->report->n_resets++;
     w->n_in_flight = 0;

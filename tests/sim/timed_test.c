@@ -80,7 +80,7 @@ static void lay_out(struct timed_config *c, struct rng *rng)
             t[i].system_tokens = (uint32_t)rng_below(rng, 300);
         }
     }
-    if (rng_below(rng, 2)) { /* one tenant floods */
+    if (rng_below(rng, 2)) { /* one tenant floods the queue */
         t[0].burst_every_ns = 4 * NS_PER_S;
         t[0].burst = 50 + (uint32_t)rng_below(rng, 100);
     }

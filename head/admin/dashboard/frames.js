@@ -7,7 +7,7 @@ let scrolled = -1e9;
 document.addEventListener("scroll", () => { scrolled = performance.now(); }, { capture: true, passive: true });
 export const isScrolling = () => performance.now() - scrolled < CALM_MS;
 
-/** Calls each `draw` once, in the next frame or one soon after. */
+/* Calls each `draw` once, in the next frame or in a frame soon after. */
 export function drawSoon(draw) {
   if (due.size === 0) requestAnimationFrame(drawNext);
   due.add(draw);

@@ -98,7 +98,7 @@ function fill(entry, run) {
 
 function update({ runs, total }) {
   const more = total > runs.length ? `the newest of ${total}: ` : "";
-  runs = runs.toReversed(); // newest first
+  runs = runs.toReversed(); // the page shows the newest runs first
   const here = new Set(runs.map(r => r.id));
   for (const [id, entry] of rows)
     if (!here.has(id)) {

@@ -24,8 +24,8 @@ struct step {
     enum event event;
     enum lease_holder holder; /* holder in the answer, for ANSWER */
     uint64_t term;            /* term of the store or peer, for ANSWER and SEE */
-    int want;                 /* for ASK: expected question; for ANSWER and NONE: expected order */
-    uint64_t want_term; /* for ASK: wanted term; for ANSWER and NONE: own term; 0 = not checked */
+    int want;                 /* expected question for ASK; expected order for ANSWER and NONE */
+    uint64_t want_term; /* wanted term for ASK; own term for ANSWER and NONE; 0 = not checked */
 };
 
 static void play(const char *name, const struct step *steps, size_t n)

@@ -421,7 +421,8 @@ static void make_trouble(struct fixture *f, enum trouble what, uint64_t id, int 
         break;
     case SENDER_LOST:
         lose(f, from);
-        assert_int_equal(transfers_of(f)->n, 1); /* the receiving ranks may still write */
+        /* the receiving ranks may still write into their blocks */
+        assert_int_equal(transfers_of(f)->n, 1);
         answer_all(f, id, STATUS_IO);
         break;
     case RECEIVER_LOST:

@@ -139,7 +139,8 @@ static void a_prefix_is_found_where_it_went(void **state)
         assert_int_equal(scheduler_add(to.s, r), STATUS_OK);
         const struct msg_plan *p = step(&to);
         assert_true(p && p->n_admits == 1 && p->admits[0].n_computed == 96);
-        assert_null(scheduler_parts(to.s, ID, &n_to)); /* the request owns them now */
+        /* the request owns the imported blocks now */
+        assert_null(scheduler_parts(to.s, ID, &n_to));
         scheduler_remove(to.s, r);
         close_bed(&to);
         close_bed(&from);

@@ -197,7 +197,7 @@ static void the_next_step_does_not_wait_for_the_result(void **state)
     assert_true(p->runs[0].start == 5 && p->runs[0].sample);
     answer(p, OTHER_ID, &first);
     give(&b, &second);
-    assert_null(step(&b)); /* the third token is in flight, and it is the last one */
+    assert_null(step(&b)); /* the third token is in flight, and it is the last token */
     give(&b, &first);
     assert_true(b.events[0].ended && r->finish == FINISH_LENGTH && !r->sched);
     close_bed(&b);
