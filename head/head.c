@@ -26,7 +26,7 @@
 #include "head/record/file.h"
 
 #define BUS_HWM 4096u
-/* after this time, the head assumes that another program has the port */
+/* After this time, the head assumes that another program has the port. */
 #define REBIND_NS   (5 * NS_PER_S)
 #define REBIND_MS   10
 #define OTHER_FILES 128u /* open files that are not connections of peers */

@@ -13,7 +13,7 @@ struct stats_line {
     double hit_rate; /* prefix cache hit rate of the last interval with lookups, 0 to 1 */
 };
 
-/* interval_s < 0 selects the default of the format. */
+/* Starts the line. An interval_s below 0 selects the default of the format. */
 void stats_line_init(struct stats_line *l, enum stats_format format, double interval_s,
                      uint64_t now_ns);
 bool stats_line_is_due(const struct stats_line *l, uint64_t now_ns);

@@ -12,7 +12,7 @@
 
 #define STREAM_LISTENERS  8u
 #define STREAM_PART_BYTES (192u << 10) /* limit of one shared part */
-/* limit of one update; it fits below the server's high-water mark */
+/* STREAM_BYTES limits one update, which must fit below the server's high-water mark. */
 #define STREAM_BYTES      (768u << 10)
 #define STREAM_HIGH_WATER (1u << 20)
 #define STREAM_SKIPS      30u

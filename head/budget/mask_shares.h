@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define MASK_SHARES_SAVED 1000000 /* most units that a tenant may save up: 100 ms */
-/* most units that a tenant may owe, so that its wait is bounded: 1 s */
+/* A tenant may owe at most this many units (1 s), so that its wait is bounded. */
 #define MASK_SHARES_OWED  10000000
 #define MASK_SHARES_LEAST 10000u /* units per step for all tenants together, at least: 1 ms */
 #define MASK_SHARES_NEW   16u    /* most sequences of a tenant that wait for their first mask */

@@ -9,7 +9,7 @@
 #define ADAPTERS_NAME_MAX 256u
 #define ADAPTERS_TEXT_MAX 480u
 #define ADAPTERS_ANSWERS  64u
-/* delay before a worker that failed to load is asked again */
+/* A worker that failed to load is asked again after this delay. */
 #define ADAPTERS_RETRY_NS 5000000000ull
 /* A new head takes over the adapters that workers hold during this time after the first worker's
  * Hello. */

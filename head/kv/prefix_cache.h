@@ -28,7 +28,7 @@
 /* PREFIX_CONTENT_UNKNOWN means that the parent was not registered. The block is found by hash
  * only. */
 #define PREFIX_CONTENT_UNKNOWN 0ull
-/* value for find, which then compares only the parent's hash */
+/* With this value, find compares only the parent's hash. */
 #define PREFIX_CONTENT_ANY UINT64_MAX
 
 struct block_hash {

@@ -126,5 +126,5 @@ static inline void request_prefetch_ids(const struct request *r)
 {
     __builtin_prefetch(r->ids + r->n_ids, 1);
 }
-/* distances of the prefetches, in requests ahead */
+/* The values are the distances of the prefetches, in requests ahead. */
 enum { REQUEST_PREFETCH_FAR = 12, REQUEST_PREFETCH_NEAR = 5 };

@@ -24,7 +24,7 @@
 #define LOW_BYTES_PER_S   1e6
 #define HIGH_BYTES_PER_S  1e12
 #define SPEED_WEIGHT      (1.0 / 8) /* weight of the newest measurement */
-/* delay after a failure; each further failure doubles the delay */
+/* A move is tried again after this delay. Each further failure doubles the delay. */
 #define RETRY_NS           NS_PER_S
 #define RETRY_MOST_DOUBLED 5u
 

@@ -15,7 +15,8 @@ enum {
 /* RATIO_WEIGHT is the weight of `ratio`, in steps. When all steps have one size, they do not
  * tell how much of the time is the base, and `ratio` decides. */
 #define RATIO_WEIGHT 0.1
-/* first time per token; any value works, since only comparisons between replicas matter */
+/* START_TOKEN_NS is the first time per token. Any value works, since only comparisons between
+ * replicas matter. */
 #define START_TOKEN_NS 10000.0
 
 static void add_point(struct step_time *t, double x, double y, double weight)

@@ -231,7 +231,7 @@ static void get_result_logprobs(struct wire *w, const Cox__Result *p, struct res
     }
 }
 
-/* msg_check has verified that every item has as many gaps as ids. */
+/* Writes the items into columns. msg_check has verified that every item has as many gaps as ids. */
 static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p)
 {
     uint32_t n = r->n_items, odd_n_ids = 0, odd_units = 0, odd_kib = 0;

@@ -164,7 +164,7 @@ bool heads_know_term(const struct world *w, uint64_t term);
 
 /* world_time.c defines the functions below. */
 void pass_time(struct world *w);
-/* defined in world.c */
+/* world.c defines the function below. */
 void add_progress_to(const struct world *w, struct action *at, uint32_t *n);
 void deliver_to_peer(struct world *w, uint32_t who);
 

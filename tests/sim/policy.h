@@ -11,7 +11,8 @@
 #include "tests/sim/cost.h"
 #include "tests/sim/load.h"
 
-/* size of the vocabulary; tokens follow from the null rule, by request and choice */
+/* POLICY_VOCAB is the size of the vocabulary. Tokens follow from the null rule, by request and
+ * choice. */
 #define POLICY_VOCAB 262144u
 
 /* A policy calls this while it takes a result: n_new tokens were sampled. `ended` means that
