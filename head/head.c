@@ -1,11 +1,13 @@
-/* The head process: connects the core to the event loop, the bus, the admin port, the lease and
- * the step log.
+/* Runs the head process: connects the core to the event loop, the bus, the admin port, the lease
+ * and the step log.
+ *
  * main.c calls `head_start` and runs the loop. Bus frames go to `head_core_on_frame`; a turn
  * follows after each batch, and a timer calls `head_core_tick`. The core sends through
  * `on_send`.
- * Invariants: one thread. This file decides nothing: callbacks translate and call the core. With
- * a lease the bus is bound only while this head serves. Keys are read again before they are
- * used, and erased at the end. */
+ *
+ * Invariants: one thread runs everything. This file decides nothing: callbacks translate and
+ * call the core. With a lease the bus is bound only while this head serves. Keys are read again
+ * before they are used, and erased at the end. */
 #include "head/head.h"
 
 #include <stdio.h>
@@ -23,8 +25,9 @@
 #include "head/links/key_watch.h"
 #include "head/record/file.h"
 
-#define BUS_HWM     4096u
-#define REBIND_NS   (5 * NS_PER_S) /* after this time another program has the port */
+#define BUS_HWM 4096u
+/* After this time, the head assumes that another program has the port. */
+#define REBIND_NS   (5 * NS_PER_S)
 #define REBIND_MS   10
 #define OTHER_FILES 128u /* open files that are not connections of peers */
 
@@ -36,17 +39,17 @@ struct head {
     struct loop_timer *tick;
     struct stats_line stats_line;
     struct step_log_file *step_log_file;
-    struct step_log *step_log;   /* NULL = no step log */
-    struct standby *standby;     /* NULL = there is no second head */
-    struct key_watch *key_watch; /* NULL = no keys */
-    const char *keys_dir;        /* NULL = no keys */
+    struct step_log *step_log;   /* log of the schedulers' steps; NULL = none */
+    struct standby *standby;     /* state of the lease; NULL = there is no second head */
+    struct key_watch *key_watch; /* watch of the authorized file; NULL = no keys */
+    const char *keys_dir;        /* folder of the keys; NULL = no keys */
     struct bus_options bus_options;
     struct authorized authorized;
     char endpoint[300];
-    char address[LEASE_ADDRESS_BYTES]; /* as written into the lease */
+    char address[LEASE_ADDRESS_BYTES]; /* this head's address, as written into the lease */
     struct admin_keys admin_keys;
     uint64_t instance;
-    struct loop_timer *rebind; /* NULL = no rebind is in progress */
+    struct loop_timer *rebind; /* timer of a rebind; NULL = none is in progress */
     uint64_t rebind_until_ns;
     bool dirty; /* frames have arrived since the last turn */
     bool failed;
@@ -277,7 +280,7 @@ static void read_keys(void *ctx, char out[STANDBY_KEYS_BYTES])
     if (!h->keys_dir)
         return;
     if (!h->bus && keys_load(h->keys_dir, ROLE_HEAD, &now, &err) == STATUS_OK)
-        h->bus_options.keys = now; /* otherwise the last readable keys stay */
+        h->bus_options.keys = now; /* if reading fails, the last readable keys stay */
     explicit_bzero(&now, sizeof now);
     keys_fingerprint(h->bus_options.keys.public_key, out);
 }
@@ -428,7 +431,8 @@ void head_free(struct head *h)
     bus_close(h->bus);
     explicit_bzero(&h->bus_options.keys, sizeof h->bus_options.keys);
     head_core_free(h->core);
-    step_log_file_close(h->step_log_file); /* it is the last to read the log */
+    /* the file is closed before the log is freed, because it is the last to read the log */
+    step_log_file_close(h->step_log_file);
     step_log_free(h->step_log);
     authorized_fini(&h->authorized);
     mem_free(h);

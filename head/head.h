@@ -1,6 +1,6 @@
 #pragma once
-/* The head process: the core on a loop, with the bus and the admin API. It owns all of them. One
- * thread. */
+/* Runs the head process: the core on a loop, with the bus and the admin API. The head owns all
+ * of them. One thread runs everything. */
 #include "common/loop/loop.h"
 #include "head/options.h"
 
@@ -10,9 +10,9 @@ struct head;
  * STATUS_EXISTS when a port is in use. */
 MUST_USE enum status head_start(struct loop *l, const struct head_options *o, struct head **out,
                                 struct error *err);
-/* Ends the loop: at once, or when the lease has been released. */
+/* Ends the loop at once, or when the lease has been released. */
 void head_stop(struct head *h);
 /* Returns true after the loop when it ended because the head could not go on. Stepping down is
  * no failure. */
 bool head_failed(const struct head *h);
-void head_free(struct head *h); /* NULL is allowed */
+void head_free(struct head *h); /* `h` may be NULL */

@@ -1,7 +1,7 @@
 #pragma once
-/* Checks of cox-head's options that the option table cannot express. */
+/* Checks the rules for cox-head's options that the option table cannot express. */
 #include "common/options/head.h"
 
-/* Checks rules between options, such as: keys or --insecure; an admin key when the admin API is
- * not on loopback. */
+/* Checks rules between options. Examples: keys or --insecure must be given; an admin API that is
+ * not on loopback needs an admin key. */
 MUST_USE enum status head_options_check(const struct head_options *o, struct error *err);

@@ -1,13 +1,14 @@
 #pragma once
-/* Messages about LoRA adapters, a part of messages.h. The head tells gateways which adapters the
- * ranks hold. Gateways ask the head to load or drop one when their own users may do so. */
+/* Defines the messages about LoRA adapters, a part of messages.h. The head tells gateways which
+ * adapters the ranks hold. Gateways ask the head to load or drop one when their own users may do
+ * so. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/str.h"
 
-/* An adapter's effect is a function of its identity (lora_adapter_identity): two readings of one
- * folder whose identities differ are two adapters. All zeros = not known. */
+/* Identifies an adapter, whose effect is a function of its identity (lora_adapter_identity). Two
+ * readings of one folder whose identities differ are two adapters. All zeros = not known. */
 struct adapter_identity {
     uint64_t hi, lo;
 };
@@ -21,9 +22,9 @@ static inline bool adapter_identity_same(struct adapter_identity a, struct adapt
 }
 
 /* Orders a rank to load the adapter at `path` (`on`), or to drop it. The adapter that the rank
- * reads must have `identity`, where that is known. An id names one loading of one folder: the same
- * name loaded again has another id. The rank answers with AdapterDone, which says why a load
- * failed. */
+ * reads must have `identity`, where the identity is known. An id names one loading of one
+ * folder: the same name loaded again has another id. The rank answers with AdapterDone, which
+ * says why a load failed. */
 struct msg_adapter {
     uint64_t id;
     bool on;
@@ -37,7 +38,8 @@ struct msg_adapter_done {
     struct str text;
     struct adapter_identity identity; /* identity of the loaded adapter */
 };
-/* path: folder that the adapter was loaded from; empty = the head is older and does not say */
+/* Names an adapter. `path` is the folder that the adapter was loaded from; empty = the head is
+ * older and does not say. */
 struct adapter_name {
     struct str name, path;
 };
@@ -45,8 +47,8 @@ struct msg_adapters { /* names that requests may use */
     const struct adapter_name *list;
     uint32_t n;
 };
-/* The head answers an order once, under its ticket: when all ranks have the adapter, when none
- * has it, or with the reason for a refusal. */
+/* Asks the head to load or drop an adapter. The head answers an order once, under its ticket:
+ * when all ranks have the adapter, when no rank has it, or with the reason for a refusal. */
 struct msg_adapter_order {
     uint64_t ticket;
     bool on, in_place; /* in_place: replace a loaded adapter of that name */

@@ -1,6 +1,6 @@
 #pragma once
-/* Messages about grammars, a part of messages.h. The sampling rank compiles a grammar before a
- * request that uses it is admitted (docs/develop/protocol.md, "Grammars"). */
+/* Defines the messages about grammars, a part of messages.h. The sampling rank compiles a
+ * grammar before a request that uses it is admitted (docs/develop/protocol.md, "Grammars"). */
 #include <stdbool.h>
 
 #include "common/base/status.h"
@@ -11,27 +11,29 @@ enum grammar_kind {
     GRAMMAR_JSON_SCHEMA,
     GRAMMAR_REGEX,
     GRAMMAR_LARK,
-    GRAMMAR_STRUCTURAL_TAG, /* JSON: the schema that begins at each text */
-    /* JSON: another kind and source, and the markers of the reasoning before it */
+    GRAMMAR_STRUCTURAL_TAG, /* source in JSON: the schema that begins at each text */
+    /* The source is JSON: another kind and source, and the markers of the reasoning before it. */
     GRAMMAR_AFTER_REASONING,
     GRAMMAR_COUNT
 };
 
-/* With `on`, the rank compiles the source beside its steps and answers GrammarDone. It keeps the
- * result until the same id comes without `on`, or until the epoch ends. The head chooses the id
- * for one (kind, source) in one epoch. An id that comes twice is answered twice. */
+/* Orders a rank to compile or to drop a grammar. With `on`, the rank compiles the source beside
+ * its steps and answers GrammarDone. It keeps the result until the same id comes without `on`,
+ * or until the epoch ends. The head chooses the id for one (kind, source) in one epoch. An id
+ * that comes twice is answered twice. */
 struct msg_grammar {
     uint64_t term_epoch, id;
     bool on;
-    enum grammar_kind kind; /* set with `on`, and so is `source` */
+    enum grammar_kind kind; /* kind of grammar; `kind` and `source` are set with `on` */
     struct str source;
 };
 struct msg_grammar_done {
     uint64_t term_epoch, id;
-    /* STATUS_INVALID or STATUS_LIMIT = the source is at fault; `text` says why */
+    /* STATUS_INVALID and STATUS_LIMIT mean that the source is at fault; `text` says why. */
     enum status status;
     struct str text;
-    /* Memory of the rank: bytes of the grammar, bytes that a matcher starts with, and the room
-     * for all grammars and matchers. 0 = the rank does not say (grammar_room.h). */
+    /* These fields describe memory of the rank: bytes of the grammar, bytes that a matcher
+     * starts with, and the room for all grammars and matchers. 0 = the rank does not say
+     * (grammar_room.h). */
     uint64_t bytes, matcher_bytes, room_bytes;
 };

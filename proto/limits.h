@@ -1,5 +1,5 @@
 #pragma once
-/* Caps on the contents of one message. They hold in both directions: decoding refuses a message
+/* Caps the contents of one message. The caps hold in both directions: decoding refuses a message
  * that breaks one (the peer is at fault), and so does encoding (this process is at fault).
  * FRAME_MAX_BYTES bounds the whole frame. A sender that takes sizes from users (the gateway)
  * checks them against these caps first. */
@@ -19,28 +19,29 @@
 #define PROTO_MAX_LOGIT_BIAS  (1u << 16)
 #define PROTO_MAX_KV_GROUPS   8u
 #define PROTO_MAX_DRAFT       16u        /* draft tokens of one sequence in one step */
-#define PROTO_MAX_RANKS       1024u      /* tp * pp */
+#define PROTO_MAX_RANKS       1024u      /* ranks of a replica: tp * pp */
 #define PROTO_MAX_VECTOR      (1u << 16) /* floats of a pooled prompt: the hidden size */
 
 #define PROTO_MAX_ADAPTERS        64u
 #define PROTO_MAX_ELASTIC         16u        /* smaller TPs of one worker */
 #define PROTO_MAX_TRANSFER_BLOCKS (1u << 16) /* blocks of one KV transfer */
 
-#define PROTO_MAX_NAME_BYTES    256u /* host, zone, device, version */
+#define PROTO_MAX_NAME_BYTES    256u /* bytes of a host, zone, device or version name */
 #define PROTO_MAX_ADDRESS_BYTES 512u
-#define PROTO_MAX_MODEL_BYTES   1024u /* model, adapter */
+#define PROTO_MAX_MODEL_BYTES   1024u /* bytes of a model or adapter name */
 #define PROTO_MAX_PATH_BYTES    4096u
 #define PROTO_MAX_SALT_BYTES    1024u
-/* texts for humans: encoding cuts them here instead of refusing */
+/* Texts for humans are cut to this many bytes by encoding, instead of being refused. */
 #define PROTO_MAX_TEXT_BYTES    4096u
 #define PROTO_MAX_COMM_ID_BYTES 4096u
 #define PROTO_MAX_GRAMMAR_BYTES (1u << 20)
-/* Different grammars that a rank keeps for its head at once, and the bytes of their sources. */
+/* These caps limit the different grammars that a rank keeps for its head at once, and the bytes
+ * of their sources. */
 #define PROTO_MAX_GRAMMARS       512u
 #define PROTO_MAX_GRAMMARS_BYTES (64u << 20)
 #define PROTO_MAX_BLOCK_TOKENS   (1u << 20)
 
-/* A body of n bytes may cost at most this factor times n in the arena, whatever counts it
+/* A body of n bytes may cost at most this factor times n in the arena, whatever counts the body
  * claims. */
 #define PROTO_DECODE_FACTOR     128u
 #define PROTO_DECODE_BASE_BYTES (64u << 10)

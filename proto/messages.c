@@ -2,8 +2,8 @@
 
 #define BIT(role) (1u << (role))
 
-/* One row per type: its name in logs, the roles that may send it, and the minor version that
- * introduced it. A peer of an older minor version is not sent the type. ROLE_NONE is a peer
+/* A row describes one type: its name in logs, the roles that may send it, and the minor version
+ * that introduced it. A peer of an older minor version is not sent the type. ROLE_NONE is a peer
  * whose Hello has not been accepted yet. */
 static const struct {
     const char *name;
@@ -58,7 +58,7 @@ static const char *const roles[] = {[ROLE_NONE] = "none",
                                     [ROLE_HEAD] = "head"};
 _Static_assert(sizeof roles / sizeof *roles == ROLE_COUNT, "a role has no name");
 
-/* OpenAI's words where it has one, else vLLM's. */
+/* The words are OpenAI's where it has one, else vLLM's. */
 static const char *const reasons[] = {
     [FINISH_NONE] = "none",       [FINISH_STOP] = "stop",   [FINISH_LENGTH] = "length",
     [FINISH_CANCELLED] = "abort", [FINISH_ERROR] = "error", [FINISH_TIMEOUT] = "timeout"};

@@ -1,6 +1,6 @@
 #pragma once
-/* Every message as a plain struct; only codec.* knows protobuf. Spans are borrowed: from the
- * decoder's arena on the way in (valid until its reset), from the caller on the way out.
+/* Defines every message as a plain struct; only codec.* knows protobuf. Spans are borrowed: from
+ * the decoder's arena on the way in (valid until its reset), from the caller on the way out.
  * docs/develop/protocol.md says who sends which message when. */
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,20 +20,20 @@
 
 enum msg_type {
     MSG_NONE = 0,
-    /* every link */
+    /* The types up to MSG_GOODBYE travel on every link. */
     MSG_HELLO,     /* peer → head, first on a link */
     MSG_WELCOME,   /* head → peer: the session is open */
     MSG_REFUSED,   /* head → peer: the session is not open, and why; the link ends */
     MSG_HEARTBEAT, /* both ways, every 250 ms */
-    MSG_CREDIT,    /* both ways: bytes consumed since the last one */
+    MSG_CREDIT,    /* both ways: bytes consumed since the last Credit */
     MSG_GOODBYE,   /* both ways: orderly end of the session */
-    /* gateway ⇄ head */
+    /* The types up to MSG_CLUSTER travel between gateway and head. */
     MSG_SUBMIT,
     MSG_CANCEL,
     MSG_FINISH, /* gateway → head */
     MSG_TOKENS,
     MSG_CLUSTER, /* head → gateway */
-    /* head ⇄ worker */
+    /* The types from here on travel between head and worker, unless they say otherwise. */
     MSG_FORM,
     MSG_JOIN,
     MSG_ABORT,
@@ -73,7 +73,7 @@ enum finish_reason {
 
 /* ---- every link ---- */
 
-/* A worker describes itself. hash: SHA-256 (protocol.md, "Configuration hash"). */
+/* Describes a worker. The hashes are SHA-256 (protocol.md, "Configuration hash"). */
 struct worker_info {
     enum device_kind device;
     struct str device_name, host, zone;
@@ -81,28 +81,28 @@ struct worker_info {
     uint32_t isa_level; /* step of the kernels' ISA ladder; a replica runs its ranks' lowest */
     uint8_t config_hash[32];
     uint8_t model_hash[32];          /* hash of the model alone; zeros = not known */
-    int32_t ordinal;                 /* -1 = none */
-    uint32_t tp, pp;                 /* the shape that it was started for */
+    int32_t ordinal;                 /* ordinal of the worker; -1 = none */
+    uint32_t tp, pp;                 /* the shape that the worker was started for */
     int32_t shard_rank, shard_stage; /* weights held now; -1 = none */
-    struct str comm_address;         /* "host:port" of its collectives */
+    struct str comm_address;         /* "host:port" of the worker's collectives */
     struct str http_address;         /* "host:port" of /livez, /readyz and /metrics */
     struct str model;                /* name of the served model, for humans */
     uint32_t max_model_len, vocab_size;
     uint32_t n_draft;           /* draft tokens per sequence and step; 0 = no speculation */
     uint32_t draft_max_seqs;    /* most sequences in a step with which drafting pays; 0 = any */
-    bool gives_prompt_logprobs; /* it accepts n_prompt_logprobs */
+    bool gives_prompt_logprobs; /* the worker accepts n_prompt_logprobs */
     const struct kv_group *kv_groups;
     uint32_t n_kv_groups;
-    /* State for adoption by a restarted head; term_epoch 0 = it was in no epoch. */
+    /* State for adoption by a restarted head; term_epoch 0 = the worker was in no epoch. */
     uint64_t term_epoch, replica_id, step_received, step_executed;
     uint32_t rank, stage;
-    const struct msg_adapter *adapters; /* adapters that it holds */
+    const struct msg_adapter *adapters; /* adapters that the worker holds */
     uint32_t n_adapters;
-    struct str kv_address; /* "host:port" of its KV cache for other replicas' ranks; "" = none */
+    struct str kv_address; /* "host:port" of the KV cache for other replicas' ranks; "" = none */
     enum replica_role replica_role;
-    const struct elastic_shape *elastic; /* falling in tp; empty = it serves at `tp` alone */
+    const struct elastic_shape *elastic; /* shapes, falling in tp; empty = it serves `tp` alone */
     uint32_t n_elastic;
-    uint32_t shard_tp, replica_tp; /* TP of the shard it holds, and of its replica; 0 = `tp` */
+    uint32_t shard_tp, replica_tp; /* TP of the shard held, and of the replica; 0 = `tp` */
 };
 
 struct msg_hello {
@@ -114,13 +114,13 @@ struct msg_hello {
     uint64_t term_seen;    /* highest term that this peer has seen */
     bool has_worker;
     struct worker_info worker; /* set for role worker */
-    bool has_vocabulary;       /* set for role gateway: its tokens, */
+    bool has_vocabulary;       /* set for role gateway */
     struct vocabulary vocabulary;
-    struct str model; /* and the model that it serves, for humans */
+    struct str model; /* name of the model that a gateway serves, for humans */
 };
 
 struct msg_welcome {
-    uint64_t session; /* every later frame of this link carries it, in both directions */
+    uint64_t session; /* every later frame of this link has this number, both ways */
     uint64_t head_instance;
     uint64_t term;
     uint64_t credit_bytes;
@@ -134,8 +134,8 @@ struct msg_refused {
     struct str text;
 };
 
-/* A worker sends all fields except serves and spare. The head sends it time_ns and those two, for
- * its /readyz (protocol.md, "Readiness"). Between head and gateways only time_ns travels. */
+/* A worker sends all fields except serves and spare. The head sends a worker time_ns and those
+ * two, for /readyz (protocol.md, "Readiness"). Between head and gateways only time_ns travels. */
 struct msg_heartbeat {
     uint64_t time_ns;  /* sender's monotonic clock, for humans */
     uint64_t progress; /* counts operators: tells "alive but stuck" from "slow" */
@@ -143,10 +143,10 @@ struct msg_heartbeat {
     bool busy;              /* a step is executing now */
     uint32_t load_permille; /* progress of the shard that is being read, 1 to 1000; 0 = none */
     struct gpu_state gpu;
-    uint64_t own_ns, own_steps; /* own work since its start, without waiting; 0 = not measured */
+    uint64_t own_ns, own_steps; /* own work since start, without waiting; 0 = not measured */
     struct host_state host;
-    bool serves, spare;  /* its replica serves; no replica has room for it now */
-    bool has_vocabulary; /* true in every eighth, once the worker knows the tokens */
+    bool serves, spare;  /* serves: its replica serves; spare: no replica has room now */
+    bool has_vocabulary; /* true in every eighth message, once the worker knows the tokens */
     struct vocabulary vocabulary;
 };
 struct msg_credit {
@@ -154,14 +154,14 @@ struct msg_credit {
 };
 struct msg_goodbye {
     struct str text;
-    bool planned; /* set by a worker: it was told to end, nothing has failed */
+    bool planned; /* a worker was told to end, and nothing has failed */
 };
 
 /* ---- gateway ⇄ head ---- */
 
 struct request_id {
     uint64_t hi, lo;
-}; /* random number, made by the gateway; all choices share it */
+}; /* a random number made by the gateway; all choices of a request share it */
 
 struct logit_bias {
     uint32_t token;
@@ -171,17 +171,17 @@ struct logit_bias {
 enum pooling_kind { POOLING_NONE, POOLING_LAST, POOLING_MEAN, POOLING_COUNT };
 
 struct sampling_params {
-    float temperature;                                             /* 0 = greedy */
+    float temperature;                                             /* 0 = greedy sampling */
     float top_p, min_p;                                            /* 1 and 0 = off */
     int32_t top_k;                                                 /* <= 0 = off */
     float presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1 = off */
-    uint64_t seed;               /* always set: the gateway draws one when the client gives none */
+    uint64_t seed; /* always set: the gateway draws a seed when the client gives none */
     uint32_t i_prompt, i_choice; /* with seed: the key of the random draws */
     int32_t n_logprobs;          /* -1 = none; 0 = the chosen token's; k = also the top k */
-    int32_t n_prompt_logprobs;   /* the same for the prompt's own ids */
+    int32_t n_prompt_logprobs;   /* like n_logprobs, for the prompt's own ids */
     uint32_t max_tokens, min_tokens;
     struct u32_span eos_ids;     /* ids that stop and are not shown; empty with ignore_eos */
-    struct u32_span stop_ids;    /* stop_token_ids */
+    struct u32_span stop_ids;    /* ids of the client's stop_token_ids */
     struct u32_span allowed_ids; /* ids that may be sampled; empty = all */
     struct u32_span bad_words;   /* token sequences, each ended by UINT32_MAX */
     const struct logit_bias *logit_bias;
@@ -191,7 +191,7 @@ struct sampling_params {
     struct str lora;           /* adapter's name; empty = none */
     uint64_t lora_id;          /* the head's id of the loaded adapter; 0 = not chosen yet */
     enum pooling_kind pooling; /* not NONE: the request ends with its prompt, and has no ids */
-    bool pooling_normalise;    /* scale the vector to length 1 */
+    bool pooling_normalise;    /* the vector is scaled to length 1 */
 };
 
 struct msg_submit {
@@ -201,41 +201,41 @@ struct msg_submit {
     uint64_t tenant;  /* number from the key file; salts the prefix cache with cache_salt */
     struct str cache_salt;
     int32_t priority;                    /* a lower number runs sooner, as in vLLM */
-    uint32_t n_prompt, n_known_logprobs; /* second: rows of prompt_logprobs that the gateway has */
+    uint32_t n_prompt, n_known_logprobs; /* n_known_logprobs: rows that the gateway has */
     struct u32_span ids;  /* [0, n_prompt): the prompt; then the tokens that the gateway has */
-    uint64_t deadline_ms; /* milliseconds from now; 0 = none */
+    uint64_t deadline_ms; /* deadline in milliseconds from now; 0 = none */
     struct sampling_params sampling;
-    bool same_grammar; /* use the grammar of the session's last Submit that had one */
+    bool same_grammar; /* use the grammar of the session's last Submit with a grammar */
 };
 
 struct msg_cancel {
     struct request_id id;
     uint32_t i_choice, attempt;
 };
-/* The gateway saw a stop string: n_tokens of the generated tokens count, and the rest is
- * dropped. */
+/* Ends a choice at a stop string that the gateway saw: n_tokens of the generated tokens count,
+ * and the rest is dropped. */
 struct msg_finish {
     struct request_id id;
     uint32_t i_choice, attempt, n_tokens;
 };
 
-/* Log-probabilities of one position: the chosen token first, then the top k, best first. */
+/* Holds log-probabilities of one position: the chosen token first, then the top k, best first. */
 struct logprob_row {
     struct u32_span ids;
     struct f32_span values;
     uint32_t chosen_rank;
 };
 
-/* New tokens of one choice. `start` is the index of ids[0] among the generated tokens, so that
- * overlaps are dropped and gaps are reported. */
+/* Holds new tokens of one choice. `start` is the index of ids[0] among the generated tokens, so
+ * that overlaps are dropped and gaps are reported. */
 struct tokens_item {
     struct request_id id;
     uint32_t i_choice, attempt;
     uint32_t start;
     struct u32_span ids;
-    const struct logprob_row *logprobs; /* one per id, or NULL */
+    const struct logprob_row *logprobs; /* one row per id, or NULL */
     uint32_t n_logprobs;
-    const struct logprob_row *prompt_logprobs; /* ids from prompt_start + 1 on, before tokens */
+    const struct logprob_row *prompt_logprobs; /* rows of the ids from prompt_start + 1 on */
     uint32_t n_prompt_logprobs, prompt_start;
     enum finish_reason finish;
     uint32_t stop_id;   /* id of a FINISH_STOP; UINT32_MAX = EOS stopped it */
@@ -244,7 +244,7 @@ struct tokens_item {
     uint32_t retry_after_s;
     struct str text;        /* reason of a FINISH_ERROR */
     struct f32_span vector; /* vector of a pooling request, sent with its end and without ids */
-    uint64_t queue_us; /* with the first ids: time from Submit to the first step; 0 = under 1 us */
+    uint64_t queue_us;      /* sent with the first ids: time from Submit to the first step */
 };
 struct msg_tokens {
     uint64_t term_epoch;
@@ -252,7 +252,7 @@ struct msg_tokens {
     uint32_t n_items;
 };
 
-/* The head sends it after Welcome and on every change. */
+/* Tells a gateway the cluster's state. The head sends it after Welcome and on every change. */
 struct msg_cluster {
     uint64_t term;
     uint32_t n_replicas_ready, n_replicas, n_workers;
@@ -261,7 +261,7 @@ struct msg_cluster {
     uint32_t running, waiting;
 
     bool draining, gives_prompt_logprobs, one_class; /* one_class: the policy is fcfs */
-    uint32_t start_s; /* expected seconds until a replica serves; 0 = one serves, or must */
+    uint32_t start_s; /* seconds until a replica serves, when none has to; else 0 */
     struct cluster_load load;
 };
 
@@ -294,12 +294,12 @@ struct msg_formed {
 struct msg_abort {
     uint64_t term_epoch;
     struct str text;
-}; /* ends this epoch; the worker keeps its weights */
+}; /* Abort ends the epoch; the worker keeps its weights */
 struct msg_aborted {
     uint64_t term_epoch;
 };
-/* Adoption: the same replica and communicator in a new epoch. Sequences are dropped, all blocks are
- * free, steps start from 1. The rank answers Formed. */
+/* Adopts a replica: the same replica and communicator in a new epoch. Sequences are dropped, all
+ * blocks are free, steps start from 1. The rank answers Formed. */
 struct msg_reset {
     uint64_t old_term_epoch, term_epoch;
 };
@@ -316,48 +316,48 @@ struct msg_drain_wish {
 
 /* ---- head ⇄ worker: steps ---- */
 
-/* Blocks of one KV group of a sequence: drop_leading blocks fell out of the window, and ids are
- * appended. Table entry i holds block n_dropped + i of the sequence, with the positions from
- * (n_dropped + i) * block_tokens on. In the plan that admits a sequence the table is empty, and
- * drop_leading counts the blocks in front that were never there (a prefix hit in a window group).
- * In later plans it is at most the table's length. Where a run begins beyond the table (a hit on
- * the way), it counts the blocks wholly before `start`. All drops of a plan come before any append,
- * so a block may go from one sequence to another. A run names each group at most once. */
+/* Changes the blocks of one KV group of a sequence: drop_leading blocks fell out of the window, and
+ * ids are appended. Table entry i holds block n_dropped + i of the sequence, with the positions
+ * from (n_dropped + i) * block_tokens on. In the plan that admits a sequence the table is empty,
+ * and drop_leading counts the blocks in front that were never there (a prefix hit in a window
+ * group). In later plans it is at most the table's length. Where a run begins beyond the table (a
+ * hit on the way), it counts the blocks wholly before `start`. All drops of a plan come before any
+ * append, so a block may change its sequence. A run names each group at most once. */
 struct plan_blocks {
     uint32_t i_group, drop_leading;
     struct u32_span ids;
 };
 
-/* A sequence enters. `slot` names it until it is in `finished`; `ids` are the prompt and the
- * tokens made so far. */
+/* Admits a sequence. `slot` names it until the slot is in `finished`; `ids` are the prompt and
+ * the tokens made so far. */
 struct plan_admit {
     uint32_t slot;
-    uint32_t n_prompt;   /* penalties, min_tokens and grammar are rebuilt from here on */
+    uint32_t n_prompt;   /* penalties, min_tokens and grammar are computed again from here */
     uint32_t n_computed; /* KV of ids[0..n_computed) is already in the blocks (prefix cache) */
     struct u32_span ids;
     struct sampling_params sampling;
 };
 
-/* One sequence's work in this step: run n_tokens positions from `start`. With `sample`, sample the
- * token at position start + n_tokens. The rank uses its last sampled token where the head does not
+/* Runs n_tokens positions of one sequence from `start`. With `sample`, the rank samples the
+ * token at position start + n_tokens. It uses its last sampled token where the head does not
  * know it yet. `start` may be beyond the positions that the rank has computed: other sequences
- * computed them, or do so earlier in this plan (a prefix hit on the way), and their blocks are in
- * the table or come with this run. n_draft (with `sample` and n_tokens 1): the rank may draft that
- * many more tokens, run them, and keep those that it samples itself. The table has room for them.
- */
+ * computed them, or do so earlier in this plan (a prefix hit on the way), and their blocks are
+ * in the table or come with this run. n_draft (with `sample` and n_tokens 1) lets the rank draft
+ * that many more tokens, run them, and keep those that it samples itself. The table has room for
+ * them. */
 struct plan_run {
     uint32_t slot;
     uint32_t start, n_tokens;
-    uint32_t n_draft; /* speculative slots granted */
+    uint32_t n_draft; /* draft tokens that the rank may run */
     bool sample;
-    bool follows; /* drafts are in flight: `start` is a lower bound; run the last id the rank has */
+    bool follows; /* drafts are in flight: `start` is a lower bound; run the rank's last id */
     const struct plan_blocks *blocks; /* new blocks only */
     uint32_t n_blocks;
 };
 
 struct plan_copy {
     uint32_t i_group, from, to;
-}; /* block copies, made before anything runs */
+}; /* a block copy, made before anything runs */
 
 struct msg_plan {
     uint64_t term_epoch, step; /* steps of an epoch are contiguous from 1 */
@@ -372,13 +372,13 @@ struct msg_plan {
     uint64_t digest; /* set in each 256th step without drafts in flight, else 0 (plan_digest.h) */
 };
 
-/* A gap: the sequence's grammar allows no token there, and the id is not part of its text. */
+/* A gap with this value means that the sequence's grammar allows no token there. */
 #define RESULT_DEAD_END (-1.0f)
-/* A gap: finding the allowed tokens there would cost more than a request may (text/text.h). */
+/* A gap with this value means that finding the allowed tokens would cost too much (text/text.h). */
 #define RESULT_MASK_COST   (-2.0f)
 #define PROTO_MASK_UNIT_NS 100u /* nanoseconds of one mask unit */
-/* One sequence's result: 1 to n_draft + 1 ids; none without `sample`, or when a run with `follows`
- * found its end. prompt_logprobs: one row per position that a prompt's id follows. */
+/* Holds one sequence's result: 1 to n_draft + 1 ids; none without `sample`, or when a run with
+ * `follows` found its end. prompt_logprobs has a row per position that a prompt's id follows. */
 struct result_item {
     uint32_t slot;
     struct u32_span ids;
@@ -386,18 +386,18 @@ struct result_item {
     uint32_t n_logprobs;
     const struct logprob_row *prompt_logprobs;
     uint32_t n_prompt_logprobs;
-    struct f32_span gaps; /* one per id: distance between the two best scores, or a RESULT_ value */
-    struct f32_span vector;           /* [hidden], for a pooling request */
-    uint32_t mask_units, matcher_kib; /* time of its masks; memory of its matcher */
+    struct f32_span gaps;   /* a gap per id: distance of the two best scores, or a RESULT_ value */
+    struct f32_span vector; /* hidden state of a pooling request */
+    uint32_t mask_units, matcher_kib; /* time of the masks; memory of the matcher */
 };
 struct msg_result {
     uint64_t term_epoch, step;
-    const struct result_item *items; /* one per run that samples or has prompt_logprobs, in order */
+    const struct result_item *items; /* items of runs that sample or have prompt_logprobs */
     uint32_t n_items;
-    uint64_t execute_ns, wait_ns; /* the step's time on the device; the wait for its plan */
+    uint64_t execute_ns, wait_ns; /* step's time on the device; wait for its plan */
     uint32_t n_drafted;           /* draft tokens run in this step, accepted or not */
 };
-/* "I hold step `last`; your plan does not follow it": nothing was executed. */
+/* Reports that a plan does not follow the rank's step `last_step`, so nothing was executed. */
 struct msg_gap {
     uint64_t term_epoch, last_step, got_step;
     struct str text;
@@ -447,4 +447,4 @@ const char *peer_role_name(enum peer_role r);
 const char *finish_reason_name(enum finish_reason f); /* OpenAI's words: "stop", "length", ... */
 /* Returns whether this role may send this type to the head. The head checks each frame. */
 bool msg_allowed_from(enum msg_type t, enum peer_role from);
-unsigned msg_since_minor(enum msg_type t); /* Returns the first minor version that has the type. */
+unsigned msg_since_minor(enum msg_type t); /* returns the first minor version with this type */

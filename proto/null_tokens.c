@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-/* a vocabulary of this size has ordinary text in ids 1000 to 10999 */
+/* A vocabulary of this size has ordinary text in ids 1000 to 10999. */
 enum { LARGE_VOCABULARY = 16384 };
 
 static uint64_t fnv_fold(uint64_t h, uint64_t word, unsigned n_bytes)
@@ -15,7 +15,8 @@ static uint64_t fnv_fold(uint64_t h, uint64_t word, unsigned n_bytes)
 void null_hash_init(struct null_hash *s, uint64_t seed, uint32_t i_prompt, uint32_t i_choice,
                     float temperature)
 {
-    /* The comparison makes a NaN count as sampled: both sides must agree on every bit pattern. */
+    /* The comparison makes a NaN count as sampled, because both sides must agree on every bit
+     * pattern. */
     bool greedy = temperature <= 0.0f;
     s->h = fnv_fold(0xCBF29CE484222325ull, greedy ? 0 : seed, 8);
     s->h = fnv_fold(s->h, greedy ? 0 : i_prompt, 4);

@@ -1,18 +1,18 @@
 #pragma once
-/* The digest that every 256th plan carries (msg_plan.digest). Head and rank compute it over the
- * sequences as they stand after the plan was applied: finished slots gone, admits in, runs
- * counted. It is a sum modulo 2^64 of one term per sequence and one per block held. So each side
- * can keep the blocks' part up to date as blocks come and go, instead of walking all tables (a
- * replica may hold millions). A plan with a digest is made only when no drafts are in flight,
- * because the head does not know the lengths otherwise. Pure.
+/* Computes the digest that every 256th plan carries (msg_plan.digest). Head and rank compute it
+ * over the sequences as they stand after the plan was applied: finished slots gone, admits in,
+ * runs counted. It is a sum modulo 2^64 of one term per sequence and one per block held. So each
+ * side can keep the blocks' part up to date as blocks come and go, instead of walking all tables
+ * (a replica may hold millions). A plan with a digest is made only when no drafts are in flight,
+ * because the head does not know the lengths otherwise.
  *   sequence: length = positions run so far (an admit that has not run yet: n_computed);
  *   block: index = its place in the sequence, blocks dropped from the front counted. */
 #include <stdint.h>
 
 #define PLAN_DIGEST_EVERY 256u
 
-/* The finalizer of MurmurHash3 (Appleby, public domain). Terms that are added must differ in all
- * their bits when their inputs differ in one. */
+/* Mixes bits with the finalizer of MurmurHash3 (Appleby, public domain). Terms that are added
+ * must differ in all their bits when their inputs differ in one. */
 static inline uint64_t plan_digest_mix(uint64_t x)
 {
     x = (x ^ x >> 33) * 0xFF51AFD7ED558CCDull;

@@ -1,10 +1,10 @@
 #pragma once
-/* The parts of a worker's memory and their uses. A part of messages.h. */
+/* Describes the parts of a worker's memory and their uses. It is a part of messages.h. */
 #include "proto/spans.h"
 
 enum kv_kind { KV_FULL, KV_WINDOW, KV_LATENT, KV_KIND_COUNT };
 
-/* One KV group: the layers of one kind. block_tokens is a multiple of 16. */
+/* Describes one KV group: the layers of one kind. block_tokens is a multiple of 16. */
 struct kv_group {
     enum kv_kind kind;
     uint32_t window_tokens; /* tokens of the window, for KV_WINDOW */
@@ -13,13 +13,13 @@ struct kv_group {
     uint32_t n_blocks; /* blocks that this rank can hold */
 };
 
-/* The part of a request that a replica serves; REPLICA_BOTH is the default. */
+/* Names the part of a request that a replica serves; REPLICA_BOTH is the default. */
 enum replica_role { REPLICA_BOTH, REPLICA_PREFILL, REPLICA_DECODE, REPLICA_ROLE_COUNT };
 
-/* A smaller TP that this worker can be a rank of, at the same pp, with the blocks per KV group
- * that it would hold then and the bytes of one block. */
+/* Describes a smaller TP that this worker can be a rank of, at the same pp, with the blocks per
+ * KV group that it would hold then and the bytes of one block. */
 struct elastic_shape {
     uint32_t tp;
     struct u32_span n_blocks;
-    struct u32_span block_bytes; /* empty = as kv_groups says */
+    struct u32_span block_bytes; /* bytes of one block; empty = as kv_groups says */
 };

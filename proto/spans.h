@@ -1,5 +1,5 @@
 #pragma once
-/* Borrowed arrays of messages. A part of messages.h. */
+/* Defines the borrowed arrays of messages. It is a part of messages.h. */
 #include <stdint.h>
 
 struct u32_span {

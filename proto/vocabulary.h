@@ -1,13 +1,13 @@
 #pragma once
-/* A vocabulary in 256 bytes, to tell a gateway of another model from one of the workers' model.
- * The model's files may differ (GGUF beside safetensors, another quantisation, a few added
- * tokens). The ordinary tokens, each id with its bytes, may not.
+/* Reduces a vocabulary to 256 bytes, to tell a gateway of another model from a gateway of the
+ * workers' model. The model's files may differ (GGUF beside safetensors, another quantisation, a
+ * few added tokens). The ordinary tokens, each id with its bytes, may not.
  *
  * The sketch is a one-permutation min-wise hash (Broder, "On the resemblance and containment of
  * documents", 1997; Li, Owen and Zhang, "One permutation hashing", NIPS 2012) of the set of (id,
- * bytes), with the low 16 bits kept of each minimum (Li and König, "b-bit minwise hashing", WWW
- * 2010). The share of equal places estimates |A ∩ B| / |A ∪ B| of the two sets. Pure; any
- * thread. */
+ * bytes). The low 16 bits of each minimum are kept (Li and König, "b-bit minwise hashing", WWW
+ * 2010). The share of equal places estimates |A ∩ B| / |A ∪ B| of the two sets. The functions do
+ * no I/O and may run on any thread. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,9 +15,9 @@
 #define VOCABULARY_PLACES 128u
 #define VOCABULARY_BYTES  (2 * VOCABULARY_PLACES)
 
-/* The form that travels: two bytes a place, little-endian. 0 = no token fell there. */
+/* Holds the form that travels: two bytes a place, little-endian. 0 = no token fell there. */
 struct vocabulary {
-    uint32_t n_tokens; /* number of ids, special and added ones too; for humans */
+    uint32_t n_tokens; /* number of ids, with special and added tokens; for humans */
     uint8_t sketch[VOCABULARY_BYTES];
 };
 

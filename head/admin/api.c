@@ -1,7 +1,10 @@
-/* The admin port of the head: it routes HTTP requests to handlers and checks who may send them.
+/* Serves the admin port of the head: it routes HTTP requests to handlers and checks who may send
+ * them.
+ *
  * common/http passes each request to the handlers here. A handler reads `struct head_core` or
  * gives an order with `head_core_*`, and answers with JSON. The dashboard's files are answered
  * without a key, since they hold no data.
+ *
  * Invariants: everything runs on the loop thread. `by` is valid only while one request is
  * handled. `stream` and `runs` own the requests that they answer later. A standby answers reads
  * and refuses orders (POST). */
@@ -24,8 +27,8 @@
 #include "head/admin/runs.h"
 #include "head/admin/stream.h"
 
-enum { MAX_ASKER = 64 }; /* bytes */
-#define BY_LOCAL "local" /* name in `by` when there are no keys: a caller on this machine */
+enum { MAX_ASKER = 64 }; /* longest name of an asker, in bytes */
+#define BY_LOCAL "local" /* name in `by` for a caller on this machine when there are no keys */
 
 struct admin_api {
     struct loop *loop;
@@ -33,10 +36,11 @@ struct admin_api {
     struct head_core *core;
     struct head_metrics *metrics;
     struct stream *stream;
-    struct runs *runs; /* NULL = no page of runs */
+    struct runs *runs; /* the page of runs; NULL = there is none */
     struct admin_options common;
     const struct admin_keys *keys;
-    /* sender of the request that is being handled: the name of its key, or BY_LOCAL */
+    /* `by` names the sender of the request that is being handled: the name of the sender's key,
+     * or BY_LOCAL. */
     const char *by;
     bool metrics_public;
     const struct standby *standby;
@@ -90,7 +94,7 @@ static void add_role(const struct admin_api *a, json_t *o)
         const char *text_of;
         for (uint32_t i = 0; (text_of = standby_warning(a->standby, i)) != NULL; i++) {
             json_t *warning = json_string(text_of);
-            if (warning) /* NULL = the holder's address is not UTF-8 */
+            if (warning) /* `warning` is NULL when the holder's address is not UTF-8 */
                 json_array_append_new(json_object_get(o, "warnings"), warning);
         }
     }
@@ -196,8 +200,8 @@ static json_t *body_json(const struct http_request *r)
     return json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &err);
 }
 
-/* {"name": NAME, "path": FOLDER, "in_place": BOOL} loads an adapter; {"name": NAME, "on": false}
- * unloads it. Both take time: GET shows the progress. */
+/* Takes {"name": NAME, "path": FOLDER, "in_place": BOOL} to load an adapter and {"name": NAME,
+ * "on": false} to unload an adapter. Both orders take time, and GET shows their progress. */
 static void post_adapters(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -259,8 +263,8 @@ static void post_drain(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
-/* Writes the asker that the caller names: `cox up` passes on who called `cox scale`. The key's
- * name is added, since only the key is proof. */
+/* Writes who gave the order, as the caller states it. `cox up` states who called `cox scale`.
+ * The name of the caller's key is added, because only the key proves who called. */
 static void add_asker(const struct admin_api *a, const char *said, char *out, size_t size)
 {
     if (said && said[0] && a->keys->n > 0)
@@ -269,8 +273,8 @@ static void add_asker(const struct admin_api *a, const char *said, char *out, si
         snprintf(out, size, "%s", said && said[0] ? said : a->by);
 }
 
-/* {"was": N, "workers": N, "by": NAME}: the program that starts the workers reports that it has
- * changed their number. */
+/* Takes {"was": N, "workers": N, "by": NAME}. With it, the program that starts the workers
+ * reports that it has changed their number. */
 static void post_scaled(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -295,7 +299,7 @@ static void post_scaled(struct admin_api *a, struct http_request *r)
     json_decref(in);
 }
 
-/* {"reload": true}. The answer is sent before the connections of peers are closed. */
+/* Takes {"reload": true}. The answer is sent before the connections of peers are closed. */
 static void post_keys(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -348,8 +352,8 @@ static void get_runs(struct admin_api *a, struct http_request *r)
         answer_error(r, 503, err.text);
 }
 
-/* {"id": "TWELVE DIGITS", "action": "terminate" or "reproduce"}. Nothing else of the request is
- * passed on. */
+/* Takes {"id": "TWELVE DIGITS", "action": "terminate" or "reproduce"}. Nothing else of the
+ * request is passed on. */
 static void post_runs(struct admin_api *a, struct http_request *r)
 {
     if (!wants_json(r))
@@ -412,8 +416,8 @@ static bool may_ask(struct admin_api *a, struct http_request *r)
     return true;
 }
 
-/* A standby refuses orders: they would be lost, or would take effect later without anyone
- * expecting it. */
+/* A standby refuses orders, because an order would be lost or would take effect later, when
+ * nobody expects it. */
 static bool may_change(const struct admin_api *a, struct http_request *r, const char *method)
 {
     char text[400];

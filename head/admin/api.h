@@ -1,10 +1,9 @@
 #pragma once
-/* The head's HTTP server on port 8265: the dashboard, the admin API
- * (docs/reference/admin-api.md), and /livez, /readyz and /metrics through
- * common/http/handlers/admin. With an admin key, everything needs the key except /livez, /readyz
- * and the (empty) dashboard page. Without a key the server binds loopback only. Requests must
- * then name a loopback host, so that no web page can reach the API through a browser. Loop
- * thread. */
+/* Serves the head's HTTP port 8265: the dashboard, the admin API (docs/reference/admin-api.md),
+ * and /livez, /readyz and /metrics through common/http/handlers/admin.
+ * With an admin key, everything needs the key except /livez, /readyz and the (empty) dashboard
+ * page. Without a key the server binds loopback only. Requests must then name a loopback host,
+ * so that no web page can reach the API through a browser. The server runs on the loop thread. */
 #include "common/base/metrics.h"
 #include "common/http/server/server.h"
 #include "common/keys/admin_keys.h"
@@ -21,11 +20,11 @@ struct admin_api_options {
     const char *host;
     uint16_t port;
     const struct admin_keys *keys; /* borrowed; no keys = every local caller may ask */
-    const char *model;             /* for metric labels; NULL = none */
+    const char *model;             /* name of the model for metric labels; NULL = none */
     /* path of the program `cox` that answers questions about runs; NULL = no page of runs */
     const char *runs;
     bool metrics_public;
-    const struct standby *standby; /* borrowed; NULL = there is no second head */
+    const struct standby *standby; /* the second head, borrowed; NULL = there is none */
     admin_take_key_fn *take_key;
     void *ctx; /* passed to `take_key` */
 };
@@ -35,4 +34,4 @@ MUST_USE enum status admin_api_start(struct loop *l, const struct admin_api_opti
                                      struct head_core *core, struct admin_api **out,
                                      struct error *err);
 uint16_t admin_api_port(const struct admin_api *a);
-void admin_api_free(struct admin_api *a); /* NULL is allowed */
+void admin_api_free(struct admin_api *a); /* `a` may be NULL */

@@ -1,5 +1,5 @@
 #pragma once
-/* The files of head/admin/dashboard as bytes. CMake generates the .c file from them
+/* Declares the files of head/admin/dashboard as bytes. CMake generates the .c file from them
  * (cmake/EmbedFiles.cmake). */
 #include "common/http/handlers/files.h"
 

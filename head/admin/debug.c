@@ -1,5 +1,6 @@
-/* GET /api/debug: the internal state of the head, for debugging. Requests appear only as counts
- * and keys only as public keys. Long lists are cut, and the answer says how long they were. */
+/* Answers GET /api/debug with the internal state of the head, for debugging. Requests appear
+ * only as counts and keys only as public keys. Long lists are cut, and the answer says how long
+ * they were. */
 #include "head/admin/debug.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 #pragma once
-/* GET /api/debug: the internal state of the head as JSON, for debugging. Loop thread. */
+/* Answers GET /api/debug with the internal state of the head as JSON, for debugging. The code
+ * runs on the loop thread. */
 #include <jansson.h>
 
 struct head_core;
 
-json_t *admin_json_debug(const struct head_core *h); /* owned by the caller */
+json_t *admin_json_debug(const struct head_core *h); /* the caller owns the result */

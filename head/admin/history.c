@@ -61,7 +61,7 @@ static void set_latencies(const struct head_core *h, struct history_sample *out)
 
 static uint32_t risen(uint64_t *was, uint64_t is)
 {
-    uint64_t by = is > *was ? is - *was : 0; /* `n_cancelled` can fall by one */
+    uint64_t by = is > *was ? is - *was : 0; /* the count of cancelled requests can fall by one */
     *was = is;
     return by > UINT32_MAX ? UINT32_MAX : (uint32_t)by;
 }

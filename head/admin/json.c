@@ -2,8 +2,9 @@
  * Handlers in admin/api.c call these functions; each reads `struct head_core` and returns a new
  * JSON value. Rows for the dashboard's stream are written by stream_json.c instead, because they
  * are many and frequent.
- * Invariants: loop thread; the core is never changed. The caller owns each returned value. Texts
- * that came from peers pass through `text`, so that the answer is valid UTF-8. */
+ * Invariants: everything runs on the loop thread; the core is never changed. The caller owns each
+ * returned value. Texts that came from peers pass through `text`, so that the answer is valid
+ * UTF-8. */
 #include "head/admin/json.h"
 
 #include <stdio.h>
@@ -301,7 +302,7 @@ static json_t *recent_failures(const struct head_core *h)
     const struct cluster *c = &h->cluster;
     json_t *a = json_array();
     uint64_t first = c->n_failures > CLUSTER_FAILURES ? c->n_failures - CLUSTER_FAILURES : 0;
-    for (uint64_t i = c->n_failures; i-- > first;) { /* newest first */
+    for (uint64_t i = c->n_failures; i-- > first;) { /* the list has the newest failure first */
         const struct cluster_failure *f = &c->failures[i % CLUSTER_FAILURES];
         json_t *o = json_object();
         json_object_set_new(o, "time", json_real(seconds_of_ns(f->wall_ns)));

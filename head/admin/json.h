@@ -1,11 +1,12 @@
 #pragma once
-/* The JSON of the admin API (docs/reference/admin-api.md), made from the core. Read-only; the
- * caller owns each returned value. Loop thread. */
+/* Builds the JSON of the admin API (docs/reference/admin-api.md) from the core. It only reads
+ * the core, and the caller owns each returned value. The code runs on the loop thread. */
 #include <jansson.h>
 
 #include "head/core/core.h"
 
-/* `waits`: this head is a standby and waits for the lease, so missing workers are no fault. */
+/* `waits` is true when this head is a standby that waits for the lease. Missing workers are then
+ * no fault. */
 json_t *admin_json_status(const struct head_core *h, bool waits);
 /* Returns the status without the long lists: nodes, workers and replicas. */
 json_t *admin_json_summary(const struct head_core *h, bool waits);

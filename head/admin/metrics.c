@@ -1,9 +1,11 @@
-/* The head's Prometheus metrics.
- * admin/api.c calls `head_metrics_update` before it answers /metrics; it copies values from the
- * core's `head_stats` into a `struct metrics` registry. Histograms are filled by the core itself
- * as steps end.
- * Invariants: loop thread. Counters never fall. A series whose value is unknown does not exist
- * until the value is known. */
+/* Exports the head's Prometheus metrics.
+ *
+ * admin/api.c calls `head_metrics_update` before it answers /metrics. That function copies
+ * values from the core's `head_stats` into a `struct metrics` registry. The core itself fills
+ * the histograms as steps end.
+ *
+ * Invariants: everything runs on the loop thread. Counters never fall. A series whose value is
+ * unknown does not exist until the value is known. */
 #include "head/admin/metrics.h"
 
 #include <stdio.h>
@@ -11,7 +13,7 @@
 
 #include "common/base/mem.h"
 
-/* One row per metric. Its value is read from `head_stats` at `offset`. */
+/* A row describes one metric, whose value is read from `head_stats` at `offset`. */
 enum value_type { VALUE_U32, VALUE_U64 };
 static const struct row {
     const char *name, *help;
@@ -86,10 +88,11 @@ static const struct row {
 struct head_metrics {
     struct metrics *registry;
     struct metric *values[N_ROWS], *kv_usage, *uptime, *rank_wait, *step_tokens;
-    struct metric *serves, *store; /* NULL = no lease store */
-    struct metric *desired;        /* NULL = not known yet, and no series exists */
-    struct metric *cold_start;     /* NULL = not known yet, and no series exists */
-    /* by draft position; NULL = no replica drafts that far */
+    struct metric *serves, *store; /* metrics of the lease; NULL = no lease store */
+    struct metric *desired;        /* wanted workers; NULL = not known yet, and no series exists */
+    /* time of a cold start; NULL = not known yet, and no series exists */
+    struct metric *cold_start;
+    /* `accepted_at` has one metric per draft position; NULL = no replica drafts that far. */
     struct metric *accepted_at[SCHEDULER_MAX_DRAFT];
     char *labels; /* labels of every vllm: series; owned */
 };

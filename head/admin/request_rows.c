@@ -1,10 +1,12 @@
-/* Rows of requests for the dashboard's table.
+/* Builds the rows of requests for the dashboard's table.
+ *
  * admin/stream.c calls `live_requests_begin`, then `live_requests_go_on` once per slice until it
  * returns true; this copies open requests from the core's request table. `request_page_fill`
  * then selects and sorts one page of the copies or of ended requests.
- * Invariants: loop thread. Each slice is bounded, so that steps are not delayed. `rows` is the
- * last complete copy, `next` is the copy that is being made. A page points into these arrays and
- * is valid until the next walk ends. */
+ *
+ * Invariants: everything runs on the loop thread. Each slice is bounded, so that steps are not
+ * delayed. `rows` is the last complete copy, `next` is the copy that is being made. A page
+ * points into these arrays and is valid until the next walk ends. */
 #include "head/admin/request_rows.h"
 
 #include <stdlib.h>
@@ -152,7 +154,7 @@ static void put_first(struct sort_key *a, size_t n, size_t k, struct rng *rng)
     while (k > begin && k < end && end - begin > 1) {
         struct sort_key pivot = a[begin + rng_below(rng, end - begin)];
         size_t i = begin, j = end - 1;
-        for (;;) { /* Hoare's partition */
+        for (;;) { /* this loop is Hoare's partition */
             while (compare_keys(&a[i], &pivot) < 0)
                 i++;
             while (compare_keys(&a[j], &pivot) > 0)

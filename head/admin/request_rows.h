@@ -1,13 +1,14 @@
 #pragma once
-/* Requests as the dashboard shows them: recently ended ones (request/ended.h) and open ones.
- * Open requests are copied in slices, so that no walk over thousands of them delays a step. A
- * page is selected in O(n) without sorting all rows. Pure; loop thread. */
+/* Describes requests as the dashboard shows them: recently ended ones (request/ended.h) and open
+ * ones. Open requests are copied in slices, so that no walk over thousands of them delays a
+ * step. A page is selected in O(n) without sorting all rows. The code does no I/O and runs on
+ * the loop thread. */
 #include "common/base/random.h"
 #include "common/base/str.h"
 #include "head/request/ended.h"
 
 #define REQUEST_ROWS_LIVE  16384u /* most open requests that are copied */
-#define REQUEST_ROWS_SLICE 512u   /* most that are copied in one slice */
+#define REQUEST_ROWS_SLICE 512u   /* most open requests that are copied in one slice */
 #define REQUEST_ROWS_PAGE  200u   /* most rows in one page */
 
 struct head_core;
@@ -17,15 +18,15 @@ struct head_core;
 struct live_requests {
     struct request_row *rows; /* [n], copied at taken_ns; NULL = no walk has ended yet */
     struct request_row *next; /* copy that the current walk fills */
-    uint32_t n, n_here;       /* n_here: all open requests, copied or not */
+    uint32_t n, n_here;       /* n: copied rows; n_here: all open requests, copied or not */
     uint32_t n_next, i_next;
     uint64_t taken_ns; /* time of the last complete walk; 0 = none */
     bool walking;
 };
 void live_requests_begin(struct live_requests *l);
-/* Copies one more slice. Returns true when it was the last one. */
+/* Copies one more slice. Returns true when this slice was the last. */
 bool live_requests_go_on(struct live_requests *l, const struct head_core *h);
-void live_requests_fini(struct live_requests *l); /* leaves it as before the first walk */
+void live_requests_fini(struct live_requests *l); /* `l` is then as before the first walk */
 
 /* ---- a page of requests ---- */
 
@@ -51,7 +52,8 @@ MUST_USE enum status request_sort_parse(struct str name, enum request_sort *out)
 
 struct request_page {
     const struct request_row *rows[REQUEST_ROWS_PAGE];
-    uint32_t n, offset; /* offset: lower than the wanted one when there are fewer rows */
+    /* rows in the page, and its offset, which is below the wanted one when there are fewer rows */
+    uint32_t n, offset;
     uint32_t n_matching;
 };
 void request_page_fill(const struct request_view *v, const struct live_requests *l,

@@ -14,7 +14,7 @@ enum { CALL_MS = 60000, OUT_MAX = 4 << 20, SAID_MAX = 4096 };
 struct runs_call {
     struct runs *owner;
     struct runs_call *next, **prev;
-    struct http_request *r; /* NULL = the client has disconnected */
+    struct http_request *r; /* request to answer; NULL = the client has disconnected */
     struct loop_child *child;
     struct loop_timer *deadline;
     enum runs_what what;
@@ -49,8 +49,8 @@ static void call_free(struct runs_call *c)
     mem_free(c);
 }
 
-/* A long line arrives in pieces. Newlines between JSON values have no meaning, so output without
- * them is still the same JSON. */
+/* A long line arrives in pieces. Newlines between JSON values have no meaning, so the output
+ * without newlines is still the same JSON. */
 static void on_line(void *ctx, struct loop_child *child, const char *line, size_t n, bool is_stderr)
 {
     struct runs_call *c = ctx;

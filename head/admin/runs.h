@@ -1,8 +1,8 @@
 #pragma once
-/* The head's side of the Runs page. It runs the program `cox` (--runs) as a child process and
- * knows nothing of run files itself. An ID of twelve digits is the only part of a request that
- * reaches a command line. At most RUNS_CALLS_MAX children run at a time, each with a limit of
- * output and time. Loop thread. */
+/* Serves the head's side of the Runs page. It runs the program `cox` (--runs) as a child process
+ * and knows nothing of run files itself. An ID of twelve digits is the only part of a request
+ * that reaches a command line. At most RUNS_CALLS_MAX children run at a time, and each has a
+ * limit of output and time. The code runs on the loop thread. */
 #include "common/base/str.h"
 #include "common/http/server/server.h"
 
@@ -11,16 +11,17 @@ enum { RUNS_CALLS_MAX = 8 };
 enum runs_what { RUNS_LIST, RUNS_TERMINATE, RUNS_CREATE };
 
 struct runs;
-/* Receives the end of a call. `status` 200: `text` is the program's JSON (list) or the run's ID.
- * Another status: `text` is an error. */
+/* Receives the end of a call. With `status` 200, `text` is the program's JSON (list) or the
+ * run's ID. With another status, `text` is an error. */
 typedef void runs_answer_fn(struct http_request *r, enum runs_what what, int status,
                             const char *text, size_t n);
 
 struct runs *runs_new(struct loop *l, const char *program, runs_answer_fn *answer);
-/* Starts a call that answers `r` later. It never answers after runs_on_abort(r). STATUS_LIMIT:
- * too many calls run, and `r` is not answered. `id`: twelve digits; NULL for a list. */
+/* Starts a call that answers `r` later. The call never answers after runs_on_abort(r). Returns
+ * STATUS_LIMIT when too many calls run, and `r` is then not answered. `id` has twelve digits;
+ * NULL asks for a list. */
 MUST_USE enum status runs_call(struct runs *s, struct http_request *r, enum runs_what what,
                                const char *id, struct error *err);
 /* `r` may be a request that has no call */
 void runs_on_abort(struct runs *s, const struct http_request *r);
-void runs_free(struct runs *s); /* NULL is allowed */
+void runs_free(struct runs *s); /* `s` may be NULL */

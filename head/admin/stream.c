@@ -1,10 +1,12 @@
-/* GET /api/stream: the dashboard's server-sent events.
+/* Serves GET /api/stream, the dashboard's server-sent events.
+ *
  * A timer starts one walk per second. The walk copies open requests in slices (request_rows.h).
  * When it ends, the shared parts are written once and each listener gets an update, which
  * stream_json.c writes from `struct head_core`.
- * Invariants: loop thread. At most STREAM_LISTENERS requests are owned, from `stream_open` to
- * their end. Each part and each update is bounded in bytes. A slow listener misses updates; it
- * never delays others. */
+ *
+ * Invariants: everything runs on the loop thread. At most STREAM_LISTENERS requests are owned,
+ * from `stream_open` to their end. Each part and each update is bounded in bytes. A slow
+ * listener misses updates and never delays others. */
 #include "head/admin/stream.h"
 
 #include <string.h>
@@ -18,7 +20,7 @@
 #include "head/state/head_core.h"
 
 struct listener {
-    struct http_request *r; /* NULL = unused place */
+    struct http_request *r; /* request of the listener; NULL = unused place */
     struct stream_query q;
     uint32_t n_skipped; /* updates skipped in a row */
     uint64_t n_sent;
@@ -28,7 +30,8 @@ struct stream {
     struct loop *loop;
     struct head_core *core;
     struct stream_options o;
-    struct loop_timer *period, *slice; /* slice: NULL until the first listener */
+    /* `period` starts a walk; `slice` continues it, and is NULL until the first listener */
+    struct loop_timer *period, *slice;
     struct listener listeners[STREAM_LISTENERS];
     uint32_t n_listeners, n_idle_s;
     struct history history;
@@ -93,7 +96,7 @@ static void write_update(struct stream *s, const struct listener *x, struct stre
     struct strbuf *out = &s->update;
     strbuf_reset(out);
     uint32_t n_left_out = 0;
-    /* skipped when this listener has the same version from an earlier stream */
+    /* the parts are skipped when this listener has the same version from an earlier stream */
     if (q->walk != s->n_walks) {
         n_left_out += put_shared(out, "summary", &s->summary);
         n_left_out += put_shared(out, "groups", &s->replicas);

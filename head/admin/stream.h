@@ -1,9 +1,10 @@
 #pragma once
-/* GET /api/stream: server-sent events for the dashboard (docs/how-to/dashboard.md). Once a
- * second each listener gets one update. It has parts that are equal for all listeners (written
- * once) and parts that this listener asked for. Listeners, rows and bytes are bounded. A
- * listener that reads too slowly misses updates, and is dropped after STREAM_SKIPS of them in a
- * row. Owns the requests between stream_open and their end. Loop thread. */
+/* Serves GET /api/stream: server-sent events for the dashboard (docs/how-to/dashboard.md). Once
+ * a second each listener gets one update. The update has parts that are equal for all listeners
+ * (written once) and parts that this listener asked for.
+ * Listeners, rows and bytes are bounded. A listener that reads too slowly misses updates, and is
+ * dropped after STREAM_SKIPS of them in a row. The stream owns the requests between stream_open
+ * and their end. The code runs on the loop thread. */
 #include <jansson.h>
 
 #include "common/http/server/server.h"
@@ -11,7 +12,7 @@
 
 #define STREAM_LISTENERS  8u
 #define STREAM_PART_BYTES (192u << 10) /* limit of one shared part */
-/* limit of one update; it fits below the server's high-water mark */
+/* STREAM_BYTES limits one update, which must fit below the server's high-water mark. */
 #define STREAM_BYTES      (768u << 10)
 #define STREAM_HIGH_WATER (1u << 20)
 #define STREAM_SKIPS      30u

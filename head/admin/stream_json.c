@@ -1,10 +1,13 @@
 /* Writes the large parts of an update on /api/stream: workers, replicas, samples, events,
  * requests and the KV map.
+ *
  * stream.c calls each function with a bounded `struct strbuf` once a second. Rows are JSON
  * arrays without field names, printed directly instead of through a JSON library, since a head
  * may have hundreds of workers.
- * Invariants: pure functions of the core's state; loop thread. A part that exceeds the buffer's
- * limit leaves the buffer failed. The column order must match head/admin/dashboard/model.js. */
+ *
+ * Invariants: all functions are pure functions of the core's state and run on the loop thread. A
+ * part that exceeds the buffer's limit leaves the buffer failed. The column order must match
+ * head/admin/dashboard/model.js. */
 #include "head/admin/stream_json.h"
 
 #include <inttypes.h>

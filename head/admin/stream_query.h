@@ -1,10 +1,12 @@
 #pragma once
-/* The query of a request for /api/stream, which says what a listener wants. Pure. */
+/* Parses the query of a request for /api/stream, which says what a listener wants. The code does
+ * no I/O. */
 #include "head/admin/request_rows.h"
 
 struct stream_query {
     struct request_view view; /* limit 0 = no requests */
-    /* id of the replica for the KV map; the first live one replaces an unknown id */
+    /* `replica` is the id of the replica for the KV map. The first live replica replaces an
+     * unknown id. */
     uint64_t replica;
     uint32_t i_kv;
     bool wants_kv;

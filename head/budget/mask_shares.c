@@ -1,11 +1,14 @@
-/* Deficit round robin between tenants over the time of grammar masks; mask_shares.h has the
+/* Shares the time of grammar masks between tenants by deficit round robin; mask_shares.h has the
  * rule.
+ *
  * The scheduler calls `mask_shares_enter` and `mask_shares_leave` for sequences with a grammar.
  * In each step it asks `mask_shares_may_run` for each of their rows and calls `mask_shares_run`
  * for those that it plans. Results call `mask_shares_charge` and `mask_shares_on_result`.
- * Invariants: one scheduler owns it; no clock and no randomness, so that a replay decides the
- * same. A balance stays within [-MASK_SHARES_OWED, MASK_SHARES_SAVED] after each charge. The
- * index of a share stays valid while the tenant has a sequence or a mask in flight. */
+ *
+ * Invariants: one scheduler owns the shares. The code has no clock and no randomness, so that a
+ * replay decides the same. A balance stays within [-MASK_SHARES_OWED, MASK_SHARES_SAVED] after
+ * each charge. The index of a share stays valid while the tenant has a sequence or a mask in
+ * flight. */
 #include "head/budget/mask_shares.h"
 
 #include <assert.h>
@@ -155,7 +158,7 @@ uint32_t mask_shares_run(struct mask_shares *m, uint32_t i, uint32_t expected)
     return s->round;
 }
 
-/* A share's round ends when all of its waiting rows have had their turn in it. */
+/* A share's round ends when all of its waiting rows have had their turn in this round. */
 void mask_shares_end_step(struct mask_shares *m)
 {
     for (uint32_t i = 0; i < m->n; i++) {

@@ -1,10 +1,13 @@
-/* Max-min fair shares of a step's decodes and of its prompt time; row_shares.h has the rule.
+/* Computes max-min fair shares of a step's decodes and of its prompt time; row_shares.h has the
+ * rule.
+ *
  * The scheduler calls `row_shares_plan` once per step with the learnt costs (step_budget.h),
  * then asks `row_shares_may_run` for each decode that could run. For prompts it declares each
  * tenant's wish with `row_shares_want_time` and reads the part with `row_shares_time_left`.
- * Invariants: one scheduler owns it; no clock, so that a replay decides the same. A step costs
- * O(tenants), plus a few instructions per decode. Tenants beyond ROW_SHARES_MOST are not
- * limited. */
+ *
+ * Invariants: one scheduler owns the shares. The code has no clock, so that a replay decides the
+ * same. A step costs O(tenants), plus a few instructions per decode. Tenants beyond
+ * ROW_SHARES_MOST are not limited. */
 #include "head/budget/row_shares.h"
 
 #include <assert.h>
@@ -16,10 +19,10 @@ enum {
     QUICK = 4,  /* a step of target / QUICK is short enough for everybody */
     PROBE = 32, /* one step in PROBE runs half of its decodes, while their cost is uncertain */
     MANY_ROWS = 1 << 20,
-    FIT_MAX = INT32_MAX /* above the sum of all tenants' rows */
+    FIT_MAX = INT32_MAX /* the value is above the sum of all tenants' rows */
 };
 #define UNSURE 0.1
-/* part of a step with prompts that decodes may take; prompts have the rest */
+/* Decodes may take this part of a step with prompts; prompts have the rest. */
 #define DECODES_PART 0.75
 
 void row_shares_fini(struct row_shares *m)
@@ -87,9 +90,9 @@ struct parts {
     uint32_t each, n_more;
 };
 
-/* Max-min fair parts of n: no tenant gets more than it wants, and unused rest goes to the others
- * (Bertsekas and Gallager, "Data Networks", 6.5.2). `n_others` are further parties that want any
- * amount. */
+/* Computes max-min fair parts of n. No tenant gets more than it wants, and the unused rest goes
+ * to the others (Bertsekas and Gallager, "Data Networks", 6.5.2). `n_others` are further parties
+ * that want any amount. */
 static struct parts share_out(const struct row_shares *m, uint32_t n, uint32_t n_others)
 {
     for (uint32_t each = 0;;) {
@@ -150,7 +153,7 @@ static void limit(struct row_shares *m, double fit, double of_prompts)
     m->n_fresh = m->limits ? 0 : n_fit - n_all;
     m->n_rows = m->limits ? fill(m, n_fit, n_prompts) : n_fit;
     for (uint32_t i = 0; i < m->n; i++)
-        m->all[i].wanted = 0; /* next use: the prompts' time */
+        m->all[i].wanted = 0; /* `wanted` is used next for the prompts' time */
 }
 
 void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t n_each,

@@ -1,6 +1,6 @@
 #pragma once
-/* Decides how many decodes of each tenant run in a step, and how long prompts may make it, so
- * that a tenant with many streams cannot slow down those of others. No tenant's streams are
+/* Decides how many decodes of each tenant run in a step, and how long prompts may make the step.
+ * A tenant with many streams then cannot slow down those of others. No tenant's streams are
  * slower than if the tenants used the replica by turns (the sharing incentive of Ghodsi et al.,
  * "Dominant Resource Fairness", NSDI 2011).
  *
@@ -17,20 +17,20 @@
  * target, or while the costs are unknown. With the third of the target, a step may take 0.44 of
  * the target including its prompts.
  *
- * Pure data, and the same function of the same results in cox-head, the simulator and a replay
- * of a step log. Owned by one scheduler. With at least two tenants a step costs O(tenants) and a
- * few instructions per decode. */
+ * This is pure data, and the same function of the same results in cox-head, the simulator and a
+ * replay of a step log. One scheduler owns it. With at least two tenants a step costs O(tenants)
+ * and a few instructions per decode. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "head/budget/step_budget.h"
 
-#define ROW_SHARES_MOST 1024u   /* most tenants with a share; further ones are not limited */
+#define ROW_SHARES_MOST 1024u   /* most tenants with a share; further tenants are not limited */
 #define ROW_SHARE_NONE  0xFFFFu /* share of tenants that are not limited */
 
 struct row_share {
     uint64_t tenant;
-    uint32_t n_inside;        /* sequences; 0 = unused share */
+    uint32_t n_inside;        /* sequences of the tenant; 0 = unused share */
     uint32_t n_prompts;       /* sequences that compute their prompts */
     uint32_t n_ready, n_last; /* decodes that could run in this step, and in the last one */
     uint32_t n_may, from;     /* decodes that may run, and the ring index of the first one */
@@ -39,22 +39,22 @@ struct row_share {
 };
 
 struct row_shares {
-    struct row_share *all; /* [n], capacity cap; some are unused */
+    struct row_share *all; /* array of n shares, with capacity cap; some shares are unused */
     uint32_t n, cap, n_tenants;
     bool limits;      /* some of the decodes that also ran in the last step must wait */
     uint32_t n_rows;  /* most decodes of this step; UINT32_MAX = no limit */
-    uint32_t n_fresh; /* most new decodes in this step; n_fresh_ran: planned so far */
+    uint32_t n_fresh; /* most new decodes in this step; n_fresh_ran: new decodes planned so far */
     uint32_t n_fresh_ran;
     bool held;           /* a decode was held back in this step */
     uint64_t longest_ns; /* most time of this step; UINT64_MAX = limited by the target alone */
 };
 
-void row_shares_fini(struct row_shares *m); /* also resets everything */
+void row_shares_fini(struct row_shares *m); /* row_shares_fini also resets everything */
 /* Adds a sequence of this tenant. Returns the index of its share, which stays valid while the
- * sequence is in. */
+ * sequence is entered. */
 uint16_t row_shares_enter(struct row_shares *m, uint64_t tenant);
 void row_shares_leave(struct row_shares *m, uint16_t i);
-/* A sequence of this share begins its prompt, or no longer computes it. */
+/* Tells the share that one of its sequences begins its prompt, or no longer computes it. */
 void row_shares_prompt(struct row_shares *m, uint16_t i, bool begins);
 
 /* Called before a step is planned. `n_each`: rows of one decode, draft tokens included.
@@ -63,20 +63,20 @@ void row_shares_plan(struct row_shares *m, const struct step_budget *b, uint32_t
                      bool has_prompts);
 /* Called before each attempt to plan the step. */
 void row_shares_begin_step(struct row_shares *m);
-/* Returns true when this decode, which could run, may run. Call it in the order in which
- * sequences are served. */
+/* Returns true when this decode, which could run, may run. Call the function in the order in
+ * which sequences are served. */
 bool row_shares_may_run(struct row_shares *m, uint16_t i);
 void row_shares_end_step(struct row_shares *m);
 /* Splits the prompts' time of a step, in tokens, so that long prompts of one tenant do not delay
- * others. row_shares_want_time declares what a running prompt would take; row_shares_split_time
- * then splits the time evenly, at most as much as each tenant wants. If a waiting tenant has no
- * prompt running, an equal part is left for newcomers. A tenant that is alone may take
+ * others. row_shares_want_time declares what a running prompt would take. row_shares_split_time
+ * then splits the time evenly, and gives each tenant at most what it wants. If a waiting tenant
+ * has no prompt running, an equal part is left for newcomers. A tenant that is alone may take
  * everything. */
 void row_shares_want_time(struct row_shares *m, uint16_t i, uint64_t n);
 void row_shares_split_time(struct row_shares *m, uint32_t n, bool has_waiting);
 /* Returns the prompt time that this tenant's running prompts may still take, in tokens. */
 uint32_t row_shares_time_left(const struct row_shares *m, uint16_t i);
 void row_shares_take_time(struct row_shares *m, uint16_t i, uint32_t n);
-/* Called when nothing could run: removes the limits of this step. Returns false when no decode
- * was held back. */
+/* Removes the limits of this step. The caller uses it when nothing could run. Returns false when
+ * no decode was held back. */
 bool row_shares_lift(struct row_shares *m);

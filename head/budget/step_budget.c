@@ -1,21 +1,21 @@
 /* Learns what a step costs, and derives how many prompt tokens the next step may run;
  * step_budget.h has the model. The scheduler calls `step_budget_on_result` with the load and
- * time of each step, and asks for prompt tokens before it plans. Invariants: no clock and no
- * allocation; the same results give the same budget on every machine (compiled without fused
- * multiply-add).
+ * time of each step, and asks for prompt tokens before it plans.
+ * Invariants: the code has no clock and allocates nothing. The same results give the same budget
+ * on every machine, since the file is compiled without fused multiply-add.
  *
  * The estimator is recursive least squares as a Kalman filter whose costs follow a random walk
  * (Ljung and Söderström, Theory and Practice of Recursive Identification, 1983, section 2.6). It
  * forgets only what may have changed. Its covariance therefore stays bounded when all steps look
  * alike (the wind-up of a plain forgetting factor: Kulhavý, Automatica 23, 1987). The speed of
- * the machine changes most, and it scales all costs alike; so steps that look alike keep the
- * ratio of their costs.
+ * the machine changes most, and it scales all costs alike. Steps that look alike therefore keep
+ * the ratio of their costs.
  *
  * A result far from the expected one counts as if it were at the border of the plausible range
  * (Huber 1964). When the next result is as far off on the same side, the device has changed. The
  * covariance then grows until it explains the results (the fading factor of Zhou and Frank's
- * strong tracking filter, Int. J. Control 65, 1996). Any part of the step may have changed; the
- * next step, of another size by then, shows which part did. */
+ * strong tracking filter, Int. J. Control 65, 1996). Any part of the step may have changed. The
+ * next step has another size by then and shows which part did. */
 #include "head/budget/step_budget.h"
 
 #include <math.h>
@@ -36,11 +36,13 @@ enum {
     ROW_SHARE = 256, /* a prompt token costs at least 1 / ROW_SHARE of the mean row of its step */
     SCATTER_STEPS = 16,
     RESUMED_SHARE = 4, /* prompts that resume get this many times the decodes' time */
-    /* least tokens for resumed prompts: the estimate lags behind a machine's jumps */
+    /* Resumed prompts get at least this many tokens, because the estimate lags behind when a
+     * machine's speed jumps. */
     RESUMED_LEAST = 128,
     RESUMED_MOST = 512, /* most tokens for resumed prompts: one pass of the ranks */
 };
-#define SURPRISE         3.0  /* standard deviations from the expected time */
+/* A result this many standard deviations from the expected time is a surprise. */
+#define SURPRISE         3.0
 #define DRIFT_OF_ALL     1e-3 /* relative variance per step of the machine's speed */
 #define DRIFT_OF_EACH    5e-4 /* relative variance per step of each single cost */
 #define LEAST_SURE       0.5  /* largest relative uncertainty that DRIFT_OF_EACH may cause */
@@ -67,10 +69,10 @@ void step_budget_init(struct step_budget *b, uint64_t target_ns)
 
 /* ---- budget of the next step ---- */
 
-/* Time that prompts may take beside decodes that take `d`. It is the rest of the target, less
- * room for the scatter of step times, and at least a quarter of the step (d / 3). When decodes
- * alone exceed the target, prompts also get 5/3 of the excess. Their part of the step then rises
- * towards two thirds, since the target is out of reach anyway. */
+/* Returns the time that prompts may take beside decodes that take `d`. It is the rest of the
+ * target, less room for the scatter of step times, and at least a quarter of the step (d / 3).
+ * When decodes alone exceed the target, prompts also get 5/3 of the excess. Their part of the
+ * step then rises towards two thirds, since the target is out of reach anyway. */
 static double prompts_part(const struct step_budget *b, double target, double d, bool *by_share)
 {
     double sigma = sqrt(b->scatter2);
@@ -107,8 +109,8 @@ uint32_t step_budget_prompt_tokens_within(const struct step_budget *b, uint32_t 
            unsure = sqrt(b->unsure[TOKEN][TOKEN]) / b->token_ns;
     by_share = by_share && n <= left;
     n = clamp(n < left ? n : left, STEP_BUDGET_FLOOR, b->cap);
-    /* Varies the size: steps that all look alike do not show which part of their time is the
-     * prompts'. */
+    /* The size varies, because steps that all look alike do not show which part of their time
+     * belongs to the prompts. */
     bool low = b->n_results % 2 == 0;
     if (n < 2 * STEP_BUDGET_FLOOR)
         n *= low && unsure > 0.2 ? 1.5 : 1;
@@ -145,7 +147,8 @@ double step_budget_unsure_of_sampled(const struct step_budget *b)
 
 struct update {
     double x[N_COSTS], cost[N_COSTS];
-    double expected, error, variance; /* time of the step, ns; `variance` is that of the error */
+    /* expected time of the step, ns; `variance` is that of the error */
+    double expected, error, variance;
 };
 
 static void begin(struct step_budget *b, const double *x, double ns)
@@ -219,8 +222,8 @@ static void bound_unsure(struct step_budget *b, const struct update *u, double n
     }
 }
 
-/* Raises a cost that is below its least, and corrects the others as their covariance says
- * (Simon, IET Control Theory & Applications 4, 2010: projection of the estimate). */
+/* Raises a cost that is below its least value, and corrects the other costs according to their
+ * covariance (Simon, IET Control Theory & Applications 4, 2010: projection of the estimate). */
 static void bound_costs(struct step_budget *b, struct update *u, const double *least)
 {
     for (int i = 0; i < N_COSTS; i++) {
@@ -234,7 +237,7 @@ static void bound_costs(struct step_budget *b, struct update *u, const double *l
         u->cost[i] = clamp(u->cost[i], least[i], NS_MAX_S * 1e9);
 }
 
-/* Keeps the covariance positive definite: rounding must not make a variance negative or a
+/* Keeps the covariance positive definite. Rounding must not make a variance negative or a
  * correlation 1. */
 static void keep_definite(struct step_budget *b, const struct update *u)
 {

@@ -1,10 +1,11 @@
 #pragma once
 /* Computes how many prompt tokens the next step of a replica may run so that the step takes at
  * most a given time. A replica on CPUs needs this: a step of 8192 tokens would take ten seconds,
- * in which no other stream gets a token and nothing can be cancelled. The estimate uses the
- * execution times in the results (`execute_ns`), so the budget needs no clock. It is the same
- * function of the same results in the simulator, in cox-head and in a replay of its log. Pure
- * data, no allocation, a few hundred nanoseconds per result; owned by one scheduler.
+ * in which no other stream gets a token and nothing can be cancelled.
+ * The estimate uses the execution times in the results (`execute_ns`), so the budget needs no
+ * clock. It is the same function of the same results in the simulator, in cox-head and in a
+ * replay of its log. It is pure data, allocates nothing and takes a few hundred nanoseconds per
+ * result. One scheduler owns it.
  *
  * Model: time(step) = pass + sampled * n_sampled + token * n_prompt. A row that needs logits
  * counts as sampled: the last row of a run that samples, and all rows of a prompt with
@@ -13,18 +14,19 @@
 #include <stdint.h>
 
 struct step_budget {
-    uint64_t target_ns; /* 0 = no limit */
+    uint64_t target_ns; /* longest time of a step, ns; 0 = no limit */
     uint32_t cap;       /* most prompt tokens of a step; a result at most doubles it */
     uint32_t n_results;
-    /* costs per pass, sampled row and prompt token, ns; token_ns 0 = unknown */
+    /* `pass_ns`, `sampled_ns` and `token_ns` are the costs of a pass, a sampled row and a prompt
+     * token. A `token_ns` of 0 means unknown. */
     double pass_ns, sampled_ns, token_ns;
     double unsure[3][3]; /* covariance of the three costs, ns^2 */
     double scatter2;     /* variance of (step time / expected time) */
     int32_t surprises;   /* consecutive results far above (> 0) or below (< 0) the expected time */
 };
 
-/* Rows of one step: sampled rows, other rows, and rows of prompts with prompt_logprobs. The last
- * kind has logits and costs as much as sampled rows. */
+/* Counts the rows of one step: sampled rows, other rows, and rows of prompts with
+ * prompt_logprobs. The last kind has logits and costs as much as sampled rows. */
 struct step_load {
     uint32_t n_sampled, n_prompt, n_prompt_logprobs;
 };

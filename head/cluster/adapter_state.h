@@ -1,7 +1,7 @@
 #pragma once
-/* The tables of LoRA adapters as plain data: the adapters that the cluster has loaded or is
- * loading, and those that each worker holds. Only adapters.c changes them, except that the core
- * removes answers and losses. Loop thread. */
+/* Holds the tables of LoRA adapters as plain data: the adapters that the cluster has loaded or
+ * is loading, and those that each worker holds. Only adapters.c changes the tables, except that
+ * the core removes answers and losses. The data belongs to the loop thread. */
 #include "proto/limits.h"
 #include "proto/messages.h"
 
@@ -9,10 +9,10 @@
 #define ADAPTERS_NAME_MAX 256u
 #define ADAPTERS_TEXT_MAX 480u
 #define ADAPTERS_ANSWERS  64u
-/* delay before a worker that failed to load is asked again */
+/* A worker that failed to load is asked again after this delay. */
 #define ADAPTERS_RETRY_NS 5000000000ull
-/* Time after the first worker's Hello in which a new head takes over the adapters that workers
- * hold. */
+/* A new head takes over the adapters that workers hold during this time after the first worker's
+ * Hello. */
 #define ADAPTERS_YOUNG_NS 10000000000ull
 
 enum adapter_state {
@@ -21,11 +21,13 @@ enum adapter_state {
     ADAPTER_READY,
     ADAPTER_LEAVING,
     ADAPTER_UNLOADING,
-    ADAPTER_FAILED, /* kept for its error text until another adapter takes the name */
+    /* a failed adapter is kept for its error text until another adapter takes its name */
+    ADAPTER_FAILED,
     ADAPTER_STATE_COUNT
 };
 
-/* The gateway to answer when the adapter is loaded or gone; gateway 0 = nobody. */
+/* `adapter_asker` is the gateway to answer when the adapter is loaded or gone; gateway 0 =
+ * nobody. */
 struct adapter_asker {
     uint64_t gateway, ticket;
 };
@@ -34,14 +36,17 @@ struct adapter {
     enum adapter_state state;
     uint64_t id;
     char name[ADAPTERS_NAME_MAX], path[1024];
-    char text[ADAPTERS_TEXT_MAX]; /* FAILED: the reason; other states: why some worker lacks it */
-    /* identity of the files that the first worker read; all others must match */
+    /* state FAILED: the reason; other states: why some worker lacks the adapter */
+    char text[ADAPTERS_TEXT_MAX];
+    /* `identity` names the files that the first worker read. The files of all other workers must
+     * match it. */
     struct adapter_identity identity;
     struct adapter_asker asker;
     uint64_t since_ns;
 };
 
-/* An adapter that was dropped while requests use it. They end with this text. */
+/* `adapter_loss` describes an adapter that was dropped while requests use it. These requests end
+ * with this text. */
 struct adapter_loss {
     uint64_t id;
     char text[ADAPTERS_TEXT_MAX];
@@ -53,10 +58,11 @@ struct adapter_answer {
     char text[ADAPTERS_TEXT_MAX];
 };
 
-/* The adapters that one worker holds, as bit masks over the index of `adapters.all`. */
+/* `worker_adapters` holds the adapters of one worker, as bit masks over the index of
+ * `adapters.all`. */
 struct worker_adapters {
-    uint64_t has, asked, dropping, failed; /* asked, dropping: no answer yet */
-    /* tried: refused once; hopeless: refused again, so it cannot load it */
+    uint64_t has, asked, dropping, failed; /* asked, dropping: the worker has not answered yet */
+    /* tried: the worker refused once; hopeless: it refused again, so it cannot load the adapter */
     uint64_t tried, hopeless;
     uint64_t retry_ns;
     /* ids without an entry in the table; the worker must drop them */
@@ -65,14 +71,14 @@ struct worker_adapters {
 };
 
 struct adapters {
-    uint32_t max_loras; /* 0 = LoRA is off */
+    uint32_t max_loras; /* most adapters at once; 0 = LoRA is off */
     uint64_t met_ns;    /* time of the first worker's Hello; 0 = none yet */
     uint64_t n_changes; /* changes of the set of usable names */
     uint64_t required;  /* by index: adapters that a worker needs to be placed */
     bool stirred;
     struct adapter all[ADAPTERS_MAX];
-    struct adapter_answer answers[ADAPTERS_ANSWERS]; /* [n_answers], oldest first */
+    struct adapter_answer answers[ADAPTERS_ANSWERS]; /* array of n_answers, the oldest first */
     uint32_t n_answers;
-    struct adapter_loss losses[ADAPTERS_MAX]; /* [n_losses]; the owner ends their requests */
+    struct adapter_loss losses[ADAPTERS_MAX]; /* array of n_losses; the owner ends their requests */
     uint32_t n_losses;
 };

@@ -1,10 +1,13 @@
-/* LoRA adapters of the cluster: orders to load and unload, and what each worker holds.
+/* Handles the cluster's LoRA adapters: orders to load and unload, and what each worker holds.
+ *
  * Orders come from the admin API and gateways (`adapters_load`, `adapters_unload`); Hellos and
  * answers come from workers. `adapters_turn` advances the states and sends MSG_ADAPTER to
  * workers. The core takes out answers and losses.
- * Invariants: loop thread, no clock (time is `c->now_ns`). A bit mask over `adapters.all` says
- * which entries a worker holds, so at most 64 entries exist. An entry is freed only when no
- * worker holds it; otherwise the worker's copy becomes a stray and is dropped. */
+ *
+ * Invariants: everything runs on the loop thread. The code has no clock (time is `c->now_ns`). A
+ * bit mask over `adapters.all` says which entries a worker holds, so at most 64 entries exist.
+ * An entry is freed only when no worker holds it; otherwise the worker's copy becomes a stray
+ * and is dropped. */
 #include "head/cluster/adapters.h"
 
 #include <stdio.h>
@@ -132,7 +135,7 @@ static enum status check_room(const struct adapters *t, bool in_place, struct er
                               : "");
 }
 
-/* Returns a free entry, or reuses the oldest FAILED one. */
+/* Returns a free entry, or reuses the oldest FAILED entry. */
 static struct adapter *new_entry(struct adapters *t)
 {
     struct adapter *oldest = NULL;
@@ -286,7 +289,8 @@ static bool take_over(struct cluster *c, const struct msg_adapter *m)
         touched |= w->adapters.has | w->adapters.asked;
     if (same->state != ADAPTER_LOADING || touched & bit || !str_eq_c(m->path, same->path))
         return false;
-    /* an adapter given at the start that no worker was asked for: keep the id that is in use */
+    /* this adapter was given at the start and no worker was asked for it, so it keeps the id
+     * that is in use */
     same->id = m->id;
     return true;
 }
@@ -325,7 +329,8 @@ static void on_refused(struct cluster *c, struct worker *w, struct adapter *a,
     struct worker_adapters *x = &w->adapters;
     char text[sizeof a->text];
     uint64_t bit = 1ull << (a - c->adapters.all);
-    /* it held the adapter: another shard was refused, or it said something false */
+    /* The worker held the adapter. Either another shard was refused, or the worker said
+     * something false. */
     bool had = (x->has & bit) != 0;
     struct str said = {m->text.ptr, m->text.len < 380 ? m->text.len : 380};
     said.len = str_utf8_valid(said);

@@ -1,7 +1,7 @@
-/* After a restart of the head, workers come back with an epoch of the old head. A replica is
- * adopted with Reset when all ranks of its (replica, epoch) are present, idle, at the same step
- * and have all adapters. Its communicator and weights stay. Its ranks are aborted when adoption
- * becomes impossible or the window closes. */
+/* Adopts replicas of the previous head. After a restart of the head, workers come back with an
+ * epoch of the old head. A replica is adopted with Reset when all ranks of its (replica, epoch)
+ * are present, idle, at the same step and have all adapters. Its communicator and weights stay.
+ * Its ranks are aborted when adoption becomes impossible or the window closes. */
 #include "head/cluster/adoption.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ static bool has_room_for_rest(const struct cluster *c)
 
 /* With --elastic-tp, leaves an empty replica that waits for the other old ranks. Otherwise the
  * ranks would count as spares of serving replicas. The replica exists while at least one of
- * these ranks does. */
+ * these ranks is connected. */
 static void leave_rest(struct cluster *c, const struct worker *first)
 {
     if (!c->config.elastic_tp || !cluster_config_fits(c, first) ||

@@ -1,11 +1,14 @@
 /* Handles Hellos, losses and drains of workers, and calls the other files of cluster/ in the
  * order of a tick and a turn.
+ *
  * The core passes each worker's messages to `cluster_on_hello` and `cluster_on_msg`, and calls
  * `cluster_tick` and `cluster_turn`. Formation messages go on to formation.c, adapter answers to
  * adapters.c. The owner hears of changes through `cluster_fns`.
- * Invariants: loop thread; time is an argument. A worker is in exactly one of these states:
- * free; adoption candidate (held_epoch); being aborted alone (abort_epoch, no replica); member
- * of a replica. `cluster_lose` and `cluster_leave` free the worker and its peer. */
+ *
+ * Invariants: everything runs on the loop thread, and time is an argument. A worker is in
+ * exactly one of these states: free; adoption candidate (held_epoch); being aborted alone
+ * (abort_epoch, no replica); member of a replica. `cluster_lose` and `cluster_leave` free the
+ * worker and its peer. */
 #include "head/cluster/cluster.h"
 
 #include <stdio.h>
@@ -104,7 +107,7 @@ enum status cluster_check_hello(const struct cluster *c, const struct msg_hello 
     return STATUS_OK;
 }
 
-/* Without sizes of its own, a smaller TP has blocks as large as those of the whole. */
+/* Without sizes of its own, a smaller TP has blocks as large as those of the whole TP. */
 static void describe_shape(struct worker_shape *out, const struct worker_info *i,
                            const struct elastic_shape *said)
 {
@@ -151,8 +154,8 @@ static void describe(struct worker_desc *d, const struct worker_info *i)
     str_copy(d->model, sizeof d->model, i->model);
 }
 
-/* Handles the epoch that a worker outside our replicas reports: it becomes free, an adoption
- * candidate, or is aborted. */
+/* Handles the epoch that a worker outside our replicas reports. The worker becomes free or an
+ * adoption candidate, or it is aborted. */
 static void take_reported_epoch(struct cluster *c, struct worker *w, const struct worker_info *i)
 {
     if (i->term_epoch == 0) {
@@ -218,11 +221,12 @@ static void warn_if_unlike(struct cluster *c, const struct worker *w)
                log_quote("these two workers cannot be in one replica: " ELIGIBLE_ALIKE));
 }
 
-/* A rank slot's restarted process may connect before the old one has been silent long enough to
- * be lost. Counting both would form one replica too many. So the newer one waits for two
- * heartbeats, and an old one that stays silent for that time is lost. Two live workers that
- * share name and ordinal are two workers. A worker heard from after the newer one joined is
- * never lost for it, since anybody can claim its name (docs/explain/security.md). */
+/* A rank slot's restarted process may connect before its old process has been silent long enough
+ * to be lost. Counting both processes would form one replica too many. So the newer worker waits
+ * for two heartbeats, and an old worker that stays silent for that time is lost. Two live
+ * workers that share name and ordinal are two workers. A worker that was heard from after the
+ * newer one joined is never lost for this reason, since anybody can claim its name
+ * (docs/explain/security.md). */
 static void look_for_predecessor(struct cluster *c, struct worker *w)
 {
     uint64_t silent_ns = 2ull * c->peers->config.heartbeat_ms * NS_PER_MS;
@@ -266,7 +270,7 @@ void cluster_on_hello(struct cluster *c, struct peer *peer, const struct msg_hel
     w->step_executed = i->step_executed;
     w->progress_ns = c->now_ns;
     w->busy = false;
-    w->load_permille = 0; /* the next heartbeat sets it */
+    w->load_permille = 0; /* the next heartbeat sets the value */
     w->knows_drain = false;
     char epoch[32];
     cluster_epoch_text(i->term_epoch, epoch);
@@ -364,7 +368,7 @@ void cluster_on_msg(struct cluster *c, struct worker *w, const struct msg *m)
     case MSG_ADAPTER_DONE:
         adapters_on_done(c, w, &m->adapter_done);
         return;
-    case MSG_GOODBYE: /* the caller handles it with cluster_lose or cluster_leave */
+    case MSG_GOODBYE: /* the caller handles this message with cluster_lose or cluster_leave */
         return;
     case MSG_ABORTED:
         if (m->aborted.term_epoch != w->abort_epoch || w->abort_epoch == 0)
@@ -480,7 +484,7 @@ static void config_tick(struct cluster *c)
             c->config_seen_ns = c->now_ns;
     }
     if (c->has_config && c->now_ns - c->config_seen_ns >= c->config.config_linger_ns)
-        c->has_config = false; /* another model may take over after an upgrade of every worker */
+        c->has_config = false; /* After an upgrade of every worker, another model may take over. */
 }
 
 void cluster_tick(struct cluster *c, uint64_t now_ns)
@@ -532,6 +536,6 @@ void cluster_turn(struct cluster *c, uint64_t now_ns)
         if (w->todo != TODO_NONE)
             replica_send_todo(c, w);
         send_drain(c, w);
-        c->stirred |= w->todo != TODO_NONE; /* no credit: try again in the next turn */
+        c->stirred |= w->todo != TODO_NONE; /* without credit, the next turn tries again */
     }
 }

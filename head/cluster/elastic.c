@@ -12,7 +12,8 @@ bool elastic_may_join(const struct cluster *c, const struct worker *w, uint32_t 
     return eligible_may_place(c, w) && worker_shape_of(&w->desc, tp);
 }
 
-/* Returns true when the worker will soon be free: it ends an old epoch, or may still be adopted. */
+/* Returns true when the worker will soon be free, because it ends an old epoch or may still be
+ * adopted. */
 static bool is_coming_free(const struct cluster *c, const struct worker *w)
 {
     bool aborts = w->abort_epoch != 0 || (w->replica && w->replica->state == REPLICA_ABORTING);
@@ -56,8 +57,8 @@ static uint32_t largest_tp(const struct cluster *c, const struct worker *like, u
 }
 
 /* A worker that has just joined may be followed by others, so the head waits for these as for a
- * lost worker. It waits only once more: a worker that comes and goes repeatedly must not keep
- * the others from serving. */
+ * lost worker. The head waits only once more: a worker that comes and goes repeatedly must not
+ * keep the others from serving. */
 uint32_t elastic_tp_of(const struct cluster *c, const struct worker *like, uint64_t short_since_ns)
 {
     uint64_t wait_ns = c->config.elastic_wait_ns, waited_ns = c->now_ns - short_since_ns;

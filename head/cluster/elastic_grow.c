@@ -19,8 +19,8 @@ static uint32_t count_settled(const struct cluster *c, const struct worker *like
 }
 
 /* Returns true when so many workers are free that spares are left once the replica is whole. A
- * single worker that comes and goes then cannot make it small again. Several that leave together
- * can, so this early growth is not done twice in a row. */
+ * single worker that comes and goes then cannot make the replica small again. Several workers
+ * that leave together can, so this early growth is not done twice in a row. */
 static bool may_grow_early(const struct cluster *c, const struct replica *g)
 {
     if (g->grew_ns > 0 && c->now_ns - g->grew_ns < EARLY_WAITS * c->config.elastic_wait_ns)
@@ -29,7 +29,7 @@ static bool may_grow_early(const struct cluster *c, const struct replica *g)
 }
 
 /* Without spares, a replica grows no sooner than elastic_wait_ns after it was formed. A worker
- * that comes and goes then costs it at most one formation in that time. */
+ * that comes and goes then costs the replica at most one formation in that time. */
 static bool may_grow(const struct cluster *c, const struct replica *g)
 {
     if (g->state != REPLICA_READY || !replica_is_shrunk(c, g) || g->draining)
@@ -43,7 +43,7 @@ static bool may_grow(const struct cluster *c, const struct replica *g)
 }
 
 /* Returns true when the replica becomes whole with the free workers. When these are not enough,
- * other small replicas are added. `marked`: all replicas that must be dissolved for it. */
+ * other small replicas are added. `marked` lists all replicas that must be dissolved for it. */
 static bool could_grow(const struct cluster *c, const struct replica *g, bool *marked)
 {
     const struct worker *like = g->members[0];

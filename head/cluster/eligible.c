@@ -1,5 +1,5 @@
-/* The conditions for a worker to be placed, and for two workers to be in one replica. The last
- * functions apply them to all connected workers. placement.c makes the choice. */
+/* Checks the conditions for a worker to be placed, and for two workers to be in one replica. The
+ * last functions apply them to all connected workers. placement.c makes the choice. */
 #include "head/cluster/eligible.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #pragma once
-/* The conditions for a worker to be placed, and for two workers to be in one replica. These are
- * queries of the registry; they change nothing. Loop thread. */
+/* Checks the conditions for a worker to be placed, and for two workers to be in one replica.
+ * These are queries of the registry; they change nothing. The code runs on the loop thread. */
 #include "head/cluster/registry.h"
 
 /* Returns true when the worker has all adapters that requests may use. */
@@ -10,13 +10,15 @@ bool eligible_has_adapters(const struct cluster *c, const struct worker *w);
 bool eligible_may_place(const struct cluster *c, const struct worker *w);
 /* Returns true when the two workers can be in one replica. */
 bool eligible_same_kind(const struct worker *a, const struct worker *b);
-/* Options that workers of one replica must share, in an operator's words. */
+/* ELIGIBLE_ALIKE names, in an operator's words, the options that workers of one replica must
+ * share. */
 #define ELIGIBLE_ALIKE                                                                             \
     "model file, device, --max-model-len, --block-size and --kv-cache-dtype must be the same"
-/* Returns a worker that cannot share a replica with `w`. Returns NULL when all can. */
+/* Returns a worker that cannot share a replica with `w`, or NULL when all can. */
 const struct worker *eligible_unlike(const struct cluster *c, const struct worker *w);
 /* Returns true when a replica of g's size could form after g is dissolved, without its draining
  * members. */
 bool eligible_could_replace(const struct cluster *c, const struct replica *g);
-/* Returns true when free workers could form a replica. `without`: adapters to ignore, as bits. */
+/* Returns true when free workers could form a replica. `without` gives the adapters to ignore,
+ * as bits. */
 bool eligible_could_form(const struct cluster *c, uint64_t without);

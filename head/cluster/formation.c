@@ -1,4 +1,4 @@
-/* The life of one replica.
+/* Runs the life of one replica.
  *
  *   WAITING → FORMING → JOINING → READY        WAITING → RESETTING → READY   (adoption)
  *   any of those → ABORTING → WAITING
@@ -7,9 +7,10 @@
  * member's `todo` names the next message for it; `replica_send_todo` sends it. Answers arrive in
  * `replica_on_msg`, deadlines in `replica_tick`. `cluster_fns` tells the owner of READY and of
  * its end.
- * Invariants: loop thread. ABORTING holds its members until each has answered Aborted or is
- * lost. Only then may they be placed again, so no two epochs of a replica execute at once. The
- * registry owns the replica. */
+ *
+ * Invariants: everything runs on the loop thread. ABORTING holds its members until each has
+ * answered Aborted or is lost. Only then may they be placed again, so no two epochs of a replica
+ * execute at once. The registry owns the replica. */
 #include "head/cluster/formation.h"
 
 #include <assert.h>
@@ -68,8 +69,8 @@ void replica_free(struct cluster *c, struct replica *g)
     mem_free(g);
 }
 
-/* Returns the KV group as rank of this replica's TP: a worker reports other block counts and
- * sizes for a smaller TP. */
+/* Returns the KV group as a rank of this replica's TP has it. A worker reports other block
+ * counts and sizes for a smaller TP. */
 static struct kv_group kv_group_of(const struct cluster *c, const struct replica *g,
                                    const struct worker_desc *d, uint32_t k)
 {
@@ -105,7 +106,7 @@ static void take_limits(struct cluster *c, struct replica *g)
         g->gives_prompt_logprobs = g->gives_prompt_logprobs && d->gives_prompt_logprobs;
         if (d->draft_max_seqs > 0 &&
             (g->draft_max_seqs == 0 || d->draft_max_seqs < g->draft_max_seqs))
-            g->draft_max_seqs = d->draft_max_seqs; /* 0 = no limit */
+            g->draft_max_seqs = d->draft_max_seqs; /* limit of the replica; 0 = no limit */
         for (uint32_t k = 0; k < g->n_kv_groups; k++) {
             uint32_t n = kv_group_of(c, g, d, k).n_blocks;
             if (n < g->kv_groups[k].n_blocks)
@@ -141,7 +142,7 @@ static void take_members(struct cluster *c, struct replica *g, uint32_t tp,
         w->is_of_rest = false;
         w->step_received = w->step_executed = 0;
         w->progress_ns = c->now_ns;
-        w->own = (struct own_time){0}; /* its shard size and neighbours are new */
+        w->own = (struct own_time){0}; /* the worker's shard size and neighbours are new */
         w->busy = false;
     }
     take_limits(c, g);
@@ -218,7 +219,7 @@ void replica_dissolve(struct cluster *c, struct replica *g, const char *why, boo
     char epoch[32];
     cluster_epoch_text(g->epoch, epoch);
     bool was_ready = g->state == REPLICA_READY;
-    /* intended: a drain, or a replica that is to become whole again */
+    /* the end was intended: a drain, or a replica that is to become whole again */
     bool planned = (g->draining || g->grows) && !g->lost_rank && !is_failure;
     events_add(c->events, c->now_ns, planned ? LOG_INFO : LOG_WARN, "group_dissolved",
                "group=%llu epoch=%s state=%s reason=%s", (unsigned long long)g->id, epoch,
@@ -286,7 +287,7 @@ static void on_comm_id(struct cluster *c, struct replica *g, struct worker *w,
     enter(c, g, REPLICA_JOINING);
 }
 
-/* Returns a member that still loads its shard. That is no failure: the other ranks give up
+/* Returns a member that still loads its shard. This is no failure: the other ranks give up
  * meanwhile and are asked again. */
 static const struct worker *who_loads(const struct replica *g, const struct worker *but)
 {

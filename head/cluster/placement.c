@@ -1,14 +1,18 @@
 /* Chooses the free workers that form a replica.
+ *
  * `placement_run` is called in a turn after anything that changes free workers. It fills
  * `rank_slots` for waiting replicas first, then for new ones, and calls `replica_form`.
+ *
  * An ideal set is taken at once: every ordinal is in its own rank slot, or no worker has an
  * ordinal. Any other set is taken only when no worker has come for the settle time. A restarted
  * worker then gets its own rank slot back, weights are not loaded twice, and a thousand workers
- * that come within seconds are not mixed. Within a set a rank slot goes to: its ordinal, then
- * the holder of its shard, then one host before several.
- * Invariants: loop thread; only free workers are taken. The search for ordinals uses a sorted
- * list. The costly search for any other set runs once for each kind of worker, and not at all
- * while workers arrive. */
+ * that come within seconds are not mixed. Within a set, a rank slot goes first to the worker
+ * with its ordinal, then to the holder of its shard. After that, one host is preferred to
+ * several.
+ *
+ * Invariants: everything runs on the loop thread, and only free workers are taken. The search
+ * for ordinals uses a sorted list. The costly search for any other set runs once for each kind
+ * of worker, and not at all while workers arrive. */
 #include "head/cluster/placement.h"
 
 #include <assert.h>
@@ -22,11 +26,13 @@
 
 struct pick {
     struct cluster *c;
-    struct worker **free;       /* candidates of one configuration */
-    uint32_t *weights;          /* [n_free]: how well each one's host suits the next rank slot */
+    struct worker **free; /* candidates of one configuration */
+    uint32_t *weights; /* array of n_free: how well each worker's host suits the next rank slot */
     uint32_t n_free, tp, world; /* tp, world: size of the replica that is being placed */
-    struct worker **rank_slots; /* [world]: the chosen worker for each rank slot; NULL = none yet */
-    /* all workers with an ordinal that could be placed at the start, sorted by ordinal */
+    /* array of world: the chosen worker for each rank slot; NULL = none yet */
+    struct worker **rank_slots;
+    /* `by_ordinal` holds all workers with an ordinal that could be placed at the start, sorted
+     * by ordinal. */
     struct worker **by_ordinal;
     uint32_t n_by_ordinal;
     struct worker **failed; /* kinds that cannot form a further replica in this run */
@@ -51,8 +57,8 @@ static void place_at(struct pick *p, uint32_t position, uint32_t i_free)
 
 enum reason { ITS_ORDINAL, ITS_SHARD, PART_OF_ITS_SHARD };
 
-/* Returns true when the worker suits the rank slot for this reason. PART_OF_ITS_SHARD: one of
- * the two shards contains the other. */
+/* Returns true when the worker suits the rank slot for this reason. PART_OF_ITS_SHARD means that
+ * one of the two shards contains the other. */
 static bool suits(const struct pick *p, const struct worker_desc *d, uint64_t replica_id,
                   uint32_t position, enum reason reason)
 {
@@ -120,7 +126,7 @@ static void place_the_rest(struct pick *p)
 }
 
 /* Keeps the workers that need not wait for others to come; there may be none. Without ordinals
- * nobody waits, since no rank slot is better than another. */
+ * no worker waits, since no rank slot is better than another. */
 static void keep_settled(struct pick *p)
 {
     const struct cluster *c = p->c;
@@ -150,8 +156,8 @@ static int by_ordinal(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-/* Returns the worker with the replica's first ordinal when all of its ordinals are present.
- * Returns NULL otherwise. */
+/* Returns the worker with the replica's first ordinal when all of its ordinals are present, or
+ * NULL. */
 static const struct worker *find_ideal(const struct pick *p, uint64_t replica_id)
 {
     uint32_t world = p->c->world, at = 0, end = p->n_by_ordinal, n = 0;
@@ -237,8 +243,8 @@ static bool has_failed(const struct pick *p, const struct worker *w)
 }
 
 /* Returns the number of ranks that an old head's replica lacks. The replica is adopted if they
- * come in time (adoption.c); otherwise its ranks begin a new replica. Only the first worker of
- * each old replica counts it. */
+ * come in time (adoption.c). Otherwise its ranks begin a new replica. Only the first worker of
+ * each old replica counts the ranks. */
 static uint32_t old_replica_lacks(const struct cluster *c, const struct worker *first,
                                   const struct worker *like)
 {
@@ -254,9 +260,9 @@ static uint32_t old_replica_lacks(const struct cluster *c, const struct worker *
     return n < c->world ? c->world - n : 0;
 }
 
-/* Returns the ranks that existing replicas lack, since they become whole before there is a new
- * one. Without elastic TP a WAITING replica has had its choice already, and ranks of an old
- * replica are ordinary spares. */
+/* Returns the ranks that existing replicas lack, since these replicas become whole before there
+ * is a new one. Without elastic TP a WAITING replica has had its choice already, and ranks of an
+ * old replica are ordinary spares. */
 static uint32_t count_lacking(const struct cluster *c, const struct worker *like)
 {
     uint32_t n = count_before(c, NULL, like);
@@ -378,8 +384,9 @@ static bool offers_more(const struct worker *a, const struct worker *b, uint32_t
     return false;
 }
 
-/* A replica has as many KV blocks as its smallest rank. Keeps the workers that offer the most,
- * and any that offer as much as the last of these. Rank slots are then assigned as usual. */
+/* Keeps the workers that offer the most KV blocks, and any that offer as much as the last of
+ * these. The reason is that a replica has as many blocks as its smallest rank. Rank slots are
+ * then assigned as usual. */
 static void keep_largest(struct pick *p)
 {
     uint32_t n = 0;
@@ -429,7 +436,8 @@ static bool has_replica(const struct cluster *c, const struct worker *w)
     return false;
 }
 
-/* `g`: a WAITING replica; NULL = a first replica that does not exist yet. */
+/* Tries to form a replica with fewer ranks. `g` is a WAITING replica; NULL = a first replica
+ * that does not exist yet. */
 static bool try_fewer(struct pick *p, const struct replica *g)
 {
     const struct cluster *c = p->c;

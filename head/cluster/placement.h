@@ -1,5 +1,5 @@
 #pragma once
-/* Chooses the free workers that form a replica. Loop thread. */
+/* Chooses the free workers that form a replica. The code runs on the loop thread. */
 #include "head/cluster/registry.h"
 
 /* Forms every replica that can be formed now. */

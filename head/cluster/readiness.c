@@ -12,8 +12,8 @@ static uint32_t count_joinable(const struct cluster *c, const struct worker *lik
     return n;
 }
 
-/* Workers of another model than the current one wait until no worker has that model any more.
- * They count as alone, so that a rolling replacement of all workers continues. */
+/* Workers of another model than the current one wait until no worker has the current model any
+ * more. They count as alone, so that a rolling replacement of all workers continues. */
 static bool is_lone_kind(const struct cluster *c, const struct worker *w)
 {
     return !cluster_config_fits(c, w) || count_joinable(c, w) < c->world;

@@ -3,7 +3,7 @@
  * (a StatefulSet) continues when the last one is ready. So the rank that completes a replica is
  * not ready before the replica serves; otherwise the tool would take the next replica too early.
  * A rank whose replica cannot form from the connected workers is ready as a spare; otherwise the
- * tool would never replace its partner. Loop thread. */
+ * tool would never replace its partner. The code runs on the loop thread. */
 #include "head/cluster/registry.h"
 
 bool readiness_serves(const struct worker *w);

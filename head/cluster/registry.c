@@ -1,5 +1,5 @@
-/* Queries of the registry that all files of cluster/ need, and the few changes that several of
- * them make. */
+/* Answers the queries of the registry that all files of cluster/ need, and makes the few changes
+ * that several of these files make. */
 #include "head/cluster/registry.h"
 
 #include <stdio.h>

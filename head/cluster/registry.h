@@ -1,8 +1,8 @@
 #pragma once
-/* The registry of workers and replicas: connected workers, members of each replica, and the
- * terms and epochs given out. All of cluster/ reads and changes it. The functions here are
- * needed by all of cluster/ and call none of it. Pure: time is an argument or c->now_ns. Loop
- * thread. */
+/* Keeps the registry of workers and replicas: connected workers, members of each replica, and
+ * the terms and epochs given out. All of cluster/ reads and changes it. All of cluster/ needs
+ * the functions here, and they call no other file of cluster/. Time is an argument or c->now_ns,
+ * and the code runs on the loop thread. */
 #include "head/cluster/replica.h"
 
 #define CLUSTER_MAX_WORLD    1024u
@@ -12,18 +12,18 @@
 struct cluster_fns {
     void *ctx;
     void (*on_ready)(void *ctx, struct replica *g);
-    /* The replica was READY and its epoch is over: it executes nothing more for us. */
+    /* Called when the replica was READY and its epoch is over: it executes nothing more for us. */
     void (*on_down)(void *ctx, struct replica *g);
-    /* A rank of a READY replica sent Hello again. Returns true when nothing was lost with the
-     * old session. */
+    /* Called when a rank of a READY replica sent Hello again. Returns true when nothing was lost
+     * with the old session. */
     bool (*may_go_on)(void *ctx, const struct replica *g, const struct worker *w,
                       const struct worker_info *said);
-    /* For draining: returns true when nothing runs on the replica. */
+    /* Called for draining: returns true when nothing runs on the replica. */
     bool (*is_idle)(void *ctx, const struct replica *g);
 };
 
 struct cluster_config {
-    /* max_replicas: slots; serving_replicas: most that are formed, 0 = all */
+    /* max_replicas: slots for replicas; serving_replicas: most replicas that are formed, 0 = all */
     uint32_t tp, pp, max_replicas, serving_replicas;
     uint64_t formation_timeout_ns, adoption_window_ns, abort_timeout_ns, settle_ns, stuck_ns;
     uint64_t settle_max_ns; /* a worker that has been free this long no longer waits for others */
@@ -48,20 +48,20 @@ struct cluster {
     struct peers *peers;
     struct events *events;
     uint64_t now_ns;
-    uint32_t world; /* tp * pp: ranks of a whole replica */
+    uint32_t world; /* ranks of a whole replica: tp * pp */
     uint64_t term, n_epochs, highest_term_seen;
-    uint64_t own_terms[CLUSTER_TERMS]; /* ring of our terms; their epochs are not adopted */
+    uint64_t own_terms[CLUSTER_TERMS]; /* ring of this head's terms; their epochs are not adopted */
     uint32_t n_own_terms;
     struct worker *workers;
     uint32_t n_workers;
-    struct replica **replicas; /* [max_replicas]; NULL = free slot */
+    struct replica **replicas; /* array of max_replicas; NULL = free slot */
     uint32_t n_replicas;
     bool place_dirty;
-    bool stirred;      /* a worker may need a message; results and tokens do not set it */
+    bool stirred;      /* a worker may need a message; results and tokens do not set this flag */
     bool elastic_told; /* the warning about a one-sided --elastic-tp was logged */
-    /* The current model: that of the first replica, for as long as a worker has it. Workers of
-     * another model get no requests. A worker that does not report its model is compared by its
-     * configuration. */
+    /* `has_config` and the fields below describe the current model: that of the first replica,
+     * for as long as a worker has it. Workers of another model get no requests. A worker that
+     * does not report its model is compared by its configuration. */
     bool has_config;
     uint8_t config_hash[32], model_hash[32];
     uint64_t config_seen_ns, n_formations, n_formation_failures, n_adoptions, n_failures;
@@ -78,21 +78,23 @@ bool cluster_term_is_foreign(const struct cluster *c, uint64_t term_seen, uint64
 /* Returns true when this head took the epoch's term. */
 bool cluster_owns_term(const struct cluster *c, uint64_t term_epoch);
 void cluster_set_term(struct cluster *c, uint64_t term); /* called with the term of the lease */
-uint64_t cluster_need_term(struct cluster *c);           /* takes a term now if there is none */
+uint64_t cluster_need_term(struct cluster *c); /* takes a term now if there is no term yet */
 uint64_t cluster_next_epoch(struct cluster *c);
 void cluster_epoch_text(uint64_t term_epoch, char out[32]); /* writes "TERM.EPOCH", such as "1.3" */
 
-/* Returns true when the worker has the current model, or when there is none. */
+/* Returns true when the worker has the current model, or when there is no current model. */
 bool cluster_config_fits(const struct cluster *c, const struct worker *w);
 void cluster_add_failure(struct cluster *c, const char *node, const char *what, const char *reason);
 uint32_t cluster_count_replicas(const struct cluster *c, enum replica_state state);
 struct worker *cluster_find_worker(const struct cluster *c, uint64_t instance);
 
-bool worker_is_free(const struct worker *w); /* may be placed, unless draining or suspect */
+/* Returns true when the worker may be placed, unless it is draining or suspect. */
+bool worker_is_free(const struct worker *w);
 void worker_set_free(struct cluster *c, struct worker *w);
 void worker_abort_alone(struct cluster *c, struct worker *w, uint64_t term_epoch, const char *why);
 const char *worker_state_name(const struct worker *w);
-/* Returns the worker's KV blocks as a rank of this TP. Returns NULL when it cannot be one. */
+/* Returns the worker's KV blocks as a rank of this TP, or NULL when the worker cannot be such a
+ * rank. */
 const struct worker_shape *worker_shape_of(const struct worker_desc *d, uint32_t tp);
 
 struct replica *replica_find(const struct cluster *c, uint64_t id);

@@ -1,9 +1,11 @@
 #pragma once
-/* The workers that serve together, and the states of their formation. This is plain data, owned
- * by the registry (registry.h). Only formation.c changes `state`. Loop thread. */
+/* Describes the workers that serve together, and the states of their formation. This is plain
+ * data, owned by the registry (registry.h). Only formation.c changes `state`. The data belongs
+ * to the loop thread. */
 #include "head/cluster/worker.h"
 
-/* WAITING: it has no members. ABORTING: its members have not answered yet. */
+/* Names the states of a replica. WAITING has no members. In ABORTING the members have not
+ * answered yet. */
 enum replica_state {
     REPLICA_WAITING,
     REPLICA_FORMING,
@@ -20,16 +22,18 @@ struct replica {
     enum replica_state state;
     uint64_t epoch, old_epoch; /* old_epoch: epoch that a Reset continues */
     uint32_t tp, world;        /* ranks in this epoch; smaller than the cluster's when shrunk */
-    struct worker **members;   /* [world]; NULL = lost */
-    bool grows;                /* dissolved to become whole, and not formed again yet */
-    bool is_rest;              /* WAITING only for its old ranks (adoption.c) */
-    bool draining;             /* no new work; dissolved when idle or at drain_deadline_ns */
-    bool lost_rank;            /* the epoch ended because a rank was lost or in trouble */
+    struct worker **members;   /* array of world members; NULL = lost */
+    bool grows;   /* the replica was dissolved to become whole, and is not formed again yet */
+    bool is_rest; /* the replica waits only for its old ranks (adoption.c) */
+    /* the replica takes no new work, and is dissolved when idle or at drain_deadline_ns */
+    bool draining;
+    bool lost_rank; /* the epoch ended because a rank was lost or in trouble */
     uint64_t drain_deadline_ns, deadline_ns; /* deadline_ns: end of the formation */
-    uint64_t retry_at_ns, ready_ns, waiting_since_ns, grew_ns; /* grew_ns: 0 = never */
-    uint64_t short_since_ns; /* time at which it was last whole, or created */
+    /* grew_ns: time of the last growth; 0 = never */
+    uint64_t retry_at_ns, ready_ns, waiting_since_ns, grew_ns;
+    uint64_t short_since_ns; /* time at which the replica was last whole, or created */
     uint32_t n_failures;     /* consecutive failures; sets the back-off */
-    /* largest request, in tokens, when last whole; 0 = never; set by the core */
+    /* largest request, in tokens, when the replica was last whole; 0 = never; set by the core */
     uint32_t most_tokens;
     uint32_t n_recoveries, n_comm_id;
     uint32_t isa_level, max_model_len, vocab_size, n_kv_groups;

@@ -2,12 +2,12 @@
 /* Finds ranks that slow down their replica. Every step takes as long as its slowest rank, and
  * the other ranks only wait. Heartbeats carry the time that a rank itself spent on its steps. A
  * rank is reported when its mean is STRAGGLER_FACTOR times the median of its replica in three
- * windows in a row. This is only a report: no rank is lost for being slow. Pure. */
+ * windows in a row. This is only a report: no rank is lost for being slow. The code does no I/O. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #define STRAGGLER_FACTOR 2.0
-#define STRAGGLER_OVER   1.5 /* a straggler below this factor is no longer one */
+#define STRAGGLER_OVER   1.5 /* factor below which a straggler is no longer a straggler */
 
 struct own_time {
     uint64_t ns, steps; /* sums at the beginning of the window */
@@ -20,7 +20,8 @@ struct own_time {
 /* Takes the sums of a heartbeat, counted since the process started. `steps` is 0 when the device
  * does not measure them. */
 void own_time_take(struct own_time *t, uint64_t ns, uint64_t steps);
-/* Compares with the median of the replica. Returns true when is_straggler has changed. */
+/* Compares the rank's mean with the median of the replica. Returns true when is_straggler has
+ * changed. */
 bool own_time_judge(struct own_time *t, uint64_t median_ns);
 /* Returns the lower median. Sorts `ns`. */
 uint64_t own_time_median(uint64_t *ns, uint32_t n);

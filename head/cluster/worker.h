@@ -1,6 +1,6 @@
 #pragma once
-/* A worker as the head knows it. This is plain data, owned by the registry (registry.h).
- * links/peers.h owns the peer. Loop thread. */
+/* Describes a worker as the head knows it. This is plain data, owned by the registry
+ * (registry.h). links/peers.h owns the peer. The data belongs to the loop thread. */
 #include "head/cluster/adapter_state.h"
 #include "head/cluster/straggler.h"
 #include "head/links/peers.h"
@@ -9,14 +9,14 @@
 
 struct replica;
 
-/* A smaller TP in which a worker can be a rank, with the number of KV blocks it would have and
- * their size in bytes. */
+/* Describes a smaller TP in which a worker can be a rank, with the number of KV blocks it would
+ * have and their size in bytes. */
 struct worker_shape {
     uint32_t tp, n_blocks[CLUSTER_MAX_KV_GROUPS], block_bytes[CLUSTER_MAX_KV_GROUPS];
 };
 
-/* The description from a worker's Hello, with texts cut to size. The shard is updated when the
- * worker is told to load one. */
+/* Holds the description from a worker's Hello, with texts cut to size. The shard is updated when
+ * the worker is told to load another. */
 struct worker_desc {
     enum device_kind device;
     uint64_t host_hash; /* hash of `host`, compared first */
@@ -30,28 +30,31 @@ struct worker_desc {
     int32_t ordinal, shard_rank, shard_stage;
     uint32_t shard_tp; /* TP of the shard; never 0 */
     struct kv_group kv_groups[CLUSTER_MAX_KV_GROUPS];
-    /* smaller TPs that it offers, in falling order */
+    /* `elastic` lists the smaller TPs that the worker offers, in falling order. */
     struct worker_shape elastic[PROTO_MAX_ELASTIC];
     uint32_t n_elastic; /* length of `elastic` */
 };
 
-/* The one pending formation message of a worker. A newer one replaces an older one that was not
- * sent. */
+/* Names the one pending formation message of a worker. A newer message replaces an older one
+ * that was not sent. */
 enum worker_todo { TODO_NONE, TODO_FORM, TODO_JOIN, TODO_RESET, TODO_ABORT };
 
 struct worker {
     struct peer *peer; /* never NULL */
     struct worker_desc desc;
-    struct replica *replica; /* NULL = free, an adoption candidate, or being aborted alone */
-    uint32_t position;       /* position in the replica: stage * tp + rank */
+    /* replica of the worker; NULL = it is free, an adoption candidate, or being aborted alone */
+    struct replica *replica;
+    uint32_t position; /* position in the replica: stage * tp + rank */
     enum worker_todo todo;
     bool formed, aborted; /* answers received in the current formation or abort */
-    uint64_t abort_epoch; /* not 0: it must answer Aborted (or be lost) before it may be placed */
-    /* adoption candidate: epoch and replica from its Hello; 0 = none */
+    /* not 0: the worker must answer Aborted (or be lost) before it may be placed */
+    uint64_t abort_epoch;
+    /* `held_epoch` and `held_replica` come from an adoption candidate's Hello; 0 = none. */
     uint64_t held_epoch, held_replica;
     uint32_t held_position, held_tp;
     uint64_t held_since_ns, rest_replica;
-    bool is_of_rest; /* free, and a rank of the old replica rest_replica, which waits for it */
+    /* the worker is free, and a rank of the old replica rest_replica, which waits for it */
+    bool is_of_rest;
     uint64_t step_received, step_executed, progress, progress_ns;
     /* plan_unsent: the pending plan has not been sent to this rank (dispatcher's field) */
     bool busy, plan_unsent;
@@ -62,10 +65,10 @@ struct worker {
     bool draining, drain_wish, knows_drain; /* knows_drain: drain state last sent in this session */
     /* waits_for_predecessor: the old process of its rank slot may still live */
     bool is_spare, waits_for_predecessor;
-    uint64_t lone_since_ns /* see readiness.h */, joined_ns, free_since_ns, abort_since_ns,
-        load_moved_ns, beat_ns;
-    struct own_time own; /* time of its own steps */
+    uint64_t lone_since_ns /* lone since; see readiness.h */, joined_ns, free_since_ns,
+        abort_since_ns, load_moved_ns, beat_ns;
+    struct own_time own; /* time that the worker spent on its own steps */
     struct worker_adapters adapters;
-    struct vocabulary vocabulary; /* vocabulary of its model; n_tokens 0 = not reported */
-    struct worker *next;          /* next in the registry, in order of arrival */
+    struct vocabulary vocabulary; /* vocabulary of the worker's model; n_tokens 0 = not reported */
+    struct worker *next;          /* next worker in the registry, in order of arrival */
 };

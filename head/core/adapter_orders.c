@@ -12,7 +12,7 @@ static struct adapter_order order(struct str name, struct str path, const char *
     return (struct adapter_order){.name = name, .path = path, .taken = str_from(own)};
 }
 
-/* Refuses the model's own names: a gateway takes a request with such a name for the model, so
+/* Refuses the model's own names. A gateway takes a request with such a name for the model, so
  * the adapter would never be used. */
 static enum status load(struct head_core *h, const struct adapter_order *o, struct error *err)
 {
@@ -91,8 +91,8 @@ static const struct gateway_peer *find_gateway(const struct head_core *h, uint64
     return NULL;
 }
 
-/* Sends pending answers. A gateway that is gone gets none; one without credit is tried again in
- * the next turn. */
+/* Sends pending answers. A gateway that has left gets no answer. A gateway without credit is
+ * tried again in the next turn. */
 void adapter_orders_answer(struct head_core *h)
 {
     struct adapters *t = &h->cluster.adapters;

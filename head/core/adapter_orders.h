@@ -1,12 +1,13 @@
 #pragma once
-/* Orders to load and unload LoRA adapters, from gateways and operators, and the adapter list
- * that gateways get. Loop thread. */
+/* Handles orders to load and unload LoRA adapters, from gateways and operators, and sends
+ * gateways the adapter list. The code runs on the loop thread. */
 #include "proto/messages.h"
 
 struct gateway_peer;
 struct head_core;
 
-/* Both have the errors of cluster/adapters.h. `by`: the asker, for the event. */
+/* Load or unload an adapter, with the errors of cluster/adapters.h. `by` names the asker, for
+ * the event. */
 MUST_USE enum status head_core_load_adapter(struct head_core *h, struct str name, struct str path,
                                             bool in_place, const char *by, uint64_t now_ns,
                                             struct error *err);

@@ -1,5 +1,5 @@
 #pragma once
-/* Checks every invariant that spans modules. For tests. */
+/* Checks, for tests, every invariant that spans modules. */
 #include "common/base/status.h"
 
 struct head_core;

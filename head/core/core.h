@@ -1,13 +1,14 @@
 #pragma once
-/* The core of the head: sessions, cluster, requests and scheduling in one object without socket,
- * loop or clock. Frames and time go in; frames come out through head_io. The simulator and the
- * exhaustive exploration (tests/sim, tests/model) therefore run the same code as cox-head.
+/* Holds the core of the head: sessions, cluster, requests and scheduling in one object without
+ * socket, loop or clock. Frames and time go in; frames come out through head_io. The simulator
+ * and the exhaustive exploration (tests/sim, tests/model) therefore run the same code as
+ * cox-head.
  *
  *   head_core_on_frame   once for every frame that arrived
  *   head_core_turn       after each batch of frames: places workers, steps replicas, sends tokens
  *   head_core_tick       every HEAD_TICK_MS: heartbeats, losses, deadlines; then head_core_turn
  *
- * One thread. Frames are borrowed for the call. */
+ * One thread runs the core. Frames are borrowed for the call. */
 #include "head/core/adapter_orders.h"
 #include "head/core/check.h"
 #include "head/core/scale.h"
@@ -20,20 +21,23 @@ void head_core_config_init(struct head_core_config *c); /* sets all defaults */
 struct head_core *head_core_new(const struct head_core_config *c, const struct head_io *io,
                                 uint64_t now_ns);
 void head_core_free(struct head_core *h);
-/* `role`, `key`: of the authenticated sender; ROLE_NONE and "" without CURVE. */
+/* Handles one frame. `role` and `key` belong to the authenticated sender; without CURVE they are
+ * ROLE_NONE and "". */
 void head_core_on_frame(struct head_core *h, struct bus_peer from, enum peer_role role,
                         const char *key, struct str frame, uint64_t now_ns);
-/* With a lease: called before the first frame, and when the term rises. */
+/* Sets the term of the lease. A head with a lease calls it before the first frame, and when the
+ * term rises. */
 void head_core_set_term(struct head_core *h, uint64_t term, uint64_t now_ns);
 void head_core_turn(struct head_core *h, uint64_t now_ns);
 /* Sets the keys that may connect. Call it again when the content changes; sessions of removed
- * keys then end. Borrowed. If it is never called, every peer that can connect is accepted. */
+ * keys then end. The keys are borrowed. If it is never called, every peer that can connect is
+ * accepted. */
 void head_core_authorize(struct head_core *h, const struct authorized *authorized, uint64_t now_ns);
 void head_core_tick(struct head_core *h, uint64_t now_ns);
-/* While on, refuses new requests; resubmitted ones go on. `by` (here and below): name of the
- * asker, for the event. */
+/* Turns draining on or off. While it is on, the head refuses new requests, and resubmitted
+ * requests go on. `by` (here and below) names the asker, for the event. */
 void head_core_drain_all(struct head_core *h, bool on, const char *by, uint64_t now_ns);
-/* `name`: 16 hex digits, a node or an ordinal (worker_name.h). */
+/* Finds a worker. `name` is 16 hex digits, a node or an ordinal (worker_name.h). */
 MUST_USE enum status head_core_find_worker(const struct head_core *h, struct str name,
                                            uint64_t *instance, struct error *err);
 /* Returns STATUS_NOT_FOUND when there is no such worker. */
@@ -44,10 +48,11 @@ void head_core_note_scaled(struct head_core *h, uint32_t was, uint32_t workers, 
                            uint64_t now_ns);
 bool head_core_is_ready(const struct head_core *h); /* a replica serves, or none is needed */
 
-/* The head itself closed every connection, so silence of `ns` is held against no peer. */
+/* Tells the core that the head itself closed every connection, so silence of `ns` is held
+ * against no peer. */
 void head_core_forgive(struct head_core *h, uint64_t ns);
 /* Sets histograms that the core fills: the time that ranks wait for their next plan, and the
- * tokens of a step. Borrowed; NULL = not recorded. */
+ * tokens of a step. The histograms are borrowed; NULL = not recorded. */
 struct metric;
 void head_core_set_rank_wait(struct head_core *h, struct metric *histogram);
 void head_core_set_step_tokens(struct head_core *h, struct metric *histogram);

@@ -9,12 +9,12 @@
 #include "head/state/outbox.h"
 #include "head/state/requests.h"
 
-/* Limits of one message, in bytes. A gateway that was away gets a lot at once, and a frame has a
- * maximum size. The sizes are estimates. */
+/* TOKENS_BYTES limits the tokens of one message. A gateway that was away gets a lot at once, and
+ * a frame has a maximum size. The sizes here are estimates. */
 #define TOKENS_BYTES (1u << 20)
-#define ITEM_BYTES   256u /* an item without its ids and rows */
+#define ITEM_BYTES   256u /* size of an item without its ids and rows */
 #define ID_BYTES     5u
-#define ROW_BYTES    16u /* a row of log-probabilities without its entries */
+#define ROW_BYTES    16u /* size of a row of log-probabilities without its entries */
 
 /* Returns how many undelivered tokens of `r` fit into the budget, and reduces the budget.
  * Returns 0 when not even the first one fits. */

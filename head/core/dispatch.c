@@ -1,11 +1,13 @@
 /* Sends plans to ranks and handles their results.
+ *
  * `dispatch_turn` asks the scheduler of each due engine slot for a plan, encodes it once and
  * sends it to every rank under that rank's session and sequence number. `dispatch_on_result`
  * passes a result to the scheduler and puts new tokens into outboxes. The cluster reports READY
  * and lost replicas through the handlers of `cluster_fns`.
- * Invariants: loop thread. An engine slot has a scheduler only while its replica is READY. While
- * a rank has no credit, the plan stays pending and no further plan is made, so every rank gets
- * the same steps in the same order. */
+ *
+ * Invariants: everything runs on the loop thread. An engine slot has a scheduler only while its
+ * replica is READY. While a rank has no credit, the plan stays pending and no further plan is
+ * made, so every rank gets the same steps in the same order. */
 #include "head/core/dispatch.h"
 
 #include <stdio.h>
@@ -102,7 +104,7 @@ void dispatch_on_ready(void *core, struct replica *g)
     l->activity_ns = h->now_ns;
 }
 
-/* Handles a request that left its scheduler without a result: its deadline passed, memory was
+/* Handles a request that left its scheduler without a result. Its deadline passed, memory was
  * missing, or it had ended before it arrived. */
 static void take_ended(struct head_core *h, struct request *r)
 {
@@ -275,7 +277,7 @@ void dispatch_turn(struct head_core *h)
             continue;
         l->due = false;
         pump(h, l);
-        if (!l->scheduler) { /* pump dissolved the replica; index i now has another one */
+        if (!l->scheduler) { /* pump dissolved the replica; index i now has another replica */
             i--;
             continue;
         }
@@ -313,7 +315,7 @@ void dispatch_on_result(struct head_core *h, struct worker *w, const struct msg_
 {
     struct replica *g = w->replica;
     if (!g || g->state != REPLICA_READY || m->term_epoch != g->epoch || !gives_results(h, g, w))
-        return; /* result of an ended epoch */
+        return; /* this is a result of an ended epoch */
     struct engine_slot *l = engine_slot_of(h, g);
     const struct scheduler_event *events = NULL;
     uint32_t n_events = 0;

@@ -1,8 +1,8 @@
 #pragma once
-/* Sends plans to ranks and handles their results. Loop thread. */
+/* Sends plans to ranks and handles their results. The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
-/* The handlers of cluster_fns. */
+/* The functions below are the handlers of cluster_fns. */
 void dispatch_on_ready(void *core, struct replica *g);
 void dispatch_on_down(void *core, struct replica *g);
 bool dispatch_may_go_on(void *core, const struct replica *g, const struct worker *w,

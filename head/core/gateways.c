@@ -1,10 +1,12 @@
-/* Gateways: they connect and leave, send requests and get tokens.
+/* Handles gateways, which connect and leave, send requests and get tokens.
+ *
  * core.c passes each gateway's messages to `gateways_on_msg`: Submits go to submit.c, cancels
  * end requests. `gateways_flush` tells each gateway the cluster's state and calls deliver.c.
- * Invariants: loop thread. A gateway instance keeps its requests for the grace time after its
- * link is lost. In a new session nothing is delivered for a request before the gateway has
- * submitted it again, since only the gateway knows which tokens it has. A request that it does
- * not submit again within the grace time is cancelled. */
+ *
+ * Invariants: everything runs on the loop thread. A gateway instance keeps its requests for the
+ * grace time after its link is lost. In a new session nothing is delivered for a request before
+ * the gateway has submitted it again, since only the gateway knows which tokens it has. A
+ * request that the gateway does not submit again within the grace time is cancelled. */
 #include "head/core/gateways.h"
 
 #include <stdio.h>
@@ -68,7 +70,7 @@ void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_
     }
     g->peer = peer;
     peer->owner = g;
-    outbox_clear(g); /* entries of the previous session */
+    outbox_clear(g); /* the outbox has entries of the previous session */
     submit_forget_grammar(&g->grammar);
     g->session = peer->link.session;
     g->hello_ns = h->now_ns;

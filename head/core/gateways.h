@@ -1,6 +1,6 @@
 #pragma once
-/* Gateways: connecting and leaving, their messages, and the cluster state that they are told.
- * Loop thread. */
+/* Handles gateways: connecting and leaving, their messages, and the cluster state that they are
+ * told. The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
 void gateways_on_hello(struct head_core *h, struct peer *peer, const struct msg_hello *m);

@@ -5,7 +5,7 @@
 #include "head/state/engine_slots.h"
 #include "head/state/head_core.h"
 
-/* Longest Retry-After that is sent. OpenAI's clients ignore a longer one and wait less than a
+/* Limits the Retry-After that is sent. OpenAI's clients ignore a longer one and wait less than a
  * second instead. A request that comes back too early just waits here. */
 #define RETRY_START_MAX_S 60u
 

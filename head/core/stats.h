@@ -1,5 +1,6 @@
 #pragma once
-/* Numbers of the core, for status, metrics and the log. Loop thread. */
+/* Holds the numbers of the core, for status, metrics and the log. The code runs on the loop
+ * thread. */
 #include "head/scheduler/scheduler.h"
 
 struct head_core;
@@ -17,11 +18,11 @@ struct head_stats {
     uint64_t n_evictions, n_copied_blocks, n_draft_steps, n_drafted, n_accepted;
     uint64_t n_transfers, n_transfer_failures, n_transfer_bytes, n_moved, n_recomputed_moves;
     uint32_t n_transfers_under_way;
-    double transfer_bytes_per_s;                 /* mean per rank */
+    double transfer_bytes_per_s;                 /* transfer rate, mean per rank */
     uint32_t n_draft;                            /* most draft tokens per sequence and step */
     uint64_t n_accepted_at[SCHEDULER_MAX_DRAFT]; /* accepted draft tokens by position */
-    double prompt_tokens_per_s, generation_tokens_per_s; /* over the last seconds */
-    double rank_wait_s;                                  /* mean over the last seconds */
+    double prompt_tokens_per_s, generation_tokens_per_s; /* token rates over the last seconds */
+    double rank_wait_s; /* wait of a rank for its next plan, mean over the last seconds */
 };
 void head_core_get_stats(const struct head_core *h, struct head_stats *out);
 /* Takes a sample for the rates. Call once a second. */

@@ -1,11 +1,13 @@
 /* Turns a Submit into a held request, or into a refusal.
+ *
  * gateways.c passes each Submit to `submit_on_msg`. It restores the grammar, finds an open
  * request that the Submit continues, or makes a new request and hands it to the queue of held
  * requests. Refusals go into the gateway's list, which deliver.c sends.
- * Invariants: loop thread. A request owns its memory except the grammar, which is shared: all
- * choices of a request, and often all requests of an application, have the same one of up to
- * PROTO_MAX_GRAMMAR_BYTES. Limits (memory, queue, tenant) are checked before a request is
- * accepted. */
+ *
+ * Invariants: everything runs on the loop thread. A request owns its memory except the grammar,
+ * which is shared: all choices of a request, and often all requests of an application, have the
+ * same one of up to PROTO_MAX_GRAMMAR_BYTES. Limits (memory, queue, tenant) are checked before a
+ * request is accepted. */
 #include "head/core/submit.h"
 
 #include <stdio.h>
@@ -21,7 +23,8 @@
 #include "head/state/requests.h"
 #include "head/state/served_model.h"
 
-/* Longest request before any worker has reported its model's limit, in tokens. */
+/* UNKNOWN_MODEL_LEN is the longest request, in tokens, before any worker has reported its
+ * model's limit. */
 #define UNKNOWN_MODEL_LEN (1u << 20)
 
 static enum status share_grammar(struct head_core *h, const struct msg_submit *m, struct request *r,
@@ -108,8 +111,8 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const struct msg
     h->n_failed++;
 }
 
-/* Returns true when `m` is the same request and knows no token that we lack. The request then
- * goes on and nothing is computed again. Log-probabilities that were sent are freed, so the
+/* Returns true when `m` is the same request and knows no token that the head lacks. The request
+ * then goes on and nothing is computed again. Log-probabilities that were sent are freed, so the
  * gateway must know all of those. */
 static bool continues(const struct request *r, const struct msg_submit *m)
 {
@@ -138,7 +141,7 @@ static bool submit_to_open(struct head_core *h, struct gateway_peer *g, const st
         return false;
     }
     r->attempt = m->attempt;
-    /* while a scheduler has it, its place in the queue must not change */
+    /* while a scheduler has the request, its place in the queue must not change */
     if (r->i_replica == NO_REPLICA)
         r->resubmitted = true;
     r->gateway_session = g->session;
@@ -248,7 +251,7 @@ static void on_submit(struct head_core *h, struct gateway_peer *g, const struct 
     r->n_delivered = m->ids.n - m->n_prompt;
     g->n_open++;
     requests_hold(h, r);
-    if (r->finish != FINISH_NONE) /* the request was complete when it came back */
+    if (r->finish != FINISH_NONE) /* the request was already complete when the Submit came */
         requests_end(h, r, r->finish, STATUS_OK, "");
 }
 

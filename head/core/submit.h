@@ -1,5 +1,5 @@
 #pragma once
-/* Turns a Submit into a held request, or into a refusal. Loop thread. */
+/* Turns a Submit into a held request, or into a refusal. The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
 void submit_on_msg(struct head_core *h, struct gateway_peer *g, const struct msg_submit *m);

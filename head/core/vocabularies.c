@@ -14,8 +14,8 @@
 
 enum { DISTINCT_MAX = 8 };
 
-/* The distinct vocabularies of workers with the current model. There is one, unless the files of
- * the model changed between two starts. */
+/* Holds the distinct vocabularies of workers with the current model. There is one, unless the
+ * files of the model changed between two starts. */
 struct served_vocabularies {
     const struct worker *of[DISTINCT_MAX];
     uint32_t n;
@@ -94,7 +94,7 @@ static void refuse(struct head_core *h, struct gateway_peer *g, const char *text
     remember(h, g->instance, text);
     events_add(&h->events, h->now_ns, LOG_WARN, "gateway_refused", "instance=%016llx text=%s",
                (unsigned long long)g->instance, log_quote(text));
-    /* if this is lost, the answer to its next Hello has the reason */
+    /* if this message is lost, the answer to the gateway's next Hello has the reason */
     (void)!peers_send(&h->peers, peer, &m);
     peers_close_session(&h->peers, peer);
     gateways_on_lost(h, g, true);

@@ -1,8 +1,9 @@
 #pragma once
-/* Refuses gateways whose vocabulary differs from that of the workers' model: their prompts and
- * texts would be nonsense. A gateway reports its vocabulary in Hello. A worker reports it in
- * heartbeats after it has read its tokenizer; either may come first. A side that reports none
- * (an older version, the null device) is not compared. Pure. Loop thread. */
+/* Refuses gateways whose vocabulary differs from that of the workers' model, because their
+ * prompts and texts would be nonsense. A gateway reports its vocabulary in Hello. A worker
+ * reports its vocabulary in heartbeats after it has read its tokenizer; either may come first. A
+ * side that reports none (an older version, the null device) is not compared. The code runs on
+ * the loop thread. */
 #include "head/state/head_core.h"
 
 /* Returns STATUS_UNSUPPORTED when the gateway's vocabulary is not that of the current model. */
@@ -10,6 +11,6 @@ MUST_USE enum status vocabularies_check_hello(struct head_core *h, const struct 
                                               struct error *err);
 /* Ends the sessions of gateways that do not match a vocabulary that became known later. */
 void vocabularies_tick(struct head_core *h);
-/* Returns why gateway `i` (below REFUSED_GATEWAYS) was refused recently. Returns NULL when it
- * was not. */
+/* Returns why gateway `i` (below REFUSED_GATEWAYS) was refused recently, or NULL when it was
+ * not. */
 const char *vocabularies_refused(const struct head_core *h, uint32_t i);

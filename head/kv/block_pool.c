@@ -1,10 +1,11 @@
-/* The blocks of one KV group: their owners, and lists of free blocks; block_pool.h has the
- * rules.
+/* Keeps the owners and the free blocks of one KV group; block_pool.h has the rules.
+ *
  * tables.c, prefix.c and move.c allocate, acquire and release blocks. The scheduler reports
  * finished steps through `block_pool_on_done`, which shortens the quarantine.
- * Invariants: one thread; O(1) per block; nothing is allocated after `block_pool_new`. A block
- * is either owned or in exactly one list. Each list is in order of release, so its quarantined
- * blocks are the last ones. */
+ *
+ * Invariants: one thread uses the pool; a call is O(1) per block; nothing is allocated after
+ * `block_pool_new`. A block is either owned or in exactly one list. Each list is in order of
+ * release, so its quarantined blocks are the last ones. */
 #include "head/kv/block_pool.h"
 
 #include <assert.h>
@@ -15,16 +16,16 @@ enum { LIST_EMPTY, LIST_KEPT, LIST_COUNT };
 enum { NODE_IDS = 11, SLOT_BITS = 4, PREFETCH = 12 }; /* PREFETCH: blocks ahead in a table */
 #define NODE_NONE UINT32_MAX
 
-/* State of a block in one word, so that sixteen fit into a cache line: the tables of a step's
- * sequences touch thousands of them. An owned block has its number of owners (at most the slots
- * of a replica). A free block has its place in a list (node << SLOT_BITS | slot) and which list
- * it is. KEEP_BIT says that the content is worth keeping. */
+/* Packs the state of a block into one word, so that sixteen states fit into a cache line: the
+ * tables of a step's sequences touch thousands of them. An owned block has its number of owners
+ * (at most the slots of a replica). A free block has its place in a list (node << SLOT_BITS |
+ * slot) and the name of that list. KEEP_BIT says that the content is worth keeping. */
 struct block {
     uint32_t word;
 };
 #define FREE_BIT   (1u << 31)
 #define KEEP_BIT   (1u << 30)
-#define KEPT_LIST  (1u << 29) /* free block: it is in LIST_KEPT */
+#define KEPT_LIST  (1u << 29) /* set when a free block is in LIST_KEPT */
 #define COUNT_MASK (KEPT_LIST - 1)
 
 /* Lists are unrolled: a node is a cache line of ids that were released in one step, in order. An

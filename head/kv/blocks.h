@@ -1,9 +1,9 @@
 #pragma once
-/* The KV block table of one replica. It maps positions of sequences to blocks in every KV group
- * (full attention, a window, a latent; each has its own block size and count), and decides which
- * blocks are shared. Below it are the pool (owners and free blocks: block_pool.h) and the prefix
- * cache (content of blocks: prefix_cache.h). It knows tokens and positions, but not the
- * schedule.
+/* Keeps the KV block table of one replica. It maps positions of sequences to blocks in every KV
+ * group (full attention, a window, a latent; each has its own block size and count), and decides
+ * which blocks are shared. Below it are the pool (owners and free blocks: block_pool.h) and the
+ * prefix cache (content of blocks: prefix_cache.h). The table knows tokens and positions, but
+ * not the schedule.
  *
  * A sequence has one table per KV group. The calls in its life are: blocks_find (cached part of
  * its prompt) → blocks_fit_admit → blocks_take → per run: blocks_advance (blocks that others
@@ -17,7 +17,7 @@
  *
  * Every call is O(1) per block. Nothing is allocated after blocks_new except hashes on a
  * request's own arena: when it arrives (blocks_hash) and before it runs (blocks_make_room). One
- * thread. */
+ * thread owns the table. */
 #include "head/kv/block_part.h"
 #include "head/kv/block_pool.h"
 #include "head/kv/prefix_cache.h"
@@ -34,10 +34,11 @@ struct blocks_config {
 };
 
 struct block_table {
-    /* blocks by logical index, with room for the whole sequence; [first, n) are held */
+    /* `ids` lists blocks by logical index, with room for the whole sequence; the blocks in
+     * [first, n) are held. */
     uint32_t *ids;
     uint32_t first, n; /* blocks before `first` have left the window */
-    uint32_t n_told;   /* the ranks know [first_told, n_told) */
+    uint32_t n_told;   /* the ranks know the blocks in [first_told, n_told) */
     uint32_t first_told;
     uint32_t n_entered;  /* full blocks that were offered to the cache */
     uint32_t n_wanted;   /* blocks that the known ids need at once; 0 = no longer counted */
@@ -48,8 +49,8 @@ struct block_table {
     uint64_t digest;            /* sum of plan_digest_block over the blocks that the ranks know */
 };
 
-/* A cached prefix: tokens [0, n_tokens). In KV group g it has blocks [first[g], n[g]). The first
- * n_tail tokens of one more block are to be copied. */
+/* Describes a cached prefix with tokens [0, n_tokens). In KV group g it has blocks [first[g],
+ * n[g]). The first n_tail tokens of one more block are to be copied. */
 struct blocks_hit {
     uint32_t n_tokens, n_tail;
     uint32_t first[BLOCKS_MAX_GROUPS], n[BLOCKS_MAX_GROUPS], tail[BLOCKS_MAX_GROUPS];
@@ -60,8 +61,9 @@ struct blocks_stats {
     uint64_t n_evictions, n_copies;
 };
 
-/* Limits of a worker's KV groups and length that every scheduler can handle. They are checked
- * before a worker is admitted, so that scheduler_new never refuses a replica that has formed. */
+/* Every scheduler can handle a worker's KV groups and model length within these limits. They are
+ * checked before a worker is admitted, so that scheduler_new never refuses a replica that has
+ * formed. */
 #define BLOCKS_MIN_MODEL_LEN 2u
 #define BLOCKS_MAX_MODEL_LEN (1u << 24)
 
@@ -76,7 +78,7 @@ void blocks_reset(struct blocks *b);
 
 /* ---- steps ---- */
 
-/* Begins a plan. It counts as sent when scheduler_step returns it to its caller. */
+/* Begins a plan. The plan counts as sent when scheduler_step returns it to its caller. */
 void blocks_begin_step(struct blocks *b);
 void blocks_on_sent(struct blocks *b, uint64_t step);
 void blocks_on_done(struct blocks *b, uint64_t step);
@@ -108,16 +110,16 @@ void blocks_find(struct blocks *b, const struct request *r, struct blocks_hit *o
 /* Estimates the tokens that blocks_find would find, from O(log n) blocks: if a block is cached,
  * those before it are assumed to be cached too. `r` must be hashed. */
 uint32_t blocks_probe(struct blocks *b, const struct request *r);
-/* Returns the tokens in full blocks that can be computed once for both, without the last token
- * of `r`. Both must be hashed. */
+/* Returns the tokens in full blocks that can be computed once for both requests, without the
+ * last token of `r`. Both requests must be hashed. */
 uint32_t blocks_common(const struct blocks *b, const struct request *q, const struct request *r);
 /* Returns true when a sequence of n_ids fits with this hit, besides the blocks promised to
- * others and a reserve for n_running sequences. `soon`: blocks that steps in flight still hold
- * count as free. */
+ * others and a reserve for n_running sequences. With `soon`, blocks that steps in flight still
+ * hold count as free. */
 bool blocks_fit_admit(const struct blocks *b, const struct blocks_hit *hit, uint32_t n_ids,
                       uint32_t n_running, bool soon);
-/* The blocks that become available when some sequences go: blocks that only they own, and blocks
- * promised to them. */
+/* Counts the blocks that become available when some sequences go: blocks that only they own, and
+ * blocks promised to them. */
 struct blocks_gain {
     uint64_t n[BLOCKS_MAX_GROUPS];
 };
@@ -156,15 +158,15 @@ uint32_t blocks_covered(const struct blocks *b, const struct block_table *tables
  * the next n_known at which there is something to enter. */
 uint32_t blocks_enter(struct blocks *b, struct block_table *tables, const struct request *r,
                       uint32_t n_known);
-/* Prefetch the tables, then the data that blocks_enter touches. For callers that enter several
- * sequences in a row. */
+/* Prefetch the tables, then the data that blocks_enter touches. Callers that enter several
+ * sequences in a row use these functions. */
 void blocks_prefetch(const struct blocks *b, const struct block_table *tables);
 void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tables,
                            const struct request *r);
-/* Call when the whole prompt is computed: its last, partly filled block can be copied from now
- * on. */
+/* Makes the last, partly filled block of a prompt available for copying. Call it when the whole
+ * prompt is computed. */
 void blocks_enter_tail(struct blocks *b, struct block_table *tables, const struct request *r);
-/* Call when all known ids are planned: cancels the promise. */
+/* Cancels the promise of blocks. Call it when all known ids are planned. */
 void blocks_settle(struct blocks *b, struct block_table *tables);
 void blocks_release(struct blocks *b, struct block_table *tables);
 /* Returns the sum of plan_digest_block over the blocks that the ranks know. */
@@ -176,7 +178,7 @@ uint64_t blocks_digest(const struct blocks *b, const struct block_table *tables)
 uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens);
 uint32_t blocks_n_parts(const struct blocks *b, uint32_t n_tokens);
 /* Adds an owner to each block of the first n_tokens of a sequence. n_tokens must be aligned, and
- * the steps up to there done. Returns false when some of the blocks have left a window. */
+ * the steps up to there must be done. Returns false when some of the blocks have left a window. */
 bool blocks_hold(struct blocks *b, const struct block_table *tables, uint32_t n_tokens,
                  struct blocks_part *parts);
 /* Takes the blocks of r's first n_tokens (aligned) from the cache, or free ones. `r` must be
@@ -192,7 +194,7 @@ void blocks_let_go(struct blocks *b, const struct blocks_part *parts, uint32_t n
 void blocks_get_stats(const struct blocks *b, struct blocks_stats *out);
 uint32_t blocks_tokens(const struct blocks *b, uint32_t i_group); /* tokens per block */
 const struct block_pool *blocks_pool(const struct blocks *b, uint32_t i_group);
-/* Returns the blocks promised to partly computed prompts. For tests. */
+/* Returns, for tests, the blocks promised to partly computed prompts. */
 uint64_t blocks_promised(const struct blocks *b, uint32_t i_group);
-/* Checks that pools and caches are consistent. For tests. */
+/* Checks, for tests, that pools and caches are consistent. */
 bool blocks_check(const struct blocks *b, struct error *err);

@@ -10,7 +10,8 @@ uint32_t blocks_align(const struct blocks *b, uint32_t n_tokens)
     return n_tokens - n_tokens % b->align;
 }
 
-/* Both return the range [first, end) of a group's blocks that a hit of n_tokens takes. */
+/* Return the first block and the end of the range of a group's blocks that a hit of n_tokens
+ * takes. */
 static uint32_t first_part(const struct blocks_group *g, uint32_t n_tokens)
 {
     return first_needed(g, n_tokens);
@@ -70,7 +71,8 @@ static bool has_room(const struct blocks_group *g, uint32_t n_tokens, uint32_t n
     return need <= block_pool_n_free(g->pool);
 }
 
-/* Acquires the cached blocks first: a free one could otherwise be allocated for another part. */
+/* Acquires the cached blocks first. Otherwise a cached block that is free could be allocated for
+ * another part. */
 static void take_parts(struct blocks *b, uint32_t i_group, uint32_t n_tokens,
                        struct blocks_part *parts)
 {

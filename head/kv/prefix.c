@@ -1,11 +1,13 @@
-/* The shared part of the block tables: hashes of ids, hits, entries in the prefix caches, and
- * copies of partly filled blocks.
+/* Implements the shared part of the block tables: hashes of ids, hits, entries in the prefix
+ * caches, and copies of partly filled blocks.
+ *
  * The scheduler calls blocks_hash when a request arrives, blocks_find and blocks_take at
  * admission, blocks_advance and blocks_enter for each run. Lookups go to prefix_cache.c, owners
  * to block_pool.c.
- * Invariants: one thread. A hash covers all ids before it and the root (salt or tenant, LoRA),
- * so requests with other roots never share. `hit_blocks` of a group is valid until the next find
- * or advance. */
+ *
+ * Invariants: one thread owns the tables. A hash covers all ids before it and the root (salt or
+ * tenant, LoRA), so requests with other roots never share. `hit_blocks` of a group is valid
+ * until the next find or advance. */
 #include <assert.h>
 #include <string.h>
 
@@ -171,7 +173,7 @@ static uint32_t longest_window_hit(struct blocks_group *g, const struct request 
         }
         if (i == first)
             return end;
-        end = (i - 1) * g->block_tokens; /* block i - 1 is missing: end before it */
+        end = (i - 1) * g->block_tokens; /* block i - 1 is missing, so the hit ends before it */
         end -= end % align;
     }
     return 0;
@@ -256,7 +258,8 @@ static uint32_t probe_group(const struct blocks_group *g, const struct request *
 {
     const struct prefix_chain *c = blocks_chain_of(r, g->block_tokens);
     uint32_t low = 0, high = n;
-    for (uint32_t i = 0; low < high; i = low + (high - low) / 2) { /* tests block 0 first */
+    /* the search tests block 0 first */
+    for (uint32_t i = 0; low < high; i = low + (high - low) / 2) {
         struct prefix_key k = blocks_key_of(c, r, i, PREFIX_CONTENT_ANY);
         if (prefix_cache_find(g->cache, &k) == BLOCK_NONE)
             high = i;
@@ -289,7 +292,7 @@ uint32_t blocks_common(const struct blocks *b, const struct request *q, const st
                               *y = blocks_chain_of(r, block_tokens);
     if (!blocks_may_share(q) || !blocks_may_share(r))
         return 0;
-    uint32_t low = 0, high = x->n < y->n ? x->n : y->n; /* hashes[0] is the root */
+    uint32_t low = 0, high = x->n < y->n ? x->n : y->n; /* hashes[0] is the root of both chains */
     if (x->hashes[0].lo != y->hashes[0].lo || x->hashes[0].hi != y->hashes[0].hi)
         return 0;
     while (low < high) {
@@ -321,7 +324,7 @@ static void take_blocks(struct blocks_group *g, struct block_table *t, uint32_t 
 static void copy_tail(struct blocks *b, uint32_t i_group, struct block_table *t, uint32_t from)
 {
     struct blocks_group *g = &b->groups[i_group];
-    /* acquired first: it may be free and could be allocated below */
+    /* this block is acquired first, since it may be free and could be allocated below */
     block_pool_acquire(g->pool, from);
     assert(b->n_copies < b->max_copies);
     blocks_alloc(b, g, &t->ids[t->n], 1);
@@ -389,7 +392,8 @@ uint64_t blocks_enter_block(const struct blocks *b, struct blocks_group *g, uint
                             const struct prefix_key *k)
 {
     struct prefix_registered r = prefix_cache_register(g->cache, block, k);
-    if (r.displaced != BLOCK_NONE) /* may be `block` itself, with its former content */
+    /* the displaced block may be `block` itself, with its former content */
+    if (r.displaced != BLOCK_NONE)
         block_pool_keep(g->pool, r.displaced, false);
     block_pool_keep(g->pool, block, b->caching && r.is_new);
     return r.content;
@@ -433,7 +437,8 @@ void blocks_prefetch(const struct blocks *b, const struct block_table *tables)
     }
 }
 
-/* Computes the hash now, so that its bucket can be prefetched. blocks_enter then reuses it. */
+/* Computes the hash now, so that its bucket can be prefetched. blocks_enter then reuses the
+ * hash. */
 void blocks_prefetch_enter(const struct blocks *b, const struct block_table *tables,
                            const struct request *r)
 {

@@ -1,10 +1,12 @@
-/* The prefix cache of one KV group: a hash table from block hashes to blocks; prefix_cache.h
- * explains the design.
+/* Keeps the prefix cache of one KV group, a hash table from block hashes to blocks;
+ * prefix_cache.h explains the design.
+ *
  * prefix.c and move.c call `prefix_cache_find` for hits and `prefix_cache_register` for blocks
  * that a plan will fill. tables.c calls `prefix_cache_forget` when a block is allocated again.
- * Invariants: one thread; O(1); no allocation after `prefix_cache_new`. A block is registered
- * when `places[block]` is not 0, and its entry is valid only then. A slot is live only if it
- * agrees with `places` of its block; other slots are stale and may be overwritten. */
+ *
+ * Invariants: one thread uses the cache; a call is O(1) and allocates nothing. A block is
+ * registered when `places[block]` is not 0, and its entry is valid only then. A slot is live only
+ * if it agrees with `places` of its block; other slots are stale and may be overwritten. */
 #include "head/kv/prefix_cache.h"
 
 #include <assert.h>
@@ -16,12 +18,12 @@
 
 enum { LINE_BYTES = 64, SLOTS = 8, TAG_BITS = 8 };
 
-/* Content of a registered block. It has two cache lines for blocks of 16 tokens. */
+/* Holds the content of a registered block. An entry has two cache lines for blocks of 16 tokens. */
 struct entry {
     struct block_hash hash, parent_hash;
     uint64_t content, parent_content;
     uint32_t n;     /* tokens in `ids` */
-    uint32_t ids[]; /* [block_tokens], the first n are valid */
+    uint32_t ids[]; /* array of block_tokens ids; the first n are valid */
 };
 
 /* A slot points to a block that has, or had, a hash with this tag in this bucket. Eight tags are
@@ -38,9 +40,9 @@ struct prefix_cache {
     uint32_t n_blocks, block_tokens, n_buckets;
     uint64_t last_content;
     struct bucket *buckets;
-    uint32_t *places; /* [n_blocks] bucket << TAG_BITS | tag; 0 = not registered */
+    uint32_t *places; /* array of n_blocks: bucket << TAG_BITS | tag; 0 = not registered */
     size_t stride;    /* bytes of an entry */
-    char *entries;    /* [n_blocks]; valid only while places[block] is not 0 */
+    char *entries;    /* array of n_blocks; an entry is valid only while places[block] is not 0 */
     struct mem_table bucket_table, place_table, entry_table;
 };
 
@@ -84,7 +86,7 @@ struct prefix_cache *prefix_cache_new(uint32_t n_blocks, uint32_t block_tokens)
     c->n_blocks = n_blocks;
     c->block_tokens = block_tokens;
     c->n_buckets = 4;
-    while (c->n_buckets < n_blocks / 2) /* at most two live slots per bucket on average */
+    while (c->n_buckets < n_blocks / 2) /* a bucket has at most two live slots on average */
         c->n_buckets *= 2;
     c->stride = sizeof(struct entry) + block_tokens * sizeof(uint32_t);
     c->stride = (c->stride + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
@@ -158,7 +160,7 @@ static void set_slot(struct bucket *b, uint32_t i, uint32_t tag, uint32_t block)
 }
 
 /* Returns a mask of slots that may have this tag: bit 8i+7 for slot i. Tag 0 finds free slots.
- * The lowest one is always right; higher ones may be false (zero bytes of a word: Warren,
+ * The lowest bit is always right. Higher bits may be false (zero bytes of a word: Warren,
  * Hacker's Delight, 6-1). */
 static uint64_t slots_with(const struct bucket *b, uint32_t tag)
 {
@@ -277,7 +279,7 @@ struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t 
             out.content = same->content;
             return out;
         }
-        /* its parent is gone, or the hashes collide: the newer block wins */
+        /* the slot's parent is gone, or the hashes collide; the newer block wins */
         out.displaced = block_at(b, i);
     }
     if (i == SLOTS)

@@ -1,13 +1,13 @@
 #pragma once
 /* Finds blocks of one KV group by content, so that a sequence that starts with the same tokens
- * need not compute them again. An entry is a full block, or the first tokens of one: the end of
- * a prompt. A block is found by a 128-bit hash chained over (parent's hash, its token ids). The
- * chain starts at a root made of the salt, the LoRA's name and its id.
+ * need not compute them again. An entry is a full block, or the first tokens of a block: the end
+ * of a prompt. A block is found by a 128-bit hash chained over (parent's hash, its token ids).
+ * The chain starts at a root made of the salt, the LoRA's name and its id.
  *
  * A hit is confirmed by comparing the token ids and the parent. The parent is compared by
  * `content`, a number that is new for every registration. So a colliding hash cannot give wrong
  * blocks along a walk from the root. A window group starts in the middle and compares the
- * parent's hash instead. The cache owns no blocks: the pool decides which ones live. A caller
+ * parent's hash instead. The cache owns no blocks: the pool decides which blocks live. A caller
  * that allocates a block calls prefix_cache_forget first.
  *
  * The main cost is memory latency, since the entries do not fit a CPU's cache. A bucket is half
@@ -15,8 +15,8 @@
  * entry that it wants. An array with one word per block has the bucket and tag of each
  * registered block. Forgetting a block is one store. Slots that point to forgotten or moved
  * content are detected as stale, and are reused when their bucket is full. When all eight slots
- * are live, one loses its registration. O(1); allocates nothing after prefix_cache_new. One
- * thread. */
+ * are live, one loses its registration. Every call is O(1), and nothing is allocated after
+ * prefix_cache_new. One thread owns the cache. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,9 +25,11 @@
 #define PREFIX_MAX_BLOCK_TOKENS 1024u
 #define PREFIX_MAX_BLOCKS       (1u << 24)
 #define PREFIX_CONTENT_ROOT     1ull /* parent of a first block */
-/* the parent was not registered: the block is found by hash only */
+/* PREFIX_CONTENT_UNKNOWN means that the parent was not registered. The block is found by hash
+ * only. */
 #define PREFIX_CONTENT_UNKNOWN 0ull
-#define PREFIX_CONTENT_ANY     UINT64_MAX /* in find: compare only the parent's hash */
+/* With this value, find compares only the parent's hash. */
+#define PREFIX_CONTENT_ANY UINT64_MAX
 
 struct block_hash {
     uint64_t lo, hi;
@@ -35,7 +37,7 @@ struct block_hash {
 struct block_hash prefix_hash_root(struct block_hash salt, struct str lora, uint64_t lora_id);
 struct block_hash prefix_hash_block(struct block_hash parent, const uint32_t *ids, uint32_t n);
 
-/* The content of a block: n tokens, 1 to block_tokens. `ids` is borrowed. */
+/* Describes the content of a block: n tokens, 1 to block_tokens. `ids` is borrowed. */
 struct prefix_key {
     struct block_hash hash, parent_hash;
     uint64_t parent_content;
@@ -66,11 +68,12 @@ struct prefix_registered {
  * former registration is forgotten. */
 struct prefix_registered prefix_cache_register(struct prefix_cache *c, uint32_t block,
                                                const struct prefix_key *k);
-/* Forgets a block. It need not be registered. */
+/* Forgets a block, which need not be registered. */
 void prefix_cache_forget(struct prefix_cache *c, uint32_t block);
 
-/* Prefetch for walks that are known in advance: the bucket, which find and register touch first,
- * then the entry of a hit (call it when the bucket has arrived). */
+/* Prefetch for walks that are known in advance. The first function prefetches the bucket, which
+ * find and register touch first. The second one prefetches the entry of a hit; call it when the
+ * bucket has arrived. */
 void prefix_cache_prefetch_bucket(const struct prefix_cache *c, struct block_hash hash);
 void prefix_cache_prefetch_hit(const struct prefix_cache *c, struct block_hash hash);
 /* Prefetches for prefix_cache_forget of this block and, if `registered`, for registering it. */

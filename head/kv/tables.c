@@ -1,9 +1,12 @@
-/* The block tables of sequences: room, growth, release, and the steps.
+/* Manages the block tables of sequences: room, growth, release, and the steps.
+ *
  * scheduler/ asks for room (`blocks_fit_admit`, `blocks_fit`), grows tables with `blocks_extend`
  * while it makes a plan, and calls `blocks_release` at the end. Blocks come from block_pool.c;
  * prefix.c has the shared part.
- * Invariants: one thread; no allocation after `blocks_new`. `promised` of a group is the sum of
- * its tables' `n_promised`. A table's `digest` covers exactly the blocks that the ranks know. */
+ *
+ * Invariants: one thread uses the tables; nothing is allocated after `blocks_new`. `promised` of a
+ * group is the sum of its tables' `n_promised`. A table's `digest` covers exactly the blocks that
+ * the ranks know. */
 #include "head/kv/blocks.h"
 
 #include <assert.h>
@@ -121,8 +124,8 @@ void blocks_reset(struct blocks *b)
 
 void blocks_begin_step(struct blocks *b)
 {
-    /* The copies went with the previous plan; their sources stay owned until its result has
-     * arrived. */
+    /* The copies went with the previous plan. Their sources stay owned until the plan's result
+     * has arrived. */
     for (uint32_t i = 0; i < b->n_copied_from; i++)
         block_pool_release(b->groups[b->copies[i].i_group].pool, &b->copies[i].from, 1,
                            b->step_sent);
@@ -181,7 +184,8 @@ static void set_promise(struct blocks_group *g, struct block_table *t)
 {
     uint32_t held = t->n - t->first;
     uint32_t promised = t->n_wanted > held ? t->n_wanted - held : 0;
-    g->promised += (uint64_t)promised - t->n_promised; /* modulo 2^64, so the sum stays right */
+    /* the difference is taken modulo 2^64, so the sum stays right */
+    g->promised += (uint64_t)promised - t->n_promised;
     t->n_promised = promised;
 }
 
@@ -195,8 +199,8 @@ void blocks_settle(struct blocks *b, struct block_table *tables)
 
 /* ---- room ---- */
 
-/* Returns the free blocks that an admission would use. `others_go`: a hit's blocks that only
- * leaving sequences own count too, since they will be free by then. */
+/* Returns the free blocks that an admission would use. With `others_go`, a hit's blocks that
+ * only leaving sequences own count too, since they will be free by then. */
 static uint64_t admit_needs(const struct blocks *b, const struct blocks_hit *hit, uint32_t i,
                             uint32_t n_ids, bool others_go)
 {
@@ -311,7 +315,7 @@ void blocks_alloc(struct blocks *b, struct blocks_group *g, uint32_t *ids, uint3
     for (uint32_t i = 0; i < n; i++) {
         bool was_kept = false;
         ids[i] = block_pool_alloc(g->pool, &was_kept);
-        assert(ids[i] != BLOCK_NONE); /* guaranteed by blocks_fit or blocks_fit_admit */
+        assert(ids[i] != BLOCK_NONE); /* blocks_fit or blocks_fit_admit guarantees a block */
         b->n_evictions += was_kept;
         prefix_cache_prefetch_entry(g->cache, ids[i], n > 1);
     }

@@ -1,17 +1,18 @@
-/* The state machine of the lease; lease.h has the interface and docs/develop/recovery.md the
- * rules.
+/* Implements the state machine of the lease; lease.h has the interface and
+ * docs/develop/recovery.md the rules.
  *
  * A waiting head takes the lease only after a whole TTL in which the store has answered every
- * question. A store that came back empty looks free to everybody; the serving head has that long
- * to write its lease again. The watch starts again when the store's term went back, or when a
- * lease ended while the store stood still or its clock jumped. Silence never ends a serving
- * head. Only an answer does that says that another head has, or has had, the lease.
+ * question. A store that lost its data looks free to everybody, and during this TTL the serving
+ * head can write its lease again. The watch starts again when the store's term went back, or
+ * when a lease ended while the store stood still or its clock jumped. Silence never ends a
+ * serving head. Only an answer that another head has, or has had, the lease does.
  *
  * A lease ends by itself when its head is gone. There are two exceptions: a lease without an end
- * (an operator's SET, a restored dump) and one from before the store's clock jumped back. A
+ * (an operator's SET, a restored dump) and a lease from before the store's clock jumped back. A
  * waiting head notices both by the time that is left. It watches for a whole TTL whether anybody
  * renews the lease; then it sets the lease to its own TTL. A head with a longer TTL renews at a
- * third of that TTL. If the time left may belong to such a head, half of it is waited for. */
+ * third of that TTL. If the time left may belong to such a head, the waiting head watches for
+ * half of that time. */
 #include "head/lease/lease.h"
 
 #include "common/base/clock.h"
@@ -119,8 +120,8 @@ static enum lease_order on_looked(struct lease *l, enum lease_question asked,
 {
     bool went_back = a->term < l->store_term;
     l->store_term = a->term;
-    /* a head that was stalled for a whole TTL before it read this has lost the lease; it asks
-     * again */
+    /* A head that was stalled for a whole TTL before it read this answer has lost the lease, and
+     * asks again. */
     bool is_fresh = now_ns - l->asked_ns < l->ttl_ns;
     if (asked == LEASE_TAKE && a->holder == LEASE_OURS && is_fresh) {
         l->state = LEASE_SERVING;
@@ -129,7 +130,7 @@ static enum lease_order on_looked(struct lease *l, enum lease_question asked,
         return LEASE_SERVE;
     }
     if (a->term > l->term_seen)
-        l->term_seen = a->term; /* kept here, since the store may lose it */
+        l->term_seen = a->term; /* the term is kept here, since the store may lose it */
     watch_end(l, a, now_ns);
     if (!l->is_watching || went_back || a->holder == LEASE_LATE) {
         l->is_watching = true;

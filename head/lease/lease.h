@@ -1,20 +1,21 @@
 #pragma once
-/* The lease decides which of two heads serves: the state machine of docs/develop/recovery.md ("A
- * standby head"). Pure: the store's answers, its reachability and the time go in; the next
- * question and orders come out. The clock is compared only with itself. Loop thread. */
+/* Decides by a lease which of two heads serves: the state machine of docs/develop/recovery.md
+ * ("A standby head"). The store's answers, its reachability and the time go in; the next
+ * question and orders come out. The clock is compared only with itself. The code does no I/O and
+ * runs on the loop thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
 enum lease_state { LEASE_WAITING, LEASE_SERVING, LEASE_ENDED };
 
-/* Questions to the store. LOOK changes no lease. TAKE takes a free lease and raises the term.
- * RENEW comes from the serving head and also writes the term that it wants. BOUND sets another
- * head's endless lease, which nobody renews, to our TTL. */
+/* Names the questions to the store. LOOK changes no lease. TAKE takes a free lease and raises
+ * the term. RENEW comes from the serving head and also writes the term that it wants. BOUND sets
+ * another head's endless lease, which nobody renews, to our TTL. */
 enum lease_question { LEASE_NOTHING, LEASE_LOOK, LEASE_TAKE, LEASE_RENEW, LEASE_BOUND };
 
-/* The holder in the store. GONE, only for RENEW: the lease is free, and another head has had it
- * since. LATE, for other questions: the lease is free, but no question of ours came shortly
- * before, so the watch must start again. */
+/* Names the holder in the store. GONE comes only for RENEW: the lease is free, and another head
+ * has had it since. LATE comes for other questions: the lease is free, but this head asked no
+ * question shortly before, so the watch must start again. */
 enum lease_holder {
     LEASE_FREE,
     LEASE_OURS,
@@ -24,8 +25,8 @@ enum lease_holder {
     LEASE_HOLDER_COUNT
 };
 
-/* Highest term that leaves room for later ones. A peer that claims a higher term is not
- * believed. */
+/* LEASE_TERM_MAX is the highest term that leaves room for later ones. A peer that claims a
+ * higher term is not believed. */
 #define LEASE_TERM_MAX (UINT32_MAX - 1024u)
 
 struct lease_answer {
@@ -36,7 +37,7 @@ struct lease_answer {
 
 enum lease_order {
     LEASE_STAY,
-    LEASE_SERVE,    /* serve, with lease.term */
+    LEASE_SERVE,    /* serve with the term lease.term */
     LEASE_RAISE,    /* the term has risen to lease.term, which the store has */
     LEASE_STEP_DOWN /* stop serving for good: the process ends */
 };
@@ -44,7 +45,7 @@ enum lease_order {
 struct lease {
     enum lease_state state;
     uint64_t ttl_ns;
-    uint64_t term;      /* our term; 0 = none yet */
+    uint64_t term;      /* this head's term; 0 = none yet */
     uint64_t term_seen; /* highest term of other heads that peers have reported */
     uint64_t store_term;
     bool is_up;
@@ -54,26 +55,27 @@ struct lease {
     uint64_t asked_ns;        /* time at which `open` was asked */
     uint64_t ask_ns;          /* earliest time of the next question */
     struct lease_long {
-        bool is;          /* another head's lease lasts longer than our TTL */
-        int64_t left_ms;  /* time left in the last answer */
-        int64_t begun_ms; /* time left at since_ns; not renewed since then */
+        bool is;         /* another head's lease lasts longer than our TTL */
+        int64_t left_ms; /* time left of the other head's lease in the last answer */
+        /* time left of the lease at since_ns; the lease was not renewed since then */
+        int64_t begun_ms;
         uint64_t since_ns;
     } longer;
 };
 
 void lease_init(struct lease *l, uint64_t ttl_ns);
 void lease_on_store(struct lease *l, bool up, uint64_t now_ns);
-/* Returns the question to ask now. One question is open at a time. If it cannot be asked, call
- * lease_on_answer with NULL. */
+/* Returns the question to ask now. One question is open at a time. If the question cannot be
+ * asked, call lease_on_answer with NULL. */
 enum lease_question lease_next(struct lease *l, uint64_t now_ns);
-/* `a`: NULL = no answer will come, or it was invalid. */
+/* Handles an answer. `a` is NULL when no answer will come, or when the answer was invalid. */
 enum lease_order lease_on_answer(struct lease *l, const struct lease_answer *a, uint64_t now_ns);
-/* A peer reports a term that is not below ours and did not come from us, so the store is asked
- * who has the lease. */
+/* Handles the term that a peer reports. The term is not below ours and did not come from us, so
+ * the store is asked who has the lease. */
 void lease_see_term(struct lease *l, uint64_t term, uint64_t now_ns);
 /* Returns true when another head's lease has no end, or an end that no head writes. An operator
  * wrote it, or the store's clock jumped back. */
 bool lease_has_no_end(const struct lease *l);
-/* Returns the term that goes with a question. TAKE makes the new term 1 + the higher of this and
- * the store's; RENEW writes this. */
+/* Returns the term that goes with a question. TAKE makes the new term 1 + the higher of this
+ * term and the store's; RENEW writes this term. */
 uint64_t lease_wanted_term(const struct lease *l);

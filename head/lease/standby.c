@@ -1,9 +1,11 @@
 /* Connects the lease's state machine (lease.h) and the store (store.h) to the loop.
+ *
  * A timer asks `lease_next` for a question and passes it to `store_ask`. Answers go to
  * `lease_on_answer`; its orders call `on_serve` or `on_step_down` of the owner, head.c. Warnings
  * are kept as texts for the admin API.
- * Invariants: loop thread. Nothing is asked after `standby_release`. `on_serve` comes once when
- * the head takes the lease and again at each higher term. */
+ *
+ * Invariants: everything runs on the loop thread. Nothing is asked after `standby_release`.
+ * `on_serve` comes once when the head takes the lease and again at each higher term. */
 #include "head/lease/standby.h"
 
 #include <stdio.h>
@@ -27,9 +29,9 @@ struct standby {
     char holder[HOLDER_MAX];        /* "INSTANCE ADDRESS" of the holder */
     char holder_admin[HOLDER_MAX];  /* "HOST:PORT" of the holder's admin API */
     char of_other_keys[HOLDER_MAX]; /* last holder with other keys that was logged */
-    char warning[WARNING_MAX];      /* about keys; "" = none */
-    char endless[WARNING_MAX];      /* about a lease without an end; "" = none */
-    char nonsense[WARNING_MAX];     /* about invalid answers of the store; "" = none */
+    char warning[WARNING_MAX];      /* warning about keys; "" = none */
+    char endless[WARNING_MAX];      /* warning about a lease without an end; "" = none */
+    char nonsense[WARNING_MAX];     /* warning about invalid answers of the store; "" = none */
 };
 
 static void ask(struct standby *s)
@@ -57,8 +59,8 @@ void standby_keys_changed(struct standby *s)
     learn_keys(s);
 }
 
-/* Cuts "INSTANCE ADDRESS KEYS" before the keys and returns them. Returns "" for a head that does
- * not report its keys. */
+/* Cuts "INSTANCE ADDRESS KEYS" before the keys and returns the keys. Returns "" for a head that
+ * does not report its keys. */
 static const char *split_keys(char *holder)
 {
     char *space = strchr(holder, ' ');
@@ -80,9 +82,10 @@ static const char *split_admin(char *holder)
     return at + sizeof LEASE_ADMIN - 1;
 }
 
-/* Warns when the holder has other keys than this head: peers of one cannot use the other. The
- * lease still moves between the two (a key rotation may be in progress), so without the warning
- * nobody would know why the first cluster stops. Our keys are read again first. */
+/* Warns when the holder has other keys than this head, because peers of one head cannot use the
+ * other. The lease still moves between the two heads (a key rotation may be in progress).
+ * Without the warning nobody would know why the first cluster stops. Our keys are read again
+ * first. */
 static void check_keys(struct standby *s, const char *keys)
 {
     s->warning[0] = '\0';
@@ -255,7 +258,7 @@ void standby_see_term(struct standby *s, uint64_t term)
 static void on_released(void *ctx)
 {
     struct standby *s = ctx;
-    if (s->o.on_released) /* NULL when the owner did not wait for the answer */
+    if (s->o.on_released) /* `on_released` is NULL when the owner did not wait for the answer */
         s->o.on_released(s->o.ctx);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-/* The lease and the term in Redis, for head/lease/lease.h. One question runs at a time as a
- * script, so that looking and taking are atomic. All keys are in one hash slot. An invalid
- * answer counts as none. Loop thread. */
+/* Keeps the lease and the term in Redis, for head/lease/lease.h. One question runs at a time as
+ * a script, so that looking and taking are atomic. All keys are in one hash slot. An invalid
+ * answer counts as no answer. The code runs on the loop thread. */
 #include "common/base/str.h"
 #include "common/loop/loop.h"
 #include "head/lease/lease.h"
@@ -17,22 +17,23 @@ struct store_options {
     uint64_t instance, ttl_ms;
     void *ctx;
     void (*on_link)(void *ctx, bool up, const char *why);
-    void (*on_answer)(void *ctx, const struct store_answer *a); /* NULL = no answer */
+    /* called with the answer; NULL = no answer */
+    void (*on_answer)(void *ctx, const struct store_answer *a);
 };
 
 struct store;
-/* Only a bad URL is an error. */
+/* Opens the store. Only a bad URL is an error. */
 MUST_USE enum status store_open(struct loop *l, const struct store_options *o, struct store **out,
                                 struct error *err);
-void store_close(struct store *s); /* see redis_close; NULL is allowed */
-/* `wanted`: lease_wanted_term. `known`: lease.store_term. Returns false when nothing was sent;
- * otherwise on_answer follows. */
+void store_close(struct store *s); /* `s` may be NULL; see redis_close */
+/* Asks a question with `wanted` from lease_wanted_term and `known` from lease.store_term.
+ * Returns false when nothing was sent; otherwise on_answer follows. */
 bool store_ask(struct store *s, enum lease_question q, uint64_t wanted, uint64_t known);
 /* Sets the word for this head's keys, which follows its address from the next question on. Call
  * it before the first question, and when the keys change. */
 void store_set_keys(struct store *s, const char *keys);
-/* Returns why the last answer on this link was invalid. Returns "" when it was valid. */
+/* Returns why the last answer on this link was invalid, or "" when it was valid. */
 const char *store_trouble(const struct store *s);
-/* Releases the lease if it is ours. Returns false when nothing was sent; otherwise `done` is
- * called once. */
+/* Releases the lease if this head holds it. Returns false when nothing was sent; otherwise
+ * `done` is called once. */
 bool store_release(struct store *s, void (*done)(void *ctx));

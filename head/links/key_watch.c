@@ -14,7 +14,7 @@ struct key_watch {
     struct {
         struct key_file_watch watch;
         char path[4096];
-    } files[AUTHORIZED_FILES_MAX]; /* [0] is the file `authorized` */
+    } files[AUTHORIZED_FILES_MAX]; /* files[0] is the file `authorized` */
     uint32_t n_files;
     key_watch_fn *fn;
     void *ctx;
@@ -22,7 +22,7 @@ struct key_watch {
 };
 
 /* Compares from now on with the files as they were just read, valid or not. A file that could
- * not be opened keeps its last state, so that its absence is logged once. */
+ * not be opened keeps its last state, so that the missing file is logged once. */
 static void watch_files(struct key_watch *w, const struct authorized *a)
 {
     w->n_files = a->n_files;

@@ -1,11 +1,13 @@
-/* Sessions with workers, gateways and operators.
+/* Keeps the sessions with workers, gateways and operators.
+ *
  * core.c passes each frame to `peers_receive`, which checks the key, session and sequence number
  * and decodes it. It sends with `peers_send`, and calls `peers_tick` for heartbeats and losses.
  * Frames leave through `head_io`.
- * Invariants: loop thread; time is an argument. A message is passed on only if its session is
- * open and its number is the next one. Nothing except free types is sent without credit.
- * Connections are found by ZeroMQ's routing id in a small chained hash. Instances are needed
- * once per Hello and found by walking the table. */
+ *
+ * Invariants: everything runs on the loop thread, and time is an argument. A message is passed
+ * on only if its session is open and its number is the next one. Nothing except free types is
+ * sent without credit. Connections are found by ZeroMQ's routing id in a small chained hash.
+ * Instances are needed once per Hello and found by walking the table. */
 #include "head/links/peers.h"
 
 #include <stdio.h>
@@ -172,7 +174,7 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
     struct msg m = {.type = MSG_REFUSED, .refused = {.status = status, .text = str_from(text)}};
     strbuf_reset(&p->frame);
     if (codec_encode(&m, 0, 1, &p->encode, &p->frame) == STATUS_OK)
-        /* best effort: the peer tries again */
+        /* sending is best effort, because the peer tries again */
         (void)p->io.send(p->io.ctx, to, strbuf_str(&p->frame));
 }
 
@@ -245,7 +247,7 @@ void peers_revoke(struct peers *p, uint64_t now_ns)
         struct msg m = {
             .type = MSG_GOODBYE,
             .goodbye = {.text = STR("this key was removed from the head's authorized file")}};
-        (void)!peers_send(p, x, &m); /* if this is lost, the peer notices the silence */
+        (void)!peers_send(p, x, &m); /* if this message is lost, the peer notices the silence */
         peers_close_session(p, x);
     }
 }
@@ -318,7 +320,8 @@ static struct peer *find_or_add(struct peers *p, const struct peers_input *in,
     struct peer *at_addr = find_addr(p, in->from);
     *known = x != NULL;
     if (x && !x->key_gone && strcmp(x->key, in->key ? in->key : "") != 0) {
-        /* temporary: an instance with a new key is accepted once the old session is lost */
+        /* the refusal is temporary: an instance with a new key is accepted once the old session
+         * is lost */
         peers_refuse(p, in->from, STATUS_EXISTS, "this instance id is in use with another key",
                      now_ns);
         return NULL;
@@ -398,7 +401,7 @@ void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *f
     arena_trim(&p->decode, SCRATCH_KEEP_BYTES);
     arena_trim(&p->encode, SCRATCH_KEEP_BYTES);
     strbuf_trim(&p->frame, SCRATCH_KEEP_BYTES);
-    /* from the end: a removal moves the last peer into the gap */
+    /* the loop runs from the end, because a removal moves the last peer into the gap */
     for (uint32_t i = p->n; i-- > 0;) {
         struct peer *x = p->all[i];
         uint64_t quiet = silence(x, now_ns);
@@ -422,7 +425,8 @@ void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *f
             struct msg m = {.type = MSG_HEARTBEAT, .heartbeat = {.time_ns = now_ns}};
             if (fns->fill_heartbeat)
                 fns->fill_heartbeat(fns->ctx, x, &m.heartbeat);
-            (void)!peers_send(p, x, &m); /* otherwise with the next tick */
+            /* if sending fails, the heartbeat goes with the next tick */
+            (void)!peers_send(p, x, &m);
         }
     }
 }

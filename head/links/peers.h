@@ -1,9 +1,9 @@
 #pragma once
-/* Sessions: one struct peer per live instance of a gateway, worker or operator, bounded. It
- * checks headers, sessions and sequence numbers, decodes, sends with credits, keeps heartbeats
- * and reports lost peers. It knows nothing of replicas or requests: an owner attaches its own
- * struct to peer->owner. Pure: frames come in, frames leave through head_io, and time is an
- * argument. Loop thread. */
+/* Keeps sessions: one struct peer per live instance of a gateway, worker or operator, bounded.
+ * It checks headers, sessions and sequence numbers, decodes, sends with credits, keeps
+ * heartbeats and reports lost peers. It knows nothing of replicas or requests: an owner attaches
+ * its own struct to peer->owner. Frames come in, frames leave through head_io, and time is an
+ * argument. The code runs on the loop thread. */
 #include "common/base/random.h"
 #include "common/bus/bus.h"
 #include "head/links/events.h"
@@ -15,26 +15,28 @@
 struct head_io {
     void *ctx;
     enum status (*send)(void *ctx, struct bus_peer to, struct str frame);
-    /* A peer reports a term that is not below ours and did not come from us. It was refused and
-     * will come again; meanwhile the store is asked who has the lease. NULL = no lease, so this
-     * head takes the next term. */
+    /* Called when a peer reports a term that is not below ours and did not come from us. The
+     * peer was refused and will come again; meanwhile the store is asked who has the lease. NULL
+     * = no lease, so this head takes the next term. */
     void (*on_foreign_term)(void *ctx, uint64_t term);
 };
 
 struct peer {
     struct bus_peer addr;
-    bool open; /* has a session; false = waits for a Hello until it is lost */
+    bool open; /* the peer has a session; false = it waits for a Hello until it is lost */
     bool suspect;
-    bool is_overdue; /* too long silent at the last tick (proto/link/silence.h) */
-    bool key_gone;   /* key is no longer authorized; the instance may return with another key */
-    bool blocked;    /* no credit; nothing is sent before a Credit arrives */
+    bool is_overdue; /* the peer was too long silent at the last tick (proto/link/silence.h) */
+    /* the peer's key is no longer authorized; the instance may return with another key */
+    bool key_gone;
+    bool blocked; /* the peer has no credit; nothing is sent before a Credit arrives */
     enum peer_role role;
     uint64_t instance;
-    uint64_t told_term; /* highest term sent to it; a term_seen up to this is ours */
+    uint64_t told_term; /* highest term sent to the peer; a term_seen up to this is ours */
     char key[41], node[65], version[33];
     struct link link;
     uint64_t opened_ns, heard_ns;
-    /* time of the last message of any kind; a heartbeat is needed only after silence */
+    /* `sent_ns` is the time of the last message of any kind. A heartbeat is needed only after
+     * silence. */
     uint64_t sent_ns;
     uint64_t credit_owed; /* consumed bytes that are not returned yet */
     void *owner;
@@ -55,22 +57,22 @@ struct peers {
     struct head_io io;
     struct events *events;
     const struct authorized *authorized; /* borrowed; NULL = every connected peer is accepted */
-    struct rng *rng;                     /* for session numbers */
+    struct rng *rng;                     /* random numbers for session numbers */
     uint64_t now_ns;                     /* time of the last frame or tick */
     uint64_t term;                       /* this head's term, for Welcome; set by the cluster */
-    struct peer **all;     /* [n] all peers; an entry's index changes when another is removed */
-    struct peer **buckets; /* [n_buckets], by address; n_buckets is a power of two */
+    struct peer **all;     /* all n peers; an entry's index changes when another is removed */
+    struct peer **buckets; /* array of n_buckets (a power of two), by address */
     uint32_t n, n_buckets;
     struct arena decode, encode;
     struct strbuf frame;
     char refused_text[160]; /* last refusal that was logged; a refused peer tries twice a second */
     uint64_t refused_ns;
-    uint64_t n_unknown_session, n_malformed, n_refused, n_broken; /* for metrics */
+    uint64_t n_unknown_session, n_malformed, n_refused, n_broken; /* counters for metrics */
 };
 
 enum peers_event {
-    PEERS_NOTHING, /* dropped and counted, or handled here */
-    PEERS_HELLO,   /* answer with peers_open or peers_refuse */
+    PEERS_NOTHING, /* the frame was dropped and counted, or handled here */
+    PEERS_HELLO,   /* the caller answers with peers_open or peers_refuse */
     PEERS_MSG,
     PEERS_BROKEN, /* *peer lost its session: wrong sequence number, or frame not allowed */
 };
@@ -85,12 +87,12 @@ struct peers_input {
 void peers_init(struct peers *p, const struct peers_config *c, const struct head_io *io,
                 struct events *events, struct rng *rng);
 void peers_fini(struct peers *p);
-/* *msg is valid until the next call. */
+/* Handles one frame. *msg is valid until the next call. */
 enum peers_event peers_receive(struct peers *p, const struct peers_input *in, uint64_t now_ns,
                                struct peer **peer, struct msg *msg);
-/* Opens a session for a Hello and sends Welcome. *known: the instance had a peer already, and
- * its old session is gone. Returns NULL when the Hello was refused (table full, or the instance
- * belongs to another key). */
+/* Opens a session for a Hello and sends Welcome. *known is set when the instance had a peer
+ * already; its old session is then gone. Returns NULL when the Hello was refused (table full, or
+ * the instance belongs to another key). */
 struct peer *peers_open(struct peers *p, const struct peers_input *in, const struct msg_hello *h,
                         uint64_t now_ns, bool *known);
 void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const char *text,
@@ -98,7 +100,7 @@ void peers_refuse(struct peers *p, struct bus_peer to, enum status status, const
 struct peer *peers_find_instance(const struct peers *p, enum peer_role role, uint64_t instance);
 /* Ends the session. The peer stays until it is lost or says Hello again. */
 void peers_close_session(struct peers *p, struct peer *peer);
-/* Call when `authorized` has changed: closes sessions of removed keys. */
+/* Closes the sessions of removed keys. Call it when `authorized` has changed. */
 void peers_revoke(struct peers *p, uint64_t now_ns);
 /* Removes and frees the peer. */
 void peers_remove(struct peers *p, struct peer *peer);
@@ -107,13 +109,13 @@ void peers_remove(struct peers *p, struct peer *peer);
  * then. Returns STATUS_CLOSED without a session. Returns STATUS_UNSUPPORTED when the peer's
  * protocol version is older than this type. */
 MUST_USE enum status peers_send(struct peers *p, struct peer *to, const struct msg *m);
-/* For a frame that is sent to many peers: peers_encode encodes it once, and peers_send_encoded
- * overwrites session and sequence number for each peer. */
+/* Send one frame to many peers: peers_encode encodes it once, and peers_send_encoded overwrites
+ * session and sequence number for each peer. */
 MUST_USE enum status peers_encode(struct peers *p, const struct msg *m, struct strbuf *out);
 MUST_USE enum status peers_send_encoded(struct peers *p, struct peer *to, enum msg_type type,
                                         struct strbuf *frame);
 
-/* Callbacks of peers_tick. on_lost must remove the peer (peers_remove) or not return. */
+/* Holds the callbacks of peers_tick. on_lost must remove the peer (peers_remove) or not return. */
 struct peers_tick_fns {
     void *ctx;
     void (*on_lost)(void *ctx, struct peer *peer);
@@ -121,5 +123,6 @@ struct peers_tick_fns {
     void (*fill_heartbeat)(void *ctx, const struct peer *peer, struct msg_heartbeat *m);
 };
 void peers_tick(struct peers *p, uint64_t now_ns, const struct peers_tick_fns *fns);
-/* The head itself stood still for `ns`: this time does not count as silence of a peer. */
+/* Tells the peers that the head itself stood still for `ns`. This time does not count as silence
+ * of a peer. */
 void peers_forgive(struct peers *p, uint64_t ns);

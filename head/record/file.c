@@ -1,8 +1,10 @@
-/* The step log's file, written by a thread of its own.
+/* Writes the step log's file in a thread of its own.
+ *
  * The loop calls `on_write` of the sink, which appends to the buffer `front`. The thread swaps
  * the buffers and writes `back`, ten times a second or when there is a lot. A wakeup in each
  * turn would cost more than the turn's events. `on_fatal` writes both buffers when the process
  * dies of a signal.
+ *
  * Invariants: buffers are swapped under the mutex; the disk is never written under it. Each
  * write names its offset in the file. The signal handler does not know how far the thread has
  * come, so it may write the same bytes again. */
@@ -31,20 +33,20 @@ enum { N_FATAL = sizeof fatal_signals / sizeof *fatal_signals };
 
 struct step_log_file {
     char path[4096];
-    uint64_t max_bytes, n_bytes; /* bytes of the file and both buffers */
-    struct step_log *log;        /* the signal handler asks it for the last bytes */
+    uint64_t max_bytes, n_bytes; /* limit of the file, and bytes of the file and both buffers */
+    struct step_log *log;        /* log that the signal handler asks for the last bytes */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     /* The fields below are protected by the mutex. The signal handler reads them without it. */
     int fd;
-    struct strbuf front, back; /* back: used by the thread while it writes */
+    struct strbuf front, back; /* back: buffer that the thread uses while it writes */
     uint64_t back_at;          /* file offset of back's first byte; front follows it */
     int write_errno;
     bool ended, stop; /* ended: the sink has refused bytes */
 };
 
-/* Global, since a signal handler has no argument. A process has one log. */
+/* The log is global, since a signal handler has no argument. A process has one log. */
 static struct step_log_file *guarded;
 static struct sigaction old_actions[N_FATAL];
 
@@ -79,7 +81,7 @@ static enum status open_anew(struct step_log_file *f, struct error *err)
     return STATUS_OK;
 }
 
-/* Returns 0 or errno. Async-signal-safe. */
+/* Returns 0 or errno, and is async-signal-safe. */
 static int write_at(int fd, const char *bytes, size_t n, uint64_t at)
 {
     while (n > 0) {
@@ -97,8 +99,8 @@ static int write_at(int fd, const char *bytes, size_t n, uint64_t at)
 
 /* ---- the thread ---- */
 
-/* Waits, since more is likely to come at once. A signal ends the wait early: there is a lot, or
- * nothing more comes. */
+/* Waits, since more bytes are likely to come at once. A signal ends the wait early when there is
+ * a lot, or when nothing more comes. */
 static void nap(struct step_log_file *f)
 {
     uint64_t until = clock_mono_ns() + NAP_NS;
@@ -159,8 +161,8 @@ static enum status on_write(void *ctx, struct str bytes, struct error *err)
     return s;
 }
 
-/* Begins a new file when half of max_bytes is used, or when the log had ended. It does not wait
- * for a thread that still writes; a later call will do it. */
+/* Begins a new file when half of max_bytes is used, or when the log had ended. The function does
+ * not wait for a thread that still writes; a later call will begin the file. */
 static bool on_restart(void *ctx)
 {
     struct step_log_file *f = ctx;
@@ -172,7 +174,7 @@ static bool on_restart(void *ctx)
         int old = f->fd;
         done = open_anew(f, &ignored) == STATUS_OK;
         if (done)
-            (void)close(old); /* -1 if it could not be opened at the start */
+            (void)close(old); /* `old` is -1 if the file could not be opened at the start */
         else
             f->fd = old;
     }

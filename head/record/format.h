@@ -1,5 +1,5 @@
 #pragma once
-/* The step log's format, shared by its writer and its reader.
+/* Defines the step log's format, shared by its writer and its reader.
  *
  *   file    magic (8 bytes) chunk...
  *   chunk   n_bytes, sum of the head, sum of the payload (3 x u32), payload
@@ -16,47 +16,49 @@
 
 #include "common/base/str.h"
 
-#define STEP_LOG_MAGIC         "coxstep\x03"
-#define STEP_LOG_MAGIC_BYTES   8u
-#define STEP_LOG_HEAD_BYTES    12u
-#define STEP_LOG_CHUNK_MAX     (256u << 20) /* far above the largest event */
-#define STEP_LOG_MAX_REPLICAS  4096u
-#define STEP_LOG_VARINT_MAX    10u
-#define STEP_LOG_MAX_NAME      4096u /* including the adapter's id: "NAME\n" and 16 digits */
+#define STEP_LOG_MAGIC       "coxstep\x03"
+#define STEP_LOG_MAGIC_BYTES 8u
+#define STEP_LOG_HEAD_BYTES  12u
+/* STEP_LOG_CHUNK_MAX limits a chunk, in bytes. It is far above the largest event. */
+#define STEP_LOG_CHUNK_MAX    (256u << 20)
+#define STEP_LOG_MAX_REPLICAS 4096u
+#define STEP_LOG_VARINT_MAX   10u
+/* STEP_LOG_MAX_NAME limits a name with the adapter's id ("NAME\n" and 16 digits), in bytes. */
+#define STEP_LOG_MAX_NAME      4096u
 #define STEP_LOG_LORA_ID_BYTES 17u
 
 enum step_log_kind {
-    STEP_LOG_START = 1, /* writer's version, wall clock minus the log's clock */
-    STEP_LOG_REPLICA,   /* i, id, term_epoch, the scheduler's configuration */
-    STEP_LOG_ADD,       /* i, now, the request before the call */
-    STEP_LOG_REFUSED,   /* i, status: the last ADD was refused */
-    STEP_LOG_REMOVE,    /* i, arrival */
-    STEP_LOG_IDLE,      /* i, n, now: n steps without a plan; the last one at `now` */
-    STEP_LOG_STEP,      /* i, now; if no PLAN follows, the process died in it */
-    STEP_LOG_PLAN,      /* i, n_bytes (u32), plan of the last STEP */
-    STEP_LOG_RESULT,    /* i, now, the result without log-probabilities */
-    STEP_LOG_DONE,      /* i, status, n_events, n_ended of the last RESULT */
-    STEP_LOG_ENDED,     /* i, arrival, finish reason: the request ended without a result */
-    STEP_LOG_DOWN,      /* i */
-    STEP_LOG_HOLD,      /* i, id, n_tokens, arrival */
-    STEP_LOG_IMPORT,    /* i, id, n_tokens, another replica's request before the call */
-    STEP_LOG_IMPORTED,  /* i, id */
-    STEP_LOG_LET_GO,    /* i, id */
-    STEP_LOG_LEAVE,     /* i, arrival */
+    STEP_LOG_START = 1, /* fields: writer's version, wall clock minus the log's clock */
+    STEP_LOG_REPLICA,   /* fields: i, id, term_epoch, the scheduler's configuration */
+    STEP_LOG_ADD,       /* fields: i, now, the request before the call */
+    STEP_LOG_REFUSED,   /* fields: i, status; the last ADD was refused */
+    STEP_LOG_REMOVE,    /* fields: i, arrival */
+    STEP_LOG_IDLE,      /* fields: i, n, now; n steps without a plan, the last one at `now` */
+    STEP_LOG_STEP,      /* fields: i, now; if no PLAN follows, the process died in the step */
+    STEP_LOG_PLAN,      /* fields: i, n_bytes (u32), plan of the last STEP */
+    STEP_LOG_RESULT,    /* fields: i, now, the result without log-probabilities */
+    STEP_LOG_DONE,      /* fields: i, status, n_events, n_ended of the last RESULT */
+    STEP_LOG_ENDED,     /* fields: i, arrival, finish reason; the request ended without a result */
+    STEP_LOG_DOWN,      /* fields: i */
+    STEP_LOG_HOLD,      /* fields: i, id, n_tokens, arrival */
+    STEP_LOG_IMPORT,    /* fields: i, id, n_tokens, another replica's request before the call */
+    STEP_LOG_IMPORTED,  /* fields: i, id */
+    STEP_LOG_LET_GO,    /* fields: i, id */
+    STEP_LOG_LEAVE,     /* fields: i, arrival */
     STEP_LOG_KIND_COUNT
 };
 
 enum step_log_request_flags {
     STEP_LOG_RESUBMITTED = 1,
-    STEP_LOG_PREEMPTED = 2, /* otherwise queued */
+    STEP_LOG_PREEMPTED = 2, /* without this flag the sequence was queued */
 };
 
 enum step_log_replica_flags { STEP_LOG_PREFIX_CACHING = 1 };
 
 /* The most frequent entry is a slot and a number: a decode in a plan, or its token in a result.
  * As a pair it is one store of 8 bytes, of which 5 or 6 are kept. The first byte tells which, or
- * that varints follow instead (STEP_LOG_OTHER). STEP_LOG_MASKED: before the varints come the
- * mask's units and its end: 0 = none, 1 = dead end, 2 = the mask cost too much. */
+ * that varints follow instead (STEP_LOG_OTHER). With STEP_LOG_MASKED, the mask's units and its
+ * end come before the varints: 0 = none, 1 = dead end, 2 = the mask cost too much. */
 enum step_log_pair { STEP_LOG_PAIR, STEP_LOG_PAIR_WIDE, STEP_LOG_OTHER, STEP_LOG_MASKED };
 #define STEP_LOG_PAIR_ROOM 8u
 
@@ -110,14 +112,14 @@ static inline void step_log_seal(uint8_t *head, uint32_t n_payload, uint64_t i_c
     memcpy(head + 4, &head_sum, 4);
 }
 
-/* Returns a checksum of an admission's ids. The plan has only this, since the request has the
- * ids. */
+/* Returns a checksum of an admission's ids. The plan in the log has only this checksum, since
+ * the request has the ids. */
 static inline uint32_t step_log_ids_sum(const uint32_t *ids, uint32_t n)
 {
     return (uint32_t)XXH3_64bits(ids, (size_t)n * sizeof *ids);
 }
 
-/* A growing buffer, as large as one turn's events need. */
+/* Holds a growing buffer, as large as one turn's events need. */
 struct step_log_out {
     uint8_t *bytes;
     size_t n, cap;

@@ -13,7 +13,8 @@ enum {
     PLAN_BYTES = 2 * STEP_LOG_VARINT_MAX + 8 + 4 * VARINT32,
     ADMIT_BYTES = 4 * VARINT32 + 4,
     COPY_BYTES = 3 * VARINT32,
-    RUN_BYTES = 1 + 4 * VARINT32 + STEP_LOG_VARINT_MAX, /* more than STEP_LOG_PAIR_ROOM */
+    /* most bytes of a run, more than STEP_LOG_PAIR_ROOM */
+    RUN_BYTES = 1 + 4 * VARINT32 + STEP_LOG_VARINT_MAX,
     BLOCKS_BYTES = 3 * VARINT32,
 };
 
@@ -40,7 +41,7 @@ static void moved(struct step_log_out *out, const uint8_t *p)
     out->n = (size_t)(p - out->bytes);
 }
 
-/* Returns the zigzag of the difference to `before` + 1: 0 for ids that count up. */
+/* Returns the zigzag of the difference to `before` + 1, which is 0 for ids that count up. */
 static uint64_t step_from(int64_t before, uint32_t v)
 {
     return step_log_zigzag((int64_t)v - before - 1);

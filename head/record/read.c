@@ -22,7 +22,7 @@ enum { MAX_SEQS = 1 << 16, MAX_BLOCKS = 1 << 26, MAX_STOP_IDS = 1 << 16 };
 
 struct step_log_reader {
     struct str file;
-    void *mapped; /* NULL = the caller owns the bytes */
+    void *mapped; /* mapped file; NULL = the caller owns the bytes */
     size_t at, n_cut;
     uint64_t i_chunk, last_ns;
     const uint8_t *p, *end; /* unread part of the current chunk */
@@ -239,7 +239,7 @@ static void get_request(struct step_log_reader *r, struct request *x)
     x->first_token_ns = get_varint(r);
     x->scheduled_ns = get_varint(r);
     x->n_prompt = get_u32(r);
-    /* one above the model length: the one id of a pooling request */
+    /* the limit is one above the model length, for the one id of a pooling request */
     x->ids_cap = (uint32_t)get_at_most(r, BLOCKS_MAX_MODEL_LEN + 1);
     x->n_cached = get_u32(r);
     x->finish = (enum finish_reason)get_at_most(r, FINISH_REASON_COUNT - 1);
@@ -513,7 +513,8 @@ static void get_runs(struct step_log_reader *r, struct msg_plan *plan)
         runs[i] = (struct plan_run){.n_tokens = 1, .sample = true};
         if (get_pair(r, &runs[i].slot, &runs[i].start))
             continue;
-        r->bad = r->bad || runs[i].start == STEP_LOG_MASKED; /* valid in results only */
+        /* a masked entry is valid in results only */
+        r->bad = r->bad || runs[i].start == STEP_LOG_MASKED;
         runs[i].slot = get_u32(r);
         runs[i].start = get_u32(r);
         uint64_t tokens = get_at_most(r, (uint64_t)UINT32_MAX << STEP_LOG_RUN_BITS | 3);

@@ -8,15 +8,17 @@
 struct step_log_event {
     enum step_log_kind kind;
     uint32_t i_replica;
-    uint64_t now_ns;    /* for kinds with a time */
+    uint64_t now_ns;    /* time of the event, for kinds with a time */
     struct str version; /* START: the writer's version */
     uint64_t wall_offset_ns;
-    uint64_t id, term_epoch; /* REPLICA: its id, its epoch and the configuration below */
+    uint64_t id, term_epoch; /* REPLICA: the replica's id, its epoch and the configuration below */
     struct scheduler_config config;
-    struct request request; /* ADD, IMPORT; without scheduler, arena or room for more ids */
-    uint64_t n_idle;        /* IDLE: steps without a plan */
-    uint64_t arrival_seq;   /* REMOVE, ENDED, HOLD, LEAVE: the request's arrival number */
-    uint32_t n_tokens;      /* HOLD, IMPORT; `id` is theirs too, and that of IMPORTED and LET_GO */
+    /* ADD, IMPORT: the request, without scheduler, arena or room for more ids */
+    struct request request;
+    uint64_t n_idle;      /* IDLE: steps without a plan */
+    uint64_t arrival_seq; /* REMOVE, ENDED, HOLD, LEAVE: the request's arrival number */
+    /* HOLD, IMPORT: tokens of the move; `id` is set for them, IMPORTED and LET_GO */
+    uint32_t n_tokens;
     enum finish_reason finish;
     struct str plan; /* PLAN: bytes of step_log_put_plan */
     struct msg_result result;
@@ -26,8 +28,8 @@ struct step_log_event {
 
 struct step_log_reader;
 
-/* Opens a file, which must not be truncated while it is read. A file that still grows is read as
- * it was. */
+/* Opens a file, which must not be truncated while it is read. A file that still grows is read up
+ * to its length at the open. */
 MUST_USE enum status step_log_open(const char *path, struct step_log_reader **out,
                                    struct error *err);
 /* Reads from `bytes`, which must live as long as the reader. */

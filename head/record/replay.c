@@ -1,10 +1,12 @@
 /* Gives schedulers the logged inputs and compares their outputs.
+ *
  * replay_main.c calls `replay_run`, which reads events (read.h) and makes one scheduler per
  * replica in the log. Each call of the head is repeated with its logged arguments and time.
  * Plans are compared byte by byte in the log's format; refusals, ends and event counts of
  * results are compared too.
- * Invariants: one thread, no clock. The first difference ends the replay. Requests belong to the
- * replay and are found by arrival number. */
+ *
+ * Invariants: one thread runs the replay, without a clock. The first difference ends the replay.
+ * Requests belong to the replay and are found by arrival number. */
 #include "head/record/replay.h"
 
 #include <inttypes.h>
@@ -15,9 +17,9 @@
 enum { N_BUCKETS = 4096, DETAIL_BYTES = 384 };
 
 struct replica_replay {
-    struct scheduler *scheduler; /* NULL = the replica is down */
+    struct scheduler *scheduler; /* scheduler of the replica; NULL = the replica is down */
     uint64_t id, term_epoch;
-    struct request *buckets[N_BUCKETS]; /* by arrival number, chained by `next` */
+    struct request *buckets[N_BUCKETS]; /* requests by arrival number, chained by `next` */
     struct request *last_added;
     enum status last_add, last_result;
     const struct msg_plan *plan; /* plan of the last step, until its PLAN event is read */
@@ -138,7 +140,7 @@ static enum status differs(const struct replay *p, const struct replica_replay *
                      g->id, p->step, what);
 }
 
-/* Ends a step: its plan was compared, or the head made none. */
+/* Ends a step after its plan was compared, or when the head made no plan. */
 static enum status settle(struct replay *p, struct error *err)
 {
     struct replica_replay *g = p->stepped;
@@ -226,7 +228,7 @@ static enum status on_add(struct replay *p, struct replica_replay *g,
     p->totals->n_requests++;
     if (g->last_add == STATUS_OK)
         return check(p, g, err);
-    return STATUS_OK; /* REFUSED follows */
+    return STATUS_OK; /* the event REFUSED follows */
 }
 
 static enum status on_refused(struct replay *p, struct replica_replay *g,
@@ -268,7 +270,7 @@ static enum status on_result(struct replay *p, struct replica_replay *g,
     g->last_result =
         scheduler_on_result(g->scheduler, &e->result, e->now_ns, &g->events, &g->n_events, &what);
     p->totals->n_results++;
-    return STATUS_OK; /* DONE follows, unless the head died in the call */
+    return STATUS_OK; /* the event DONE follows, unless the head died in the call */
 }
 
 static enum status on_done(struct replay *p, struct replica_replay *g,

@@ -1,6 +1,6 @@
 #pragma once
 /* Replays a step log: new schedulers get the same inputs as those of the head, and must make the
- * same plans. Single-threaded, no clock: time comes from the log. */
+ * same plans. One thread runs the replay, and time comes from the log. */
 #include <stdio.h>
 
 #include "common/options/replay.h"

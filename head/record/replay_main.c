@@ -1,4 +1,4 @@
-/* `cox replay FILE`: options and output of a replay. */
+/* Reads the options of `cox replay FILE` and prints the output of a replay. */
 #include "head/record/replay_main.h"
 
 #include "common/base/mem.h"

@@ -1,3 +1,3 @@
 #pragma once
-/* `cox-head replay FILE [OPTION...]`. Returns the exit code of the process. */
+/* Runs `cox-head replay FILE [OPTION...]`. Returns the exit code of the process. */
 int replay_main(int argc, char **argv);

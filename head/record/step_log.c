@@ -1,10 +1,12 @@
 /* Writes the step log's events; format.h has the format.
+ *
  * core/, routing/ and state/ call one function per event, before the call that the event
  * describes. Events go into the payload of an open chunk; `step_log_flush` seals it at the end
  * of a turn and gives it to the sink.
- * Invariants: loop thread. After the sink fails, nothing more is logged. A step without a plan,
- * the usual end of a turn, is only counted; the count is written before the next event of its
- * replica. `step_log_last_words` must stay async-signal-safe. */
+ *
+ * Invariants: everything runs on the loop thread. After the sink fails, nothing more is logged.
+ * A step without a plan, the usual end of a turn, is only counted; the count is written before
+ * the next event of its replica. `step_log_last_words` must stay async-signal-safe. */
 #include "head/record/step_log.h"
 
 #include <assert.h>
@@ -23,7 +25,7 @@ enum {
     KV_GROUP_BYTES = 5 * V,
     REQUEST_BYTES = 33 * V,
     RESULT_BYTES = 7 * V,
-    ITEM_BYTES = 2 * V, /* more than STEP_LOG_PAIR_ROOM */
+    ITEM_BYTES = 2 * V, /* most bytes of an item, more than STEP_LOG_PAIR_ROOM */
     ID_BYTES = 5,
     KEEP_BYTES = 1 << 20, /* a larger buffer is freed after a burst */
 };
@@ -31,14 +33,15 @@ enum {
 struct replica_log {
     bool up;
     uint64_t n_idle, idle_ns;
-    /* start of the last step_log_step, and the values before it */
+    /* `step_at` is the start of the last step_log_step, and the fields below are the values
+     * before it. */
     size_t step_at;
     uint64_t step_ns, before_step_ns, before_step_n_idle, before_step_idle_ns;
 };
 
 struct step_log {
     struct step_log_sink sink;
-    struct step_log_out out; /* begins with the chunk's head */
+    struct step_log_out out; /* buffer that begins with the chunk's head */
     struct replica_log *replicas;
     uint32_t n_replicas, n_up;
     uint64_t i_chunk, wall_offset_ns, last_ns;
@@ -404,7 +407,7 @@ static uint32_t n_replayed(const struct msg_result *m)
     return n;
 }
 
-/* Returns how the answer ends by its mask, which the last gap tells. */
+/* Returns how the answer ends because of its mask, which the last gap tells. */
 static uint8_t end_of(const struct result_item *x)
 {
     float gap = x->gaps.n > 0 ? x->gaps.ptr[x->gaps.n - 1] : 0;
@@ -467,7 +470,8 @@ void step_log_done(struct step_log *l, uint32_t i_replica, enum status status,
     uint32_t n_ended = 0, n_told = 0;
     for (uint32_t i = 0; i < n_events; i++) {
         n_ended += events[i].ended;
-        n_told += events[i].ended || events[i].n_new > 0; /* same items as is_replayed */
+        /* the condition selects the same items as is_replayed */
+        n_told += events[i].ended || events[i].n_new > 0;
     }
     uint8_t *p = put_event(l, i_replica, STEP_LOG_DONE, (size_t)3 * V);
     p = step_log_put_varint(p, status);

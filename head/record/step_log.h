@@ -1,9 +1,9 @@
 #pragma once
-/* The step log: everything a scheduler was told, and every plan that it made, so that `cox
+/* Records a step log: everything a scheduler was told, and every plan that it made, so that `cox
  * replay FILE` can run it again and compare. One log covers the schedulers of all replicas. The
  * arguments of a call are written before the call, so that a call in which the scheduler dies is
- * reproduced too. Pure: bytes go to a sink once per turn. Without a log (NULL) every function
- * returns at once.
+ * reproduced too. Bytes go to a sink once per turn. Without a log (NULL) every function returns
+ * at once.
  *
  *   step_log_replica   a new scheduler's first scheduler_reset
  *   step_log_add     before scheduler_add; step_log_refused when it did not take the request
@@ -14,13 +14,13 @@
  *   step_log_down    scheduler_free
  *   step_log_hold, _import, _imported, _let_go, _leave: before the calls of a move
  *
- * The file's format is in format.h. Prompts are in it as token ids, so it has user content. */
+ * The file's format is in format.h. The log has prompts as token ids, so it has user content. */
 #include "head/scheduler/scheduler.h"
 
 struct step_log;
 
-/* The sink of the bytes. `write`: an error ends the log, and err has the reason. `restart`:
- * called when no replica is up. The sink may begin a new file; it returns true when it did. */
+/* Takes the bytes. An error of `write` ends the log, and err has the reason. `restart` is called
+ * when no replica is up. The sink may then begin a new file; `restart` returns true when it did. */
 struct step_log_sink {
     void *ctx;
     enum status (*write)(void *ctx, struct str bytes, struct error *err);
@@ -30,7 +30,8 @@ struct step_log_sink {
 struct step_log *step_log_new(const struct step_log_sink *sink, uint64_t wall_offset_ns);
 void step_log_free(struct step_log *l);
 
-/* `i_replica`: index of the replica's scheduler. `id` and `term_epoch` are shown to operators. */
+/* Logs a replica. `i_replica` is the index of the replica's scheduler. `id` and `term_epoch` are
+ * shown to operators. */
 void step_log_replica(struct step_log *l, uint32_t i_replica, uint64_t id, uint64_t term_epoch,
                       const struct scheduler_config *c);
 void step_log_add(struct step_log *l, uint32_t i_replica, const struct request *r, uint64_t now_ns);
@@ -56,5 +57,5 @@ void step_log_leave(struct step_log *l, uint32_t i_replica, const struct request
  * reason. */
 bool step_log_flush(struct step_log *l, struct error *err);
 /* Returns the bytes that the sink has not got yet, sealed as the end of the log, for a process
- * that is about to die. Async-signal-safe: it only reads and writes memory. */
+ * that is about to die. The function is async-signal-safe: it only reads and writes memory. */
 struct str step_log_last_words(struct step_log *l);

@@ -18,7 +18,7 @@ void ended_requests_add(struct ended_requests *e, const struct request *r, uint6
     struct request_row *row = &e->ring[e->n++ % REQUEST_ROWS_ENDED];
     *row = request_row_of(r);
     row->end_ns = now_ns;
-    if (row->state <= REQUEST_PREEMPTED) /* removed before it ended */
+    if (row->state <= REQUEST_PREEMPTED) /* the request was removed before it ended */
         row->state = REQUEST_CANCELLED;
 }
 

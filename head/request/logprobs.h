@@ -1,13 +1,13 @@
 #pragma once
-/* Log-probabilities of generated tokens on their way to the request's gateway. There is a row
- * for each token from the first one with a row, and it is kept until it has been sent. Otherwise
- * a request with twenty alternatives would hold 200 bytes for every token of its life. When a
- * gateway comes back with fewer tokens than were sent, the tokens and their rows are generated
- * again. Owned by the request. */
+/* Keeps log-probabilities of generated tokens on their way to the request's gateway. There is a
+ * row for each token from the first one with a row, and it is kept until it has been sent.
+ * Otherwise a request with twenty alternatives would hold 200 bytes for every token of its life.
+ * When a gateway comes back with fewer tokens than were sent, the tokens and their rows are
+ * generated again. The request owns the rows. */
 #include "head/request/state.h"
 
 struct token_rows {
-    /* [n], for generated tokens from `from` on; ids and values are on the heap */
+    /* `rows` has n rows, for generated tokens from `from` on; ids and values are on the heap. */
     struct logprob_row *rows;
     uint32_t from, n, cap;
     bool lost; /* memory ran out: rows are no longer kept or sent */
@@ -16,9 +16,9 @@ struct token_rows {
 /* Adds the row of the last token. Rows are optional: without memory the token still counts, and
  * its row is empty or missing. */
 void request_push_row(struct request *r, const struct logprob_row *row);
-/* Returns the rows of the undelivered tokens. Returns NULL when there are none. */
+/* Returns the rows of the undelivered tokens, or NULL when there are none. */
 const struct logprob_row *request_undelivered_rows(const struct request *r);
-/* Frees rows that the gateway has. Call when n_delivered has grown. */
+/* Frees rows that the gateway has. Call it when n_delivered has grown. */
 void request_rows_delivered(struct request *r);
 /* Returns true when all rows after n_generated tokens are still here. */
 bool request_has_rows_from(const struct request *r, uint32_t n_generated);

@@ -5,7 +5,7 @@
 
 #include "common/base/mem.h"
 
-/* The rows of one result in one allocation: rows, then all ids, then all values. */
+/* Holds the rows of one result in one allocation: rows, then all ids, then all values. */
 struct logprob_chunk {
     struct logprob_chunk *next;
     uint32_t n, n_sent;
@@ -80,7 +80,7 @@ void request_take_prompt_logprobs(struct request *r, uint32_t start, const struc
 {
     struct request_prompt_logprobs *s = r->prompt_logprobs;
     uint64_t end = (uint64_t)start + n;
-    /* already known, or after rows that had no memory */
+    /* The rows are already known, or follow rows for which there was no memory. */
     if (start > s->n_known || end <= s->n_known)
         return;
     uint32_t n_old = s->n_known - start;

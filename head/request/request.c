@@ -1,10 +1,13 @@
-/* The life of a request: it is made from a Submit, takes tokens until it ends, and fills the
- * messages to its gateway.
+/* Runs the life of a request: it is made from a Submit, takes tokens until it ends, and fills
+ * the messages to its gateway.
+ *
  * core/submit.c calls `request_new`; the scheduler pushes tokens and vectors; core/deliver.c
  * calls `request_fill_tokens`. logprobs.c and prompt_logprobs.c keep the rows.
- * Invariants: pure, no clock. The message is checked before anything is allocated. All of a
- * request's data is on its arena, except ids that grow, rows and the shared grammar;
- * `request_free` frees everything. `n_ids` never exceeds `ids_cap`, nor the memory for ids. */
+ *
+ * Invariants: the code does no I/O and has no clock. The message is checked before anything is
+ * allocated. All of a request's data is on its arena, except ids that grow, rows and the shared
+ * grammar; `request_free` frees everything. `n_ids` never exceeds `ids_cap`, nor the memory for
+ * ids. */
 #include "head/request/request.h"
 
 #include <assert.h>
@@ -21,9 +24,9 @@
 
 enum {
     MAX_LOGPROBS = 128,  /* most alternatives per position; vLLM's default is 20 */
-    MAX_STOP_IDS = 1024, /* the list is searched once per token */
+    MAX_STOP_IDS = 1024, /* most stop ids; the list is searched once per token */
     LINE_BYTES = 64,
-    ARENA_REST_BYTES = 512, /* enough for nearly every request's sampling parameters */
+    ARENA_REST_BYTES = 512, /* arena room, enough for nearly every request's sampling parameters */
     SHORT_IDS = 512,        /* room for answers up to this is allocated at once */
     NO_STOP = UINT16_MAX,   /* no index into the stop ids: above two lists of MAX_STOP_IDS */
 };
@@ -145,7 +148,7 @@ static bool span_has(struct u32_span span, uint32_t id)
 }
 
 /* Returns the index of `id` among the ids that end the request; EOS ids come first. Returns
- * NO_STOP when it is none. */
+ * NO_STOP when `id` does not end the request. */
 static uint32_t stop_of(const struct request *r, uint32_t id)
 {
     if (r->n_stops <= REQUEST_STOPS) {
@@ -242,7 +245,7 @@ static struct request_salt salt_of(uint64_t tenant, struct str cache_salt)
     return salt;
 }
 
-/* Aligned to a cache line, since the struct is ordered by cache lines. */
+/* Allocates a request, aligned to a cache line, since the struct is ordered by cache lines. */
 struct request *request_alloc(struct slab *slab)
 {
     struct request *r = slab ? slab_try_alloc(slab) : mem_aligned(LINE_BYTES, sizeof *r);
@@ -291,7 +294,7 @@ enum status request_new(struct slab *slab, const struct msg_submit *m, uint32_t 
     struct request *r = request_alloc(slab);
     if (!r)
         return error_set(err, STATUS_NO_MEMORY, "the head has no memory for the request");
-    arena_init(&r->arena, 0); /* bounded by the message and by ids_cap */
+    arena_init(&r->arena, 0); /* the message and ids_cap bound the arena */
     r->id = m->id;
     r->i_choice = m->i_choice;
     r->attempt = m->attempt;
@@ -362,7 +365,7 @@ enum finish_reason request_push_token(struct request *r, uint32_t id,
 {
     assert(r->n_ids < r->ids_cap && r->n_ids < request_ids_room(r) && r->finish == FINISH_NONE);
     r->ids[r->n_ids++] = id;
-    /* once rows have begun, every token needs one, since readers index by token */
+    /* Once rows have begun, every token needs a row, since readers index by token. */
     if ((logprobs || r->logprobs) && r->sampling.n_logprobs >= 0)
         request_push_row(r, logprobs ? logprobs : &(struct logprob_row){0});
     return r->finish = finish_after_last(r);

@@ -1,6 +1,6 @@
 #pragma once
-/* The life of a request (state.h): it is made from a Submit, takes tokens one by one until it
- * ends, and records what its gateway has. Pure. */
+/* Runs the life of a request (state.h): it is made from a Submit, takes tokens one by one until
+ * it ends, and records what its gateway has. The code does no I/O. */
 #include "head/request/state.h"
 
 /* Returns the salt for a request whose blocks were copied from a replica of this epoch. Such
@@ -8,14 +8,15 @@
 struct request_salt request_salt_copied(struct request_salt salt, uint64_t term_epoch);
 /* Counts a lost replica. Losses count together until the request has made a token. */
 void request_count_loss(struct request *r, uint64_t now_ns);
-/* Returns true when so many replicas were lost before it made a token that it may be the cause. */
+/* Returns true when so many replicas were lost before the request made a token that it may be
+ * the cause. */
 bool request_is_suspect(const struct request *r);
-/* lost replicas after which it runs without other suspects, in a calm cluster */
+/* A request runs without other suspects, in a calm cluster, after this many lost replicas. */
 #define REQUEST_SUSPECT_LOSSES 2u
-#define REQUEST_MAX_LOSSES     3u /* lost replicas after which it is not tried again */
+#define REQUEST_MAX_LOSSES     3u /* lost replicas after which a request is not tried again */
 /* Returns true when a suspect may be tried: no replica was lost or became ready for two seconds,
- * or it has waited for ten. When machines fail one after another, it would otherwise be blamed
- * for their losses. `calm_since_ns`: time of the last such event; 0 = none. */
+ * or the suspect has waited for ten. When machines fail one after another, it would otherwise be
+ * blamed for their losses. `calm_since_ns` is the time of the last such event; 0 = none. */
 bool request_may_be_tried(const struct request *r, uint64_t calm_since_ns, uint64_t now_ns);
 /* Changes the state. Asserts that the transition is allowed. */
 void request_enter(struct request *r, enum request_state next);
@@ -26,8 +27,8 @@ void request_enter(struct request *r, enum request_state next);
 MUST_USE enum status request_new(struct slab *slab, const struct msg_submit *m,
                                  uint32_t max_model_len, uint64_t now_ns, struct request **out,
                                  struct error *err);
-/* For a replay, which fills in a request by itself: request_alloc returns an empty one, and
- * request_keep_stops derives the stop ids from its sampling. */
+/* These functions serve a replay, which fills in a request by itself. request_alloc returns an
+ * empty request, and request_keep_stops derives the stop ids from its sampling. */
 struct request *request_alloc(struct slab *slab);
 void request_keep_stops(struct request *r);
 void request_free(struct request *r);
@@ -56,8 +57,8 @@ static inline enum finish_reason request_push_id(struct request *r, uint32_t id)
 /* Keeps the vector of a pooling request. Call before the id that ends it is pushed. Without
  * memory the request fails. */
 void request_take_vector(struct request *r, struct f32_span vector);
-/* Returns the bytes of its sampling's lists and texts in a message. With the ids they are nearly
- * all of its admission in a plan. */
+/* Returns the bytes that the request's sampling lists and texts take in a message. With the ids
+ * they are nearly all of its admission in a plan. */
 uint64_t request_sampling_bytes(const struct request *r);
 /* Fills in n undelivered tokens after n_prompt_logprobs rows of the prompt, and the end if these
  * are the last. n is 0 while rows are left. */

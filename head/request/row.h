@@ -1,12 +1,13 @@
 #pragma once
-/* The fields of a request that the dashboard shows, copied when it ends or when requests are
- * listed. Pure. */
+/* Holds the fields of a request that the dashboard shows, copied when the request ends or when
+ * requests are listed. The code does no I/O. */
 #include "head/request/state.h"
 
 struct request_row {
     struct request_id id;
-    uint64_t arrival_seq, replica_id; /* replica_id: the last replica that had it */
-    uint64_t arrival_ns, scheduled_ns, first_token_ns, end_ns; /* 0 = not yet */
+    uint64_t arrival_seq, replica_id; /* replica_id: the last replica that had the request */
+    /* times of the phases; 0 = not reached yet */
+    uint64_t arrival_ns, scheduled_ns, first_token_ns, end_ns;
     uint32_t i_choice, n_prompt, n_cached, n_generated, n_max;
     int32_t priority;
     enum request_state state;
@@ -14,9 +15,9 @@ struct request_row {
     bool has_replica;
 };
 
-struct request_times { /* UINT64_MAX = phase not reached */
+struct request_times { /* Holds the durations of the phases; UINT64_MAX = phase not reached. */
     uint64_t queue_ns, prefill_ns, decode_ns;
 };
 struct request_row request_row_of(const struct request *r);
-/* `now_ns` ends the phase of a request that has not ended. */
+/* Computes the durations. `now_ns` ends the phase of a request that has not ended. */
 struct request_times request_row_times(const struct request_row *row, uint64_t now_ns);

@@ -7,13 +7,13 @@
 #include "common/base/mem.h"
 
 struct shared_text_tenant {
-    uint64_t tenant, n_bytes; /* bytes of the texts that it brought; never 0 */
+    uint64_t tenant, n_bytes; /* bytes of the texts that this tenant brought; never 0 */
     struct shared_text_tenant *next;
 };
 
 struct shared_text {
     struct shared_texts *owner;
-    struct shared_text *next; /* next in its bucket */
+    struct shared_text *next; /* next text in the same bucket */
     uint64_t hash, tenant;    /* tenant: charged for the text, as owner of the first reference */
     uint64_t n_refs;
     struct shared_text_key key;

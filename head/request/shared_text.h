@@ -1,14 +1,14 @@
 #pragma once
-/* Texts that requests share, each kept once: the grammars of the choices of one request, and of
+/* Keeps texts that requests share, each once: the grammars of the choices of one request, and of
  * requests with the same schema. A text is found by content and freed with its last reference.
- * One thread. */
+ * One thread owns the texts. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
 #include "common/base/str.h"
 
-/* Limit of all texts together: twice a rank's limit for grammars (PROTO_MAX_GRAMMARS_BYTES). Any
+/* Limits all texts together to twice a rank's limit for grammars (PROTO_MAX_GRAMMARS_BYTES). Any
  * tenant may use the first half. In the other half a tenant is limited to its part, so that one
  * tenant cannot use everything. */
 #define SHARED_TEXTS_BYTES        (128u << 20)
@@ -19,8 +19,8 @@ enum { SHARED_TEXT_BUCKETS = 1024, SHARED_TEXT_TENANTS = 256 };
 struct shared_text;
 struct shared_text_tenant;
 
-/* The key by which other modules know a text. It is kept with the text, since computing it reads
- * all bytes. */
+/* Holds the key by which other modules know a text. The key is kept with the text, since
+ * computing it reads all bytes. */
 struct shared_text_key {
     bool known;
     uint32_t kind; /* equal texts of different kinds have different keys */
@@ -35,11 +35,11 @@ struct shared_texts {
 };
 
 void shared_texts_init(struct shared_texts *t);
-/* Returns a reference to the text, and copies the text if it is new; it then counts for
- * `tenant`. Returns STATUS_LIMIT when there is no room. `must`: ignores the limit. */
+/* Returns a reference to the text. A new text is copied and then counts for `tenant`. Returns
+ * STATUS_LIMIT when there is no room. `must` ignores the limit. */
 MUST_USE enum status shared_text_take(struct shared_texts *t, uint64_t tenant, struct str bytes,
                                       bool must, struct shared_text **out, struct error *err);
-/* Drops a reference; the last one frees the text. NULL is allowed. */
+/* Drops a reference. The last reference frees the text. NULL is allowed. */
 void shared_text_release(struct shared_text *x);
 struct str shared_text_str(const struct shared_text *x);
 /* Returns the stored key; `known` is false at first. */

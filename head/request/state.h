@@ -1,7 +1,8 @@
 #pragma once
-/* A request as the head knows it: token ids and sampling, one struct per choice. The head keeps
- * prompt and generated ids, so any request can be computed again from where it is. Owned by the
- * request table; scheduler and cluster borrow it. Plain data: request.h has the functions.
+/* Describes a request as the head knows it: token ids and sampling, one struct per choice. The
+ * head keeps prompt and generated ids, so any request can be computed again from where it is.
+ * The request table owns the request; scheduler and cluster borrow it. This is plain data:
+ * request.h has the functions.
  *
  *   QUEUED ⇄ RUNNING → FINISHED | FAILED | CANCELLED      RUNNING → PREEMPTED → RUNNING */
 #include <stddef.h>
@@ -30,7 +31,7 @@ struct request_salt {
 
 struct slab;
 struct request {
-    /* first cache line: used for every token */
+    /* The first cache line is used for every token. */
     uint32_t *ids; /* prompt + generated, [n_ids]; at most ids_cap; memory for ids_room */
     uint32_t n_prompt, n_ids, ids_cap;
     uint32_t n_delivered;        /* generated tokens given to the gateway's link */
@@ -39,57 +40,63 @@ struct request {
     uint32_t stop_id;
     uint32_t n_stoppable;          /* n_ids at which a stop first counts */
     uint16_t n_eos, n_stops;       /* EOS ids; all ids that end the request */
-    uint32_t stops[REQUEST_STOPS]; /* those ids, EOS first, if they fit */
+    uint32_t stops[REQUEST_STOPS]; /* the first ids that end the request, EOS first, if they fit */
 
-    /* Second cache line: used on the way to the gateway. i_outbox, i_replica and gateway_session
-     * belong to the core; table and scheduler never use them. */
+    /* The second cache line is used on the way to the gateway. i_outbox, i_replica and
+     * gateway_session belong to the core; table and scheduler never use them. */
     struct request_id id;
     uint32_t i_choice, attempt;
-    uint32_t i_gateway;       /* its gateway: index into the head's gateway table */
+    uint32_t i_gateway;       /* gateway of the request: index into the head's gateway table */
     uint32_t n_cached;        /* prompt tokens found in the prefix cache at first admission */
     uint64_t gateway_session; /* session of the last Submit; only that session gets tokens */
-    uint32_t i_outbox;        /* 1 + place in its gateway's outbox; 0 = nothing to deliver */
-    uint32_t i_replica;       /* replica whose scheduler has it; UINT32_MAX = held by the core */
-    void *sched;              /* sequence of the scheduler; NULL = in no scheduler */
+    uint32_t i_outbox;        /* 1 + place in the gateway's outbox; 0 = nothing to deliver */
+    uint32_t i_replica; /* replica whose scheduler has the request; UINT32_MAX = held by the core */
+    void *sched;        /* sequence of the scheduler; NULL = in no scheduler */
     enum request_state state;
     bool has_prompt_logprobs; /* prompt_logprobs is valid */
 
-    uint64_t tenant;          /* tenant that it counts for */
-    struct request_salt salt; /* salt of its blocks in the prefix cache (request_salt_copied) */
+    uint64_t tenant; /* tenant that the request counts for */
+    /* salt of the request's blocks in the prefix cache (request_salt_copied) */
+    struct request_salt salt;
     int32_t priority;
-    bool resubmitted;     /* has precedence over new requests; never refused for load */
+    bool resubmitted; /* the request has precedence over new ones and is never refused for load */
     uint64_t arrival_seq; /* order of arrival, unique */
-    uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns; /* 0 = none or not yet */
-    struct sampling_params sampling;                                /* spans point into arena */
-    struct f32_span vector; /* answer of a pooling request, on the arena */
-    /* valid with has_prompt_logprobs (prompt_logprobs.h) */
+    /* times of the request; 0 = none or not yet */
+    uint64_t arrival_ns, deadline_ns, first_token_ns, scheduled_ns;
+    struct sampling_params sampling; /* spans point into arena */
+    struct f32_span vector;          /* answer of a pooling request, on the arena */
+    /* `prompt_logprobs` is valid with has_prompt_logprobs (prompt_logprobs.h). */
     struct request_prompt_logprobs *prompt_logprobs;
-    uint32_t n_losses;      /* replicas lost under it since it last made a token */
+    uint32_t n_losses;      /* replicas lost under the request since it last made a token */
     uint32_t n_ids_at_loss; /* n_ids at the last loss */
     uint64_t lost_ns;       /* time of the last loss */
-    uint64_t move_at_ns; /* earliest time of a move to another replica; UINT64_MAX = it is moving */
+    /* earliest time of a move to another replica; UINT64_MAX = a move is in progress */
+    uint64_t move_at_ns;
     uint8_t n_moves_failed;
-    /* replay only: bytes of lists and texts that the step log leaves out */
+    /* `n_logged_bytes` is used in a replay only: bytes of lists and texts that the step log
+     * leaves out. */
     uint64_t n_logged_bytes;
     uint32_t ids_room;         /* ids that have memory; 0 = ids_cap, on the arena (replay) */
-    struct room_charge charge; /* memory charged for it, by its owner */
-    uint32_t n_hit; /* ids that routing found in its replica's cache; they are no load to it */
+    struct room_charge charge; /* memory charged for the request, by its owner */
+    /* ids found in the replica's cache by routing; they are no load to the replica */
+    uint32_t n_hit;
     struct request_salt grammar_key; /* key in grammars.h; valid with has_grammar_key */
     uint64_t grammar_id; /* id of the grammar on that engine slot's rank; 0 = none yet */
     uint64_t grammar_since_ns, grammar_look; /* valid with awaits_grammar */
     uint32_t grammar_engine_slot;
     uint32_t matcher_kib; /* size that a rank last reported, KiB; 0 = not yet */
     bool has_grammar_key, awaits_grammar;
-    bool has_replica; /* a replica has had it; replica_id is the last one */
+    bool has_replica; /* a replica has had the request; replica_id is the last one */
     uint64_t replica_id;
-    struct shared_text *grammar_text; /* NULL = sampling.grammar is on the arena, or empty */
-    enum status status;               /* with FINISH_ERROR */
+    /* shared grammar; NULL = sampling.grammar is on the arena, or empty */
+    struct shared_text *grammar_text;
+    enum status status; /* reason of the end, with FINISH_ERROR */
     char text[176];
     struct arena arena;           /* all data of this request; freed as a whole */
-    struct prefix_chain *chains;  /* hashes of its ids for the block table, on the arena */
+    struct prefix_chain *chains;  /* hashes of the ids for the block table, on the arena */
     struct request_salt own_salt; /* salt of tenant and cache_salt */
-    struct request *next, *prev;  /* links of the list that it is in */
-    struct slab *slab;            /* slab of its own memory; NULL = the heap */
+    struct request *next, *prev;  /* links of the list that the request is in */
+    struct slab *slab;            /* slab of the request's memory; NULL = the heap */
 };
 _Static_assert(offsetof(struct request, id) == 64 && offsetof(struct request, tenant) == 128,
                "cache lines");
@@ -108,8 +115,8 @@ static inline bool request_pools(const struct request *r)
 {
     return r->sampling.pooling != POOLING_NONE;
 }
-/* Prefetch for walks over many requests: the two cache lines, then, when they have arrived, the
- * newest id. */
+/* Prefetch for walks over many requests. The first function prefetches the two cache lines. The
+ * second one prefetches the newest id, when the cache lines have arrived. */
 static inline void request_prefetch(const struct request *r)
 {
     __builtin_prefetch(r, 1);
@@ -119,4 +126,5 @@ static inline void request_prefetch_ids(const struct request *r)
 {
     __builtin_prefetch(r->ids + r->n_ids, 1);
 }
-enum { REQUEST_PREFETCH_FAR = 12, REQUEST_PREFETCH_NEAR = 5 }; /* requests ahead */
+/* The values are the distances of the prefetches, in requests ahead. */
+enum { REQUEST_PREFETCH_FAR = 12, REQUEST_PREFETCH_NEAR = 5 };

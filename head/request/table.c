@@ -1,5 +1,5 @@
-/* A chained hash table over a fixed array of entries; the chains are indices. Ids are random and
- * come from gateways that are known by key, so their own bits are the hash. */
+/* Keeps requests in a chained hash table over a fixed array of entries; the chains are indices.
+ * Ids are random and come from gateways that are known by key, so their own bits are the hash. */
 #include "head/request/table.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@ enum { NONE = UINT32_MAX };
 
 struct entry {
     struct request *request;
-    uint32_t next; /* next in its bucket or in the free list */
+    uint32_t next; /* next entry in its bucket or in the free list */
 };
 
 struct request_table {
@@ -127,7 +127,7 @@ struct request *request_table_next(const struct request_table *t, const struct r
     uint32_t i = 0;
     if (after) {
         i = find_index(t, after->id, after->i_choice);
-        assert(i != NONE); /* find the next request before this one is removed */
+        assert(i != NONE); /* callers find the next request before this one is removed */
         i++;
     }
     for (; i < t->n_touched; i++)

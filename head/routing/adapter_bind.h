@@ -1,6 +1,6 @@
 #pragma once
-/* The LoRA adapters that requests name: they are bound before a request is placed, and requests
- * end when their adapter is lost. Loop thread. */
+/* Binds the LoRA adapters that requests name before a request is placed. Requests end when their
+ * adapter is lost. The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
 /* Binds the adapter that the request names to the loaded one. Returns false when it is not

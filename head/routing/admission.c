@@ -24,8 +24,8 @@ static bool fit_to_model(struct head_core *h, struct request *r, const struct re
         requests_end(h, r, FINISH_ERROR, STATUS_INVALID, text);
         return false;
     }
-    /* A rank refuses the whole plan for such an id. Refusing here costs one request instead of
-     * the replica. */
+    /* A rank refuses the whole plan for an id that its model does not have. Refusing here costs
+     * one request instead of the replica. */
     for (uint32_t i = 0; i < r->n_ids; i++) {
         if (r->ids[i] < g->vocab_size)
             continue;
@@ -90,8 +90,8 @@ bool admission_move(struct head_core *h, struct request *r, struct engine_slot *
     return r->i_replica == to->replica->index;
 }
 
-/* Ends a request after its last try. It must not take the cluster down for as long as its client
- * waits. */
+/* Ends a request after its last try. The request must not take the cluster down for as long as
+ * its client waits. */
 static bool give_up(struct head_core *h, struct request *r)
 {
     char text[sizeof r->text], made[56] = "before it generated a token";
@@ -114,8 +114,8 @@ static bool give_up(struct head_core *h, struct request *r)
 }
 
 /* Handles a request that is too large for all serving replicas. It waits while a replica that it
- * would fit into is not ready, or not whole; otherwise it ends. Returns true when it is too
- * large. */
+ * would fit into is not ready, or not whole; otherwise it ends. Returns true when the request is
+ * too large. */
 static bool too_large(struct head_core *h, struct request *r)
 {
     if (!route_awaits_room(h, r))
@@ -128,12 +128,13 @@ static bool too_large(struct head_core *h, struct request *r)
 
 static void place_held(struct head_core *h)
 {
-    /* requests that a full queue sends back go to the end; they are not tried again in this turn */
+    /* Requests that a full queue sends back go to the end. They are not tried again in this
+     * turn. */
     uint32_t n = h->n_held;
     for (struct request *r = h->held_first, *next; r && n > 0; r = next, n--) {
         next = r->next;
         if (grammars_waits(h, r) || !adapter_bind(h, r))
-            continue; /* waits for a grammar or an adapter, or has ended */
+            continue; /* the request waits for a grammar or an adapter, or has ended */
         if (give_up(h, r) || too_large(h, r))
             continue;
         struct engine_slot *l = grammars_engine_slot(h, r);
@@ -157,7 +158,8 @@ void admission_place(struct head_core *h)
         return;
     g->passed_over = false;
     place_held(h);
-    /* a tenant was passed over, and the others have had their chance: turns no longer count */
+    /* A tenant was passed over, and the others have had their chance. The order of turns no
+     * longer counts. */
     if (g->passed_over) {
         g->looks++;
         g->any_turn = true;
@@ -167,7 +169,7 @@ void admission_place(struct head_core *h)
     g->looked = g->looks;
 }
 
-/* Ends held requests only; schedulers end their own (scheduler_step). */
+/* Ends held requests only. Schedulers end their own requests (scheduler_step). */
 void admission_tick(struct head_core *h)
 {
     for (struct request *r = h->held_first, *next; r; r = next) {

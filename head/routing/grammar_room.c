@@ -1,10 +1,13 @@
 /* Counts the memory for grammars on each engine slot's sampling rank; grammar_room.h has the
  * rules.
+ *
  * grammars.c asks for room before a grammar is sent or a request is admitted, and calls
  * `grammar_room_turn`. Sizes come from GrammarDone and Result messages.
- * Invariants: loop thread. Grammars are counted as they come and go. Matchers are counted by a
- * walk over all requests, a few times a second and when the sum leaves no room. Most requests
- * find room and cause no walk. One matcher alone always has room, so no request waits forever. */
+ *
+ * Invariants: everything runs on the loop thread. Grammars are counted as they come and go.
+ * Matchers are counted by a walk over all requests, a few times a second and when the sum leaves
+ * no room. Most requests find room and cause no walk. One matcher alone always has room, so no
+ * request waits forever. */
 #include "head/routing/grammar_room.h"
 
 #include <stdio.h>
@@ -14,11 +17,11 @@
 #include "head/request/request.h"
 #include "head/state/requests.h"
 
-/* limit of sizes that a rank may report; sums then cannot overflow */
+/* MOST_BYTES limits the sizes that a rank may report, so that sums cannot overflow. */
 #define MOST_BYTES (1ull << 40)
 #define COUNT_NS   (50 * NS_PER_MS)
 #define AGAIN_NS   (5 * NS_PER_MS)
-/* Bytes that a matcher's first masks are assumed to add, until its rank reports its size. */
+/* A matcher's first masks are assumed to add this many bytes, until its rank reports its size. */
 #define FIRST_BYTES (1ull << 20)
 
 enum {
@@ -113,7 +116,7 @@ static uint64_t matcher_bytes(const struct engine_slot_grammar *x, const struct 
     return r->matcher_kib > 0 ? (uint64_t)r->matcher_kib << 10 : x->matcher_bytes + FIRST_BYTES;
 }
 
-/* Returns the bytes of r's matcher in `l`. Returns 0 when there is none. */
+/* Returns the bytes of r's matcher in `l`, or 0 when there is none. */
 static uint64_t bytes_in(const struct engine_slot *l, const struct request *r)
 {
     if (!r->sched || r->grammar_id == 0 || r->grammar_engine_slot != l->replica->index)

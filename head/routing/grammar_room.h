@@ -1,14 +1,14 @@
 #pragma once
-/* The memory of the sampling rank for grammars and for matchers of sequences. In GrammarDone a
- * rank reports its room for both, the size of the grammar, and the first size of its matcher.
- * Each Result has the size of each sequence's matcher.
+/* Manages the memory of the sampling rank for grammars and for matchers of sequences. In
+ * GrammarDone a rank reports its room for both, the size of the grammar, and the first size of
+ * its matcher. Each Result has the size of each sequence's matcher.
  *
  * A quarter of the room is for grammars and the rest for matchers. Waiting requests keep their
  * grammars, so grammars must never fill the room that a matcher waits for. Three quarters of
  * either part are open to every tenant. A tenant gets at most an eighth of the part from the
  * rest. A request without room waits. Matchers grow: when they exceed their part, the youngest
  * request of the tenant with the most is put aside. It waits for room and goes on where it was.
- * Loop thread. */
+ * The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
 void grammar_room_fini(struct engine_slot_grammars *t);

@@ -1,14 +1,16 @@
 /* Places requests with a grammar in an engine slot whose sampling rank has compiled the grammar.
+ *
  * admission.c asks for each held request whether it waits (`grammars_waits`) and whether it may
  * be admitted (`grammars_admit`). A missing grammar is sent with MSG_GRAMMAR; the answer comes
  * to `grammars_on_done`. At most ASKED_AT_ONCE are open for each engine slot, and tenants take
  * turns, so that one tenant's costly grammars delay no other tenant.
- * Invariants: loop thread. A waiting request stays in the held list, marked `awaits_grammar`. It
- * is tried again when `h->grammars.looks` has grown, which counts events that may matter. A
- * request with a compiled grammar waits there too while its tenant's masks have used up their
- * time (mask_shares.h). An engine slot's table ends with its epoch; its requests are then held
- * and ask again. The requests themselves tell which grammars are in use, so no state change has
- * to update a count. */
+ *
+ * Invariants: everything runs on the loop thread. A waiting request stays in the held list,
+ * marked `awaits_grammar`. It is tried again when `h->grammars.looks` has grown, which counts
+ * events that may matter. A request with a compiled grammar waits there too while its tenant's
+ * masks have used up their time (mask_shares.h). An engine slot's table ends with its epoch; its
+ * requests are then held and ask again. The requests themselves tell which grammars are in use,
+ * so no state change has to update a count. */
 #include "head/routing/grammars.h"
 
 #include <assert.h>
@@ -23,11 +25,11 @@
 #include "head/routing/route.h"
 #include "head/state/requests.h"
 
-/* long, since reading a vocabulary may take minutes on an overloaded machine */
+/* The wait is long, since reading a vocabulary may take minutes on an overloaded machine. */
 #define WAIT_NS (120 * NS_PER_S)
 
 enum {
-    ASKED_AT_ONCE = 2, /* one is compiled while the next one is already there */
+    ASKED_AT_ONCE = 2, /* one grammar is compiled while the next one is already there */
     KEPT = 32,         /* unused grammars that are kept for later requests */
 };
 
@@ -118,7 +120,7 @@ static void mark_used(const struct head_core *h, const struct engine_slot *l, bo
         if (r->grammar_engine_slot == l->replica->index)
             x = find_id(l, r->grammar_id);
         else if (r->move_at_ns == UINT64_MAX)
-            x = find(l, r->grammar_key); /* it may be moving here */
+            x = find(l, r->grammar_key); /* the request may be moving here */
         if (x)
             used[x - l->grammars.all] = true;
     }
@@ -149,8 +151,8 @@ static void drop_unused(struct engine_slot_grammars *t, bool *used, uint32_t n_u
     }
 }
 
-/* Drops unused grammars. This walks over all requests, once per KEPT / 2 new grammars; when all
- * are in use, once per look. */
+/* Drops unused grammars. This walks over all requests once per KEPT / 2 new grammars, or once
+ * per look when all grammars are in use. */
 static void sweep(struct head_core *h, struct engine_slot *l)
 {
     struct engine_slot_grammars *t = &l->grammars;
@@ -379,13 +381,13 @@ void grammars_on_done(struct head_core *h, struct worker *w, const struct msg_gr
 {
     const struct replica *g = w->replica;
     if (!g || g->state != REPLICA_READY || m->term_epoch != g->epoch)
-        return; /* answer of an ended epoch */
+        return; /* this is an answer of an ended epoch */
     struct engine_slot *l = &h->engine_slots[g->index];
     if (!l->scheduler || sampling_rank(h, l) != w)
         return;
     struct engine_slot_grammar *x = find_id(l, m->id);
     if (!x || !x->sent || x->ready)
-        return; /* dropped meanwhile, or answered twice */
+        return; /* the grammar was dropped meanwhile, or answered twice */
     h->grammars.looks++;
     l->grammars.n_asked--;
     x->ready = m->status == STATUS_OK;
@@ -433,13 +435,13 @@ void grammars_turn(struct head_core *h)
                 .type = MSG_GRAMMAR,
                 .grammar = {.term_epoch = l->replica->epoch, .id = t->dropped[t->n_dropped - 1]}};
             if (peers_send(&h->peers, sampling_rank(h, l)->peer, &m) != STATUS_OK)
-                break; /* no credit: try again in a later turn */
+                break; /* without credit, a later turn tries again */
         }
     }
 }
 
-/* Returns true when its grammar is compiled. It then waits for its tenant's mask time or for
- * room for its matcher. */
+/* Returns true when the request's grammar is compiled. The request then waits for its tenant's
+ * mask time or for room for its matcher. */
 static bool has_ready(const struct head_core *h, const struct request *r)
 {
     const struct engine_slot *l = &h->engine_slots[r->grammar_engine_slot];

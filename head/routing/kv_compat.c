@@ -15,8 +15,8 @@ static bool same_layout(const struct replica *a, const struct replica *b)
     return true;
 }
 
-/* Compares rank slot by rank slot: both must hold the same part of the same cache, and have an
- * address. */
+/* Compares rank slot by rank slot. Both ranks must hold the same part of the same cache, and
+ * have an address. */
 enum transfer_way transfer_way(const struct replica *from, const struct replica *to)
 {
     if (!same_layout(from, to))

@@ -19,8 +19,8 @@ const char *roles_advice(enum role_trouble t)
     return texts[t];
 }
 
-/* Returns true when one of the two gives blocks to the other: a prefill replica gives to every
- * replica that is not one. */
+/* Returns true when one of the two replicas gives blocks to the other. A prefill replica gives
+ * blocks to every replica that is not a prefill replica. */
 static bool is_partner(enum replica_role mine, enum replica_role other)
 {
     return mine == REPLICA_PREFILL ? other != REPLICA_PREFILL : other == REPLICA_PREFILL;

@@ -1,6 +1,6 @@
-/* Chooses the replica for a request: the one from which the first token, and then the beginning
- * of its answer, is expected soonest. admission.c and transfer_policy.c call it; nothing is
- * changed except figures in the request and the core's `routes`.
+/* Chooses the replica for a request: the replica from which the first token, and then the
+ * beginning of its answer, is expected soonest. admission.c and transfer_policy.c call it;
+ * nothing is changed except figures in the request and the core's `routes`.
  *
  * Before the first token the replica has to finish the steps in flight. It then computes the
  * queued prompts and the part of this prompt that its prefix cache lacks, beside the sequences
@@ -9,16 +9,17 @@
  * slows down therefore gets fewer requests, and an overdue step counts before its result
  * arrives.
  *
- * Requests thus stay with the cache that holds their prefix while computing it elsewhere would
- * not be sooner. Otherwise the prefix is computed there too, and both caches serve it. */
+ * A request thus stays with the cache that holds its prefix, unless computing the prefix
+ * elsewhere would be sooner. In that case the prefix is computed there too, and both caches
+ * serve it. */
 #include "head/routing/route.h"
 
 #include "common/base/clock.h"
 #include "head/request/request.h"
 #include "head/routing/kv_compat.h"
 
-/* Age from which a measured speed is not used, since the replica had nothing to do. The mean
- * speed replaces it, so that a replica that was slow once is tried again. */
+/* A measured speed of this age is not used, since the replica had nothing to do. The mean speed
+ * replaces it, so that a replica that was slow once is tried again. */
 #define STALE_NS (10 * NS_PER_S)
 /* Costs within this factor count as equal. The replica that has waited longest for a request
  * then gets it, so that all caches are used. */
@@ -97,7 +98,7 @@ static double answer_ns(const struct route *x, double n_tokens)
 }
 
 /* Returns true when a suspect runs there. With two suspects in one replica nobody could tell
- * which one caused a loss. */
+ * which of them caused a loss. */
 static bool has_suspect(const struct head_core *h, const struct engine_slot *l)
 {
     const struct request *r = request_table_find(h->requests, l->suspect, l->suspect_choice);
@@ -160,8 +161,8 @@ static bool takes_prompts(const struct head_core *h, const struct engine_slot *l
     return l->role != REPLICA_DECODE || only_decodes(h);
 }
 
-/* Returns true when `l` may take `r`. `from`: the slot in which it runs, so that another one is
- * needed; NULL = none. */
+/* Returns true when `l` may take `r`. `from` is the slot in which `r` runs, so that another slot
+ * is needed; NULL = none. */
 static bool is_route(const struct head_core *h, const struct engine_slot *l,
                      const struct request *r, const struct engine_slot *from, bool decodes_prompts)
 {
@@ -214,7 +215,7 @@ static double look_up(struct head_core *h, struct request *r, struct route *x)
     return x->cost_ns = cost_ns(h, x, r->n_ids - n_hit);
 }
 
-/* Returns the slot of the last request if `r` is another choice of its prompt. All choices
+/* Returns the slot of the last request if `r` is another choice of the same prompt. All choices
  * arrive together, before anything of the prompt is planned. */
 static struct engine_slot *engine_slot_of_last(struct head_core *h, const struct request *r)
 {
@@ -274,7 +275,8 @@ bool route_takes(struct head_core *h, struct request *r, struct engine_slot *l)
     return true;
 }
 
-/* Higher is better: the role suits, and no blocks are moving to or from the slot. */
+/* Returns how well a slot fits; higher is better. The slot fits when its role suits and no
+ * blocks are moving to or from it. */
 static int fitness(const struct route *x)
 {
     return 2 * (x->engine_slot->role != REPLICA_PREFILL) + !x->engine_slot->transfer;

@@ -14,7 +14,7 @@
 #define DRAIN_RETRY_NS   (100 * NS_PER_MS)
 #define ROLE_RETRY_NS    NS_PER_S
 #define MAX_MOVES        4096u
-#define WORTH_MOVING_IDS 8u /* with fewer tokens left, finishing in place is sooner */
+#define WORTH_MOVING_IDS 8u /* with fewer tokens left, finishing in place is sooner than a move */
 
 static bool is_stuck(const struct engine_slot *l)
 {
@@ -33,7 +33,8 @@ static bool can_copy(const struct engine_slot *from, const struct engine_slot *t
     return true;
 }
 
-/* Returns true when copying n_copied tokens is sooner than computing n_computed tokens there. */
+/* Returns true when copying n_copied tokens to the other replica is sooner than computing
+ * n_computed tokens there. */
 static bool is_sooner(const struct head_core *h, const struct engine_slot *to, uint32_t n_copied,
                       uint32_t n_computed)
 {
@@ -50,12 +51,12 @@ static bool is_sooner(const struct head_core *h, const struct engine_slot *to, u
     return COPY_BASE_NS + bytes / h->transfers.bytes_per_s * (double)NS_PER_S < compute_ns;
 }
 
-/* Returns the tokens of `r` that are already there, because requests with the same beginning
- * brought them along. */
+/* Returns the tokens of `r` that are already in the other replica, because requests with the
+ * same beginning brought them along. */
 static uint32_t copied_before(const struct engine_slot *from, const struct engine_slot *to,
                               const struct request *r)
 {
-    struct request coming = *r; /* the request as it would be there */
+    struct request coming = *r; /* the request as it would be in the other replica */
     coming.salt = request_salt_copied(r->salt, from->replica->epoch);
     coming.chains = NULL;
     arena_init(&coming.arena, 0);
@@ -91,8 +92,8 @@ static void put_off(const struct head_core *h, struct request *r, bool drains)
     r->move_at_ns = h->now_ns + (drains ? DRAIN_RETRY_NS : ROLE_RETRY_NS);
 }
 
-/* Considers one request. Returns false when it could move now, but another move's blocks are in
- * the way. */
+/* Considers one request. Returns false when it could move now, but the blocks of another move
+ * are in the way. */
 static bool consider(struct head_core *h, struct engine_slot *from, struct request *r)
 {
     bool drains = from->replica->draining;
@@ -101,7 +102,8 @@ static bool consider(struct head_core *h, struct engine_slot *from, struct reque
         put_off(h, r, drains);
         return true;
     }
-    if (!grammars_may_move(h, r, to)) { /* the grammar was asked for and will soon be there */
+    /* the head asked for the grammar, which will soon be ready */
+    if (!grammars_may_move(h, r, to)) {
         put_off(h, r, drains);
         return true;
     }

@@ -1,6 +1,6 @@
 #pragma once
 /* Chooses requests that move to another replica while they run, with or without their KV blocks.
- * Loop thread. */
+ * The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
 /* Looks at the engine slots that should lose requests, and begins the moves. */

@@ -1,11 +1,13 @@
-/* The life of each move of a request between two replicas.
+/* Runs the life of each move of a request between two replicas.
+ *
  * transfer_policy.c begins a move with a copy of blocks or as a recomputation. `transfers_turn`
  * sends orders to ranks and advances each move; answers come to `transfers_on_msg`.
- * Invariants: loop thread. A move finds its request by name, so other changes of the request (an
- * end, a cancel, a lost replica, a newer attempt) need no knowledge of moves. The destination's
- * blocks stay held until every rank there that was told has answered, or the epoch is over,
- * since a rank may still write into them. The source's blocks are released at once after a
- * failure. */
+ *
+ * Invariants: everything runs on the loop thread. A move finds its request by name, so other
+ * changes of the request (an end, a cancel, a lost replica, a newer attempt) need no knowledge
+ * of moves. The destination's blocks stay held until every rank there that was told has
+ * answered, or the epoch is over, since a rank may still write into them. The source's blocks
+ * are released at once after a failure. */
 #include "head/routing/transfers.h"
 
 #include <stdio.h>
@@ -17,12 +19,13 @@
 #include "head/request/request.h"
 #include "head/routing/admission.h"
 
-#define TIMEOUT_NS         (15 * NS_PER_S) /* ranks give up after 10 s */
-#define START_BYTES_PER_S  1e9
-#define LOW_BYTES_PER_S    1e6
-#define HIGH_BYTES_PER_S   1e12
-#define SPEED_WEIGHT       (1.0 / 8) /* weight of the newest measurement */
-#define RETRY_NS           NS_PER_S  /* delay after a failure; it doubles each time */
+#define TIMEOUT_NS        (15 * NS_PER_S) /* ranks give up after 10 s */
+#define START_BYTES_PER_S 1e9
+#define LOW_BYTES_PER_S   1e6
+#define HIGH_BYTES_PER_S  1e12
+#define SPEED_WEIGHT      (1.0 / 8) /* weight of the newest measurement */
+/* A move is tried again after this delay. Each further failure doubles the delay. */
+#define RETRY_NS           NS_PER_S
 #define RETRY_MOST_DOUBLED 5u
 
 void transfers_init(struct transfers *t)
@@ -124,7 +127,7 @@ static struct transfer *begin(struct head_core *h, struct request *r,
     h->transfers.n++;
     to->n_coming++;
     to->n_coming_tokens += x->n_coming;
-    r->move_at_ns = UINT64_MAX; /* no second move at the same time */
+    r->move_at_ns = UINT64_MAX; /* the request does not begin a second move at the same time */
     return x;
 }
 
@@ -199,7 +202,8 @@ static bool take_blocks(struct head_core *h, const struct transfer *x, struct re
                         uint32_t n_tokens)
 {
     struct step_log *log = h->config.step_log;
-    struct request coming = *r; /* the request as it will be there, only for lookups */
+    /* the request as it will be in the other replica, only for lookups */
+    struct request coming = *r;
     coming.salt = x->salt;
     coming.chains = NULL;
     step_log_hold(log, from->replica->index, r, n_tokens, x->id);
@@ -337,7 +341,7 @@ static void learn_speed(struct transfers *t, const struct transfer *x, uint64_t 
     uint64_t passed_ns = now_ns - x->start_ns;
     uint64_t took_ns = x->took_ns && x->took_ns < passed_ns ? x->took_ns : passed_ns;
     if (x->n_bytes == 0 || took_ns == 0)
-        return; /* it gives no speed */
+        return; /* this copy gives no speed */
     double v = (double)x->n_bytes * (double)NS_PER_S / (double)took_ns;
     v = v < LOW_BYTES_PER_S ? LOW_BYTES_PER_S : v > HIGH_BYTES_PER_S ? HIGH_BYTES_PER_S : v;
     t->bytes_per_s += (v - t->bytes_per_s) * SPEED_WEIGHT;
@@ -353,8 +357,8 @@ static uint64_t retry_at(struct head_core *h, const struct transfer *x)
     return h->now_ns + (RETRY_NS << n);
 }
 
-/* Returns true when the answer ended before the copy did and the drained replica ended with it:
- * nothing is left to move, so nothing has failed. */
+/* Returns true when the answer ended before the copy did and the drained replica ended with it.
+ * Nothing is left to move, so nothing has failed. */
 static bool is_moot(const struct head_core *h, const struct transfer *x)
 {
     const struct request *r = request_table_find(h->requests, x->request, x->i_choice);
@@ -371,7 +375,8 @@ static void failed(struct head_core *h, struct transfer *x)
                  (unsigned long long)x->id, (unsigned long long)x->request.hi,
                  (unsigned long long)x->request.lo, x->i_choice, log_quote(x->why));
     }
-    let_go(h, x, TRANSFER_FROM); /* a rank may still read them, but nobody will use its copy */
+    /* a rank may still read the blocks, but nobody will use its copy */
+    let_go(h, x, TRANSFER_FROM);
     if (side_is_quiet(&x->sides[TRANSFER_TO], true)) {
         let_go(h, x, TRANSFER_TO);
         end(h, x, again_ns);
@@ -405,7 +410,7 @@ static void go_on_copying(struct head_core *h, struct transfer *x)
               (unsigned long long)x->n_bytes,
               (double)(h->now_ns - x->start_ns) / (double)NS_PER_MS);
     copied(h, x);
-    go_on_leaving(h, x); /* before it can be admitted again where it is */
+    go_on_leaving(h, x); /* the request leaves before it can be admitted again where it is */
 }
 
 static void go_on(struct head_core *h, struct transfer *x)

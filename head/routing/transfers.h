@@ -1,6 +1,6 @@
 #pragma once
-/* The life of a move (state/transfer_state.h). transfer_policy.h chooses the requests that move.
- * Loop thread. */
+/* Runs the life of a move (state/transfer_state.h). transfer_policy.h chooses the requests that
+ * move. The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
 void transfers_init(struct transfers *t);
@@ -9,7 +9,7 @@ void transfers_fini(struct transfers *t);
 void transfer_begin_recompute(struct head_core *h, struct request *r, struct engine_slot *from,
                               struct engine_slot *to);
 /* Begins a move that first copies the blocks of n_tokens. Returns false when the blocks cannot
- * be held or imported; nothing has begun then. */
+ * be held or imported; the move has then not begun. */
 bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_slot *from,
                          struct engine_slot *to, uint32_t n_tokens);
 /* Sends orders to ranks, and places requests that have left. Call between transfer_policy_look
@@ -17,7 +17,7 @@ bool transfer_begin_copy(struct head_core *h, struct request *r, struct engine_s
 void transfers_turn(struct head_core *h);
 void transfers_tick(struct head_core *h);
 void transfers_on_msg(struct head_core *h, struct worker *w, const struct msg_kv_transferred *m);
-/* The replica's epoch ends. Call before its scheduler is told. */
+/* Ends the replica's moves, since its epoch ends. Call it before its scheduler is told. */
 void transfers_on_down(struct head_core *h, const struct replica *g);
 /* Returns true when something would be lost if this rank's session were replaced now. */
 bool transfers_owe(const struct head_core *h, const struct worker *w);

@@ -1,10 +1,13 @@
 /* Admits waiting sequences to the next plan.
+ *
  * step.c calls `admit_make_way`, which may preempt sequences of worse classes, then
  * `admit_waiting` with the prompt budget that running sequences left. Order comes from queue.c,
  * blocks from kv/blocks.h.
+ *
  * Invariants: sequences are admitted in order, so small requests never starve a large one. A
- * sequence that is one partial prefill too many lets whole prompts of other tenants pass, since
- * they do not take a partial place from it. An admission must fit into one frame (admit_bytes). */
+ * sequence that is held back as one partial prefill too many lets whole prompts of other tenants
+ * pass, since they do not take a partial place from it. An admission must fit into one frame
+ * (admit_bytes). */
 #include "head/scheduler/admit.h"
 
 #include <stdio.h>
@@ -22,8 +25,8 @@ enum {
     ADMIT_BYTES = 256 /* bytes of an admission beside ids, blocks, lists and texts, at most */
 };
 
-/* Most bytes of admissions in one plan, unless a single one is larger. Every rank gets all of
- * it: 7 ms on 10 Gbit/s, and a quarter of a link's bytes in flight. */
+/* PLAN_ADMIT_BYTES limits the admissions in one plan, unless a single admission is larger. Every
+ * rank gets all of them: 7 ms on 10 Gbit/s, and a quarter of a link's bytes in flight. */
 #define PLAN_ADMIT_BYTES (8u << 20)
 
 static uint64_t n_free_blocks(const struct scheduler *s)
@@ -34,8 +37,8 @@ static uint64_t n_free_blocks(const struct scheduler *s)
     return n;
 }
 
-/* Returns true when a lookup would give the same result: nothing was freed since the last one.
- * Looking up a long prompt's prefix costs more than the rest of a step. */
+/* Returns true when a lookup would give the same result, because nothing was freed since the
+ * last lookup. Looking up a long prompt's prefix costs more than the rest of a step. */
 static bool is_stuck(struct scheduler *s, const struct seq *x)
 {
     if (s->stuck.seq != x || n_free_blocks(s) > s->stuck.n_free || s->stuck.patience == 0)
@@ -75,7 +78,7 @@ static void take_in(struct scheduler *s, struct seq *x, uint64_t now_ns)
     x->counts_hits = s->c.enable_prefix_caching && !r->scheduled_ns;
     if (!r->scheduled_ns)
         r->scheduled_ns = now_ns;
-    /* as in vLLM, a request counts once: when it comes back it finds its own blocks */
+    /* As in vLLM, a request counts once. When it comes back it finds its own blocks. */
     if (!x->counts_hits)
         return;
     r->n_cached = n_cached < r->n_prompt ? n_cached : r->n_prompt;
@@ -108,11 +111,12 @@ static void end_without_memory(struct scheduler *s, struct seq *x)
     seq_end(s, x, FINISH_ERROR);
 }
 
-/* Limits that the admissions of one step share. */
+/* Holds the limits that the admissions of one step share. */
 struct admission {
     struct prompt_budget budget;
     uint64_t n_bytes; /* bytes of the plan's admissions */
-    /* last sequence held back as one partial prefill too many; other tenants may pass it */
+    /* `held` is the last sequence held back as one partial prefill too many. Other tenants may
+     * pass it. */
     struct seq *held;
     uint32_t n_held;
 };
@@ -122,7 +126,7 @@ static bool may_come(struct scheduler *s, const struct admission *a, const struc
 {
     if (prompt_budget_is_spent(&a->budget, x))
         return false;
-    if (x->n_pending) /* results of tokens sampled before its preemption are pending */
+    if (x->n_pending) /* results of tokens sampled before the preemption are pending */
         return false;
     uint64_t n_bytes = admit_bytes(s, x->r, x->r->n_ids);
     if (s->p.n_admits > 0 && a->n_bytes + n_bytes > PLAN_ADMIT_BYTES)
@@ -192,8 +196,9 @@ static bool can_make_way(struct scheduler *s, const struct seq *x)
     return blocks_fit_after(s->blocks, &s->hit, x->r->n_ids, s->n_running - n_worse, &gain);
 }
 
-/* Preempts sequences of a worse class, the last in order first, until the first waiting one has
- * a slot and, once the steps in flight are done, blocks. Does nothing when that cannot succeed. */
+/* Preempts sequences of a worse class, the last in order first, until the first waiting sequence
+ * has a slot and, once the steps in flight are done, blocks. Does nothing when that cannot
+ * succeed. */
 void admit_make_way(struct scheduler *s)
 {
     int32_t priority = seq_queue_first_priority(&s->waiting);

@@ -1,5 +1,5 @@
 #pragma once
-/* The next plan: admission of waiting sequences. */
+/* Admits waiting sequences to the next plan. */
 #include "head/scheduler/prompt_budget.h"
 #include "head/scheduler/state.h"
 

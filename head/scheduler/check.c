@@ -1,8 +1,10 @@
 /* Checks every invariant of a scheduler; scheduler.h has the interface.
+ *
  * Tests, fuzzers and `cox replay --check` call `scheduler_check` after each step. Each condition
  * is one HOLDS; the first that fails gives the error text with its line.
- * Invariants: the scheduler is not changed. It is slow and allocates, so no production path
- * calls it. */
+ *
+ * Invariants: the scheduler is not changed. The check is slow and allocates, so no production
+ * path calls it. */
 #include "common/base/mem.h"
 #include "head/scheduler/reserve.h"
 #include "head/scheduler/state.h"
@@ -27,15 +29,15 @@ static bool check_table(const struct scheduler *s, const struct seq *x, uint32_t
           HOLDS(t->n_entered <= x->n_scheduled / block_tokens) &&
           HOLDS(x->is_prompt || t->n_promised == 0)))
         return false;
-    /* a block that is still written has one owner; shared blocks are planned and full */
+    /* A block that is still written has one owner. Shared blocks are planned and full. */
     for (uint32_t k = t->first; k < t->n; k++)
         if (!(HOLDS(k < x->n_scheduled / block_tokens || owners[t->ids[k]] == 1)))
             return false;
     return true;
 }
 
-/* Compares the owners in tables with the pool's counts. Sources of the last plan's copies have
- * one owner more in the pool. */
+/* Compares the owners in tables with the pool's counts. In the pool, sources of the last plan's
+ * copies have one owner more. */
 static bool check_group(const struct scheduler *s, uint32_t i, uint32_t *owners, struct error *err)
 {
     const struct block_pool *pool = blocks_pool(s->blocks, i);

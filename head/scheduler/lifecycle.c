@@ -1,10 +1,13 @@
 /* Makes and frees a scheduler, adds and removes requests, resets it for a new epoch, and answers
  * queries.
+ *
  * The core calls `scheduler_add` for placed requests and `scheduler_remove` for cancelled ones;
  * `scheduler_reset` hands all requests back at the end of an epoch. Routing asks for load,
  * cached tokens and room.
- * Invariants: one thread; no clock. A request belongs to at most one scheduler, and r->sched
- * points to its sequence. A request is refused if it could never run here, even alone. */
+ *
+ * Invariants: one thread uses a scheduler, which has no clock. A request belongs to at most one
+ * scheduler, and r->sched points to its sequence. A request is refused if it could never run
+ * here, even alone. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -19,11 +22,12 @@
 enum {
     MAX_SEQS = 1 << 16,
     MAX_BATCHED_TOKENS = 1 << 24,
-    TENANT_QUANTUM = 64, /* tokens; small, so that tenants take turns request by request */
-    LOOK_BACK = 8,       /* waiting sequences that are compared for a common prefix */
+    /* quantum in tokens; it is small, so that tenants take turns request by request */
+    TENANT_QUANTUM = 64,
+    LOOK_BACK = 8, /* waiting sequences that are compared for a common prefix */
 };
 
-/* Most bytes of one admission: a frame, less the runs beside it in the plan. */
+/* MOST_ADMIT_BYTES limits one admission: a frame, less the runs beside it in the plan. */
 #define MOST_ADMIT_BYTES (FRAME_MAX_BYTES - (8u << 20))
 
 /* ---- create, add, remove ---- */
@@ -72,7 +76,7 @@ static void forget_ranks(struct scheduler *s)
     s->n_left_slots = 0;
     s->n_free_slots = s->c.max_num_seqs;
     for (uint32_t i = 0; i < s->c.max_num_seqs; i++) {
-        s->free_slots[i] = s->c.max_num_seqs - 1 - i; /* low slots are used first */
+        s->free_slots[i] = s->c.max_num_seqs - 1 - i; /* sequences use low slots first */
         s->slots[i] = NULL;
     }
 }
@@ -147,7 +151,7 @@ void scheduler_free(struct scheduler *s)
 
 uint32_t scheduler_most_tokens(const struct scheduler *s)
 {
-    uint32_t fits = 0, end = s->c.max_model_len + 1; /* the first size that does not fit */
+    uint32_t fits = 0, end = s->c.max_model_len + 1; /* `end` is the first size that does not fit */
     while (end - fits > 1) {
         uint32_t middle = fits + (end - fits) / 2;
         if (blocks_fit_alone(s->blocks, middle - 1)) /* the last token is never run */
@@ -165,8 +169,8 @@ bool scheduler_fits(const struct scheduler *s, const struct request *r)
            blocks_fit_alone(s->blocks, r->ids_cap - 1); /* the last token is never run */
 }
 
-/* Reserves memory now if a slot is free for it, so that a step does not allocate. The step tries
- * again otherwise. */
+/* Reserves memory now if a slot is free for the sequence, so that a step does not allocate.
+ * Otherwise the step tries again. */
 static void make_room_early(struct scheduler *s, struct seq *x)
 {
     if (s->waiting.n < s->n_free_slots + s->n_left_slots)
@@ -275,7 +279,7 @@ void scheduler_reset(struct scheduler *s, uint64_t term_epoch, scheduler_request
         struct request *r = all[i]->r;
         seq_free(s, all[i]);
         if (fn)
-            fn(ctx, r); /* may add the request again, even to this scheduler */
+            fn(ctx, r); /* `fn` may add the request again, even to this scheduler */
     }
     mem_free(all);
 }

@@ -1,11 +1,13 @@
-/* The queue of waiting sequences: classes by priority, and deficit round robin between tenants;
- * queue.h has the rules.
+/* Keeps the queue of waiting sequences: classes by priority, and deficit round robin between
+ * tenants; queue.h has the rules.
+ *
  * lifecycle.c and sequences.c call `seq_queue_enter` and `seq_queue_push`. admit.c takes the
  * next sequence with `seq_queue_first`, and plan.c charges its blocks with `seq_queue_charge`.
- * Invariants: one scheduler owns it. Memory is reserved when a sequence enters, so steps never
- * allocate. Tenants and classes are array entries linked by index, and exist only while one of
- * their sequences is in the scheduler. Waiting sequences are in intrusive pairing heaps ordered
- * by `seq_before`. */
+ *
+ * Invariants: one scheduler owns the queue. Memory is reserved when a sequence enters, so steps
+ * never allocate. Tenants and classes are array entries linked by index, and exist only while
+ * one of their sequences is in the scheduler. Waiting sequences are in intrusive pairing heaps
+ * ordered by `seq_before`. */
 #include "head/scheduler/queue.h"
 
 #include <assert.h>
@@ -18,9 +20,9 @@ struct tenant {
     uint64_t id;
     int64_t deficit;
     uint32_t i_class;
-    uint32_t n_inside, n_waiting;  /* sequences in the scheduler; n_waiting: those that wait */
+    uint32_t n_inside, n_waiting;  /* sequences in the scheduler; n_waiting: sequences that wait */
     struct seq *heap;              /* sequences that wait for the first time, by age */
-    uint32_t ring_next, ring_prev; /* ring of its class's tenants; free list by ring_next */
+    uint32_t ring_next, ring_prev; /* ring of the class's tenants; free list by ring_next */
     uint32_t next_in_bucket;
 };
 
@@ -62,7 +64,8 @@ static struct seq *heap_merge(struct seq *a, struct seq *b)
     return a;
 }
 
-/* Merges in two passes: pairs from left to right, then the pairs from right to left. */
+/* Merges the siblings in two passes: pairs from left to right, then the pairs from right to
+ * left. */
 static struct seq *heap_merge_siblings(struct seq *x)
 {
     struct seq *pairs = NULL, *root = NULL;
@@ -129,7 +132,7 @@ static void rehash(struct seq_queue *q, uint32_t n_used)
     }
 }
 
-/* Reserves memory for one more. There are never more tenants or classes than sequences. */
+/* Reserves memory for one more sequence. There are never more tenants or classes than sequences. */
 static void reserve(struct seq_queue *q)
 {
     if (q->n_inside < q->cap)
@@ -163,7 +166,7 @@ void seq_queue_fini(struct seq_queue *q)
 
 /* ---- classes and tenants ---- */
 
-/* Returns the index of the class in `order`, or where it would be inserted. */
+/* Returns the index of the class in `order`, or the index where the class would be inserted. */
 static uint32_t place_of(const struct seq_queue *q, int32_t priority)
 {
     uint32_t low = 0, high = q->n_classes;
@@ -223,7 +226,7 @@ static uint32_t tenant_get(struct seq_queue *q, uint32_t i_class, uint64_t id)
     *bucket = i + 1;
     if (c->turn == NONE) {
         c->turn = t->ring_next = t->ring_prev = i;
-    } else { /* last in the current round: before the tenant that has the turn */
+    } else { /* the tenant goes last in the current round, before the tenant that has the turn */
         t->ring_next = c->turn;
         t->ring_prev = q->tenants[c->turn].ring_prev;
         q->tenants[t->ring_prev].ring_next = i;
@@ -315,8 +318,8 @@ static void grant(const struct seq_queue *q, struct tenant *t, int64_t tokens)
         t->deficit = q->quantum;
 }
 
-/* Passes as many rounds as needed until a waiting tenant is above zero. Each round adds a
- * quantum to every tenant. */
+/* Passes as many rounds as needed until a waiting tenant's deficit is above zero. Each round
+ * adds a quantum to every tenant. */
 static void pass_rounds(struct seq_queue *q, const struct priority_class *c)
 {
     int64_t least = INT64_MAX;

@@ -1,6 +1,6 @@
 #pragma once
-/* The queue of one scheduler: it decides which waiting sequence is next. Sequences are in
- * classes by priority (a lower number is served sooner). Within a class, resubmitted and
+/* Keeps the queue of one scheduler, which decides which waiting sequence is next. Sequences are
+ * in classes by priority (a lower number is served sooner). Within a class, resubmitted and
  * preempted sequences come first, by age. The others get fair shares per tenant: deficit round
  * robin over tokens (Shreedhar and Varghese, SIGCOMM 1995). A deficit may go below zero, because
  * the length of an answer is not known in advance. A turn gives its tenant a quantum. The tenant
@@ -34,23 +34,23 @@ bool seq_before(const struct seq *a, const struct seq *b);
 
 void seq_queue_init(struct seq_queue *q, int64_t quantum);
 void seq_queue_fini(struct seq_queue *q);
-/* Adds a sequence to the scheduler. It does not wait yet. */
+/* Adds a sequence to the scheduler. The sequence does not wait yet. */
 void seq_queue_enter(struct seq_queue *q, struct seq *x);
 /* Removes a sequence that does not wait from the scheduler. */
 void seq_queue_leave(struct seq_queue *q, struct seq *x);
 void seq_queue_push(struct seq_queue *q, struct seq *x); /* the sequence begins to wait */
 void seq_queue_remove(struct seq_queue *q, struct seq *x);
-/* Returns the sequence to serve next, the same one until something changes. Returns NULL when
- * none waits. */
+/* Returns the sequence to serve next, or NULL when no sequence waits. The result is the same
+ * until something changes. */
 struct seq *seq_queue_first(struct seq_queue *q);
 /* Returns the sequence to try when x cannot be served now: the oldest one of the next tenant in
- * its class. Returns NULL when no other tenant waits there. `x`: a result of seq_queue_first or
- * of this function. */
+ * its class. Returns NULL when no other tenant waits there. `x` is a result of seq_queue_first
+ * or of this function. */
 struct seq *seq_queue_behind(const struct seq_queue *q, const struct seq *x);
-/* Returns the priority of the next sequence. Returns INT32_MAX when none waits. */
+/* Returns the priority of the next sequence, or INT32_MAX when no sequence waits. */
 int32_t seq_queue_first_priority(const struct seq_queue *q);
-/* Returns how many of this tenant's sequences wait. Linear in the classes. */
+/* Returns how many of this tenant's sequences wait. The cost is linear in the classes. */
 uint32_t seq_queue_n_waiting(const struct seq_queue *q, uint64_t tenant);
 /* Charges x's tenant for n_tokens of KV cache. */
 void seq_queue_charge(struct seq_queue *q, const struct seq *x, uint32_t n_tokens);
-bool seq_queue_check(const struct seq_queue *q); /* for tests */
+bool seq_queue_check(const struct seq_queue *q); /* a check for tests */

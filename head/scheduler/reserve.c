@@ -1,10 +1,13 @@
 /* Keeps blocks of requests that move to or from another replica, independent of steps.
+ *
  * routing/transfers.c calls `scheduler_hold` on the sending side, `scheduler_import` and
  * `scheduler_imported` on the receiving side, and `scheduler_let_go` at the end.
- * Invariants: these blocks are owned as by a sequence, so no step allocates them, whatever
- * happens to the request. A complete import is an entry of the prefix cache like any other, and
- * is not evicted before its request arrives. When a running sequence lacks blocks, or every
- * sequence waits, complete imports are freed first; their content is then computed again. */
+ *
+ * Invariants: these blocks have an owner like the blocks of a sequence, so no step allocates
+ * them, whatever happens to the request. A complete import is an entry of the prefix cache like
+ * any other, and is not evicted before its request arrives. When a running sequence lacks
+ * blocks, or every sequence waits, complete imports are freed first; their content is then
+ * computed again. */
 #include "head/scheduler/reserve.h"
 
 #include <string.h>
@@ -18,7 +21,8 @@ enum { MAX_MOVES = 64 };
 struct scheduler_move {
     struct scheduler_move *next;
     uint64_t id;
-    /* import only: content of the blocks and the request that they are for; else NULL */
+    /* `prefix` is set for an import only: the content of the blocks and the request that they
+     * are for; else NULL. */
     struct request *prefix;
     bool is_whole;
     uint32_t n;
@@ -74,7 +78,8 @@ static void let_go(struct scheduler *s, struct scheduler_move **at)
 uint32_t scheduler_movable(const struct scheduler *s, const struct request *r)
 {
     const struct seq *x = r->sched;
-    /* its first token's result has arrived, so all its cached blocks are computed too */
+    /* The first token's result has arrived, so all cached blocks of the request are computed
+     * too. */
     if (!s->c.enable_prefix_caching || !x || x->place != SEQ_RUNNING || !x->tail_shared ||
         !blocks_may_share(r))
         return 0;

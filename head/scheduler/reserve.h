@@ -1,9 +1,9 @@
 #pragma once
-/* Blocks that are kept for requests that move between replicas: functions for the other files of
- * the scheduler. scheduler.h has those that begin and end a move. */
+/* Keeps blocks for requests that move between replicas. These functions are for the other files
+ * of the scheduler. scheduler.h has the functions that begin and end a move. */
 #include "head/scheduler/state.h"
 
-/* Call when `r` is gone or admitted: frees its complete imports. */
+/* Frees r's complete imports. Call it when `r` has left or is admitted. */
 void moves_of_gone(struct scheduler *s, const struct request *r);
 /* Frees the oldest complete import. Returns false when there is none. */
 bool moves_reclaim(struct scheduler *s);

@@ -1,6 +1,8 @@
 /* Applies results in the order of their steps.
+ *
  * The core calls `scheduler_on_result`; its events tell which requests got tokens or ended.
  * Tokens go to the request, full blocks to the prefix cache, times to the budgets.
+ *
  * Invariants: the result is checked completely before any of it is applied. A rank that answers
  * something other than the oldest plan in flight is out of step, and its replica must be
  * dissolved. */
@@ -74,7 +76,7 @@ static enum status check_result(const struct scheduler *s, const struct msg_resu
     return STATUS_OK;
 }
 
-/* Handles the first token since its admission. */
+/* Handles the first token of a sequence since its admission. */
 static void on_first_token(struct scheduler *s, struct seq *x, uint64_t now_ns)
 {
     if (!x->r->first_token_ns)
@@ -102,13 +104,14 @@ static void move_on(struct scheduler *s, struct seq *x, uint64_t now_ns)
     if (!x->tail_shared)
         on_first_token(s, x, now_ns);
     if (seq_n_known(x) >= x->enter_at && s->c.enable_prefix_caching) {
-        /* not in the CPU's cache: prefetched now, entered at the end */
+        /* The blocks are not in the CPU's cache, so they are prefetched now and entered at the
+         * end. */
         s->entering[s->n_entering++] = x;
         blocks_prefetch(s->blocks, x->tables);
     }
 }
 
-/* Enters full blocks. No listed sequence has left, since one that ends in a result is not
+/* Enters full blocks. No listed sequence has left, since a sequence that ends in a result is not
  * listed. */
 static void enter_blocks(struct scheduler *s)
 {
@@ -136,7 +139,7 @@ static void take_prompt_logprobs(struct scheduler *s, const struct seq *x,
         s->events[s->n_events++] = (struct scheduler_event){.request = x->r};
 }
 
-/* Ends the request with an error when the mask ended it: its last token is not valid. */
+/* Ends the request with an error when the mask ended it. The last token is then not valid. */
 static void end_dead(struct request *r, const struct result_item *item, uint32_t n_new)
 {
     if (n_new == 0 || n_new > item->gaps.n || !(item->gaps.ptr[n_new - 1] < 0))
@@ -177,7 +180,7 @@ static void take_tokens(struct scheduler *s, struct seq *x, const struct step_en
                         const struct result_item *item, uint64_t now_ns)
 {
     struct request *r = x->r;
-    uint32_t n_more = item->ids.n - 1; /* accepted draft tokens */
+    uint32_t n_more = item->ids.n - 1; /* accepted draft tokens of the run */
     if (e->pools)
         request_take_vector(r, item->vector);
     uint32_t n_new = push_tokens(r, item);

@@ -1,8 +1,8 @@
 #pragma once
-/* One sequence of a scheduler: a request while it waits or runs there. This is plain data and
- * functions of it alone. Positions [0, n_scheduled) are planned; [n_scheduled, n_total) can be
- * run next, where n_total = known ids + n_pending ids sampled in flight. While draft tokens are
- * in flight, ranks may be up to n_ahead positions further. */
+/* Describes one sequence of a scheduler: a request while it waits or runs there. This is plain
+ * data and functions of it alone. Positions [0, n_scheduled) are planned; [n_scheduled, n_total)
+ * can be run next, where n_total = known ids + n_pending ids sampled in flight. While draft
+ * tokens are in flight, ranks may be up to n_ahead positions further. */
 #include "head/kv/blocks.h"
 #include "head/request/state.h"
 
@@ -11,8 +11,8 @@ _Static_assert(SCHEDULER_MAX_DEPTH <= BLOCK_POOL_MAX_DEPTH, "quarantine counts p
 #define SLOT_NONE  UINT32_MAX
 #define ENTRY_NONE UINT32_MAX
 
-/* Links in the pairing heap of waiting sequences (Fredman, Sedgewick, Sleator, Tarjan 1986).
- * They are intrusive, so that a push allocates nothing. */
+/* Holds the links in the pairing heap of waiting sequences (Fredman, Sedgewick, Sleator, Tarjan
+ * 1986). They are intrusive, so that a push allocates nothing. */
 struct seq_heap_node {
     struct seq *child, *next, *prev; /* prev: the older sibling; for the eldest child, the parent */
 };
@@ -23,45 +23,47 @@ struct seq {
     /* A step of plain decoding uses only this cache line of the sequence. */
     struct request *r;
     uint32_t n_scheduled, n_total;
-    uint32_t n_cap; /* r->ids_cap; the token at n_cap - 1 is never run, since nothing follows it */
+    /* copy of r->ids_cap; the token at n_cap - 1 is never run, since nothing follows it */
+    uint32_t n_cap;
     uint32_t covered;  /* positions that have blocks */
     uint32_t enter_at; /* known and planned positions at which the next block can be shared */
     uint32_t slot;
-    uint32_t incarnation; /* number of admissions; entries of an older one only give tokens */
+    uint32_t incarnation; /* number of admissions; entries of an older admission only give tokens */
     uint32_t i_running;
-    uint32_t entry[SCHEDULER_MAX_DEPTH]; /* index of its entry in each step in flight */
+    uint32_t entry[SCHEDULER_MAX_DEPTH]; /* index of the sequence's entry in each step in flight */
     uint16_t n_ahead;
     uint8_t n_pending;
     uint8_t place;
-    bool is_prompt;   /* running, with more than its newest id left to be planned */
+    bool is_prompt;   /* the sequence runs, and more than its newest id is left to be planned */
     bool tail_shared; /* blocks_enter_tail was called */
-    bool counts_hits; /* admitted for the first time, so its cache hits count */
-    /* pools: a vector is wanted instead of a token; has_prompt_logprobs: rows of the prompt are
-     * wanted */
+    bool counts_hits; /* the sequence was admitted for the first time, so its cache hits count */
+    /* pools: a vector is wanted instead of a token; has_prompt_logprobs: the rows of the prompt
+     * are wanted */
     bool pools, has_prompt_logprobs;
-    bool masked; /* has a grammar */
+    bool masked; /* the sequence has a grammar */
     uint16_t i_row_share;
     uint32_t n_untold; /* positions skipped by blocks_advance that no plan has reported yet */
 
-    /* Order of service, copied at scheduler_add: the owner may change the request while the
-     * sequence is in a sorted list. */
+    /* The order of service is copied at scheduler_add, because the owner may change the request
+     * while the sequence is in a sorted list. */
     int32_t priority;
     bool resubmitted;
-    bool again;   /* resubmitted, or was preempted */
-    bool resumed; /* came with generated ids: its stream was interrupted by a loss or a move */
+    bool again;   /* the request was resubmitted or preempted */
+    bool resumed; /* the request came with generated ids: a loss or a move interrupted its stream */
     uint64_t arrival_seq;
     uint64_t add_seq; /* order of scheduler_add; decides between equal arrivals */
-    uint32_t n_left;  /* prompt tokens that are still to be computed; counts as load */
+    uint32_t n_left;  /* prompt tokens that are still to be computed; they count as load */
     uint64_t tenant;
     uint32_t i_tenant; /* index into the queue's tenants */
     /* mask_units: cost of the mask of its last run */
     uint32_t i_mask_share, mask_round, mask_units;
-    /* asks_prompt_logprobs: rows of its prompt have logits, as of scheduler_add */
+    /* asks_prompt_logprobs: the rows of its prompt have logits, as of scheduler_add */
     bool had_mask, asks_prompt_logprobs;
     struct seq_heap_node wait;
-    struct seq *next, *prev; /* links of the list of all, in order of add */
+    struct seq *next, *prev; /* links of the list of all sequences, in order of scheduler_add */
     struct seq *next_ended;
-    _Alignas(64) struct block_table tables[]; /* one cache line each */
+    /* one table for each KV group, each in a cache line of its own */
+    _Alignas(64) struct block_table tables[];
 };
 _Static_assert(offsetof(struct seq, priority) <= 64, "one cache line");
 

@@ -1,7 +1,9 @@
 /* Moves sequences between their places: waiting in the queue, running with a slot and blocks, or
  * ended.
+ *
  * admit.c starts a sequence, step.c and admit.c preempt it, result.c and lifecycle.c end it,
  * always through this file.
+ *
  * Invariants: a sequence is in exactly one place, so lists, slots, blocks and sums agree.
  * `running` is in order of `seq_before` and may have holes until the next step. Only
  * `seq_make_room` and `seq_new` allocate. */
@@ -138,7 +140,8 @@ void sequences_append_ended(struct scheduler *s, struct seq *x)
     s->last_ended = x;
 }
 
-/* Removes an ended sequence, nearly always the first: they are returned in order. */
+/* Removes an ended sequence. This is nearly always the first one, because ended sequences are
+ * returned in order. */
 static void end_list_remove(struct scheduler *s, struct seq *x)
 {
     struct seq **at = &s->ended, *before = NULL;
@@ -215,8 +218,8 @@ static void forget_entries(struct scheduler *s, struct seq *x)
     x->n_total = x->r->n_ids;
 }
 
-/* Removes a sequence from its list, slot, blocks and the steps in flight. It still counts in
- * n_seqs. */
+/* Removes a sequence from its list, slot, blocks and the steps in flight. The sequence still
+ * counts in n_seqs. */
 void seq_detach(struct scheduler *s, struct seq *x)
 {
     forget_entries(s, x);

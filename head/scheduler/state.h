@@ -1,6 +1,6 @@
 #pragma once
-/* The structs of the scheduler, only for the files behind scheduler.h. From the bottom to the
- * top:
+/* Defines the structs of the scheduler, only for the files behind scheduler.h. From the bottom
+ * to the top:
  *   sequences.c  places of a sequence: its lists, slots and blocks
  *   reserve.c    blocks that move to or from another replica
  *   plan.c       a run in the plan in progress
@@ -21,37 +21,37 @@
 _Static_assert(SCHEDULER_MAX_KV_GROUPS == BLOCKS_MAX_GROUPS, "the same groups");
 
 struct step_entry {
-    struct seq *seq;   /* NULL = has left; its token is discarded */
-    struct request *r; /* only for prefetching; may be gone */
+    struct seq *seq;   /* sequence of the entry; NULL = it has left, and its token is discarded */
+    struct request *r; /* used only for prefetching; the request may have left */
     uint32_t slot, n_tokens, incarnation;
     uint16_t n_draft;
     bool sample, follows, pools;       /* pools: a vector is wanted too */
     bool has_prompt_logprobs;          /* rows of the prompt are wanted too */
     uint32_t start;                    /* first position of the run */
-    uint32_t n_prompt_logprobs;        /* rows with logits beside the sampled one */
+    uint32_t n_prompt_logprobs;        /* rows with logits beside the sampled row */
     uint32_t i_mask_share, mask_units; /* i_mask_share: NONE = no mask; mask_units: expected cost */
 };
 
 struct step_record {
     uint64_t step;
     uint32_t n;
-    struct step_entry *entries; /* [max_num_seqs], in the order of the plan's runs */
+    struct step_entry *entries; /* array of max_num_seqs entries, in the order of the plan's runs */
 };
 
-/* Arrays of the plan in progress, allocated once. */
+/* Holds the arrays of the plan in progress, allocated once. */
 struct plan_space {
     uint32_t *finished;
     struct plan_admit *admits;
     /* runs: decodes, then prefills, which are appended at the end */
     struct plan_run *runs, *prefills;
     struct step_entry *prefill_entries;
-    struct plan_blocks *blocks; /* [max_num_seqs, n_kv_groups] */
+    struct plan_blocks *blocks; /* array of max_num_seqs * n_kv_groups */
     uint32_t n_finished, n_admits, n_runs, n_prefills, n_blocks;
     struct msg_plan plan;
 };
 
-/* The first waiting sequence did not fit with n_free free blocks. It is looked up again when
- * there are more. */
+/* Remembers that the first waiting sequence did not fit with n_free free blocks. The sequence is
+ * looked up again when there are more free blocks. */
 struct stuck {
     const struct seq *seq;
     uint64_t n_free;
@@ -67,17 +67,19 @@ struct scheduler {
     struct seq *ended, *last_ended;
     struct slab seq_slab;
     uint32_t n_seqs;
-    struct seq **running; /* in order of seq_before; NULL = left since the last step */
+    /* running sequences in order of seq_before; NULL = left since the last step */
+    struct seq **running;
     uint32_t n_running, running_end, n_prompts; /* n_prompts: running sequences with is_prompt */
     struct seq_queue waiting;
-    struct seq **slots; /* [max_num_seqs]: the running sequence of each slot; NULL = free */
+    struct seq **slots; /* array of max_num_seqs: the running sequence of each slot; NULL = free */
     uint32_t *free_slots, n_free_slots;
     uint32_t *left_slots, n_left_slots; /* slots to report as finished in the next plan */
     struct step_record records[SCHEDULER_MAX_DEPTH]; /* steps in flight, by step % depth */
     uint32_t n_ahead;                                /* entries in flight with drafts */
     struct scheduler_event *events;                  /* events of the last result */
     uint32_t n_events;
-    /* [max_num_seqs]; sequences with a full block to enter after this result */
+    /* `entering` has max_num_seqs places, for sequences with a full block to enter after this
+     * result. */
     struct seq **entering;
     uint32_t n_entering;
     struct plan_space p;
@@ -87,7 +89,8 @@ struct scheduler {
     struct scheduler_move *moves;
     uint32_t n_moves;
     struct scheduler_stats stats;
-    uint64_t accepted_at[SCHEDULER_MAX_DRAFT]; /* outside `stats`, which are copied in each turn */
+    /* kept outside `stats`, which are copied in each turn */
+    uint64_t accepted_at[SCHEDULER_MAX_DRAFT];
     struct step_budget budget;
     struct row_shares rows;
     struct mask_shares masks;

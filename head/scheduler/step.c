@@ -1,11 +1,13 @@
 /* Makes the next plan.
+ *
  * The core calls `scheduler_step`. It ends expired requests, plans decodes and prompts of
  * running sequences, then lets admit.c add waiting ones, and finishes the plan.
- * Invariants: running sequences are served in order of `seq_before`. The first always gets its
- * blocks and the last is preempted, so there is no livelock. Decodes are counted first, and
- * prompts share the rest of the token budget. A sequence that waits for blocks in quarantine
- * claims them, so that younger ones cannot take them. No allocation unless a sequence waits for
- * a slot. */
+ *
+ * Invariants: running sequences are served in order of `seq_before`. The first sequence always
+ * gets its blocks and the last is preempted, so there is no livelock. Decodes are counted first,
+ * and prompts share the rest of the token budget. A sequence that waits for blocks in quarantine
+ * claims them, so that younger sequences cannot take them. The step allocates nothing unless a
+ * sequence waits for a slot. */
 #include <string.h>
 
 #include "head/scheduler/admit.h"
@@ -15,7 +17,7 @@
 #include "head/scheduler/state.h"
 #include "proto/plan_digest.h"
 
-enum { PREFETCH = 6 }; /* sequences ahead */
+enum { PREFETCH = 6 }; /* distance of the prefetch, in sequences ahead */
 
 /* ---- deadlines ---- */
 
@@ -95,7 +97,7 @@ static void run_decode(struct scheduler *s, struct seq *x, uint32_t n_draft, boo
         return;
     if (s->rows.n_tenants > 1 && !row_shares_may_run(&s->rows, x->i_row_share))
         return;
-    uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may follow the next one */
+    uint32_t room = x->n_cap - 1 - x->n_total; /* ids that may follow the next id */
     struct run_size size = {1, n_draft < room ? n_draft : room};
     if (size.n_draft == 0 && x->n_ahead == 0 && x->n_scheduled < x->covered)
         add_decode(s, x);
@@ -117,8 +119,8 @@ static void run_prompt(struct scheduler *s, struct seq *x, struct prompt_budget 
     plan_add_run(s, x, size, true);
 }
 
-/* Runs every running sequence that can run. Returns the budget that is left for admissions. It
- * is empty when a sequence lacks blocks, so that no new one is admitted. */
+/* Runs every running sequence that can run. Returns the budget that is left for admissions. The
+ * budget is empty when a sequence lacks blocks, so that no new sequence is admitted. */
 static struct prompt_budget run_running(struct scheduler *s)
 {
     uint32_t n_decodes = s->n_running - s->n_prompts, n_draft = drafts_of_step(s);
@@ -148,8 +150,8 @@ static struct prompt_budget run_all(struct scheduler *s)
 }
 
 /* When nothing would run, lifts the limits of tenants' shares, then those of masks, smallest
- * debt first. A lifted sequence may be preempted for lack of blocks; the next ones then have
- * blocks. */
+ * debt first. A lifted sequence may be preempted for lack of blocks. The next sequences then
+ * have blocks. */
 static struct prompt_budget run_any(struct scheduler *s)
 {
     row_shares_plan(&s->rows, &s->budget, 1 + drafts_of_step(s),
@@ -247,7 +249,7 @@ const struct msg_plan *scheduler_step(struct scheduler *s, uint64_t now_ns)
     hand_back_slots(s);
     admit_waiting(s, budget, now_ns);
     if (p->n_runs + p->n_prefills == 0) {
-        /* no plan is sent, so these slots are reported in the next one */
+        /* No plan is sent, so the next plan reports these slots. */
         for (uint32_t i = 0; i < n_left_before; i++)
             s->left_slots[s->n_left_slots++] = s->free_slots[--s->n_free_slots];
         return NULL;

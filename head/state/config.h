@@ -1,5 +1,5 @@
 #pragma once
-/* The configuration of a head core. It never changes. */
+/* Holds the configuration of a head core, which never changes. */
 #include "head/cluster/registry.h"
 #include "head/links/peers.h"
 #include "head/state/scale_hint.h"
@@ -7,7 +7,8 @@
 struct step_log;
 
 #define HEAD_TICK_MS 50u
-/* Replicas on CPUs get short steps; others use the whole token budget. */
+/* With STEP_TARGET_BY_DEVICE, replicas on CPUs get short steps, and other replicas use the whole
+ * token budget. */
 #define STEP_TARGET_BY_DEVICE UINT64_MAX
 
 struct head_core_config {
@@ -15,20 +16,23 @@ struct head_core_config {
     struct cluster_config cluster;
     uint32_t max_num_batched_tokens, max_num_seqs, max_waiting, long_prefill_token_threshold;
     uint32_t max_partial_prefills;
-    uint32_t max_waiting_per_tenant; /* 0 = no limit per tenant */
-    bool priorities;                 /* requests may set a priority */
-    uint32_t max_requests;           /* most live requests, waiting or not */
-    uint64_t max_request_bytes;      /* most bytes of all requests before they run */
-    uint32_t depth;                  /* most steps in flight per replica */
-    uint64_t step_target_ns;         /* for all replicas; 0 = off; or STEP_TARGET_BY_DEVICE */
+    /* most waiting requests of a tenant; 0 = no limit per tenant */
+    uint32_t max_waiting_per_tenant;
+    bool priorities;            /* requests may set a priority */
+    uint32_t max_requests;      /* most live requests, waiting or not */
+    uint64_t max_request_bytes; /* most bytes of all requests before they run */
+    uint32_t depth;             /* most steps in flight per replica */
+    /* target time of a step in all replicas; 0 = off; or STEP_TARGET_BY_DEVICE */
+    uint64_t step_target_ns;
     bool enable_prefix_caching;
     uint32_t max_loras; /* most adapters at once; 0 = LoRA is off */
     const char *model;  /* served name, for people; borrowed; NULL = the workers' name */
-    const char *const *served_names; /* all names that gateways accept for it; borrowed */
+    const char *const *served_names; /* all names that gateways accept for the model; borrowed */
     size_t n_served_names;
     uint64_t gateway_grace_ns, stall_ns;
     uint64_t seed;             /* seed of session numbers: random in cox-head, fixed in tests */
     uint64_t wall_offset_ns;   /* wall clock minus the clock of now_ns */
     struct scale_config scale; /* world and slots are set from the other options */
-    struct step_log *step_log; /* inputs and outputs of the schedulers; borrowed; NULL = no log */
+    /* log of the schedulers' inputs and outputs; borrowed; NULL = no log */
+    struct step_log *step_log;
 };

@@ -1,15 +1,15 @@
 #pragma once
-/* The scheduling of one READY replica: its scheduler, the steps in flight, and routing's data
- * about it. Plain data of the head core. Loop thread. */
+/* Describes the scheduling of one READY replica: its scheduler, the steps in flight, and
+ * routing's data about it. This is plain data of the head core and belongs to the loop thread. */
 #include "common/base/str.h"
 #include "head/cluster/replica.h"
 #include "head/scheduler/scheduler.h"
 #include "head/state/engine_slot_grammars.h"
 #include "head/state/step_time.h"
 
-#define ENGINE_SLOT_STEPS 4u /* more than can be in flight */
+#define ENGINE_SLOT_STEPS 4u /* capacity for steps, more than can be in flight */
 
-/* The reason why a role is ignored although replicas of the other kind exist. */
+/* Names the reason why a role is ignored although replicas of the other kind exist. */
 enum role_trouble {
     ROLE_FINE,
     ROLE_NO_ADDRESS,
@@ -18,9 +18,9 @@ enum role_trouble {
     ROLE_TROUBLE_COUNT
 };
 
-/* At the index of its replica. */
+/* Describes an engine slot. Its index is the index of its replica. */
 struct engine_slot {
-    struct scheduler *scheduler; /* NULL = the replica is not ready */
+    struct scheduler *scheduler; /* scheduler of the replica; NULL = the replica is not ready */
     struct replica *replica;
     bool plan_pending; /* `plan` is encoded, but some rank has not got it */
     struct strbuf plan;
@@ -30,20 +30,23 @@ struct engine_slot {
     bool idle; /* nothing is in flight, and there was nothing to plan */
     bool due;  /* something has happened since the last call of scheduler_step */
     uint64_t step_after_idle;
-    uint32_t n_running, n_queued; /* as counted in the core's sums */
+    uint32_t n_running, n_queued; /* running and queued sequences as counted in the core's sums */
     uint32_t n_left;              /* sequences that had no place in the last plan */
-    uint32_t most_tokens;         /* largest request that fits into its KV cache, tokens */
+    uint32_t most_tokens; /* largest request that fits into the replica's KV cache, in tokens */
     struct step_time time;
     /* tokens of the steps in flight, by step % ENGINE_SLOT_STEPS */
     uint32_t n_tokens[ENGINE_SLOT_STEPS];
-    struct request_id suspect; /* last suspect placed here; it may have moved or gone since */
-    uint32_t suspect_choice;   /* choice of that suspect */
-    uint64_t placed_seq;       /* order of the last request that was routed here */
-    enum replica_role role;    /* REPLICA_BOTH when the replica's role cannot be used (roles.h) */
-    enum role_trouble role_trouble; /* the reason, when an operator should change something */
-    struct transfer *transfer;      /* transfer of blocks from or to here; NULL = none */
-    bool look_due;                  /* a request here may be able to move now */
-    uint32_t n_coming; /* requests that are moving here; n_coming_tokens: their tokens */
+    /* last suspect placed here; the suspect may have moved or gone since */
+    struct request_id suspect;
+    uint32_t suspect_choice; /* choice of that suspect */
+    uint64_t placed_seq;     /* order of the last request that was routed here */
+    enum replica_role role;  /* REPLICA_BOTH when the replica's role cannot be used (roles.h) */
+    /* the reason why the role is ignored, when an operator should change something */
+    enum role_trouble role_trouble;
+    struct transfer *transfer; /* transfer of blocks from or to this engine slot; NULL = none */
+    bool look_due;             /* a request of this engine slot may be able to move now */
+    /* requests that are moving to this engine slot; n_coming_tokens: their tokens */
+    uint32_t n_coming;
     uint64_t n_coming_tokens;
-    struct engine_slot_grammars grammars; /* grammars that its sampling rank has or is compiling */
+    struct engine_slot_grammars grammars; /* grammars that the sampling rank has or is compiling */
 };

@@ -1,7 +1,7 @@
 #pragma once
-/* The grammars of an engine slot, as the head knows them: those that the sampling rank has or is
- * compiling, and the memory for them and for sequences' matchers. Plain data, changed by
- * routing/grammars.c and routing/grammar_room.c. Loop thread. */
+/* Describes the grammars of an engine slot, as the head knows them: those that the sampling rank
+ * has or is compiling, and the memory for them and for sequences' matchers. This is plain data,
+ * changed by routing/grammars.c and routing/grammar_room.c on the loop thread. */
 #include "head/request/shared_text.h"
 #include "head/request/state.h"
 
@@ -9,33 +9,34 @@ struct matcher_share {
     uint64_t tenant, n_bytes;
 };
 
-/* The bytes of matchers of an engine slot's sequences: counted from the requests, then increased
- * for each new one. A matcher that has gone counts until the next count. */
+/* Counts the bytes of the matchers of an engine slot's sequences. They are counted from the
+ * requests, then increased for each new matcher. A matcher that has gone counts until the next
+ * count. */
 struct engine_slot_matchers {
     uint64_t n_bytes;
     uint64_t counted_ns;
-    struct matcher_share *shares; /* [n], capacity cap; by tenant */
+    struct matcher_share *shares; /* array of n shares by tenant, with capacity cap */
     uint32_t n, cap;
     bool counted, refused; /* refused: a request was refused since the last look */
 };
 
 struct engine_slot_grammar {
     struct request_salt key; /* hash of kind and source */
-    uint64_t id, tenant;     /* tenant: the first one that wanted it */
+    uint64_t id, tenant;     /* tenant: the first tenant that wanted the grammar */
     uint64_t used;           /* order of the last use */
-    uint32_t n_bytes;        /* bytes of its source */
-    /* Valid with `ready`, in bytes at the rank: the grammar, and the first size of a sequence's
-     * matcher. */
+    uint32_t n_bytes;        /* bytes of the grammar's source */
+    /* Both are valid with `ready`, in bytes at the rank: the grammar, and the first size of a
+     * sequence's matcher. */
     uint64_t memory_bytes, matcher_bytes;
-    bool sent, ready; /* neither: the rank must still be told */
+    bool sent, ready; /* neither sent nor ready: the rank must still be told */
 };
 
 struct engine_slot_grammars {
     bool on; /* the rank supports MSG_GRAMMAR; otherwise it compiles on demand */
-    struct engine_slot_grammar *all; /* [n], capacity cap, in order of id */
+    struct engine_slot_grammar *all; /* array of n grammars in order of id, with capacity cap */
     uint32_t n, cap, sweep_at, n_asked;
     uint64_t n_bytes, last_tenant, swept_look;
-    uint64_t *dropped; /* [n_dropped], capacity cap: ids that the rank may forget */
+    uint64_t *dropped; /* array of n_dropped ids that the rank may forget, with capacity cap */
     uint32_t n_dropped;
     /* room_bytes: first reported by the rank, 0 = no limit; memory_bytes: sum over `all` */
     uint64_t room_bytes, memory_bytes;
@@ -43,7 +44,7 @@ struct engine_slot_grammars {
     struct engine_slot_matchers matchers;
 };
 
-/* Grammar state of all engine slots together. */
+/* Holds the grammar state of all engine slots together. */
 struct head_grammars {
     uint64_t looks;  /* grows when something has happened that requests may wait for */
     uint64_t looked; /* value of `looks` at the last look */
@@ -56,6 +57,6 @@ struct head_grammars {
     bool passed_over, any_turn;
 };
 
-/* Returns NULL when there is none. */
+/* Returns the grammar with this key, or NULL when there is none. */
 struct engine_slot_grammar *engine_slot_grammars_find(const struct engine_slot_grammars *t,
                                                       uint64_t id);

@@ -1,9 +1,9 @@
 #pragma once
-/* All engine slots together: the list of live ones, and sums over them and over schedulers that
- * are gone. Loop thread. */
+/* Keeps all engine slots together: the list of live ones, and sums over them and over schedulers
+ * that are gone. The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
-/* The list of live slots, in ascending order. */
+/* These functions keep the list of live slots, in ascending order. */
 void engine_slots_add_live(struct head_core *h, uint32_t index);
 void engine_slots_remove_live(struct head_core *h, uint32_t index);
 /* Keeps the counters of a scheduler that is about to be freed. */
@@ -12,6 +12,7 @@ void engine_slots_retire(struct head_core *h, const struct scheduler *s);
 void engine_slots_count(struct head_core *h, struct engine_slot *l);
 
 void engine_slots_totals(const struct head_core *h, struct scheduler_stats *out);
-void engine_slots_accepted(const struct head_core *h, uint64_t *out); /* [SCHEDULER_MAX_DRAFT] */
+/* Sets out[SCHEDULER_MAX_DRAFT]. */
+void engine_slots_accepted(const struct head_core *h, uint64_t *out);
 /* Returns true when all serving replicas support prompt_logprobs. */
 bool engine_slots_give_prompt_logprobs(const struct head_core *h);

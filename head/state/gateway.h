@@ -1,6 +1,6 @@
 #pragma once
-/* A gateway as the head knows it, and the data that must still be sent to it. Plain data of the
- * head core. Loop thread. */
+/* Describes a gateway as the head knows it, and the data that must still be sent to it. This is
+ * plain data of the head core and belongs to the loop thread. */
 #include "head/links/peers.h"
 #include "head/request/shared_text.h"
 #include "head/request/state.h"
@@ -9,19 +9,21 @@
 #define REFUSALS_MAX     4096u
 #define REFUSED_GATEWAYS 4u /* most refused gateways that are shown */
 
-/* A gateway that was refused recently, shown to operators. */
+/* Describes a gateway that was refused recently, shown to operators. */
 struct refused_gateway {
-    uint64_t instance, at_ns; /* at_ns 0 = free place */
+    uint64_t instance, at_ns; /* time of the refusal; at_ns 0 = free place */
     char text[320];
 };
 
-/* The grammar of a session's last Submit with one; it is used for Submits with same_grammar. */
+/* Keeps the grammar of a session's last Submit with a grammar. It is used for Submits with
+ * same_grammar. */
 struct kept_grammar {
-    struct shared_text *text; /* NULL = none, or there was no room to keep it */
+    /* text of the grammar; NULL = none, or there was no room to keep it */
+    struct shared_text *text;
     enum grammar_kind kind;
 };
 
-/* An answer to a Submit that never became a request. */
+/* Holds an answer to a Submit that never became a request. */
 struct refusal {
     struct request_id id;
     uint32_t i_choice, attempt;
@@ -30,18 +32,19 @@ struct refusal {
     char text[200];
 };
 
-/* A gateway instance; it outlives its peer by the grace time. */
+/* Describes a gateway instance, which outlives its peer by the grace time. */
 struct gateway_peer {
-    struct peer *peer;            /* NULL = lost */
-    struct vocabulary vocabulary; /* n_tokens 0 = not reported */
+    struct peer *peer;            /* peer of the gateway; NULL = lost */
+    struct vocabulary vocabulary; /* vocabulary of the gateway; n_tokens 0 = not reported */
     uint64_t instance, session, lost_ns, hello_ns;
-    char node[65], model[65]; /* model: the name that it serves, as it reports */
+    char node[65], model[65]; /* model: the served name that the gateway reports */
     uint32_t index, n_open, n_refusals, refusals_cap;
-    struct kept_grammar grammar; /* grammar of the session's last Submit with one */
-    /* [outbox_cap]; requests with data to deliver are in [begin, end), oldest first */
+    struct kept_grammar grammar; /* grammar of the session's last Submit with a grammar */
+    /* `outbox` has outbox_cap places. Requests with data to deliver are in [begin, end), the
+     * oldest first. */
     struct request **outbox;
     uint32_t outbox_begin, outbox_end, outbox_cap; /* places in outbox; a NULL entry was dropped */
-    struct refusal *refusals; /* [refusals_cap]; the first n_refusals are still to be sent */
+    struct refusal *refusals; /* array of refusals_cap; the first n_refusals are still to be sent */
     struct msg_cluster told;  /* last Cluster message sent, without its model */
     bool was_told, was_swept; /* was_swept: requests that were not submitted again are cancelled */
     /* told_adapters: 1 + n_changes of the adapters sent; 0 = never */

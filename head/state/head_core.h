@@ -1,7 +1,7 @@
 #pragma once
-/* The state of the head core: everything that core/, routing/ and the admin API share. Plain
- * data; functions that all of them use are in the other files of this folder. Private to head/
- * and to tests of its internals. Loop thread. */
+/* Holds the state of the head core: everything that core/, routing/ and the admin API share.
+ * This is plain data; functions that all of them use are in the other files of this folder. It
+ * is private to head/ and to tests of its internals, and belongs to the loop thread. */
 #include "common/base/metrics.h"
 #include "common/base/random.h"
 #include "common/collections/slab.h"
@@ -19,15 +19,15 @@
 
 struct route;
 
-/* The replica of the last request: other choices of the same prompt follow it. */
+/* Remembers the replica of the last request, because other choices of the same prompt follow it. */
 struct last_route {
     struct request_id id;
     uint32_t i_prompt;
-    uint64_t epoch; /* 0 = none */
+    uint64_t epoch; /* epoch of the replica; 0 = none */
     uint32_t i_replica;
 };
 
-/* The model of the serving replicas, with the shortest limit. */
+/* Describes the model of the serving replicas, with the shortest limit. */
 struct served_model {
     char name[sizeof((struct worker_desc *)0)->model];
     uint32_t max_model_len, vocab_size;
@@ -54,12 +54,13 @@ struct head_core {
     struct request *held_first, *held_last; /* requests in no scheduler; linked by next and prev */
     uint32_t n_held, n_waiting; /* n_waiting: held and queued requests, updated each turn */
     uint64_t arrival_seq, n_placed;
-    uint64_t calm_since_ns;           /* see request_may_be_tried; 0 = no replica yet */
-    struct engine_slot *engine_slots; /* [max_replicas], by the replica's index */
-    uint32_t *live; /* [max_replicas]: indices of slots with a scheduler, ascending */
+    /* time of the last event for request_may_be_tried; 0 = no replica yet */
+    uint64_t calm_since_ns;
+    struct engine_slot *engine_slots; /* array of max_replicas, by the replica's index */
+    uint32_t *live; /* array of max_replicas: indices of slots with a scheduler, ascending */
     uint32_t n_live;
     uint32_t n_running, n_queued; /* sums over live engine slots, as of their last plans */
-    struct route *routes;         /* [max_replicas], scratch memory of routing */
+    struct route *routes;         /* array of max_replicas: scratch memory of routing */
     struct last_route last_route;
     double mean_generated; /* mean tokens of recently ended requests */
     struct transfers transfers;
@@ -68,16 +69,16 @@ struct head_core {
     uint64_t retired_accepted_at[SCHEDULER_MAX_DRAFT];
     uint64_t n_finished, n_failed, n_cancelled, n_rank_waits, rank_wait_ns;
     struct ended_requests ended; /* recently ended requests, for the dashboard */
-    struct metric *rank_wait;    /* histogram; NULL = not recorded */
-    struct metric *step_tokens;  /* histogram; NULL = not recorded */
-    struct served_model served;  /* model of the ready replicas, or of the last ones */
-    /* ring, by n_samples % THROUGHPUT_SAMPLES */
+    struct metric *rank_wait;    /* histogram of ranks' waits; NULL = not recorded */
+    struct metric *step_tokens;  /* histogram of a step's tokens; NULL = not recorded */
+    struct served_model served;  /* model of the ready replicas, or of the last ready replicas */
+    /* `samples` is a ring, indexed by n_samples % THROUGHPUT_SAMPLES. */
     struct throughput_sample samples[THROUGHPUT_SAMPLES];
     uint64_t n_samples;
     struct cluster_load load; /* load last sent to gateways */
     uint64_t load_ns;         /* time of `load`; 0 = never */
     struct scale_hint scale;
-    uint64_t scale_ns; /* time of the last update; 0 = none */
+    uint64_t scale_ns; /* time of the last update of the scale hint; 0 = none */
     struct tokens_item items[TOKENS_ITEMS_MAX];
     struct request *item_requests[TOKENS_ITEMS_MAX];
 };

@@ -4,7 +4,7 @@
 
 enum { OUTBOX_MIN = 64 };
 
-/* Closes gaps in place. Grows only when that leaves less than half free. */
+/* Closes gaps in place. Grows the outbox only when that leaves less than half of it free. */
 static void outbox_make_room(struct gateway_peer *g)
 {
     uint32_t n = 0;
@@ -23,7 +23,7 @@ static void outbox_make_room(struct gateway_peer *g)
     g->outbox = mem_realloc(g->outbox, g->outbox_cap * sizeof(struct request *));
 }
 
-/* A request of an older session is not added: the gateway submits it again. */
+/* A request of an older session is not added, because the gateway submits it again. */
 void outbox_add(struct head_core *h, struct request *r)
 {
     struct gateway_peer *g = h->gateways[r->i_gateway];

@@ -1,6 +1,7 @@
-/* A request is in one of three places: held here (no replica can take it yet), in the scheduler
- * of engine slot i_replica, or ended and waiting in its gateway's outbox. routing/admission.c
- * places held requests; all other moves between places are in this file. */
+/* Moves requests between their places. A request is in one of three places: held here (no
+ * replica can take it yet), in the scheduler of engine slot i_replica, or ended and waiting in
+ * its gateway's outbox. routing/admission.c places held requests; all other moves between places
+ * are in this file. */
 #include "head/state/requests.h"
 
 #include <stdio.h>
@@ -58,7 +59,7 @@ void requests_leave_all(struct head_core *h)
 void requests_hold(struct head_core *h, struct request *r)
 {
     r->i_replica = NO_REPLICA;
-    r->salt = r->own_salt; /* from here it goes anywhere without blocks */
+    r->salt = r->own_salt; /* from here the request goes anywhere without blocks */
     r->grammar_id = 0;
     r->next = NULL;
     r->prev = h->held_last;
@@ -89,8 +90,8 @@ static bool is_live(const struct request *r)
            r->state == REQUEST_PREEMPTED;
 }
 
-/* Removes a request from its scheduler or the held list. An ended request is in neither, except
- * while scheduler_pop_ended has not returned it yet. */
+/* Removes a request from its scheduler or the held list. An ended request is in neither of them,
+ * except while scheduler_pop_ended has not returned it yet. */
 static void withdraw(struct head_core *h, struct request *r)
 {
     if (r->sched) {
@@ -137,6 +138,6 @@ void requests_end(struct head_core *h, struct request *r, enum finish_reason why
     r->finish = why;
     r->status = status;
     snprintf(r->text, sizeof r->text, "%s", text);
-    r->text[str_utf8_valid(str_from(r->text))] = '\0'; /* cut at a UTF-8 boundary */
+    r->text[str_utf8_valid(str_from(r->text))] = '\0'; /* the text is cut at a UTF-8 boundary */
     outbox_add(h, r);
 }

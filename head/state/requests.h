@@ -1,21 +1,23 @@
 #pragma once
-/* The live requests of the head core: their places, their memory, and their ends. Loop thread. */
+/* Manages the live requests of the head core: their places, their memory, and their ends. The
+ * code runs on the loop thread. */
 #include "head/state/head_core.h"
 
 /* Checks the limit on the memory of requests, max_request_bytes, which tenants share (room.h).
- * It covers the struct, ids, hashes, lists and texts of each waiting or running request, as they
- * arrived. It does not cover the memory that a request gets with a slot (seq_make_room), which
- * the number of slots bounds. Its grammar has a limit of its own (shared_text.h). Returns
- * STATUS_LIMIT when there is no room now, and STATUS_INVALID when there will never be enough. */
+ * The limit covers the struct, ids, hashes, lists and texts of each waiting or running request,
+ * as they arrived. It does not cover the memory that a request gets with a slot (seq_make_room),
+ * which the number of slots bounds. A request's grammar has a limit of its own (shared_text.h).
+ * Returns STATUS_LIMIT when there is no room now, and STATUS_INVALID when there will never be
+ * enough. */
 MUST_USE enum status requests_has_room(const struct head_core *h, const struct request *r,
                                        struct error *err);
 void requests_take_room(struct head_core *h, struct request *r);
-void requests_leave_all(struct head_core *h); /* when the core is freed */
+void requests_leave_all(struct head_core *h); /* called when the core is freed */
 
-/* Add a request to the list of held ones, and remove it. */
+/* Add a request to the list of held requests, and remove it from the list. */
 void requests_hold(struct head_core *h, struct request *r);
 void requests_unhold(struct head_core *h, struct request *r);
-/* Its scheduler has removed it by itself. */
+/* Records that the request's scheduler has removed it by itself. */
 void requests_leave_replica(struct request *r);
 /* Removes a request from its scheduler and holds it, so that it is routed again. */
 void requests_send_away(struct head_core *h, struct request *r);

@@ -25,7 +25,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct scale_hint *h, cons
     va_end(args);
 }
 
-/* Returns the replicas that this load needs when the serving ones are too few, and adds the
+/* Returns the replicas that this load needs when the serving replicas are too few, and adds the
  * reason. Returns 0 when they are enough. */
 static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
                             const struct scale_load *l)
@@ -53,7 +53,7 @@ static uint32_t wanted_more(struct scale_hint *h, const struct scale_config *c,
     return want;
 }
 
-/* Returns the fewest replicas that suffice, at most those that serve. */
+/* Returns the fewest replicas that suffice, at most the number that serves. */
 static uint32_t enough(const struct scale_config *c, const struct scale_load *l)
 {
     uint64_t patience_ns = c->ttft_ns ? c->ttft_ns / 2 : SCALE_HINT_WAIT_NS;
@@ -98,7 +98,7 @@ static void lower(struct scale_hint *h, const struct scale_config *c, uint32_t n
 
 static void note_use(struct scale_hint *h, const struct scale_load *l, uint64_t now_ns)
 {
-    /* first update: requests may have run under the previous head until now */
+    /* At the first update, requests may have run under the previous head until now. */
     if (h->asked_ns == 0 || l->running > 0 || l->waiting > 0 || l->n_arrived != h->load.n_arrived)
         h->asked_ns = now_ns;
 }
@@ -115,14 +115,15 @@ static bool begin(struct scale_hint *h, const struct scale_config *c, uint64_t n
         return false;
     }
     h->known = true;
-    /* a former head may have wanted these; lowered only after a calm time */
+    /* A former head may have wanted these replicas. Their number is lowered only after a calm
+     * time. */
     h->replicas = h->load.n_workers / c->world;
     if (h->replicas > 0 || c->min_replicas > 0)
         h->replicas = bounded(c, h->replicas);
     return true;
 }
 
-/* Decides between no replica and one. Returns true when none is wanted. */
+/* Decides between no replica and one replica. Returns true when no replica is wanted. */
 static bool rest(struct scale_hint *h, const struct scale_config *c, const struct scale_load *l,
                  uint64_t now_ns)
 {

@@ -1,9 +1,10 @@
 #pragma once
-/* The model that the cluster serves: its name, and the shortest limit of the replicas. Loop
- * thread. */
+/* Describes the model that the cluster serves: its name, and the shortest limit of the replicas.
+ * The code runs on the loop thread. */
 #include "head/state/head_core.h"
 
-/* Call when the list of live engine slots has changed and every replica in it is whole. */
+/* Updates the model. Call it when the list of live engine slots has changed and every replica in
+ * it is whole. */
 void served_model_update(struct head_core *h);
-/* Returns zeros and "" before any worker has reported its model. */
+/* Returns the model, or zeros and "" before any worker has reported its model. */
 struct served_model served_model_now(const struct head_core *h);

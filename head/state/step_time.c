@@ -8,14 +8,16 @@ enum {
     FIRST_STEPS = 32,     /* steps until the line is known well enough to measure a level */
     RATIO_STEPS = 64,     /* memory of the line's ratio after its steps are forgotten */
     OUTLIER = 8,          /* a result counts as at most this factor off */
-    STEPS_PER_END = 64,   /* first guess, before a request has ended */
+    STEPS_PER_END = 64,   /* first guess of the steps per end, before a request has ended */
     ENDS_REMEMBERED = 32, /* memory: steps in which requests ended */
 };
 
-/* Weight of `ratio`, in steps. When all steps have one size, they do not tell how much is the
- * base, and `ratio` decides. */
-#define RATIO_WEIGHT   0.1
-#define START_TOKEN_NS 10000.0 /* any value: only comparisons between replicas matter */
+/* RATIO_WEIGHT is the weight of `ratio`, in steps. When all steps have one size, they do not
+ * tell how much of the time is the base, and `ratio` decides. */
+#define RATIO_WEIGHT 0.1
+/* START_TOKEN_NS is the first time per token. Any value works, since only comparisons between
+ * replicas matter. */
+#define START_TOKEN_NS 10000.0
 
 static void add_point(struct step_time *t, double x, double y, double weight)
 {
@@ -26,8 +28,8 @@ static void add_point(struct step_time *t, double x, double y, double weight)
     t->xy += weight * x * y;
 }
 
-/* Least squares of y = base + token * x, with the term weight * (base - ratio * token)^2. The
- * weight is scaled so that a large ratio is not held more firmly than a small one. */
+/* Fits by least squares of y = base + token * x, with the term weight * (base - ratio *
+ * token)^2. The weight is scaled so that a large ratio is not held more firmly than a small one. */
 static void fit(struct step_time *t)
 {
     double scale = 1 + t->ratio / START_RATIO, weight = RATIO_WEIGHT / (scale * scale);
@@ -75,7 +77,7 @@ static double clamp(double x, double low, double high)
 static void follow_level(struct step_time *t, double want, double y)
 {
     double keep = 1 - 1.0 / LEVEL_STEPS;
-    if (t->level_fit <= 0) /* starts as if the level had been 1 until now */
+    if (t->level_fit <= 0) /* the fit starts as if the level had been 1 until now */
         t->level_y = t->level_fit = LEVEL_STEPS * want;
     t->level_y = t->level_y * keep + y;
     t->level_fit = t->level_fit * keep + want;
@@ -86,7 +88,7 @@ void step_time_on_result(struct step_time *t, uint32_t n_tokens, uint32_t n_ende
                          uint64_t execute_ns, uint64_t now_ns)
 {
     if (execute_ns == 0 || n_tokens == 0)
-        return; /* it has no information */
+        return; /* such a result has no information */
     double x = n_tokens, y = (double)execute_ns;
     t->measured_ns = now_ns;
     double want = t->base_ns + t->token_ns * x;

@@ -2,24 +2,26 @@
 /* Predicts the duration of the next steps of one replica from the results of past ones. A step
  * takes base + token * (tokens that it runs), times a level. The line is fitted by least squares
  * over many steps, so that it still covers prompts while only decodes run. The level follows the
- * last few steps, so that a replica that becomes slower is noticed at once. Pure, no clock. */
+ * last few steps, so that a replica that becomes slower is noticed at once. The code does no I/O
+ * and has no clock. */
 #include <stdint.h>
 
 struct step_time {
     double n, x, y, xx, xy; /* weighted sums over steps: tokens x, nanoseconds y */
     double base_ns, token_ns;
-    double ratio; /* base / token; used while the steps do not separate them */
+    double ratio; /* ratio of base to token, used while the steps do not separate them */
     double level_y, level_fit, level;
-    double busy_ns, n_ended; /* over the last requests that ended */
+    double busy_ns, n_ended; /* sums over the last requests that ended */
     uint64_t measured_ns;    /* time of the last result; 0 = none */
 };
 
-/* Estimated speed of one replica, or a mean. Zeros = unknown. */
+/* Holds the estimated speed of one replica, or a mean. Zeros = unknown. */
 struct step_speed {
     double base_ns, token_ns;
 };
 
-/* `like`: mean speed of the serving replicas; zeros when there are none. */
+/* Starts a replica's estimate. `like` is the mean speed of the serving replicas, or zeros when
+ * there are none. */
 void step_time_init(struct step_time *t, struct step_speed like);
 /* Learns from a step with n_tokens that took execute_ns and in which n_ended requests ended. */
 void step_time_on_result(struct step_time *t, uint32_t n_tokens, uint32_t n_ended,

@@ -1,14 +1,14 @@
 #pragma once
-/* Requests that move from one replica to another while they run (docs/develop/recovery.md,
- * "Moving requests"): the request, the two replicas, and whether its KV blocks are copied first.
- * The states of a move are
+/* Describes requests that move from one replica to another while they run
+ * (docs/develop/recovery.md, "Moving requests"): the request, the two replicas, and whether its
+ * KV blocks are copied first. The states of a move are
  *
  *   COPYING   blocks of both replicas are reserved; their ranks are being told, or copy
  *   LEAVING   it runs no further where it was; results of its steps in flight are pending
  *   STUCK     it failed, and a rank that may still write into the blocks has not answered
  *
  * A move without blocks begins with LEAVING. An engine slot has at most one COPYING or STUCK
- * move at a time. Plain data; routing/transfers.c changes the state. */
+ * move at a time. This is plain data; routing/transfers.c changes the state. */
 #include "head/cluster/registry.h"
 #include "head/request/state.h"
 
@@ -20,10 +20,10 @@ enum { TRANSFER_FROM, TRANSFER_TO };
 struct transfer_side {
     uint32_t i_replica, n_ranks;
     uint64_t epoch;
-    bool is_over;      /* its epoch has ended, and its blocks with it */
-    uint8_t *told;     /* [n_ranks]; NULL = nothing is sent to ranks */
-    uint8_t *answered; /* [n_ranks]: the rank has answered */
-    uint32_t *blocks;  /* [n_blocks]: block ids on this side */
+    bool is_over;      /* the side's epoch has ended, and its blocks with it */
+    uint8_t *told;     /* array of n_ranks: the rank was told; NULL = nothing is sent to ranks */
+    uint8_t *answered; /* array of n_ranks: the rank has answered */
+    uint32_t *blocks;  /* array of n_blocks: block ids on this side */
 };
 
 struct transfer {
@@ -36,8 +36,8 @@ struct transfer {
     struct transfer_side sides[2];
     uint32_t n_tokens, n_blocks;
     struct request_salt salt; /* salt of the request together with the copied blocks */
-    uint32_t *block_groups;   /* [n_blocks]: KV group of each block */
-    uint64_t n_bytes;         /* bytes per rank */
+    uint32_t *block_groups;   /* array of n_blocks: KV group of each block */
+    uint64_t n_bytes;         /* size of the copy, bytes per rank */
     uint64_t start_ns, took_ns;
     uint8_t comm_id[TRANSFER_ID_BYTES];
     bool failed;
@@ -45,11 +45,11 @@ struct transfer {
 };
 
 struct transfers {
-    struct transfer *first; /* oldest first */
+    struct transfer *first; /* list of moves, the oldest first */
     uint32_t n;
     uint64_t last_id;
-    double bytes_per_s; /* mean per rank */
+    double bytes_per_s; /* speed of copies, mean per rank */
     uint64_t n_done, n_failed, n_bytes;
-    /* n_moved: requests that went on elsewhere; n_recomputed: those without blocks */
+    /* n_moved: requests that went on in another replica; n_recomputed: those without blocks */
     uint64_t n_moved, n_recomputed;
 };

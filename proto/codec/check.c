@@ -1,6 +1,6 @@
-/* One set of rules for both directions: what a message may hold. The plain structs are checked,
- * so the generated structs never have to be. The rules for outgoing messages are the same, so a
- * peer accepts what this process sends. */
+/* Checks what a message may hold, with one set of rules for both directions. The plain structs
+ * are checked, so the generated structs never have to be. The rules for outgoing messages are
+ * the same, so a peer accepts what this process sends. */
 #include "proto/codec/check.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ static void at_most(struct check *c, const char *what, uint64_t value, uint64_t 
         refuse(c, what, value, max);
 }
 
-/* Checks an enum's value as it came, negative values included. */
+/* Checks an enum's value as it arrived, negative values included. */
 static void in_enum(struct check *c, const char *what, int value, int count)
 {
     if (value < 0 || value >= count)
@@ -181,8 +181,8 @@ static void check_submit(struct check *c, const struct msg_submit *s)
     check_sampling(c, &s->sampling);
 }
 
-/* A step has thousands of runs and items, and nearly all of them are plain. One test recognises
- * an item that has no field which could break a rule. */
+/* Recognises with one test an item that has no field which could break a rule. A step has
+ * thousands of runs and items, and nearly all of them are plain. */
 static bool plain_tokens(const struct tokens_item *it)
 {
     return (it->n_logprobs | it->n_prompt_logprobs | (uint32_t)it->finish | (uint32_t)it->status |
@@ -432,7 +432,7 @@ static void check_by_type(struct check *c, const struct msg *m)
     case MSG_DRAIN:
     case MSG_ABORTED:
     case MSG_TYPE_COUNT:
-        break; /* plain numbers: every value is allowed */
+        break; /* the message has plain numbers only, and every value is allowed */
     }
 }
 

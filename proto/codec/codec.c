@@ -1,6 +1,7 @@
-/* Frames and dispatch. protobuf-c unpacks a body with an allocator on the arena (free does
- * nothing) under a budget that depends on the body's size. The result is mapped to a plain
- * struct that borrows the unpacked arrays, and then checked (check.c). */
+/* Encodes and decodes frames, and dispatches by message type. protobuf-c unpacks a body with an
+ * allocator on the arena (free does nothing) under a budget that depends on the body's size. The
+ * result is mapped to a plain struct that borrows the unpacked arrays, and then checked
+ * (check.c). */
 #include "proto/codec/codec.h"
 
 #include <assert.h>
@@ -116,7 +117,7 @@ enum status codec_decode(struct str frame, const struct frame_header *header, st
         header->body_bytes > ops->max_body_bytes)
         return error_set(err, STATUS_PROTOCOL, "the header does not belong to this frame");
     out->type = header->type;
-    /* The counts in a body can ask for far more memory than the body's own size: the limit caps
+    /* The counts in a body can ask for far more memory than the body's own size. The limit caps
      * the cost of this one message. */
     size_t old_limit = arena->limit_bytes;
     size_t budget = PROTO_DECODE_BASE_BYTES + (size_t)header->body_bytes * PROTO_DECODE_FACTOR;
@@ -156,7 +157,7 @@ enum status codec_encode(const struct msg *m, uint64_t session, uint64_t seq, st
     put_le(frame + 16, 8, seq);
     put_le(frame + 24, 4, n);
     size_t packed = protobuf_c_message_pack(p, frame + FRAME_HEADER_BYTES);
-    assert(packed == n); /* the same structs that were measured above */
+    assert(packed == n); /* these are the same structs that were measured above */
     return STATUS_OK;
 }
 

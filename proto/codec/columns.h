@@ -1,5 +1,6 @@
 #pragma once
-/* Columns: one field of an array of structs as one packed array. Private to proto/codec. */
+/* Packs columns: one field of an array of structs travels as one packed array. The file is
+ * private to proto/codec. */
 #include "proto/codec/wire.h"
 
 /* The first macro makes room for n values, which the caller fills in at once. The second one
@@ -23,15 +24,17 @@ static inline uint32_t *wire_put_words(uint32_t *end, struct u32_span s)
     return end;
 }
 
-/* The value that each item has where a column is absent. WIRE_ALWAYS: the column must be there. */
+/* Names the value that each item has where a column is absent. WIRE_ALWAYS means that the column
+ * must be there. */
 enum wire_usual { WIRE_USUAL_0, WIRE_USUAL_1, WIRE_ALWAYS };
 
-/* A column on the way in. With step 0 every item reads the usual value. */
+/* Describes a column that arrives. With step 0 every item reads the usual value. */
 struct wire_column {
     const uint32_t *ptr;
     size_t step;
 };
-/* Fails when the column has not one value per item; it then reads as usual values. */
+/* Reads a column, and fails when it does not have one value per item; the column then reads as
+ * usual values. */
 struct wire_column wire_get_column(struct wire *w, const uint32_t *column, size_t n_column,
                                    size_t n, enum wire_usual usual, const char *what);
 #define WIRE_GET_COLUMN(w, p, column, n, usual)                                                    \
@@ -42,7 +45,7 @@ static inline uint32_t wire_at(struct wire_column c, size_t i)
     return c.ptr[i * c.step];
 }
 
-/* Words that are dealt out in order. Words left over or missing at the end are an error. */
+/* Holds words that are dealt out in order. Words left over or missing at the end are an error. */
 struct wire_rest {
     const uint32_t *ptr;
     size_t n;

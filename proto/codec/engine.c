@@ -1,8 +1,9 @@
-/* Maps the messages of engine.proto to plain structs and back: requests from gateways, tokens and
- * the cluster's state to them. A `put` function builds the generated struct on the scratch arena
- * and borrows the message's spans; a `get` function borrows the arrays that protobuf-c put on the
- * arena. Invariants: check.c alone decides whether a value is allowed, and a failure is kept in
- * struct wire. Pure; any thread. */
+/* Maps the messages of engine.proto to plain structs and back: requests from gateways, and
+ * tokens and the cluster's state to gateways. A `put` function builds the generated struct on
+ * the scratch arena and borrows the message's spans; a `get` function borrows the arrays that
+ * protobuf-c put on the arena.
+ * Invariants: check.c alone decides whether a value is allowed, and a failure is kept in struct
+ * wire. The functions do no I/O and may run on any thread. */
 #include "proto/codec/columns.h"
 #include "proto/codec/ops.h"
 #include "proto/codec/sampling.h"

@@ -1,4 +1,4 @@
-/* Maps the messages of grammar.proto to plain structs and back: grammars that are compiled
+/* Maps the messages of grammar.proto to plain structs and back. They have grammars compiled
  * before they are needed. */
 #include "proto/codec/ops.h"
 #include "proto/grammar.pb-c.h"

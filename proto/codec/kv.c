@@ -1,5 +1,5 @@
-/* Maps the messages of kv.proto to plain structs and back: KV blocks from one replica to
- * another. */
+/* Maps the messages of kv.proto to plain structs and back. They move KV blocks from one replica
+ * to another. */
 #include "proto/codec/ops.h"
 #include "proto/kv.pb-c.h"
 

@@ -1,15 +1,16 @@
 #pragma once
-/* Tables that map a message type to its generated struct and back, one table per .proto file, in
- * the .c file of the same name. `to_wire` builds the generated structs on the scratch arena and
- * borrows the message's own spans. `from_wire` borrows the arrays that protobuf-c put on the
- * arena. Private to proto/codec. */
+/* Declares tables that map a message type to its generated struct and back. There is one table
+ * per .proto file, in the .c file of the same name. `to_wire` builds the generated structs on
+ * the scratch arena and borrows the message's own spans. `from_wire` borrows the arrays that
+ * protobuf-c put on the arena. The file is private to proto/codec. */
 #include "proto/codec/wire.h"
 #include "proto/limits.h"
 #include "proto/messages.h"
 
 struct codec_ops {
-    const ProtobufCMessageDescriptor *descriptor; /* NULL = the type is not in this table */
-    uint32_t max_body_bytes;                      /* small for types that no credit bounds */
+    /* descriptor of the generated struct; NULL = the type is not in this table */
+    const ProtobufCMessageDescriptor *descriptor;
+    uint32_t max_body_bytes; /* most bytes of a body; small for types that no credit bounds */
     /* returns NULL and sets w->status on failure */
     ProtobufCMessage *(*to_wire)(struct wire *w, const struct msg *m);
     void (*from_wire)(struct wire *w, const ProtobufCMessage *p, struct msg *m);

@@ -5,8 +5,8 @@
 #include "proto/limits.h"
 #include "proto/sampling.pb-c.h"
 
-/* Default values of the .proto file are not sent. All other values are sent bit by bit, -0.0
- * too. */
+/* Default values of the .proto file are not sent. All other values are sent bit by bit, and -0.0
+ * is sent too. */
 #define PUT_UNUSUAL(field, value)                                                                  \
     do {                                                                                           \
         p->field = (value);                                                                        \

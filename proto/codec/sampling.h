@@ -1,6 +1,6 @@
 #pragma once
-/* Parts that several messages share: sampling parameters and log-probabilities. Private to
- * proto/codec. */
+/* Maps parts that several messages share: sampling parameters and log-probabilities. The file is
+ * private to proto/codec. */
 #include "proto/codec/wire.h"
 #include "proto/messages.h"
 

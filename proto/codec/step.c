@@ -1,6 +1,6 @@
 /* Maps the messages of step.proto to plain structs and back: the plan and its result, which are
- * the hot path of the codec. Runs, blocks and items travel in columns (columns.c). The order of
- * each is kept exactly. */
+ * the hot path of the codec. Runs, blocks and items travel in columns (columns.c), and their
+ * order is kept exactly. */
 #include "proto/codec/columns.h"
 #include "proto/codec/ops.h"
 #include "proto/codec/sampling.h"
@@ -231,7 +231,7 @@ static void get_result_logprobs(struct wire *w, const Cox__Result *p, struct res
     }
 }
 
-/* msg_check has verified that every item has as many gaps as ids. */
+/* Writes the items into columns. msg_check has verified that every item has as many gaps as ids. */
 static void put_items(struct wire *w, const struct msg_result *r, Cox__Result *p)
 {
     uint32_t n = r->n_items, odd_n_ids = 0, odd_units = 0, odd_kib = 0;

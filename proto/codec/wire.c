@@ -64,8 +64,8 @@ ProtobufCBinaryData wire_put_str(struct str s)
     return (ProtobufCBinaryData){s.len, (uint8_t *)s.ptr};
 }
 
-/* snprintf makes these texts and may cut a character in two. A peer must not close the link
- * because of that. */
+/* snprintf makes these texts and may cut a character in two, so the text ends at a whole
+ * character. Otherwise a peer would close the link. */
 ProtobufCBinaryData wire_put_text(struct str s)
 {
     if (s.len > PROTO_MAX_TEXT_BYTES)

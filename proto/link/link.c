@@ -8,14 +8,14 @@ void link_init(struct link *l, uint64_t window_in)
 void link_open(struct link *l, uint64_t session, uint64_t window_out)
 {
     l->session = session;
-    l->seq_in = 1; /* the Hello or Welcome that opened the link */
+    l->seq_in = 1; /* frame 1 was the Hello or Welcome that opened the link */
     l->window_out = window_out;
     l->in_flight_out = 0;
     l->consumed_in = 0;
 }
 
 /* The receiver may have consumed everything and still hold back less than half a window of
- * credit. So a frame of any size may go while less than half the window is out; otherwise both
+ * credit. So a frame of any size may go while less than half the window is out. Otherwise both
  * sides could wait for each other for ever. */
 bool link_can_send(const struct link *l, size_t frame_bytes)
 {

@@ -1,20 +1,21 @@
 #pragma once
-/* Decides from silence whether the other end of a link is gone: a failure detector by time-outs
- * (Chandra and Toueg, 1996) that looks at its own clock first. A process that was not scheduled
- * finds a long silence and only then the frames that end it, since an event loop runs its timers
- * before it reads. Two rules protect a peer that is alive:
+/* Decides from silence whether the other end of a link is gone. It is a failure detector by
+ * time-outs (Chandra and Toueg, 1996) that looks at its own clock first. A process that was not
+ * scheduled finds a long silence and only then the frames that end it, since an event loop runs
+ * its timers before it reads. Two rules protect a peer that is alive:
  *  - After a late look, the time between two looks beyond SILENCE_STALL_NS is not counted.
  *  - One look is not enough: the silence must be too long twice, with the arrived frames read in
- * between.
- * Pure. Times are arguments in monotonic nanoseconds. The owner of the link owns the struct, on
- * its thread. */
+ *    between.
+ * The code does no I/O. Times are arguments in monotonic nanoseconds. The owner of the link owns
+ * the struct, on its thread. */
 #include <stdbool.h>
 #include <stdint.h>
 
-/* longest time between two looks; beyond it this process itself stood still */
+/* SILENCE_STALL_NS is the longest time between two looks. After a longer time this process
+ * itself stood still. */
 #define SILENCE_STALL_NS 500000000ull
 #define SILENCE_USUAL_NS 1500000000ull
-#define SILENCE_AGAIN_MS 25u /* until the second look, where looks are rarer than that */
+#define SILENCE_AGAIN_MS 25u /* delay until the second look, where looks are rarer than that */
 
 struct silence {
     uint64_t heard_ns;  /* time of the last frame, moved on by the time that is not counted */
@@ -26,7 +27,7 @@ struct silence {
  * Welcome. The head itself counts a peer as lost after one and a half times that
  * (--peer-timeout). Returns SILENCE_USUAL_NS for a number that no head sends. */
 uint64_t silence_limit_ns(uint32_t suspect_ms);
-/* Starts the silence again: the link is open, or something came. */
+/* Starts the silence again, because the link is open or a frame arrived. */
 void silence_begin(struct silence *s, uint64_t now_ns);
 void silence_heard(struct silence *s, uint64_t now_ns);
 /* Looks at the clock, at least four times in limit_ns. Returns true when the other end is gone.

@@ -4,7 +4,7 @@
  * visited states (fingerprint.c). It cannot undo an action: to go back, it makes a new world and
  * replays the path.
  * A path has at most DEPTH_MAX actions. The first violation prints the path and ends the search
- * with ok = false. Random choices come from the given seed only. One thread. */
+ * with ok = false. Random choices come from the given seed only. One thread runs the search. */
 #include "tests/model/explore.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #define DEPTH_MAX    4096u
 #define CLOSURE_MAX  4000u
-#define CLOSURE_EACH 64u /* one in this many states is also followed to its end without faults */
+#define CLOSURE_EACH 64u /* one state in this many is also followed to its end without faults */
 
 /* ---- the set of visited states ---- */
 
@@ -135,7 +135,7 @@ struct search {
     const struct world_config *c;
     struct explore_result out;
     struct seen seen;
-    struct level *levels; /* [DEPTH_MAX] */
+    struct level *levels; /* array of DEPTH_MAX levels */
     struct path path;
     struct world *world; /* the state after path.at[0..at) */
     uint32_t at;
@@ -187,7 +187,8 @@ static bool search_step(struct search *s)
         return false;
     }
     if (s->path.n + 1 >= DEPTH_MAX || !seen_add(&s->seen, world_fingerprint(s->world))) {
-        s->path.n--; /* a visited state; the world is rebuilt when it is needed again */
+        /* this state was visited before; the world is rebuilt when it is needed again */
+        s->path.n--;
         return true;
     }
     return enter_state(s);

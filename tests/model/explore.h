@@ -1,9 +1,9 @@
 #pragma once
-/* Three ways to explore the worlds. explore_all visits every interleaving of a small one: depth
- * first, without entering visited states again; it goes back by replaying. explore_bounded
- * visits every deviation from the default path of a larger one. explore_random takes long random
- * walks with many faults. All end with the first violation and print its path as a list of
- * actions. */
+/* Explores the worlds in three ways. explore_all visits every interleaving of a small world:
+ * depth first, without entering visited states again; it goes back by replaying. explore_bounded
+ * visits every deviation from the default path of a larger world. explore_random takes long
+ * random walks with many faults. All three end with the first violation and print its path as a
+ * list of actions. */
 #include "tests/model/world.h"
 
 struct explore_result {
@@ -14,17 +14,18 @@ struct explore_result {
     bool ok;
 };
 
-/* max_states: 0 = no limit. */
+/* Visits every interleaving. `max_states` limits the states; 0 = no limit. */
 struct explore_result explore_all(const struct world_config *c, uint64_t max_states);
 
-/* The default path always takes the first possible action. From each of its states, and from
- * each state found this way, every fault is tried (up to the world's budget), and n_delays times
- * on a path every other order. Each deviation is followed on the default path to its end. So
- * from every visited state the cluster recovers without further faults. */
+/* Holds the bounds of explore_bounded. The default path always takes the first possible action.
+ * From each of its states, and from each state found this way, every fault is tried (up to the
+ * world's budget). Every other order is tried too, n_delays times on a path. Each deviation is
+ * followed on the default path to its end. So from every visited state the cluster recovers
+ * without further faults. */
 struct explore_bounds {
     uint32_t n_delays;
-    uint32_t one_in; /* tries one of this many deviations, evenly spread; 0 and 1: all */
-    uint64_t seed;   /* selects the deviations */
+    uint32_t one_in; /* one in this many deviations is tried, evenly spread; 0 and 1: all */
+    uint64_t seed;   /* seed that selects the deviations */
 };
 struct explore_result explore_bounded(const struct world_config *c, const struct explore_bounds *b);
 struct explore_result explore_random(const struct world_config *c, uint64_t seed, uint32_t n_walks);

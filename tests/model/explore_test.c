@@ -1,6 +1,6 @@
-/* The explorations that CI runs: complete small worlds, a bounded part of larger ones, and
- * random walks. COX_MODEL_STATES=N and COX_MODEL_WALKS=N go deeper; COX_MODEL_SEED=N starts the
- * walks elsewhere. */
+/* Runs the explorations of CI: complete small worlds, a bounded part of larger ones, and random
+ * walks. COX_MODEL_STATES=N and COX_MODEL_WALKS=N go deeper; COX_MODEL_SEED=N starts the walks
+ * elsewhere. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,8 @@
 #include "common/base/log.h"
 #include "tests/model/explore.h"
 
-/* Loss 1.5 s, adoption window 3 s, back-off, a missing result 5 s: these can follow one another. */
+/* The limit covers a loss (1.5 s), the adoption window (3 s), the back-off, and a missing result
+ * (5 s), which can follow one another. */
 #define RECOVERY_LIMIT_NS (12 * NS_PER_S)
 
 static uint64_t from_env(const char *name, uint64_t otherwise)
@@ -75,7 +76,7 @@ static void explore_walks(void **state)
     }
 }
 
-/* A rank that is left alone serves alone, and both become one replica again, with faults in
+/* A rank that is left alone serves alone. Both ranks become one replica again, with faults in
  * between. */
 static void explore_elastic(void **state)
 {

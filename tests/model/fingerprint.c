@@ -1,6 +1,6 @@
 /* Computes a hash over everything that decides the possible next events: protocol states, frames
- * in flight, ages of timers in ticks, tokens. Counters, texts and mere names are left out:
- * session and routing ids are replaced by whether they are the receiver's current ones. The
+ * in flight, ages of timers in ticks, tokens. Counters, texts and mere names are left out.
+ * Session and routing ids are replaced by whether they are the receiver's current ids. The
  * scheduler's inner state enters through the plans of this epoch, which determine it. explore.c
  * compares these hashes to recognise visited states. */
 #include <stdio.h>
@@ -24,7 +24,7 @@ static void put_age(struct mix *m, const struct world *w, uint64_t then_ns)
     put(m, then_ns == 0 ? UINT64_MAX : (w->now_ns - then_ns) / WORLD_TICK_NS);
 }
 
-/* seq and session enter relative to the reader's own. */
+/* Adds the frames of a queue. seq and session enter relative to the reader's own values. */
 static void put_queue(struct mix *m, const struct frame_queue *q, uint64_t session, uint64_t seq)
 {
     put(m, q->n);
@@ -129,7 +129,8 @@ static void put_worker(struct mix *m, const struct world *w, const struct worker
     if (x->held_epoch)
         put_age(m, w, x->held_since_ns);
     if (w->config.elastic && worker_is_free(x))
-        put_age(m, w, x->free_since_ns); /* decides when a replica may grow by this rank */
+        /* this time decides when a replica may grow by this rank */
+        put_age(m, w, x->free_since_ns);
     put(m, x->step_received);
     put(m, x->step_executed);
 }

@@ -1,15 +1,15 @@
 /* Explores two heads and their store, in every interleaving. Questions wait on their way, or are
  * given up and executed later all the same (Redis stood still). Heads die or stand still, links
  * are cut, a store comes back empty. Somebody writes the lease or makes it endless, or the
- * store's clock jumps back by hours. head/lease/lease.c is the real one; the store model does
- * the work of store.c's script. These hold in every state:
+ * store's clock jumps back by hours. head/lease/lease.c is the real code; the store model does
+ * the work of store.c's script. These properties hold in every state:
  *   - a head serves with a term above all terms given before, unless the store was emptied;
  *   - two serve at once only when one of them was cut off or stood still, or the store was
  *     emptied;
  *   - while nothing goes wrong, and when a store was emptied or stood still, when the lease has
  *     lost its end or the clock jumped, the lease stays where it is;
  *   - once nothing goes wrong any more, one head serves within five TTLs, and goes on.
- * With one fault of each kind at every point every state is visited; with up to eight faults,
+ * With one fault of each kind at every point every state is visited. With up to eight faults,
  * random walks are taken (COX_LEASE_WALKS: their number). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@
 enum {
     TICK_MS = 100,
     TTL_TICKS = 6, /* a head asks every second tick */
-    SEA_TICKS = 1  /* most ticks on the way, for a question or an answer */
+    SEA_TICKS = 1  /* most ticks that a question or an answer is on its way */
 };
 
 enum stage { AT_REST, ASKED, ANSWERED };
@@ -49,16 +49,16 @@ struct head {
     struct store_question question;
     struct lease_answer answer;
     enum stage stage;
-    uint32_t age; /* ticks in this stage */
+    uint32_t age; /* ticks that the question has spent in this stage */
     bool stopped;
 };
 
 struct world {
     struct head heads[2];
-    struct store_question ghosts[2]; /* given up by the head, not by the store */
+    struct store_question ghosts[2]; /* questions that the head has given up, but not the store */
     struct store_model store;
     uint64_t now, given;
-    uint64_t n_asked[2]; /* questions by each head */
+    uint64_t n_asked[2]; /* number of questions by each head */
     uint32_t n_faults, faults;
 };
 
@@ -145,7 +145,7 @@ static const char *hear(struct world *w, int i)
 
 /* ---- what may happen ---- */
 
-/* Actions of head 0; the value after each one is the same action of head 1. */
+/* Names the actions of head 0. The value after each action is the same action of head 1. */
 enum action {
     TICK,
     STORE = 2,
@@ -183,7 +183,8 @@ static void tick(struct world *w)
     }
 }
 
-/* Stops the store for longer than a lease. Then it reads what was sent to it. */
+/* Stops the store for longer than a lease. Then the store reads the questions that were sent to
+ * it. */
 static void freeze(struct world *w)
 {
     store_model_freeze(&w->store);
@@ -245,7 +246,7 @@ static bool harm(struct world *w, int action)
     return true;
 }
 
-/* Performs an action. Returns false when it is not possible here. */
+/* Performs an action. Returns false when the action is not possible here. */
 static bool act(struct world *w, int action, const char **wrong)
 {
     int i = action % 2;
@@ -368,7 +369,7 @@ static uint64_t fingerprint(const struct world *w)
 }
 
 struct search {
-    uint64_t *seen; /* [1 << SET_BITS]; 0 = free */
+    uint64_t *seen; /* array of 1 << SET_BITS hashes; 0 = free */
     struct node {
         struct world world;
         uint32_t parent;

@@ -4,8 +4,9 @@
     tests/model/mutants.py [--build build/release] [NAME...]
 
 Each mutant is one file with one changed place. It is compiled beside the build and linked before its libraries; no source and no
-object of the build changes. Exit status 1: a bug that should be found was not, or a place no longer exists. NOT FOUND in capitals
-is news; MASKED lists the mutants for which it is expected. Takes minutes: a bug that is not found costs a whole run.
+object of the build changes. Exit status 1 means that a bug that should be found was not, or that a place no longer exists. NOT
+FOUND in capitals is an unexpected result; MASKED lists the mutants for which it is expected. A run takes minutes, because a bug
+that is not found costs a whole exploration.
 """
 import argparse
 import os
@@ -19,7 +20,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEST = "tests/model_pair_explore_test"
 
-# name: (file, original text, planted text); a list is planted together
+# Each entry is name: (file, original text, planted text). The changes of a list are planted together.
 WELCOME_ALL = ("head/core/core.c", "if (io->on_foreign_term && cluster_term_is_foreign(", "if (false && cluster_term_is_foreign(")
 KEEP_TERM = ("head/cluster/cluster.c", "        take_term(c, term_seen + 1);", "        (void)c;")
 MUTANTS = {
@@ -91,7 +92,7 @@ MUTANTS = {
 }
 
 
-# Mutants that are not found, with the reason: another check has the same effect, or such a moment does not occur in the world.
+# MASKED names the mutants that are not found, with the reason: another check has the same effect, or such a moment does not occur in the world.
 MASKED = {
     "rank: a Form of an older term is taken": "a head of an older term refuses who has seen a newer one",
     "rank: a plan of another epoch is executed": "plans come in the session of their Form, after it",

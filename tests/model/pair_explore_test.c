@@ -17,15 +17,15 @@
 #include "common/base/log.h"
 #include "tests/model/explore.h"
 
-/* A lease 1 s, loss 1.5 s, a store that is cut off 5 s, adoption window 3 s: these can follow
- * one another. */
+/* The limit covers a lease (1 s), a loss (1.5 s), a store that is cut off (5 s) and the adoption
+ * window (3 s), which can follow one another. */
 #define RECOVERY_LIMIT_NS (15 * NS_PER_S)
 
 struct shape {
     uint32_t tp, n_ranks;
 };
 static const struct shape shapes[] = {
-    {1, 2}, {2, 4}, {2, 3}}; /* the last one: a replica and a spare */
+    {1, 2}, {2, 4}, {2, 3}}; /* the last case is a replica and a spare */
 #define N_SHAPES (sizeof shapes / sizeof shapes[0])
 
 static uint64_t from_env(const char *name, uint64_t otherwise)

@@ -1,13 +1,13 @@
 #pragma once
-/* A model of the two heads' store, with the effect of head/lease/store.c's script, one question
- * at a time. Time passes in the explorer's ticks. A dead head's number belongs to nobody: its
- * lease becomes STORE_ANOTHER's. */
+/* Models the two heads' store, with the effect of head/lease/store.c's script, one question at a
+ * time. Time passes in the explorer's ticks. A dead head's number belongs to no head: its lease
+ * becomes STORE_ANOTHER's. */
 #include "head/lease/lease.h"
 
 enum { STORE_NOBODY = -1, STORE_ANOTHER = 2, STORE_ENDLESS = 1 << 20 };
 
 struct store_question {
-    enum lease_question what; /* LEASE_NOTHING = none */
+    enum lease_question what; /* question to the store; LEASE_NOTHING = none */
     int who;
     uint64_t wanted, known, number;
 };
@@ -23,11 +23,11 @@ struct store_model {
 void store_model_init(struct store_model *s, uint32_t ttl_ticks, uint32_t tick_ms);
 struct lease_answer store_model_execute(struct store_model *s, const struct store_question *q);
 void store_model_tick(struct store_model *s);
-/* The store came back empty. */
+/* Empties the store, which comes back without any data. */
 void store_model_lose_all(struct store_model *s);
-/* The store stood still for longer than a lease: expired keys are gone when it reads on. */
+/* Stops the store for longer than a lease. Expired keys are gone when the store reads on. */
 void store_model_freeze(struct store_model *s);
-/* The clock that expires keys jumps back by more than any TTL; the heads' clocks do not. */
+/* Moves the clock that expires keys back by more than any TTL. The heads' clocks do not jump. */
 void store_model_jump_back(struct store_model *s);
-/* The head is dead; its successor is another head. */
+/* Records that the head is dead. Its successor is another head. */
 void store_model_die(struct store_model *s, int who);

@@ -1,4 +1,4 @@
-/* Actions. Every action is followed by a check of these properties:
+/* Performs the actions of a world. Every action is followed by a check of these properties:
  *   - no two epochs of a replica execute at once (with two heads: none on the same rank);
  *   - a rank's epochs only rise, and so do its terms;
  *   - the steps of an epoch are contiguous, and every rank runs the same ones, once each;
@@ -325,9 +325,9 @@ static void gap(struct world *w, uint32_t who)
 }
 
 /* Forgets numbers that no living process knows. Terms come from processes that have seen them.
- * When no rank and no head that has is left, numbers may come again, and the ledger's old
- * entries no longer bind. A gateway that has seen one reports it in its Hello, which may come
- * after the replica has formed; it takes part in no epoch. */
+ * When no rank and no head is left that has seen a term, its number may come again, and the
+ * ledger's old entries no longer bind. A gateway that has seen a term reports it in its Hello,
+ * which may come after the replica has formed; the gateway takes part in no epoch. */
 static void forget_the_dead(struct world *w)
 {
     uint64_t term = 0;

@@ -1,31 +1,31 @@
 #pragma once
-/* A whole cluster in one struct: the real head core (one, or two with the real lease and a model
- * of their store), the real rank states of one or two replicas, and the gateway's real stream
- * states. Links between them keep the order of their frames but are interleaved at will. Nothing
- * moves by itself: the possible actions are a list, and the explorer chooses one. Time passes
- * only when nothing else can happen, or as part of a fault. Every action is checked; world.c
- * lists the properties. A world follows one path; it is rebuilt by replaying. */
+/* Holds a whole cluster in one struct: the real head core (one, or two with the real lease and a
+ * model of their store), the real rank states of one or two replicas, and the gateway's real
+ * stream states. Links between them keep the order of their frames but are interleaved at will.
+ * Nothing moves by itself: the possible actions are a list, and the explorer chooses one. Time
+ * passes only when nothing else can happen, or as part of a fault. Every action is checked;
+ * world.c lists the properties. A world follows one path; it is rebuilt by replaying. */
 #include "gateway/generation/stream_state.h"
 #include "head/core/core.h"
 #include "tests/sim/sim_rank.h"
 #include "worker/link/rank_state.h"
 
-#define WORLD_RANKS    4u /* maximum; ranks are "who" 0 to 3 of an action */
+#define WORLD_RANKS    4u /* most ranks; ranks are "who" 0 to 3 of an action */
 #define WORLD_GATEWAY  4u /* number of the peer after the ranks */
 #define WORLD_PEERS    5u
 #define WORLD_HEADS    2u
-#define WORLD_HEAD     5u /* number of the first head; the second one follows */
+#define WORLD_HEAD     5u /* number of the first head; the second head follows */
 #define WORLD_STORE    7u
 #define WORLD_REQUESTS 2u
 #define WORLD_TOKENS   10u /* most generated tokens of a request */
 
 enum action_kind {
-    /* normal operation */
+    /* The actions up to ACT_TIME are normal operation. */
     ACT_TO_HEAD, /* the oldest frame of peer `who` arrives */
-    ACT_STALE,   /* the same, from the peer's previous connection */
+    ACT_STALE,   /* the oldest frame from the peer's previous connection arrives */
     ACT_TO_PEER,
     ACT_JOINED,  /* rank `who` has its communicator */
-    ACT_ABORTED, /* rank `who` has none any more */
+    ACT_ABORTED, /* rank `who` no longer has a communicator */
     ACT_EXECUTE, /* rank `who` runs its oldest plan */
     ACT_NOTICE,  /* peer `who` notices that its connection is gone */
     ACT_STORE,   /* the store reads the question of head `who` */
@@ -34,17 +34,17 @@ enum action_kind {
     ACT_TIME,    /* nothing else can happen: the clock moves on to the next event */
     ACT_FAULTS,  /* all kinds after this one are faults */
     ACT_KILL = ACT_FAULTS,
-    ACT_LINK_LOST, /* both directions; the peer notices at once */
-    ACT_SILENCE,   /* both directions; nobody notices before a time-out */
+    ACT_LINK_LOST, /* a link is lost in both directions; the peer notices at once */
+    ACT_SILENCE,   /* a link is silent in both directions until a time-out */
     ACT_HELLO_AGAIN,
     ACT_DROP_TO_HEAD,
-    ACT_DROP_TO_PEER,   /* one frame */
+    ACT_DROP_TO_PEER,   /* one frame to the peer is lost */
     ACT_REPEAT_TO_HEAD, /* one frame arrives twice */
     ACT_JOIN_FAILED,
     ACT_COMM_ERROR,
     ACT_GAP,   /* rank `who` refuses a plan */
     ACT_PAUSE, /* the head stands still for 3 s */
-    /* only with two heads */
+    /* The actions below occur only with two heads. */
     ACT_STOP,        /* process `who` stands still for 3 s */
     ACT_STORE_CUT,   /* head `who` and the store do not hear each other for 5 s */
     ACT_STORE_EMPTY, /* the store comes back empty */
@@ -60,11 +60,11 @@ struct action {
 struct world_config {
     uint32_t n_requests, n_tokens;
     uint32_t n_faults;          /* most faults of a path */
-    uint32_t fault_mask;        /* bit per kind; 0 = all */
+    uint32_t fault_mask;        /* allowed kinds of faults, one bit each; 0 = all */
     uint64_t recovery_limit_ns; /* longest time from the last fault to recovery; 0 = any */
-    uint32_t n_heads;           /* 0 = one, without a store */
-    uint32_t n_ranks, tp;       /* 0 = two */
-    uint64_t step_ns;           /* time of a step; it passes while ranks compute */
+    uint32_t n_heads;           /* number of heads; 0 = one, without a store */
+    uint32_t n_ranks, tp;       /* number of ranks and TP; 0 = two */
+    uint64_t step_ns;           /* time of a step, which passes while ranks compute */
     bool elastic;               /* a rank that is left alone serves alone, until others join it */
 };
 
@@ -73,14 +73,15 @@ struct world *world_new(const struct world_config *c);
 void world_free(struct world *w);
 /* Lists the possible actions, faults only within the budget. Returns their number. */
 uint32_t world_enabled(const struct world *w, struct action out[WORLD_ACTIONS_MAX]);
-/* Performs an action. Returns false when a property is violated; world_violation describes it. */
+/* Performs an action. Returns false when a property is violated; world_violation describes the
+ * violation. */
 bool world_apply(struct world *w, struct action a);
 const char *world_violation(const struct world *w);
 /* Returns whether only faults can ever happen again. */
 bool world_is_stable(const struct world *w);
 /* Returns the time from the last fault to recovery. */
 uint64_t world_recovery_ns(const struct world *w);
-/* Equal for states that behave alike from now on. */
+/* Returns a hash that is equal for states that behave alike from now on. */
 uint64_t world_fingerprint(const struct world *w);
 /* Prints the cluster's state for people. */
 void world_print(const struct world *w);

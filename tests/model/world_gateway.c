@@ -1,7 +1,7 @@
-/* The gateway: its real end of the link (gateway/head_link/engine_client.h) with queues instead
- * of a socket, and real stream_states for its requests, without text and HTTP. world.c calls it
- * with frames from the head, ticks and lost connections. It checks every token against the
- * expected ones, and that the gateway takes tokens only of the head that welcomed it. */
+/* Runs the gateway: its real end of the link (gateway/head_link/engine_client.h) with queues
+ * instead of a socket, and real stream_states for its requests, without text and HTTP. world.c
+ * calls it with frames from the head, ticks and lost connections. It checks every token against
+ * the expected tokens, and that the gateway takes tokens only of the head that welcomed it. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -65,7 +65,8 @@ static void on_item(struct world *w, const struct tokens_item *t)
     if (r->n_ends > 1)
         violate(w, "request %u ends twice", i);
     if (t->finish == FINISH_ERROR && w->n_faults >= 3)
-        return; /* three replicas were lost with it, one after the other, and it made no token */
+        /* three replicas were lost with the request, one after the other, and it made no token */
+        return;
     if (t->finish != FINISH_LENGTH || r->stream.n_received != w->config.n_tokens)
         violate(w, "request %u ends as %s after %u of %u tokens: " STR_FMT, i,
                 finish_reason_name(t->finish), r->stream.n_received, w->config.n_tokens,
@@ -156,8 +157,8 @@ void gateway_start(struct world *w)
     gateway_tick(w);
 }
 
-/* The socket reports that its connection is gone. With several heads, the next one is tried on a
- * tick of the engine; the only head is tried by the socket itself. */
+/* Reports that the socket's connection is gone. With several heads, the gateway tries the next
+ * head on a tick of the engine. With only one head, the socket itself tries it again. */
 void gateway_on_broken(struct world *w)
 {
     proc_leave(w, WORLD_GATEWAY);

@@ -1,8 +1,8 @@
-/* The heads and their store. A single head has no store and serves from the start. With two
+/* Runs the heads and their store. A single head has no store and serves from the start. With two
  * heads, each has the real lease. Its questions are answered at once unless the answer orders a
- * change; those answers are interleaved with all other actions (lease_explore_test.c explores
- * the lease's questions on their way). Checked here: no head serves without a lease, and
- * head_core_check holds. */
+ * change. Those answers are interleaved with all other actions (lease_explore_test.c explores
+ * the lease's questions on their way). The checks here are that no head serves without a lease,
+ * and that head_core_check holds. */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -17,7 +17,8 @@ static struct bus_peer address(uint32_t conn)
                              .id = {(uint8_t)conn, (uint8_t)(conn >> 8), (uint8_t)(conn >> 16), 1}};
 }
 
-/* Returns the largest number of results in any engine slot: the most that a plan may rely on. */
+/* Returns the largest number of results in any engine slot, which is the most that a plan may
+ * rely on. */
 static uint64_t results_in(const struct head_core *core, struct str frame)
 {
     struct frame_header h;
@@ -80,7 +81,7 @@ static void core_start(struct world *w, struct world_head *h)
 
 /* ---- the lease ---- */
 
-/* Takes the term of a lease. A head that stood still may learn of it late. */
+/* Takes the term of a lease. A head that stood still may learn of the term late. */
 static void take_term(struct world *w, struct world_head *h)
 {
     uint64_t bit = 1ull << h->lease.term % 64;
@@ -214,7 +215,7 @@ void head_start(struct world *w, uint32_t i)
         w->procs[k].conn = ++w->n_conns;
 }
 
-/* Kills a head. With two heads, the peers' connections break; frames on their way may still
+/* Kills a head. With two heads, the peers' connections break. Frames on their way may still
  * arrive. */
 void head_kill(struct world *w, uint32_t i)
 {
@@ -271,7 +272,7 @@ void heads_tick(struct world *w)
 
 /* ---- properties ---- */
 
-/* Returns whether one head serves all replicas and the other one waits. */
+/* Returns whether one head serves all replicas and the other head waits. */
 bool heads_are_well(const struct world *w)
 {
     uint32_t n_serve = 0;

@@ -1,5 +1,5 @@
 #pragma once
-/* Shared by world.c (actions), world_time.c, world_heads.c, world_peers.c (links),
+/* This file is shared by world.c (actions), world_time.c, world_heads.c, world_peers.c (links),
  * world_gateway.c, world_ranks.c and fingerprint.c. */
 #include "tests/model/world.h"
 
@@ -9,7 +9,8 @@
 #include "tests/model/store_model.h"
 
 #define FRAMES_MAX 64u
-/* the null device's ranks are not in step: only rank 0 holds the head back */
+/* PLANS_MAX bounds the waiting plans. The null device's ranks are not in step, so only rank 0
+ * holds the head back. */
 #define PLANS_MAX  32u
 #define LEDGER_MAX 512u
 
@@ -18,7 +19,7 @@
 #define WORLD_STOP_NS   (3 * NS_PER_S)
 #define WORLD_CUT_NS    (5 * NS_PER_S)
 #define WORLD_TTL_NS    NS_PER_S
-/* delay before a peer that lost its head asks the next one */
+/* A peer that lost its head asks the next head after this delay. */
 #define WORLD_TO_NEXT_NS (50 * NS_PER_MS)
 #define WORLD_REFUSED_NS (500 * NS_PER_MS) /* delay after a refusal */
 #define WORLD_MODEL_LEN  64u
@@ -28,9 +29,9 @@
 struct frame_copy {
     char *ptr;
     uint32_t len;
-    uint32_t serial; /* head that sent it */
-    uint64_t done;   /* results that the head had when it sent this; a plan may rely on them */
-    uint64_t due_ns; /* for a plan: time of its execution */
+    uint32_t serial; /* serial number of the head that sent the frame */
+    uint64_t done;   /* results that the head had when it sent the frame; a plan may rely on them */
+    uint64_t due_ns; /* time at which a plan is executed */
 };
 struct frame_queue {
     struct frame_copy at[FRAMES_MAX];
@@ -42,13 +43,13 @@ enum proc_link { PROC_DOWN, PROC_HELLO, PROC_OPEN };
 struct proc {
     bool alive;
     bool cut;    /* frames vanish, and nobody has noticed yet */
-    bool broken; /* the head's process is gone; the peer learns it sooner or later */
+    bool broken; /* the head's process is gone; the peer notices this sooner or later */
     enum proc_link state;
     uint64_t instance, heard_ns, beat_ns;
     uint64_t retry_ns, stopped_until_ns;
-    uint32_t at, stale_at; /* indexes into `heads` */
+    uint32_t at, stale_at; /* indexes into `heads`: the current and the previous head */
     uint32_t conn, stale_conn;
-    uint32_t serial; /* head that welcomed it */
+    uint32_t serial; /* serial number of the head that welcomed the peer */
     struct link link;
     struct frame_queue to_head, to_peer, stale;
 };
@@ -57,8 +58,9 @@ struct rank {
     struct rank_state state;
     struct sim_rank *sim;
     bool joining, aborting;
-    uint32_t serial;  /* head that told it to join, or reset it */
-    bool was_stopped; /* stopped in this epoch: it may finish two steps after the epoch's end */
+    uint32_t serial; /* serial number of the head that told the rank to join, or reset it */
+    /* the rank was stopped in this epoch: it may finish two steps after the epoch's end */
+    bool was_stopped;
     uint32_t n_late;
     uint64_t join_epoch;
     uint8_t join_id[32];
@@ -66,7 +68,7 @@ struct rank {
     struct frame_copy plans[PLANS_MAX];
     uint32_t n_plans;
     uint64_t exec_epoch, exec_step;
-    uint64_t n_collectives; /* steps since it joined; a Reset keeps the count */
+    uint64_t n_collectives; /* steps since the rank joined; a Reset keeps the count */
     uint64_t progress;
 };
 
@@ -78,18 +80,19 @@ struct client_request {
 };
 
 struct ledger_entry {
-    uint32_t serial; /* head that sent the plan */
+    uint32_t serial; /* serial number of the head that sent the plan */
     uint64_t epoch, step, hash, replica;
-    uint64_t by[WORLD_RANKS]; /* instance that executed it, by rank of the replica; 0 = not yet */
+    /* instance that executed the step, by rank of the replica; 0 = not yet */
+    uint64_t by[WORLD_RANKS];
 };
 
 enum question_stage { QUESTION_NONE, QUESTION_ASKED, QUESTION_ANSWERED };
 
 struct world_head {
-    struct world *world; /* for head_io */
+    struct world *world; /* world of the head, for head_io */
     uint32_t index, serial;
-    struct head_core *core; /* NULL = dead */
-    bool serves;            /* its port is bound */
+    struct head_core *core; /* core of the head; NULL = dead */
+    bool serves;            /* the head's port is bound */
     uint64_t stopped_until_ns, cut_until_ns;
     struct lease lease;
     enum question_stage stage;
@@ -117,11 +120,12 @@ struct world {
     bool was_emptied;                     /* the store was emptied */
     bool was_harmed;                      /* a head was killed, stopped or cut off from the store */
     uint32_t n_faults;
-    /* time of the last fault; last time when something was missing */
+    /* `fault_ns` is the time of the last fault; `unserved_ns` is the last time when something
+     * was missing. */
     uint64_t fault_ns, unserved_ns;
     bool stable;
     char violation[400];
-    struct frame_copy arriving; /* the frame being received; its ptr is not kept */
+    struct frame_copy arriving; /* frame that is being received; its ptr is not kept */
     struct arena decode, encode;
     struct strbuf frame;
 };
@@ -144,10 +148,10 @@ static inline bool is_stopped(const struct world *w, uint64_t until_ns)
     return w->now_ns < until_ns;
 }
 
-/* world_heads.c */
+/* world_heads.c defines the functions below. */
 void head_start(struct world *w, uint32_t i);
 void head_kill(struct world *w, uint32_t i);
-bool head_hears(const struct world *w, uint32_t i); /* it lives, serves and is not stopped */
+bool head_hears(const struct world *w, uint32_t i); /* the head lives, serves and is not stopped */
 void head_receive(struct world *w, uint32_t i, uint32_t conn, struct frame_copy c);
 void head_execute_question(struct world *w, uint32_t i);
 void head_hear_answer(struct world *w, uint32_t i);
@@ -158,15 +162,16 @@ bool heads_are_well(const struct world *w);
 void heads_check(struct world *w);
 bool heads_know_term(const struct world *w, uint64_t term);
 
-/* world_time.c */
+/* world_time.c defines the functions below. */
 void pass_time(struct world *w);
-void add_progress_to(const struct world *w, struct action *at, uint32_t *n); /* world.c */
+/* world.c defines the function below. */
+void add_progress_to(const struct world *w, struct action *at, uint32_t *n);
 void deliver_to_peer(struct world *w, uint32_t who);
 
-/* world_peers.c */
+/* world_peers.c defines the functions below. */
 void proc_start(struct world *w, uint32_t who);
 void proc_kill(struct world *w, uint32_t who);
-void proc_hello(struct world *w, uint32_t who); /* on its current connection */
+void proc_hello(struct world *w, uint32_t who); /* sends Hello on the current connection */
 void proc_lost(struct world *w, uint32_t who);  /* drops the connection; another one follows */
 void proc_tick(struct world *w, uint32_t who);
 void proc_send(struct world *w, uint32_t who, const struct msg *m);
@@ -176,13 +181,13 @@ void proc_leave(struct world *w, uint32_t who); /* drops the connection for good
 void check_refused(struct world *w, const struct msg_refused *m);
 void proc_beat(struct world *w, uint32_t who);
 
-/* world_gateway.c */
+/* world_gateway.c defines the functions below. */
 void gateway_start(struct world *w);
 void gateway_tick(struct world *w);
 void gateway_on_broken(struct world *w);
 void gateway_receive(struct world *w, struct str frame);
 
-/* world_ranks.c */
+/* world_ranks.c defines the functions below. */
 void rank_start(struct world *w, uint32_t who);
 void rank_kill(struct world *w, uint32_t who);
 void rank_fill_hello(const struct world *w, uint32_t who, struct msg_hello *h);

@@ -1,6 +1,6 @@
-/* The workers' ends of their links, like worker/link/head_link.c without event loop and sockets.
- * With two heads, a peer goes to the next one whenever it loses its connection or gets no
- * answer. The gateway's end is the real one (world_gateway.c). */
+/* Runs the workers' ends of their links, like worker/link/head_link.c without event loop and
+ * sockets. With two heads, a peer goes to the next head whenever it loses its connection or gets
+ * no answer. The gateway's end is the real code (world_gateway.c). */
 #include <string.h>
 
 #include "common/base/mem.h"
@@ -17,7 +17,7 @@ void proc_send(struct world *w, uint32_t who, const struct msg *m)
 {
     struct proc *p = &w->procs[who];
     if (p->state == PROC_DOWN || (p->state == PROC_HELLO && m->type != MSG_HELLO))
-        /* as in head_link_send: the next Hello makes up for a message that cannot be sent */
+        /* as in head_link_send, the next Hello makes up for a message that cannot be sent */
         return;
     strbuf_reset(&w->frame);
     uint64_t session = m->type == MSG_HELLO ? 0 : p->link.session;
@@ -54,7 +54,7 @@ void proc_leave(struct world *w, uint32_t who)
 {
     struct proc *p = &w->procs[who];
     queue_clear(&p->to_peer);
-    queue_clear(&p->stale); /* only the newer one of two old connections keeps its frames */
+    queue_clear(&p->stale); /* only the newer of two old connections keeps its frames */
     p->stale = p->to_head;
     p->stale_conn = p->conn;
     p->stale_at = p->at;
@@ -118,7 +118,7 @@ void proc_beat(struct world *w, uint32_t who)
     proc_send(w, who, &m);
 }
 
-/* Handles silence, and with several heads the search for one that answers. */
+/* Handles silence, and with several heads the search for a head that answers. */
 void proc_tick(struct world *w, uint32_t who)
 {
     struct proc *p = &w->procs[who];

@@ -1,10 +1,10 @@
-/* The ranks: they do worker.c's work around the real rank_state, with the simulator's rank as
- * their device. world_peers.c hands them the messages of the head (rank_on_msg); the explorer
+/* Runs the ranks: they do worker.c's work around the real rank_state, with the simulator's rank
+ * as their device. world_peers.c hands them the messages of the head (rank_on_msg); the explorer
  * decides when a join ends, an abort ends, or the oldest plan runs. Each rank owns copies of its
  * plans until it has executed them.
- * Checked here: epochs of a replica do not overlap, every rank of an epoch runs the same steps
- * once each, a rank slot has one rank, and the ranks of a communicator have computed the same
- * steps. The ledger keeps the executed steps of the newest epochs. */
+ * The checks here are that epochs of a replica do not overlap, every rank of an epoch runs the
+ * same steps once each, a rank slot has one rank, and the ranks of a communicator have computed
+ * the same steps. The ledger keeps the executed steps of the newest epochs. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -204,7 +204,8 @@ static bool same_comm(const struct rank *a, const struct rank *b)
     return a->state.comm_epoch == b->state.comm_epoch && a->serial == b->serial;
 }
 
-/* A collective join cannot end for any rank before all have begun it. */
+/* Returns whether the rank's join can end. A collective join cannot end for any rank before all
+ * have begun it. */
 bool rank_can_join(const struct world *w, uint32_t who)
 {
     const struct rank *r = &w->ranks[who];
@@ -224,8 +225,8 @@ static bool has_plan(const struct world *w, uint32_t who)
 }
 
 /* Returns whether the rank can run its oldest plan. Where steps take time, ranks compute them
- * together, like a model's ranks: a step begins when all have it. The null device's ranks are
- * not in step. */
+ * together, like a model's ranks: a step begins when all have the plan. The null device's ranks
+ * are not in step. */
 bool rank_can_execute(const struct world *w, uint32_t who)
 {
     const struct rank_state *s = &w->ranks[who].state;
@@ -317,8 +318,8 @@ static void check_newest(struct world *w, uint32_t who, uint64_t epoch)
                 (unsigned long long)epoch, (unsigned long long)newer->epoch);
 }
 
-/* Checks the communicator's position. A communicator survives a Reset: a rank that has not
- * computed a step of the others is behind them in its collectives from then on. */
+/* Checks the communicator's position. A communicator survives a Reset. A rank that has not
+ * computed a step of the others is therefore behind them in its collectives from then on. */
 static void check_collectives(struct world *w, uint32_t who)
 {
     const struct rank *r = &w->ranks[who];
@@ -337,7 +338,8 @@ static void enter_ledger(struct world *w, uint32_t who, const struct msg_plan *m
                          uint64_t hash)
 {
     struct rank *r = &w->ranks[who];
-    /* a head that chose its term for a single rank had not heard of all that know a higher one */
+    /* A head that chose its term for a single rank had not heard from all processes that know a
+     * higher term. */
     uint64_t epoch = m->term_epoch | (w->config.elastic ? (uint64_t)serial << 48 : 0);
     bool same = m->term_epoch == r->exec_epoch;
     if (same ? m->step != r->exec_step + 1 : m->term_epoch < r->exec_epoch || m->step != 1)

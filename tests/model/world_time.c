@@ -1,11 +1,11 @@
-/* The clock. When nothing else can happen, it moves on to the next event. Heartbeats and the
- * store's questions are not explored: they are delivered at once, between other actions. */
+/* Runs the clock. When nothing else can happen, the clock moves on to the next event. Heartbeats
+ * and the store's questions are not explored: they are delivered at once, between other actions. */
 #include "common/base/mem.h"
 #include "head/state/head_core.h"
 #include "tests/model/world_internal.h"
 
 #define BEAT_NS   (250 * NS_PER_MS)
-#define STABLE_NS (70 * NS_PER_S) /* longer than every time-out */
+#define STABLE_NS (70 * NS_PER_S) /* a time that is longer than every time-out */
 
 static bool is_heartbeat(const struct frame_copy *c)
 {
@@ -18,7 +18,7 @@ static bool anything_to_do(const struct world *w)
 {
     struct action list[WORLD_ACTIONS_MAX];
     uint32_t n = 0;
-    add_progress_to(w, list, &n); /* the clock itself does not count */
+    add_progress_to(w, list, &n); /* an action of the clock itself does not count */
     return n > 0;
 }
 

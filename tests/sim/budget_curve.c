@@ -20,7 +20,7 @@ double budget_log_uniform(struct rng *rng, double low, double high)
     return exp(budget_uniform(rng, log(low), log(high)));
 }
 
-static double normal(struct rng *rng) /* Box and Muller (1958) */
+static double normal(struct rng *rng) /* Box and Muller (1958) describe this method */
 {
     double r = sqrt(-2 * log(budget_uniform(rng, 1e-12, 1)));
     return r * cos(2 * 3.14159265358979 * budget_uniform(rng, 0, 1));
@@ -54,7 +54,7 @@ static void draw_drifts(struct budget_curve *c, enum budget_family f, struct rng
            swing = budget_uniform(rng, 0.3, 1.5), level = 0;
     while (c->n_segments < BUDGET_SEGMENTS) {
         struct budget_segment *s = add_segment(c, BUDGET_TARGET_NS / 2, false);
-        if (f == FAMILY_OTHER) { /* in waves, like a load over a day */
+        if (f == FAMILY_OTHER) { /* the load comes in waves, like a load over a day */
             s->all = exp(swing * sin(phase + rate * c->n_segments));
             continue;
         }
@@ -83,7 +83,7 @@ static void draw_stolen(struct budget_curve *c, enum budget_family f, struct rng
     double calm = BUDGET_TARGET_NS * budget_log_uniform(rng, 8, 200);
     double busy = BUDGET_TARGET_NS * budget_log_uniform(rng, 8, 200);
     for (bool is_busy = true; c->n_segments < BUDGET_SEGMENTS; is_busy = !is_busy) {
-        double mean = is_busy ? calm : busy; /* mean of the previous state */
+        double mean = is_busy ? calm : busy; /* the mean is that of the previous state */
         struct budget_segment *s = add_segment(
             c, f == FAMILY_WIDE ? exponential(rng, mean) : budget_uniform(rng, 0, 2 * mean), true);
         s->all = is_busy ? (f == FAMILY_WIDE ? factor : budget_uniform(rng, 1.5, factor)) : 1;
@@ -144,7 +144,7 @@ static void draw_costs(struct budget_curve *c, enum budget_family f, struct rng 
         c->scatter = budget_uniform(rng, 0, 0.15);
         c->tail = budget_uniform(rng, 0, 0.005);
         c->power = chance(rng, 0.7) ? 1 : budget_uniform(rng, 1, 1.15);
-    } else { /* rows cost time, passes nearly none, as on many devices */
+    } else { /* rows cost time and passes nearly none, as on many devices */
         c->prompt_ns = 0.02e6 * exp(fabs(normal(rng)) * 2.2);
         c->pass_ns = c->prompt_ns * budget_uniform(rng, 0, 100);
         c->sampled_ns = c->prompt_ns * budget_uniform(rng, 0.5, 6);
@@ -209,7 +209,8 @@ static double work_ns(const struct budget_curve *c, const struct budget_segment 
     return s->all * (both + c->attend_ns * (x.context * x.n_sampled + n * (x.position + n / 2)));
 }
 
-/* Uses the period's share first, then waits for the rest of the period. */
+/* Returns the end of work under a quota. It uses the period's share first, then waits for the
+ * rest of the period. */
 static double with_quota(const struct budget_curve *c, double from_ns, double work)
 {
     double share = c->quota * c->period_ns, begin = floor(from_ns / c->period_ns) * c->period_ns;
@@ -243,6 +244,7 @@ double budget_curve_noise(const struct budget_curve *c, struct rng *rng)
 {
     double x = exp(c->scatter * normal(rng) - c->scatter * c->scatter / 2);
     if (chance(rng, c->tail))
-        x *= 1.5 + pow(budget_uniform(rng, 1e-4, 1), -0.7); /* Pareto distribution */
+        /* outliers have a Pareto distribution */
+        x *= 1.5 + pow(budget_uniform(rng, 1e-4, 1), -0.7);
     return x;
 }

@@ -1,9 +1,9 @@
 #pragma once
-/* A device whose step times the step budget does not know, and the load on it, both generated
- * from a seed: the cost of a step by its rows and their contexts, the machine's speed over time
- * (drifts, jumps, stolen CPUs, a quota), and the number of sequences that decode. Times are
- * nanoseconds as double. Everything follows from the seed and the virtual time, so two policies
- * meet the same device. */
+/* Describes a device whose step times the step budget does not know, and the load on it, both
+ * generated from a seed: the cost of a step by its rows and their contexts, the machine's speed
+ * over time (drifts, jumps, stolen CPUs, a quota), and the number of sequences that decode.
+ * Times are nanoseconds as double. Everything follows from the seed and the virtual time, so two
+ * policies meet the same device. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,21 +11,23 @@
 
 #define BUDGET_TARGET_NS 250e6
 
-/* FAMILY_WIDE: the family that the budget was developed with. FAMILY_OTHER: other distributions
- * of everything, to test whether the budget was tuned to the first. */
+/* Names a family of curves. FAMILY_WIDE is the family that the budget was developed with.
+ * FAMILY_OTHER has other distributions of everything, to test whether the budget was tuned to
+ * the first family. */
 enum budget_family { FAMILY_WIDE, FAMILY_OTHER, N_FAMILIES };
 enum budget_speed {
     SPEED_STEADY,
     SPEED_DRIFTS,
     SPEED_JUMPS,
-    SPEED_STOLEN, /* two states: the machine is shared, or not */
-    SPEED_QUOTA,  /* stops when the period's share is used up */
+    SPEED_STOLEN, /* the speed has two states: the machine is shared, or not */
+    SPEED_QUOTA,  /* the device stops when the period's share is used up */
     N_SPEEDS
 };
 
-/* The device from `from_ns` on. */
+/* Describes the device from `from_ns` on. */
 struct budget_segment {
-    double from_ns, all, pass, prompt; /* factors of the whole step, its passes, its prompt rows */
+    /* factors of the whole step, its passes and its prompt rows */
+    double from_ns, all, pass, prompt;
     bool jump;
 };
 
@@ -38,12 +40,12 @@ enum { BUDGET_SEGMENTS = 4096 };
 
 struct budget_curve {
     enum budget_speed kind;
-    double pass_ns, sampled_ns, prompt_ns; /* time of a step, a sampled row, another row */
-    double attend_ns;                      /* time of a row for each position before it */
-    double roof;  /* 1: times of passes and rows add up; larger: the longer one dominates */
+    double pass_ns, sampled_ns, prompt_ns; /* times of a step, a sampled row and another row */
+    double attend_ns;                      /* time of a row for each position before the row */
+    double roof;  /* 1: times of passes and rows add up; larger: the longer time dominates */
     double power; /* exponent of the number of prompt rows */
     double period_ns, quota; /* used by SPEED_QUOTA */
-    double scatter, tail;    /* scatter of a step's time; fraction of outliers */
+    double scatter, tail;    /* scatter: of a step's time; tail: fraction of outliers */
     uint32_t n_draft;        /* draft tokens of a sequence; the number that runs varies */
     double prompt_gap_ns;    /* mean time between the prompts of every second pair */
     uint32_t longest_prompt;
@@ -53,7 +55,7 @@ struct budget_curve {
     uint32_t n_loads;
 };
 
-/* The rows of one step. position: start of the prompt's rows. */
+/* Counts the rows of one step. `position` is the start of the prompt's rows. */
 struct budget_rows {
     uint32_t n_sampled, n_prompt, position;
     double context;

@@ -1,5 +1,5 @@
-/* budget [--curves N] [--family 0|1] [--first SEED]: runs the step budget over N random speed
- * curves and prints the distributions of late gaps and of the prompts' times. */
+/* Runs the step budget over N random speed curves and prints the distributions of late gaps and
+ * of the prompts' times: budget [--curves N] [--family 0|1] [--first SEED]. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct kind {
 
 struct totals {
     struct kind kinds[N_SPEEDS];
-    /* one value for each curve; each: one for each long prompt */
+    /* arrays with one value for each curve; each: one value for each long prompt */
     double *late, *at_floor, *whole, *each;
     size_t n_curves, n_whole, n_each, each_cap;
 };

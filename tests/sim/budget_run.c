@@ -70,7 +70,7 @@ struct run {
     struct step_budget b;
     struct flight in_flight[DEPTH];
     double now;
-    double prompt_from; /* arrival of the current prompt, or of the next one */
+    double prompt_from; /* arrival of the current prompt, or of the next prompt */
     uint32_t n_done, n_prompt, since_jump;
     uint32_t n_prompt_steps;
     bool started;

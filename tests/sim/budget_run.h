@@ -7,15 +7,16 @@
 enum { BUDGET_RUN_STEPS = 1500, BUDGET_LONG_STEPS = 5 };
 
 struct budget_report {
-    /* n_gaps: steps with decodes, without the five after each jump. n_late: gaps over 1.2 times
-     * the target, with noise, where the knowing policy would be within the target.
-     * n_late_at_floor: steps over 1.2 times the knowing policy's step, without noise, where that
-     * policy is over the target too (floor, least share). */
+    /* n_gaps counts steps with decodes, without the five after each jump. n_late counts gaps
+     * over 1.2 times the target, with noise, where the knowing policy would be within the
+     * target. n_late_at_floor counts steps over 1.2 times the knowing policy's step, without
+     * noise, where that policy is over the target too (floor, least share). */
     uint32_t n_gaps, n_late, n_late_at_floor;
-    uint32_t n_prompts;      /* prompts that are done, or late already; without the first few */
-    double took_ns, best_ns; /* sums over these prompts: the budget's, the knowing policy's */
+    uint32_t n_prompts; /* prompts that are done or already late, without the first few */
+    /* sums over these prompts: took_ns of the budget, best_ns of the knowing policy */
+    double took_ns, best_ns;
     uint32_t n_long;
-    /* took / best for prompts of at least BUDGET_LONG_STEPS steps at best */
+    /* `ratios` has took / best for prompts of at least BUDGET_LONG_STEPS steps at best. */
     double ratios[BUDGET_RUN_STEPS];
 };
 

@@ -74,7 +74,7 @@ static void a_quota_lets_pass_its_share(void **state)
     c.prompt_ns = 3e6;
     c.period_ns = 100e6;
     c.quota = 0.04;
-    /* 10 ms of work with 4 ms in each 100 ms: 4, 4, 2 */
+    /* With 4 ms in each 100 ms, 10 ms of work run as 4, 4 and 2 ms. */
     assert_true(budget_curve_end(&c, 300e6, rows) == 502e6);
     assert_true(budget_curve_end(&c, 350e6, rows) > 602e6 - 1);
 }

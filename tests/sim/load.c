@@ -11,7 +11,7 @@
 
 enum { N_IDS = 10000, CANCEL_WITHIN_MS = 10000 };
 
-static double uniform(struct rng *rng) /* in (0, 1] */
+static double uniform(struct rng *rng) /* returns a number in (0, 1] */
 {
     return ((double)(rng_next(rng) >> 11) + 1.0) * 0x1p-53;
 }

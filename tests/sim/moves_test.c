@@ -15,7 +15,7 @@
 
 enum {
     N_RANKS = 3,
-    GATEWAY = 4, /* ranks are on connections 1 to 3 */
+    GATEWAY = 4, /* connection of the gateway; ranks are on connections 1 to 3 */
     N_CLIENTS = 24,
     N_WORLDS = 40,
     N_TURNS = 500,
@@ -33,7 +33,7 @@ struct order {
     struct order_side {
         bool there, answered;
         uint64_t epoch;
-    } sides[2]; /* sender, receiver */
+    } sides[2]; /* sender and receiver */
     uint64_t id;
     uint32_t i_rank[2], n, groups[MAX_BLOCKS_MOVED], blocks[2][MAX_BLOCKS_MOVED];
 };
@@ -161,7 +161,7 @@ static void on_plan(struct world *w, struct rank *x, const struct msg_plan *p)
 {
     struct error err = {0};
     if (p->term_epoch != x->epoch)
-        return; /* the plan belongs to an epoch that is over here */
+        return; /* the plan belongs to an epoch that is over on this rank */
     assert_true(x->n_results < 2);
     check_admits(x, p);
     struct msg_result *result = &x->results[x->n_results++];
@@ -200,8 +200,8 @@ static void forget_if_done(struct order *o)
     *o = (struct order){0};
 }
 
-/* Ends an epoch as a rank does before it sends Aborted: its transfers are over, and none is
- * confirmed. */
+/* Ends an epoch as a rank does before it sends Aborted. Its transfers are over, and none of them
+ * is confirmed. */
 static void end_epoch(struct world *w, uint32_t i)
 {
     for (uint32_t k = 0; k < 8; k++)
@@ -250,7 +250,7 @@ static void on_tokens(struct world *w, const struct msg_tokens *t)
         c->n_seen += x->ids.n;
         sums.n_tokens += x->ids.n;
         bool given_up =
-            /* allowed; losses_test.c tests it */
+            /* this end is allowed; losses_test.c tests it */
             x->finish == FINISH_ERROR && x->status == STATUS_INTERNAL;
         bool bad = c->has_grammar && c->i_source % BAD_SOURCE == 0;
         if (bad) {
@@ -401,8 +401,8 @@ static void say_transferred(struct world *w, struct order *o, int side, enum sta
     say(w->f, (uint8_t)(1 + i), &m);
 }
 
-/* Finishes a transfer. With both sides there, all blocks are copied, or some, or garbage is;
- * otherwise a side gives up. A rank whose peer's epoch is over reads from whatever rank is there
+/* Finishes a transfer. With both sides there, all blocks are copied, or some, or garbage is.
+ * Otherwise a side gives up. A rank whose peer's epoch is over reads from whatever rank is there
  * now, as over a wire. */
 static void transfer_some(struct world *w, bool all)
 {
@@ -424,7 +424,7 @@ static void transfer_some(struct world *w, bool all)
         if (!o->there || o->id != copy.id || !o->sides[s].there || o->sides[s].answered)
             continue;
         if (!good && !all && below(w, 10) == 0) {
-            sums.n_dropped++; /* the side never confirms it */
+            sums.n_dropped++; /* the side never confirms the transfer */
             continue;
         }
         say_transferred(w, o, s, good ? STATUS_OK : STATUS_TIMEOUT);
@@ -505,7 +505,8 @@ static void open_world(struct world *w, uint64_t seed)
     *w = (struct world){.rng = {seed}};
     draw_replicas(w);
     w->n_draft = below(w, 2) ? 0 : 1 + below(w, 3);
-    w->execute_ns = below(w, 4) ? 400 * MS : 1000; /* now and then computing again is faster */
+    /* In one of four worlds a step takes 1 us, so that computing again is faster. */
+    w->execute_ns = below(w, 4) ? 400 * MS : 1000;
     w->f = fixture_new(1);
     head_core_free(w->f->core);
     struct head_core_config *c = &w->f->config;

@@ -1,7 +1,8 @@
 #pragma once
-/* A policy decides which sequences a replica runs. This is the interface between virtual time
- * (timed.h) and a scheduler, ours or another one. A policy knows requests by their index in the
- * load. It never sees an answer's length before its last token is sampled. One thread. */
+/* Defines the interface between virtual time (timed.h) and a policy, which decides which
+ * sequences a replica runs. The policy is our scheduler or another one. A policy knows requests
+ * by their index in the load. It never sees an answer's length before its last token is sampled.
+ * One thread runs everything. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,10 +11,12 @@
 #include "tests/sim/cost.h"
 #include "tests/sim/load.h"
 
-#define POLICY_VOCAB 262144u /* tokens follow from the null rule, by request and choice */
+/* POLICY_VOCAB is the size of the vocabulary. Tokens follow from the null rule, by request and
+ * choice. */
+#define POLICY_VOCAB 262144u
 
-/* A policy calls this while it takes a result: n_new tokens were sampled; ended: they were the
- * last. */
+/* A policy calls this while it takes a result: n_new tokens were sampled. `ended` means that
+ * they were the last. */
 typedef void policy_tokens_fn(void *ctx, uint32_t i, uint32_t n_new, bool ended);
 
 struct policy_config {
@@ -22,33 +25,36 @@ struct policy_config {
     const struct load *load;
     policy_tokens_fn *on_tokens;
     void *ctx;
-    bool by_priority; /* vLLM's --scheduling-policy priority; ours always has priority classes */
-    uint32_t accept_percent; /* for draft tokens: cost.h */
+    /* vLLM's --scheduling-policy priority; our policy always has priority classes */
+    bool by_priority;
+    uint32_t accept_percent; /* chance that a draft token is right (cost.h) */
     uint32_t check_every;    /* plans between two checks of all invariants; 0 = never */
 };
 
-/* A policy's functions. A function returns false when a property is violated; err names it. */
+/* Holds a policy's functions. A function returns false when a property is violated; err names
+ * the property. */
 struct policy_ops {
     const char *name;
-    bool deadlines; /* true: the policy handles deadlines; else clients hang up at theirs */
+    /* true: the policy handles deadlines; false: clients hang up at their deadlines */
+    bool deadlines;
     void *(*open)(const struct policy_config *c, struct error *err);
     void (*close)(void *p);
     bool (*add)(void *p, uint32_t i, uint64_t now_ns, bool *refused, struct error *err);
     void (*remove)(void *p, uint32_t i);
-    /* Makes a plan. *work: the plan's work, for its cost. *made: false when there is nothing to
-     * run, or when the maximum of plans is in flight. */
+    /* Makes a plan. *work is the plan's work, for its cost. *made is false when there is nothing
+     * to run, or when the maximum of plans is in flight. */
     bool (*step)(void *p, uint64_t now_ns, bool *made, struct cost_work *work, struct error *err);
-    /* The oldest plan in flight has run. */
+    /* Called when the oldest plan in flight has run. */
     bool (*on_result)(void *p, uint64_t now_ns, uint64_t execute_ns, struct error *err);
-    /* The ranks were lost with all their state and the plans in flight. pop_ended then returns
-     * the requests that do not survive this. */
+    /* Called when the ranks were lost with all their state and the plans in flight. pop_ended
+     * then returns the requests that do not survive this loss. */
     bool (*lose)(void *p, struct error *err);
-    /* Returns a request that ended without a token: by a deadline, or *lost. UINT32_MAX when
-     * there is no more. */
+    /* Returns a request that ended without a token, by a deadline or because it was *lost.
+     * Returns UINT32_MAX when there is no more. */
     uint32_t (*pop_ended)(void *p, bool *lost);
     /* Returns whether request i, which has not ended, still waits for its first admission. When
-     * it does not, it also gives how many tokens of its prompt were computed for it (and not
-     * found in a cache). */
+     * it does not wait, the function also gives how many tokens of its prompt were computed for
+     * it (and not found in a cache). */
     bool (*waits)(void *p, uint32_t i);
     uint32_t (*prompt_tokens)(void *p, uint32_t i);
     bool (*drained)(void *p, struct error *err);

@@ -1,7 +1,8 @@
-/* Our policy: the real scheduler with a simulated rank. timed.c calls it with arrivals, steps,
- * results and losses. Each plan goes to the simulated rank (sim_rank.c), which checks and runs
- * it; the result waits in in_flight until timed.c delivers it. The policy owns each request from
- * its arrival to its end. It checks the scheduler's invariants every check_every plans. */
+/* Implements our policy: the real scheduler with a simulated rank. timed.c calls it with
+ * arrivals, steps, results and losses. Each plan goes to the simulated rank (sim_rank.c), which
+ * checks and runs it; the result waits in in_flight until timed.c delivers it. The policy owns
+ * each request from its arrival to its end. It checks the scheduler's invariants every
+ * check_every plans. */
 #include "tests/sim/policy.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@ struct cox {
     struct policy_config c;
     struct scheduler *scheduler;
     struct sim_rank *rank;
-    struct request **requests; /* by index in the load; NULL = not in the policy */
+    struct request **requests; /* requests by index in the load; NULL = not in the policy */
     uint64_t term_epoch;
     struct msg_result in_flight[DEPTH_MAX];
     uint32_t n_in_flight, n_unchecked;
@@ -47,7 +48,7 @@ static void re_add(void *ctx, struct request *r)
 {
     struct cox *x = ctx;
     if (scheduler_add(x->scheduler, r) != STATUS_OK)
-        x->requests[r->i_gateway]->finish = FINISH_ERROR; /* lose() handles it */
+        x->requests[r->i_gateway]->finish = FINISH_ERROR; /* lose() handles this request */
 }
 
 static bool cox_lose(void *p, struct error *err)

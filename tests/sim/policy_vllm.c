@@ -1,15 +1,16 @@
-/* vLLM's policy (V1 scheduler), written from its documented behaviour. There are no phases:
- * every request catches up with its tokens under one budget. Running requests come first, in the
- * order of their admission; then waiting ones, unless a request was preempted in this step. A
- * waiting request needs room for its whole prompt. A request that lacks a block preempts the
- * last running one (by priority: the worst class, then the youngest). The preempted request
- * loses its blocks and is first in the queue. There are no fair shares: the queue is one, by
- * arrival. Prefix cache hits are looked up once, at admission. With asynchronous scheduling the
- * next step is made before the result of this one. Draft tokens are then taken to be right until
- * the result says otherwise. The policy has no deadlines (a client hangs up).
+/* Implements vLLM's policy (V1 scheduler), written from its documented behaviour. There are no
+ * phases: every request catches up with its tokens under one budget. Running requests come
+ * first, in the order of their admission; then waiting ones, unless a request was preempted in
+ * this step. A waiting request needs room for its whole prompt. A request that lacks a block
+ * preempts the last running one (by priority: the worst class, then the youngest). The preempted
+ * request loses its blocks and is first in the queue. There are no fair shares: the only queue
+ * is in order of arrival. Prefix cache hits are looked up once, at admission. With asynchronous
+ * scheduling the next step is made before the result of the current one. Draft tokens are then
+ * taken to be right until the result says otherwise. The policy has no deadlines (a client hangs
+ * up).
  * When a rank is lost, the engine fails all its requests. It is back as soon as ours is, which
- * favours vLLM: its whole server would have to start again. Only its decisions are modelled, not
- * their cost. */
+ * favours vLLM, because its whole server would have to start again. Only its decisions are
+ * modelled, not their cost. */
 #include "tests/sim/policy.h"
 
 #include <assert.h>
@@ -22,8 +23,8 @@
 enum { DEPTH_MAX = 2 };
 
 struct item {
-    bool in, waits_first, preempted; /* waits_first: not admitted yet */
-    uint32_t n_generated;            /* known tokens */
+    bool in, waits_first, preempted; /* waits_first: the request was not admitted yet */
+    uint32_t n_generated;            /* answer tokens that are known */
     uint32_t n_pending; /* tokens sampled in plans in flight, not counting draft tokens */
     uint32_t n_ahead;   /* draft tokens in flight */
     uint32_t n_computed, n_cached;
@@ -31,9 +32,9 @@ struct item {
     uint32_t *blocks;
     uint64_t *hashes; /* hashes of the full blocks of prompt and answer */
     uint32_t n_hashes;
-    uint32_t incarnation; /* results for an older one are dropped */
+    uint32_t incarnation; /* number of admissions; results for an older admission are dropped */
     uint64_t arrival;
-    struct null_hash hash; /* hash of the known ids; it decides which draft tokens are right */
+    struct null_hash hash; /* hash of the known ids, which decides which draft tokens are right */
 };
 
 struct flight {
@@ -46,11 +47,11 @@ struct vllm {
     uint32_t block_tokens;
     struct item *items;
     uint32_t *running, n_running;
-    uint32_t *waiting, n_waiting; /* the first in the queue comes first */
+    uint32_t *waiting, n_waiting; /* waiting requests, in the order of the queue */
     struct flight *flights[DEPTH_MAX];
     uint32_t n_flights[DEPTH_MAX], n_in_flight;
     uint64_t n_preemptions;
-    uint32_t *lost, n_lost; /* not popped yet */
+    uint32_t *lost, n_lost; /* lost requests that were not popped yet */
 };
 
 static uint32_t blocks_for(const struct vllm *v, uint32_t n_tokens)
@@ -63,8 +64,8 @@ static uint32_t n_known(const struct vllm *v, uint32_t i)
     return v->c.load->requests[i].n_prompt + v->items[i].n_generated;
 }
 
-/* Returns the id at a position. The value of a generated token does not matter; it only must be
- * the same again. */
+/* Returns the id at a position. The value of a generated token does not matter, but it must be
+ * the same each time. */
 static uint32_t id_at(const struct vllm *v, uint32_t i, uint32_t position)
 {
     const struct load_request *r = &v->c.load->requests[i];
@@ -166,7 +167,7 @@ struct plan {
     struct cost_work *work;
     struct flight *flights; /* requests that sample a token */
     uint32_t n_flights;
-    uint32_t *runs, *n_tokens, n; /* scheduled so far; a preemption takes entries back */
+    uint32_t *runs, *n_tokens, n; /* entries of the plan so far; a preemption takes some back */
 };
 
 static void schedule(struct vllm *v, struct plan *p, uint32_t i, uint32_t n)
@@ -202,13 +203,13 @@ static uint32_t wanted(const struct vllm *v, const struct plan *p, uint32_t i)
     if (x->n_generated + x->n_pending >= v->c.load->requests[i].n_answer)
         return 0; /* the last token is in flight */
     n = threshold && n > threshold ? threshold : n;
-    if (n == 1 && x->n_generated + x->n_pending > 0) /* it decodes */
+    if (n == 1 && x->n_generated + x->n_pending > 0) /* the request decodes */
         n += v->c.scheduler.n_draft;
     return n < p->budget ? n : p->budget;
 }
 
-/* Schedules the running requests. Returns false when one was preempted; then no new request is
- * admitted. */
+/* Schedules the running requests. Returns false when a request was preempted; then no new
+ * request is admitted. */
 static bool run_running(struct vllm *v, struct plan *p)
 {
     bool calm = true;
@@ -411,7 +412,7 @@ static bool vllm_lose(void *state, struct error *err)
         vllm_remove(v, i);
         v->lost[v->n_lost++] = i;
     }
-    vllm_blocks_free(v->blocks); /* also frees the prefix cache's blocks */
+    vllm_blocks_free(v->blocks); /* this call also frees the prefix cache's blocks */
     v->blocks = vllm_blocks_new(v->c.scheduler.kv_groups[0].n_blocks);
     v->n_in_flight = 0;
     return true;

@@ -42,7 +42,7 @@ static bool turn(struct world *w, bool arrivals)
 
 static bool run_world(struct world *w, uint64_t n_steps, uint64_t *i_turn)
 {
-    /* preemptions can lose work again and again, but each turn serves the oldest request */
+    /* Preemptions can lose work again and again, but each turn serves the oldest request. */
     uint64_t patience = n_steps * IDLE_TURNS_PER_STEP;
     if (!world_open(w))
         return false;

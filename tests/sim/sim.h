@@ -1,13 +1,13 @@
 #pragma once
-/* One replica of a simulated cluster: the real request table and scheduler with a simulated
+/* Simulates one replica of a cluster: the real request table and scheduler with a simulated
  * rank, a fake clock and a seed. Everything random comes from the seed, also the shape of the
  * world (depth, budgets, pool sizes, KV groups, arrivals, cancels, deadlines, lost ranks,
  * unasked answers). A seed therefore repeats a run exactly.
- * Checked on every turn: scheduler_check (in worlds of hundreds of sequences on every 64th,
- * because it visits everything), the rank's own check of every plan, each token against the null
- * rule, that the oldest running sequence is never preempted, and that the replica never stands
- * still with work to do. At the end everything drains: each request ended exactly once and for
- * the right reason, and all blocks are free. */
+ * Each turn checks scheduler_check (in worlds of hundreds of sequences only every 64th turn,
+ * because it visits everything), the rank's own check of every plan, and each token against the
+ * null rule. It also checks that the oldest running sequence is never preempted, and that the
+ * replica never stands still with work to do. At the end everything drains: each request ended
+ * exactly once and for the right reason, and all blocks are free. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,5 +23,5 @@ struct sim_report {
 };
 
 /* Runs a world: requests arrive until n_steps plans have been made. Adds to *report. Returns
- * false when a property failed; err names it, with seed and turn. */
+ * false when a property failed; err names the property, with seed and turn. */
 bool sim_run(uint64_t seed, uint64_t n_steps, struct sim_report *report, struct error *err);

@@ -19,7 +19,8 @@ uint32_t below(struct world *w, uint32_t n)
 
 static void draw_replicas(struct world *w)
 {
-    /* sequences of MAX_MODEL_LEN with room: 0: at most 1; 1: 1 to 2; 2: 4 to 16 */
+    /* `size` is the number of sequences of MAX_MODEL_LEN with room: 0: at most 1; 1: 1 to 2; 2:
+     * 4 to 16. */
     uint32_t size = below(w, 3);
     w->c.n_kv_groups = percent(w, 50) ? 1 : between(w, 2, 3);
     for (uint32_t i = 0; i < w->c.n_kv_groups; i++) {
@@ -32,7 +33,7 @@ static void draw_replicas(struct world *w)
         uint32_t low[] = {whole / 4, whole, whole * 4}, high[] = {whole, whole * 2, whole * 16};
         g->n_blocks = between(w, low[size], high[size]);
     }
-    if (w->c.n_kv_groups == 1 && percent(w, 20)) { /* a model with windows only */
+    if (w->c.n_kv_groups == 1 && percent(w, 20)) { /* this model has windows only */
         w->c.kv_groups[0].kind = KV_WINDOW;
         w->c.kv_groups[0].window_tokens = between(w, 1, 60);
     }

@@ -1,5 +1,5 @@
 #pragma once
-/* A world: one replica of a simulated cluster and its clients.
+/* Describes a world: one replica of a simulated cluster and its clients.
  *   sim_draw.c   the shape of the world
  *   sim_world.c  the events in it, and the properties that must hold then
  *   sim_move.c   requests that leave for another replica, and come from one
@@ -11,31 +11,33 @@
 #include "worker/sequences/sequences.h"
 
 enum {
-    MAX_LIVE = 48, /* live requests; below for a large world */
+    MAX_LIVE = 48, /* most live requests; constants for a large world follow */
     MAX_LIVE_LARGE = 600,
     MAX_SEQS_LARGE = 256,
     CHECK_EVERY_LARGE = 64, /* turns between two checks */
     IDLE_TURNS_PER_STEP = 200,
     N_PREFIXES = 6,
     MAX_MODEL_LEN = 512,
-    VOCAB_SIZE = 259, /* letters: only 26 tokens, so that stop ids occur */
+    /* so few ids that the null rule samples only 26 letters, and stop ids occur */
+    VOCAB_SIZE = 259,
     FIRST_LETTER = 97,
     N_LETTERS = 26,
     STEP_TARGET_NS = 250000000,
 };
 
-/* The test's knowledge of a request: its identity and its expected stream. */
+/* Holds the test's knowledge of a request: its identity and its expected stream. */
 struct client {
-    bool live, came_back; /* came_back: its value when the scheduler got the request */
-    uint64_t i_request;   /* shared by all choices of a request */
+    bool live, came_back; /* came_back: `resubmitted` of the request when the scheduler got it */
+    uint64_t i_request;   /* number of the request, shared by all its choices */
     uint64_t tenant;
-    bool outside;           /* in another replica, on its way here; n_move tokens have blocks */
-    uint64_t out_id, in_id; /* ids of its moves; 0 = none */
+    /* the request is in another replica, on its way here; n_move tokens have blocks */
+    bool outside;
+    uint64_t out_id, in_id; /* ids of the request's moves; 0 = none */
     uint32_t n_move;        /* tokens of the move */
     struct request *r;
     struct null_hash oracle; /* hash of the prompt and the n_seen tokens */
-    uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* ids: 0 = none */
-    uint32_t n_prompt_logprobs;                             /* received rows of its prompt */
+    uint32_t n_seen, n_prompt, max_tokens, stop_id, eos_id; /* stop_id and eos_id: 0 = none */
+    uint32_t n_prompt_logprobs;                             /* received rows of the prompt */
     uint32_t ids[MAX_MODEL_LEN];
     struct sampling_params sampling;
 };
@@ -48,7 +50,7 @@ struct flight {
 struct world {
     uint64_t now_ns, arrivals, n_requests, n_steps, n_moves;
     struct rng rng;
-    bool from_bytes; /* random numbers, except letters, come from these bytes: */
+    bool from_bytes; /* random numbers, except letters, come from the bytes below */
     const uint8_t *at, *end;
     struct scheduler_config c;
     uint32_t arrival_percent, burst, cancel_permille, reset_permille, deliver_percent, lie_percent;
@@ -62,7 +64,7 @@ struct world {
     uint64_t term_epoch;
     struct flight in_flight[2];
     uint32_t n_in_flight;
-    struct client *clients; /* [n_clients] */
+    struct client *clients; /* array of n_clients */
     uint32_t n_clients, n_unchecked;
     bool large;
     uint32_t prefixes[N_PREFIXES][MAX_MODEL_LEN];
@@ -70,8 +72,8 @@ struct world {
     struct error *err;
 };
 
-/* Returns a random number below n. From bytes it uses one, or two when n needs them. After the
- * last byte it returns the largest, so that nothing rare happens any more. */
+/* Returns a random number below n. From bytes it uses one byte, or two when n needs them. After
+ * the last byte it returns the largest number, so that nothing rare happens any more. */
 uint32_t below(struct world *w, uint32_t n);
 
 static inline uint32_t between(struct world *w, uint32_t low, uint32_t high)
@@ -95,17 +97,17 @@ void draw_world(struct world *w);
 void draw_client(struct world *w, struct client *c);
 
 /* Opens a world. Seed, bytes, report and err must be set; the rest is chosen at random. The
- * functions return false when a property is violated; err names it. */
+ * functions return false when a property is violated; err names the property. */
 bool world_open(struct world *w);
 void world_close(struct world *w);
 /* A request arrives: a prompt with one or several choices. */
 bool world_arrive(struct world *w);
 void world_cancel(struct world *w, struct client *c);
-/* The client goes away, or its gateway submits the request again with its tokens: to a head that
- * forgot it, or to one that still has it. */
+/* The client goes away, or its gateway submits the request again with its tokens. The head has
+ * forgotten the request, or it still has it. */
 bool world_disturb(struct world *w, struct client *c);
-/* Makes one more plan, which the rank and a worker read at once. *made: false when there is
- * none. */
+/* Makes one more plan, which the rank and a worker read at once. *made is false when there is no
+ * plan. */
 bool world_step(struct world *w, bool *made);
 /* Delivers the result of the oldest plan in flight. */
 bool world_deliver(struct world *w);
@@ -120,5 +122,5 @@ bool world_end_moves(struct world *w, struct client *c); /* ends all moves at on
 bool world_has_moves(const struct world *w);
 bool world_to_scheduler(struct world *w, struct client *c);
 bool world_check(struct world *w);
-/* Returns whether no request is left, and nothing of any request. */
+/* Returns whether no request is left, and no block of any request. */
 bool world_is_empty(struct world *w);

@@ -1,5 +1,5 @@
-/* sim [--seeds N] [--steps N] [--first SEED]: long runs of the simulator, with N steps for each
- * seed. */
+/* Runs the simulator for long, with N steps for each seed: sim [--seeds N] [--steps N] [--first
+ * SEED]. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

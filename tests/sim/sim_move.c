@@ -1,6 +1,7 @@
-/* Moves. The other replica is not simulated: its state is what must be true. A running client
- * has its blocks held, leaves, and comes back as from the other replica. Its blocks are imported
- * while other sequences run, filled with the right contents, or lost. Then it is added again. */
+/* Moves requests. The other replica is not simulated: its state is what must be true. A running
+ * client has its blocks held, leaves, and comes back as from the other replica. Its blocks are
+ * imported while other sequences run, filled with the right contents, or lost. Then the request
+ * is added again. */
 #include <string.h>
 
 #include "tests/sim/sim_internal.h"
@@ -19,7 +20,7 @@ bool world_has_moves(const struct world *w)
     return false;
 }
 
-/* Checks that every block of the move has the contents for its ids, or writes them. */
+/* Checks that every block of the move has the contents for its ids, or writes these contents. */
 static bool fill(struct world *w, const struct client *c, uint64_t id, bool write)
 {
     uint32_t n;
@@ -53,7 +54,7 @@ static bool leave(struct world *w, struct client *c)
     scheduler_let_go(w->scheduler, c->out_id);
     c->out_id = 0;
     if (!scheduler_leave(w->scheduler, c->r))
-        return true; /* only when its results are in */
+        return true; /* the request leaves only when its results have arrived */
     scheduler_remove(w->scheduler, c->r);
     c->outside = true;
     w->report->n_moved_out++;
@@ -81,7 +82,7 @@ static bool moves_in(struct world *w, struct client *c)
     w->report->n_moves_lost += !whole;
     c->outside = false;
     uint64_t id = c->in_id;
-    c->in_id = 0; /* the scheduler frees it if it takes the request */
+    c->in_id = 0; /* the scheduler frees the import if it takes the request */
     if (!world_to_scheduler(w, c))
         return false;
     if (!c->live)

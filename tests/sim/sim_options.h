@@ -1,5 +1,5 @@
 #pragma once
-/* Options of the simulators' programs: pairs of a name and a number. */
+/* Reads the options of the simulators' programs: pairs of a name and a number. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ struct sim_option {
     uint64_t *value;
 };
 
-/* Returns false when an argument is not an option, or no number. */
+/* Returns false when an argument is not an option, or not a number. */
 static inline bool sim_options_read(int argc, char **argv, const struct sim_option *options,
                                     size_t n_options)
 {

@@ -1,10 +1,11 @@
-/* The simulated rank (sim_rank.h). The simulator's worlds, the policies, the model's ranks and a
- * fuzz target pass it every plan of the scheduler. sim_rank_execute first applies the plan's
- * structure: finished sequences, admissions, copies, drops and appends of blocks, each checked
- * by LEGAL. Then it runs the plan's runs in order: each one reads the KV memory of its
- * positions, writes its own, and takes tokens from the null rule. The answer is a msg_result.
- * The first illegal step fills err and stops the rank. The rank owns all memory of its answers,
- * which alternate between N_RESULTS sets. It shares no code with the scheduler. One thread. */
+/* Implements the simulated rank (sim_rank.h). The simulator's worlds, the policies, the model's
+ * ranks and a fuzz target pass it every plan of the scheduler. sim_rank_execute first applies
+ * the plan's structure: finished sequences, admissions, copies, drops and appends of blocks,
+ * each checked by LEGAL. Then it runs the plan's runs in order: each run reads the KV memory of
+ * its positions, writes its own, and takes tokens from the null rule. The answer is a
+ * msg_result. The first illegal step fills err and stops the rank. The rank owns all memory of
+ * its answers, which alternate between N_RESULTS sets. It shares no code with the scheduler. One
+ * thread runs everything. */
 #include "tests/sim/sim_rank.h"
 
 #include <assert.h>
@@ -16,16 +17,17 @@
 enum { MAX_GROUPS = 8, N_RESULTS = 2 };
 
 struct table {
-    uint32_t *ids; /* by logical index; [first, n) are held */
+    uint32_t *ids; /* blocks by logical index; [first, n) are held */
     uint32_t first, n;
 };
 
 struct slot {
-    bool active, ran, admitted; /* ran and admitted: in this plan */
-    uint64_t serial;            /* number of its admission, used as the writer of blocks */
-    uint64_t draft_step;        /* last step in which it was granted draft tokens; 0 = none */
-    uint32_t n_ids, max_ids;    /* max_ids: prompt and max_tokens */
-    uint32_t length;            /* positions computed, by itself or found in the cache */
+    /* ran: the sequence ran in this plan; admitted: it was admitted in it */
+    bool active, ran, admitted;
+    uint64_t serial;         /* number of the sequence's admission, used as the writer of blocks */
+    uint64_t draft_step;     /* last step that granted draft tokens to the sequence; 0 = none */
+    uint32_t n_ids, max_ids; /* max_ids: sum of the prompt and max_tokens */
+    uint32_t length;         /* positions computed by the sequence itself or found in the cache */
     bool has_grammar;
     bool whole_prompt; /* prompt_logprobs are wanted, so no position may be skipped */
     uint32_t n_prompt;
@@ -37,12 +39,12 @@ struct slot {
 };
 
 struct block {
-    uint32_t n_owners;   /* active tables that hold it */
-    uint64_t last_owned; /* last step in which an active table held it */
-    uint64_t writer;     /* the sequence that got it fresh; no other may write it */
-    uint64_t fresh_in;   /* step that gave it to the writer */
-    uint64_t copied_to;  /* last step that copied another block into it */
-    uint64_t *content;   /* by position in the block; 0 = never written */
+    uint32_t n_owners;   /* active tables that hold the block */
+    uint64_t last_owned; /* last step in which an active table held the block */
+    uint64_t writer;     /* sequence that got the block fresh; no other may write the block */
+    uint64_t fresh_in;   /* step that gave the block to the writer */
+    uint64_t copied_to;  /* last step that copied another block into this block */
+    uint64_t *content;   /* content by position in the block; 0 = never written */
 };
 
 struct group {
@@ -57,9 +59,10 @@ struct sim_rank {
     struct slot *slots;
     uint64_t term_epoch, step, step_done, n_admitted;
     struct result_item *items[N_RESULTS];
-    uint32_t *tokens[N_RESULTS]; /* [max_num_seqs * (n_draft + 1)] */
+    uint32_t *tokens[N_RESULTS]; /* arrays of max_num_seqs * (n_draft + 1) ids */
     float *gaps;
-    struct logprob_row *rows[N_RESULTS]; /* [max_num_batched_tokens], with their ids and values */
+    /* arrays of max_num_batched_tokens rows, with their ids and values */
+    struct logprob_row *rows[N_RESULTS];
     uint32_t *row_ids[N_RESULTS];
     float *row_values[N_RESULTS];
     uint32_t n_rows;
@@ -213,7 +216,7 @@ static bool apply_admit(struct sim_rank *rank, const struct plan_admit *a)
 }
 
 /* Applies the copies. They happen before anything runs, possibly all at once, so no block that
- * is written here may be read here. Wrong contents show when a run attends to them. */
+ * is written here may be read here. Wrong contents show when a run reads them. */
 static bool apply_copies(struct sim_rank *rank, const struct msg_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_copies; i++) {
@@ -296,7 +299,7 @@ static bool apply_drops(struct sim_rank *rank, struct slot *x, const struct plan
         uint32_t held = t->n - t->first, drop = pb->drop_leading;
         for (uint32_t k = 0; k < drop && k < held; k++)
             rank->groups[pb->i_group].blocks[t->ids[t->first++]].n_owners--;
-        if (drop > held) /* a hit on the way, beyond the table's end */
+        if (drop > held) /* the run is a hit on the way, beyond the table's end */
             t->first = t->n = t->first + (drop - held);
     }
     return true;
@@ -318,7 +321,8 @@ static bool check_run(struct sim_rank *rank, const struct plan_run *run)
         return false;
     struct slot *x = &rank->slots[run->slot];
     bool place_unknown =
-        x->draft_step > rank->step_done; /* unknown to the head: its draft tokens are in flight */
+        /* the head does not know the length while draft tokens are in flight */
+        x->draft_step > rank->step_done;
     x->ran = true;
     if (!LEGAL(rank, run->n_tokens >= 1) || !LEGAL(rank, run->follows == place_unknown) ||
         !LEGAL(rank, run->start < rank->c.max_model_len) ||
@@ -337,7 +341,7 @@ static bool check_run(struct sim_rank *rank, const struct plan_run *run)
             !LEGAL(rank, run->sample == (run->start + run->n_tokens == x->n_ids)) ||
             !LEGAL(rank, !run->sample || x->n_ids < x->max_ids))
             return false;
-        x->length = run->start + run->n_tokens; /* right draft tokens will add to it */
+        x->length = run->start + run->n_tokens; /* right draft tokens will add to this length */
     }
     if (run->n_draft)
         x->draft_step = rank->step;
@@ -352,14 +356,16 @@ static bool check_drafts(struct sim_rank *rank, const struct msg_plan *plan)
     return LEGAL(rank, rank->c.draft_max_seqs == 0 || n_drafting <= rank->c.draft_max_seqs);
 }
 
-/* Checks the digest. Its lengths count the tokens of this plan, not the draft tokens it may add. */
+/* Checks the digest. Its lengths count the tokens of this plan, not the draft tokens that the
+ * plan may add. */
 static bool check_digest(struct sim_rank *rank, const struct msg_plan *plan)
 {
     uint64_t sum = 0;
     if (rank->step % PLAN_DIGEST_EVERY != 0)
         return LEGAL(rank, plan->digest == 0);
     for (uint32_t i = 0; i < plan->n_runs; i++)
-        if (!LEGAL(rank, !plan->runs[i].follows)) /* the head could not know the lengths */
+        /* with draft tokens in flight, the head cannot know the lengths */
+        if (!LEGAL(rank, !plan->runs[i].follows))
             return false;
     for (uint32_t s = 0; s < rank->c.max_num_seqs; s++) {
         const struct slot *x = &rank->slots[s];
@@ -377,8 +383,8 @@ static bool check_digest(struct sim_rank *rank, const struct msg_plan *plan)
 
 /* ---- running ---- */
 
-/* The actual work of a run: positions start to end - 1, of which the last n_drafted are draft
- * tokens. */
+/* Describes the actual work of a run: positions start to end - 1, of which the last n_drafted
+ * are draft tokens. */
 struct work {
     uint32_t start, end, n_drafted, n_right;
     uint64_t prefix[SIM_RANK_MAX_DRAFT + 1]; /* hashes of the last id and the draft tokens */
@@ -398,8 +404,8 @@ static bool run_group(struct sim_rank *rank, struct slot *x, const struct work *
             return false;
     for (uint32_t p = k->start; p < k->end; p++) {
         struct block *b = &g->blocks[t->ids[p / bt]];
-        /* no sequence writes a block that another one may read: others found it in the cache or
-         * wait for it */
+        /* No sequence writes a block that another sequence may read. Other sequences found the
+         * block in the cache or wait for it. */
         if (!LEGAL(rank, b->writer == x->serial))
             return false;
         b->content[p % bt] = p < n_known ? x->prefix[p] : k->prefix[p - n_known + 1];
@@ -413,7 +419,8 @@ static bool clamp_drafts(struct sim_rank *rank, const struct slot *x, const stru
                          uint32_t *out)
 {
     uint32_t n = run->n_draft,
-             left = x->max_ids - x->n_ids - 1; /* after the token that is sampled in any case */
+             /* tokens that fit after the token that is sampled in any case */
+        left = x->max_ids - x->n_ids - 1;
     n = n < left ? n : left;
     left = rank->c.max_model_len - x->n_ids - 1;
     n = n < left ? n : left;
@@ -430,8 +437,8 @@ static uint32_t throw_dice(struct null_hash *h, uint32_t n_sides)
     return (uint32_t)((h->h ^ h->h >> 32) * 0x9E3779B97F4A7C15ull >> 33) % n_sides;
 }
 
-/* Makes draft tokens up to n ids. A hash of the history decides which are right, and how many
- * are made. */
+/* Makes draft tokens up to n ids. A hash of the history decides which of them are right, and how
+ * many are made. */
 static void draft_token(const struct sim_rank *rank, const struct slot *x, uint32_t n,
                         struct work *k)
 {
@@ -497,7 +504,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
     struct work k = {.start = run->start, .end = run->start + run->n_tokens};
     uint32_t n_room, i_result = rank->step % N_RESULTS, n_sampled = 0;
     uint32_t *tokens =
-        /* ids of this item */
+        /* `ids` are the ids of this item. */
         rank->tokens[i_result] + (size_t)out->n_items * (rank->c.n_draft + 1);
     bool nothing = run->follows && x->n_ids == x->max_ids;
     if (run->follows)
@@ -517,7 +524,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
     }
     struct result_item item = {
         .slot = run->slot, .ids = {tokens, n_sampled}, .gaps = {rank->gaps, n_sampled}};
-    item.matcher_kib = x->has_grammar ? 4096 + 64 * x->n_ids : 0; /* 36 MiB for a text of 512 ids */
+    item.matcher_kib = x->has_grammar ? 4096 + 64 * x->n_ids : 0; /* a text of 512 ids has 36 MiB */
     if (x->whole_prompt)
         score(rank, x, run, &item);
     if (run->sample)
@@ -528,7 +535,7 @@ static bool run_one(struct sim_rank *rank, const struct plan_run *run, struct ms
     return true;
 }
 
-/* Runs the plan's runs in order: one may use blocks that an earlier one writes. */
+/* Runs the plan's runs in order, because a run may use blocks that an earlier run writes. */
 static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct msg_result *out)
 {
     out->items = rank->items[rank->step % N_RESULTS];
@@ -539,8 +546,8 @@ static bool run_plan(struct sim_rank *rank, const struct msg_plan *plan, struct 
     return true;
 }
 
-/* Ends the plan: every active table holds its blocks through this step; each admit must have a
- * run. */
+/* Ends the plan. Every active table holds its blocks through this step, and each admit must have
+ * a run. */
 static bool close_plan(struct sim_rank *rank)
 {
     for (uint32_t s = 0; s < rank->c.max_num_seqs; s++) {

@@ -1,5 +1,5 @@
 /* Tests that the simulated rank refuses illegal plans. The plans are written by hand: a right
- * one, and the same with one fault. Blocks have 16 tokens, prompts 40. */
+ * plan, and the same plan with one fault. Blocks have 16 tokens, prompts 40. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static struct sim_rank *new_rank(uint32_t draft_percent, uint32_t window)
     return rank;
 }
 
-/* One sequence of a plan; with `prompt` it is admitted. */
+/* Describes one sequence of a plan; with `prompt` it is admitted. */
 struct line {
     uint32_t slot;
     const uint32_t *prompt;
@@ -40,7 +40,7 @@ struct line {
     bool no_sample, follows;
     uint32_t blocks[4], n_blocks, drop;
     uint64_t seed;
-    uint32_t max_tokens; /* 0 = MAX_TOKENS */
+    uint32_t max_tokens; /* token limit of the request; 0 = MAX_TOKENS */
 };
 
 struct hand_made {
@@ -102,8 +102,8 @@ static uint32_t prompt[N_PROMPT], other[N_PROMPT];
         .start = 41, .n_tokens = 1, .n_draft = (drafts), .follows = true                           \
     }
 
-/* Plans 1 and 2. The second is refused for `why`, or accepted when that is NULL. Without runs it
- * is not sent. */
+/* Each case has plans 1 and 2. The second plan is refused for `why`, or accepted when `why` is
+ * NULL. A plan without runs is not sent. */
 static const struct {
     const char *name;
     struct hand_made plans[2];
@@ -200,7 +200,8 @@ static void blocks_are_shared_only_when_their_content_is_right(void **state)
     }
 }
 
-/* A second plan after a prompt, and a third one made before the second's result is known. */
+/* Each case has a second plan after a prompt, and a third plan that is made before the second's
+ * result is known. */
 static const struct {
     const char *name;
     struct line second, third;
@@ -225,7 +226,7 @@ static void drafts_have_room_and_a_known_place(void **state)
             {.lines = {FIRST(0)}}, {.lines = {drafts[i].second}}, {.lines = {drafts[i].third}}};
         bool ok = true;
         struct error err;
-        /* some seeds draft all tokens, some none */
+        /* Some seeds draft all tokens, and some draft none. */
         for (uint64_t seed = 1; seed < 50 && ok; seed++) {
             struct sim_rank *rank = new_rank(100, 0);
             struct msg_result result;
@@ -241,7 +242,7 @@ static void drafts_have_room_and_a_known_place(void **state)
     }
 }
 
-/* Draft tokens change no token: the ids are those of the rule, right draft tokens come several
+/* Draft tokens change no token. The ids are those of the rule, right draft tokens come several
  * at a time, and when the end is reached in flight, the next run does nothing. */
 static void drafts_change_no_token(void **state)
 {

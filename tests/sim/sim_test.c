@@ -1,5 +1,5 @@
-/* A part of the simulator that fits CI; build/<preset>/tests/sim runs longer. The counts at the
- * end make sure that the seeds still reach the intended cases. */
+/* Runs a part of the simulator that fits CI; build/<preset>/tests/sim runs longer. The counts at
+ * the end make sure that the seeds still reach the intended cases. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static void every_seed_holds(void **state)
     for (uint64_t seed = 1; seed <= N_SEEDS; seed++)
         if (!sim_run(seed, N_STEPS, &r, &err))
             fail_msg("%s", err.text);
-    /* about a third of the usual count; each world begins with one reset */
+    /* The bound is about a third of the usual count. Each world begins with one reset. */
     assert_true(r.n_tokens > 100000);
     assert_true(r.n_stopped > 300 && r.n_length > 1000);
     assert_true(r.n_cancelled > 100 && r.n_timeouts > 50 && r.n_resubmitted > 100);

@@ -1,11 +1,11 @@
-/* The events of a simulated world, and the properties that must hold when they happen (sim.h
- * lists them). sim.c and head_scheduler_fuzz.c call the functions in any order: requests arrive
- * and are cancelled, plans are made and run by the simulated rank and by the real worker's
- * bookkeeping, results are delivered, ranks are lost. Each token goes from the scheduler's
- * events to its client, which compares it with the null rule.
- * A function returns false when a property is violated, and err names it. A client owns its
- * request while it is live; the scheduler and the request table borrow it. Random choices come
- * only from the world's seed or bytes. One thread. */
+/* Implements the events of a simulated world, and checks the properties that must hold when they
+ * happen (sim.h lists them). sim.c and head_scheduler_fuzz.c call the functions in any order:
+ * requests arrive and are cancelled, plans are made and run by the simulated rank and by the
+ * real worker's bookkeeping, results are delivered, ranks are lost. Each token goes from the
+ * scheduler's events to its client, which compares it with the null rule.
+ * A function returns false when a property is violated, and err names the property. A client
+ * owns its request while it is live; the scheduler and the request table borrow it. Random
+ * choices come only from the world's seed or bytes. One thread runs everything. */
 #include "tests/sim/sim_internal.h"
 
 #include <string.h>
@@ -111,7 +111,7 @@ bool world_to_scheduler(struct world *w, struct client *c)
         return fail(w, "more of a prompt is cached than it has");
     enum status st = scheduler_add(w->scheduler, c->r);
     if (st == STATUS_OK)
-        return pop_ended(w); /* the tokens that it came with may have ended it */
+        return pop_ended(w); /* the tokens of the Submit may have ended the request */
     if (c->r->resubmitted && st == STATUS_LIMIT)
         return fail(w, "a resubmission was refused for load");
     w->report->n_refused++;
@@ -234,7 +234,7 @@ bool world_deliver(struct world *w)
     uint32_t n_events;
     w->in_flight[0] = w->in_flight[1];
     w->n_in_flight--;
-    /* arbitrary times, so that the budget jumps between everything and nothing */
+    /* The times are arbitrary, so that the budget jumps between everything and nothing. */
     if (w->c.step_target_ns)
         m.execute_ns = (uint64_t)between(w, 0, 100) * STEP_TARGET_NS / between(w, 1, 100);
     if (scheduler_on_result(w->scheduler, &m, w->now_ns, &events, &n_events, w->err) != STATUS_OK)
@@ -273,7 +273,8 @@ static void spoil(struct world *w, const struct flight *f, struct msg_result *m,
     m->items = items;
     if (lie == LIE_SCORES && x && x->n_prompt_logprobs > 0)
         lie = LIE_SLOT;
-    if (lie == LIE_EMPTY && (f->follows || (x && x->ids.n == 0))) /* this one may be true */
+    /* this false answer may happen to be true */
+    if (lie == LIE_EMPTY && (f->follows || (x && x->ids.n == 0)))
         lie = LIE_LONG;
     if (!x && lie >= LIE_LESS)
         lie = LIE_MORE;
@@ -342,7 +343,7 @@ bool world_lie(struct world *w)
 
 /* ---- steps ---- */
 
-/* Returns the running request that is served first: no other running one precedes it. */
+/* Returns the running request that is served first: no other running request precedes it. */
 static struct request *oldest_running(const struct world *w)
 {
     const struct client *best = NULL;
@@ -360,7 +361,7 @@ static struct request *oldest_running(const struct world *w)
 }
 
 /* Returns whether a waiting request has a better class, which may take the place of any running
- * one. */
+ * request. */
 static bool has_better_class(const struct world *w, const struct request *r)
 {
     for (uint32_t i = 0; i < w->n_clients; i++)
@@ -476,7 +477,7 @@ bool world_lose_rank(struct world *w)
     for (uint32_t i = 0; i < w->n_clients; i++) {
         struct client *c = &w->clients[i];
         n -= c->live && c->outside;
-        c->out_id = c->in_id = 0; /* the epoch's end has removed them */
+        c->out_id = c->in_id = 0; /* the end of the epoch has removed the moves */
     }
     w->report->n_resets++;
     w->n_in_flight = 0;
@@ -503,7 +504,8 @@ bool world_is_empty(struct world *w)
 {
     struct scheduler_stats stats;
     struct scheduler_load load;
-    bool made; /* makes no plan, but frees the blocks that the last plan copied from */
+    /* This step makes no plan, but frees the blocks that the last plan copied from. */
+    bool made;
     if (!world_step(w, &made))
         return false;
     scheduler_get_stats(w->scheduler, &stats);

@@ -15,11 +15,12 @@
 
 enum { DEPTH_MAX = 2, LOSS_PAUSE_MS = 1500 };
 
-/* Tokens that a tenant got, and the state of its waiting requests, for the check of fair shares. */
+/* Counts the tokens that a tenant got, and keeps the state of its waiting requests, for the
+ * check of fair shares. */
 struct tenant {
     uint64_t served;
     bool waits;
-    /* least value of (other's served - own served) since it waits */
+    /* least value of (other's served - own served) since this tenant waits */
     int64_t least[LOAD_MAX_TENANTS];
 };
 
@@ -39,9 +40,9 @@ struct timed {
     uint64_t ends_ns[DEPTH_MAX], takes_ns[DEPTH_MAX]; /* end and duration of each plan in flight */
     uint32_t n_in_flight;
     uint32_t n_arrived, n_live, i_cancel;
-    uint32_t *live;         /* [n_live] requests in the policy */
-    bool *waits;            /* by request: was not admitted at the last look */
-    struct cancel *cancels; /* [n_cancels] by time */
+    uint32_t *live;         /* array of n_live requests in the policy */
+    bool *waits;            /* array by request: it was not admitted at the last look */
+    struct cancel *cancels; /* array of n_cancels, ordered by time */
     uint32_t n_cancels;
     struct tenant tenants[LOAD_MAX_TENANTS];
     struct error *err;
@@ -191,7 +192,8 @@ static void look_who_waits(struct timed *t, bool *now)
     }
 }
 
-/* Checks fair shares: while a tenant waits, no other of its class may get much more than it. */
+/* Checks fair shares: while a tenant waits, no other tenant of its class may get much more than
+ * it. */
 static bool check_shares(struct timed *t)
 {
     bool now[LOAD_MAX_TENANTS] = {false};
@@ -256,7 +258,7 @@ static int by_time(const void *a, const void *b)
         return x->at_ns < y->at_ns ? -1 : 1;
     if (x->i != y->i)
         return x->i < y->i ? -1 : 1;
-    /* the end of a request whose client hangs up at its deadline */
+    /* this is the end of a request whose client hangs up at its deadline */
     return (int)x->end - (int)y->end;
 }
 

@@ -1,12 +1,13 @@
 #pragma once
-/* A replica in virtual time. A load (load.h) arrives, a policy (policy.h) makes plans, and a
- * rank runs them one after another for the time of the cost model. Up to `depth` plans are in
+/* Runs a replica in virtual time. A load (load.h) arrives, a policy (policy.h) makes plans, and
+ * a rank runs them one after another for the time of the cost model. Up to `depth` plans are in
  * flight: the next plan is made while one runs. There is no clock and no thread; the same seed
  * gives the same run.
  *
- * Checked while it runs: every request ends exactly once and with all its tokens; nothing is
- * left at the end; no tenant waits while another of its class gets more than fair_share_tokens
- * beyond it; the run is over by end_by_ns. The policy checks its own invariants. */
+ * The run checks that every request ends exactly once and with all its tokens, and that nothing
+ * is left at the end. It checks that no tenant waits while another of its class gets more than
+ * fair_share_tokens beyond it, and that the run is over by end_by_ns. The policy checks its own
+ * invariants. */
 #include "tests/sim/policy.h"
 
 struct timed_config {
@@ -15,10 +16,11 @@ struct timed_config {
     struct scheduler_config scheduler;
     bool by_priority;
     uint32_t check_every;
-    uint64_t fair_share_tokens; /* 0 = not checked */
-    uint64_t end_by_ns;         /* 0 = no limit */
-    uint64_t longest_ns;        /* longest time of a request from arrival to end; 0 = any */
-    uint64_t loss_every_ns;     /* interval of rank losses while requests arrive; 0 = never */
+    /* most tokens that a tenant may get beyond a waiting one; 0 = not checked */
+    uint64_t fair_share_tokens;
+    uint64_t end_by_ns;     /* latest end of the run; 0 = no limit */
+    uint64_t longest_ns;    /* longest time of a request from arrival to end; 0 = any */
+    uint64_t loss_every_ns; /* interval of rank losses while requests arrive; 0 = never */
 };
 
 enum timed_end {
@@ -37,14 +39,14 @@ struct timed_outcome {
 };
 
 struct timed_report {
-    struct timed_outcome *outcomes; /* in order of arrival */
+    struct timed_outcome *outcomes; /* outcomes in order of arrival */
     uint32_t n;
     uint64_t n_steps, end_ns, busy_ns, n_preemptions;
-    uint64_t worst_share_tokens; /* most tokens that a tenant got beyond one that waited */
+    uint64_t worst_share_tokens; /* most tokens that a tenant got beyond a tenant that waited */
     uint64_t longest_ns;
 };
 
-/* Fills *out, which timed_report_fini frees, also after a failure. */
+/* Runs the load. Fills *out, which timed_report_fini frees, also after a failure. */
 bool timed_run(const struct timed_config *c, const struct policy_ops *policy,
                struct timed_report *out, struct error *err);
 void timed_report_fini(struct timed_report *r);

@@ -80,7 +80,7 @@ static void lay_out(struct timed_config *c, struct rng *rng)
             t[i].system_tokens = (uint32_t)rng_below(rng, 300);
         }
     }
-    if (rng_below(rng, 2)) { /* one tenant floods */
+    if (rng_below(rng, 2)) { /* one tenant floods the queue */
         t[0].burst_every_ns = 4 * NS_PER_S;
         t[0].burst = 50 + (uint32_t)rng_below(rng, 100);
     }
@@ -108,8 +108,8 @@ static struct timed_config draw_world(uint64_t seed)
 }
 
 /* Returns the steps that suffice when each step brings the first request in order of service
- * forward, by a token or by a chunk of its remaining work: this is what "no livelock" means. Two
- * steps are added for blocks that steps in flight still use. */
+ * forward, by a token or by a chunk of its remaining work. This is the meaning of "no livelock".
+ * Two steps are added for blocks that steps in flight still use. */
 static uint64_t steps_one_by_one(const struct timed_config *c)
 {
     struct load *l = load_new(&c->load);
@@ -154,8 +154,8 @@ static void every_world_ends(void **state)
 }
 
 /* Tests worlds made for thrashing: the pool holds one sequence of full length, and dozens want
- * to grow to it. All must end, in no more steps than one by one, and the pool must then be
- * empty. */
+ * to grow to this length. All must end, in no more steps than one by one, and the pool must then
+ * be empty. */
 static void a_pool_for_one_sequence_serves_many(void **state)
 {
     uint64_t n_preemptions = 0;
@@ -182,7 +182,7 @@ static void a_pool_for_one_sequence_serves_many(void **state)
     assert_true(n_preemptions > 500);
 }
 
-/* Below its capacity, a replica keeps no request waiting: a request's time is bounded by its
+/* Below its capacity, a replica keeps no request waiting. A request's time is bounded by its
  * time alone. (Steps of 32 rows and some prompt tokens instead of one row take less than three
  * times as long.) */
 static void requests_end_in_time_below_capacity(void **state)
@@ -221,7 +221,7 @@ static void the_other_policy_ends_everything_too(void **state)
 }
 
 /* Our requests go on after a loss with the tokens they have. vLLM's policy loses the requests
- * that it has then, and no later ones. */
+ * that it has then, and no later requests. */
 static void requests_outlive_a_rank(void **state)
 {
     static const struct policy_ops *const policies[] = {&policy_cox, &policy_vllm};
@@ -240,8 +240,8 @@ static void requests_outlive_a_rank(void **state)
     }
 }
 
-/* Tests requests with a deadline that none can meet, and with one that all meet. With a policy
- * that has no deadlines, the client hangs up. */
+/* Tests requests with a deadline that no request can meet, and with a deadline that all meet.
+ * With a policy that has no deadlines, the client hangs up. */
 static void deadlines_end_requests_in_time(void **state)
 {
     static const struct policy_ops *const policies[] = {&policy_cox, &policy_vllm};
@@ -261,9 +261,9 @@ static void deadlines_end_requests_in_time(void **state)
     }
 }
 
-/* When no request is in another's way, both policies run the same steps, also with draft tokens,
- * and the same number of draft tokens are right. (Arrivals in the same step may count in the
- * next one.) */
+/* When no request delays another, both policies run the same steps, also with draft tokens, and
+ * the same number of draft tokens are right. (Arrivals in the same step may count in the next
+ * step.) */
 static void drafts_are_right_for_both_alike(void **state)
 {
     static const uint32_t percents[] = {0, 60, 100};
@@ -284,9 +284,10 @@ static void drafts_are_right_for_both_alike(void **state)
     assert_true(n_steps[1] < n_steps[0] * 3 / 4 && n_steps[2] < n_steps[0] / 2);
 }
 
-/* Makes a flood: one tenant sends hundreds of requests at once, others one now and then. While a
- * tenant waits, no other of its class may get more beyond it than the slots hold when it comes,
- * plus a few turns of the queue. With a single queue for all, the flood would be served first. */
+/* Makes a flood: one tenant sends hundreds of requests at once, and other tenants send one now
+ * and then. While a tenant waits, no other tenant of its class may get more beyond it than the
+ * slots hold when it comes, plus a few turns of the queue. With a single queue for all, the
+ * flood would be served first. */
 static struct timed_config draw_flood(uint64_t seed)
 {
     struct timed_config c = small_world(seed);

@@ -10,12 +10,12 @@ struct block {
     uint32_t n_owners;
     bool entered;
     uint64_t hash;
-    uint32_t prev, next; /* links of the free list, by age; entry `n` is its head */
-    uint32_t same;       /* next entry of its bucket */
+    uint32_t prev, next; /* links of the free list, by age; entry `n` is the list's head */
+    uint32_t same;       /* next entry of the same bucket */
 };
 
 struct vllm_blocks {
-    struct block *blocks; /* [n + 1] */
+    struct block *blocks; /* array of n + 1 blocks */
     uint32_t n, n_free, n_buckets;
     uint32_t *buckets;
 };

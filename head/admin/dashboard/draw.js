@@ -25,8 +25,8 @@ export function keepSize(canvas, draw) {
 const sheet = new OffscreenCanvas(1, 1), pen = sheet.getContext("2d");
 
 /* Draws a canvas at the screen's own resolution, in CSS pixels. It draws on an offscreen sheet
- * and shows the finished picture: the browser copies a canvas of kind "2d" again for every frame
- * of the page, changed or not. */
+ * and shows the finished picture. The reason is that the browser copies a canvas of kind "2d"
+ * again for every frame of the page, even when the canvas has not changed. */
 function paint(canvas, draw) {
   const { width: w, height: h } = canvas.size, dpr = devicePixelRatio || 1;
   if (w < 1 || h < 1) return;
@@ -45,7 +45,7 @@ function nice(v) {
 
 const SPAN_MS = 600_000, LEFT = 46, BOTTOM = 16, TOP = 5;
 
-/* `lines`: [{name, color, at: index into a sample}]. */
+/* Draws a line chart. `lines` is a list of {name, color, at: index into a sample}. */
 export class Chart {
   constructor(host, { title, unit, lines, format, most }) {
     Object.assign(this, { title, lines, format, most });
@@ -177,8 +177,9 @@ export class Charts {
   #move(cursor) {
     if (cursor === this.cursor) return;
     this.cursor = cursor;
-    requestAnimationFrame(() => this.all.forEach(c => c.again())); // drawn in the next frame, so that it
-                                                                   // follows the pointer without delay
+    requestAnimationFrame(() => this.all.forEach(c => c.again())); // the chart is drawn in the next frame, so
+                                                                   // that it follows the pointer without
+                                                                   // delay
   }
 
   #point(c, x) {
@@ -240,7 +241,8 @@ export class RankMap {
     keepSize(canvas, this.draw);
   }
 
-  /* `boxes`: [{name, used (0..1 or null), ranks: [{id, color, mark, seat, load}]}]. */
+  /* Shows the ranks. `boxes` is a list of {name, used (0..1 or null), ranks: [{id, color, mark,
+   * seat, load}]}. */
   show(boxes) {
     this.boxes = boxes;
     drawSoon(this.draw);

@@ -1,6 +1,7 @@
-// The stream of updates. It uses fetch() rather than EventSource, since the key must travel in a
-// header and never in an address. One stream is open at a time. A change of the query opens a new
-// stream, which begins with an update at once. The stream is closed while the page is hidden.
+// Keeps the stream of updates open. It uses fetch() rather than EventSource, since the key must
+// travel in a header and never in an address. One stream is open at a time. A change of the query
+// opens a new stream, which begins with an update at once. The stream is closed while the page is
+// hidden.
 
 import { NO_KEY, isKey, ofTab } from "./store.js";
 
@@ -19,8 +20,8 @@ export class Feed {
   #next = FIRST;
   saidAt = null;
 
-  /* `on`: {update(parts), away(why), paused(), login(why)}. `query()` returns the query
-   * parameters that the page wants.
+  /* `on` holds the callbacks {update(parts), away(why), paused(), login(why)}. `query()` returns
+   * the query parameters that the page wants.
    * `saidAt` is the time of the figures that are shown, by this machine's clock, or null. */
   constructor(query, on) {
     this.query = query;
@@ -45,7 +46,7 @@ export class Feed {
     }
   }
 
-  /* Starts from number 0 again: another head answers, or the same head has restarted. */
+  /* Starts from number 0 again, because another head answers or the same head has restarted. */
   forget() {
     this.#next = FIRST;
   }
@@ -54,7 +55,7 @@ export class Feed {
   open(delay = 120 - (performance.now() - this.#opened)) {
     if (this.#paused || document.hidden) return;
     const at = performance.now() + Math.max(0, delay);
-    if (this.#timer && this.#at <= at) return; // it opens earlier than that anyway
+    if (this.#timer && this.#at <= at) return; // the timer already opens the stream earlier
     clearTimeout(this.#timer);
     this.#at = at;
     this.#timer = setTimeout(() => this.#run(), Math.max(0, delay));

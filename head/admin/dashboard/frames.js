@@ -1,4 +1,4 @@
-// Spreads drawing over frames. Normally one frame draws a whole update; while something scrolls,
+// Spreads drawing over frames. Normally one frame draws a whole update. While something scrolls,
 // each frame draws one piece, so that no frame is late.
 const CALM_MS = 200;
 const due = new Set();
@@ -7,7 +7,7 @@ let scrolled = -1e9;
 document.addEventListener("scroll", () => { scrolled = performance.now(); }, { capture: true, passive: true });
 export const isScrolling = () => performance.now() - scrolled < CALM_MS;
 
-/** Calls each `draw` once, in the next frame or one soon after. */
+/* Calls each `draw` once, in the next frame or in a frame soon after. */
 export function drawSoon(draw) {
   if (due.size === 0) requestAnimationFrame(drawNext);
   due.add(draw);

@@ -1,4 +1,5 @@
-// The dashboard of the head: no framework, no other host, no inline script. docs/develop/pages.md has the design.
+// Runs the head's dashboard. It uses no framework, no other host and no inline script.
+// docs/develop/pages.md describes the design.
 import { $, GROUP as G, SAMPLE as S, WORKER as W, clock, integer, make, natural, percent, put, rate, seconds, uptime } from "./model.js";
 import { Feed } from "./feed.js";
 import { ofBrowser } from "./store.js";
@@ -85,8 +86,8 @@ function update(parts) {
     const other = parts.summary.uptime_s < up || (term !== null && parts.summary.term !== term);
     up = parts.summary.uptime_s;
     term = parts.summary.term;
-    if (other) { // another head, or the same one restarted: its samples and events start at number
-                 // 0
+    if (other) { // another head answers, or the same head has restarted; its samples and events
+                 // start at number 0
       charts.samples = [];
       tables.forget();
       feed.forget();

@@ -1,4 +1,4 @@
-// Columns of the rows in /api/stream (docs/reference/admin-api.md), and formats of numbers.
+// Names the columns of the rows in /api/stream (docs/reference/admin-api.md) and formats numbers.
 
 export const WORKER = columns("instance node state group stage rank ordinal device step seen_ms own_us straggler draining loaded gpu host memory");
 export const GROUP = columns("id state role epoch tp whole_tp pp running waiting kv_used kv_total steps recoveries draining");
@@ -61,8 +61,8 @@ export function mood(state) {
 export const levelMood = level => level >= 3 ? "bad" : level === 2 ? "warn" : "dim";
 
 export const $ = id => document.getElementById(id);
-/* Writes a text only when it is new, so that a live region is read once and no layout is done in
- * vain. */
+/* Writes a text only when it is new. A live region is then read once, and the browser does no
+ * layout in vain. */
 export function put(id, text) {
   const e = $(id);
   if (e.textContent !== text) e.textContent = text;

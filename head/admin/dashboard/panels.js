@@ -1,5 +1,5 @@
-// The topology, the KV map, and the tables of groups, workers, events and failures. Every update
-// contains all of their data.
+// Shows the topology, the KV map, and the tables of groups, workers, events and failures. Every
+// update contains all of their data.
 import { $, EVENT as E, GROUP as G, WORKER as W, bytes, clock, integer, levelMood, make, micros, mood, natural, put } from "./model.js";
 import { RankMap, drawKv, keepSize } from "./draw.js";
 import { drawSoon } from "./frames.js";
@@ -9,8 +9,8 @@ const list = (rows = []) => ({ rows, get length() { return this.rows.length; }, 
 const text = (title, width, of, options = {}) => ({ title, width, ...options, fill: (c, r) => write(c, of(r)) });
 const number = (title, width, of) => text(title, width, r => integer(of(r)), { class: "n" });
 
-// Colour and letter of a rank's state. "ready" has no letter, so that states that need attention
-// stand out.
+// RANKS gives the colour and the letter of a rank's state. "ready" has no letter, so that states
+// that need attention stand out.
 const RANKS = { ready: ["ok", ""], free: ["dim", "·"], loading: ["warn", ""], forming: ["warn", "F"], draining: ["info", "D"],
   suspect: ["bad", "S"], aborting: ["bad", "A"] };
 
@@ -131,7 +131,7 @@ function options(id, values, chosen) {
 
 const longest = texts => texts.reduce((most, t) => Math.max(most, t.length), 0);
 const NO_EVENT = "No event yet. Workers that join or leave, replicas that form and changes by an operator are listed here.";
-// Sort keys of the workers' table.
+// ORDERS gives the sort keys of the workers' table.
 const ORDERS = { state: w => w[W.state], group: w => w[W.group], cpu: w => w[W.host]?.[1] ?? null, memory: w => w[W.host]?.[2] ?? null,
   gpu: w => w[W.gpu]?.[0] ?? null, gpu_memory: w => w[W.gpu]?.[1] ?? null };
 

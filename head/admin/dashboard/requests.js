@@ -1,4 +1,4 @@
-// Tables of any length with few DOM rows: the visible rows and a few more. All rows have one
+// Shows tables of any length with few DOM rows: the visible rows and a few more. All rows have one
 // height and each column has one width, so scrolling is arithmetic. Each row is placed by `top`
 // and laid out alone. A cell is written only when its text changes.
 import { $, REQUEST as R, clock, integer, make, micros, mood, put } from "./model.js";
@@ -17,14 +17,15 @@ export class VirtualTable {
   #first = 0;
   #data = 0; // version of the source's data
   #rest = 0;
-  #top = 0; // scroll position from the box's events; reading it from the box would force a layout
+  #top = 0; // scroll position, taken from the box's events; reading the position from the box
+            // would force a layout
   #height = 0;
 
-  /* `columns`: [{title, width, class?, sort?, fill(cell, row)}]; fill gets an element that keeps
-   * its former content.
-   * `rows`: most rows in view; `none`: text for an empty table; `keeps`: an empty table keeps
-   * its full height.
-   * `source`: {length, at(i)}; at() returns null for a row that has not arrived yet. */
+  /* `columns` is a list of {title, width, class?, sort?, fill(cell, row)}; fill gets an element
+   * that keeps its former content.
+   * `rows` is the largest number of rows in view. `none` is the text of an empty table. `keeps`
+   * means that an empty table keeps its full height.
+   * `source` is {length, at(i)}; at() returns null for a row that has not arrived yet. */
   constructor(host, { label, columns, source, rows, none, keeps = false, sort, onView = () => {} }) {
     Object.assign(this, { columns, source, rows, keeps, onView, sort });
     this.box = make("div", { className: "scroll", tabIndex: 0 });
@@ -146,8 +147,8 @@ export class VirtualTable {
     this.onView(first, n);
   };
 
-  /* Reuses row elements: rows that stay in view keep theirs, and rows that left it are filled
-   * again at the other end. */
+  /* Reuses row elements. Rows that stay in view keep their elements. Elements of rows that left
+   * the view are filled again at the other end. */
   #turn(by, n) {
     if (by === 0 || Math.abs(by) >= n) return;
     const moved = by > 0 ? this.#rows.splice(0, by) : this.#rows.splice(n + by);
@@ -155,7 +156,7 @@ export class VirtualTable {
   }
 
   /* Puts the DOM rows into the order of the screen, for screen readers. It waits for scrolling
-   * to stop, since a moved row is rendered again. */
+   * to stop, since the browser renders a moved row again. */
   #order() {
     let at = this.body.firstChild;
     for (const tr of this.#rows)
@@ -220,8 +221,8 @@ function writeNothing(cell) {
   else write(cell, "…", "none");
 }
 
-/* Draws a bar of parts, each [variable of the page, end in 0..1]. It is one element, since a
- * page shows hundreds of bars. */
+/* Draws a bar of parts, each [variable of the page, end in 0..1]. The bar is one element, since
+ * a page shows hundreds of bars. */
 export function writeBar(cell, parts, label) {
   if (!cell.bar) {
     write(cell, "");
@@ -243,8 +244,8 @@ const SEND = " Send one with cox chat, or on the chat page of a gateway.";
 const NO_REQUEST = { live: "No request is open." + SEND, waiting: "No request waits: each runs as soon as it arrives.", running: "No request runs." + SEND,
   ended: "No request has ended since this head started." + SEND };
 
-/* The table of requests. The head keeps them all; the page holds at most 200 and asks for
- * others. */
+/* Shows the table of requests. The head keeps all requests. The page holds at most 200 of them
+ * and asks for others. */
 export class Requests {
   #page = { offset: 0, rows: [], matching: 0, here: 0, looked_at: 0 };
   #wish = { show: "live", sort: "arrival", desc: 0, offset: 0, limit: 100 };

@@ -1,5 +1,5 @@
-// The page of runs: the output of `cox run list`, and the buttons to end and repeat a run. See
-// docs/reference/runs.md.
+// Runs the page of runs. It shows the output of `cox run list`, with buttons to end and repeat a
+// run. See docs/reference/runs.md.
 import { $, clock, make, put } from "./model.js";
 import { NO_KEY, isKey, ofBrowser, ofTab } from "./store.js";
 
@@ -59,8 +59,8 @@ async function act(run, action, doing, done) {
   try {
     if (await ask("POST", { id: run.id, action })) put("said", `${done} ${run.name} (${run.id}).`);
   } catch (e) {
-    const isGone = action === "terminate" && e instanceof TypeError; // no HTTP answer at all: the head has
-                                                                     // ended
+    const isGone = action === "terminate" && e instanceof TypeError; // the request got no HTTP answer at all,
+                                                                     // so the head has ended
     put("said", `${run.name} (${run.id}): ${isGone ? "asked to end; this head answers no more: it was that run's own, or has ended too" : e.message}`);
   }
   show();
@@ -98,7 +98,7 @@ function fill(entry, run) {
 
 function update({ runs, total }) {
   const more = total > runs.length ? `the newest of ${total}: ` : "";
-  runs = runs.toReversed(); // newest first
+  runs = runs.toReversed(); // the page shows the newest runs first
   const here = new Set(runs.map(r => r.id));
   for (const [id, entry] of rows)
     if (!here.has(id)) {

@@ -1,5 +1,5 @@
-/* The rule of the null device. An independent script computed the expected tokens from
- * docs/develop/null-worker.md. */
+/* Tests the token rule of the null device. An independent script computed the expected tokens
+ * from docs/develop/null-worker.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@ static void tokens_follow_the_documented_rule(void **state)
         uint32_t ids[3], n, vocab_size, want;
     } cases[] = {
         {0, 0, 0, 0.0f, {0}, 0, 256, 100},
-        {7, 1, 2, 0.0f, {0}, 0, 256, 100}, /* greedy: seed, prompt and choice do not count */
+        /* sampling is greedy, so seed, prompt and choice do not count */
+        {7, 1, 2, 0.0f, {0}, 0, 256, 100},
         {7, 1, 2, 1.0f, {0}, 0, 256, 112},
         {7, 1, 2, 1.0f, {104, 105}, 2, 259, 107},
         {7, 1, 2, 1.0f, {104, 105}, 2, 16384, 5072},

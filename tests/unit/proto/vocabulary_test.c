@@ -1,5 +1,5 @@
-/* Sketches of vocabularies tell different models apart, and are equal for one model in other
- * files. */
+/* Tests that sketches of vocabularies tell different models apart, and are equal for one model
+ * in other files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,8 @@
 
 #include "proto/vocabulary.h"
 
-/* Tokens `from` to `to` - 1 have names with `kind`. Their ids are moved by `shift`. */
+/* Describes the tokens `from` to `to` - 1, whose names have `kind`. Their ids are moved by
+ * `shift`. */
 struct part {
     uint32_t from, to, shift;
     char kind;
@@ -57,7 +58,8 @@ static void another_models_tokens_differ(void **state)
         assert_false(same(SKETCH({0, sizes[i], 0, 'a'}), SKETCH({0, sizes[i], 0, 'b'})));
     /* The same tokens with other ids belong to another model. */
     assert_false(same(SKETCH({0, 32000, 0, 'a'}), SKETCH({0, 32000, 1, 'a'})));
-    /* One vocabulary continues where another ends, as when a model extends another one. */
+    /* One vocabulary continues where another ends, for example when a model extends another
+     * model. */
     assert_false(same(SKETCH({0, 100256, 0, 'a'}), SKETCH({0, 128000, 0, 'a'})));
     assert_false(same(SKETCH({0, 32000, 0, 'a'}), SKETCH({0, 55296, 0, 'a'})));
     /* Many models share bytes and the first merges. */

@@ -1,4 +1,5 @@
-/* JSON documents of the admin API: `cox status` and the dashboard depend on their shape. */
+/* Tests the JSON documents of the admin API. `cox status` and the dashboard depend on their
+ * shape. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/admin/json.h"
@@ -58,13 +59,13 @@ static void scale_has_every_field_of_its_page(void **state)
         assert_non_null(json_object_get(json_object_get(s, "load"), load[i]));
     assert_int_equal(json_integer_value(json_object_get(s, "desired_workers")), 2);
     assert_true(json_is_null(json_object_get(s, "max_workers")));
-    head_core_forget_scale(f->core); /* as when a standby begins to serve */
+    head_core_forget_scale(f->core); /* a standby that begins to serve makes the same call */
     assert_int_equal(head_core_desired_workers(f->core), 0);
     json_decref(s);
     fixture_free(f);
 }
 
-/* The status and the scale page both say so when there are enough workers but none of them fit
+/* The status and the scale page both say so when there are enough workers but they do not fit
  * together. */
 static void workers_that_differ_are_told(void **state)
 {

@@ -1,4 +1,5 @@
-/* Rows of requests for the dashboard: times, the ring of ended requests, walks in slices, pages. */
+/* Tests the rows of requests for the dashboard: times, the ring of ended requests, walks in
+ * slices, pages. */
 #include "head/admin/request_rows.h"
 #include "tests/unit/head/core/core_fixture.h"
 
@@ -55,7 +56,7 @@ static void the_last_that_ended_are_held(void **state)
     ended_requests_fini(&e);
 }
 
-/* Returns a head whose table of n requests has lost every third one. */
+/* Returns a head whose table of n requests has lost every third request. */
 static struct head_core *core_of(uint32_t n)
 {
     struct head_core *h = mem_zalloc(sizeof *h);

@@ -1,5 +1,5 @@
-/* The statistics line of the log: the words that users' scripts search for, and the times at
- * which the head writes it. */
+/* Tests the statistics line of the log: the words that users' scripts search for, and the times
+ * at which the head writes the line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* The parts of an update of /api/stream: the columns of each part and the bounds on their size.
- * Each test fills a head core by `core_fixture.h`, calls one `stream_json_*` function and parses
- * the JSON that it wrote into a `strbuf`. The caller owns the buffer until `parsed` takes it.
- * All tests run on one thread. */
+/* Tests the parts of an update of /api/stream: the columns of each part and the bounds on their
+ * size. Each test fills a head core by `core_fixture.h`, calls one `stream_json_*` function and
+ * parses the JSON that it wrote into a `strbuf`. The caller owns the buffer until `parsed` takes
+ * it. All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/admin/json.h"
@@ -123,9 +123,11 @@ static void a_request_has_its_times_and_its_replica(void **state)
                         "00000000000000010000000000000002");
     assert_string_equal(json_string_value(json_array_get(r, 1)), "running");
     assert_int_equal(number(r, 2), 0);
-    assert_int_equal(number(r, 4), 0);     /* microseconds in the queue: scheduled at once */
-    assert_int_equal(number(r, 5), 30000); /* microseconds of its prompt so far */
-    assert_true(json_is_null(json_array_get(r, 6))); /* no first token yet */
+    /* the request was scheduled at once, so it spent 0 us in the queue */
+    assert_int_equal(number(r, 4), 0);
+    /* the request has spent this many microseconds in its prompt so far */
+    assert_int_equal(number(r, 5), 30000);
+    assert_true(json_is_null(json_array_get(r, 6))); /* the request has no first token yet */
     assert_int_equal(number(r, 7), 3);
     assert_int_equal(number(r, 10), 4);
     assert_true(json_is_null(json_array_get(r, 12)));
@@ -177,7 +179,8 @@ static void latencies_are_of_those_that_ended_of_late(void **state)
     history_init(&t);
     h->now_ns = 100 * NS_PER_S;
     r->state = REQUEST_FINISHED;
-    uint64_t ends[] = {50, 95, 96, 97}; /* seconds; the first end is too old to count */
+    /* end times in seconds; the first one is too old to count */
+    uint64_t ends[] = {50, 95, 96, 97};
     for (uint32_t i = 0; i < 4; i++) {
         uint64_t end = ends[i] * NS_PER_S;
         r->arrival_ns = end - (2 + i) * NS_PER_S;
@@ -228,7 +231,7 @@ static void the_kv_map_counts_every_block(void **state)
     struct fixture *f = serving();
     struct strbuf b;
     strbuf_init(&b, 0);
-    stream_json_kv(f->core, 0, 5, &b); /* KV group 5 does not exist, so the only one is shown */
+    stream_json_kv(f->core, 0, 5, &b); /* KV group 5 does not exist, so the only group is shown */
     json_t *o = parsed(&b);
     const char *cells = json_string_value(json_object_get(o, "cells"));
     assert_int_equal(strlen(cells), 64 * 3);

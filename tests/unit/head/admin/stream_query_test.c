@@ -1,4 +1,4 @@
-/* Query parameters that a listener of /api/stream may send. */
+/* Tests the query parameters that a listener of /api/stream may send. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
-/* The share of a replica's steps that grammar masks may take. The tests drive `mask_shares`
- * through a scheduler (`scheduler_bed.h`): requests with and without a grammar go in, and
- * results with costs of masks come back. Invariants: rows without a grammar run in every step, a
- * tenant in debt waits for a bounded time, and all rows get their turn. Times are in units of
- * 0.1 us. All tests run on one thread. */
+/* Tests the share of a replica's steps that grammar masks may take. The tests drive
+ * `mask_shares` through a scheduler (`scheduler_bed.h`): requests with and without a grammar go
+ * in, and results with costs of masks come back. Invariants: rows without a grammar run in every
+ * step, a tenant in debt waits for a bounded time, and all rows get their turn. Times are in
+ * units of 0.1 us. All tests run on one thread. */
 #include "head/budget/mask_shares.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
@@ -180,7 +180,7 @@ static void who_finds_no_block_stops_nobody(void **state)
     open_bed(&b, &c);
     struct request *first = add_of(&b, 1, true, 11);
     struct msg_submit m = submit(&b, 25, 35);
-    m.ids.ptr += 100; /* no common prefix */
+    m.ids.ptr += 100; /* the two prompts have no common prefix */
     m.tenant = 2;
     m.sampling.grammar_kind = GRAMMAR_REGEX;
     m.sampling.grammar = (struct str){"a*", 2};

@@ -1,8 +1,8 @@
-/* The number of decodes of each tenant in a step. The first tests call `row_shares` with fixed
- * costs of a step. The tests below "with the scheduler" feed a scheduler (`scheduler_bed.h`)
- * with requests and with results whose times follow from the rows of each plan. Invariants: no
- * stream is slower than if the tenants took turns on the replica, all rows get their turn, and
- * some row always runs. All tests run on one thread. */
+/* Tests the number of decodes of each tenant in a step. The first tests call `row_shares` with
+ * fixed costs of a step. The tests below "with the scheduler" feed a scheduler
+ * (`scheduler_bed.h`) with requests and with results whose times follow from the rows of each
+ * plan. Invariants: no stream is slower than if the tenants took turns on the replica, all rows
+ * get their turn, and some row always runs. All tests run on one thread. */
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "head/budget/row_shares.h"
@@ -47,8 +47,8 @@ static struct row_shares two_tenants(const uint32_t *n)
     return m;
 }
 
-/* Two tenants by turns have 2 * (4 + 2 * 16) = 72 ms. 34 decodes fit into that in each step, and
- * also in the first one. */
+/* A step of two tenants may take 2 * (4 + 2 * 16) = 72 ms. 34 decodes fit into that time in each
+ * step, the first one included. */
 static void run_34(const uint32_t *inside, const uint32_t *n, int n_steps, uint32_t (*ran)[256])
 {
     struct step_budget b = costs(4, 2);
@@ -110,8 +110,8 @@ static void prompts_count_as_their_tenants(void **state)
     row_shares_fini(&m);
 }
 
-/* Nobody is limited while the decodes fit into a third of the target of 250 ms, which is 83 ms.
- * 17 decodes take 4 + 17 * 3.5 = 63.5 ms. */
+/* No decode is held back while the decodes fit into a third of the target of 250 ms, which is 83
+ * ms. 17 decodes take 4 + 17 * 3.5 = 63.5 ms. */
 static void few_more_hold_nobody_back(void **state)
 {
     const uint32_t inside[2] = {16, 20}, n[2] = {16, 1};
@@ -122,8 +122,8 @@ static void few_more_hold_nobody_back(void **state)
     row_shares_fini(&m);
 }
 
-/* Prompts that end in one step can bring a hundred new decodes into the next one. 34 of all
- * decodes may run, among them the 16 earlier ones. */
+/* Prompts that end in one step can bring a hundred new decodes into the next step. Only 34 of
+ * all decodes may run, and the 16 earlier ones are among them. */
 static void many_that_come_at_once_wait_for_a_step(void **state)
 {
     const uint32_t before[2] = {16, 1}, n[2] = {16, 101};
@@ -141,8 +141,8 @@ static void many_that_come_at_once_wait_for_a_step(void **state)
     row_shares_fini(&m);
 }
 
-/* A step has no limits while it takes less than a quarter of the target. It has none without a
- * target, with unknown costs or with one tenant alone either. */
+/* A step has no limits while it takes less than a quarter of the target. It also has no limits
+ * without a target, with unknown costs or with one tenant alone. */
 static void nothing_is_limited_without_need(void **state)
 {
     const uint32_t few[2] = {1, 20}, many[2] = {1, 200}, alone[2] = {0, 200};
@@ -343,7 +343,8 @@ static void short_prompts_cost_their_samples(void **state)
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 4; i++)
         arrive(&p, 1, 900);
-    for (int i = 0; i < 200; i++) { /* sizes differ, so that the scheduler learns the three costs */
+    /* the sizes differ, so that the scheduler learns the three costs */
+    for (int i = 0; i < 200; i++) {
         if (i % 20 == 10 && p.b.n_requests < 10)
             arrive(&p, 1, 4 + p.b.n_requests);
         assert_true(step_of_costs(&p) > 0);
@@ -355,7 +356,8 @@ static void short_prompts_cost_their_samples(void **state)
         double ms = step_of_costs(&p);
         longest = ms > longest ? ms : longest;
     }
-    if (longest > 1.2 * 100 / 3) /* a third of the target, plus 20 % for uncertain costs */
+    /* a step may take a third of the target, plus 20 % for uncertain costs */
+    if (longest > 1.2 * 100 / 3)
         fail_msg("a step of %.0f ms beside 4 decodes of 12 ms", longest);
     close_bed(&p.b);
 }
@@ -375,7 +377,7 @@ static void prompt_logprobs_cost_their_logits(void **state)
     struct scheduler_config c = wide(4096, 4096, 400);
     struct play p = {.pass_ms = 4, .sampled_ms = 2};
     open_bed(&p.b, &c);
-    for (uint32_t i = 0; i < 12; i++) /* 190 rows fit into 400 ms; 64 at first */
+    for (uint32_t i = 0; i < 12; i++) /* 190 rows fit into 400 ms, but only 64 rows run at first */
         arrive_scored(&p, 1000, true);
     double longest = 0, ms = 0;
     for (int i = 0; i < 40; i++) {
@@ -394,7 +396,8 @@ static void prompt_logprobs_cost_their_logits(void **state)
         ms = step_of_costs(&p);
         longest = ms > longest && i >= 20 ? ms : longest;
     }
-    if (longest > 1.1 * 100) /* a quarter of the target, or two tenants by turns: 2 * 44 ms */
+    /* a step may take a quarter of the target, or 2 * 44 ms for two tenants */
+    if (longest > 1.1 * 100)
         fail_msg("a step of %.0f ms beside 20 decodes of 44 ms", longest);
     close_bed(&p.b);
 }
@@ -409,7 +412,7 @@ static double gap_beside_many(bool one_waits)
         arrive(&p, i < 8 ? 1 : 2, 900);
     for (int i = 0; i < 220; i++) {
         if (i == 200 && one_waits)
-            arrive(&p, 1, 900); /* no slot is free for it */
+            arrive(&p, 1, 900); /* no slot is free for this request */
         assert_true(play_step(&p));
     }
     memset(p.tokens, 0, sizeof p.tokens);
@@ -421,16 +424,16 @@ static double gap_beside_many(bool one_waits)
     return gap;
 }
 
-/* Two tenants by turns have a gap of 40 ms between tokens. A request that only waits runs no
- * row, so it takes nothing from its tenant's share. */
+/* Two tenants that take turns have a gap of 40 ms between tokens. A request that only waits runs
+ * no row, so it takes nothing from its tenant's share. */
 static void who_waits_takes_no_rows(void **state)
 {
     assert_in_range(gap_beside_many(false) * 10, 0, 430);
     assert_in_range(gap_beside_many(true) * 10, 0, 430);
 }
 
-/* The rows of a plan are the bound here, and its time is not. Each row with logits counts as one
- * row: three prompts of 1000 tokens run in steps of 256 rows. */
+/* The rows of a plan limit the step here, and its time does not. Each row with logits counts as
+ * one row: three prompts of 1000 tokens run in steps of 256 rows. */
 static void rows_and_time_are_two_bounds(void **state)
 {
     struct scheduler_config c = wide(8000, 256, 1000);
@@ -438,7 +441,7 @@ static void rows_and_time_are_two_bounds(void **state)
     open_bed(&p.b, &c);
     for (uint32_t i = 0; i < 8; i++)
         arrive(&p, 1, 900);
-    for (int i = 0; i < 300; i++) { /* enough steps to learn the costs */
+    for (int i = 0; i < 300; i++) { /* these steps are enough to learn the costs */
         if (i % 10 == 5 && p.b.n_requests < 30)
             arrive_scored(&p, 4 + 20 * p.b.n_requests % 300, i % 20 == 5);
         (void)step_of_costs(&p);
@@ -497,9 +500,9 @@ static void add_long(struct play *p, uint64_t tenant, uint32_t n_prompt, uint32_
     assert_int_equal(scheduler_add(p->b.s, r), STATUS_OK);
 }
 
-/* A decode has five rows here. Streams that came back after a loss get what is left of the
- * step's token budget. That rest once underflowed to 4 billion tokens where row shares bounded
- * the step. */
+/* A decode has five rows here. Streams that came back after a loss get the rest of the step's
+ * token budget. That rest once underflowed to 4 billion tokens where row shares limited the
+ * step. */
 static void drafts_and_losses_stay_within_a_plan(void **state)
 {
     struct scheduler_config c = wide(8000, 2048, 250);

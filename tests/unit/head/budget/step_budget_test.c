@@ -1,8 +1,8 @@
-/* The token budget of a step against simulated devices. Each test feeds `step_budget` with loads
- * of steps and their times, and reads how many prompt tokens the next step may have. Invariants:
- * the budget converges to the target from below, bears noise, follows a device that becomes
- * slower in any of its costs, and never starves a prompt. tests/sim/budget_test.c has random
- * devices. */
+/* Tests the token budget of a step against simulated devices. Each test feeds `step_budget` with
+ * loads of steps and their times, and reads how many prompt tokens the next step may have.
+ * Invariants: the budget converges to the target from below, tolerates noise, follows a device
+ * that becomes slower in any of its costs, and never starves a prompt. tests/sim/budget_test.c
+ * has random devices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -17,8 +17,8 @@
 
 #define TARGET_NS (250 * NS_PER_MS)
 
-/* A simulated device: time of a step = pass + cost of each sampled row + cost of each prompt
- * token, in microseconds. */
+/* Simulates a device. The time of a step is pass + cost of each sampled row + cost of each
+ * prompt token, in microseconds. */
 struct device {
     const char *name;
     uint64_t pass_us, sampled_us, token_us;
@@ -38,8 +38,8 @@ static uint64_t takes_ns(const struct device *d, struct step_load l)
     return (d->pass_us + d->sampled_us * l.n_sampled + d->token_us * l.n_prompt) * NS_PER_US;
 }
 
-/* An endless prompt beside `n_sampled` decodes. Two steps are in flight, so each result is one
- * step late. */
+/* Runs an endless prompt beside `n_sampled` decodes. Two steps are in flight, so each result is
+ * one step late. */
 struct bench {
     struct step_budget b;
     struct step_load in_flight[DEPTH];
@@ -82,8 +82,8 @@ static void it_converges(void **state)
         for (uint32_t k = 0; k < 60; k++) {
             uint64_t ns = turn(&t, d, 0, 1.0);
             /* The steps sent before the first result cannot know the device. The next steps
-             * share the cost of the pass among many tokens, so it shows late. In the end no step
-             * is longer than the target. */
+             * share the cost of the pass among many tokens, so the budget learns this cost late.
+             * In the end no step is longer than the target. */
             uint64_t bound = k < 2 * DEPTH ? first_ns
                              : k < 20      ? 2 * TARGET_NS
                                            : TARGET_NS * 21 / 20;
@@ -110,8 +110,8 @@ static void decodes_are_part_of_the_step(void **state)
         if (k > 40)
             assert_true(ns > TARGET_NS * 4 / 5 && ns < TARGET_NS * 21 / 20);
     }
-    /* 16 decodes take 48 ms of the 250, which is the time of 32 tokens of 1.5 ms. The pass takes
-     * 12 ms. */
+    /* 16 decodes take 48 ms of the 250 ms, which is the time of 32 tokens of 1.5 ms. The pass
+     * takes 12 ms. */
     uint32_t beside = step_budget_prompt_tokens(&t.b, 16),
              alone = step_budget_prompt_tokens(&t.b, 0), few = step_budget_prompt_tokens(&t.b, 3);
     assert_in_range(beside, 115, 127);
@@ -137,7 +137,8 @@ static void no_prompt_starves(void **state)
         if (k >= 40)
             n += step_budget_prompt_tokens(&t.b, 64);
     }
-    assert_in_range(n / 20, 165, 200); /* 383 ms at 2 ms a token; every second step has fewer */
+    /* prompts have 383 ms at 2 ms a token; every second step has fewer tokens */
+    assert_in_range(n / 20, 165, 200);
     /* Prompts may take up to two thirds of a step. */
     assert_true(step_budget_prompt_tokens(&t.b, 100000) >= n / 20);
     for (uint32_t k = 0; k < 10; k++)
@@ -146,8 +147,8 @@ static void no_prompt_starves(void **state)
 }
 
 /* The decodes become slower while prompts wait in every step. An estimate that blames only the
- * prompt tokens would end at one token a step, and would believe for ever that it is too
- * expensive. */
+ * prompt tokens would end at one token a step, and would believe for ever that a prompt token is
+ * too expensive. */
 static void decodes_become_slower_while_prompts_wait(void **state)
 {
     const struct device quiet = {"8 decodes take 20 ms", 12000, 1000, 2000};
@@ -229,8 +230,8 @@ static void any_results_are_borne(void **state)
     }
 }
 
-/* The budget follows a jump in the device's speed, up or down, within five steps whose results
- * show it. */
+/* The budget follows a jump in the device's speed, up or down, within five steps after the
+ * results show it. */
 static void jumps_are_followed(void **state)
 {
     for (uint32_t factor = 2; factor <= 20; factor++) {
@@ -265,7 +266,7 @@ static void noise_is_borne(void **state)
         for (uint32_t k = 0; k < 300; k++) {
             double noise = 0.6 + (double)(rng_next(&rng) % 1000) / 1000 * 0.8;
             if (k % 50 == 49)
-                noise = 30; /* as if the machine stood still */
+                noise = 30; /* this step takes as long as if the machine had stood still */
             uint64_t ns = turn(&t, &devices[1], 0, noise);
             if (k > 20 && noise < 2) {
                 assert_true(ns < 2 * TARGET_NS);
@@ -334,9 +335,9 @@ static void without_a_target_or_times(void **state)
     step_budget_init(&b, TARGET_NS);
     assert_int_equal(step_budget_prompt_tokens(&b, 0), 64);
     step_budget_on_result(&b, (struct step_load){.n_sampled = 0, .n_prompt = 0},
-                          NS_PER_S); /* an empty step */
+                          NS_PER_S); /* this step is empty */
     step_budget_on_result(&b, (struct step_load){.n_sampled = 4, .n_prompt = 60},
-                          0); /* a result without a time */
+                          0); /* this result has no time */
     assert_int_equal(step_budget_prompt_tokens(&b, 8), 64);
 }
 

@@ -1,7 +1,7 @@
-/* The adapter table of a head. Scripted workers and a gateway (`core_fixture.h`) send frames,
- * and the tests read which worker is told to load or unload an adapter, and how requests for
- * adapters end. Cases: workers refuse, leave, come and come back, files change, and a head is
- * replaced. All tests run on one thread. */
+/* Tests the adapter table of a head. Scripted workers and a gateway (`core_fixture.h`) send
+ * frames, and the tests read which worker is told to load or unload an adapter, and how requests
+ * for adapters end. Cases: workers refuse, leave, come and come back, files change, and a head
+ * is replaced. All tests run on one thread. */
 #include <stdio.h>
 
 #include "head/cluster/adapters.h"
@@ -102,7 +102,8 @@ static void submit(struct fixture *f, uint64_t lo, const char *lora, uint32_t n_
                                               .n_logprobs = -1,
                                               .n_prompt_logprobs = -1,
                                               .lora = str_from(lora),
-                                              /* The head ignores an id from a gateway. */
+                                              /* The head ignores an adapter's id that comes from
+                                               * a gateway. */
                                               .lora_id = 12345,
                                               .max_tokens = 2}}});
 }
@@ -257,7 +258,7 @@ static void in_place_is_another_one(void **state)
     for (int i = 0; i < 2; i++)
         answer_plan(f);
     submit(f, 2, "sql", 40);
-    assert_true(admitted(f)->n_computed >= 32); /* two blocks of 16 tokens */
+    assert_true(admitted(f)->n_computed >= 32); /* the prompt shares two blocks of 16 tokens */
     order(f, true, "sql", false);
     expect_answer(f, STATUS_EXISTS, "load_inplace");
     box_clear(f);
@@ -274,12 +275,13 @@ static void in_place_is_another_one(void **state)
     const struct request *r = request_table_find(f->core->requests, (struct request_id){1, 3}, 0);
     assert_true(r && r->sampling.lora_id == fresh && r->n_hit == 0);
     r = request_table_find(f->core->requests, (struct request_id){1, 2}, 0);
-    assert_true(r && r->sampling.lora_id != fresh); /* it keeps its old adapter until it ends */
+    /* the request keeps its old adapter until it ends */
+    assert_true(r && r->sampling.lora_id != fresh);
     fixture_free(f);
 }
 
-/* A new head takes over the table of its workers. `waited` means that it was a standby, or that
- * workers could not reach it for long. */
+/* A new head takes over the table of its workers. `waited` means that the head was a standby, or
+ * that workers could not reach it for long. */
 static void takes_over(bool waited)
 {
     struct fixture *f = fixture_new(2);
@@ -288,7 +290,7 @@ static void takes_over(bool waited)
         wait_ms(f, 2 * ADAPTERS_YOUNG_NS / NS_PER_MS, 0);
     const struct msg_adapter held[] = {{41, true, STR("sql"), STR("/l/sql"), {1, 2}}};
     say_gateway_hello(f, GATEWAY, 9);
-    submit(f, 1, "sql", 3); /* waits until a worker reports its adapters */
+    submit(f, 1, "sql", 3); /* this request waits until a worker reports its adapters */
     assert_null(box_find(f, GATEWAY, MSG_TOKENS));
     for (uint8_t i = 1; i <= 2; i++) {
         struct msg hello = worker_hello(100 + i, i - 1);
@@ -319,7 +321,7 @@ static void events_say_who_asked(void **state)
     struct error err;
     load(f, "sql");
     assert_true(event_says(f, "adapter_load", "name=\"sql\" by=\"alice, at the gateway g\""));
-    order(f, false, "nobody", false); /* refused, so nothing is logged */
+    order(f, false, "nobody", false); /* the order is refused, so nothing is logged */
     assert_false(event_says(f, "adapter_unload", "name=\"nobody\" by=\"alice, at the gateway g\""));
     assert_int_equal(head_core_unload_adapter(f->core, STR("sql"), "bob", f->now, &err), STATUS_OK);
     assert_true(event_says(f, "adapter_unload", "name=\"sql\" by=\"bob\""));
@@ -353,8 +355,8 @@ static void what_a_head_is_told_at_its_start_counts(void **state)
     }
 }
 
-/* The first worker decides which adapters exist. A replica with a member that lacks one waits
- * for that member to load it, but not for ever. */
+/* The first worker decides which adapters exist. A replica with a member that lacks an adapter
+ * waits for that member to load it, but not for ever. */
 static void a_replica_that_lacks_one_is_not_adopted(void **state)
 {
     for (int loads = 0; loads < 2; loads++) {
@@ -394,7 +396,7 @@ static void strays_are_dropped(void **state)
     hello.hello.worker.n_adapters = 1;
     say(f, SPARE, &hello);
     assert_true(told(f, SPARE) && told(f, SPARE)->id == 41 && !told(f, SPARE)->on);
-    done(f, 1, 99, true, STATUS_OK); /* loaded for an earlier head */
+    done(f, 1, 99, true, STATUS_OK); /* the worker loaded adapter 99 for an earlier head */
     assert_true(told(f, 1) && told(f, 1)->id == 99 && !told(f, 1)->on);
     fixture_free(f);
 }
@@ -415,7 +417,7 @@ static void all_read_the_same_files(void **state)
     say(f, SPARE, &hello);
     assert_true(told(f, SPARE)->identity.hi == 1 && told(f, SPARE)->identity.lo == 5);
     box_clear(f);
-    done_as(f, SPARE, id, 6); /* other worker build, or a wrong report */
+    done_as(f, SPARE, id, 6); /* this worker has another build, or its report is wrong */
     const struct msg_adapter *a = told(f, SPARE);
     assert_true(a && !a->on && a->id == id);
     assert_false(
@@ -499,7 +501,7 @@ static void what_stands_in_the_way_goes(void **state)
     wait_ms(f, 5200, alive);
     done(f, SPARE, b, true, STATUS_NOT_FOUND);
     wait_ms(f, 200, alive);
-    assert_int_equal(all[1].state, ADAPTER_READY); /* a replica still serves it */
+    assert_int_equal(all[1].state, ADAPTER_READY); /* a replica still serves the adapter */
     box_clear(f);
     submit(f, 1, "b", 3);
     worker_2_goes(f);
@@ -514,7 +516,7 @@ static void what_stands_in_the_way_goes(void **state)
     fixture_free(f);
 }
 
-/* One failed load is not final, because a disk can be away for a moment. */
+/* One failed load is not final, because a disk can be unavailable for a moment. */
 static void one_failure_is_not_the_end(void **state)
 {
     const uint32_t alive = 1u << 1 | 1u << SPARE | 1u << GATEWAY;
@@ -631,7 +633,8 @@ static void what_is_loading_can_be_unloaded(void **state)
     uint64_t id = told(f, 1)->id;
     box_clear(f);
     order(f, false, "sql", false);
-    expect_answer(f, STATUS_CLOSED, "unloaded before"); /* answer to the operator who loaded it */
+    /* the operator who loaded the adapter gets this answer */
+    expect_answer(f, STATUS_CLOSED, "unloaded before");
     assert_true(told(f, 1) && !told(f, 1)->on);
     for (uint8_t i = 1; i <= 2; i++) { /* load and unload end in this order */
         done(f, i, id, true, STATUS_OK);

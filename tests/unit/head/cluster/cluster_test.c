@@ -1,6 +1,6 @@
-/* Replicas of a head: formation, its failures, adoption, placement of ranks, drains. Scripted
- * workers (`core_fixture.h`) send Hello, heartbeats and the answers of a formation, and the
- * tests read the messages that the head sends to each connection. Time advances only by
+/* Tests the replicas of a head: formation, its failures, adoption, placement of ranks, drains.
+ * Scripted workers (`core_fixture.h`) send Hello, heartbeats and the answers of a formation, and
+ * the tests read the messages that the head sends to each connection. Time advances only by
  * `wait_ms` and similar calls. Masks such as 0x6 name connections, one bit each. All tests run
  * on one thread. */
 #include "head/state/served_model.h"
@@ -43,8 +43,8 @@ static void the_term_is_above_every_term_seen(void **state)
     c.hello.term_seen = 21;
     say(f, 3, &c);
     assert_int_equal(f->core->cluster.term, 21);
-    /* A peer that this head never told its term has seen the same number. That term belongs to
-     * another head. */
+    /* A peer that this head never told its term has seen the same number. The number must then
+     * be another head's term. */
     struct msg d = worker_hello(104, 3);
     d.hello.term_seen = 21;
     say(f, 4, &d);
@@ -71,7 +71,7 @@ static void with_a_lease_a_higher_term_is_looked_into(void **state)
     a.hello.term_seen = 4;
     say(f, 1, &a);
     assert_int_equal(box_find(f, 1, MSG_WELCOME)->welcome.term, 5);
-    /* A peer that was never told this head's term may report an equal one. That one belongs to
+    /* A peer that was never told this head's term may report an equal term. This term belongs to
      * another head too. */
     for (uint64_t seen = 5; seen <= 9; seen += 4) {
         box_clear(f);
@@ -81,7 +81,8 @@ static void with_a_lease_a_higher_term_is_looked_into(void **state)
         assert_int_equal(foreign_term, seen);
         assert_int_equal(f->core->cluster.term, 5);
     }
-    head_core_set_term(f->core, 10, f->now); /* the lease is still ours, with a higher term */
+    /* the lease still belongs to this head, with a higher term */
+    head_core_set_term(f->core, 10, f->now);
     say(f, 2, &b);
     assert_int_equal(box_find(f, 2, MSG_WELCOME)->welcome.term, 10);
     assert_int_equal(box_find(f, 1, MSG_FORM)->form.term_epoch >> 32, 10);
@@ -164,12 +165,12 @@ static void a_lost_rank_waits_for_the_other_ones_aborted(void **state)
     struct fixture *f = fixture_new(2);
     uint64_t epoch = form_pair(f);
     struct msg third = worker_hello(103, 0), bye = {.type = MSG_GOODBYE};
-    say(f, 3, &third); /* a spare with the same ordinal */
+    say(f, 3, &third); /* this worker is a spare with the same ordinal */
     say(f, 1, &bye);
     assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     assert_non_null(box_find(f, 2, MSG_ABORT));
     assert_null(box_find(f, 3, MSG_FORM));
-    say_aborted(f, 2, epoch - 1); /* another epoch does not count */
+    say_aborted(f, 2, epoch - 1); /* an answer for another epoch does not count */
     assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     say_aborted(f, 2, epoch);
     assert_int_equal(replica0(f)->state, REPLICA_FORMING);
@@ -198,7 +199,7 @@ static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void 
         form_pair(f);
         beat(f, 2);
         struct msg hello = worker_hello(300, 3);
-        say(f, 4, &hello); /* becomes a spare */
+        say(f, 4, &hello); /* this worker becomes a spare */
         wait_ms(f, cases[i].silent_ms, alive);
         box_clear(f);
         hello = worker_hello(200, cases[i].ordinal);
@@ -215,7 +216,7 @@ static void a_process_that_was_started_again_is_the_loss_of_the_one_before(void 
         if (m)
             say(f, 1, &(struct msg){.type = MSG_ABORTED, .aborted = {m->abort_.term_epoch}});
         wait_ms(f, 350, alive | 1u << 3);
-        /* The new process is partner of the spare, or has its old rank slot. */
+        /* The new process is a partner of the spare, or has its old rank slot. */
         assert_non_null(box_find(f, 3, MSG_FORM));
         fixture_free(f);
     }
@@ -234,7 +235,7 @@ static void who_is_heard_from_again_has_no_successor(void **state)
         wait_ms(f, 50, 0);
         beat(f, 2);
         wait_ms(f, 400, 0);
-        f->now += late_ms * MS; /* still within the allowed silence */
+        f->now += late_ms * MS; /* the silence is still within the allowed time */
         head_core_tick(f->core, f->now);
         assert_int_equal(f->core->cluster.n_workers, 3);
         assert_int_equal(replica0(f)->state, REPLICA_READY);
@@ -324,7 +325,8 @@ static void a_rank_that_loads_is_waited_for(void **state)
     assert_int_equal(f->core->cluster.n_failures, 0); /* a slow load is no failure */
     beat(f, 2);
     say_aborted(f, 2, epoch);
-    assert_int_equal(replica0(f)->state, REPLICA_FORMING); /* at once, without a back-off */
+    /* the replica forms at once, without a back-off */
+    assert_int_equal(replica0(f)->state, REPLICA_FORMING);
     fixture_free(f);
 }
 
@@ -339,7 +341,7 @@ static void a_formation_that_outlasts_its_time_waits_for_a_rank_that_loads(void 
     assert_int_equal(replica0(f)->state, REPLICA_ABORTING);
     assert_int_equal(f->core->cluster.n_formation_failures, 0);
     say_aborted(f, 1, replica0(f)->epoch);
-    beats_loading(f, 310, 40, 0); /* five minutes without progress of the load */
+    beats_loading(f, 310, 40, 0); /* the load makes no progress for five minutes */
     assert_int_equal(f->core->cluster.n_workers, 1);
     fixture_free(f);
 }
@@ -349,14 +351,14 @@ static void a_stuck_rank_is_lost_and_a_slow_one_is_not(void **state)
     struct fixture *f = fixture_new(2);
     form_pair(f);
     struct msg busy = {.type = MSG_HEARTBEAT, .heartbeat = {.busy = true}};
-    for (uint32_t i = 0; i < 60; i++) { /* 12 s with progress */
+    for (uint32_t i = 0; i < 60; i++) { /* the load makes progress for 12 s */
         busy.heartbeat.progress = i;
         say(f, 1, &busy);
         wait_ms(f, 200, 1u << 2);
         box_clear(f);
     }
     assert_int_equal(f->core->cluster.n_workers, 2);
-    for (uint32_t i = 0; i < 50; i++) { /* 10 s without progress */
+    for (uint32_t i = 0; i < 50; i++) { /* the load makes no progress for 10 s */
         say(f, 1, &busy);
         wait_ms(f, 200, 1u << 2);
         box_clear(f);
@@ -498,7 +500,8 @@ static void who_has_been_free_for_long_waits_for_nobody(void **state)
         assert_null(box_find(f, 1, MSG_FORM));
         wait_ms(f, 200, 0x7E);
     }
-    assert_non_null(box_find(f, 1, MSG_FORM)); /* after 1.2 s, with the second worker */
+    /* the replica forms after 1.2 s, with the second worker */
+    assert_non_null(box_find(f, 1, MSG_FORM));
     assert_non_null(box_find(f, 2, MSG_FORM));
     assert_null(box_find(f, 3, MSG_FORM));
     fixture_free(f);
@@ -545,8 +548,8 @@ static void ordinals_choose_replica_and_rank(void **state)
     fixture_free(f);
 }
 
-/* Replica 0 forms again from connection 1 and another one, and both are told to join. Returns
- * that other connection. */
+/* Replica 0 forms again from connection 1 and another connection, and both workers are told to
+ * join. Returns the other connection. */
 static uint8_t partner_of_one(struct fixture *f)
 {
     uint8_t conn = box_find(f, 3, MSG_FORM) ? 3 : 4;
@@ -585,7 +588,7 @@ static void a_spare_that_took_a_shard_is_asked_for_it_again(void **state)
         say(f, 3, &formed);
         formed.formed.status = cases[i].formed;
         say(f, 1, &formed);
-        spare.hello.instance = 104; /* equally good, apart from the shard */
+        spare.hello.instance = 104; /* all spares are equally good, apart from the shard */
         say(f, 4, &spare);
         struct msg trouble = {.type = MSG_COMM_ERROR, .comm_error = {.term_epoch = epoch}};
         say(f, 1, &trouble);
@@ -627,7 +630,7 @@ static void a_worker_that_wishes_to_go_is_let_go_when_free(void **state)
     assert_non_null(m);
     assert_true(m->drain.on);
     wait_ms(f, 1000, 0x6);
-    assert_null(box_find(f, 1, MSG_FORM)); /* no partner is left */
+    assert_null(box_find(f, 1, MSG_FORM)); /* connection 1 has no partner left */
     fixture_free(f);
 }
 
@@ -754,7 +757,7 @@ static void the_end_of_a_drain_is_told(void **state)
     assert_false(box_find(f, 1, MSG_DRAIN)->drain.on);
     box_clear(f);
     wait_ms(f, 500, 0x2);
-    assert_null(box_find(f, 1, MSG_DRAIN)); /* sent only once */
+    assert_null(box_find(f, 1, MSG_DRAIN)); /* the message is sent only once */
     fixture_free(f);
 }
 

@@ -1,5 +1,5 @@
-/* Replicas with fewer ranks than TP when a new head starts: which of them are adopted, and what
- * happens to the ranks of the others. */
+/* Tests replicas with fewer ranks than TP when a new head starts: which of them are adopted, and
+ * what happens to the ranks of the others. */
 #include "tests/unit/head/cluster/elastic_fixture.h"
 
 static void say_held(struct fixture *f, uint8_t conn, uint32_t rank, uint32_t replica_tp)
@@ -35,7 +35,7 @@ static void others_are_not(void **state)
 {
     static const struct {
         bool elastic;
-        uint32_t rank, replica_tp; /* as reported by the second of two workers */
+        uint32_t rank, replica_tp; /* values that the second of two workers reports */
     } cases[] = {{false, 1, 2}, {true, 1, 3}, {true, 1, 4}, {true, 2, 2}, {true, 0, 2}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         struct fixture *f = elastic_new(4);
@@ -47,14 +47,14 @@ static void others_are_not(void **state)
         if (!box_find(f, 1, MSG_ABORT) || box_find(f, 1, MSG_RESET) || box_find(f, 2, MSG_RESET))
             fail_msg("case %zu", k);
         obey(f);
-        live_ms(f, 10000, 0x6); /* afterwards they form a replica as new workers do */
+        live_ms(f, 10000, 0x6); /* afterwards the two workers form a replica as new workers do */
         assert_int_equal(head_core_is_ready(f->core), cases[k].elastic);
         fixture_free(f);
     }
 }
 
-/* The head and one rank were lost at once. The three remaining workers are two replicas, and
- * none of them becomes a spare of the other replica. */
+/* The head and one rank were lost at once. The three remaining workers form two replicas, and
+ * none of these workers becomes a spare of the other replica. */
 static void what_is_left_of_an_old_replica_is_one(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -110,8 +110,8 @@ static void say_old_replica(struct fixture *f, uint8_t conn, uint64_t replica_id
     say(f, conn, &m);
 }
 
-/* A replica of an earlier head exists while a worker names it. A worker that names another
- * replica, or leaves, leaves no empty replica behind. The number of replicas is bounded. */
+/* A replica of an earlier head exists while a worker names it. When the worker names another
+ * replica, or leaves, no empty replica stays behind. The number of replicas is bounded. */
 static void old_replicas_are_those_of_somebody(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -125,13 +125,13 @@ static void old_replicas_are_those_of_somebody(void **state)
     leave(f, 5);
     live_ms(f, 250, 0);
     assert_int_equal(f->core->cluster.n_replicas, 0);
-    for (uint8_t i = 5; i <= 6; i++) /* both name the same replica */
+    for (uint8_t i = 5; i <= 6; i++) /* both workers name the same replica */
         say_old_replica(f, i, 7, 50);
     live_ms(f, 3250, 0x60);
     assert_int_equal(f->core->cluster.n_replicas, 1);
     leave(f, 5);
     live_ms(f, 250, 0x40);
-    assert_int_equal(f->core->cluster.n_replicas, 1); /* one of its workers is left */
+    assert_int_equal(f->core->cluster.n_replicas, 1); /* the replica still has one of its workers */
     join_workers(f, 1, 4); /* a whole replica forms first, from any of the workers */
     live_ms(f, 500, 0x5E);
     assert_int_equal(f->core->n_live, 1);

@@ -1,5 +1,5 @@
 #pragma once
-/* A head with --elastic-tp, and workers that offer to serve with a smaller TP. */
+/* Provides a head with --elastic-tp, and workers that offer to serve with a smaller TP. */
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { GATEWAY = 7, BLOCKS = 64, BLOCKS_OF_TWO = 20, BLOCKS_OF_ONE = 5 };

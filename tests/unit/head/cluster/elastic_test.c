@@ -1,6 +1,6 @@
-/* Replicas with fewer ranks than TP: when they form, from which workers, and when they become
- * whole again. A head with --elastic-tp and scripted workers (`elastic_fixture.h`) live in
- * virtual time, which only `wait_ms` and `live_ms` advance. The fixture checks the head's
+/* Tests replicas with fewer ranks than TP: when they form, from which workers, and when they
+ * become whole again. A head with --elastic-tp and scripted workers (`elastic_fixture.h`) live
+ * in virtual time, which only `wait_ms` and `live_ms` advance. The fixture checks the head's
  * invariants after each slice of time. Masks such as 0x1E name living connections, one bit each.
  * All tests run on one thread. */
 #include <jansson.h>
@@ -37,9 +37,10 @@ static void as_many_as_offer_it(void **state)
 {
     static const struct {
         bool elastic;
-        uint8_t n_left;      /* workers left, out of four */
-        uint8_t n_offers[4]; /* offers of each of them: 2 = TP 2 and 1, 1 = TP 2 only, 0 = none */
-        uint32_t tp;         /* TP of the new replica; 4 = none forms */
+        uint8_t n_left; /* workers left, out of four */
+        /* offers of each worker that is left: 2 = TP 2 and 1, 1 = TP 2 only, 0 = none */
+        uint8_t n_offers[4];
+        uint32_t tp; /* TP of the new replica; 4 = no replica forms */
     } cases[] = {
         {true, 3, {2, 2, 2}, 2}, {true, 2, {2, 2}, 2},    {true, 1, {2}, 1},
         {true, 1, {1}, 4},       {true, 3, {0, 2, 0}, 1}, {true, 3, {0, 2, 1}, 2},
@@ -79,7 +80,7 @@ static void a_cluster_that_was_never_whole_serves(void **state)
     fixture_free(f);
 }
 
-/* A worker connects for one second in every two. The others do not wait for it for ever. */
+/* A worker connects for one second in every two. The other workers do not wait for it for ever. */
 static void who_comes_and_goes_keeps_nobody_waiting(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -101,7 +102,7 @@ static void who_comes_and_goes_keeps_nobody_waiting(void **state)
     live_ms(f, 250, 0x2);
     expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
     uint64_t epoch = replica0(f)->epoch;
-    /* It does not disturb the small replica, which lacks three ranks. */
+    /* The worker does not disturb the small replica, which lacks three ranks. */
     for (uint32_t i = 0; i < 20; i++) {
         join_workers(f, 2, 2);
         live_ms(f, 1000, 0x6);
@@ -153,7 +154,7 @@ static void what_is_too_little_is_kept(void **state)
     struct fixture *f = elastic_new(4);
     for (uint8_t i = 1; i <= 8; i++) {
         struct msg m = elastic_hello(f, i);
-        m.hello.worker.n_elastic = 1; /* TP 2 only */
+        m.hello.worker.n_elastic = 1; /* this worker offers TP 2 only */
         say(f, i, &m);
     }
     obey(f);
@@ -216,13 +217,13 @@ static void it_is_whole_again_when_they_are_back(void **state)
     assert_int_equal(replica0(f)->epoch, epoch); /* three ranks are not enough for TP 4 */
     join_workers(f, 4, 4);
     wait_ms(f, 250, 0x9E);
-    assert_null(box_find(f, 1, MSG_ABORT)); /* still within the settle time */
+    assert_null(box_find(f, 1, MSG_ABORT)); /* the replica is still within the settle time */
     wait_ms(f, 100, 0x9E);
     assert_non_null(box_find(f, 1, MSG_ABORT));
     obey(f);
     live_ms(f, 500, 0x9E);
     expect_replica(replica0(f), 4, BLOCKS);
-    for (uint32_t i = 0; i < 4; i++) /* in the rank slots of their ordinals */
+    for (uint32_t i = 0; i < 4; i++) /* the workers are in the rank slots of their ordinals */
         assert_int_equal(replica0(f)->members[i]->peer->instance, 101 + i);
     assert_int_equal(f->core->cluster.n_formation_failures, 0);
     fixture_free(f);
@@ -236,7 +237,7 @@ static void it_grows_at_once_where_spares_are_left(void **state)
     uint64_t epoch = replica0(f)->epoch;
     join_workers(f, 3, 6);
     live_ms(f, 250, 0xFE);
-    assert_int_equal(replica0(f)->epoch, epoch); /* still within the settle time */
+    assert_int_equal(replica0(f)->epoch, epoch); /* the replica is still within the settle time */
     live_ms(f, 500, 0xFE);
     assert_int_equal(f->core->n_live, 1);
     expect_replica(replica0(f), 4, BLOCKS);
@@ -247,8 +248,8 @@ static void it_grows_at_once_where_spares_are_left(void **state)
     fixture_free(f);
 }
 
-/* Two replicas each lost two ranks while the other one was whole. The remaining ranks of both
- * form one whole replica. */
+/* Two replicas each lost two ranks while the other replica was whole. The remaining ranks of
+ * both replicas form one whole replica. */
 static void two_small_replicas_become_a_whole_one(void **state)
 {
     struct fixture *f = elastic_new(4);
@@ -260,7 +261,7 @@ static void two_small_replicas_become_a_whole_one(void **state)
     live_ms(f, 5250, 0x18);
     expect_replica(replica0(f), 2, BLOCKS_OF_TWO);
     uint64_t epoch = replica0(f)->epoch;
-    /* These are ranks of another replica, whose other ranks never came back. */
+    /* These workers are ranks of another replica, whose other ranks never came back. */
     for (uint8_t i = 5; i <= 6; i++) {
         struct msg m = elastic_hello(f, i);
         m.hello.worker.replica_id = 1;
@@ -294,8 +295,8 @@ static void two_small_replicas_become_a_whole_one(void **state)
 }
 
 /* Two free workers could form a replica of their own, as their old replica did not come back
- * whole. The small replica that lacks a rank gets one of them first, and the other stays a
- * spare. */
+ * whole. The small replica that lacks a rank gets one of these workers first, and the other
+ * worker stays a spare. */
 static void a_small_replica_comes_before_a_new_one(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -305,7 +306,7 @@ static void a_small_replica_comes_before_a_new_one(void **state)
     obey(f);
     live_ms(f, 5250, 0x2);
     expect_replica(replica0(f), 1, BLOCKS_OF_ONE);
-    join_workers(f, 4, 5); /* ordinals 3 and 4 are not both of one replica */
+    join_workers(f, 4, 5); /* the workers with ordinals 3 and 4 do not belong to one replica */
     live_ms(f, 6000, 0x32);
     assert_int_equal(f->core->n_live, 1);
     expect_replica(replica0(f), 2, BLOCKS);
@@ -315,9 +316,9 @@ static void a_small_replica_comes_before_a_new_one(void **state)
     fixture_free(f);
 }
 
-/* Replicas 0 and 2 have two ranks each, and there is a spare. Both lose a rank at once, and the
- * ordinals of the remaining workers fit replica 1. Replica 1 must not form: with three replicas
- * there would be no spare, and one of them could never be whole. */
+/* Replicas 0 and 2 have two ranks each, and there is a spare. Both replicas lose a rank at once,
+ * and the ordinals of the remaining workers fit replica 1. Replica 1 must not form. With three
+ * replicas there would be no spare, and one replica could never be whole. */
 static void no_replica_is_made_while_others_wait(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -328,7 +329,7 @@ static void no_replica_is_made_while_others_wait(void **state)
     obey(f);
     join_workers(f, 3, 3);
     live_ms(f, 1000, 0x2E);
-    join_workers(f, 4, 4); /* becomes the spare */
+    join_workers(f, 4, 4); /* this worker becomes the spare */
     live_ms(f, 6000, 0x3E);
     assert_int_equal(f->core->n_live, 2);
     assert_true(replica_find(&f->core->cluster, 0) && replica_find(&f->core->cluster, 2));
@@ -337,7 +338,8 @@ static void no_replica_is_made_while_others_wait(void **state)
     obey(f);
     live_ms(f, 8000, 0x1A);
     assert_int_equal(f->core->cluster.n_replicas, 2);
-    assert_int_equal(f->core->n_live, 2); /* a whole replica and one with a single rank */
+    /* the cluster has a whole replica and one with a single rank */
+    assert_int_equal(f->core->n_live, 2);
     join_workers(f, 2, 2);
     join_workers(f, 5, 5);
     live_ms(f, 20000, 0x3E);
@@ -347,8 +349,8 @@ static void no_replica_is_made_while_others_wait(void **state)
     fixture_free(f);
 }
 
-/* Two of three replicas lost a rank. One of them shrank, and the other has no ranks and waits. A
- * replica that grows has priority over one that only waits. */
+/* Two of three replicas lost a rank. The first of them shrank, and the second has no ranks and
+ * waits. A replica that grows has priority over a replica that only waits. */
 static void who_grows_comes_before_who_waits(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -365,7 +367,7 @@ static void who_grows_comes_before_who_waits(void **state)
     expect_replica(g0, 1, BLOCKS_OF_ONE);
     live_ms(f, 5500, 0x1A);
     assert_int_equal(replica_find(&f->core->cluster, 2)->state, REPLICA_WAITING);
-    join_workers(f, 8, 9); /* ordinals of no existing replica */
+    join_workers(f, 8, 9); /* these workers have ordinals of no existing replica */
     live_ms(f, 1000, 0x31A);
     expect_replica(g0, 2, BLOCKS);
     live_ms(f, 6000, 0x31A); /* the waiting replica forms from the remaining worker */
@@ -400,7 +402,7 @@ static void it_does_not_flap(void **state)
     }
 }
 
-/* A fault that ends a shrunk replica does not make it wait again. */
+/* A fault that ends a shrunk replica does not make the replica wait again. */
 static void trouble_of_a_shrunk_replica_is_short(void **state)
 {
     struct fixture *f = shrunk_to_two();
@@ -500,8 +502,8 @@ static void blocks_have_the_bytes_of_their_tp(void **state)
     }
 }
 
-/* The first rank of the last stage sends the results. In a shrunk replica that is another
- * worker. */
+/* The first rank of the last stage sends the results. In a shrunk replica another worker is this
+ * rank. */
 static void stages_stay(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -563,7 +565,7 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     join_workers(f, 1, 4);
     say_gateway_hello(f, GATEWAY, 9);
     obey(f);
-    submit(f, 1, 400, 0); /* 403 ids: 26 of the 64 blocks */
+    submit(f, 1, 400, 0); /* 403 ids need 26 of the 64 blocks */
     submit(f, 2, 100, 0);
     assert_true(runs(f, 1) && runs(f, 2));
     leave(f, 3);
@@ -574,8 +576,8 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     assert_true(!runs(f, 1) && runs(f, 2));
     submit(f, 3, 400, 0);
     submit(f, 4, 400, 2000);
-    submit(f, 5, 317, 0); /* 320 ids, and the last one is never run: all 20 blocks */
-    submit(f, 6, 319, 0); /* 322 ids: one block too many */
+    submit(f, 5, 317, 0); /* 320 ids, of which the last one is never run, need all 20 blocks */
+    submit(f, 6, 319, 0); /* 322 ids need one block too many */
     assert_true(!runs(f, 3) && !runs(f, 4) && runs(f, 5) && !runs(f, 6));
     json_t *s = admin_json_status(f->core, false);
     char *text = json_dumps(json_object_get(s, "warnings"), 0);
@@ -608,7 +610,7 @@ static void what_does_not_fit_waits_for_the_whole(void **state)
     fixture_free(f);
 }
 
-/* Another replica has room. A request that fits only into that one goes there. */
+/* Another replica has room. A request that fits only into that replica goes there. */
 static void what_does_not_fit_goes_to_a_whole_replica(void **state)
 {
     struct fixture *f = elastic_new(2);
@@ -662,13 +664,15 @@ static void replicas_of_different_sizes(void **state)
     for (uint64_t k = 1; k <= 3; k++)
         assert_true(!runs(f, k) && request_of(f, k)->finish == FINISH_NONE);
     submit(f, 4, 20, 0);
-    assert_int_equal(request_of(f, 4)->i_replica, 0); /* the larger requests do not block it */
+    /* the larger requests do not block request 4 */
+    assert_int_equal(request_of(f, 4)->i_replica, 0);
     join_workers(f, 4, 4);
     obey(f);
     live_ms(f, 500, 0x9E);
     for (uint64_t k = 1; k <= 3; k++)
         assert_int_equal(request_of(f, k)->i_replica, 1);
-    f->core->cluster.replicas[1]->most_tokens = 64; /* as if no replica had ever held more */
+    /* the head believes that no replica ever held more */
+    f->core->cluster.replicas[1]->most_tokens = 64;
     box_clear(f);
     leave(f, 4);
     obey(f);

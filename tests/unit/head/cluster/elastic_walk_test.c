@@ -1,15 +1,15 @@
-/* Random lives of a cluster of TP 4 with --elastic-tp. Workers come, go, fall silent and fail to
- * join, heads are replaced, and requests of all sizes arrive. The head's invariants hold after
- * each event. When events stop, the connected workers serve with as many ranks as they can. No
- * request ends for being too long. COX_WALKS=N plays more lives, and COX_WALK_SEED=N sets the
- * first seed. */
+/* Plays random lives of a cluster of TP 4 with --elastic-tp. Workers come, go, fall silent and
+ * fail to join, heads are replaced, and requests of all sizes arrive. The head's invariants hold
+ * after each event. When events stop, the connected workers serve with as many ranks as they
+ * can. No request ends for being too long. COX_WALKS=N plays more lives, and COX_WALK_SEED=N
+ * sets the first seed. */
 #include <stdlib.h>
 
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { WORKERS = 6, GATEWAY = 7, EVENTS = 60, WAIT_MS = 1000, LONGEST = 500 };
 
-/* State that a worker keeps about itself. */
+/* Holds the state that a worker keeps about itself. */
 struct rank {
     bool here, silent, fails;
     uint64_t instance, epoch, replica_id, step;
@@ -19,7 +19,7 @@ struct rank {
 struct walk {
     struct fixture *f;
     struct rng rng;
-    struct rank ranks[WORKERS + 1]; /* index: connection */
+    struct rank ranks[WORKERS + 1]; /* ranks by connection */
     uint64_t seed, n_instances, n_requests, term_seen;
     uint32_t n_heads, n_whole, n_fewer;
 };
@@ -180,7 +180,7 @@ static void go(struct walk *k, uint8_t conn)
         say(k->f, conn, &(struct msg){.type = MSG_GOODBYE});
     } else {
         k->ranks[conn].silent = true;
-        live(k, 2000); /* until the head counts it as lost */
+        live(k, 2000); /* the time passes until the head counts the worker as lost */
     }
     k->ranks[conn] = (struct rank){0};
 }

@@ -1,5 +1,5 @@
-/* --max-replicas bounds the number of replicas. Workers beyond it are spares, and take the place
- * of lost ranks. */
+/* Tests that --max-replicas bounds the number of replicas. Workers beyond it are spares, and
+ * take the place of lost ranks. */
 #include "tests/unit/head/core/core_fixture.h"
 
 static uint32_t n_forming(const struct fixture *f)

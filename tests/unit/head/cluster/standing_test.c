@@ -1,6 +1,6 @@
-/* The state that the head tells workers for their /readyz, while the ranks of a replica of two
- * are replaced. The tests also show which workers of another configuration may serve beside the
- * first ones. */
+/* Tests the state that the head tells workers for their /readyz, while the ranks of a replica of
+ * two are replaced. The tests also show which workers of another configuration may serve beside
+ * the first ones. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #define LONE_MS 10000u
@@ -65,7 +65,7 @@ static void who_waits_for_its_replica_is_not_ready_before_it_serves(void **state
     assert_told(f, 1, false, false); /* a partner may still come */
     come(f, 2, 1, 0, 0);
     assert_non_null(box_find(f, 1, MSG_FORM));
-    uint32_t permille = 500; /* both read their shards for longer than a spare waits */
+    uint32_t permille = 500; /* both workers read their shards for longer than a spare waits */
     for (int i = 0; i < 24; i++) {
         struct msg beats = {.type = MSG_HEARTBEAT, .heartbeat = {.load_permille = ++permille}};
         say(f, 1, &beats);

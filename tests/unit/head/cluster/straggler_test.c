@@ -1,4 +1,5 @@
-/* A rank that makes the others wait is named in a warning. A short slowness names no rank. */
+/* Tests that a warning names a rank that makes the others wait, and that a short slowness names
+ * no rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ static void a_mean_is_of_a_whole_window(void **state)
 {
     struct own_time t = {0};
     uint64_t ns = 0, steps = 0;
-    /* The start of the window is unknown, so the first report sets only that. */
+    /* The start of the window is unknown, so the first report sets only this start. */
     work(&t, &ns, &steps, 50 * MS, 4);
     work(&t, &ns, &steps, 50 * MS, 15);
     assert_int_equal(t.mean_ns, 0);
@@ -39,7 +40,7 @@ static void three_windows_make_a_straggler_and_one_less_slow_ends_it(void **stat
     assert_false(own_time_judge(&t, 40 * MS));
     assert_true(own_time_judge(&t, 40 * MS));
     assert_true(t.is_straggler);
-    t.mean_ns = 70 * MS; /* between the two bounds, so the verdict stays */
+    t.mean_ns = 70 * MS; /* the mean is between the two bounds, so the verdict stays */
     assert_false(own_time_judge(&t, 40 * MS));
     assert_true(t.is_straggler);
     t.mean_ns = 50 * MS;

@@ -1,5 +1,5 @@
 #pragma once
-/* A head core with scripted peers: the test writes each frame and reads each answer. */
+/* Provides a head core with scripted peers: the test writes each frame and reads each answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,9 +29,9 @@ struct fixture {
     uint64_t now, wait_ns;   /* wait_ns: `wait_ns` of the next result */
     bool ticks;              /* each frame is followed by a tick */
     enum device_kind device; /* device of all workers */
-    uint32_t n_box, n_draft[2], draft_max_seqs[2], prompt_logprobs[2]; /* index: worker - 1 */
+    uint32_t n_box, n_draft[2], draft_max_seqs[2], prompt_logprobs[2]; /* indexed by worker - 1 */
     struct letter box[BOX_MAX]; /* messages of the head, oldest first */
-    struct link links[16];      /* index: connection */
+    struct link links[16];      /* links by connection */
 };
 
 static inline struct bus_peer addr_of(uint8_t conn)
@@ -173,7 +173,7 @@ static inline void wait_ms(struct fixture *f, uint64_t ms, uint32_t alive)
     }
 }
 
-/* Two workers with TP 2 connect as 1 and 2 and become replica 0. Returns its epoch. */
+/* Two workers with TP 2 connect as 1 and 2 and become replica 0. Returns the epoch. */
 static inline uint64_t form_pair(struct fixture *f)
 {
     for (uint8_t i = 1; i <= 2; i++) {

@@ -1,7 +1,7 @@
-/* Requests between a gateway and the head. Scripted gateways and workers (`core_fixture.h`) send
- * Submits and results, and the tests read the Tokens that the head sends back. Cases: attempts,
- * refusals, the grace time of a lost gateway, deadlines, and tokens that outlive an epoch. Time
- * advances only by the fixture. All tests run on one thread. */
+/* Tests requests between a gateway and the head. Scripted gateways and workers
+ * (`core_fixture.h`) send Submits and results, and the tests read the Tokens that the head sends
+ * back. Cases: attempts, refusals, the grace time of a lost gateway, deadlines, and tokens that
+ * outlive an epoch. Time advances only by the fixture. All tests run on one thread. */
 #include "head/core/gateways.h"
 #include "head/request/logprobs.h"
 #include "head/request/prompt_logprobs.h"
@@ -110,8 +110,8 @@ static void ends_as_an_error(float gap, const char *words)
     fixture_free(f);
 }
 
-/* A token at a position where the grammar allows none ends the answer with an error. That holds
- * even for an EOS token. */
+/* A token at a position where the grammar allows no token ends the answer with an error. This
+ * holds even for an EOS token. */
 static void a_dead_end_is_an_error(void **state)
 {
     ends_as_an_error(RESULT_DEAD_END,
@@ -124,8 +124,8 @@ static void a_mask_that_costs_too_much_is_an_error(void **state)
                      "After 1 tokens it takes too long to find the tokens that the grammar allows");
 }
 
-/* Without --step-target-ms, replicas on CPUs start with small steps. With it, replicas on every
- * device do. Small chunks are for CPUs only. */
+/* Without --step-target-ms, replicas on CPUs start with small steps. With --step-target-ms,
+ * replicas on every device do. Small chunks are for CPUs only. */
 static void steps_are_short_by_device_or_as_told(void **state)
 {
     static const struct {
@@ -148,7 +148,8 @@ static void steps_are_short_by_device_or_as_told(void **state)
     static uint32_t prompt[300];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fixture *f = fixture_new(2);
-        assert_true(f->core->config.step_target_ns == STEP_TARGET_BY_DEVICE); /* the default */
+        /* this is the default */
+        assert_true(f->core->config.step_target_ns == STEP_TARGET_BY_DEVICE);
         f->core->config.step_target_ns = cases[i].target_ns;
         f->core->config.long_prefill_token_threshold = cases[i].threshold;
         f->device = cases[i].device;
@@ -241,13 +242,13 @@ static void a_large_backlog_goes_in_pieces(void **state)
     m.submit.ids = (struct u32_span){many, N};
     m.submit.sampling.max_tokens = N;
     say(f, 3, &m);
-    say_gateway_hello(f, 4, 9); /* a new session, whose gateway has only the prompt */
+    say_gateway_hello(f, 4, 9); /* a new session starts, whose gateway has only the prompt */
     box_clear(f);
     m.submit.attempt = 2;
     m.submit.ids.n = 3;
     say(f, 4, &m);
     struct msg credit = {.type = MSG_CREDIT, .credit = {1 << 20}};
-    say(f, 4, &credit); /* credit for the first messages */
+    say(f, 4, &credit); /* the gateway returns the credit of the first messages */
     uint32_t at = 0, n_messages = 0;
     for (uint32_t i = 0; i < f->n_box; i++) {
         if (f->box[i].m.type != MSG_TOKENS)
@@ -292,7 +293,7 @@ static void tokens_survive_the_end_of_an_epoch(void **state)
     }
     const struct msg *p = box_find(f, 1, MSG_PLAN);
     assert_non_null(p);
-    assert_int_equal(p->plan.admits[0].ids.n, 4); /* the prompt and the earlier token */
+    assert_int_equal(p->plan.admits[0].ids.n, 4); /* the ids are the prompt and the earlier token */
     assert_int_equal(p->plan.admits[0].n_prompt, 3);
     box_clear(f);
     fixture_free(f);
@@ -306,7 +307,7 @@ static void a_newer_attempt_goes_on_where_it_is(void **state)
     answer_plan(f, 1000);
     answer_plan(f, 1001);
     uint64_t steps = f->core->engine_slots[0].last_step;
-    say_gateway_hello(f, 4, 9); /* a new session: two tokens may be lost */
+    say_gateway_hello(f, 4, 9); /* a new session starts, and two tokens may be lost */
     box_clear(f);
     struct msg again = submit_of(1, 2, 4); /* the gateway has the first token */
     say(f, 4, &again);
@@ -414,7 +415,7 @@ static struct fixture *sent_rows(void)
         struct letter *l = &f->box[0];
         while (&l->m != p)
             l++;
-        l->to = 0; /* this letter is done */
+        l->to = 0; /* this letter has been read */
         say(f, 1, &r);
     }
     return f;
@@ -437,7 +438,8 @@ static void rows_of_tokens_that_are_lost_are_made_again(void **state)
         r = request_table_next(f->core->requests, NULL);
         assert_int_equal(r->n_ids, 3 + n_has);
         assert_true(r->attempt == 2 && r->n_delivered == n_has);
-        assert_int_equal(r->resubmitted, n_has < 3); /* the head made a new request of it */
+        /* the head made a new request from the Submit */
+        assert_int_equal(r->resubmitted, n_has < 3);
         fixture_free(f);
     }
 }
@@ -469,7 +471,8 @@ static void other_tokens_than_ours_start_it_over(void **state)
     struct msg m = submit_of(1, 1, 3);
     say(f, 3, &m);
     answer_plan(f, 77);
-    struct msg again = submit_of(1, 2, 4); /* has token 1000, but the head has token 77 */
+    /* the gateway has token 1000, but the head has token 77 */
+    struct msg again = submit_of(1, 2, 4);
     say(f, 3, &again);
     struct request *r = request_table_find(f->core->requests, (struct request_id){1, 1}, 0);
     assert_non_null(r);
@@ -480,7 +483,7 @@ static void other_tokens_than_ours_start_it_over(void **state)
 
 static void a_full_queue_refuses_new_requests_only(void **state)
 {
-    struct fixture *f = fixture_new(2); /* no workers, so all requests wait */
+    struct fixture *f = fixture_new(2); /* the head has no workers, so all requests wait */
     say_gateway_hello(f, 3, 9);
     for (uint32_t i = 0; i < 4; i++) {
         struct msg m = submit_of(i, 1, 3);
@@ -619,7 +622,7 @@ static void a_rank_without_credit_holds_the_replica_back(void **state)
     assert_non_null(box_find(f, 1, MSG_PLAN));
     assert_null(box_find(f, 2, MSG_PLAN));
     assert_int_equal(f->core->engine_slots[0].last_step,
-                     1); /* no second plan before rank 1 has the first */
+                     1); /* the head sends no second plan before rank 1 has the first */
     struct msg credit = {.type = MSG_CREDIT, .credit = {.bytes = 1}};
     say(f, 2, &credit);
     assert_non_null(box_find(f, 2, MSG_PLAN));
@@ -654,7 +657,7 @@ static void a_key_cannot_fill_the_queue(void **state)
         for (; k < n_fit + 2; k++) {
             struct msg m = submit_of(100 + k, 1, 3);
             m.submit.tenant = 5;
-            m.submit.priority = (int32_t)k; /* a priority is no way around the limit */
+            m.submit.priority = (int32_t)k; /* a request with a priority is limited too */
             if (is_refused(f, &m) != (k >= n_fit))
                 fail_msg("group %d, request %u", with_replica, k);
         }
@@ -668,8 +671,8 @@ static void a_key_cannot_fill_the_queue(void **state)
     }
 }
 
-/* The queue has 32 places. A key that fills it has its further requests refused, while another
- * key gets as many places as may wait in all. */
+/* The queue has 32 places. A key that fills the queue has its further requests refused, while
+ * another key gets as many places as may wait in all. */
 static void a_full_queue_has_places_for_others(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -701,8 +704,8 @@ static struct msg long_submit(uint64_t lo, uint64_t tenant, const uint32_t *prom
 }
 
 /* Choices and prompts are charged by the bytes that the head holds now, without their possible
- * growth. One tenant may have half of the memory, and the next one half of the rest. Resubmitted
- * requests are always taken. */
+ * growth. One tenant may have half of the memory, and the next tenant half of the rest.
+ * Resubmitted requests are always taken. */
 static void prompts_cannot_fill_the_memory(void **state)
 {
     enum { N = 5000, MORE = 110000 };
@@ -742,15 +745,16 @@ static void prompts_cannot_fill_the_memory(void **state)
     fixture_free(f);
 }
 
-/* A head that may have no workers tells when a replica would serve. It does so in the cluster's
- * state and to requests that it refuses meanwhile. */
+/* A head that may have no workers tells when a replica would serve. The time is in the cluster's
+ * state and in the refusals of requests. */
 static void a_cluster_that_rests_is_not_a_broken_one(void **state)
 {
     struct fixture *f = fixture_new(2);
     f->core->config.scale.min_replicas = 0;
     f->core->config.max_waiting = 1;
     say_gateway_hello(f, 3, 9);
-    assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.start_s, 0); /* not known yet */
+    /* the time is not known yet */
+    assert_int_equal(box_find(f, 3, MSG_CLUSTER)->cluster.start_s, 0);
     head_core_tick(f->core, f->now);
     f->now += SCALE_HINT_BLIND_NS;
     head_core_tick(f->core, f->now);
@@ -764,7 +768,7 @@ static void a_cluster_that_rests_is_not_a_broken_one(void **state)
     say(f, 4, &second);
     assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].status, STATUS_LIMIT);
     assert_int_equal(box_find(f, 4, MSG_TOKENS)->tokens.items[0].retry_after_s, 60);
-    f->now += NS_PER_S / 20; /* the next tick, less than a second later */
+    f->now += NS_PER_S / 20; /* the next tick comes less than a second later */
     head_core_tick(f->core, f->now);
     assert_int_equal(head_core_desired_workers(f->core), 2);
     box_clear(f);
@@ -775,8 +779,8 @@ static void a_cluster_that_rests_is_not_a_broken_one(void **state)
     fixture_free(f);
 }
 
-/* There are two slots and two places in the queue. An idle pair takes four requests that come at
- * once. It takes no more than two while the cache has no room for waiting requests. */
+/* There are two slots and two places in the queue. An idle pair of workers takes four requests
+ * that come at once. It takes no more than two while the cache has no room for waiting requests. */
 static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
 {
     enum { NO_REPLICA_YET, IDLE, LEFT_BEHIND, N_STATES };
@@ -790,7 +794,7 @@ static void a_burst_for_which_there_is_a_place_is_no_queue(void **state)
         if (how == LEFT_BEHIND)
             f->core->engine_slots[f->core->live[0]].n_left = 1;
         uint32_t n_fit = how == IDLE ? 4 : 2, n_before = (uint32_t)f->core->n_failed;
-        for (uint32_t k = 0; k < n_fit + 2; k++) { /* all in one batch of frames */
+        for (uint32_t k = 0; k < n_fit + 2; k++) { /* all requests come in one batch of frames */
             struct msg m = submit_of(100 + k, 1, 3);
             gateways_on_msg(f->core, f->core->gateways[0], &m);
             if (f->core->n_failed - n_before != (k < n_fit ? 0 : k - n_fit + 1))

@@ -1,7 +1,7 @@
-/* Requests during which replicas are lost. The head tries such a request again, then runs it
- * alone as a suspect, and then ends it with an error. Scripted workers (`core_fixture.h`) answer
- * plans or report a fault, and the tests read which requests run and how they end. Time advances
- * only by the fixture. All tests run on one thread. */
+/* Tests requests during which replicas are lost. The head tries such a request again, then runs
+ * it alone as a suspect, and then ends it with an error. Scripted workers (`core_fixture.h`)
+ * answer plans or report a fault, and the tests read which requests run and how they end. Time
+ * advances only by the fixture. All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 static const uint32_t ids[3] = {5, 6, 7};
@@ -162,7 +162,7 @@ static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
     submit(f, 1);
     submit(f, 2);
     for (int i = 0; i < 4; i++)
-        answer(f); /* both have tokens, so the first loss does not count */
+        answer(f); /* both requests have tokens, so the first loss does not count */
     for (int i = 0; i < 2; i++) {
         lose_replica(f);
         assert_true(runs(f, 1) && runs(f, 2));
@@ -173,7 +173,7 @@ static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
     assert_true(runs(f, 1) && !runs(f, 2));
     submit(f, 3); /* request 3 is not a suspect, so it does not wait behind request 2 */
     assert_true(runs(f, 3));
-    lose_replica(f); /* third loss of request 1 */
+    lose_replica(f); /* this is the third loss of request 1 */
     const struct msg *t = box_find(f, 3, MSG_TOKENS);
     assert_true(t && t->tokens.n_items == 1 && t->tokens.items[0].id.lo == 1);
     assert_int_equal(t->tokens.items[0].finish, FINISH_ERROR);
@@ -182,7 +182,7 @@ static void suspects_run_one_at_a_time_and_the_innocent_go_on(void **state)
     calm(f);
     assert_true(runs(f, 2));
     for (int i = 0; i < 3; i++)
-        answer(f); /* two plans came before its first run */
+        answer(f); /* two plans came before the first run of the request */
     assert_false(request_is_suspect(request_of(f, 2)));
     fixture_free(f);
 }
@@ -209,7 +209,7 @@ static void a_suspect_is_tried_after_ten_seconds_whatever_fails(void **state)
 {
     const uint64_t begin_ns = 100 * NS_PER_S;
     struct request r = {.n_prompt = 3, .n_ids = 3};
-    assert_true(request_may_be_tried(&r, begin_ns, begin_ns)); /* not a suspect */
+    assert_true(request_may_be_tried(&r, begin_ns, begin_ns)); /* the request is not a suspect */
     request_count_loss(&r, begin_ns);
     assert_true(request_may_be_tried(&r, begin_ns, begin_ns));
     request_count_loss(&r, begin_ns);

@@ -1,5 +1,5 @@
-/* A gateway whose model has another vocabulary than the workers' model is refused, whichever
- * side connects first. */
+/* Tests that a gateway whose model has another vocabulary than the workers' model is refused,
+ * whichever side connects first. */
 #include "head/core/vocabularies.h"
 #include "tests/unit/head/core/core_fixture.h"
 
@@ -54,14 +54,14 @@ static void a_gateway_of_another_model_is_refused(void **state)
 {
     struct fixture *f = fixture_new(2);
     form_pair(f);
-    worker_says(f, 2, 'a'); /* any rank of the replica */
+    worker_says(f, 2, 'a'); /* any rank of the replica may report the vocabulary */
     gateway_says(f, 3, 9, 'b');
     assert_true(is_refused(f, 3));
     assert_non_null(vocabularies_refused(f->core, 0));
     assert_null(vocabularies_refused(f->core, 1));
     gateway_says(f, 4, 10, 'a');
     assert_false(is_refused(f, 4));
-    say_gateway_hello(f, 5, 11); /* an older gateway, which reports no vocabulary */
+    say_gateway_hello(f, 5, 11); /* this older gateway reports no vocabulary */
     assert_false(is_refused(f, 5));
     assert_int_equal(f->core->n_gateways, 2);
     wait_ms(f, 11000, 0x3E);
@@ -107,8 +107,8 @@ static void one_that_has_joined_is_refused_later(void **state)
     fixture_free(f);
 }
 
-/* Its requests are dropped with the gateway, because their ids mean nothing to the workers'
- * model. */
+/* A gateway's requests are dropped with the gateway, because their ids mean nothing to the
+ * workers' model. */
 static void its_requests_go_with_it(void **state)
 {
     static const uint32_t ids[3] = {5, 6, 7};
@@ -134,8 +134,8 @@ static void its_requests_go_with_it(void **state)
     fixture_free(f);
 }
 
-/* The tokenizer changed between the starts of two workers. A gateway that agrees with either of
- * them is accepted. */
+/* The tokenizer changed between the starts of two workers. A gateway that agrees with either
+ * worker is accepted. */
 static void workers_that_do_not_agree(void **state)
 {
     struct fixture *f = fixture_new(2);

@@ -1,5 +1,5 @@
-/* Names of workers in orders: instance numbers, nodes and ordinals. A name that fits no worker
- * or several ones is an error. */
+/* Tests names of workers in orders: instance numbers, nodes and ordinals. A name that fits no
+ * worker or several workers is an error. */
 #include "tests/unit/head/core/core_fixture.h"
 
 #include "head/core/worker_name.h"
@@ -15,7 +15,7 @@ static void who_is_meant(void **state)
 {
     static const struct {
         const char *name;
-        uint64_t want; /* instance; 0 = none or several */
+        uint64_t want; /* instance that the name must find; 0 = none or several */
         enum status status;
         const char *words[3]; /* parts of the error text */
     } cases[] = {
@@ -24,7 +24,7 @@ static void who_is_meant(void **state)
         {"cox-worker-3", 101, STATUS_OK, {NULL}},
         {"3", 101, STATUS_OK, {NULL}},
         {"worker-3", 101, STATUS_OK, {NULL}},
-        {"7", 105, STATUS_OK, {NULL}}, /* node 7, and not ordinal 7 of another node */
+        {"7", 105, STATUS_OK, {NULL}}, /* "7" is node 7, and not ordinal 7 of another node */
         {"worker-7", 104, STATUS_OK, {NULL}},
         {"big", 0, STATUS_INVALID, {"0000000000000066 (ordinal 5, big)", "67 (ordinal 6, big)"}},
         {"worker-9", 0, STATUS_INVALID, {"2 workers", "69 (ordinal 9, 7)", "6a (ordinal 9, n)"}},

@@ -53,7 +53,7 @@ static void kept_content_is_reused_last_and_least_recent_first(void **state)
     block_pool_free(p);
 }
 
-/* The blocks of a table are freed together, the last one first. A prefix is then evicted after
+/* The blocks of a table are freed together, the last block first. A prefix is then evicted after
  * the blocks that follow it. */
 static void a_table_is_let_go_from_its_end(void **state)
 {

@@ -1,8 +1,9 @@
-/* The model that `blocks` is compared with. blocks_play.c calls `model_look` after each call of
- * `blocks`, and `model_told`, `model_run` and `model_copy` for each plan and result. The model
- * keeps plain arrays of owners and of digests, one for each place of a block. `HOLD` records the
- * first invariant that fails and stops the rest. Invariants: a block that is handed out had no
- * user, and each run finds exactly the ids before it. One thread; `struct model` owns all state. */
+/* Implements the model that `blocks` is compared with. blocks_play.c calls `model_look` after
+ * each call of `blocks`, and `model_told`, `model_run` and `model_copy` for each plan and
+ * result. The model keeps plain arrays of owners and of digests, one digest for each place of a
+ * block. `HOLD` records the first invariant that fails and stops the rest.
+ * Invariants: a block that is handed out had no user, and each run finds exactly the ids before
+ * it. One thread runs the model, and `struct model` owns all state. */
 #include "tests/unit/head/kv/blocks_model.h"
 
 #include <string.h>
@@ -148,7 +149,7 @@ static void told_group(struct model *m, struct model_seq *x, uint32_t g, uint32_
 void model_told(struct model *m, struct model_seq *x, uint32_t end, const struct plan_blocks *out,
                 uint32_t n)
 {
-    uint32_t seen = 0, grew = 0; /* bit g = group g */
+    uint32_t seen = 0, grew = 0; /* sets of KV groups; bit g = group g */
     for (uint32_t i = 0; i < n && !m->failed; i++) {
         HOLD(m, out[i].i_group < m->c.n_groups && !(seen >> out[i].i_group & 1));
         if (m->failed)
@@ -183,8 +184,8 @@ static uint64_t mix(uint64_t h, uint64_t v)
 }
 
 /* Returns the digest that a request's positions start with. Requests share blocks only with
- * equal roots: same tenant and same adapter. Without caching, the choices of one prompt of a
- * request share. */
+ * equal roots, which means the same tenant and the same adapter. Without caching, the choices of
+ * one prompt of a request share. */
 static uint64_t root_of(const struct model *m, const struct request *r)
 {
     if (m->c.caching)
@@ -215,7 +216,7 @@ void model_run(struct model *m, const struct model_run *run, uint32_t start, uin
         for (uint32_t g = 0; g < m->c.n_groups && !m->failed; g++) {
             uint32_t window = window_of(m, g);
             if (p < start && window && p + window < start)
-                continue; /* outside the window */
+                continue; /* the block is outside the window */
             uint64_t *at = place(m, run, g, p);
             if (at && p >= start)
                 *at = id;

@@ -1,9 +1,9 @@
 #pragma once
-/* The block table beside a model that is too simple to be wrong: plain arrays of the owners of
- * blocks and of the content of each place of each block. A rank in the model executes the steps
- * in order when their results come. A place holds the hash of all ids up to its position. A run
- * was given a wrong block when its blocks do not hold exactly the ids before it, in every KV
- * group.
+/* Compares the block table with a model that is too simple to be wrong: plain arrays of the
+ * owners of blocks and of the content of each place of each block. A rank in the model executes
+ * the steps in order when their results come. A place holds the hash of all ids up to its
+ * position. A run was given a wrong block when its blocks do not hold exactly the ids before it,
+ * in every KV group.
  *   blocks_model.c   the invariants
  *   blocks_play.c    a small scheduler that plays given bytes */
 #include "head/kv/blocks.h"
@@ -18,7 +18,7 @@ enum {
     MODEL_MOVES = 3,
 };
 
-/* The block table of a sequence as a rank knows it from the plans. */
+/* Holds the block table of a sequence as a rank knows it from the plans. */
 struct model_table {
     uint32_t first, n, ids[MODEL_TABLE];
 };
@@ -30,7 +30,7 @@ struct model_seq {
     uint32_t slot, incarnation, n_refs; /* n_refs: runs in flight */
     /* These fields mean the same as in the scheduler's `struct seq`. */
     uint32_t n_scheduled, n_total, n_ahead, n_pending, n_untold, enter_at;
-    bool tail_shared, has_run; /* both are about the plan being made */
+    bool tail_shared, has_run; /* both flags are about the plan that is being made */
     struct block_table tables[MODEL_GROUPS];
     uint32_t table_ids[MODEL_GROUPS * MODEL_TABLE];
     struct model_table told[MODEL_GROUPS];
@@ -44,7 +44,7 @@ struct model_run {
 };
 
 struct model_step {
-    struct model_run runs[MODEL_SEQS]; /* decodes first, then prompts */
+    struct model_run runs[MODEL_SEQS]; /* runs of the plan; decodes first, then prompts */
     struct plan_copy copies[MODEL_SEQS * MODEL_GROUPS];
     uint32_t n_runs, n_decodes, n_copies;
 };
@@ -61,7 +61,7 @@ struct model_prompt {
     bool salt, lora;
 };
 
-/* Blocks that move to another table or come from one. */
+/* Describes blocks that move to another table or come from one. */
 struct model_move {
     bool used, imports, whole;
     struct request prefix; /* ids that the blocks hold, or will hold */
@@ -81,7 +81,7 @@ struct model {
     uint32_t depth, n_draft;
     struct model_seq seqs[MODEL_SEQS];
     struct model_block blocks[MODEL_GROUPS][MODEL_BLOCKS];
-    struct model_step steps[MODEL_DEPTH]; /* index: step number % MODEL_DEPTH */
+    struct model_step steps[MODEL_DEPTH]; /* steps by step number % MODEL_DEPTH */
     struct model_move moves[MODEL_MOVES];
     struct model_prompt prompt; /* prompt of the last request */
     uint64_t step_sent, step_done, n_requests, n_garbage;
@@ -103,8 +103,8 @@ void model_handed_out(struct model *m, uint32_t i_group, const uint32_t *ids, ui
 void model_told(struct model *m, struct model_seq *x, uint32_t end, const struct plan_blocks *out,
                 uint32_t n);
 void model_sent(struct model *m);
-/* The rank executes the run, with rows from `start` on. The first `n_known` rows have ids of the
- * request, and the others are rejected draft tokens. */
+/* Executes the run as a rank does, with rows from `start` on. The first `n_known` rows have ids
+ * of the request, and the others are rejected draft tokens. */
 void model_run(struct model *m, const struct model_run *run, uint32_t start, uint32_t n_known);
 void model_copy(struct model *m, const struct plan_copy *c);
 /* Checks that the blocks of a move hold the digests of its prefix. `write` stores the digests

@@ -1,8 +1,9 @@
-/* A minimal scheduler that keeps the contract of `blocks`. blocks_test.c and a fuzzer call
+/* Plays a minimal scheduler that keeps the contract of `blocks`. blocks_test.c and a fuzzer call
  * `blocks_play` with bytes. The bytes choose which request comes, which sequence runs how far,
  * which one leaves, and how late results are. Each call of `blocks` is followed by a check of
  * the model (`blocks_model.h`). Invariants: at most MODEL_DEPTH steps are in flight, and a
- * sequence that is alone can always run. One thread; the only `struct model` is static. */
+ * sequence that is alone can always run. One thread plays, and the only `struct model` is
+ * static. */
 #include <string.h>
 
 #include "tests/unit/head/kv/blocks_model.h"
@@ -181,14 +182,14 @@ static bool is_alone(const struct model *m, const struct model_seq *x)
     return n_running(m) == (x->running ? 1 : 0) && m->step_sent == m->step_done;
 }
 
-/* Preempts sequences that have not run in this plan until the blocks fit. The last one to be
- * preempted is `x` itself. */
+/* Preempts sequences that have not run in this plan until the blocks fit. `x` itself is the last
+ * sequence to be preempted. */
 static bool make_room(struct model *m, struct model_seq *x, uint32_t end)
 {
     enum blocks_fit fit;
     while ((fit = blocks_fit(m->b, x->tables, x->n_scheduled, end)) == BLOCKS_FIT_NOT) {
         struct model_seq *victim = x;
-        HOLD(m, !is_alone(m, x) || x->n_untold > 0); /* otherwise it could never run */
+        HOLD(m, !is_alone(m, x) || x->n_untold > 0); /* otherwise the sequence could never run */
         for (uint32_t i = 0; i < MODEL_SEQS; i++)
             if (m->seqs[i].running && !m->seqs[i].has_run && &m->seqs[i] != x)
                 victim = &m->seqs[i];
@@ -231,7 +232,7 @@ static void admit(struct model *m, struct model_seq *x, uint32_t chunk, bool pee
     blocks_find(m->b, &x->r, &hit);
     bool fit = blocks_fit_admit(m->b, &hit, x->r.n_ids, n_running(m), false);
     m->stats.n_alone += is_alone(m, x);
-    HOLD(m, fit || !is_alone(m, x)); /* otherwise it could never run */
+    HOLD(m, fit || !is_alone(m, x)); /* otherwise the sequence could never run */
     if (!fit || peek)
         return;
     uint32_t n_copies, n_before;
@@ -313,7 +314,7 @@ static void take_tokens(struct model *m, const struct model_run *run, uint32_t n
         x->ended = true;
         return;
     }
-    if (!current) /* preempted or cancelled: the ranks run it all the same */
+    if (!current) /* the sequence was preempted or cancelled, but the ranks run it all the same */
         return;
     x->n_scheduled += n - 1;
     if (!x->tail_shared)
@@ -484,9 +485,9 @@ static void do_one(struct model *m, struct input *in)
     else if (op == 0xff)
         reset(m);
     else if (x->used && !x->ended && (op & 15) == 14)
-        end_request(m, x); /* cancelled */
+        end_request(m, x); /* the request is cancelled */
     else if (x->running)
-        leave(m, x); /* preempted for a better class */
+        leave(m, x); /* the sequence is preempted for a better class */
 }
 
 /* Checks that all blocks are free once all results are in and all sequences have left. */
@@ -501,7 +502,7 @@ static void close_world(struct model *m, struct input *in)
         if (m->moves[i].used)
             end_move(m, &m->moves[i]);
     if (!m->failed)
-        blocks_begin_step(m->b); /* frees the sources of copies */
+        blocks_begin_step(m->b); /* this call frees the sources of copies */
     struct blocks_stats stats;
     blocks_get_stats(m->b, &stats);
     HOLD(m, stats.n_used == 0);

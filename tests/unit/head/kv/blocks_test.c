@@ -1,8 +1,8 @@
-/* Tests of the block tables of a replica. The first test plays random bytes against a model
+/* Tests the block tables of a replica. The first test plays random bytes against a model
  * (`blocks_play`, blocks_model.h), and the others show single rules: copies of an end block,
  * quarantine, hits at the borders of KV groups. Each test makes its own `struct blocks` and
- * sequences and frees them. `blocks_on_sent` and `blocks_on_done` take step numbers in order. All
- * tests run on one thread. */
+ * sequences and frees them. `blocks_on_sent` and `blocks_on_done` take step numbers in order.
+ * All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void random_operations_agree_with_the_model(void **state)
         s.n_steps, s.n_hit_tokens, s.n_advanced, s.n_copies, s.n_evictions, s.n_soon, s.n_preempted,
         s.n_finished, s.n_alone, s.n_accepted, s.n_held, s.n_imported, s.n_let_go_early,
         s.n_refused);
-    /* Each case must have occurred, or the test shows nothing. */
+    /* Each case must have occurred, because the test shows nothing otherwise. */
     assert_true(s.n_hit_tokens && s.n_advanced && s.n_copies && s.n_evictions && s.n_soon &&
                 s.n_preempted && s.n_finished && s.n_alone && s.n_accepted && s.n_held &&
                 s.n_imported && s.n_let_go_early && s.n_refused);
@@ -113,8 +113,8 @@ static uint32_t run_whole(struct blocks *b, struct life *x, uint64_t step)
 }
 
 /* The second of two equal prompts shares all full blocks. It copies the last, partial block only
- * if the pool has a block more than it needs. Otherwise source and copy would never fit
- * together. */
+ * if the pool has one block more than the sequence needs. Otherwise source and copy would never
+ * fit together. */
 static void an_end_is_copied_where_there_is_room_for_both(void **state)
 {
     static const struct {
@@ -193,8 +193,8 @@ static void a_hit_ends_at_a_border_of_every_group(void **state)
     }
 }
 
-/* A request with prompt_logprobs shares nothing, because it needs every position computed.
- * Neither does one with another salt or adapter. */
+/* A request with prompt_logprobs shares nothing, because it needs every position computed. A
+ * request with another salt or adapter shares nothing either. */
 static void who_may_not_share_does_not(void **state)
 {
     const struct kv_group k = {.block_tokens = BT, .n_blocks = 20};

@@ -1,8 +1,8 @@
-/* Tests of the prefix cache, the map from the content of a block to its number. The first tests
- * show single rules: collisions of hashes, equal content twice, parents that were reused. The last
- * one compares random operations with a plain array. Keys point to the test's own ids, which stay
- * valid as long as the cache. `check` verifies the map's invariants after each change. All tests
- * run on one thread. */
+/* Tests the prefix cache, the map from the content of a block to its number. The first tests
+ * show single rules: collisions of hashes, equal content twice, parents that were reused. The
+ * last test compares random operations with a plain array. Keys point to the test's own ids,
+ * which stay valid as long as the cache. `check` verifies the map's invariants after each
+ * change. All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,14 +74,14 @@ static void a_hit_is_confirmed_by_ids_and_parent(void **state)
     assert_int_equal(prefix_cache_find(c, &first), 3);
     assert_true(prefix_cache_content(c, 3) == content);
 
-    struct prefix_key collision = first; /* the same hash for other tokens */
+    struct prefix_key collision = first; /* this key has the same hash for other tokens */
     collision.ids = b;
     assert_int_equal(prefix_cache_find(c, &collision), BLOCK_NONE);
 
     struct prefix_key second = key_of(first.hash, content, b);
     enter(c, 5, &second);
     assert_int_equal(prefix_cache_find(c, &second), 5);
-    second.parent_content = content + 100; /* the same hash below another parent */
+    second.parent_content = content + 100; /* this key has the same hash below another parent */
     assert_int_equal(prefix_cache_find(c, &second), BLOCK_NONE);
     second.parent_content = PREFIX_CONTENT_ANY;
     assert_int_equal(prefix_cache_find(c, &second), 5);

@@ -1,8 +1,8 @@
-/* The rules of the lease. Most tests are tables: each row gives the time, an event and the
+/* Tests the rules of the lease. Most tests are tables: each row gives the time, an event and the
  * expected question or order, and `play` feeds them to `struct lease`. At the end, two heads and
- * one store live through random events. Invariants: the store never calls the lease of two heads
- * its own at once, and terms only grow. Times are in milliseconds of a clock that the test
- * advances. All tests run on one thread. */
+ * one store live through random events. Invariants: the store never gives the lease to two heads
+ * at once, and terms only grow. Times are in milliseconds of a clock that the test advances. All
+ * tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,10 +22,10 @@ enum event { UP, DOWN, ASK, ANSWER, NONE, SEE };
 struct step {
     uint64_t at_ms;
     enum event event;
-    enum lease_holder holder; /* for ANSWER */
-    uint64_t term;            /* for ANSWER and SEE */
-    int want;                 /* for ASK: expected question; for ANSWER and NONE: expected order */
-    uint64_t want_term; /* for ASK: wanted term; for ANSWER and NONE: own term; 0 = not checked */
+    enum lease_holder holder; /* holder in the answer, for ANSWER */
+    uint64_t term;            /* term of the store or peer, for ANSWER and SEE */
+    int want;                 /* expected question for ASK; expected order for ANSWER and NONE */
+    uint64_t want_term; /* wanted term for ASK; own term for ANSWER and NONE; 0 = not checked */
 };
 
 static void play(const char *name, const struct step *steps, size_t n)
@@ -74,7 +74,7 @@ static void waits_a_whole_ttl(void **state)
         {0, ASK, 0, 0, LEASE_NOTHING, 0}, /* the store cannot be reached */
         {0, UP, 0, 0, 0, 0},
         {0, ASK, 0, 0, LEASE_LOOK, 0},
-        {0, ASK, 0, 0, LEASE_NOTHING, 0},            /* one question at a time */
+        {0, ASK, 0, 0, LEASE_NOTHING, 0},            /* the lease has one question open at a time */
         {100, ANSWER, LEASE_FREE, 0, LEASE_STAY, 0}, /* the lease is watched from here on */
         {249, ASK, 0, 0, LEASE_NOTHING, 0},
         {250, ASK, 0, 0, LEASE_LOOK, 0},
@@ -84,7 +84,7 @@ static void waits_a_whole_ttl(void **state)
         {2349, ASK, 0, 0, LEASE_TAKE, 0},
         {2350, ANSWER, LEASE_OURS, 1, LEASE_SERVE, 1},
         {2351, ASK, 0, 0, LEASE_NOTHING, 0},
-        {3016, ASK, 0, 0, LEASE_NOTHING, 0}, /* less than a third of the TTL */
+        {3016, ASK, 0, 0, LEASE_NOTHING, 0}, /* less than a third of the TTL has passed */
         {3017, ASK, 0, 0, LEASE_RENEW, 1},
         {3017, ANSWER, LEASE_OURS, 1, LEASE_STAY, 1},
     };
@@ -241,7 +241,7 @@ static void a_peer_has_seen_another_term(void **state)
     const struct step own[] = {
         TAKEN(4),
         {2010, SEE, 0, 9, 0, 0},
-        {2010, ASK, 0, 0, LEASE_RENEW, 10}, /* at once */
+        {2010, ASK, 0, 0, LEASE_RENEW, 10}, /* the head asks at once */
         {2011, NONE, 0, 0, LEASE_STAY, 4},  /* without an answer the term does not rise */
         {3000, ASK, 0, 0, LEASE_RENEW, 10},
         {3001, ANSWER, LEASE_OURS, 10, LEASE_RAISE, 10},
@@ -250,7 +250,7 @@ static void a_peer_has_seen_another_term(void **state)
         {4002, SEE, 0, 10, 0, 0}, /* the same term at a peer belongs to another head */
         {4002, ASK, 0, 0, LEASE_RENEW, 11},
         {4003, ANSWER, LEASE_OURS, 11, LEASE_RAISE, 11},
-        {4004, SEE, 0, UINT32_MAX - 1, 0, 0}, /* this term would leave none for the next head */
+        {4004, SEE, 0, UINT32_MAX - 1, 0, 0}, /* this term would leave no term for the next head */
         {5000, ASK, 0, 0, LEASE_RENEW, 11},
     };
     play("still its own", own, sizeof own / sizeof *own);
@@ -271,7 +271,7 @@ struct look {
     uint64_t at_ms;
     int64_t left_ms; /* time that the store reports as left */
     enum lease_question want;
-    bool has_no_end; /* expected of lease afterwards: no end in sight */
+    bool has_no_end; /* expected result of lease_has_no_end */
 };
 
 static void look_on(const char *name, const struct look *looks, size_t n)
@@ -297,7 +297,7 @@ static void nobody_renews_what_does_not_end(void **state)
         {0, NEVER, LEASE_LOOK, true},
         {1000, NEVER, LEASE_LOOK, true},
         {1999, NEVER, LEASE_LOOK, true},
-        {2300, TTL_MS, LEASE_BOUND, false}, /* a whole TTL */
+        {2300, TTL_MS, LEASE_BOUND, false}, /* a whole TTL has passed */
         {2600, TTL_MS - 300, LEASE_TAKE, false},
     };
     look_on("never", never, sizeof never / sizeof *never);
@@ -310,18 +310,19 @@ static void nobody_renews_what_does_not_end(void **state)
     look_on("an hour", jumped, sizeof jumped / sizeof *jumped);
     static const struct look again[] = {
         {0, HOUR_MS, LEASE_LOOK, true},
-        {1000, 1500, LEASE_LOOK, false},       /* renewed */
+        {1000, 1500, LEASE_LOOK, false},       /* the lease was renewed */
         {1500, 2 * HOUR_MS, LEASE_LOOK, true}, /* the clock jumps again */
         {3000, 2 * HOUR_MS, LEASE_TAKE, true},
         {3499, 2 * HOUR_MS - 499, LEASE_TAKE, true},
-        {4999, 2 * HOUR_MS, LEASE_TAKE, true}, /* as high as before, so somebody renews it */
+        /* the time left is as high as before, so somebody renews the lease */
+        {4999, 2 * HOUR_MS, LEASE_TAKE, true},
         {6000, 2 * HOUR_MS - 1000, LEASE_TAKE, true},
         {7000, TTL_MS, LEASE_BOUND, false},
     };
     look_on("renewed", again, sizeof again / sizeof *again);
 }
 
-/* Ten seconds left can be normal for a head with another --lease-ttl. */
+/* A lease with ten seconds left can be normal for a head with another --lease-ttl. */
 static void another_ttl_is_respected(void **state)
 {
     static const struct look alive[] = {
@@ -417,7 +418,7 @@ static void turn(struct world *w, int who, struct rng *rng)
         break;
     case LEASE_STEP_DOWN:
         assert_true(w->last != who);
-        lease_init(l, TTL_MS * NS_PER_MS); /* its supervisor starts it as a new process */
+        lease_init(l, TTL_MS * NS_PER_MS); /* the head's supervisor starts it as a new process */
         lease_on_store(l, true, now);
         break;
     case LEASE_STAY:

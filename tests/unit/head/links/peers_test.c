@@ -1,7 +1,7 @@
-/* Sessions between the head and its peers. Scripted peers (`core_fixture.h`) send frames with
- * chosen keys, roles, sessions and sequence numbers. The tests read which peers the head
- * accepts, which frames break a session, and when a silent peer counts as lost. Time advances
- * only by the fixture. All tests run on one thread. */
+/* Tests the sessions between the head and its peers. Scripted peers (`core_fixture.h`) send
+ * frames with chosen keys, roles, sessions and sequence numbers. The tests read which peers the
+ * head accepts, which frames break a session, and when a silent peer counts as lost. Time
+ * advances only by the fixture. All tests run on one thread. */
 #include <stdio.h>
 
 #include "tests/unit/head/core/core_fixture.h"
@@ -31,8 +31,8 @@ static void another_major_version_is_refused_by_name(void **state)
     fixture_free(f);
 }
 
-/* The role in a Hello must be the role of the key. Each row: role of the key, role in the Hello,
- * --insecure, whether the head accepts it. */
+/* The role in a Hello must be the role of the key. Each row has the role of the key, the role in
+ * the Hello, --insecure, and whether the head accepts it. */
 static void the_role_must_be_the_keys(void **state)
 {
     static const struct {
@@ -79,7 +79,7 @@ static void say_hello_with_key(struct fixture *f, uint8_t at, const char *key)
 }
 
 /* A key is removed. Its session ends, and its connection, which still exists, opens no other
- * one. The same instance may connect at once with the next key. */
+ * session. The same instance may connect at once with the next key. */
 static void a_key_that_is_taken_off_ends_its_session(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -117,7 +117,8 @@ static void frames_of_an_unknown_session_are_dropped(void **state)
     say_gateway_hello(f, 3, 9);
     struct msg m = {.type = MSG_HEARTBEAT};
     frame_raw(f, 3, &m, f->links[3].session + 1, 2);
-    frame_raw(f, 4, &m, f->links[3].session, 2); /* the right session from the wrong connection */
+    /* the frame has the right session but comes from the wrong connection */
+    frame_raw(f, 4, &m, f->links[3].session, 2);
     assert_int_equal(f->core->peers.n_unknown_session, 2);
     beat(f, 3);
     assert_int_equal(f->core->peers.n_broken, 0);
@@ -195,7 +196,7 @@ static void an_instance_keeps_its_identity_and_its_key(void **state)
     fixture_free(f);
 }
 
-/* The worker tries again twice a second, and the events must not fill up with its refusals. */
+/* The worker tries again twice a second, and its refusals must not fill up the events. */
 static void the_same_refusal_is_told_once_a_minute(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -307,8 +308,9 @@ static void who_hears_of_us_anyway_gets_no_heartbeat(void **state)
     fixture_free(f);
 }
 
-/* A peer is never sent a message type that is newer than its version. Each row: minor version of
- * its Hello, status for a type of minor version 1. The session goes on either way. */
+/* A peer is never sent a message type that is newer than its version. Each row has the minor
+ * version of its Hello and the status for a type of minor version 1. The session goes on either
+ * way. */
 static void nobody_is_sent_a_type_that_its_version_has_not(void **state)
 {
     static const struct {

@@ -1,7 +1,7 @@
-/* The step log and its replay. `struct life` plays random requests, steps and moves on two
+/* Tests the step log and its replay. `struct life` plays random requests, steps and moves on two
  * schedulers, and logs them. A replay reads the bytes and must make the same plans, or name the
- * first difference. Other tests damage the log, let it lie, or write it to a file that is
- * rotated. The life owns its requests and schedulers. All tests run on one thread. */
+ * first difference. Other tests damage the log, put false statements into it, or write it to a
+ * file that is rotated. The life owns its requests and schedulers. All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,13 +20,13 @@
 
 enum { N_REPLICAS = 2, MAX_REQUESTS = 400, N_STEPS = 600, MAX_ITEMS = 64 };
 
-/* False statements that a test puts into the log. */
+/* Names the false statements that a test puts into the log. */
 enum lie {
     TRUTH,
     LIE_RUN,      /* a run has another length */
     LIE_NO_PLAN,  /* a plan that was made is not logged */
     LIE_PLAN,     /* a plan is logged that was not made */
-    LIE_ENDS,     /* one more end than there was */
+    LIE_ENDS,     /* the log has one more end than there was */
     LIE_STATUS,   /* an accepted request is logged as refused */
     LIE_PRIORITY, /* the scheduler had another priority */
 };
@@ -38,7 +38,7 @@ struct life {
     struct rng rng;
     uint64_t now_ns;
     struct scheduler *schedulers[N_REPLICAS];
-    struct request *requests[MAX_REQUESTS]; /* index: arrival number - 1; NULL = gone */
+    struct request *requests[MAX_REQUESTS]; /* requests by arrival number - 1; NULL = gone */
     uint32_t in_replica[MAX_REQUESTS];
     uint32_t n_requests;
     struct result_item items[N_REPLICAS][2][MAX_ITEMS];
@@ -72,7 +72,7 @@ static const struct scheduler_config config = {
     .max_waiting = 5,
     .max_model_len = 256,
     .depth = 2,
-    .step_target_ns = 5000, /* nanoseconds; steps take 1000 to 2000 */
+    .step_target_ns = 5000, /* the target is in nanoseconds, and steps take 1000 to 2000 */
     .enable_prefix_caching = true,
     .n_kv_groups = 2,
     .kv_groups = {{.kind = KV_FULL, .block_tokens = 16, .n_blocks = 40},
@@ -348,7 +348,7 @@ static void live(struct life *x, uint32_t n_steps)
         }
         if (rng_below(&x->rng, 3) == 0)
             flush(x);
-        if (i == n_steps / 2) { /* a new epoch in the middle */
+        if (i == n_steps / 2) { /* a new epoch begins in the middle */
             close_replica(x, 1);
             open_replica(x, 1, 1ull << 32 | 9);
         }
@@ -419,7 +419,7 @@ static void what_is_not_so_is_found(void **state)
             add(x, 1), add(x, 1);
         for (int k = 0; k < 20 && cases[i].lie != LIE_PRIORITY; k++) {
             add(x, 1);
-            for (uint32_t n = 0; n < 6; n++) /* more than may be in flight */
+            for (uint32_t n = 0; n < 6; n++) /* this is more than may be in flight */
                 step(x, n % 2);
             answer(x, 0);
             answer(x, 1);

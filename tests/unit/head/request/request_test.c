@@ -1,4 +1,4 @@
-/* Requests at the head, without a scheduler. The tests make a request from a Submit by
+/* Tests requests at the head, without a scheduler. The tests make a request from a Submit by
  * `request_new`, add tokens, log-probabilities or ends, and read the fields and the item for the
  * gateway. Cases: limits of a Submit, ends by length, stop and EOS, rows that are dropped once
  * delivered. `request_free` frees everything that a request owns. All tests run on one thread. */
@@ -50,7 +50,7 @@ static void lengths_are_checked_and_max_tokens_clipped(void **state)
         {5, 4, 1, STATUS_INVALID, 0, FINISH_NONE},
         {5, 5, 0, STATUS_INVALID, 0, FINISH_NONE},
         {5, 8, 4, STATUS_OK, 9, FINISH_NONE},
-        {5, 9, 4, STATUS_OK, 9, FINISH_LENGTH}, /* the gateway never got the end */
+        {5, 9, 4, STATUS_OK, 9, FINISH_LENGTH}, /* the gateway never got the end of the request */
         {5, 10, 4, STATUS_INVALID, 0, FINISH_NONE},
         {5, 150, UINT32_MAX, STATUS_INVALID, 0, FINISH_NONE},
     };
@@ -109,7 +109,7 @@ static void it_keeps_nothing_of_the_message(void **state)
     struct request *r, *other;
     assert_int_equal(request_new(NULL, &m, MAX_LEN, 1000, &r, NULL), STATUS_OK);
     m.cache_salt = str_from(salt_b);
-    m.deadline_ms = UINT64_MAX; /* beyond the last time: no deadline */
+    m.deadline_ms = UINT64_MAX; /* a deadline beyond the last time counts as none */
     assert_int_equal(request_new(NULL, &m, MAX_LEN, 1000, &other, NULL), STATUS_OK);
     memset(ids, 0, sizeof ids);
     memset(stop, 0, sizeof stop);
@@ -133,7 +133,7 @@ static void tokens_end_a_request(void **state)
         {0, {1, 2, 3, 4}, {0, 0, 0, FINISH_LENGTH}, 0},
         {0, {1, 50}, {0, FINISH_STOP}, 50},
         {0, {1, 2, 60}, {0, 0, FINISH_STOP}, UINT32_MAX},
-        {3, {50, 60, 50}, {0, 0, FINISH_STOP}, 50}, /* ends before the least length do not count */
+        {3, {50, 60, 50}, {0, 0, FINISH_STOP}, 50}, /* stop ids before min_tokens do not count */
         {9, {1, 2, 3, 50}, {0, 0, 0, FINISH_STOP}, 50},
     };
     uint32_t stop_id = 50, eos_id = 60;
@@ -196,8 +196,8 @@ static void log_probabilities_stay_with_their_token(void **state)
     }
 }
 
-/* A waiting request holds only its ids. Room for its answer is allocated when it is about to
- * run. */
+/* A waiting request holds only its ids. Room for its answer is allocated when the request is
+ * about to run. */
 static void who_waits_holds_what_came(void **state)
 {
     enum { N = 20000, LONG = 1 << 20, REST = 2048 };

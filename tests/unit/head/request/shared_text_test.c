@@ -1,4 +1,5 @@
-/* Texts that many requests have in common are stored once. No tenant can take all the room. */
+/* Tests that texts that many requests have in common are stored once, and that no tenant can
+ * take all the room. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +64,7 @@ static void a_greedy_tenant_leaves_room_to_others(void **state)
         n++;
     assert_int_equal(n, n_greedy + SHARED_TEXTS_TENANT_BYTES / LARGE);
     struct shared_text *again;
-    assert_int_equal(take(1, 5, false, &again), STATUS_OK); /* a text that is already stored */
+    assert_int_equal(take(1, 5, false, &again), STATUS_OK); /* this text is already stored */
     shared_text_release(again);
     /* A resubmitted request is never refused. */
     assert_int_equal(take(1, n, true, &held[n]), STATUS_OK);
@@ -91,7 +92,7 @@ static void what_a_tenant_has_is_what_it_brought(void **state)
     /* This tenant is in the same bucket as tenant 2. */
     assert_int_equal(take(2 + SHARED_TEXT_TENANTS, n, false, &held[n]), STATUS_OK);
     n++;
-    assert_int_equal(take(3, first, false, &again), STATUS_OK); /* text of tenant 2 */
+    assert_int_equal(take(3, first, false, &again), STATUS_OK); /* this is a text of tenant 2 */
     shared_text_release(held[first]);
     assert_int_equal(take(2, n, false, &held[first]), STATUS_LIMIT);
     shared_text_release(again);
@@ -113,7 +114,7 @@ static void a_key_stays_with_its_text(void **state)
     shared_text_release(other);
     release_all(2);
     assert_int_equal(take(1, 0, false, &held[0]), STATUS_OK);
-    assert_false(shared_text_key(held[0])->known); /* a new text without the old key */
+    assert_false(shared_text_key(held[0])->known); /* the new text does not have the old key */
     release_all(1);
 }
 

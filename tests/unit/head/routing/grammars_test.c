@@ -1,5 +1,5 @@
-/* Grammars before admission. A request with a grammar waits in the head until the sampling rank
- * of a replica has answered that the grammar is ready, and other requests pass it. Scripted
+/* Tests grammars before admission. A request with a grammar waits in the head until the sampling
+ * rank of a replica has answered that the grammar is ready, and other requests pass it. Scripted
  * workers (`core_fixture.h`) answer the head's questions with statuses and sizes. `check`
  * verifies the head's invariants. Time advances only by the fixture. All tests run on one
  * thread. */
@@ -24,7 +24,7 @@ static uint64_t open_pair(struct fixture *f)
     return epoch;
 }
 
-/* Sends a Submit. `source` NULL means no grammar. An empty one refers to the session's last
+/* Sends a Submit. `source` NULL means no grammar. An empty source refers to the session's last
  * Submit with a grammar. */
 static void submit(struct fixture *f, uint64_t id, uint64_t tenant, const char *source)
 {
@@ -83,7 +83,7 @@ static void answer(struct fixture *f, uint64_t epoch, uint64_t id, enum status s
 
 enum { MIB = 1 << 20 };
 
-/* The sampling rank answers with the size of the grammar, of a matcher, and of the room for
+/* Answers as the sampling rank, with the size of the grammar, of a matcher, and of the room for
  * both, in MiB. */
 static void answer_sizes(struct fixture *f, uint64_t epoch, uint64_t id, uint64_t bytes,
                          uint64_t matcher, uint64_t room)
@@ -131,19 +131,21 @@ static void others_pass_who_waits(void **state)
     assert_int_equal(f->core->grammars.n_waiting, 2);
     check(f);
     uint64_t id = g->id;
-    answer(f, epoch + 1, id, STATUS_OK); /* answers of another epoch and of an unknown question */
+    /* these answers have another epoch and an unknown question */
+    answer(f, epoch + 1, id, STATUS_OK);
     answer(f, epoch, id + 1, STATUS_OK);
     assert_int_equal(f->core->n_held, 2);
     answer(f, epoch, id, STATUS_OK);
     assert_int_equal(f->core->n_held, 0);
-    submit(f, 4, 3, "a+"); /* already compiled, so no question */
+    submit(f, 4, 3, "a+"); /* the grammar is already compiled, so the head asks nothing */
     assert_int_equal(f->core->n_held, 0);
     assert_null(asked(f, 1));
     check(f);
     fixture_free(f);
 }
 
-/* A source is stored once, however many choices bring it, until the last of them is gone. */
+/* A source is stored once, however many choices bring it, until the last of these choices is
+ * gone. */
 static void requests_share_what_they_bring(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -211,8 +213,8 @@ static const struct tokens_item *end_of(const struct fixture *f, uint64_t id)
     return NULL;
 }
 
-/* A new session has no last grammar. Only the Submit that refers to one is refused, because it
- * must not run without its grammar. */
+/* A new session has no last grammar. Only a Submit that refers to the last grammar is refused,
+ * because it must not run without its grammar. */
 static void a_session_begins_without_one(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -242,7 +244,7 @@ static void a_tenant_of_large_grammars_is_refused(void **state)
     char *source = mem_zalloc(LARGE);
     (void)open_pair(f);
     for (uint32_t i = 0; i < N; i++) {
-        source[i] = 'b'; /* a different source each time */
+        source[i] = 'b'; /* the source is different each time */
         assert_int_equal(shared_text_take(&f->core->grammars.texts, 1, (struct str){source, LARGE},
                                           false, &held[i], &err),
                          STATUS_OK);
@@ -251,7 +253,7 @@ static void a_tenant_of_large_grammars_is_refused(void **state)
     const struct tokens_item *end = end_of(f, 1);
     assert_true(end && end->status == STATUS_LIMIT && end->retry_after_s > 0);
     submit(f, 2, 2, "a+");
-    submit(f, 3, 1, "a+"); /* already stored */
+    submit(f, 3, 1, "a+"); /* this source is already stored */
     assert_null(end_of(f, 2));
     assert_null(end_of(f, 3));
     for (uint32_t i = 0; i < N; i++)
@@ -280,7 +282,7 @@ static void a_failure_ends_its_own(void **state)
         assert_true(str_eq_c(end->text, cases[i].text));
         assert_null(end_of(f, 2));
         assert_int_equal(f->core->n_held, 1);
-        submit(f, 3, 1, "a+"); /* asked again, because a failed answer is not kept */
+        submit(f, 3, 1, "a+"); /* the head asks again, because a failed answer is not kept */
         assert_non_null(asked(f, 2));
         fixture_free(f);
     }
@@ -346,7 +348,7 @@ static void a_lost_replica_is_asked_anew(void **state)
     uint64_t id = asked(f, 0)->id;
     uint64_t old_epoch = epoch;
     epoch = form_again(f, old_epoch, PROTOCOL_MINOR);
-    answer(f, old_epoch, id, STATUS_OK); /* answer for an epoch that is over */
+    answer(f, old_epoch, id, STATUS_OK); /* this answer is for an epoch that is over */
     assert_int_equal(f->core->n_held, 1);
     const struct msg_grammar *g = asked(f, 0);
     assert_true(g && g->term_epoch == epoch && g->id != id);
@@ -433,8 +435,8 @@ static void unused_ones_are_let_go(void **state)
     fixture_free(f);
 }
 
-/* Matchers have 48 of the 64 MiB. 36 MiB are for all, and a tenant may have 6 MiB of the rest. A
- * matcher counts as its first size plus 1 MiB until its rank reports the real size. */
+/* Matchers have 48 of the 64 MiB. 36 MiB are for all tenants, and a tenant may have 6 MiB of the
+ * rest. A matcher counts as its first size plus 1 MiB until its rank reports the real size. */
 static void a_matcher_waits_for_room(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -447,14 +449,15 @@ static void a_matcher_waits_for_room(void **state)
     submit(f, 6, 1, "b+");
     answer_sizes(f, epoch, asked(f, 1)->id, 1, 5, 64); /* 6 MiB fit beside the other matchers */
     assert_int_equal(f->core->n_held, 2);
-    submit(f, 7, 2, "b+"); /* the rest is for tenants that have none */
+    submit(f, 7, 2, "b+"); /* the rest is for tenants that have no matcher */
     submit(f, 8, 2, "b+");
     assert_int_equal(f->core->n_held, 3);
     submit(f, 9, 3, NULL); /* requests without a grammar do not wait */
     assert_int_equal(f->core->n_held, 3);
     check(f);
     cancel(f, 1);
-    wait_ms(f, 300, ALIVE); /* 2 x 10 + 6 + 6 MiB: no room for 10, but tenant 2 gets 6 more */
+    /* 2 x 10 + 6 + 6 MiB leave no room for 10 more, but tenant 2 gets 6 more */
+    wait_ms(f, 300, ALIVE);
     assert_int_equal(f->core->n_held, 3);
     cancel(f, 2);
     wait_ms(f, 300, ALIVE);
@@ -484,7 +487,7 @@ static void a_matcher_that_never_fits_is_refused(void **state)
     check(f);
     const struct msg_grammar *gone = asked(f, 2);
     assert_true(gone && !gone->on && gone->id == id);
-    /* A matcher that is alone may take more than the room for all. */
+    /* A matcher that is alone may take more than the room for all tenants. */
     answer_sizes(f, epoch, asked(f, 1)->id, 1, 47, 64);
     assert_int_equal(f->core->n_held, 0);
     assert_null(end_of(f, 2));
@@ -495,7 +498,7 @@ static void say_has(struct fixture *f, uint64_t id, uint32_t mib)
 {
     struct request *r = request_table_find(f->core->requests, (struct request_id){1, id}, 0);
     assert_non_null(r);
-    r->matcher_kib = mib << 10; /* as a result reports it */
+    r->matcher_kib = mib << 10; /* a result reports the size in this way */
 }
 
 /* When matchers grow, the youngest request of the tenant with the most memory makes room and
@@ -512,7 +515,7 @@ static void matchers_that_grow_make_room(void **state)
     say_has(f, 2, 8);
     say_has(f, 3, 12);
     say_has(f, 4, 7);
-    wait_ms(f, 300, ALIVE); /* 47 of 48 MiB */
+    wait_ms(f, 300, ALIVE); /* the matchers take 47 of 48 MiB */
     assert_int_equal(f->core->n_held, 0);
     say_has(f, 4, 19);
     wait_ms(f, 300, ALIVE);
@@ -523,7 +526,7 @@ static void matchers_that_grow_make_room(void **state)
     assert_true(third->awaits_grammar && third->finish == FINISH_NONE);
     check(f);
     cancel(f, 4);
-    wait_ms(f, 300, ALIVE); /* 20 + 8 + 12 MiB exceed the 36 for all */
+    wait_ms(f, 300, ALIVE); /* 20 + 8 + 12 MiB exceed the 36 MiB for all tenants */
     assert_int_equal(f->core->n_held, 1);
     cancel(f, 2);
     wait_ms(f, 300, ALIVE);
@@ -538,8 +541,8 @@ static void matchers_that_grow_make_room(void **state)
     fixture_free(f);
 }
 
-/* Grammars have 16 of the 64 MiB, and 12 MiB are for all. A grammar in use stays, so the next
- * one waits. A grammar without users is evicted. */
+/* Grammars have 16 of the 64 MiB, and 12 MiB are for all tenants. A grammar in use stays, so the
+ * next grammar waits. A grammar without users is evicted. */
 static void a_grammar_waits_for_room(void **state)
 {
     struct fixture *f = fixture_new(2);
@@ -551,7 +554,7 @@ static void a_grammar_waits_for_room(void **state)
     submit(f, 2, 1, "b+");
     assert_int_equal(f->core->n_held, 1);
     assert_null(asked(f, 1));
-    submit(f, 3, 2, "c+"); /* another tenant, which has none */
+    submit(f, 3, 2, "c+"); /* another tenant, which has no grammar, sends this request */
     assert_true(str_eq_c(asked(f, 1)->source, "c+"));
     answer_sizes(f, epoch, asked(f, 1)->id, 2, 1, 64);
     assert_int_equal(f->core->n_held, 1);
@@ -567,7 +570,8 @@ static void a_grammar_waits_for_room(void **state)
     fixture_free(f);
 }
 
-/* A rank that reports no sizes has no bound. It is a device without grammars or an older worker. */
+/* A rank that reports no sizes has no bound. Such a rank is a device without grammars or an
+ * older worker. */
 static void a_rank_that_says_no_sizes_has_no_bound(void **state)
 {
     struct fixture *f = fixture_new(2);

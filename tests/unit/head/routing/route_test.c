@@ -1,7 +1,7 @@
-/* The choice of a replica for a request, by prefix, load and speed. `struct bed` holds a head
- * core and simulated ranks in virtual time. A step takes the rank's time per token times the
- * tokens of its plan, and its result comes at its end. The tests submit requests, let time pass
- * and read which replica each request went to. All tests run on one thread. */
+/* Tests the choice of a replica for a request, by prefix, load and speed. `struct bed` holds a
+ * head core and simulated ranks in virtual time. A step takes the rank's time per token times
+ * the tokens of its plan, and its result comes at its end. The tests submit requests, let time
+ * pass and read which replica each request went to. All tests run on one thread. */
 #include "tests/unit/head/core/core_fixture.h"
 
 enum { MAX_RANKS = 3, GATEWAY = 9, MAX_PLANS = 2, MAX_SAMPLES = 256 };
@@ -228,7 +228,7 @@ static void a_hot_prefix_stays_in_one_cache_while_there_is_time(void **state)
     close_bed(&b);
 }
 
-/* One replica could serve 140 requests a second, and 250 come. */
+/* One replica could serve 140 requests a second, and 250 requests come each second. */
 static void a_hot_prefix_is_shared_under_load(void **state)
 {
     struct bed b;
@@ -267,10 +267,12 @@ static void a_burst_with_one_prefix_computes_it_where_the_first_went(void **stat
 {
     struct bed b;
     open_bed(&b, 2, (uint64_t[]){100, 100});
-    b.f->core->engine_slots[0].replica->draining = true; /* 2000 tokens for the other replica */
+    /* the other replica has to compute 2000 tokens */
+    b.f->core->engine_slots[0].replica->draining = true;
     ask(&b, 0, 0, 2000, 1);
     b.f->core->engine_slots[0].replica->draining = false;
-    ask(&b, 2, 0, 1000, 1); /* fills the steps in flight, so that later requests wait */
+    /* this request fills the steps in flight, so that later requests wait */
+    ask(&b, 2, 0, 1000, 1);
     ask(&b, 3, 0, 16, 1);
     uint32_t n_before = b.ranks[0].n_requests;
     for (int i = 0; i < 8; i++) {
@@ -378,7 +380,7 @@ static void an_overdue_step_counts_before_its_result(void **state)
     close_bed(&b);
 }
 
-/* A replica was slow once and had nothing to do since. One request tests it again. */
+/* A replica was slow once and had nothing to do since. One request tests the replica again. */
 static void a_replica_that_was_slow_is_tried_again(void **state)
 {
     struct bed b;
@@ -387,7 +389,8 @@ static void a_replica_that_was_slow_is_tried_again(void **state)
     run_until(&b, 0);
     b.ranks[1].token_ns = 100 * US;
     uint32_t n_before = b.ranks[1].n_requests;
-    /* It gets no request while the head remembers its slowness and the other replica is idle. */
+    /* The replica gets no request while the head remembers its slowness and the other replica is
+     * idle. */
     for (int i = 0; i < 8; i++) {
         ask(&b, 0, 0, 200, 8);
         run_until(&b, b.f->now + 1000 * MS);

@@ -1,4 +1,4 @@
-/* Transfers of KV blocks between two replicas of two ranks each. Scripted ranks
+/* Tests transfers of KV blocks between two replicas of two ranks each. Scripted ranks
  * (`core_fixture.h`) answer plans, and report each copy as done or failed. The tests submit
  * requests, drain a replica or give it a role, and check the tokens at the gateway. Invariants:
  * a request that moves loses no token and gets none twice, and all blocks are freed at the end.
@@ -9,7 +9,8 @@
 
 enum { N_PROMPT = 100, ALIVE = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5, FIRST = 1000 };
 
-/* Connections: replica 0 has 1 and 2, replica 1 has 4 and 5, the gateway has 3. */
+/* `conns` names the connections of replica 0 (1 and 2) and of replica 1 (4 and 5). The gateway
+ * has connection 3. */
 static const uint8_t conns[2][2] = {{1, 2}, {4, 5}};
 
 struct spec {
@@ -132,7 +133,7 @@ static bool answer(struct fixture *f, int i)
     return true;
 }
 
-/* Checks that newly arrived tokens are the next ones. Returns the number of tokens so far. */
+/* Checks that newly arrived tokens continue the answer. Returns the number of tokens so far. */
 static uint32_t n_heard(struct fixture *f, uint64_t lo, uint32_t n_before)
 {
     for (uint32_t i = 0; i < f->n_box; i++) {
@@ -167,7 +168,7 @@ static void tidy(struct fixture *f)
     }
 }
 
-/* Answers plans until the request is done. It must get all tokens, each once. */
+/* Answers plans until the request is done. The request must get all tokens, each once. */
 static void finish(struct fixture *f, uint64_t lo, uint32_t n_before, uint32_t n_all)
 {
     for (int i = 0; i < 400 && n_before < n_all; i++) {
@@ -251,7 +252,8 @@ static void drained_requests_go_on_elsewhere(void **state)
     assert_int_equal(n_used(f, 1 - from), 6);
     for (int c = 0; c < 2; c++)
         for (int k = 0; k < 2; k++) {
-            assert_int_equal(request_of(f, lo)->i_replica, from); /* it runs on during the copy */
+            /* the request runs on during the copy */
+            assert_int_equal(request_of(f, lo)->i_replica, from);
             transferred(f, conns[c][k], id, STATUS_OK);
         }
     assert_int_equal(transfers_of(f)->n_done, 1);
@@ -340,9 +342,9 @@ static const struct plan_admit *find_admit(struct fixture *f, int i, uint64_t lo
     }
 }
 
-/* Copied blocks serve only the requests that came from that replica. They are never computed
- * again, so other requests with the same prompt compute it themselves. The request that came
- * computes it too if it goes on elsewhere without its blocks. */
+/* Copied blocks serve only the requests that came from that replica. Copied blocks are never
+ * computed again, so other requests with the same prompt compute it themselves. A request that
+ * came from there computes the prompt too if it goes on elsewhere without its blocks. */
 static void copied_blocks_are_for_those_who_came_with_them(void **state)
 {
     static const struct spec spec = {0};
@@ -362,7 +364,8 @@ static void copied_blocks_are_for_those_who_came_with_them(void **state)
     const struct plan_admit *other = find_admit(f, 1 - from, FIRST_ID);
     assert_true(other && other->n_computed == 0);
     assert_true(answer(f, 1 - from));
-    submit_prompt(f, 8, FIRST_ID, 5); /* request 7 computed it here, so all of it is shared */
+    /* request 7 computed the prompt here, so all of it is shared */
+    submit_prompt(f, 8, FIRST_ID, 5);
     const struct plan_admit *third = find_admit(f, 1 - from, FIRST_ID);
     assert_true(third && third->n_computed >= 96);
     const struct request *r = request_of(f, lo);
@@ -372,17 +375,18 @@ static void copied_blocks_are_for_those_who_came_with_them(void **state)
     fixture_free(f);
 }
 
-/* Faults during a copy. The tokens must be right and the blocks must be freed in each case. */
+/* Names the faults during a copy. The tokens must be right and the blocks must be freed in each
+ * case. */
 enum trouble {
     RANK_FAILS,
-    RANK_FAILS_EARLY, /* the other ranks still copy */
+    RANK_FAILS_EARLY, /* one rank fails while the other ranks still copy */
     SENDER_LOST,
     RECEIVER_LOST,
     SILENCE,
     UNDRAINED,
     CANCELLED,
     SENDER_ENDS,      /* the request ends before the copy does */
-    SENDER_ENDS_LAST, /* the same, and the drained replica ends with it */
+    SENDER_ENDS_LAST, /* the request ends before the copy, and the drained replica ends with it */
     LIES,
     N_TROUBLES
 };
@@ -394,7 +398,8 @@ static void lie(struct fixture *f, uint64_t id, int from)
         &(struct msg){.type = MSG_KV_TRANSFERRED,
                       .kv_transferred = {.term_epoch = 1, .id = id, .status = STATUS_IO}});
     for (int i = 0; i < 3; i++)
-        transferred(f, conns[from][0], id, STATUS_OK); /* the same answer three times */
+        /* the rank gives the same answer three times */
+        transferred(f, conns[from][0], id, STATUS_OK);
     assert_int_equal(transfers_of(f)->first->state, TRANSFER_COPYING);
     assert_false(transfers_of(f)->first->failed);
     answer_all(f, id, STATUS_OK);
@@ -410,12 +415,14 @@ static void make_trouble(struct fixture *f, enum trouble what, uint64_t id, int 
         break;
     case RANK_FAILS_EARLY:
         transferred(f, conns[from][1], id, STATUS_IO);
-        assert_int_equal(n_used(f, 1 - from), 6); /* the other ranks may still write there */
+        /* the other ranks may still write into these blocks */
+        assert_int_equal(n_used(f, 1 - from), 6);
         answer_all(f, id, STATUS_OK);
         break;
     case SENDER_LOST:
         lose(f, from);
-        assert_int_equal(transfers_of(f)->n, 1); /* the receiving ranks may still write */
+        /* the receiving ranks may still write into their blocks */
+        assert_int_equal(transfers_of(f)->n, 1);
         answer_all(f, id, STATUS_IO);
         break;
     case RECEIVER_LOST:
@@ -471,7 +478,8 @@ static void trouble_costs_time_and_nothing_else(void **state)
             if (what == SENDER_ENDS_LAST) {
                 wait_ms(f, 100, ALIVE);
                 assert_true(f->core->cluster.replicas[from]->state != REPLICA_READY);
-                transferred(f, conns[1 - from][0], id, STATUS_IO); /* as after a cut connection */
+                /* a cut connection gives this answer */
+                transferred(f, conns[1 - from][0], id, STATUS_IO);
                 transferred(f, conns[1 - from][1], id, STATUS_IO);
             }
             answer_all(f, id, STATUS_OK);
@@ -511,7 +519,8 @@ static void without_a_way_it_is_computed_again(void **state)
     }
 }
 
-/* The other replica could never hold the request. It stays until it ends or the drain times out. */
+/* The other replica could never hold the request. The request stays until it ends or the drain
+ * times out. */
 static void without_room_it_stays(void **state)
 {
     static const struct spec spec = {.n_blocks = 4};
@@ -535,12 +544,12 @@ static void prefill_replicas_hand_over(void **state)
     submit(f, 1, 40);
     assert_int_equal(request_of(f, 1)->i_replica, 0);
     submit(f, 2, 40);
-    assert_int_equal(request_of(f, 2)->i_replica, 0); /* whatever the load */
+    assert_int_equal(request_of(f, 2)->i_replica, 0); /* request 2 stays whatever the load */
     while (transfers_of(f)->n == 0)
         assert_true(answer(f, 0));
     const struct transfer *x = transfers_of(f)->first;
     assert_true(x->state == TRANSFER_COPYING && x->request.lo == 1);
-    assert_int_equal(transfers_of(f)->n, 1); /* one copy at a time */
+    assert_int_equal(transfers_of(f)->n, 1); /* the head runs one copy at a time */
     uint32_t n1 = n_heard(f, 1, 0);
     answer_all(f, x->id, STATUS_OK);
     while (request_of(f, 1)->i_replica == 0)
@@ -553,7 +562,7 @@ static void prefill_replicas_hand_over(void **state)
     assert_int_equal(request_of(f, 2)->i_replica, 0);
     wait_ms(f, 900, ALIVE);
     assert_int_equal(transfers_of(f)->n, 0);
-    wait_ms(f, 200, ALIVE); /* another attempt later */
+    wait_ms(f, 200, ALIVE); /* the head tries again later */
     assert_int_equal(transfers_of(f)->n, 1);
     answer_all(f, transfers_of(f)->first->id, STATUS_OK);
     (void)n1;
@@ -596,8 +605,8 @@ static void what_came_from_there_before_is_not_copied_again(void **state)
     fixture_free(f);
 }
 
-/* A role is a preference. A single replica does both, and prompts go to decode replicas when
- * there are no others. */
+/* A role is a preference. A single replica computes prompts and decodes, and prompts go to
+ * decode replicas when there are no other replicas. */
 static void who_is_alone_does_both(void **state)
 {
     static const struct spec specs[] = {{.roles = {REPLICA_DECODE, REPLICA_DECODE}},

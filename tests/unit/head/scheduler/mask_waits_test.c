@@ -1,7 +1,8 @@
-/* Rows that wait for their masks get their turn, with random tenants, costs, arrivals, devices
- * and block tables. Each test plays a scheduler (`scheduler_bed.h`) whose results report random
- * costs of masks. Invariants: some row runs whenever one can, each tenant gets its part of the
- * time, and none takes more. Times are in units of 0.1 us. All tests run on one thread. */
+/* Tests that rows that wait for their masks get their turn, with random tenants, costs,
+ * arrivals, devices and block tables. Each test plays a scheduler (`scheduler_bed.h`) whose
+ * results report random costs of masks. Invariants: some row runs whenever one can, each tenant
+ * gets its part of the time, and none takes more. Times are in units of 0.1 us. All tests run on
+ * one thread. */
 #include "common/base/random.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
@@ -64,7 +65,7 @@ static void take(struct play *p, uint32_t i, uint32_t units)
         p->longest_wait[tenant] = waited;
 }
 
-/* Returns false when there is no plan. */
+/* Plans a step. Returns false when there is no plan. */
 static bool plan(struct play *p, uint64_t plain_ns)
 {
     const struct msg_plan *plan = step(&p->b);
@@ -155,8 +156,9 @@ static void arrive_all(struct play *p, uint32_t n_tenants)
     }
 }
 
-/* Each tenant gets the time that its rows want, or its part of a third. Together they take no
- * more than that, their savings and the overdraft of one step. No row waits for ever. */
+/* Each tenant gets the time that its rows want, or its part of a third. Together the tenants
+ * take no more than this third, their savings and the overdraft of one step. No row waits for
+ * ever. */
 static void check_parts(const struct play *p, uint32_t n_tenants, uint64_t n_steps,
                         uint64_t plain_units)
 {
@@ -174,7 +176,7 @@ static void check_parts(const struct play *p, uint32_t n_tenants, uint64_t n_ste
     assert_true(spent <= p->given + over);
 }
 
-/* A row of tenant 0, without a grammar, is in every step. */
+/* Row 0 of tenant 0 has no grammar, so it runs in every step. */
 static void all_have_their_part(void **state)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {

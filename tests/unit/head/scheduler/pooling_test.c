@@ -1,5 +1,5 @@
-/* Requests for a vector, at the head: they end with their prompts, and mean pooling needs the
- * whole prompt computed. */
+/* Tests requests for a vector at the head. They end with their prompts, and mean pooling needs
+ * the whole prompt computed. */
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 static const float numbers[] = {1.5f, -2, 0, 3};
@@ -51,7 +51,8 @@ static void nothing_is_sampled(void **state)
     assert_int_equal(t.finish, FINISH_STOP);
     assert_int_equal(t.vector.n, 4);
     assert_memory_equal(t.vector.ptr, numbers, sizeof numbers);
-    assert_true(t.vector.ptr != numbers); /* a copy, because the frame is gone by then */
+    /* the vector is a copy, because the frame is gone by then */
+    assert_true(t.vector.ptr != numbers);
     assert_null(step(&b));
     close_bed(&b);
 }
@@ -93,7 +94,7 @@ static void chunks_end_with_the_vector(void **state)
         struct bed b;
         open_bed(&b, &c);
         struct request *r = add_pooling(&b, lengths[i], POOLING_MEAN);
-        turn_with(&b, vector); /* first chunk: the answer has no item */
+        turn_with(&b, vector); /* the answer to the first chunk has no item */
         assert_int_equal(r->finish, FINISH_NONE);
         turn_with(&b, vector);
         assert_int_equal(r->state, REQUEST_FINISHED);
@@ -130,7 +131,7 @@ static void bad_submits_are_refused(void **state)
     struct request *r;
     struct error err;
     m.sampling.pooling = POOLING_MEAN;
-    m.ids.n = 6; /* token of an earlier attempt, which cannot exist */
+    m.ids.n = 6; /* the token of an earlier attempt cannot exist here */
     assert_int_equal(request_new(NULL, &m, 1024, 1, &r, &err), STATUS_INVALID);
     m.ids.n = 5;
     m.sampling.max_tokens = 0;

@@ -1,7 +1,7 @@
-/* Rows of prompt_logprobs in a scheduler. The tests add requests, answer their plans with rows
- * of log-probabilities (`answer_scored`) and deliver the rows to a gateway. Invariants: ranks
- * are asked only for rows that are missing, each row is delivered once and before the first
- * token, and no position comes from the prefix cache. All tests run on one thread. */
+/* Tests rows of prompt_logprobs in a scheduler. The tests add requests, answer their plans with
+ * rows of log-probabilities (`answer_scored`) and deliver the rows to a gateway. Invariants:
+ * ranks are asked only for rows that are missing, each row is delivered once and before the
+ * first token, and no position comes from the prefix cache. All tests run on one thread. */
 #include "head/request/prompt_logprobs.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
@@ -24,7 +24,7 @@ static struct scheduler_config scoring(uint32_t n_blocks)
     return c;
 }
 
-/* An answer of ranks that give prompt_logprobs. The value at position p is -p - 1. */
+/* Holds an answer of ranks that give prompt_logprobs. The value at position p is -p - 1. */
 struct scored_answer {
     struct answer a;
     struct logprob_row rows[2048];
@@ -68,15 +68,15 @@ static void turn_scored(struct bed *b)
     give(b, &x.a);
 }
 
-/* Delivers all available rows to the gateway. The first one must be row `first`. Returns their
- * number. */
+/* Delivers all available rows to the gateway. The first row must be row `first`. Returns the
+ * number of rows. */
 static uint32_t deliver(struct request *r, uint32_t first)
 {
     struct tokens_item t;
     const struct logprob_row *rows;
     uint32_t n, n_all = 0;
     while ((n = request_next_prompt_logprobs(r, &rows)) > 0) {
-        n = n > 7 ? 7 : n; /* as when a message has little room */
+        n = n > 7 ? 7 : n; /* a message with little room takes 7 rows */
         request_fill_tokens(r, n, 0, &t);
         assert_int_equal(t.n_prompt_logprobs, n);
         assert_int_equal(t.prompt_start, first + n_all);
@@ -151,7 +151,7 @@ static void prompt_logprobs_that_are_there_are_not_made_again(void **state)
 /* Rows that were in flight at a preemption count. Rows that are computed a second time do not. */
 static void preempted_prompts_go_on(void **state)
 {
-    struct scheduler_config c = scoring(9); /* room for 144 positions */
+    struct scheduler_config c = scoring(9); /* the pool has room for 144 positions */
     struct bed b;
     uint32_t n = 0;
     open_bed(&b, &c);
@@ -159,7 +159,7 @@ static void preempted_prompts_go_on(void **state)
     turn_scored(&b);
     assert_int_equal(r->prompt_logprobs->n_known, 64);
     n += deliver(r, n);
-    scheduler_reset(b.s, EPOCH + 1, NULL, NULL); /* as after the loss of the replica */
+    scheduler_reset(b.s, EPOCH + 1, NULL, NULL); /* the loss of the replica has the same effect */
     scheduler_reset(b.s, EPOCH, NULL, NULL);
     assert_int_equal(scheduler_add(b.s, r), STATUS_OK);
     const struct msg_plan *p = step(&b);

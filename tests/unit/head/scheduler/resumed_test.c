@@ -1,13 +1,13 @@
-/* Prompts of streams that came back after a loss. They get most of a step whatever the target
- * is, and other requests get nothing of their share. The time of a recovery grows only with the
- * slowness of the machine. */
+/* Tests prompts of streams that came back after a loss. They get most of a step whatever the
+ * target is, and other requests get nothing of their share. The time of a recovery grows only
+ * with the slowness of the machine. */
 #include "common/base/clock.h"
 #include "head/budget/step_budget.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 #define TARGET_NS (250 * NS_PER_MS)
 
-/* Costs of a pass and of each row, times the factor `slower`. */
+/* Holds the costs of a pass and of each row, times the factor `slower`. */
 struct device {
     double pass_ns, sampled_ns, token_ns, slower;
 };
@@ -47,7 +47,8 @@ static void they_have_a_bounded_part_of_a_step(void **state)
             uint32_t timely = step_budget_prompt_tokens(&b, n_sampled);
             uint32_t n = step_budget_resumed_tokens(&b, n_sampled);
             assert_true(n >= timely && n >= 128 && (n <= 512 || n == timely));
-            if (n > timely && n > 128 && n < 512) { /* no bound applies: four fifths of the step */
+            /* no bound applies, so the prompts get four fifths of the step */
+            if (n > timely && n > 128 && n < 512) {
                 double theirs = slower * device.token_ns * n;
                 double step =
                     (double)takes_ns(&d, (struct step_load){.n_sampled = n_sampled, .n_prompt = n});
@@ -149,7 +150,7 @@ static void a_recovery_is_as_much_longer_as_the_machine_is_slower(void **state)
     }
 }
 
-/* A new prompt gets nothing of the share for resumed ones. It stays within the rest that the
+/* A new prompt gets nothing of the share for resumed prompts. It stays within the rest that the
  * target leaves. */
 static void new_prompts_have_nothing_of_it(void **state)
 {
@@ -160,7 +161,7 @@ static void new_prompts_have_nothing_of_it(void **state)
     c.step_target_ns = TARGET_NS;
     open_bed(&b, &c);
     add(&b, 4, 900);
-    /* 64 times slower: one decode takes far more than the target */
+    /* The device is 64 times slower, so one decode takes far more than the target. */
     for (uint32_t k = 0; k < 50; k++)
         give_slow(&b, step(&b), 64);
     struct request *fresh = add(&b, 400, 10), *back = add_resumed(&b, 10, 500);

@@ -1,6 +1,6 @@
 #pragma once
-/* A scheduler with its requests and a rank that samples given tokens, for the tests of the
- * scheduler. */
+/* Provides a scheduler with its requests and a rank that samples given tokens, for the tests of
+ * the scheduler. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +92,7 @@ static inline struct request *add(struct bed *b, uint32_t n_prompt, uint32_t max
     return r;
 }
 
-/* An answer to a plan. All its tokens are `token`. */
+/* Describes an answer to a plan. All its tokens are `token`. */
 struct answer {
     struct msg_result m;
     struct result_item items[MAX_REQUESTS];

@@ -1,5 +1,5 @@
-/* The size of a plan in bytes. A step may cost few tokens and many bytes, and a plan must fit
- * into a frame. */
+/* Tests the size of a plan in bytes. A step may cost few tokens and many bytes, and a plan must
+ * fit into a frame. */
 #include "head/kv/blocks.h"
 #include "proto/codec/codec.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
@@ -25,8 +25,8 @@ static struct request *make_long(struct bed *b, const struct msg_submit *m)
     return r;
 }
 
-/* Plans steps until all n requests are admitted. Each plan must admit at least one and fit into
- * a frame. Returns the number of plans. */
+/* Plans steps until all n requests are admitted. Each plan must admit at least one request and
+ * fit into a frame. Returns the number of plans. */
 static uint32_t admit_all(struct bed *b, uint32_t n)
 {
     uint32_t n_plans = 0;
@@ -88,7 +88,7 @@ static void long_prompts_that_are_cached_come_in_by_several_plans(void **state)
 }
 
 /* A request whose own plan exceeds a frame never fits a replica. Otherwise each replica that got
- * it would be lost. */
+ * the request would be lost. */
 static void who_passes_a_frame_alone_never_fits(void **state)
 {
     struct bed b;

@@ -1,5 +1,5 @@
-/* Blocks that move from the table of one replica to the table of another. Each test opens two
- * schedulers (`scheduler_bed.h`), computes a prompt on the first, holds its blocks there and
+/* Tests blocks that move from the table of one replica to the table of another. Each test opens
+ * two schedulers (`scheduler_bed.h`), computes a prompt on the first, holds its blocks there and
  * imports them into the second. Invariants: held and imported blocks are not reused, and all
  * blocks are free after `scheduler_let_go` or the end of the request. tests/sim and
  * blocks_test.c play random moves. All tests run on one thread. */
@@ -51,7 +51,8 @@ static void what_is_computed_may_move(void **state)
     assert_int_equal(scheduler_movable(b.s, r), 0);
     give(&b, &second);
     assert_int_equal(scheduler_movable(b.s, r), 96);
-    for (uint32_t i = 0; i < 11; i++) /* ids 101 to 111; the newest has not been run */
+    /* ids 101 to 111 get results; the newest id has not been run */
+    for (uint32_t i = 0; i < 11; i++)
         turn(&b, OTHER_ID);
     assert_int_equal(r->n_ids, 112);
     assert_int_equal(scheduler_movable(b.s, r), 96);
@@ -76,9 +77,10 @@ static void what_is_held_outlives_its_request(void **state)
     assert_true(b.events[0].ended);
     assert_int_equal(n_used(&b), 6);
     struct request *other = add(&b, 30, 2);
-    other->ids[0] = 7; /* no common prefix */
+    other->ids[0] = 7; /* the two prompts have no common prefix */
     turn(&b, OTHER_ID);
-    add(&b, 120, 2)->ids[0] = 8; /* waits for the held blocks, and takes none of them */
+    /* this request waits for the held blocks, and takes none of them */
+    add(&b, 120, 2)->ids[0] = 8;
     turn(&b, STOP_ID);
     assert_null(step(&b));
     scheduler_let_go(b.s, ID);
@@ -91,7 +93,7 @@ static const struct {
     const char *name;
     uint32_t n_groups;
     struct kv_group groups[2];
-    uint32_t n_parts; /* blocks of 96 tokens */
+    uint32_t n_parts; /* number of blocks that 96 tokens take */
 } kinds[] = {
     {"full", 1, {{.kind = KV_FULL, .block_tokens = 16, .n_blocks = 32}}, 6},
     {"latent", 1, {{.kind = KV_LATENT, .block_tokens = 32, .n_blocks = 32}}, 3},
@@ -106,8 +108,8 @@ static const struct {
      6 + 2},
 };
 
-/* The imported list has the same blocks in the same order. Only the request that it belongs to
- * finds it, and only after the copy. */
+/* The imported list has the same blocks in the same order. Only the request that the list
+ * belongs to finds the blocks, and only after the copy. */
 static void a_prefix_is_found_where_it_went(void **state)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -137,7 +139,8 @@ static void a_prefix_is_found_where_it_went(void **state)
         assert_int_equal(scheduler_add(to.s, r), STATUS_OK);
         const struct msg_plan *p = step(&to);
         assert_true(p && p->n_admits == 1 && p->admits[0].n_computed == 96);
-        assert_null(scheduler_parts(to.s, ID, &n_to)); /* the request owns them now */
+        /* the request owns the imported blocks now */
+        assert_null(scheduler_parts(to.s, ID, &n_to));
         scheduler_remove(to.s, r);
         close_bed(&to);
         close_bed(&from);
@@ -196,12 +199,13 @@ static void who_runs_goes_first(void **state)
     open_bed(&to, &small);
     struct request *r = add(&from, PROMPT, 50);
     turn(&from, OTHER_ID);
-    struct request *runs = add(&to, 31, 100); /* two blocks, then one more at a time */
+    /* this request takes two blocks, then one more at a time */
+    struct request *runs = add(&to, 31, 100);
     runs->ids[0] = 7;
     turn(&to, OTHER_ID);
     assert_int_equal(scheduler_import(to.s, r, 96, ID), STATUS_OK);
     scheduler_imported(to.s, ID);
-    /* The second import shares blocks with the first one. */
+    /* The second import shares blocks with the first import. */
     assert_int_equal(scheduler_import(to.s, r, 32, ID + 1), STATUS_OK);
     scheduler_let_go(to.s, ID + 1);
     for (uint32_t i = 0; i < 60; i++)

@@ -1,4 +1,4 @@
-/* Fair shares: deficit round robin over tokens between the tenants of a class. */
+/* Tests fair shares: deficit round robin over tokens between the tenants of a class. */
 #include "common/base/random.h"
 #include "head/scheduler/state.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
@@ -54,7 +54,7 @@ static void one_request_does_not_wait_for_five_hundred(void **state)
     for (int i = 0; i < 250; i++)
         enter(&p, 1, 0, false);
     for (int i = 0; i < 10; i++)
-        serve(&p, 1000); /* alone: debts of this time must not count later */
+        serve(&p, 1000); /* this tenant is alone, and debts of this time must not count later */
     enter(&p, 2, 0, false);
     struct seq *a = serve(&p, 1000), *b = serve(&p, 1000);
     assert_true(a->tenant == 2 || b->tenant == 2);
@@ -76,7 +76,7 @@ static void tenants_get_equal_tokens(void **state)
     for (uint32_t i = 0; i < 3000; i++) {
         struct seq *x = serve(&p, weight[seq_queue_first(&p.q)->tenant]);
         got[x->tenant] += weight[x->tenant];
-        seq_queue_push(&p.q, x); /* the tenant's next request */
+        seq_queue_push(&p.q, x); /* `x` stands for the tenant's next request */
     }
     for (uint32_t t = 1; t < 3; t++)
         assert_true(got[t] + 1100 > got[0] && got[0] + 1100 > got[t]);
@@ -139,8 +139,8 @@ static void random_operations_keep_it_whole(void **state)
     }
 }
 
-/* The same rule through the scheduler: tenant B's only request waits for at most one turn of
- * tenant A. */
+/* The same rule holds through the scheduler: tenant B's only request waits for at most one turn
+ * of tenant A. */
 static void a_flood_does_not_starve_another_tenant(void **state)
 {
     struct bed b;
@@ -162,7 +162,7 @@ static void a_flood_does_not_starve_another_tenant(void **state)
     uint32_t n_turns = 0;
     for (; r->state == REQUEST_QUEUED; n_turns++)
         turn(&b, OTHER_ID);
-    assert_true(n_turns <= 4); /* it is next when a slot is free */
+    assert_true(n_turns <= 4); /* tenant B's request is next when a slot is free */
     close_bed(&b);
 }
 

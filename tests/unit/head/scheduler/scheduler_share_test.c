@@ -1,8 +1,8 @@
-/* Sharing of blocks between sequences of a scheduler: prompts planned in the same step, hits
- * found during a prefill, copies of an end block, preemption and draft tokens. Each test adds
- * requests to a bed (`scheduler_bed.h`), plans steps, answers them and reads the runs and blocks
- * of the plans. Invariants: a shared position is computed once, and no request is preempted in
- * vain. All tests run on one thread. */
+/* Tests the sharing of blocks between sequences of a scheduler: prompts planned in the same
+ * step, hits found during a prefill, copies of an end block, preemption and draft tokens. Each
+ * test adds requests to a bed (`scheduler_bed.h`), plans steps, answers them and reads the runs
+ * and blocks of the plans. Invariants: a shared position is computed once, and no request is
+ * preempted in vain. All tests run on one thread. */
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 
 static struct scheduler_config sharing(uint32_t n_blocks)
@@ -44,7 +44,7 @@ static void a_prompt_takes_on_its_way_what_others_plan(void **state)
     add(&b, 100, 4);
     const struct msg_plan *p = step(&b);
     assert_true(p->runs[0].start == 0 && p->runs[0].n_tokens == 32);
-    /* It starts behind the part of the first prompt. */
+    /* The second run starts behind the shared part of the first prompt. */
     assert_true(p->runs[1].start == 32 && p->runs[1].n_tokens == 32);
     answer(p, OTHER_ID, &a);
     give(&b, &a);
@@ -55,8 +55,8 @@ static void a_prompt_takes_on_its_way_what_others_plan(void **state)
     assert_true(p->runs[1].start == 96 && p->runs[1].n_tokens == 4 && p->runs[1].sample);
     answer(p, OTHER_ID, &a);
     give(&b, &a);
-    /* The second request already decodes, so it comes first. The first one still has the end of
-     * its prompt to compute. */
+    /* The second request already decodes, so it comes first. The first request still has the end
+     * of its prompt to compute. */
     p = step(&b);
     assert_true(p->runs[0].slot != p->runs[1].slot && p->runs[0].start == 100);
     assert_true(p->runs[1].start == 96 && p->runs[1].n_tokens == 4);
@@ -131,7 +131,7 @@ static void a_better_class_takes_a_place(void **state)
     struct request *equal = make(&b, &m), *high;
     assert_int_equal(scheduler_add(b.s, equal), STATUS_OK);
     turn(&b, OTHER_ID);
-    assert_int_equal(low->state, REQUEST_RUNNING); /* a request of the same class waits */
+    assert_int_equal(low->state, REQUEST_RUNNING); /* only a request of the same class waits */
     m.priority = 4;
     high = make(&b, &m);
     assert_int_equal(scheduler_add(b.s, high), STATUS_OK);
@@ -144,8 +144,8 @@ static void a_better_class_takes_a_place(void **state)
     close_bed(&b);
 }
 
-/* A request that does not fit even after all possible preemptions preempts nobody. The two low
- * requests hold too few blocks. */
+/* A request that does not fit even after all possible preemptions preempts no other request. The
+ * two low requests hold too few blocks. */
 static void nobody_is_preempted_in_vain(void **state)
 {
     struct bed b;
@@ -169,8 +169,8 @@ static void nobody_is_preempted_in_vain(void **state)
     close_bed(&b);
 }
 
-/* A request that would have to wait for a place among the partial prefills preempts nobody
- * either. */
+/* A request that would have to wait for a place among the partial prefills preempts no other
+ * request either. */
 static void nobody_is_preempted_for_one_prompt_too_many(void **state)
 {
     struct bed b;
@@ -249,8 +249,8 @@ static void accepted_drafts_move_a_sequence_on(void **state)
     answer_drafts(step(&b), ids, 3, &first);
     const struct msg_plan *p = step(&b);
     assert_true(p->runs[0].follows && p->runs[0].start == 15 && p->runs[0].n_draft == 3);
-    /* 14 + 4 positions of the first run + 4 of this one. Two blocks for them came with the first
-     * run. */
+    /* The request has 14 + 4 positions from the first run, and 4 from this run. Two blocks for
+     * them came with the first run. */
     assert_true(p->runs[0].n_blocks == 0);
     answer_drafts(p, ids + 3, 1, &second);
     give(&b, &first);

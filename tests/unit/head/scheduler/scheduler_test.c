@@ -1,8 +1,8 @@
-/* Decisions of the scheduler, case by case. Each test opens a bed (`scheduler_bed.h`), adds
- * requests, plans steps and gives results, and compares runs, ends and states with the expected
- * ones. Seeded property tests are in tests/sim. Invariants: a bad result changes nothing, and
- * stepping allocates no memory when all requests have slots. The bed owns the scheduler and the
- * requests. All tests run on one thread. */
+/* Tests decisions of the scheduler, case by case. Each test opens a bed (`scheduler_bed.h`),
+ * adds requests, plans steps and gives results, and compares runs, ends and states with the
+ * expected ones. Seeded property tests are in tests/sim. Invariants: a bad result changes
+ * nothing, and stepping allocates no memory when all requests have slots. The bed owns the
+ * scheduler and the requests. All tests run on one thread. */
 #include "head/budget/step_budget.h"
 #include "tests/unit/head/scheduler/scheduler_bed.h"
 #include "tests/unit/malloc_count.h"
@@ -15,7 +15,8 @@ static void configurations_are_checked(void **state)
     for (size_t i = 0; i < 12; i++)
         cases[i] = config(8);
     cases[0].max_num_seqs = 0;
-    cases[1].max_num_batched_tokens = 3; /* fewer than the sequences, so a sequence could starve */
+    /* the budget is below the number of sequences, so a sequence could starve */
+    cases[1].max_num_batched_tokens = 3;
     cases[2].max_model_len = 0;
     cases[3].depth = 3;
     cases[4].depth = 0;
@@ -82,7 +83,7 @@ static void prompts_are_cut_to_the_time_of_a_step(void **state)
     c.step_target_ns = 100 * MS;
     open_bed(&b, &c);
     add(&b, 3, 50);
-    turn(&b, OTHER_ID); /* without a time: nothing is learnt */
+    turn(&b, OTHER_ID); /* the result has no time, so nothing is learnt */
     add(&b, 600, 2);
     struct answer a;
     const struct msg_plan *p = step(&b);
@@ -95,7 +96,8 @@ static void prompts_are_cut_to_the_time_of_a_step(void **state)
     assert_true(p->n_runs == 2 && p->runs[0].n_tokens == 1 && p->runs[0].sample);
     assert_in_range(p->runs[1].n_tokens, 10, 20);
     answer(p, OTHER_ID, &a);
-    a.m.execute_ns = 3600000ull * MS; /* as if it stood still: a few tokens a step remain */
+    /* the device seems to stand still, and a few tokens a step remain */
+    a.m.execute_ns = 3600000ull * MS;
     give(&b, &a);
     for (uint32_t i = 0; i < 8; i++) {
         p = step(&b);
@@ -120,7 +122,8 @@ static void the_rows_of_a_step_are_counted_apart(void **state)
     for (int i = 0; i < 3; i++)
         add(&b, 2, 1);
     answer(step(&b), OTHER_ID, &a);
-    a.m.execute_ns = 60000000; /* 3 sampled rows and 3 others; 6 others would leave less */
+    /* the step has 3 sampled rows and 3 others; 6 others would leave less */
+    a.m.execute_ns = 60000000;
     give(&b, &a);
     add(&b, 40, 1);
     assert_int_equal(step(&b)->runs[0].n_tokens, 18);
@@ -157,10 +160,11 @@ static void the_queue_is_ordered(void **state)
 static void admission_is_bounded(void **state)
 {
     struct bed b;
-    struct scheduler_config c = config(4); /* 64 positions */
+    struct scheduler_config c = config(4); /* the pool has 64 positions */
     c.max_waiting = 2;
     open_bed(&b, &c);
-    struct msg_submit big = submit(&b, 60, 6); /* 65 positions, since the last token is never run */
+    /* the request needs 65 positions, since the last token is never run */
+    struct msg_submit big = submit(&b, 60, 6);
     assert_int_equal(scheduler_add(b.s, make(&b, &big)), STATUS_NO_MEMORY);
     add(&b, 60, 5);
     add(&b, 4, 4);
@@ -193,7 +197,7 @@ static void the_next_step_does_not_wait_for_the_result(void **state)
     assert_true(p->runs[0].start == 5 && p->runs[0].sample);
     answer(p, OTHER_ID, &first);
     give(&b, &second);
-    assert_null(step(&b)); /* the third token is in flight, and it is the last one */
+    assert_null(step(&b)); /* the third token is in flight, and it is the last token */
     give(&b, &first);
     assert_true(b.events[0].ended && r->finish == FINISH_LENGTH && !r->sched);
     close_bed(&b);
@@ -215,7 +219,7 @@ static void a_late_end_costs_one_token(void **state)
     give(&b, &first);
     assert_true(r->finish == FINISH_STOP && r->n_ids == 5 && r->stop_id == STOP_ID);
     scheduler_get_stats(b.s, &stats);
-    assert_int_equal(stats.n_blocks_used, 2); /* the second step still uses its block */
+    assert_int_equal(stats.n_blocks_used, 2); /* the second step still uses the request's block */
     const struct msg_plan *p = step(&b);
     assert_true(p->finished.n == 1 && p->finished.ptr[0] == first.items[0].slot);
     give(&b, &second);
@@ -235,7 +239,7 @@ static void wrong_results_are_refused(void **state)
     c.depth = 2;
     open_bed(&b, &c);
     struct request *r = add(&b, 4, 30);
-    add(&b, 100, 30); /* a run without a sampled token */
+    add(&b, 100, 30); /* the first run of this prompt samples no token */
     answer(step(&b), OTHER_ID, &good);
     for (int i = 0; i < 8; i++) {
         bad = good;
@@ -289,12 +293,12 @@ static void a_prefix_is_computed_once(void **state)
         uint32_t want;
     } cases[] = {
         {48, 0, -1, 32}, /* the last token is always computed */
-        /* The last of these four belongs to another tenant. */
+        /* The last of these four requests belongs to another tenant. */
         {49, 0, -1, 48},
         {60, 0, -1, 48},
         {15, 0, -1, 0},
         {60, 1, -1, 0},
-        {60, 0, 0, 0}, /* every position must be computed */
+        {60, 0, 0, 0}, /* prompt_logprobs need every position computed */
     };
     struct bed b;
     struct scheduler_config c = config(64);
@@ -348,7 +352,7 @@ static void the_lowest_class_and_the_youngest_is_preempted(void **state)
         struct msg_submit m = submit(&b, 14, 60);
         m.priority = priorities[i];
         assert_int_equal(scheduler_add(b.s, make(&b, &m)), STATUS_OK);
-        turn(&b, OTHER_ID); /* one at a time, so that all three run */
+        turn(&b, OTHER_ID); /* requests come one at a time, so that all three run */
     }
     struct scheduler_stats stats;
     do {
@@ -427,7 +431,7 @@ static void a_request_leaves_at_any_time(void **state)
     answer(step(&b), OTHER_ID, &a);
     scheduler_remove(b.s, running);
     assert_null(running->sched);
-    assert_null(step(&b)); /* no run; the next plan names the finished slot */
+    assert_null(step(&b)); /* nothing runs; the next plan names the finished slot */
     give(&b, &a);
     assert_int_equal(b.n_events, 0);
     assert_int_equal(running->n_ids, 4);
@@ -487,7 +491,7 @@ static void a_window_group_drops_what_nobody_sees(void **state)
     c.kv_groups[1] = (struct kv_group){
         .kind = KV_WINDOW, .window_tokens = 32, .block_tokens = 16, .n_blocks = 8};
     open_bed(&b, &c);
-    add(&b, 200, 4); /* 13 blocks, and the window's pool has 8 */
+    add(&b, 200, 4); /* the prompt has 13 blocks, and the window's pool has 8 */
     uint32_t n_dropped = 0;
     while (b.requests[0]->finish == FINISH_NONE) {
         const struct msg_plan *p = step(&b);
@@ -547,7 +551,7 @@ static uint64_t mallocs_of_steps(uint32_t n_slots, struct scheduler_stats *stats
 }
 
 /* When slots exist for all requests, a request gets its memory before it is planned. A request
- * that waits for a slot gets it with its first slot and keeps it. */
+ * that waits for a slot gets its memory with its first slot and keeps it. */
 static void stepping_allocates_nothing_but_for_who_waited(void **state)
 {
     struct scheduler_stats stats;
@@ -555,7 +559,8 @@ static void stepping_allocates_nothing_but_for_who_waited(void **state)
         skip(); /* the sanitizer replaces malloc */
     assert_int_equal(mallocs_of_steps(16, &stats), 0);
     assert_true(stats.n_preemptions > 0 && stats.prefix_hit_tokens > 0);
-    assert_in_range(mallocs_of_steps(4, &stats), 6, 6 * 3); /* ids, hashes and tables */
+    /* the allocations are ids, hashes and tables */
+    assert_in_range(mallocs_of_steps(4, &stats), 6, 6 * 3);
 }
 
 int main(void)

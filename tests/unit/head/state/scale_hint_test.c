@@ -1,8 +1,8 @@
-/* The number of replicas that a load asks for. The tests feed `scale_hint` with loads at chosen
- * times, and read the wanted number, its reason and the time to a cold start. Most cases are
- * rows of two tables. Invariants: the number rises at once, falls only after a calm time, and
- * reaches 0 only if the configuration allows it. Times are in nanoseconds of a virtual clock.
- * All tests run on one thread. */
+/* Tests the number of replicas that a load asks for. The tests feed `scale_hint` with loads at
+ * chosen times, and read the wanted number, its reason and the time to a cold start. Most cases
+ * are rows of two tables. Invariants: the number rises at once, falls only after a calm time,
+ * and reaches 0 only if the configuration allows it. Times are in nanoseconds of a virtual
+ * clock. All tests run on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -156,7 +156,7 @@ static void a_new_head_says_nothing_until_everybody_may_be_back(void **state)
     scale_hint_update(&h, &plain, &four, 8 * S);
     assert_int_equal(h.replicas, 0);
     scale_hint_update(&h, &plain, &four, 7 * S + SCALE_HINT_BLIND_NS);
-    /* The head before wanted four. One would end three replicas. */
+    /* The head before wanted four replicas. A hint of one would end three replicas. */
     assert_int_equal(h.replicas, 4);
 }
 
@@ -167,7 +167,7 @@ static void down_comes_after_a_calm_time_and_to_the_most_that_was_needed(void **
     uint64_t begin = 10 * S;
     h.low_since_ns = 0;
     scale_hint_update(&h, &plain, &load, begin); /* one replica is enough */
-    load.running = 11;                           /* two are needed */
+    load.running = 11;                           /* two replicas are needed */
     scale_hint_update(&h, &plain, &load, begin + 20 * S);
     load.running = 1;
     scale_hint_update(&h, &plain, &load, begin + 59 * S);
@@ -191,8 +191,8 @@ static void a_busy_moment_begins_the_calm_time_anew(void **state)
     assert_int_equal(h.replicas, 1);
 }
 
-/* While new workers start, the old ones still carry the whole load. That load must not ask for
- * workers again. */
+/* While new workers start, the old workers still carry the whole load. That load must not ask
+ * for workers again. */
 static void what_is_on_its_way_is_not_asked_for_again(void **state)
 {
     struct scale_hint h = begun(&plain, 1);
@@ -206,8 +206,8 @@ static void what_is_on_its_way_is_not_asked_for_again(void **state)
 
 /* ---- to no replica and back ---- */
 
-/* A cluster that may have no replicas, looked at once a second. Each row has a load, and the
- * number wanted at the end of its time. */
+/* Tests a cluster that may have no replicas, once a second. Each row has a load, and the number
+ * wanted at the end of its time. */
 static const struct {
     const char *what;
     uint32_t for_s;
@@ -300,7 +300,7 @@ static void a_start_is_expected_and_measured(void **state)
     assert_int_equal(h.cold_start_ns, 43 * S);
     assert_false(scale_hint_rests(&h, &sleepy, 63 * S));
     scale_hint_update(&h, &sleepy, &serves, 90 * S);
-    assert_int_equal(h.cold_start_ns, 43 * S); /* time of the last cold start */
+    assert_int_equal(h.cold_start_ns, 43 * S); /* the last cold start took 43 s */
 }
 
 /* A new head does not end replicas at its start. Their idle time counts from then on. */
@@ -311,7 +311,8 @@ static void a_new_head_waits_for_the_idle_time(void **state)
     uint64_t now = 5 * S;
     for (; now < 304 * S; now += S)
         scale_hint_update(&h, &sleepy, &two, now);
-    assert_int_equal(h.replicas, 1); /* calm since the blind time, so one is enough */
+    /* the load was calm since the blind time, so one replica is enough */
+    assert_int_equal(h.replicas, 1);
     scale_hint_update(&h, &sleepy, &two, 306 * S);
     assert_int_equal(h.replicas, 0);
 }

@@ -1,4 +1,4 @@
-/* Estimates of a replica's speed, learnt from the results of its steps. */
+/* Tests the estimates of a replica's speed, learnt from the results of its steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

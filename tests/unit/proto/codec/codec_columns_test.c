@@ -1,5 +1,5 @@
-/* Messages of a step, which are sent in columns. The tests encode a message, decode it and
- * compare (codec_fixture.h), and also decode bodies written by hand. Invariants: a decoded
+/* Tests the messages of a step, which are sent in columns. The tests encode a message, decode it
+ * and compare (codec_fixture.h), and also decode bodies written by hand. Invariants: a decoded
  * message equals the sent one, in its order, with and without the columns that may be absent.
  * Columns that do not fit together are refused. Nothing is allocated once the largest step has
  * been seen. */
@@ -17,8 +17,8 @@
 
 enum { N = 256 };
 
-/* The messages of a step of N sequences. They have the usual fields, and with `drafts` all
- * possible ones. */
+/* Holds the messages of a step of N sequences. They have the usual fields, and with `drafts` all
+ * possible fields. */
 struct step {
     struct plan_run runs[N];
     struct plan_admit admits[8];
@@ -144,8 +144,8 @@ static void test_random_steps(void **state)
     }
 }
 
-/* Only fields that differ from the usual are sent: 8 bytes for a run, 12 for a result, 24 for a
- * token to a gateway. */
+/* Only fields that differ from the usual value are sent: 8 bytes for a run, 12 for a result, 24
+ * for a token to a gateway. */
 static void test_usual_columns_are_absent(void **state)
 {
     struct fixture *f = *state;
@@ -309,7 +309,7 @@ static void test_values_refused_on_encode(void **state)
     item = (struct result_item){.ids = {ids, PROTO_MAX_DRAFT + 2},
                                 .gaps = {gaps, PROTO_MAX_DRAFT + 2}};
     expect_refused(f, "more tokens than drafts", &m);
-    item = (struct result_item){.slot = 3}; /* an empty item of a run that began behind the end */
+    item = (struct result_item){.slot = 3}; /* a run that began behind the end has an empty item */
     encode(f, &m, 1, 1);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-/* The arenas and buffers of one link, and frames that pass through them, for the tests of the
- * codec. Defines functions: include it once in a program, after cmocka.h. */
+/* Holds the arenas and buffers of one link, and passes frames through them, for the tests of the
+ * codec. It defines functions: include it once in a program, after cmocka.h. */
 #include <stdlib.h>
 
 #include "proto/codec/codec.h"

@@ -1,5 +1,5 @@
-/* Messages from a newer minor version. Unknown fields are skipped in each message and in each
- * nested message. Each message type states the minor version that introduced it. */
+/* Tests messages from a newer minor version. Unknown fields are skipped in each message and in
+ * each nested message. Each message type states the minor version that introduced it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +12,9 @@
 #include "tests/unit/proto/codec/codec_fixture.h"
 #include "tests/unit/proto/codec/message_gen.c"
 
-/* End of the types that each minor version knows. A new type belongs to a new minor version:
- * raise PROTOCOL_MINOR, set the type's row in proto/messages.c, and add an entry here. */
+/* `end_of_minor` has the end of the types that each minor version knows. A new type belongs to a
+ * new minor version: raise PROTOCOL_MINOR, set the type's row in proto/messages.c, and add an
+ * entry here. */
 static const enum msg_type end_of_minor[] = {MSG_KV_TRANSFER, MSG_GRAMMAR, MSG_GRAMMAR, MSG_GRAMMAR,
                                              MSG_TYPE_COUNT};
 _Static_assert(MSG_KV_TRANSFER == 30 && MSG_GRAMMAR == 32 && MSG_TYPE_COUNT == 34,
@@ -101,7 +102,7 @@ static uint32_t make_newer(struct fixture *f, enum msg_type t, struct str front)
     assert_non_null(strbuf_extend(&f->frame, n - front.len));
     protobuf_c_message_pack(p, (uint8_t *)f->frame.ptr + FRAME_HEADER_BYTES + front.len);
     f->frame.ptr[3] = PROTOCOL_MINOR + 1;
-    memcpy(f->frame.ptr + 24, &n, sizeof n); /* machines of the tests are little-endian */
+    memcpy(f->frame.ptr + 24, &n, sizeof n); /* the machines of the tests are little-endian */
     return n_messages;
 }
 
@@ -131,8 +132,8 @@ static void test_fields_of_a_newer_minor_are_skipped(void **state)
     assert_true(n_inner > 1000); /* nested messages were among them */
 }
 
-/* Skipped bytes count against the budget. A frame that has nothing else costs no more than its
- * size allows. */
+/* Skipped bytes count against the budget. A frame that has only such bytes costs no more than
+ * its size allows. */
 static void test_skipping_is_bounded(void **state)
 {
     struct fixture *f = *state;

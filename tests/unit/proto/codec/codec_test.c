@@ -1,8 +1,8 @@
-/* The codec of messages. The tests make random messages of each type (message_gen.c), encode
- * them into frames, decode these and compare. Other frames are damaged or have values out of
- * range. Invariants: a decoded message equals the sent one bit for bit, a bad frame is refused
- * without a crash, and decoding stays within a memory budget. codec_columns_test.c tests the
- * columns of a step. COX_WRITE_CORPUS=DIR writes seeds for the fuzzer. */
+/* Tests the codec of messages. The tests make random messages of each type (message_gen.c),
+ * encode them into frames, decode these and compare. Other frames are damaged or have values out
+ * of range. Invariants: a decoded message equals the sent one bit for bit, a bad frame is
+ * refused without a crash, and decoding stays within a memory budget. codec_columns_test.c tests
+ * the columns of a step. COX_WRITE_CORPUS=DIR writes seeds for the fuzzer. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,8 +69,8 @@ static void test_round_trip(void **state)
     }
 }
 
-/* A frame is cut at each length and has each header bit flipped. It is refused or decoded, and
- * never crashes. The arena stays within the budget of a frame of that size. */
+/* A frame is cut at each length and has each header bit flipped. The codec refuses or decodes
+ * it, and never crashes. The arena stays within the budget of a frame of that size. */
 static void test_damaged_frames(void **state)
 {
     struct fixture *f = *state;
@@ -221,9 +221,9 @@ static void test_amplification_is_bounded(void **state)
     encode(f, &m, 1, 1);
     uint32_t n = 40000;
     for (uint32_t i = 0; i < n; i++)
-        assert_true(strbuf_append(&f->frame, "\x32\x00", 2)); /* an empty admit */
+        assert_true(strbuf_append(&f->frame, "\x32\x00", 2)); /* these bytes are an empty admit */
     n *= 2;
-    memcpy(f->frame.ptr + 24, &n, sizeof n); /* machines of the tests are little-endian */
+    memcpy(f->frame.ptr + 24, &n, sizeof n); /* the machines of the tests are little-endian */
     assert_int_equal(decode(f, &out, &err), STATUS_PROTOCOL);
     assert_non_null(strstr(err.text, "more items than its size"));
     assert_true(f->in.used_bytes <= PROTO_DECODE_BASE_BYTES + n * PROTO_DECODE_FACTOR);
@@ -323,8 +323,8 @@ static void write_seed(struct fixture *f, const char *dir, const struct msg *m, 
         abort();
 }
 
-/* Writes one frame of each type. Types with columns have more, because their columns depend on
- * the content. */
+/* Writes one frame of each type. Types with columns get more frames, because their columns
+ * depend on the content. */
 static void write_corpus(const char *dir)
 {
     struct fixture *f;

@@ -1,7 +1,7 @@
-/* Tables of fields for all message structs, with a seeded generator of valid random messages and
- * a comparison that is exact to the bit. A test checks that the tables cover all bytes of the
- * structs, so a field that is added to messages.h must be added here. The tests of the codec
- * include this file. Messages point into an arena of the caller. */
+/* Describes all message structs by tables of fields, with a seeded generator of valid random
+ * messages and a comparison that is exact to the bit. A test checks that the tables cover all
+ * bytes of the structs, so a field that is added to messages.h must be added here. The tests of
+ * the codec include this file. Messages point into an arena of the caller. */
 #include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ struct field {
     enum field_kind kind;
     size_t offset, size, align;
     uint32_t max;            /* F_ENUM: number of values; spans and arrays: largest length */
-    const struct table *sub; /* F_STRUCT, F_ARRAY */
+    const struct table *sub; /* table of the elements, for F_STRUCT and F_ARRAY */
     size_t count_offset;     /* F_ARRAY, F_STR_ARRAY: offset of n_x, an F_COUNT field */
 };
 struct table {
@@ -44,7 +44,7 @@ struct table {
     size_t size;
     const struct field *fields;
     size_t n_fields;
-    void (*fix)(struct rng *r, void *p); /* makes dependent fields valid */
+    void (*fix)(struct rng *r, void *p); /* function that makes dependent fields valid */
 };
 
 #define AT(S, f)                                                                                   \
@@ -282,7 +282,7 @@ static void fix_tokens_item(struct rng *r, void *p)
     if (n > 0)
         t->ids.n = n;
     if (t->n_prompt_logprobs == 0)
-        t->prompt_start = 0; /* sent only with rows */
+        t->prompt_start = 0; /* prompt_start is sent only with rows */
 }
 TABLE(tokens_item, fix_tokens_item, X_SUB(tokens_item, id, table_request_id),
       X(tokens_item, i_choice, F_U32), X(tokens_item, attempt, F_U32), X(tokens_item, start, F_U32),
@@ -412,7 +412,7 @@ TABLE(msg_result, fix_none, X(msg_result, term_epoch, F_U64), X(msg_result, step
 TABLE(msg_gap, fix_none, X(msg_gap, term_epoch, F_U64), X(msg_gap, last_step, F_U64),
       X(msg_gap, got_step, F_U64), X(msg_gap, text, F_TEXT));
 
-/* There is at least one block. Either all blocks have a KV group, or none has. */
+/* There is at least one block. Either all blocks have a KV group, or no block has a KV group. */
 static void fix_kv_transfer(struct rng *r, void *p)
 {
     struct msg_kv_transfer *t = p;
@@ -580,7 +580,7 @@ static void gen_field(struct rng *r, struct arena *a, const struct field *f, cha
     case F_U32_SPAN:
         *(struct u32_span *)at = (struct u32_span){gen_words(r, a, n), n};
         break;
-    case F_F32_SPAN: /* any bits, because a log-probability may be -inf */
+    case F_F32_SPAN: /* a float may have any bits, because a log-probability may be -inf */
         *(struct f32_span *)at = (struct f32_span){gen_words(r, a, n), n};
         break;
     case F_BYTES:
@@ -606,7 +606,7 @@ static void gen_field(struct rng *r, struct arena *a, const struct field *f, cha
         break;
     }
     case F_COUNT:
-        break; /* set with its array, which comes first */
+        break; /* the count is set with its array, which comes first */
     }
 }
 

@@ -1,4 +1,4 @@
-/* Sequence numbers and credit of a link. A link under load never stops for ever. */
+/* Tests sequence numbers and credit of a link. A link under load never stops for ever. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static void test_credit(void **state)
     open_pair(&head, &peer, 1000);
     assert_true(link_can_send(&peer, 600));
     link_sent(&peer, MSG_SUBMIT, 600);
-    /* More than half is in flight, so the window is a hard bound. */
+    /* More than half of the window is in flight, so the window is a hard bound. */
     assert_false(link_can_send(&peer, 401));
     assert_true(link_can_send(&peer, 400));
     link_sent(&peer, MSG_HEARTBEAT, 5000); /* heartbeats need no credit */

@@ -1,5 +1,5 @@
-/* Detection of silent peers. A silent peer counts as lost, but an observer that was late itself
- * blames no peer. The test sets the clock. */
+/* Tests the detection of silent peers. A silent peer counts as lost, but an observer that was
+ * late itself blames no peer. The test sets the clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 enum { LIMIT_MS = 1500, BEAT_MS = 250 };
 #define MS 1000000ull
 
-/* An observer. It looks when it is scheduled, and reads arrived frames after the look. It may be
- * off its processor for a while. */
+/* Simulates an observer. It looks when it is scheduled, and reads arrived frames after the look.
+ * It may be off its processor for a while. */
 struct looker {
     struct silence silence;
     uint64_t now_ms, sent_ms; /* sent_ms: time of the newest unread frame */
