@@ -8,7 +8,8 @@
 #include "worker/comm/links/link.h"
 #include "worker/comm/wait.h"
 
-#define WELCOME_BYTES 8u /* a length and the name of an abstract socket; all 0 = none */
+/* bytes of the welcome: a length and the name of an abstract socket; all 0 = none */
+#define WELCOME_BYTES 8u
 
 struct share {
     struct waiter *waiter;
@@ -17,8 +18,8 @@ struct share {
     bool wanted; /* both ends allow shared memory; false: only the welcome is exchanged */
     uint8_t token[TOKEN_BYTES];
 };
-/* *out is a link through memory, or NULL when the TCP connection is to be used. Both ends come
- * to the same result. Errors are those of the connection and of waiting. */
+/* Returns in *out a link through memory, or NULL when the TCP connection is to be used. Both
+ * ends come to the same result. Errors are those of the connection and of waiting. */
 MUST_USE enum status share_accept(const struct share *s, struct comm_link **out, struct error *err);
 MUST_USE enum status share_connect(const struct share *s, struct comm_link **out,
                                    struct error *err);

@@ -1,7 +1,8 @@
 #pragma once
-/* The worker's end of the link to the head: connection, Hello and Welcome, heartbeats, credits,
- * an outbox, and reconnection when the head is silent. Messages still unsent at the end of a
- * session are dropped; the next Hello tells the head the state of this rank. Loop thread only. */
+/* Declares the worker's end of the link to the head: connection, Hello and Welcome, heartbeats,
+ * credits, an outbox, and reconnection when the head is silent. Messages still unsent at the end
+ * of a session are dropped; the next Hello tells the head the state of this rank. All functions
+ * run on the loop thread. */
 #include "common/bus/bus.h"
 #include "proto/messages.h"
 
@@ -9,7 +10,8 @@ struct head_link;
 struct head_link_handlers {
     void *ctx;
     /* Fills everything except credit and session fields, when the head is connected. Spans must
-     * stay valid during the call. Returns false when it cannot yet; it is called again. */
+     * stay valid during the call. Returns false when the Hello cannot be filled yet; the call is
+     * then repeated. */
     bool (*fill_hello)(void *ctx, struct msg_hello *h);
     void (*fill_heartbeat)(void *ctx, struct msg_heartbeat *h);
     /* Called for the head's heartbeats. head_minor is the minor version of the head's protocol. */

@@ -13,8 +13,8 @@
 #include "worker/runner/record.h"
 #include "worker/runner/state.h"
 
-/* Gathers every rank's part of the rows on rank 0, whose own part is at its place already: the
- * first columns. */
+/* Gathers every rank's part of the rows on rank 0. Rank 0's own part is at its place already:
+ * the first columns. */
 static enum status gather_logits(struct runner *r, uint32_t n, struct error *err)
 {
     const struct program *p = r->s.program;
@@ -60,8 +60,8 @@ static float wide(uint16_t bfloat16)
     return f;
 }
 
-/* Copies to the host. With several ranks it first waits for the collectives, since one that
- * ended because a peer ended leaves wrong numbers. */
+/* Copies rows to the host. With several ranks it first waits for the collectives, since a
+ * collective that ended because a peer ended leaves wrong numbers. */
 static enum status read_rows(struct runner *r, void *host, const void *from, size_t n_bytes,
                              struct error *err)
 {

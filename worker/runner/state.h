@@ -1,10 +1,10 @@
 #pragma once
-/* The state of a runner: its memory, the steps of its program and the present pass. For the
- * files of this folder, tests and benchmarks. */
+/* Declares the state of a runner: its memory, the steps of its program and the present pass. It
+ * is for the files of this folder, tests and benchmarks. */
 #include "worker/model/row_batch.h"
 #include "worker/runner/setup.h"
 
-/* A step of the program, found before any pass. */
+/* `step_kind` is the kind of a step of the program; steps are found before any pass. */
 enum step_kind { STEP_ONE, STEP_ADD_NORM, STEP_ROPE_KV, STEP_LINEAR_GATED, STEP_LATENT };
 struct runner_step {
     /* Operators in the step: ONE 1; ADD_NORM and LINEAR_GATED 2; ROPE_KV 3; LATENT 5. */
@@ -13,7 +13,8 @@ struct runner_step {
     void *table;                /* MOE, HEADS: in device memory; NULL = the device needs none */
 };
 
-/* The rows of a pass that continue after the last keys and values (kept.h). */
+/* `runner_kept` describes the rows of a pass that continue after the last keys and values
+ * (kept.h). */
 struct runner_kept {
     /* i_op: first operator of the kept rows, 0 = none; regs: one bit for each buffer that is read
      * from there on */
@@ -24,22 +25,23 @@ struct runner_kept {
     struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS];
 };
 
-/* A runner. Its buffers are cut from one allocation of device memory. */
+/* `runner` is a runner. Its buffers are cut from one allocation of device memory. */
 struct runner {
     struct runner_setup s;
     const struct ops *ops;
     uint8_t *memory;
     uint64_t n_bytes;
     void *regs[REG_COUNT];
-    void *gathered;          /* [larger of logits_rows and best rows][hidden] */
-    float *logits;           /* [logits_rows][logits_width] */
-    uint32_t logits_width;   /* rank 0: the vocabulary; other ranks: their part of it */
+    void *gathered; /* [larger of logits_rows and best rows][hidden] */
+    float *logits;  /* [logits_rows][logits_width] */
+    /* width of the logits; on rank 0 the vocabulary, on other ranks their part of it */
+    uint32_t logits_width;
     struct logits_top *tops; /* as many rows as `gathered` */
     double *exp_sums;        /* [logits_rows] */
     float *inv_freqs[PROGRAM_MAX_ROPES];
     float *angles[PROGRAM_MAX_ROPES]; /* [pass_rows][n][2] */
     float *sums; /* [pass_rows] sums of squares, for a norm that is split over ranks */
-    uint32_t *expert_ids, *expert_list; /* mixture: [pass_rows][n_chosen]; [pass_rows] */
+    uint32_t *expert_ids, *expert_list; /* for a mixture: [pass_rows][n_chosen]; [pass_rows] */
     float *expert_shares;               /* [pass_rows][n_chosen] */
     uint8_t *tables;                    /* tables of the steps */
     void *scratch;
@@ -63,7 +65,8 @@ static inline struct view runner_view(const struct runner *r, enum reg reg)
     return (struct view){r->regs[reg], r->s.program->widths[reg]};
 }
 
-/* Errors are those of runner_forward. */
+/* Returns an error when the collectives are not joined as the program's rank. Errors are those
+ * of runner_forward. */
 MUST_USE enum status runner_check_ranks(const struct runner *r, struct error *err);
 /* Returns true when the pass should stop. Each call counts as progress. */
 bool runner_interrupted(const struct runner *r);

@@ -1,6 +1,6 @@
 #pragma once
-/* A source: the data of a matrix in a model's files, and the position of a rank's part in it.
- * Tensors belong to struct weights and are borrowed. */
+/* Declares a source: the data of a matrix in a model's files, and the position of a rank's part
+ * in it. Tensors belong to struct weights and are borrowed. */
 #include <string.h>
 
 #include "common/model/weights/weights.h"
@@ -8,8 +8,8 @@
 
 enum { SOURCE_BLOCK = 32 }; /* inputs in a block of our own formats */
 
-/* Kinds of data. QUANTISED: rows that are quantised at load (worker/weights/quantise.h). DUMMY:
- * no file (worker/weights/dummy.h). */
+/* `source_kind` is the kind of data. QUANTISED: rows that are quantised at load
+ * (worker/weights/quantise.h). DUMMY: no file (worker/weights/dummy.h). */
 enum source_kind {
     SOURCE_ROWS,
     SOURCE_QUANTISED,
@@ -26,7 +26,7 @@ struct source {
     char name[TENSOR_NAME_MAX + 16];              /* name of `values` */
     uint32_t group;                               /* inputs that share a scale */
     uint32_t scale_rows;                          /* FP8: outputs that share a scale; 0 = all */
-    /* For SOURCE_INT. */
+    /* The next fields are for SOURCE_INT. */
     enum int_layout layout;
     uint32_t bits, n_groups;
     bool zeros_less_one, one_scale;
@@ -39,7 +39,7 @@ static inline bool source_has_order(const struct source *s)
     return s->order && s->dtype != DTYPE_F32;
 }
 
-/* The shape of a matrix in its tensor, or of one expert's matrix. */
+/* `source_place` is the shape of a matrix in its tensor, or of one expert's matrix. */
 struct source_place {
     uint32_t n_rows, n_columns;
 };
