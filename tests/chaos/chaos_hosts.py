@@ -114,8 +114,8 @@ async def say(hands, begin):
 
 
 def say_longest(pauses, hands, n=5):
-    """Prints the longest pauses, each from another fault, with the faults that were in force meanwhile. They show where the time
-    went."""
+    """Prints the longest pauses, each from another fault, with the faults that were in force meanwhile. They show how the time was
+    spent."""
     told = []
     for seconds, end, gateway in sorted(pauses, reverse=True):
         if len(told) == n or seconds < 1 or any(end - seconds < e and e - s < end for s, e in told):
@@ -170,7 +170,7 @@ def main():
                 kept = Path(options.keep_logs or BIN.parent / f"chaos_hosts-{options.seed}")
                 cluster.keep_logs(kept)
                 print(f"logs: {kept}")
-        found = findings.take()  # includes reports that processes wrote as they ended
+        found = findings.take()  # the findings include reports that processes wrote when they ended
     for crash in cluster.crashes[len(streams.failures):]:
         streams.fail(crash)
     if found:

@@ -42,8 +42,8 @@ from chaos_net import BIN, CLOCK, REDIS, SANITIZED, ChaosCluster, why_not
 from matrix_hands import FAULTS, NEEDS_CLOCK, NEEDS_REDIS, MatrixHands, why_no_limits
 
 SETTLE_S, BETWEEN_S, WHOLE_S, REST_S = 2.0, 1.0, 60, 90
-FEW_HOGS = 6  # up to this many hogs, a kill's pause is also compared with the calm one
-CLIENT_WEIGHT = 10  # weight of the client's session above the others': 9 times their share
+FEW_HOGS = 6  # most hogs with which a kill's pause is also compared with the calm pause
+CLIENT_WEIGHT = 10  # weight of the client's session above the other sessions: 9 times their share
 SPIN = ("import time; t, c = time.monotonic(), time.process_time()\nwhile time.monotonic() - t < 1.5: pass\n"
         "print((time.process_time() - c) / (time.monotonic() - t))")
 
@@ -77,7 +77,7 @@ def excused(lost, strikes):
 
 
 def row_at(rows, at):
-    """Returns the last row that had begun at this time; before all of them, the first row."""
+    """Returns the last row that had begun at this time. Before all rows it returns the first row."""
     return next((r for r in reversed(rows) if r.begin <= at), rows[0])
 
 
@@ -119,7 +119,7 @@ def verdict(row, calm, n_hogs, share):
 
 
 class Client:
-    """The client's process."""
+    """Runs and controls the client's process."""
 
     def __init__(self, o):
         self.o, self.events, self.done = o, [], {"rested": asyncio.Event(), "going": asyncio.Event()}
@@ -142,8 +142,8 @@ class Client:
                 print(f"  {self.events[-1]['kind']}: {self.events[-1]['text']}", flush=True)
 
     async def tell(self, word, answer):
-        """Sends `go`, which starts streams (answer: `going`), or `rest`, which starts no new ones (answer: `rested` when the open
-        ones have ended)."""
+        """Sends `go` or `rest`. `go` starts streams, and the answer is `going`. `rest` starts no new streams, and the answer is
+        `rested` when the open streams have ended."""
         self.done[answer].clear()
         self.process.stdin.write(word + b"\n")
         await self.process.stdin.drain()
@@ -244,7 +244,7 @@ class Matrix:
         supervisor.cancel()
 
     def report(self):
-        """Prints the table; returns the number of rows that miss a bar."""
+        """Prints the table. Returns the number of rows that miss a bar."""
         n_beyond = 0
         print("\nshare of the CPU that is left to the cluster: " + ", ".join(f"{n} hogs {s:.3f}" for n, s in self.shares.items()) + "\n\n"
               "| fault | hogs | streams | failed | wrong | broken | refused | pause p50, p99, max, s | bar, s | well, s | client late, s | |\n"
@@ -298,7 +298,7 @@ def main():
         print(f"SKIPPED: {reason}")
         sys.exit(77)
     with contextlib.suppress(PermissionError):
-        os.setsid()  # cluster and supervisor become one session; a shell's job leads a process group, and cannot
+        os.setsid()  # cluster and supervisor become one session; a job of a shell leads a process group and cannot call setsid
     weigh(os.getpid(), o.weight)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="coxmatrix-") as folder:
