@@ -20,8 +20,8 @@
 #include "proto/codec/codec.h"
 
 enum { JOB_FREE_MAX = 8, JOB_ARENA_LIMIT = 256 << 20, TIMER_SLACK_NS = 1000 };
-/* Interval at which a busy device is asked whether it is done, when nothing else wakes the
- * thread. */
+/* POLL_NS is the interval at which a busy device is asked whether it is done, when nothing else
+ * wakes the thread. */
 enum { POLL_NS = 20000 };
 
 struct job {
@@ -50,7 +50,7 @@ struct compute {
     pthread_t thread;
     bool started;
     _Atomic bool busy;
-    struct job_list free_jobs; /* loop thread only */
+    struct job_list free_jobs; /* jobs that can be used again; loop thread only */
     pthread_mutex_t mutex;     /* guards the fields below, except in_flight and idle_since_ns */
     pthread_cond_t wake;
     struct job_list queue, done;

@@ -44,4 +44,4 @@ void kv_orders_end_epoch(struct kv_orders *k);
 void kv_orders_await(struct kv_orders *k);
 /* Returns true when a transfer of an old epoch does not end. The process has to end then. */
 bool kv_orders_are_stuck(const struct kv_orders *k);
-bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms); /* see kv_transfer_end */
+bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms); /* works like kv_transfer_end */

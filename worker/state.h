@@ -24,7 +24,7 @@ struct worker_process {
     struct compute *compute;
     struct rank_state rank;
     uint64_t instance;
-    struct arena form_arena; /* holds `form`, the newest accepted Form */
+    struct arena form_arena; /* arena that holds `form`, the newest accepted Form */
     struct msg form;
     uint8_t join_id[COMM_ID_MAX_BYTES]; /* id from the newest Join for `form` */
     uint32_t n_join_id;
@@ -41,12 +41,14 @@ struct worker_process {
     struct held_adapters held;
     /* smaller TPs for Hello; block counts are owned by the executor */
     struct elastic_shape elastic[PROTO_MAX_ELASTIC];
-    char comm_host[OWN_ADDRESS_MAX]; /* found address; "" = not found, or not wanted */
+    /* found address for other ranks; "" = not found, or not wanted */
+    char comm_host[OWN_ADDRESS_MAX];
     struct kv_orders_setup kv_setup;
     struct grammar_orders *grammars;
-    struct kv_orders *kv; /* NULL = no KV transfers */
+    struct kv_orders *kv; /* KV transfers; NULL = none */
     bool comm_host_warned;
-    struct vocabulary_reader *vocabulary; /* NULL = the model has no tokenizer */
+    /* reader of the vocabulary; NULL = the model has no tokenizer */
+    struct vocabulary_reader *vocabulary;
     struct gpu_metrics gpu;
     struct host_meter host;
     struct worker_metrics m;

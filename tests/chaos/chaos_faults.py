@@ -31,7 +31,7 @@ def draw(rng, kind, names):
 
     if kind.startswith("kill_"):
         return {"on": some(kind[5:])}
-    if kind == "formation":  # a replica loses a rank, and the head dies while the next one is being formed
+    if kind == "formation":  # a replica loses a rank, and the head dies while the replica forms again
         return {"on": some("worker"), "then": "head", "after": span(0, 0.4)}
     if kind == "drain":
         return {"on": some("worker"), "for": span(1, 5)}

@@ -8,20 +8,20 @@ once (matrix_hands.py), waits until the cluster is whole, and counts the client'
   streams       right answers whose longest pause ended in the row
   failed        errors, refusals and lost connections that no strike at their gateway excuses; processes that ended unasked
   wrong         answers with a wrong byte
-  broken        answers that broke with their killed gateway, were requested again at the other one, and were right there
+  broken        answers that broke with their killed gateway, were requested again at the other gateway, and were right there
   refused       new connections that a gateway did not take while it was ending or away; also requested again, and right
   pause         longest wait of each stream for the next token (with the first one), in seconds
   well          seconds from the last strike's end until every process and replica serves
-  client late   longest time for which the client's own process was off the processor: that part of a pause is its own.
-                Its session has a higher weight than the others', so that this stays small
+  client late   longest time for which the client's own process was off the processor and itself caused a pause.
+                Its session has a higher weight than other sessions, so that this time stays small
 
 Busy processes (--hogs) are sessions of their own, like other users' processes. Linux gives each session an equal share, and the
 cluster with its supervisor is one session. Bars (exit status 1 when missed): nothing failed or wrong; whole again within 60 s; a
 pause of at most 15 s beyond the fault's own duration. For kills with up to six hogs, a pause is also at most 1.5 times the calm
-pause divided by the remaining share of the CPU. Exit status 77: it cannot run here; the reason is printed.
+pause divided by the remaining share of the CPU. Exit status 77: this machine cannot run the test; the reason is printed.
 
 Usage: tests/chaos/matrix [--only kill_worker,clock] [--rounds 1] [--hogs 20] [--loads calm,loaded] [--json FILE]
-       --weight N (-19 to 20) gives cluster, client and hogs a nice of -N towards other sessions; their mutual shares stay
+       --weight N (-19 to 20) gives cluster, client and hogs a nice of -N towards other sessions; their shares among each other stay
 """
 import argparse
 import asyncio

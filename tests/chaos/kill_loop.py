@@ -2,8 +2,8 @@
 """Kills, stops and drains the processes of a real cluster while streams run, and checks every token.
 
 The cluster has 2 gateways, 1 head and 3 workers (tensor parallel 2 and a spare). Each stream must end with exactly the expected
-text. When workers or the head are lost, it only pauses. When its gateway dies, it gets a connection error, and the retry gives
-the right answer. Afterwards nothing may be left: no request, no KV block, no memory growth. Victims, times and requests come from
+text. When workers or the head are lost, the stream only pauses. When its gateway dies, the client gets a connection error, and
+the retry gives the right answer. Afterwards nothing may be left: no request, no KV block, no memory growth. Victims, times and requests come from
 --seed.
 
 The expected text of the null device is a formula. For a model, the same cluster answers a few dozen requests alone before the

@@ -37,7 +37,7 @@ struct collectives_columns {
     float *x; /* [n_rows][stride]; this rank's columns begin at 0 */
     /* stride: elements of a row of `x` on this rank; on rank 0 the whole row */
     uint32_t n_rows, stride;
-    const struct cut_range *of; /* [n_ranks]; of[0].first is 0 */
+    const struct cut_range *of; /* columns of each rank, [n_ranks]; of[0].first is 0 */
 };
 
 struct collectives;

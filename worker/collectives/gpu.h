@@ -12,11 +12,11 @@
 
 struct collectives_gpu;
 struct collectives_gpu_options {
-    struct device *device;      /* from cuda_device_open; borrowed */
-    const char *library;        /* --nccl-library; NULL = libnccl.so.2 */
+    struct device *device;      /* device from cuda_device_open; borrowed */
+    const char *library;        /* path from --nccl-library; NULL = libnccl.so.2 */
     uint32_t leave_timeout_ms;  /* limit of collectives_gpu_leave; 0 = 5 s */
     uint32_t wait_timeout_ms;   /* limit of one wait; 0 = 60 s */
-    bool no_one_shot;           /* use NCCL for small sums too */
+    bool no_one_shot;           /* NCCL adds small sums too */
     _Atomic uint64_t *progress; /* incremented while a wait goes on; may be NULL */
 };
 /* Returns an upper bound of the device memory that NCCL and the one-shot sums take from a rank,

@@ -64,7 +64,7 @@ MUST_USE enum status comm_check(struct comm *c, struct error *err);
  * Any thread may call it, at any time between open and close. */
 void comm_interrupt(struct comm *c);
 
-uint32_t comm_rank(const struct comm *c); /* outside a group: rank 0 of 1 */
+uint32_t comm_rank(const struct comm *c); /* returns the rank in the group; 0 outside a group */
 uint32_t comm_n_ranks(const struct comm *c);
 /* `comm_here` counts the ranks that share this rank's CPUs and have links with it, this rank
  * included. It holds their number, and how many of them come before this rank. Ranks of one host

@@ -23,7 +23,7 @@ struct exchange_peer {
     /* link to the peer; NULL = the peer is this rank itself, or not linked */
     struct comm_link *link;
     bool same_cpus; /* the peer shares this rank's CPUs */
-    char name[16];  /* "rank 3", its number in the whole group */
+    char name[16];  /* name such as "rank 3", by the number in the whole group */
     char address[COMM_ADDRESS_MAX];
     /* These fields are the state of the running exchange. A header (or all of a short part)
      * moves first, then the part. */
@@ -44,7 +44,7 @@ struct exchange {
     bool yields;
     /* time before which this rank does not yield, since a yield took too long */
     uint64_t yield_from_ns;
-    struct exchange_peer *peers; /* [n_ranks]; NULL in a group of one */
+    struct exchange_peer *peers; /* peers by rank, [n_ranks]; NULL in a group of one */
 };
 
 /* `exchange_part` is the data to and from one peer. A direction without `sends` or `receives`

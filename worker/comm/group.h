@@ -12,9 +12,10 @@
 
 struct comm_group {
     uint64_t term_epoch;
-    uint32_t rank, n_ranks;      /* n_ranks <= COMM_MAX_RANKS */
-    const struct str *addresses; /* [n_ranks]; each as comm_address returned it on that rank */
-    struct bytes id;             /* COMM_ID_BYTES long */
+    uint32_t rank, n_ranks; /* this rank, and the number of ranks: at most COMM_MAX_RANKS */
+    /* addresses by rank, [n_ranks], each as comm_address returned it there */
+    const struct str *addresses;
+    struct bytes id; /* secret id of the communicator, COMM_ID_BYTES long */
     /* limit of the whole join; 0 = 20 s, which is less than a formation may take */
     uint32_t timeout_ms;
     /* [n_ranks]; ranks that this rank links with, the same at both ends. NULL = all. With

@@ -60,8 +60,8 @@ void token_make(const struct transcript *t, const uint8_t id[COMM_ID_BYTES],
                 uint8_t out[TOKEN_BYTES]);
 bool token_equal(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES]);
 
-/* Returns true when both ends run on one boot of one machine, in one network namespace, as one
- * user. */
+/* Returns true when both ends run on the same boot of the same machine, in the same network
+ * namespace, as the same user. */
 bool handshake_same_host(const struct handshake_end *a, const struct handshake_end *b);
 /* Returns true when the ends are on the same host and may use the same set of CPUs. */
 bool handshake_same_cpus(const struct handshake_end *a, const struct handshake_end *b);

@@ -25,9 +25,9 @@ enum { BACKLOG = 128, PENDING_MAX = 16, RETRY_FIRST_MS = 10, RETRY_MAX_MS = 200 
 enum pending_state { PENDING_HELLO, PENDING_CONFIRM };
 /* `pending` is an accepted connection without a link yet. */
 struct pending {
-    int fd; /* -1 = free place */
+    int fd; /* socket of the connection; -1 = free place */
     enum pending_state state;
-    uint64_t since; /* order of arrival */
+    uint64_t since; /* number in the order of arrival */
     size_t n_got;
     uint8_t confirm[CONFIRM_BYTES];
     struct transcript transcript;
@@ -313,8 +313,8 @@ static enum status on_confirm(struct join *j, struct pending *p, struct error *e
     return STATUS_OK;
 }
 
-/* Reads the bytes that have come. Returns STATUS_AGAIN when the message is not complete. Errors
- * belong to this connection only. */
+/* Reads the bytes that have arrived. Returns STATUS_AGAIN when the message is not complete.
+ * Errors belong to this connection only. */
 static enum status hear(struct join *j, struct pending *p, struct error *err)
 {
     bool hello = p->state == PENDING_HELLO;

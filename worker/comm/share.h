@@ -1,9 +1,9 @@
 #pragma once
-/* Two ranks of one host, already proven to each other over TCP, meet again over a Unix socket to
- * share memory. The accepting end listens under an abstract name that the kernel chooses and
- * sends it over TCP ("welcome"). The connecting end shows a token there, receives the memory,
- * and reports over TCP whether it could map it. When anything fails, both ends stay on TCP.
- * Compute thread. */
+/* Lets two ranks of one host share memory. They have authenticated each other over TCP and now
+ * meet again over a Unix socket. The accepting end listens under an abstract name that the
+ * kernel chooses and sends it over TCP ("welcome"). The connecting end shows a token there,
+ * receives the memory, and reports over TCP whether it could map the memory. When anything
+ * fails, both ends stay on TCP. All functions run on the compute thread. */
 #include "worker/comm/handshake.h"
 #include "worker/comm/links/link.h"
 #include "worker/comm/wait.h"
@@ -13,7 +13,7 @@
 
 struct share {
     struct waiter *waiter;
-    int tcp_fd; /* borrowed */
+    int tcp_fd; /* connection to the peer; borrowed */
     uint64_t deadline_ns;
     bool wanted; /* both ends allow shared memory; false: only the welcome is exchanged */
     uint8_t token[TOKEN_BYTES];

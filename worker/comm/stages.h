@@ -3,8 +3,8 @@
  * One group holds all tp x pp ranks; rank r of stage s is its rank s * tp + r. In this group a
  * rank has links to the ranks of its stage, to its neighbours, and to the sampling rank (rank 0
  * of the last stage). Its neighbours are the same rank of the previous and the next stage. With
- * one stage there is one communicator for all ranks, or none for a rank alone. Threads as in
- * comm.h. */
+ * one stage there is one communicator for all ranks, or none for a rank alone. The threads are
+ * those of comm.h. */
 #include "worker/comm/comm.h"
 
 /* `comm_place` is the rank slot of a rank. */
@@ -29,9 +29,10 @@ static inline bool comm_place_samples(const struct comm_place *p)
  * for it. */
 struct comm_stages {
     struct comm *all;
-    struct comm *stage;          /* the tp ranks of the stage */
-    struct comm *before, *after; /* pairs with the neighbours; rank 0 is nearer to the input */
-    struct comm *ids;            /* all ranks; `sampling_rank` broadcasts to them */
+    struct comm *stage; /* communicator of the tp ranks of the stage */
+    /* communicators with the neighbours; rank 0 is nearer to the input */
+    struct comm *before, *after;
+    struct comm *ids; /* communicator of all ranks; `sampling_rank` broadcasts ids to them */
     uint32_t sampling_rank;
 };
 

@@ -8,8 +8,9 @@
 #include "worker/comm/wait.h"
 
 struct comm {
-    struct exchange exchange; /* rank, n_ranks and peers; n_ranks is 1 outside a group */
-    struct waiter waiter;     /* interrupt and progress, used by every wait */
+    /* rank, n_ranks and peers of the group; n_ranks is 1 outside a group */
+    struct exchange exchange;
+    struct waiter waiter; /* interrupt and progress, used by every wait */
     /* guards next_fd and the addresses; keeps the interrupt's flag and eventfd equal */
     pthread_mutex_t mutex;
     int listener_fd; /* listener of the compute thread; -1 = none yet */

@@ -167,7 +167,7 @@ static enum status pick_tokens(struct draft_model *m, struct error *err)
     for (uint32_t done = 0; done < m->n_picks;) {
         uint32_t rows[RUNNER_LOGITS_ROWS], n = m->n_picks - done;
         struct logits_top top[RUNNER_LOGITS_ROWS];
-        float *logits; /* device memory */
+        float *logits; /* logits of the draft model, in device memory */
         n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
         for (uint32_t i = 0; i < n; i++)
             rows[i] = m->picks[done + i].row;

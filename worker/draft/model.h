@@ -17,7 +17,7 @@
 struct draft_model;
 /* Opens the draft model and measures its memory. `model` is a value of --model; `s` is the setup
  * with which the target was measured. The target owns the device and must outlive the draft
- * model. STATUS_UNSUPPORTED names the mismatch with the target. */
+ * model. The text of STATUS_UNSUPPORTED names the mismatch with the target. */
 MUST_USE enum status draft_model_open(const char *model, const struct engine_setup *s,
                                       const struct engine *target, struct draft_model **out,
                                       struct error *err);

@@ -22,7 +22,8 @@
  * times for a prompt, and small enough to keep the activations small. On a CPU every value gives
  * the same bits. */
 enum { PASS_ROWS = 512 };
-/* With stages, one stage works on a pass while the next stage works on the previous pass. */
+/* STAGE_PASS_ROWS is the default with stages. One stage works on a pass while the next stage
+ * works on the previous pass. */
 enum { STAGE_PASS_ROWS = 128 };
 
 /* RESERVED_BYTES is the memory left for the process itself: sequences, queues, stacks. */

@@ -11,7 +11,7 @@ MUST_USE enum status engine_rank_slots_more(const struct engine *e, uint64_t *ou
 /* Fills e->shapes after the KV cache is sized: the full TP, then smaller TPs that fit into the
  * same memory. */
 void engine_find_shapes(struct engine *e);
-/* Returns NULL when the engine does not offer that TP. */
+/* Returns the shape of that TP, or NULL when the engine does not offer it. */
 const struct engine_shape *engine_shape_of(const struct engine *e, uint32_t tp);
 /* Returns true when the loaded engine can take ranks of that TP. */
 bool engine_offers(const struct engine *e, uint32_t tp);

@@ -10,17 +10,17 @@
 #include "worker/weights/loader.h"
 
 struct engine_setup {
-    const char *model, *cache_dir; /* see model_info_open */
+    const char *model, *cache_dir; /* model and cache folder, as for model_info_open */
     enum worker_load_format load_format;
     enum quant_at_load quantization;
     uint32_t tp, rank;
     uint32_t pp, stage;   /* number of stages (0 = 1) and this rank's stage */
-    bool expert_parallel; /* a rank holds whole experts */
+    bool expert_parallel; /* each rank holds whole experts */
     /* collectives between all ranks; borrowed, joined before a step; NULL = one rank */
     struct collectives *collectives;
     struct device *device; /* borrowed, closed after the engine; NULL = the engine opens a CPU */
     uint32_t n_threads;    /* threads of a CPU; 0 = host_cpus(), at most POOL_MAX_THREADS */
-    int32_t isa_level;     /* enum cpu_isa; -1 = the best one */
+    int32_t isa_level;     /* instruction set (enum cpu_isa); -1 = the best one */
     bool level_only;       /* for this field and `activations` see cpu_device_options */
     enum cpu_activations activations;
     bool kv_dtype_set;
@@ -42,7 +42,8 @@ struct engine_setup {
     bool is_eager;                     /* passes are never recorded */
     bool is_elastic;                   /* the rank may serve smaller TPs too */
     uint32_t max_loras, max_lora_rank; /* most adapters (0 = no adapters) and their highest rank */
-    const char *lora_root;             /* see lora_set_new; borrowed until the engine is closed */
+    /* folder that adapters must be below; borrowed until the engine is closed */
+    const char *lora_root;
     _Atomic uint64_t *progress;
     const _Atomic bool *interrupt;
     /* share of the shard that has been loaded, in 1/1000; may be NULL */
@@ -60,15 +61,15 @@ struct engine {
     struct model_info info;
     struct model_config config;
     enum worker_load_format load_format;
-    struct weights *files;   /* NULL after loading, and for dummy weights */
+    struct weights *files;   /* model's files; NULL after loading, and for dummy weights */
     struct program *program; /* program and runner: NULL after engine_take_rank failed */
     struct device *device;
     bool owns_device;
     struct loaded loaded;
-    struct kv_store *kv; /* may be NULL after engine_take_rank failed */
+    struct kv_store *kv; /* KV cache; may be NULL after engine_take_rank failed */
     uint32_t kv_stage;   /* stage whose layers `kv` holds, cut for `tp` ranks */
     struct runner *runner;
-    struct lora_set *loras; /* NULL = no adapters */
+    struct lora_set *loras; /* adapters of the shard; NULL = no adapters */
     uint32_t max_model_len, pass_rows, n_threads;
     enum dtype kv_dtype, main_dtype;
     uint64_t reserved_bytes, told_held_bytes, kv_transfer_bytes;

@@ -33,7 +33,7 @@ struct executor_shape {
 struct executor_info {
     enum device_kind device;
     struct str device_name, model;
-    const char *tokenizer_path; /* NULL = the model has no tokenizer */
+    const char *tokenizer_path; /* path of the tokenizer; NULL = the model has none */
     uint64_t memory_bytes;      /* total memory of the device */
     char pci[32];               /* PCI address of a GPU */
     uint32_t isa_level;
@@ -46,8 +46,8 @@ struct executor_info {
     uint64_t lora_bytes;                  /* device memory reserved for adapters */
     uint64_t draft_bytes, draft_kv_bytes; /* draft model: weights and activations; KV cache */
     struct sequences_limits limits;       /* maximum length, vocabulary, KV groups */
-    uint32_t n_draft, draft_max_seqs;     /* see struct worker_info in Hello */
-    struct executor_shape elastic[PROTO_MAX_ELASTIC]; /* [n_elastic], by falling tp */
+    uint32_t n_draft, draft_max_seqs;     /* draft tokens, as in struct worker_info of Hello */
+    struct executor_shape elastic[PROTO_MAX_ELASTIC]; /* smaller TPs, [n_elastic], by falling tp */
     uint32_t n_elastic;
 };
 
@@ -56,7 +56,7 @@ struct executor_info {
 struct executor_comm {
     uint64_t term_epoch;
     uint32_t tp, pp, rank, stage, isa_level;
-    const struct str *addresses; /* [n_addresses], rank r of stage s at s * tp + r */
+    const struct str *addresses; /* addresses, [n_addresses]; rank r of stage s is at s * tp + r */
     uint32_t n_addresses;
     struct u32_span n_blocks; /* number of blocks per KV group; the same on all ranks */
     struct bytes id;
@@ -122,7 +122,7 @@ struct executor_ops {
 
 struct executor {
     const struct executor_ops *ops;
-    bool in_halves;            /* uses begin and finish; constant after opening */
+    bool in_halves;            /* the executor uses begin and finish; constant after opening */
     _Atomic uint64_t progress; /* incremented per operator, to tell "slow" from "stuck" */
     /* Rank and stage of the shard that is loaded or being loaded; -1 = none. join_comm changes
      * them, and any thread reads them. */

@@ -25,7 +25,7 @@ struct ranks_ops {
     /* returns "" when there is no address yet; NULL = none is needed */
     struct str (*address)(const struct executor_model *x);
     enum status (*make_id)(struct executor_model *x, uint8_t *out, struct error *err);
-    /* After an error the rank has joined nothing. */
+    /* Joins the replica. After an error the rank has joined nothing. */
     enum status (*join)(struct executor_model *x, const struct executor_comm *c, struct error *err);
     /* After `leave` nothing of the replica runs any more, or the process has to end
      * (x->loss.is_lost). */
@@ -37,7 +37,7 @@ struct ranks_ops {
     enum status (*look)(struct executor_model *x, struct error *err);
     enum status (*tell)(struct executor_model *x, void *data, size_t n_bytes, struct error *err);
     enum status (*share_last)(struct executor_model *x, uint32_t n_slots, struct error *err);
-    /* See collectives_gpu_wait. */
+    /* Works like collectives_gpu_wait. */
     enum status (*wait)(struct executor_model *x, enum status (*done)(void *ctx, struct error *err),
                         void *ctx, struct error *err);
     /* returns true when an abort does not come to its end */

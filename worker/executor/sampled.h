@@ -12,11 +12,12 @@ struct sampled {
     uint32_t n_places, n_items; /* number of places, number of runs with `sample` */
     bool drafted;               /* some run has draft tokens */
     uint32_t *ids; /* [n_places + n_items]: ids, then the number of accepted ids of each run */
-    float *gaps;   /* [n_places]; only on the sampling rank, like all fields that follow */
-    struct logprob_row *logprobs;       /* [n_places]; NULL = not requested */
-    uint32_t *mask_units, *matcher_kib; /* [n_places]; both NULL when no sequence has a grammar */
-    uint32_t n_done;                    /* places sampled so far */
-    struct result_item *items;          /* [n_items] */
+    float *gaps;   /* gap of each place; only on the sampling rank, like all that follows */
+    struct logprob_row *logprobs; /* log-probabilities, [n_places]; NULL = not requested */
+    /* figures of grammars, [n_places]; both NULL when no sequence has one */
+    uint32_t *mask_units, *matcher_kib;
+    uint32_t n_done;           /* places sampled so far */
+    struct result_item *items; /* items of the result, [n_items] */
 };
 
 /* `item_in_flight` is the id that a step in flight samples for a run with `sample`. The sequence
@@ -32,10 +33,10 @@ struct item_in_flight {
  * sampling rank it also holds the items of the result: one for each run that samples or has
  * prompt_logprobs. */
 struct step_prompt_logprobs {
-    uint32_t n_rows, n_done;  /* rows of the step, rows of the passes so far */
-    struct logprob_row *rows; /* [n_rows]; only on the sampling rank, like all fields that follow */
-    uint32_t *targets;        /* [n_rows]; the prompt's id of each row */
-    struct result_item *items; /* [n_items] */
+    uint32_t n_rows, n_done;   /* rows of the step, rows of the passes so far */
+    struct logprob_row *rows;  /* [n_rows] rows; only on the sampling rank, like all that follows */
+    uint32_t *targets;         /* [n_rows]; the prompt's id of each row */
+    struct result_item *items; /* items of the result, [n_items] */
     bool *samples;             /* [n_items]; true when the run also samples */
     uint32_t n_items;
 };

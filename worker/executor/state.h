@@ -17,7 +17,7 @@ struct executor_ranks {
     struct comm_stages comms;
     /* ranks_cpu.c uses the next fields. */
     struct comm *comm;
-    struct collectives_comm collectives; /* uses `comms` */
+    struct collectives_comm collectives; /* collectives over `comms` */
     /* ranks_gpu.c uses the next fields. */
     struct collectives_gpu *gpus;
     void *tell;          /* device memory for data that is sent to all ranks */
@@ -41,7 +41,7 @@ struct executor_loss {
 #define EXECUTOR_AHEAD_IDS    4096u
 #define EXECUTOR_AHEAD_PASSES 64u
 struct executor_ahead {
-    struct sequence *waiting[EXECUTOR_AHEAD_IDS]; /* a ring; the oldest is at i_id */
+    struct sequence *waiting[EXECUTOR_AHEAD_IDS]; /* sequences in a ring; the oldest is at i_id */
     /* number of ids of each pass; a ring, the oldest is at i_pass */
     uint32_t n_of[EXECUTOR_AHEAD_PASSES];
     uint32_t i_id, n_ids, i_pass, n_passes;
@@ -49,7 +49,7 @@ struct executor_ahead {
 
 /* The next two structs are for sampling on the host (step/samplers.c): the state of one row,
  * then everything that the sampling rank needs. */
-struct sampling { /* one row */
+struct sampling { /* state of one row */
     struct sampler_row row;
     struct sampler_choice choice;
     float end_gap; /* why the row's mask allows no id: 0, RESULT_DEAD_END or RESULT_MASK_COST */
@@ -57,17 +57,19 @@ struct sampling { /* one row */
     uint32_t mask_units, matcher_kib;
 };
 struct executor_host {
-    struct sampler **samplers; /* [n_samplers], one per thread; NULL on other ranks */
+    struct sampler **samplers; /* samplers, one per thread, [n_samplers]; NULL on other ranks */
     uint32_t n_samplers;
-    struct sampling *samplings; /* [RUNNER_LOGITS_ROWS] */
+    struct sampling *samplings; /* rows that are sampled at once, [RUNNER_LOGITS_ROWS] */
     struct grammars *grammars;
-    struct grammar_compiler *compiler; /* never NULL after opening; idle on other ranks */
-    uint32_t *masks, n_mask_words;     /* [RUNNER_LOGITS_ROWS][n_mask_words] */
+    /* compiler of grammars; never NULL after opening, idle on other ranks */
+    struct grammar_compiler *compiler;
+    uint32_t *masks, n_mask_words; /* masks of the rows, [RUNNER_LOGITS_ROWS][n_mask_words] */
 };
 
 /* `executor_steps` holds the steps in flight (step/step.c). */
 struct executor_steps {
-    struct step_in_flight in_flight[EXECUTOR_MAX_IN_FLIGHT]; /* a ring; the oldest is at i_oldest */
+    /* steps in a ring; the oldest is at i_oldest */
+    struct step_in_flight in_flight[EXECUTOR_MAX_IN_FLIGHT];
     uint32_t i_oldest, n_in_flight;
     /* end of the newest step; last look at the ranks; collectives.spent_ns when the newest step
      * ended */
@@ -84,9 +86,10 @@ struct executor_model {
     struct engine *engine;
     struct sequences *sequences;
     struct batch batch;
-    struct kv_copies *copies; /* NULL = the host reaches the KV cache, or blocks are not moved */
+    /* copies of blocks; NULL = the host reaches the KV cache, or blocks are not moved */
+    struct kv_copies *copies;
     struct speculation speculation;
-    struct draft_model *draft_model; /* NULL = n-grams, or no draft tokens */
+    struct draft_model *draft_model; /* draft model; NULL = n-grams, or no draft tokens */
     struct executor_ranks ranks;
     struct executor_loss loss;
     struct executor_ahead ahead;
@@ -95,7 +98,7 @@ struct executor_model {
      * field and the next two belong to step/device_sample.c. */
     struct gpu_sampler *device_sampler;
     struct sample_lists *lists;
-    uint32_t *pending; /* [pass_rows]; see row_batch */
+    uint32_t *pending; /* slots of pending rows, [pass_rows]; see row_batch */
     struct executor_steps steps;
     char *served_name;
     char device_name[160];

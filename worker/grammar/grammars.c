@@ -28,7 +28,7 @@ struct grammars {
     struct grammar_compiler *compiler;
     uint32_t vocab_size;
     _Atomic uint64_t *progress;
-    struct standing *standings; /* [n_standings] by slot */
+    struct standing *standings; /* states by slot, [n_standings] */
     uint32_t n_standings;
 };
 

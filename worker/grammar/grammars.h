@@ -40,7 +40,7 @@ enum grammar_end {
  * ids in q->ids. */
 struct grammar_places {
     uint32_t first, n;
-    /* [n][(vocab_size + 31) / 32]; bit i % 32 of word i / 32 is set when id i is allowed. */
+    /* masks, [n][(vocab_size + 31) / 32]; bit i % 32 of word i / 32 is set when id i is allowed */
     uint32_t *words;
     bool
         /* [n]; false = the grammar rejects an earlier draft token, so the place does not count */

@@ -7,7 +7,7 @@
 #include "worker/model/program.h"
 
 struct kv_shape {
-    enum dtype dtype; /* see struct kv_cache */
+    enum dtype dtype; /* type of keys and values; see struct kv_cache */
     uint32_t block_tokens, max_model_len;
     uint64_t memory_bytes; /* requested size; 0 = not given */
     bool take_all;         /* without a requested size: take all available memory, not a part */

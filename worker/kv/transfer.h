@@ -14,7 +14,7 @@
 #define KV_TRANSFER_QUEUE_MAX 8u
 
 struct kv_transfer_options {
-    const char *host; /* see comm_options; NULL = do not listen yet */
+    const char *host; /* host to listen on, as in comm_options; NULL = do not listen yet */
     uint16_t port;
     bool no_shared_memory;
     /* limit in ms for connecting, then for each wait without a byte; 0 = 10 s */

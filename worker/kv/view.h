@@ -12,7 +12,7 @@ struct kv_piece {
     uint64_t block_bytes;
 };
 
-/* A view has the target's blocks, and their twins in the draft model. */
+/* A view has pieces of the target's blocks, and of their twins in the draft model. */
 #define KV_VIEW_PIECES (1u + PROTO_MAX_KV_GROUPS)
 struct kv_view_group {
     struct kv_piece pieces[KV_VIEW_PIECES];
@@ -28,7 +28,7 @@ struct kv_copies {
                              struct error *err);
     enum status (*sync)(struct kv_copies *c, struct error *err);
     void (*close)(struct kv_copies *c);
-    uint8_t *buffers[2]; /* host memory, KV_CHUNK_BYTES each (chunks.h) */
+    uint8_t *buffers[2]; /* buffers in host memory, KV_CHUNK_BYTES each (chunks.h) */
 };
 
 struct kv_view {

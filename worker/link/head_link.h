@@ -44,7 +44,7 @@ void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_by
 /* Returns the address of the connected head, or the address being tried, as "tcp://HOST:PORT". */
 const char *head_link_endpoint(const struct head_link *k);
 /* Sends the last message of this process, which is delivered even though the link is closed soon
- * after. planned: the process was told to end and has not failed. */
+ * after. `planned` means that the process was told to end and has not failed. */
 void head_link_goodbye(struct head_link *k, const char *why, bool planned);
 bool head_link_is_open(const struct head_link *k);
 uint64_t head_link_reconnects(const struct head_link *k);

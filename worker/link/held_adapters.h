@@ -4,7 +4,7 @@
 #include "proto/messages.h"
 
 struct held_adapters {
-    struct msg_adapter *all; /* [n]; owns names and paths */
+    struct msg_adapter *all; /* the adapters, [n], with their own names and paths */
     uint32_t n;
 };
 

@@ -47,7 +47,7 @@ struct rank_state {
     bool form_pending; /* a Form arrived during an abort; it is handled after the abort */
     bool join_pending; /* the Join for that Form arrived too (the owner keeps the id) */
     /* Epochs of Aborts that wait for the end of the running abort. After rank_state_on_aborted
-     * the owner sends Aborted for each, whatever action is returned. */
+     * the owner sends Aborted for each of them, also when an action is returned. */
     uint64_t answers[RANK_ANSWERS_MAX];
     uint32_t n_answers;
     uint64_t n_stale;
@@ -66,8 +66,8 @@ enum rank_action rank_state_on_reset(struct rank_state *s, const struct msg_rese
 enum rank_action rank_state_on_plan(struct rank_state *s, const struct msg_plan *m);
 /* The next functions take reports from the owner. `ok` false means that the communicator failed. */
 void rank_state_on_joined(struct rank_state *s, uint64_t term_epoch, bool ok);
-/* The owner first sends Aborted for each of s->answers. Returns the action for a pending Form or
- * Join, else RANK_SEND_ABORTED, which needs no further message. */
+/* Notes the end of an abort. The owner first sends Aborted for each of s->answers. Returns the
+ * action for a pending Form or Join, else RANK_SEND_ABORTED, which needs no further message. */
 enum rank_action rank_state_on_aborted(struct rank_state *s);
 void rank_state_on_executed(struct rank_state *s, uint64_t term_epoch, uint64_t step);
 /* Notes that the link to the head was lost. Plans that were received may finish; new plans need

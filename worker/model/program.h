@@ -50,14 +50,14 @@ struct tensor_part {
 /* `op_weight` is a matrix [n][k]. This rank holds outputs n0 .. n0 + n_len and inputs k0 .. k0 +
  * k_len. */
 struct op_weight {
-    struct tensor_name name, bias_name; /* bias_name.hf NULL = no bias */
+    struct tensor_name name, bias_name; /* names of matrix and bias; bias_name.hf NULL = no bias */
     uint32_t layer, expert, n_experts;
     uint32_t n, k, n0, n_len, k0, k_len;
     struct tensor_part part;
     enum reg out;
     /* The loader fills the next fields. */
     struct weight w;
-    float *bias; /* [n_len] */
+    float *bias; /* bias of this rank's outputs, [n_len] */
 };
 
 enum op_kind {
@@ -86,9 +86,9 @@ struct op {
             struct tensor_name name;
             uint32_t n_parts, dim;
             bool plus_one; /* the file stores w - 1 */
-            /* For a vector that is split over the ranks: its length (0 = the vector is this
-             * rank's alone), the position of `dim` in it, and the elements whose squares only
-             * this rank counts. */
+            /* For a vector that is split over the ranks. `whole` is its length (0 = it is this
+             * rank's alone), and `first` is the position of `dim` in it. own_first and own are
+             * the elements whose squares only this rank counts. */
             uint32_t whole, first, own_first, own;
             float eps; /* epsilon of the norm; 0 = as in the configuration */
             float *w;  /* [dim] weights; filled by the loader */
@@ -104,8 +104,8 @@ struct op {
         } rope;
         struct {
             uint32_t window;
-            struct tensor_name sinks_name; /* hf NULL = no sinks */
-            float *sinks;                  /* [heads.q.n]; filled by the loader */
+            struct tensor_name sinks_name; /* name of the sinks; hf NULL = no sinks */
+            float *sinks; /* sinks of this rank's heads, [heads.q.n]; filled by the loader */
         } attention;
         struct {
             enum activation act;
@@ -120,8 +120,8 @@ struct op {
             uint32_t n, n_heads, in_stride, in_first, out_stride, out_first;
         } copy;
         struct {
-            struct tensor_name bias_name; /* hf NULL = no bias */
-            float *bias;                  /* [n_experts]; filled by the loader */
+            struct tensor_name bias_name; /* name of the bias; hf NULL = no bias */
+            float *bias; /* bias of the experts, [n_experts]; filled by the loader */
         } route;
         struct {
             /* index in program.weights of gate, up and down of each expert of this rank */
@@ -133,7 +133,7 @@ struct op {
 /* `rope_freqs` holds the angles of one kind of rotary embedding. */
 struct rope_freqs {
     uint32_t n;  /* number of pairs: the first 2 n dimensions of a head are rotated */
-    float *inv;  /* [n] frequencies */
+    float *inv;  /* frequencies, [n] */
     float scale; /* factor of cos and sin */
     bool interleaved;
     const char *gguf_divisors; /* tensor that divides inv, if the file has it; may be NULL */
@@ -151,7 +151,7 @@ struct kv_layers {
 #define PROGRAM_MAX_ROPES     4u
 #define PROGRAM_MAX_KV_GROUPS 2u
 struct program {
-    const struct model_config *config; /* borrowed */
+    const struct model_config *config; /* configuration of the model; borrowed */
     uint32_t tp, rank, max_model_len;
     uint32_t pp, stage;
     uint32_t layer_begin, layer_end;                      /* layers of this stage */
@@ -171,7 +171,7 @@ struct program {
     struct op final_norm;
     struct rope_freqs ropes[PROGRAM_MAX_ROPES];
     uint32_t n_ropes;
-    uint32_t kv_group_of[MODEL_MAX_LAYERS]; /* index into kv_groups */
+    uint32_t kv_group_of[MODEL_MAX_LAYERS]; /* index in kv_groups of each layer's group */
     struct kv_layers kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint32_t n_kv_groups;
 };

@@ -18,7 +18,8 @@ struct gpu_monitor;
  * device; the text says which of the two. */
 MUST_USE enum status gpu_monitor_start(const struct gpu_monitor_options *o,
                                        struct gpu_monitor **out, struct error *err);
-/* Returns the last known state; all values are 0 before the first answer. Any thread. */
+/* Returns the last known state; all values are 0 before the first answer. Any thread may call
+ * it. */
 struct gpu_state gpu_monitor_read(struct gpu_monitor *m);
 /* Stops the monitor. Waits at most one second for a driver that does not answer. Does nothing
  * when `m` is NULL. */

@@ -12,7 +12,7 @@ struct fit_ask {
 
 struct fit {
     bool fits;
-    uint64_t budget_bytes;  /* utilization * memory_bytes */
+    uint64_t budget_bytes;  /* budget of the worker: utilization * memory_bytes */
     uint64_t kv_bytes;      /* KV cache of the requested batch */
     uint64_t total_bytes;   /* memory of the rank with kv_bytes */
     uint64_t kv_room_bytes; /* the part of the budget that is left for the KV cache */

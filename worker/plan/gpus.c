@@ -211,7 +211,7 @@ static void look_at(struct nearest *x, struct str name, struct str plain, struct
 {
     size_t d = str_distance(plain, wanted), at = x->n;
     if (wanted.len > 1 && str_starts(plain, wanted))
-        d /= 3; /* a name that begins alike is nearer than other names */
+        d /= 3; /* a name that begins with the wanted text is nearer */
     while (at > 0 && x->best[at - 1].distance > d)
         at--;
     if (at == N_NEAREST)

@@ -11,7 +11,7 @@
 struct gpu_model {
     const char *name;
     const char *others;    /* other names, comma separated, in the form of gpu_plain; may be NULL */
-    uint32_t capability;   /* 80 = compute capability 8.0 */
+    uint32_t capability;   /* compute capability; 80 = 8.0 */
     uint64_t memory_bytes; /* total memory, as nvidia-smi reports it */
     double bytes_per_s;    /* memory bandwidth */
     double flops;          /* peak of the tensor cores per second in BF16 (before 8.0: FP16) */

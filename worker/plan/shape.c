@@ -151,7 +151,7 @@ static enum status take_params(const struct plan_shape_options *x, struct shape 
             return error_set(err, STATUS_INVALID,
                              "--active-params %s is more than the %.3g parameters of the model",
                              x->active_params, n);
-        c->n_read = 0; /* counts all weights as experts */
+        c->n_read = 0; /* all weights count as experts */
         c->n_of_experts = n;
         c->chosen = active / n;
     }

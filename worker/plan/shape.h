@@ -26,9 +26,9 @@ struct shape_rank {
 struct shape {
     const char *model; /* name of the model as the user wrote it; NULL = a bare shape */
     char family[32];
-    const char *dtype, *kv_dtype; /* static strings */
+    const char *dtype, *kv_dtype; /* types of weights and KV cache; static strings */
     enum dtype kv;
-    const struct plan_options *options; /* borrowed */
+    const struct plan_options *options; /* options of the plan; borrowed */
     struct plan_counts counts;
     uint64_t weights_bytes;  /* bytes of one copy of the whole model */
     uint32_t max_model_len;  /* planned length; 0 = none (only for a bare shape) */

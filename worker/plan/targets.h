@@ -29,7 +29,7 @@ struct target {
 };
 
 struct targets {
-    const struct shape *shape; /* borrowed */
+    const struct shape *shape; /* planned model; borrowed */
     struct shape_rank whole;   /* the model on one GPU, whether or not it fits */
     uint64_t batch, kv_bytes;  /* kv_bytes: KV cache of the batch over the whole model */
     uint32_t context;

@@ -30,7 +30,8 @@ struct runner_sample {
     /* Identifies the work that `sample` enqueues and all addresses that this work reads, `at`
      * included. 0 = do not record. */
     uint64_t key;
-    enum status (*sample)(void *ctx, float *logits, struct error *err); /* called on rank 0 */
+    /* samples from the logits; called on rank 0 */
+    enum status (*sample)(void *ctx, float *logits, struct error *err);
     void *ctx;
 };
 MUST_USE enum status runner_sample(struct runner *r, const struct runner_sample *d,

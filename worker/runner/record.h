@@ -33,7 +33,7 @@ uint64_t runner_sample_key(const struct runner *r, uint32_t n, uint64_t key);
  * operator by operator. */
 struct runner_piece {
     uint64_t key; /* key of the recording; 0 = do not record */
-    bool of_rows; /* see ops->recording.begin */
+    bool of_rows; /* the work has rows of a pass; see ops->recording.begin */
     enum status (*run)(struct runner *r, const void *ctx, struct error *err);
     const void *ctx;
 };

@@ -21,7 +21,7 @@ struct sampler {
     uint32_t vocab_size;
     uint32_t *counts; /* counts of generated ids; SEEN marks an id that was penalised */
     float *raw;       /* copy of the raw logits, when they are changed and still needed */
-    struct candidate *candidates; /* [vocab_size] */
+    struct candidate *candidates; /* candidates of the call, [vocab_size] */
 };
 #define SEEN (1u << 31)
 

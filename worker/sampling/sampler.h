@@ -14,7 +14,7 @@
  * samples the same token. A token can only change when two candidates' scores are nearly equal:
  * their distance is the gap.
  *
- * Pure except for its scratch memory; one sampler per thread. */
+ * The functions are pure except for their scratch memory; each thread has its own sampler. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
 #include "worker/sampling/draw.h"
@@ -23,7 +23,7 @@ struct sampler_row {
     const struct sampling_params *params;
     const uint32_t *ids; /* [n_ids]; the prompt, then generated ids */
     uint32_t n_ids, n_prompt;
-    float *logits; /* [vocab_size]; overwritten */
+    float *logits; /* logits of the row, [vocab_size]; overwritten */
     /* [(vocab_size + 31) / 32]; a grammar's mask: bit i % 32 of word i / 32 is set when id i is
      * allowed. When other rules forbid all its ids, its first id is chosen. NULL = no grammar. */
     const uint32_t *mask;

@@ -36,9 +36,10 @@ uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
 
 struct batch {
     struct row_batch rows;
-    struct batch_sample *samples;                 /* [n_samples]; samples of this pass */
-    struct batch_prompt_logprob *prompt_logprobs; /* [n_prompt_logprobs] */
-    struct batch_pending *pending;                /* [n_pending] */
+    struct batch_sample *samples; /* [n_samples]; samples of this pass */
+    /* rows with prompt_logprobs, [n_prompt_logprobs] */
+    struct batch_prompt_logprob *prompt_logprobs;
+    struct batch_pending *pending; /* pending rows, [n_pending] */
     uint32_t *kept; /* [rows.n_kept]; sampled rows, prompt_logprobs rows and pooled rows */
     uint32_t n_samples, n_prompt_logprobs, n_pending;
     /* i_run and i_token are the start of the next pass. i_first_run and i_first_token are the

@@ -18,7 +18,7 @@ enum { FREE_MAX = 64, ADMIT_ARENA_LIMIT = 8 << 20 };
 
 struct sequences {
     struct sequences_limits limits;
-    struct sequence **slots; /* [n_slots]; NULL = empty slot */
+    struct sequence **slots; /* sequences by slot, [n_slots]; NULL = empty slot */
     uint32_t n_slots, n_live;
     uint64_t n_admitted;
     struct sequence *free_list;

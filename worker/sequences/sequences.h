@@ -91,7 +91,7 @@ MUST_USE enum status sequences_apply(struct sequences *s, const struct msg_plan 
                                      struct error *err);
 /* Returns the runs of the last accepted plan, in its order; valid until the next call. */
 struct sequence_runs sequences_runs(const struct sequences *s);
-/* Returns NULL for an empty slot. */
+/* Returns the sequence in the slot; NULL for an empty slot. */
 struct sequence *sequences_find(const struct sequences *s, uint32_t slot);
 /* Returns the most ids of a sequence. A pooling request may have one more, because the id that
  * comes with its vector is never run. */

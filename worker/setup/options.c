@@ -74,7 +74,7 @@ static enum status check_ports(const struct worker_options *o, struct error *err
 {
     const struct {
         const char *flag;
-        int64_t port; /* 0 = any port, -1 = none */
+        int64_t port; /* port of a listener; 0 = any port, -1 = none */
     } ports[] = {{"--comm-port", o->comm_port},
                  {"--kv-port", o->kv_port},
                  {o->http_port < 0 ? "--http-port (by default 7001 + ordinal)" : "--http-port",

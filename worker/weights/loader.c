@@ -177,7 +177,7 @@ struct loading {
     struct device *device;
     uint8_t *memory;
     uint64_t used;
-    struct load_progress *progress; /* may be NULL */
+    struct load_progress *progress; /* progress of the loading; may be NULL */
 };
 
 static void *take(struct loading *l, uint64_t n)

@@ -114,7 +114,7 @@ static enum status check_rows(const struct source *s, const struct op_weight *x,
         shape[1] = at.n_columns;
         shape[2] = at.n_rows;
     }
-    /* a one-row matrix in a GGUF */
+    /* a one-row matrix is a vector in a GGUF */
     bool is_vector = skip && at.n_rows == 1 && s->values->n_dims == 1;
     if (is_vector)
         skip = 2;

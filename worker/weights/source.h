@@ -18,8 +18,8 @@ uint32_t source_n_inputs(const struct source *s, const struct op_weight *x);
  * weight.group). */
 uint32_t source_group(const struct source *s, const struct op_weight *x);
 /* Writes for each input of the made rows its index among the matrix's k_len inputs; UINT32_MAX =
- * padding with zero weights. A block has inputs of one group only. Only for a source with an
- * order. */
+ * padding with zero weights. A block has inputs of one group only. Call it only for a source
+ * with an order. */
 void source_order(const struct source *s, const struct op_weight *x, uint32_t *out);
 /* Makes this rank's rows, for all kinds except SOURCE_ROWS: [n_len] rows of source_n_inputs
  * each. With an order, x->w.order gives the inputs. */

@@ -18,14 +18,16 @@ enum source_kind {
     SOURCE_MXFP4,
     SOURCE_DUMMY
 };
-enum int_layout { INT_AWQ, INT_GPTQ, INT_PACKED, INT_BYTES }; /* see worker/weights/source_int.c */
+/* layouts of integer codes; see worker/weights/source_int.c */
+enum int_layout { INT_AWQ, INT_GPTQ, INT_PACKED, INT_BYTES };
 struct source {
     enum source_kind kind;
-    enum dtype dtype;                             /* type of the rows */
-    const struct tensor *values, *scales, *zeros; /* scales, zeros: NULL = none */
-    char name[TENSOR_NAME_MAX + 16];              /* name of `values` */
-    uint32_t group;                               /* inputs that share a scale */
-    uint32_t scale_rows;                          /* FP8: outputs that share a scale; 0 = all */
+    enum dtype dtype; /* type of the rows */
+    /* tensors of codes, scales and zeros; the last two may be NULL */
+    const struct tensor *values, *scales, *zeros;
+    char name[TENSOR_NAME_MAX + 16]; /* name of `values` */
+    uint32_t group;                  /* inputs that share a scale */
+    uint32_t scale_rows;             /* FP8: outputs that share a scale; 0 = all */
     /* The next fields are for SOURCE_INT. */
     enum int_layout layout;
     uint32_t bits, n_groups;

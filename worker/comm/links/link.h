@@ -26,7 +26,7 @@ struct comm_link_ops {
     short (*before_sleep)(struct comm_link *l, bool wants_send, bool wants_recv);
     /* Called after each before_sleep, with the events that poll returned. */
     enum status (*after_sleep)(struct comm_link *l, short revents, struct error *err);
-    /* Called between collectives now and then; may be NULL. STATUS_IO: the peer cannot be
+    /* Called between collectives from time to time; may be NULL. STATUS_IO: the peer cannot be
      * reached any more. */
     enum status (*check_idle)(struct comm_link *l, struct error *err);
     void (*close)(struct comm_link *l); /* frees l; the peer notices */

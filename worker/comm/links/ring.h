@@ -32,8 +32,8 @@ struct ring_shared {
 /* `ring` is one end, private to its process. */
 struct ring {
     struct ring_shared *shared;
-    uint8_t *bytes;      /* [size] */
-    uint64_t size;       /* a power of two */
+    uint8_t *bytes;      /* bytes of the ring, [size] */
+    uint64_t size;       /* bytes in the ring, a power of two */
     uint64_t own, other; /* this end's index, and the other end's last valid index */
 };
 

@@ -49,7 +49,7 @@ static_assert(sizeof(struct header) <= HEADER_BYTES, "the header is the first pa
 
 struct shm {
     struct comm_link link;
-    struct header *memory; /* NULL = not mapped */
+    struct header *memory; /* shared memory; NULL = not mapped */
     size_t n_memory;
     struct ring out, in;
     bool gone;                   /* the peer has closed its end of the bell */
@@ -172,7 +172,7 @@ static short shm_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     if (s->gone || can_move(s))
         return 0;
     set_flags(s, true);
-    if (!can_move(s)) /* a second look: the peer may have moved before it saw the flags */
+    if (!can_move(s)) /* looks again, since the peer may have moved bytes before it saw the flags */
         return POLLIN;
     set_flags(s, false);
     return 0;
@@ -349,7 +349,7 @@ static enum status take(struct shm *s, int memory_fd, struct error *err)
     uint64_t n_bytes;
     TRY(check_memory(memory_fd, &n_bytes, err));
     TRY(map_memory(s, memory_fd, n_bytes, err));
-    struct header h; /* a copy, so that the peer cannot change it between check and use */
+    struct header h; /* `h` is a copy, so that the peer cannot change it between check and use */
     memcpy(&h, s->memory, offsetof(struct header, rings));
     if (memcmp(h.magic, magic, sizeof magic) != 0 || h.version != VERSION)
         return error_set(

@@ -28,7 +28,7 @@ static enum status check_path(int fd, struct error *err)
     struct tcp_info i = {0};
     socklen_t n = sizeof i;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) != 0)
-        return STATUS_OK; /* the kernel does not tell */
+        return STATUS_OK; /* the kernel does not report the state */
     bool unanswered = i.tcpi_retransmits >= UNANSWERED_MIN || i.tcpi_probes >= UNANSWERED_MIN;
     if (!unanswered || i.tcpi_last_ack_recv < SILENT_MS)
         return STATUS_OK;

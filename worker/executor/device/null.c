@@ -253,8 +253,9 @@ static enum status draft_token(struct executor_null *x, struct sequence_runs run
     return STATUS_OK;
 }
 
-/* Fills the log-probabilities. Candidate k gets log(1/(k+1)); the candidates are the ids after
- * the chosen id (docs/develop/null-worker.md). */
+/* Fills the log-probabilities of the chosen id and of k candidates. Each of them gets
+ * log(1/(k+1)). The candidates are the chosen id and the ids after it
+ * (docs/develop/null-worker.md). */
 static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t k_asked,
                           struct arena *arena, struct logprob_row *row)
 {
@@ -280,7 +281,7 @@ static bool prompt_logprob_of(const struct null_hash *h, uint32_t id, uint32_t k
     float *values = arena_try_array(arena, k + 1, sizeof *values);
     if (!ids || !values)
         return false;
-    uint32_t rank = null_hash_token(h, 1) - 96; /* from 1 to 26 */
+    uint32_t rank = null_hash_token(h, 1) - 96; /* rank from 1 to 26 */
     ids[0] = id;
     values[0] = -(float)rank / 8;
     for (uint32_t i = 1; i <= k; i++) {

@@ -14,9 +14,9 @@ struct chain {
 };
 
 struct null_kv {
-    uint64_t *blocks; /* [n_blocks]; 0 = not filled */
+    uint64_t *blocks; /* hash of each block, [n_blocks]; 0 = not filled */
     uint32_t n_blocks, block_tokens;
-    struct chain *chains; /* [n_chains] by slot */
+    struct chain *chains; /* chains by slot, [n_chains] */
     uint32_t n_chains;
 };
 

@@ -311,8 +311,8 @@ static void begin_rows(struct sample_lists *l, uint32_t first_place)
                                      .history = l->history};
 }
 
-/* Rounds the row's needs up to one of four kinds and returns its number, because each kind has
- * its own recording. Rows that need less skip the rest. */
+/* Rounds the needs of a step up to one of four kinds and returns its number, because each kind
+ * has its own recording. Rows that need less skip the rest. */
 static uint64_t resolve_wants(struct gpu_sample_wants *w)
 {
     if (w->changes || w->logprobs)

@@ -12,7 +12,7 @@
 struct pooled_row {
     uint32_t row;
     const struct sequence_run *run;
-    bool last; /* last row of the prompt */
+    bool last; /* the row is the last one of the prompt */
 };
 
 /* `pool_walk` is an iterator over the rows of a pass. */

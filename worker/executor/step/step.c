@@ -356,7 +356,7 @@ bool executor_is_due(struct executor *e)
     x->steps.looked_ns = now_ns;
     if (x->ranks.in->look && x->ranks.in->look(x, &err) != STATUS_OK)
         return true; /* finish reports the error */
-    /* a slow device is progress too; only the deadline or a look ends a hung one */
+    /* a slow device is progress too; only the deadline or a look at the ranks ends a hung step */
     executor_bump(e);
     return false;
 }

@@ -238,7 +238,7 @@ static void one_step_behind(struct rank *r)
                       "broadcast 2"),
                "%s", err.text);
     }
-    /* the others would only see that a rank is gone, if it left earlier */
+    /* if this rank left earlier, the others would only see that it is gone */
     pthread_barrier_wait(r->ctx);
 }
 

@@ -109,8 +109,8 @@ static const struct {
       .memory_bytes = 20000ull * LAYER_BLOCK,
       .available_bytes = 16ull << 30},
      STATUS_OK,
-     /* One sequence needs 64 and 2048 blocks, which take 7104 of the 20000. The default would
-      * take 86016. */
+     /* One sequence needs 64 and 2048 blocks, which take 7104 of the 20000 layer blocks. The
+      * default would take 86016. */
      {64 + (4096 - 64) * 12896 / 78912, 2048 + (8192 - 2048) * 12896 / 78912}},
     {"all that there is, of a GPU",
      false,

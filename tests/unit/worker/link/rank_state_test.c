@@ -14,14 +14,14 @@
 #include "common/base/random.h"
 
 enum event {
-    E_FORM,   /* a: epoch, b: make_id */
-    E_JOIN,   /* a: epoch */
-    E_ABORT,  /* a: epoch */
-    E_RESET,  /* a: old epoch, b: new epoch */
-    E_PLAN,   /* a: epoch, b: step */
-    E_JOINED, /* a: epoch, b: ok */
+    E_FORM,   /* a is the epoch, b is make_id */
+    E_JOIN,   /* a is the epoch */
+    E_ABORT,  /* a is the epoch */
+    E_RESET,  /* a is the old epoch, b the new one */
+    E_PLAN,   /* a is the epoch, b is the step */
+    E_JOINED, /* a is the epoch, b is ok */
     E_ABORTED,
-    E_EXECUTED, /* a: epoch, b: step */
+    E_EXECUTED, /* a is the epoch, b is the step */
     E_LOST,
     E_COUNT
 };

@@ -536,7 +536,7 @@ static void test_scales(void **state)
     lora_adapter_close(a);
 }
 
-/* Patterns as in PEFT: the first key that matches a module counts, not the longest. A key
+/* Patterns work as in PEFT: the first key that matches a module counts, not the longest. A key
  * matches only whole parts of the name. */
 static void test_patterns(void **state)
 {

@@ -151,9 +151,9 @@ static void test_overhead_that_is_said(void **state)
     }
 }
 
-/* A log line of vLLM for one of eight ranks on a 40 GB A100. 0.90 of 39.39 GiB are 35.45.
- * Weights take 3.97, memory outside PyTorch 2.10, activations 0.36, and 29.02 remain for the KV
- * cache. */
+/* The memory line agrees with a log line of vLLM for one of eight ranks on a 40 GB A100. 0.90 of
+ * 39.39 GiB are 35.45. Weights take 3.97, memory outside PyTorch 2.10, activations 0.36, and
+ * 29.02 remain for the KV cache. */
 static void test_the_memory_line(void **state)
 {
     const double gib = 1 << 30;
@@ -178,9 +178,9 @@ static void test_the_memory_line(void **state)
     assert_int_equal(f.max_batch, f.kv_room_bytes / (8192ull * 31104));
 }
 
-/* DJL's table of instances and batch sizes. It gives no sequence length, so the rows use 256
- * tokens and the lower end of each range. 70 billion parameters in 16 bits do not fit into four
- * GPUs of 24 GB. */
+/* `cox plan` agrees with DJL's table of instances and batch sizes. The table gives no sequence
+ * length, so the rows use 256 tokens and the lower end of each range. 70 billion parameters in
+ * 16 bits do not fit into four GPUs of 24 GB. */
 static void test_advice_of_instances(void **state)
 {
     static const struct {

@@ -477,8 +477,8 @@ static int n_open_files(void)
 
 enum { GOOD_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* Memory that the taking half must refuse. Offsets in the header of shm.c: magic 0, version 8,
- * ring_bytes 16. */
+/* The taking half refuses wrong memory. The header of shm.c has magic at offset 0, version at 8
+ * and ring_bytes at 16. */
 static void test_refused_memory(void **state)
 {
     static const struct {

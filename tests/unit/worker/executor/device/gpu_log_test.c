@@ -25,7 +25,8 @@ static void test_numbers(void **state)
     }
 }
 
-/* An example from vLLM's log: 613,024 tokens of KV cache hold 4.68 requests of 131,072 tokens. */
+/* The concurrency agrees with vLLM's log: 613,024 tokens of KV cache hold 4.68 requests of
+ * 131,072 tokens. */
 static void test_concurrency(void **state)
 {
     struct program program = {.n_kv_groups = 1};
