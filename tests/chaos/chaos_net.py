@@ -24,8 +24,8 @@ from hosts import SCRIPT as WIRE, Host, why_not as why_no_hosts
 HOSTS = ("a", "b", "c")
 HEAD_PORT, ADMIN_PORT, HTTP_PORT, REDIS_PORT = 7000, 8265, 8000, 6379
 CLIENTS = "10.77.0.100"
-# Fixed address of the bridge. Without it, a bridge has the lowest address of its ports. Adding or removing a wire would then change the address,
-# and the hosts' ARP caches would keep the old address for 40 s.
+# SWITCH is the fixed address of the bridge. Without it, a bridge has the lowest address of its ports. Adding or removing a wire would then change
+# the address, and the hosts' ARP caches would keep the old address for 40 s.
 SWITCH = "02:00:00:00:00:64"
 DISK = "64m"
 CLONE_NEWNET = 0x40000000

@@ -32,9 +32,10 @@ from sse import Collected, collect
 STALL_S = 20.0 * SLOW
 VICTIMS = [("worker", 5), ("head", 3), ("gateway", 2)]
 ACTIONS = [("kill", 6), ("stop", 2), ("term", 2)]
-# --shutdown-timeout of a gateway. A gateway that is told to end accepts no new request until its streams have ended, or until this time has passed.
+# DRAIN_S is the --shutdown-timeout of a gateway. A gateway that is told to end accepts no new request until its streams have ended, or until this
+# time has passed.
 DRAIN_S = 30
-# Seconds for which a struck gateway may refuse after its end: the longest back-off of a restart (5 s) and a start.
+# AWAY_S is the time in seconds for which a struck gateway may refuse after its end: the longest back-off of a restart (5 s) and a start.
 AWAY_S = {"kill": 8 * SLOW, "stop": 8 * SLOW, "term": DRAIN_S + 8 * SLOW}
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 N_QUIET = 24

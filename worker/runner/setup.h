@@ -16,8 +16,8 @@ struct runner_setup {
     struct device *device;
     struct kv_store *kv;
     struct lora_set *loras; /* adapters of the program; NULL = rows have none */
-    /* Borrowed; NULL = one rank. All ranks of a stage run the same passes, and stages run one
-     * after the other. */
+    /* collectives of the replica; borrowed; NULL = one rank. All ranks of a stage run the same
+     * passes, and stages run one after the other. */
     struct collectives *collectives;
     uint32_t pass_rows;
     bool is_eager;                 /* no pass is recorded */

@@ -26,7 +26,8 @@ struct runner_kept {
     struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS];
 };
 
-/* `runner` is a runner. Its buffers are cut from one allocation of device memory. */
+/* `runner` holds the state of a runner. Its buffers are cut from one allocation of device
+ * memory. */
 struct runner {
     struct runner_setup s;
     const struct ops *ops;

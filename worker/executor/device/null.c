@@ -503,7 +503,7 @@ static void size_kv(struct executor_info *info, const struct worker_options *o)
     info->comm_bytes = o->kv_port < 0 ? 0 : kv_chunks_memory_bytes();
 }
 
-/* Offers every TP that divides its own, since every rank computes everything. */
+/* Offers every TP that divides this device's TP, since every rank computes everything. */
 static void offer_smaller(struct executor_info *info, const struct worker_options *o)
 {
     uint32_t n_blocks = info->limits.kv_groups[0].n_blocks;
