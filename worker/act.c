@@ -85,7 +85,7 @@ void worker_act(struct worker_process *w, enum rank_action action, const struct 
         join_comm(w);
         break;
     case RANK_SEND_GAP:
-        assert(m); /* RANK_GAP arises only from a plan */
+        assert(m); /* RANK_GAP arises only from a plan, so `m` is set */
         worker_send_gap(w, m->plan.step,
                         "the step does not follow the last one that this rank received");
         break;

@@ -1,12 +1,12 @@
-/* The compute thread and its queues. The loop thread pushes jobs to `queue`. The compute thread
- * takes them in order, runs them on the executor and pushes them to `done`. Then on_wake calls
- * on_done on the loop thread and recycles the job.
- * With an executor in halves, plans that have begun wait in `in_flight` (at most
- * EXECUTOR_MAX_IN_FLIGHT). An abort may run while plans are in flight; every other job waits for
- * them.
+/* Runs the compute thread and its queues. The loop thread pushes jobs to `queue`. The compute
+ * thread takes them in order, runs them on the executor and pushes them to `done`. Then on_wake
+ * calls on_done on the loop thread and recycles the job.
+ * With an executor that has `begin` and `finish`, plans that have begun wait in `in_flight` (at
+ * most EXECUTOR_MAX_IN_FLIGHT). An abort may run while plans are in flight; every other job
+ * waits for them.
  * Invariants: a job is in exactly one list. `mutex` guards `queue`, `done`, `stop` and `ended`.
- * Only the compute thread runs jobs on the executor. Results leave in the order
- * in which the jobs came. */
+ * Only the compute thread runs jobs on the executor. Results leave in the order in which the
+ * jobs came. */
 #include "worker/compute.h"
 
 #include <assert.h>
@@ -20,8 +20,8 @@
 #include "proto/codec/codec.h"
 
 enum { JOB_FREE_MAX = 8, JOB_ARENA_LIMIT = 256 << 20, TIMER_SLACK_NS = 1000 };
-/* Interval at which a busy device is asked whether it is done, when nothing else wakes the
- * thread. */
+/* POLL_NS is the interval at which a busy device is asked whether it is done, when nothing else
+ * wakes the thread. */
 enum { POLL_NS = 20000 };
 
 struct job {
@@ -36,7 +36,7 @@ struct job {
     enum status status;
     struct error error;
     struct msg_result result;
-    struct job_loss *losses; /* JOB_JOIN; on `arena` */
+    struct job_loss *losses; /* JOB_JOIN: the adapters that were not loaded again; on `arena` */
 };
 
 struct job_list {
@@ -50,13 +50,14 @@ struct compute {
     pthread_t thread;
     bool started;
     _Atomic bool busy;
-    struct job_list free_jobs; /* loop thread only */
+    struct job_list free_jobs; /* jobs that can be used again; loop thread only */
     pthread_mutex_t mutex;     /* guards the fields below, except in_flight and idle_since_ns */
     pthread_cond_t wake;
     struct job_list queue, done;
     bool stop, ended;
     struct job_list
-        in_flight; /* compute thread only; begun plans, and refused plans that follow one */
+        /* compute thread only; begun plans, and refused plans that came after a begun plan */
+        in_flight;
     uint64_t idle_since_ns;
 };
 
@@ -121,7 +122,7 @@ static void run_join(struct executor *e, struct job *j)
     }
 }
 
-/* Decodes the plan and executes it, or begins it on an executor that works in halves. */
+/* Decodes the plan and executes it, or begins it on an executor with `begin` and `finish`. */
 static void run_plan(struct compute *c, struct job *j)
 {
     struct executor *e = c->o.executor;

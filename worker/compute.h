@@ -25,32 +25,34 @@ enum job_kind {
     JOB_KIND_COUNT
 };
 
-/* An adapter that a join could not load again. */
+/* `job_loss` is an adapter that a join could not load again. */
 struct job_loss {
     uint64_t id;
     struct error why;
     const struct job_loss *next;
 };
 
-/* A finished job. Everything in it is valid only during on_done. */
+/* `job_done` is a finished job. Everything in it is valid only during on_done. */
 struct job_done {
     enum job_kind kind;
     bool dropped; /* an abort took the plan or check out of the queue before it began */
     uint64_t term_epoch, step;
     uint64_t session, frame_bytes; /* session and size of the plan's frame, for credit */
     enum status status;
-    const struct error *error;         /* valid when status is not STATUS_OK */
-    const struct msg_result *result;   /* JOB_PLAN that succeeded, else NULL */
-    const struct msg_adapter *adapter; /* JOB_ADAPTER, else NULL */
-    const struct job_loss *losses;     /* JOB_JOIN; NULL = none */
+    const struct error *error;         /* error of the job; valid when status is not STATUS_OK */
+    const struct msg_result *result;   /* result of a JOB_PLAN that succeeded, else NULL */
+    const struct msg_adapter *adapter; /* order of a JOB_ADAPTER, else NULL */
+    /* JOB_JOIN: the adapters that were not loaded again; NULL = none */
+    const struct job_loss *losses;
 };
 
 struct compute;
 struct compute_options {
-    struct executor *executor; /* borrowed until compute_stop */
+    struct executor *executor; /* executor of the jobs; borrowed until compute_stop */
     void (*on_done)(void *ctx, const struct job_done *d);
-    /* Called on the compute thread before a join, a reset or the end of a communicator. It waits
-     * until nobody else uses the executor's data of the old epoch. May be NULL. */
+    /* `await` is called on the compute thread before a join, a reset or the end of a
+     * communicator. It waits until nobody else uses the executor's data of the old epoch. May be
+     * NULL. */
     void (*await)(void *ctx);
     void *ctx;
 };

@@ -14,8 +14,8 @@ static void stop_loop(void *ctx)
     loop_stop(w->s.loop);
 }
 
-/* Says goodbye to the head and stops the loop. planned: the process was told to end, and `why`
- * says how the drain ended; otherwise `why` is the reason that it cannot go on. */
+/* Says goodbye to the head and stops the loop. With `planned` the process was told to end, and
+ * `why` says how the drain ended. Otherwise `why` is the reason that the process cannot go on. */
 static void leave(struct worker_process *w, const char *why, bool planned)
 {
     char text[sizeof w->told + sizeof w->failure];

@@ -1,8 +1,9 @@
 #pragma once
-/* The end of a worker: it was told to end and hands its work over first, or it cannot go on. */
+/* Ends a worker. Either the worker was told to end and hands its work over first, or it cannot
+ * go on. */
 struct worker_process;
-/* The first call hands the work over, then stops the loop. The second call stops at once.
- * `signal_name` names the cause in the head's events. */
+/* Ends the worker. The first call hands the work over, then stops the loop. The second call
+ * stops the loop at once. `signal_name` names the cause in the head's events. */
 void worker_stop(struct worker_process *w, const char *signal_name);
 void worker_send_drain_wish(struct worker_process *w);
 /* Ends the process when its device is lost, which is permanent for a process. The head is told

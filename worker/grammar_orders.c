@@ -6,7 +6,8 @@
 
 struct grammar_orders {
     struct grammar_orders_setup s;
-    struct grammar_compiler *compiler; /* the executor's; NULL = it has no grammars */
+    /* borrowed from the executor; NULL = the executor has no grammars */
+    struct grammar_compiler *compiler;
     struct loop_wakeup *wakeup;
     uint64_t term_epoch; /* epoch of the grammars that the head wants */
 };

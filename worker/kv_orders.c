@@ -7,8 +7,8 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-/* Seconds after which a transfer of an old epoch counts as stuck. An interrupt ends a wait for
- * the other side at once, and a copy on a device takes milliseconds. */
+/* STUCK_S is the number of seconds after which a transfer of an old epoch counts as stuck. An
+ * interrupt ends a wait for the other side at once, and a copy on a device takes milliseconds. */
 enum { STUCK_S = 30 };
 
 struct direction_metrics {
@@ -18,7 +18,7 @@ struct direction_metrics {
 struct kv_orders {
     struct kv_orders_setup s;
     struct kv_transfer *transfer;
-    char host[256]; /* address that it listens at; "" = none yet */
+    char host[256]; /* address that the transfers listen at; "" = none yet */
     bool warned;
     struct direction_metrics sent, received;
 };

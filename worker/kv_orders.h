@@ -1,7 +1,8 @@
 #pragma once
-/* The head's orders for KV transfers: which orders a worker takes, its reports to the head, and
- * metrics. kv/transfer.h moves the blocks. A NULL `struct kv_orders` is a worker without
- * transfers; all functions but start accept it. Loop thread, except kv_orders_await. */
+/* Handles the head's orders for KV transfers: the orders that a worker takes, its reports to the
+ * head, and metrics. kv/transfer.h moves the blocks. A NULL `struct kv_orders` is a worker
+ * without transfers; all functions but start accept it. All functions run on the loop thread,
+ * except kv_orders_await. */
 #include "common/base/metrics.h"
 #include "worker/executor/executor.h"
 #include "worker/kv/transfer.h"
@@ -22,18 +23,19 @@ struct kv_orders;
 MUST_USE enum status kv_orders_start(const struct kv_orders_setup *s, struct kv_orders **out,
                                      struct error *err);
 void kv_orders_stop(struct kv_orders *k);
-/* Listens on `host`, where other replicas' ranks reach this one. An error is logged and leaves
- * the address empty. */
+/* Listens on `host`, where ranks of other replicas reach this rank. An error is logged and
+ * leaves the address empty. */
 void kv_orders_listen(struct kv_orders *k, const char *host);
-struct str kv_orders_address(const struct kv_orders *k); /* "" = none */
+/* returns the address of this rank; "" = none */
+struct str kv_orders_address(const struct kv_orders *k);
 
-/* Takes an order; refuses it when `k` is NULL. `n_blocks` is the number of blocks of each KV
+/* Takes an order, or refuses it when `k` is NULL. `n_blocks` is the number of blocks of each KV
  * group that the rank's replica has agreed on. */
 void kv_orders_take(struct kv_orders *k, const struct kv_orders_setup *s,
                     const struct msg_kv_transfer *m, const struct rank_state *r,
                     struct u32_span n_blocks);
 void kv_orders_on_step(struct kv_orders *k, uint64_t step);
-void kv_orders_on_open(struct kv_orders *k); /* a new session with a head */
+void kv_orders_on_open(struct kv_orders *k); /* called for a new session with a head */
 /* Ends the transfers of the epoch. Call it before the compute thread is told that the epoch is
  * over. */
 void kv_orders_end_epoch(struct kv_orders *k);
@@ -42,4 +44,4 @@ void kv_orders_end_epoch(struct kv_orders *k);
 void kv_orders_await(struct kv_orders *k);
 /* Returns true when a transfer of an old epoch does not end. The process has to end then. */
 bool kv_orders_are_stuck(const struct kv_orders *k);
-bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms); /* see kv_transfer_end */
+bool kv_orders_end(struct kv_orders *k, uint32_t timeout_ms); /* works like kv_transfer_end */

@@ -1,4 +1,4 @@
-/* cox-worker: reads options, creates executor, loop and worker, and runs until SIGTERM;
+/* Runs cox-worker: reads options, creates executor, loop and worker, and runs until SIGTERM.
  * `cox-worker plan` is `cox plan`. The CPU binding comes before threads and memory. Everything
  * here runs on the loop thread, which owns all parts. Exit codes: 0 = fine, 1 = failed while
  * running, 2 = usage or configuration. */
@@ -76,7 +76,8 @@ static void on_signal(void *ctx, int signum)
     worker_stop(p->worker, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* Returns the host that others are told to connect to. A wildcard address is not one. */
+/* Returns the host that others are told to connect to: --http-host, or --comm-host when the
+ * former is a wildcard address. */
 static const char *reachable_host(const struct worker_options *o)
 {
     bool everywhere = strcmp(o->http_host, "0.0.0.0") == 0 || strcmp(o->http_host, "::") == 0;
@@ -121,10 +122,12 @@ static void print_memory(const struct executor *e)
 static enum status start(struct process *p, struct error *err)
 {
     char pci[32];
-    TRY(executor_cuda_look(&p->o, err)); /* first: keys and a head do not help without a GPU */
+    /* this check comes first, since keys and a head do not help without a GPU */
+    TRY(executor_cuda_look(&p->o, err));
     TRY(worker_options_check(&p->o, err));
     executor_cuda_pci(&p->o, pci, sizeof pci);
-    TRY(bind_process(&p->o, "", pci, err)); /* before any thread or memory exists */
+    /* the binding comes before any thread or memory exists */
+    TRY(bind_process(&p->o, "", pci, err));
     TRY(startup_prepare(&p->o, &p->startup, err));
     TRY(executor_open(&p->o, &p->executor, err));
     print_memory(p->executor);
@@ -203,7 +206,8 @@ static int run(struct process *p)
             log_warn("ends_while_loading", "model=%s", log_quote(p->o.model));
             if (refused)
                 (void)fail(s, &err);
-            _exit(refused ? 2 : 0); /* a second signal, or the end of --drain-timeout */
+            /* reached after a second signal, or at the end of --drain-timeout */
+            _exit(refused ? 2 : 0);
         }
     }
     finish(p);

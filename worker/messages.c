@@ -15,11 +15,12 @@
 #include "worker/drain.h"
 #include "worker/state.h"
 
-/* First minor protocol version in which heads tell serving workers from spares. */
+/* MINOR_OF_READINESS is the first minor protocol version in which heads tell serving workers
+ * from spares. */
 enum { MINOR_OF_READINESS = 2 };
 
-/* Writes the number of blocks of each KV group at that TP to out[n_kv_groups]. Returns false
- * when this worker does not offer that TP. */
+/* Writes the number of blocks of each KV group at `tp` to out[n_kv_groups]. Returns false when
+ * this worker does not offer that TP. */
 static bool blocks_at(const struct worker_process *w, uint32_t tp, uint32_t *out)
 {
     const struct executor_info *i = w->s.executor->ops->info(w->s.executor);
@@ -35,8 +36,8 @@ static bool blocks_at(const struct worker_process *w, uint32_t tp, uint32_t *out
     return false;
 }
 
-/* Checks a Form once, here: rank and stage index arrays in the executors, and sizes are
- * multiplied. */
+/* Checks a Form once, here. The executors use rank and stage as array indexes and multiply the
+ * sizes. */
 static bool form_is_sane(const struct worker_process *w, const struct msg_form *f,
                          struct error *err)
 {
@@ -81,7 +82,7 @@ static void on_form(struct worker_process *w, const struct msg *m)
         arena_reset(&w->form_arena);
         w->n_join_id = 0;
         enum status s = msg_copy(m, &w->form_arena, &w->form);
-        if (s != STATUS_OK) /* cannot happen: a decoded Form fits into form_arena */
+        if (s != STATUS_OK) /* this cannot happen: a decoded Form fits into form_arena */
             log_error("form_not_kept", "status=%s", status_name(s));
         metric_add(w->m.epochs, 1);
         log_info("forming", "epoch=%llu.%llu group=%llu rank=%u/%u stage=%u/%u",
@@ -220,7 +221,8 @@ void worker_on_open(void *ctx, const struct msg_welcome *welcome)
         worker_send_drain_wish(w);
 }
 
-/* An older head does not say who serves; its heartbeat only shows that it accepts this worker. */
+/* Handles a heartbeat. An older head does not say which workers serve; its heartbeat only shows
+ * that it accepts this worker. */
 void worker_on_heartbeat(void *ctx, const struct msg_heartbeat *h, unsigned head_minor)
 {
     struct worker_process *w = ctx;

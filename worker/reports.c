@@ -122,8 +122,8 @@ static void on_abort_done(struct worker_process *w)
     worker_act(w, action, NULL);
 }
 
-/* Reports an adapter order. STATUS_EXISTS counts as success: the head asks again after a lost
- * session, and the adapter is here. */
+/* Reports the result of an adapter order. STATUS_EXISTS counts as success: the head asks again
+ * after a lost session, and the adapter is here. */
 static void on_adapter_done(struct worker_process *w, const struct job_done *d)
 {
     const struct msg_adapter *a = d->adapter;

@@ -1,5 +1,5 @@
 #pragma once
-/* Reports of the compute thread to the head, and the check for a lost device or peer. `ctx` is
+/* Sends the compute thread's reports to the head, and checks for a lost device or peer. `ctx` is
  * the struct worker_process. */
 #include "worker/compute.h"
 

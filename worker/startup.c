@@ -10,10 +10,10 @@
 #include "common/keys/key_files.h"
 #include "proto/codec/codec.h"
 
-/* Credit for plans: the bytes of plans that may wait in this worker. */
+/* WINDOW_BYTES is the credit for plans: the bytes of plans that may wait in this worker. */
 #define WINDOW_BYTES (4u << 20)
 #define LINK_HWM     8192u
-/* Buffer for the line of a join token file. */
+/* JOIN_TEXT_BYTES is the size of the buffer for the line of a join token file. */
 #define JOIN_TEXT_BYTES 2048
 
 /* Reads the first word of the file. */

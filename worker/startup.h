@@ -10,7 +10,7 @@ struct startup {
     char node[256];
     char endpoint[1100]; /* "tcp://" and the value of --head */
     char head_public_key[41], other_head_key[41];
-    struct admin_keys admin_keys; /* empty = /metrics needs no key */
+    struct admin_keys admin_keys; /* keys for /metrics; empty = /metrics needs no key */
     struct head_link_options link;
 };
 

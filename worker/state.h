@@ -1,5 +1,6 @@
 #pragma once
-/* The state of one rank's worker, shared by the files of this folder. Loop thread. */
+/* Declares the state of one rank's worker, shared by the files of this folder. It belongs to the
+ * loop thread. */
 #include "common/base/arena.h"
 #include "common/host/own_address.h"
 #include "worker/compute.h"
@@ -23,29 +24,31 @@ struct worker_process {
     struct compute *compute;
     struct rank_state rank;
     uint64_t instance;
-    struct arena form_arena; /* holds `form`, the newest accepted Form */
+    struct arena form_arena; /* arena that holds `form`, the newest accepted Form */
     struct msg form;
-    uint8_t join_id[COMM_ID_MAX_BYTES]; /* from the newest Join for `form` */
+    uint8_t join_id[COMM_ID_MAX_BYTES]; /* id from the newest Join for `form` */
     uint32_t n_join_id;
     /* last epoch whose failure was reported: one Gap or CommError per epoch */
     uint64_t failed_epoch;
     bool draining, stopping, drained_by_head;
     bool had_place; /* the worker has served in a replica or been a spare; stays true */
     uint64_t drain_deadline_ns;
-    char told[48];     /* "told to end (SIGTERM)"; "" = not told */
-    char refusal[256]; /* why the head refuses this worker for good; "" = it does not */
-    char failure[256]; /* why the process has to end; "" = it does not */
+    char told[48];     /* reason such as "told to end (SIGTERM)"; "" = not told */
+    char refusal[256]; /* reason why the head refuses this worker for good; "" = it does not */
+    char failure[256]; /* reason why the process has to end; "" = it does not */
     bool failed_for_good;
     struct loop_timer *drain_timer, *check_timer;
     struct held_adapters held;
-    /* for Hello; block counts are owned by the executor */
+    /* smaller TPs for Hello; block counts are owned by the executor */
     struct elastic_shape elastic[PROTO_MAX_ELASTIC];
-    char comm_host[OWN_ADDRESS_MAX]; /* found address; "" = not found, or not wanted */
+    /* found address for other ranks; "" = not found, or not wanted */
+    char comm_host[OWN_ADDRESS_MAX];
     struct kv_orders_setup kv_setup;
     struct grammar_orders *grammars;
-    struct kv_orders *kv; /* NULL = no KV transfers */
+    struct kv_orders *kv; /* KV transfers; NULL = none */
     bool comm_host_warned;
-    struct vocabulary_reader *vocabulary; /* NULL = the model has no tokenizer */
+    /* reader of the vocabulary; NULL = the model has no tokenizer */
+    struct vocabulary_reader *vocabulary;
     struct gpu_metrics gpu;
     struct host_meter host;
     struct worker_metrics m;

@@ -7,7 +7,8 @@
 #include "worker/reports.h"
 #include "worker/state.h"
 
-/* Interval of the checks. A replica without steps checks that its ranks still reach each other. */
+/* CHECK_MS is the interval of the checks. A replica without steps checks that its ranks still
+ * reach each other. */
 enum { CHECK_MS = 1000 };
 enum { END_MS = 2000, FORM_ARENA_LIMIT = 4 << 20 };
 
@@ -140,7 +141,8 @@ const char *worker_failure(const struct worker_process *w)
 
 bool worker_end(struct worker_process *w)
 {
-    kv_orders_end_epoch(w->kv); /* first: the compute thread may wait for a transfer */
+    /* KV transfers end first, since the compute thread may wait for one */
+    kv_orders_end_epoch(w->kv);
     bool ended = compute_end(w->compute, END_MS);
     return kv_orders_end(w->kv, END_MS) && ended;
 }

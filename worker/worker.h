@@ -1,26 +1,27 @@
 #pragma once
-/* One rank. `struct worker_process` connects the link to the head, the rank's state machine, the
- * compute thread and the admin HTTP port; it decides nothing itself. It borrows loop, executor
- * and options. All functions are called on the loop thread. */
+/* Declares the worker of one rank. `struct worker_process` connects the link to the head, the
+ * rank's state machine, the compute thread and the admin HTTP port; it decides nothing itself.
+ * It borrows loop, executor and options. All functions are called on the loop thread. */
 #include "worker/worker_setup.h"
 
 struct worker_process;
 MUST_USE enum status worker_start(const struct worker_setup *s, struct worker_process **out,
                                   struct error *err);
-/* Returns true when its replica has served or it is a spare, and no drain is in progress
- * (docs/develop/protocol.md, "Readiness"). */
+/* Returns true when no drain is in progress, and the worker's replica has served or the worker
+ * is a spare (docs/develop/protocol.md, "Readiness"). */
 bool worker_is_ready(const struct worker_process *w);
 const char *worker_why_not_ready(const struct worker_process *w);
-/* Returns why the head refuses this worker for good, which stopped the loop. "" = it does not. */
+/* Returns the reason why the head refuses this worker for good, which stopped the loop. "" = it
+ * does not. */
 const char *worker_refusal(const struct worker_process *w);
-/* Returns why the process has to end, with exit code 1 and without worker_free: its device is
- * lost or its compute thread is stuck. "" = it does not have to. */
+/* Returns the reason why the process has to end, with exit code 1 and without worker_free: its
+ * device is lost or its compute thread is stuck. "" = it does not have to. */
 const char *worker_failure(const struct worker_process *w);
 /* Returns true when a restart would fail in the same way. The process then ends with exit code 2
  * and is not restarted. */
 bool worker_failed_for_good(const struct worker_process *w);
 /* Ends the threads after the loop has ended. Returns false while a shard is being loaded, which
  * cannot be interrupted. The process should then end without worker_free, which would wait for
- * it. */
+ * the end of the loading. */
 bool worker_end(struct worker_process *w);
 void worker_free(struct worker_process *w); /* does nothing when `w` is NULL */

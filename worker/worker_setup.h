@@ -1,5 +1,5 @@
 #pragma once
-/* The parts that a worker is started with. All pointers are borrowed. */
+/* Declares the parts that a worker is started with. All pointers are borrowed. */
 #include "common/base/metrics.h"
 #include "common/loop/loop.h"
 #include "common/options/worker.h"
@@ -12,6 +12,6 @@ struct worker_setup {
     struct executor *executor;
     struct metrics *metrics;
     struct head_link_options link;
-    const char *node; /* host or pod name */
+    const char *node; /* name of the host or pod */
     const char *http_address;
 };

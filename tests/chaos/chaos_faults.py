@@ -1,7 +1,7 @@
-"""The faults of a chaos run: a schedule from a seed, and the object that performs it.
+"""Makes and performs the faults of a chaos run: a schedule from a seed, and the object that performs it.
 
-A fault is a dict: at (seconds from the start), kind, on (its target), for (seconds until it is healed; absent: it is over at
-once), and what its kind needs in addition. Everything random is in the schedule. A schedule that is printed, shortened and given
+A fault is a dict: at (seconds from the start), kind, on (its target), for (seconds until it is healed; absent: it ends at once),
+and the further values that its kind needs. Everything random is in the schedule. A schedule that is printed, shortened and given
 back (--schedule) is therefore the same run, as far as the machine allows."""
 import asyncio
 import itertools
@@ -14,8 +14,8 @@ import time
 
 from chaos_net import ADMIN_PORT, HOSTS, WIRE, address, run
 
-BEGIN_S, CALM_S = 3.0, 8.0  # seconds before the first fault; seconds of calm at the end, in which the last faults are healed
-# Copies of each kind in the deck; all are drawn before one comes again.
+BEGIN_S, CALM_S = 3.0, 8.0  # seconds before the first fault; seconds without new faults at the end, in which faults are healed
+# DECK has the number of copies of each kind. All copies are drawn before one comes again.
 DECK = {"kill_worker": 3, "kill_head": 2, "kill_gateway": 2, "kill_standby": 1, "formation": 2, "drain": 2, "hang_short": 2, "hang_long": 2,
         "partition": 2, "one_way": 2, "loss": 1, "delay": 1, "flap": 2, "clock": 1, "disk": 1, "redis_killed": 1, "redis_hangs": 1,
         "slow_readers": 1}
@@ -31,7 +31,7 @@ def draw(rng, kind, names):
 
     if kind.startswith("kill_"):
         return {"on": some(kind[5:])}
-    if kind == "formation":  # a replica loses a rank, and the head dies while the next one is being formed
+    if kind == "formation":  # a replica loses a rank, and the head dies while the replica forms again
         return {"on": some("worker"), "then": "head", "after": span(0, 0.4)}
     if kind == "drain":
         return {"on": some("worker"), "for": span(1, 5)}
@@ -58,7 +58,7 @@ def hands(fault):
 
 
 def make_schedule(seed, seconds, names, kinds):
-    """Makes a schedule. names: the existing processes. kinds: allowed kinds of faults (None: all that names allow)."""
+    """Makes a schedule. `names` are the existing processes. `kinds` are the allowed kinds of faults (None: all that names allow)."""
     rng = random.Random(f"schedule/{seed}")
     deck = [k for k, n in DECK.items() for _ in range(n) if kinds is None or k in kinds]
     if "standby" not in names:
@@ -67,7 +67,7 @@ def make_schedule(seed, seconds, names, kinds):
         deck = [k for k in deck if not k.startswith("redis")]
     schedule, at, left = [], BEGIN_S, []
     while True:
-        if not left:  # popped from the end: one of each kind comes first, so that a minute has seen most kinds
+        if not left:  # kinds are popped from the end; one of each kind comes first, so that a minute has seen most kinds
             first = sorted(set(deck))
             again = [k for k, n in DECK.items() for _ in range(min(n, deck.count(k)) - 1)]
             left = rng.sample(again, len(again)) + rng.sample(first, len(first))
@@ -87,14 +87,14 @@ class Hands:
 
     def __init__(self, cluster, streams, n_streams):
         self.cluster, self.streams, self.n_streams = cluster, streams, n_streams
-        self.rules = {h: [] for h in HOSTS}  # nftables rules of each host: "chain rule"
+        self.rules = {h: [] for h in HOSTS}  # nftables rules of each host, as "chain rule"
         self.locks = {h: asyncio.Lock() for h in HOSTS}
         self.begun = []  # faults of the schedule that have begun
         self.since = time.monotonic()  # start of the schedule
         self.n_nobody = 0
 
     async def run(self, schedule, should_end):
-        """Performs the whole schedule, each fault at its time. Returns when all are healed."""
+        """Performs the whole schedule, each fault at its time. Returns when all faults are healed."""
         begin = self.since = time.monotonic()
         tasks = []
         for fault in schedule:
@@ -126,7 +126,7 @@ class Hands:
 
     async def do_formation(self, fault):
         await self.hit(fault["on"], signal.SIGKILL)
-        for _ in range(20):  # waits until a replica is being formed; the status shows this only for a moment
+        for _ in range(20):  # the loop waits until a replica is being formed, which the status shows only for a moment
             s = await self.cluster.status()
             if s and any(g.get("state") not in ("ready", "serving", "running") for g in s["groups"]) or s and not s["healthy"]:
                 break
@@ -148,8 +148,8 @@ class Hands:
         return heal
 
     async def do_drain(self, fault):
-        """Works like `cox drain NODE` and `cox undrain NODE`: the running requests move to another replica, with their blocks where
-        that pays."""
+        """Works like `cox drain NODE` and `cox undrain NODE`. The running requests move to another replica, with their blocks where
+        this is cheaper than computing them again."""
         async def order(on):
             name, status = await self.cluster.serving()
             ordinal = int(fault["on"].removeprefix("worker"))
@@ -185,7 +185,7 @@ class Hands:
     # ---- networks --------------------------------------------------------------------------------
 
     async def filter(self, host, rules, add):
-        """Adds or removes rules. The host's chains are written anew in one transaction."""
+        """Adds or removes rules. The host's chains are rewritten in one transaction."""
         async with self.locks[host]:
             for rule in rules:
                 self.rules[host].append(rule) if add else self.rules[host].remove(rule)
@@ -209,7 +209,7 @@ class Hands:
         return await self.filtered(b, f"input ip saddr {address(a)} drop")
 
     async def do_loss(self, fault):
-        """Drops packets in both directions, also the clients'. TCP must handle this."""
+        """Drops packets in both directions, including the clients' packets. TCP must handle this."""
         chance = f"numgen random mod 100 lt {fault['percent']} drop"
         return await self.filtered(fault["on"], f"input iifname eth0 {chance}", f"output oifname eth0 {chance}")
 
@@ -258,7 +258,7 @@ class Hands:
         host = self.cluster.hosts[fault["on"]]
         host.set_clock(fault["seconds"])
 
-        async def heal():  # a jump back, or forward
+        async def heal():  # the clock jumps back, or forward
             host.set_clock(0)
         return heal
 

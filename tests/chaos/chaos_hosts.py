@@ -6,14 +6,14 @@ Hosts are network namespaces on a switch (chaos_net.py): a head, two gateways, t
 there is a redis-server, gateways count in it, and where cox-head has --redis there is a standby head. Faults (chaos_faults.py):
 processes killed, hung, or killed while a replica forms; partitions, also in one direction; loss, delay, flapping links; wall
 clocks that jump; full disks; Redis down and back empty; slow readers. A stream may break only when its gateway dies, and is then
-requested again at the other one.
+requested again at the other gateway.
 
 Exit status 1: a failed request, a wrong token, a crashed process, or a cluster that has not recovered within 15 s of the last
-fault's end. The seed and the schedule so far are printed, and the logs kept. Exit status 77: it cannot run here; the reason is
-printed.
+fault's end. The seed and the schedule so far are printed, and the logs kept. Exit status 77: this machine cannot run the test; the
+reason is printed.
 
 Usage: tests/chaos/run [--seed N] [--minutes M] [--streams 32] [--model null|demo|PATH]
-       tests/chaos/run --seed N --minutes M --print > FILE;  tests/chaos/run --schedule FILE    some of its lines again
+       tests/chaos/run --seed N --minutes M --print > FILE;  tests/chaos/run --schedule FILE    (FILE may have some of the lines)
        tests/chaos/run --only kill_head,partition ...
 """
 import argparse
@@ -114,8 +114,8 @@ async def say(hands, begin):
 
 
 def say_longest(pauses, hands, n=5):
-    """Prints the longest pauses, each from another fault, with the faults that were in force meanwhile. They show where the time
-    went."""
+    """Prints the longest pauses, each from another fault, with the faults that were in force meanwhile. They show how the time was
+    spent."""
     told = []
     for seconds, end, gateway in sorted(pauses, reverse=True):
         if len(told) == n or seconds < 1 or any(end - seconds < e and e - s < end for s, e in told):
@@ -170,7 +170,7 @@ def main():
                 kept = Path(options.keep_logs or BIN.parent / f"chaos_hosts-{options.seed}")
                 cluster.keep_logs(kept)
                 print(f"logs: {kept}")
-        found = findings.take()  # includes reports that processes wrote as they ended
+        found = findings.take()  # the findings include reports that processes wrote when they ended
     for crash in cluster.crashes[len(streams.failures):]:
         streams.fail(crash)
     if found:

@@ -8,20 +8,20 @@ once (matrix_hands.py), waits until the cluster is whole, and counts the client'
   streams       right answers whose longest pause ended in the row
   failed        errors, refusals and lost connections that no strike at their gateway excuses; processes that ended unasked
   wrong         answers with a wrong byte
-  broken        answers that broke with their killed gateway, were requested again at the other one, and were right there
+  broken        answers that broke with their killed gateway, were requested again at the other gateway, and were right there
   refused       new connections that a gateway did not take while it was ending or away; also requested again, and right
   pause         longest wait of each stream for the next token (with the first one), in seconds
   well          seconds from the last strike's end until every process and replica serves
-  client late   longest time for which the client's own process was off the processor: that part of a pause is its own.
-                Its session has a higher weight than the others', so that this stays small
+  client late   longest time for which the client's own process was off the processor and itself caused a pause.
+                Its session has a higher weight than other sessions, so that this time stays small
 
 Busy processes (--hogs) are sessions of their own, like other users' processes. Linux gives each session an equal share, and the
 cluster with its supervisor is one session. Bars (exit status 1 when missed): nothing failed or wrong; whole again within 60 s; a
 pause of at most 15 s beyond the fault's own duration. For kills with up to six hogs, a pause is also at most 1.5 times the calm
-pause divided by the remaining share of the CPU. Exit status 77: it cannot run here; the reason is printed.
+pause divided by the remaining share of the CPU. Exit status 77: this machine cannot run the test; the reason is printed.
 
 Usage: tests/chaos/matrix [--only kill_worker,clock] [--rounds 1] [--hogs 20] [--loads calm,loaded] [--json FILE]
-       --weight N (-19 to 20) gives cluster, client and hogs a nice of -N towards other sessions; their mutual shares stay
+       --weight N (-19 to 20) gives cluster, client and hogs a nice of -N towards other sessions; their shares among each other stay
 """
 import argparse
 import asyncio
@@ -42,8 +42,8 @@ from chaos_net import BIN, CLOCK, REDIS, SANITIZED, ChaosCluster, why_not
 from matrix_hands import FAULTS, NEEDS_CLOCK, NEEDS_REDIS, MatrixHands, why_no_limits
 
 SETTLE_S, BETWEEN_S, WHOLE_S, REST_S = 2.0, 1.0, 60, 90
-FEW_HOGS = 6  # up to this many hogs, a kill's pause is also compared with the calm one
-CLIENT_WEIGHT = 10  # weight of the client's session above the others': 9 times their share
+FEW_HOGS = 6  # most hogs with which a kill's pause is also compared with the calm pause
+CLIENT_WEIGHT = 10  # weight of the client's session above the other sessions: 9 times their share
 SPIN = ("import time; t, c = time.monotonic(), time.process_time()\nwhile time.monotonic() - t < 1.5: pass\n"
         "print((time.process_time() - c) / (time.monotonic() - t))")
 
@@ -77,7 +77,7 @@ def excused(lost, strikes):
 
 
 def row_at(rows, at):
-    """Returns the last row that had begun at this time; before all of them, the first row."""
+    """Returns the last row that had begun at this time. Before all rows it returns the first row."""
     return next((r for r in reversed(rows) if r.begin <= at), rows[0])
 
 
@@ -119,7 +119,7 @@ def verdict(row, calm, n_hogs, share):
 
 
 class Client:
-    """The client's process."""
+    """Runs and controls the client's process."""
 
     def __init__(self, o):
         self.o, self.events, self.done = o, [], {"rested": asyncio.Event(), "going": asyncio.Event()}
@@ -142,8 +142,8 @@ class Client:
                 print(f"  {self.events[-1]['kind']}: {self.events[-1]['text']}", flush=True)
 
     async def tell(self, word, answer):
-        """Sends `go`, which starts streams (answer: `going`), or `rest`, which starts no new ones (answer: `rested` when the open
-        ones have ended)."""
+        """Sends `go` or `rest`. `go` starts streams, and the answer is `going`. `rest` starts no new streams, and the answer is
+        `rested` when the open streams have ended."""
         self.done[answer].clear()
         self.process.stdin.write(word + b"\n")
         await self.process.stdin.drain()
@@ -244,7 +244,7 @@ class Matrix:
         supervisor.cancel()
 
     def report(self):
-        """Prints the table; returns the number of rows that miss a bar."""
+        """Prints the table. Returns the number of rows that miss a bar."""
         n_beyond = 0
         print("\nshare of the CPU that is left to the cluster: " + ", ".join(f"{n} hogs {s:.3f}" for n, s in self.shares.items()) + "\n\n"
               "| fault | hogs | streams | failed | wrong | broken | refused | pause p50, p99, max, s | bar, s | well, s | client late, s | |\n"
@@ -298,7 +298,7 @@ def main():
         print(f"SKIPPED: {reason}")
         sys.exit(77)
     with contextlib.suppress(PermissionError):
-        os.setsid()  # cluster and supervisor become one session; a shell's job leads a process group, and cannot
+        os.setsid()  # cluster and supervisor become one session; a job of a shell leads a process group and cannot call setsid
     weigh(os.getpid(), o.weight)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="coxmatrix-") as folder:

@@ -1,4 +1,4 @@
-"""Three hosts on a switch, a cluster over them, and a supervisor that restarts processes that end.
+"""Runs three hosts on a switch, a cluster over them, and a supervisor that restarts processes that end.
 
 The harness runs in a network namespace of its own, which is the switch: a bridge with an address, so that its clients reach every
 host directly. Hosts are namespaces made by tests/e2e/hosts.py, each with its own disk (a tmpfs) for logs and its own wall clock
@@ -24,13 +24,13 @@ from hosts import SCRIPT as WIRE, Host, why_not as why_no_hosts
 HOSTS = ("a", "b", "c")
 HEAD_PORT, ADMIN_PORT, HTTP_PORT, REDIS_PORT = 7000, 8265, 8000, 6379
 CLIENTS = "10.77.0.100"
-# Fixed address of the bridge. A bridge otherwise has the lowest address of its ports, so adding or removing a wire would change it, and the hosts'
-# ARP caches would keep the old one for 40 s.
+# SWITCH is the fixed address of the bridge. Without it, a bridge has the lowest address of its ports. Adding or removing a wire would then change
+# the address, and the hosts' ARP caches would keep the old address for 40 s.
 SWITCH = "02:00:00:00:00:64"
 DISK = "64m"
 CLONE_NEWNET = 0x40000000
 KEY, ADMIN_KEY = "chaos-key", "chaos-admin-key"
-REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # from Debian's redis-tools: tests/e2e/test_quotas.py
+REDIS = shutil.which("redis-check-rdb") or shutil.which("redis-server")  # server from Debian's redis-tools, as in tests/e2e/test_quotas.py
 CLOCK = BIN.parent / "tests/libchaos_clock.so"
 PAUSES = (0.3, 1, 2, 4)  # seconds before a restart, by the number of starts that did not last 10 s
 
@@ -40,7 +40,7 @@ def address(host):
 
 
 def why_not():
-    """Returns why this machine cannot run it and how to fix that; None when it can."""
+    """Returns the reason why this machine cannot run the cluster and how to fix that; None when it can."""
     reason = why_no_hosts()
     if reason:
         return reason
@@ -66,7 +66,7 @@ def run(*args):
 
 
 class ChaosHost(Host):
-    """A host with a cable to the switch (port p-NAME there, eth0 here), a disk and a clock."""
+    """Represents a host with a cable to the switch (port p-NAME on the switch, eth0 on the host), a disk and a clock."""
 
     def __init__(self, name, folder):
         super().__init__(name, folder)
@@ -92,7 +92,7 @@ class ChaosHost(Host):
 
 
 class Process:
-    """A process that must run: it is started again when it ends."""
+    """Represents a process that must run: it is started again when it ends."""
 
     def __init__(self, name, host, *args):
         self.name, self.host, self.args = name, host, [str(a) for a in args]
@@ -117,7 +117,7 @@ class ChaosCluster:
 
     def __enter__(self):
         libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(CLONE_NEWNET) != 0:  # applies to this thread, and to all that it starts
+        if libc.unshare(CLONE_NEWNET) != 0:  # the call applies to this thread, and to all threads that it starts
             raise OSError(ctypes.get_errno(), "unshare: no network namespace")
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", "switch", "address", SWITCH, "type", "bridge")
@@ -157,7 +157,7 @@ class ChaosCluster:
     def start_all(self):
         run(BIN / "cox", "keys", "--keys-dir", self.folder / "keys")
         (self.folder / "admin.key").write_text(ADMIN_KEY + "\n")
-        # A limit that both gateways count in Redis, and that is never reached.
+        # The limit is never reached; both gateways count it in Redis.
         (self.folder / "api.keys").write_text(f"{KEY} chaos rate=1000000\n")
         keys = ["--keys-dir", self.folder / "keys"]
         url = f"redis://{address('c')}:{REDIS_PORT}"
@@ -166,7 +166,7 @@ class ChaosCluster:
             self.add("redis", "c", self.folder / "redis-server", "--port", REDIS_PORT, "--bind", address("c"), "--save", "", "--appendonly",
                      "no", "--protected-mode", "no", "--dir", self.hosts["c"].disk)
         lease = ["--redis", url, "--cluster-name", "chaos"] if self.two_heads else []
-        # Another TP adds in another order. Only the null device then gives the same tokens.
+        # Another TP adds in another order, so only the null device then gives the same tokens.
         elastic = ["--elastic-tp"] if self.device == "null" else []
         for name, host in zip(self.heads, "ab"):
             self.add(name, host, BIN / "cox-head", "--host", address(host), "--port", HEAD_PORT, "--admin-host",
@@ -273,12 +273,13 @@ class ChaosCluster:
         return status is None or any(w["draining"] for w in status["workers"] if f"worker{w['ordinal']}" == name)
 
     async def which(self, name):
-        """Translates names: `head` is the serving head, `standby` the other one. When that is not known, names stay as they are."""
+        """Translates names: `head` is the serving head, `standby` is the other head. When no head is known to serve, names stay as
+        they are."""
         found = (await self.serving())[0] if self.two_heads and name in self.heads else None
         return self.heads[(self.heads.index(found) + self.heads.index(name)) % 2] if found else name
 
     async def why_not_well(self):
-        """Returns None when every process runs and every replica serves; else a text of what is missing."""
+        """Returns None when every process runs and every replica serves; else a text that says what is missing."""
         gone = [p.name for p in self.processes.values() if not p.alive()]
         if gone:
             return f"not running: {', '.join(gone)}"
@@ -302,7 +303,7 @@ class ChaosCluster:
         return f"left in the head: {s and (s['requests'], s['kv'])}"
 
     async def wait_well(self, seconds, check=None):
-        """Waits for a condition. Returns the seconds it took, or the reason why it was not met."""
+        """Waits for a condition. Returns the number of seconds until it was met, or the reason why it was not met."""
         begin = time.monotonic()
         while True:
             reason = await (check or self.why_not_well)()

@@ -1,6 +1,6 @@
-"""Clients of a chaos run. Each requests streams one after the other at a gateway of its choice, and compares the bytes with the
-expected ones as they arrive. A stream may break only when its gateway dies. It is then requested again at the other one, and that
-answer must be right."""
+"""Implements the clients of a chaos run. Each client requests streams one after the other at a gateway of its choice, and compares
+the bytes with the expected bytes as they arrive. A stream may break only when its gateway dies. The stream is then requested
+again at the other gateway, and that answer must be right."""
 import asyncio
 import json
 import random
@@ -11,13 +11,13 @@ from collections import Counter
 import null_oracle as oracle
 from chaos_net import HTTP_PORT, KEY, SLOW, address
 
-STALL_S = 45.0 * SLOW  # longest time without a token, whatever was broken: the longest faults, plus twice the time to detect one
+STALL_S = 45.0 * SLOW  # longest time without a token under any fault: the longest faults, plus twice the time to detect one
 PREFIXES = ["", "A common beginning shared by many requests. " * 3, "Another one, " * 20]
 GATEWAYS = {"gateway0": "b", "gateway1": "c"}
 
 
 class Wrong(Exception):
-    """Raised for a wrong stream that nothing excuses."""
+    """Raised for a wrong stream that no fault excuses."""
 
 
 class Refused(Wrong):
@@ -35,7 +35,7 @@ def make_body(rng, most):
 
 
 class Formula:
-    """Expected texts by docs/develop/null-worker.md; every request is a new one."""
+    """Computes expected texts by docs/develop/null-worker.md; every request is a new one."""
 
     def __init__(self, most):
         self.most = most
@@ -47,7 +47,7 @@ class Formula:
 
 
 class Quiet:
-    """Expected texts from the cluster itself, which answered each request alone before the first fault."""
+    """Takes expected texts from the cluster itself, which answered each request alone before the first fault."""
 
     def __init__(self, most):
         self.most, self.known = most, []
@@ -67,7 +67,7 @@ class Streams:
         self.cluster, self.oracle, self.seed = cluster, oracle, seed
         self.counts, self.failures, self.stopping = Counter(), [], False
         self.pauses = []  # longest pause of each stream: (seconds, end time, gateway)
-        self.slow_until = {}  # client: end of its slow reading
+        self.slow_until = {}  # for each client, the time when its slow reading ends
 
     def fail(self, text):
         self.failures.append(text)
@@ -97,7 +97,7 @@ class Streams:
                     raise Wrong(f"no event: {event[:80]!r}")
 
     async def attempt(self, gateway, body, want, i_client=None):
-        """Returns the texts of all choices; they are compared with `want` (None: unknown) as they arrive."""
+        """Returns the texts of all choices. They are compared with `want` (None: unknown) as they arrive."""
         have, finished, last, longest = [""] * body["n"], set(), time.monotonic(), (0.0, 0.0, gateway)
         is_slow = False
         async with asyncio.timeout(None) as limit:
@@ -159,7 +159,8 @@ class Streams:
     # ---- clients ---------------------------------------------------------------------------------
 
     def was_killed(self, gateway, since):
-        """Returns whether the gateway's death excuses a connection begun at `since`: it was killed since then, or was not back yet."""
+        """Returns whether the gateway's death excuses a connection begun at `since`: the gateway was killed since then, or did not
+        serve again yet."""
         p = self.cluster.processes[gateway]
         return any(k >= since for k in p.killed_at) or not p.alive() or p.started > since - 5 * SLOW and p.n_starts > 1
 

@@ -1,5 +1,5 @@
-"""Tests the checker of chaos runs. A gateway that loses, repeats, swaps, changes or cuts off text fails the run. A killed gateway is
-excused, and only then. A seed always gives the same schedule."""
+"""Tests the checker of chaos runs. A gateway that loses, repeats, swaps, changes or cuts off text fails the run. Only a killed
+gateway is excused. A seed always gives the same schedule."""
 import asyncio
 import json
 import types

@@ -1,7 +1,8 @@
-/* A wall clock that jumps, for one host of a chaos run. Preloaded (LD_PRELOAD) into the host's
- * processes, it adds the content of the file CHAOS_CLOCK (nanoseconds, 8 bytes) to the time of
- * day that they read. The monotonic clock stays the kernel's: NTP or an operator would not move
- * it either. The file is mapped, so all processes see a jump at once, between two readings. */
+/* Implements a wall clock that jumps, for one host of a chaos run. The library is preloaded
+ * (LD_PRELOAD) into the host's processes. It adds the content of the file CHAOS_CLOCK
+ * (nanoseconds, 8 bytes) to the time of day that they read. The monotonic clock stays the
+ * kernel's: NTP or an operator would not change it either. The file is mapped, so all processes
+ * see a jump at once, between two readings. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -30,7 +31,8 @@ __attribute__((constructor)) static void begin(void)
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
-    if (!real_clock_gettime) /* called by another library's constructor, before ours */
+    /* another library's constructor may call this function before our constructor */
+    if (!real_clock_gettime)
         *(void **)&real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     int r = real_clock_gettime(id, t);
     if (r != 0 || (id != CLOCK_REALTIME && id != CLOCK_REALTIME_COARSE))
@@ -41,7 +43,8 @@ int clock_gettime(clockid_t id, struct timespec *t)
     return 0;
 }
 
-/* glibc's declaration adds only nonnull. The time zone has not been used since 1980. */
+/* glibc's declaration differs only in the attribute nonnull. The time zone has not been used
+ * since 1980. */
 int gettimeofday(struct timeval *restrict tv, void *restrict zone)
 {
     (void)zone;

@@ -1,4 +1,5 @@
-"""Tests the faults of chaos runs on three hosts without a cluster: each has its effect, and is gone when it is healed."""
+"""Tests the faults of chaos runs on three hosts without a cluster: each fault has its effect, and the effect is gone when the fault
+is healed."""
 import asyncio
 import ctypes
 import os
@@ -42,7 +43,7 @@ def cut_off(hands, a, b):
 def echo_on(hands, *hosts):
     for h in hosts:
         p = subprocess.Popen(hands.cluster.hosts[h].inside("python3", "-c", ECHO), stdout=subprocess.PIPE)
-        assert p.stdout.readline() == b"ready\n"  # ends with its host
+        assert p.stdout.readline() == b"ready\n"  # the process ends with its host
 
 
 def connect_s(host):
@@ -62,7 +63,7 @@ def test_partitions_and_loss(hands):
     heal = asyncio.run(hands.do_partition({"on": "ab"}))
     assert cut_off(hands, "a", "b") and cut_off(hands, "b", "a") and reaches(hands, "b", "c") and reaches(hands, "a", "c")
     asyncio.run(heal())
-    heal = asyncio.run(hands.do_one({"on": "ab"}))  # no answer comes back either
+    heal = asyncio.run(hands.do_one({"on": "ab"}))  # no answer comes back in the other direction either
     other = asyncio.run(hands.do_one({"on": "cb"}))
     assert "chain input" in (rules := hands.cluster.hosts["b"].run("nft", "list", "table", "ip", "chaos"))
     assert f"saddr {address('a')} drop" in rules and "daddr" not in rules
@@ -92,7 +93,7 @@ def test_delay_and_flap(hands):
         return took
 
     connect_s("a")
-    assert asyncio.run(delayed()) > 4 * 0.04  # two round trips of at least 40 ms each way, less their overlap
+    assert asyncio.run(delayed()) > 4 * 0.04  # the request takes two round trips of at least 40 ms each way, less their overlap
     connect_s("a")
     asyncio.run(hands.do_flap({"on": "a", "times": [0.2, 0.1]}))
     connect_s("a")

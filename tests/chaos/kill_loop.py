@@ -2,8 +2,8 @@
 """Kills, stops and drains the processes of a real cluster while streams run, and checks every token.
 
 The cluster has 2 gateways, 1 head and 3 workers (tensor parallel 2 and a spare). Each stream must end with exactly the expected
-text. When workers or the head are lost, it only pauses. When its gateway dies, it gets a connection error, and the retry gives
-the right answer. Afterwards nothing may be left: no request, no KV block, no memory growth. Victims, times and requests come from
+text. When workers or the head are lost, the stream only pauses. When its gateway dies, the client gets a connection error, and
+the retry gives the right answer. Afterwards nothing may be left: no request, no KV block, no memory growth. Victims, times and requests come from
 --seed.
 
 The expected text of the null device is a formula. For a model, the same cluster answers a few dozen requests alone before the
@@ -32,9 +32,10 @@ from sse import Collected, collect
 STALL_S = 20.0 * SLOW
 VICTIMS = [("worker", 5), ("head", 3), ("gateway", 2)]
 ACTIONS = [("kill", 6), ("stop", 2), ("term", 2)]
-# --shutdown-timeout of a gateway. A gateway that is told to end accepts no new request until its streams are over, or until this time.
+# DRAIN_S is the --shutdown-timeout of a gateway. A gateway that is told to end accepts no new request until its streams have ended, or until this
+# time has passed.
 DRAIN_S = 30
-# Seconds for which a struck gateway may refuse after its end: the longest back-off of a restart (5 s) and a start.
+# AWAY_S is the time in seconds for which a struck gateway may refuse after its end: the longest back-off of a restart (5 s) and a start.
 AWAY_S = {"kill": 8 * SLOW, "stop": 8 * SLOW, "term": DRAIN_S + 8 * SLOW}
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 N_QUIET = 24
@@ -57,7 +58,7 @@ def add_stop(rng, body, text):
 
 
 class Formula:
-    """Expected texts by docs/develop/null-worker.md; every request is a new one."""
+    """Computes expected texts by docs/develop/null-worker.md; every request is a new one."""
 
     def draw(self, rng):
         """Returns a request and its expected result: (body, {index: (text, finish_reason)})."""
@@ -76,7 +77,7 @@ class Formula:
 
 
 class Quiet:
-    """Expected texts of a quiet cluster, which answers N_QUIET requests one at a time; {index: (text, finish_reason, ids)}."""
+    """Holds expected texts of a quiet cluster, which answers N_QUIET requests one at a time; {index: (text, finish_reason, ids)}."""
 
     def __init__(self, cluster, seed):
         rng = random.Random(f"{seed}/quiet")
@@ -99,7 +100,7 @@ class Quiet:
 class Loop:
     def __init__(self, options, cluster, oracle):
         self.options, self.cluster, self.oracle = options, cluster, oracle
-        self.strikes = []       # (time, name, action)
+        self.strikes = []       # one (time, name, action) for each strike
         self.pauses = []        # longest gap of each stream, in seconds
         self.counts = Counter()
         self.failures = []
@@ -125,7 +126,7 @@ class Loop:
                     return None
                 lines = r.aiter_lines().__aiter__()
                 while True:
-                    # A comment shows only that the gateway lives. It is no token, so it does not end a stall.
+                    # A comment only shows that the gateway lives. A comment is no token, so it does not end a stall.
                     line = await asyncio.wait_for(lines.__anext__(), max(0.1, last + STALL_S - time.monotonic()))
                     if line == "data: [DONE]":
                         self.pauses.append(gap)
@@ -169,7 +170,7 @@ class Loop:
     # ---- strikes --------------------------------------------------------------------------------
 
     def strike(self, rng):
-        """Strikes one process. Returns the later action for a stopped one, or None."""
+        """Strikes one process. Returns the later action for a stopped process, or None."""
         kind = rng.choices([k for k, _ in VICTIMS], [w for _, w in VICTIMS])[0]
         action = rng.choices([a for a, _ in ACTIONS], [w for _, w in ACTIONS])[0]
         pick = rng.random()
@@ -224,7 +225,7 @@ class Loop:
                 self.fail(f"{task.exception()!r}")
 
     def settle(self):
-        """After the last strike, everything must be as at the start."""
+        """Checks that after the last strike everything is as at the start."""
         begin, status = time.monotonic(), None
         while time.monotonic() - begin < 20 * SLOW:
             healthy = all(get(f"http://127.0.0.1:{p}/health")[0] == 200 for p in self.cluster.ports)
@@ -239,7 +240,7 @@ class Loop:
         self.fail(f"not settled: {json.dumps(status)}")
 
     def check_memory(self):
-        """Runs two equal loads: the second may not make the head's memory grow."""
+        """Runs two equal loads. The second load may not make the head's memory grow."""
         sizes = []
         for _ in range(3):
             quiet = Loop(argparse.Namespace(seed="memory", streams=8, seconds=0), self.cluster, self.oracle)
@@ -327,7 +328,7 @@ def main():
             path = Path(options.keep_log or BIN.parent / "kill_loop.log")
             path.write_text(cluster.log())
             print(f"  log of the cluster: {path}")
-    found = findings.take()  # includes the reports that processes wrote as they ended
+    found = findings.take()  # the findings include the reports that processes wrote when they ended
     if found:
         print(f"FAILED: a process crashed or has a sanitizer's report:\n{found}")
     sys.exit(1 if loop.failures or found else 0)

@@ -1,13 +1,13 @@
-"""The client of a matrix run: a process in a session of its own, controlled by the lines `go` and `rest` on its input.
+"""Runs the client of a matrix run. The client is a process in a session of its own, controlled by the lines `go` and `rest` on its input.
 
 It compares every answer as it arrives (chaos_streams.py) and writes one line of JSON per event to its output:
   stream   a right answer: begin, gateway, and its longest pause in seconds (`pause`), which ended at `at`
   lost     a connection that ended or could not be made: begin, gateway, `answered` (part of the answer had come), why.
            The client requests again at the other gateway. The parent judges whether a strike excuses the loss
-  wrong    a byte that no oracle allows;  failed   an error, a refusal, or no token for too long
-  late     this process itself was off the processor for `seconds`: a pause of that length is its own
+  wrong    a byte that no expected text allows;  failed   an error, a refusal, or no token for too long
+  late     this process was off the processor for `seconds`: the client itself caused a pause of that length
   rested   no stream is open any more
-With a model other than the null one, the first `go` requests a dozen answers one after the other; these are the expected ones.
+With a model other than the null model, the first `go` requests a dozen answers one after the other. These are the expected answers.
 All times are CLOCK_MONOTONIC in seconds, which both processes share.
 Usage: matrix_client.py STREAMS SEED MOST_TOKENS MODEL"""
 import asyncio
@@ -28,7 +28,7 @@ def say(kind, **more):
 
 
 class NoAnswer(Exception):
-    """The connection ended before the answer's first byte, or could not be made."""
+    """Raised when the connection ended before the answer's first byte, or could not be made."""
 
 
 class Client(Streams):
@@ -60,7 +60,7 @@ class Client(Streams):
                 raise Refused(f"not answered within {GIVE_UP_S:g} s by either gateway")
             gateway = next(g for g in sorted(GATEWAYS) if g != gateway)
             await asyncio.sleep(0.2)
-        pause, end, _ = self.pauses.pop()  # attempt() has appended it, and no other task has run since
+        pause, end, _ = self.pauses.pop()  # attempt() has appended this pause, and no other task has run since
         say("stream", begin=begin, gateway=gateway, pause=pause, pause_end=end)
 
     async def one_client(self, i):
@@ -113,7 +113,7 @@ class Client(Streams):
         tasks = [asyncio.create_task(self.one_client(i)) for i in range(n)] + [asyncio.create_task(self.watch_itself())]
         done, _ = await asyncio.wait([*tasks, asyncio.create_task(ended.wait())], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            task.result()  # an unexpected error in one client ends all of them, and is reported
+            task.result()  # an unexpected error in one client ends all clients, and is reported
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The faults of a matrix run: those of chaos_faults.py, aimed at the serving processes, and a few that need several strikes.
+"""Performs the faults of a matrix run: those of chaos_faults.py, aimed at the serving processes, and a few that need several
+strikes.
 
-FAULTS names each row: its faults, and `span`, the seconds for which they themselves keep the cluster from serving (a stopped
-process, a partitioned network). A pause includes these in addition to the recovery."""
+FAULTS names each row: its faults, and `span`, the seconds for which the faults themselves keep the cluster from serving (a
+stopped process, a partitioned network). A pause includes these seconds in addition to the recovery."""
 import asyncio
 import contextlib
 import os
@@ -16,7 +17,7 @@ from chaos_net import HOSTS, HTTP_PORT, address
 
 HANG_S, PART_S, STORM_GAP_S, N_STORM = 4.0, 4.0, 0.4, 10
 CGROUP = Path("/sys/fs/cgroup")
-CPU_SHARE, MEMORY_FACTOR, MEMORY_MORE = 0.1, 1.5, 8 << 20  # fraction of one CPU; factor and bytes over the process's earlier memory
+CPU_SHARE, MEMORY_FACTOR, MEMORY_MORE = 0.1, 1.5, 8 << 20  # limits: fraction of one CPU; factor and bytes beyond the process's earlier memory
 N_IDLE, SPARE_DESCRIPTORS = 200, 32
 
 
@@ -50,7 +51,7 @@ NEEDS_CLOCK, NEEDS_REDIS = {"clock"}, {"redis_killed", "redis_hangs", "split_bra
 
 
 class Limits:
-    """Control groups for processes that are started in them, with either version of the kernel's interface."""
+    """Manages control groups for processes that are started in them, with either version of the kernel's interface."""
 
     def __init__(self):
         self.made = []
@@ -65,7 +66,8 @@ class Limits:
         return ""
 
     def make(self, name, share, memory):
-        """Makes a group with a limit of CPU and bytes, and returns its folders. Raises OSError when this machine cannot."""
+        """Makes a group with a limit of CPU and bytes, and returns its folders. Raises OSError when this machine does not allow
+        this."""
         folders = [root / f"coxmatrix-{os.getpid()}-{name}" for root in self.roots]
         if self.v2:
             (self.v2 / "cgroup.subtree_control").write_text("+cpu +memory")
@@ -106,8 +108,8 @@ def why_no_limits():
 class MatrixHands(Hands):
     def __init__(self, cluster, streams):
         super().__init__(cluster, streams, 0)
-        self.strikes = []  # [gateway, signal, time, end of the time in which it may refuse]
-        self.not_run = None  # reason why the row's fault could not run here
+        self.strikes = []  # [gateway, signal, time, end of the time in which the gateway may refuse]
+        self.not_run = None  # reason why this machine could not run the row's fault
 
     async def strike(self, name):
         """Runs one row; returns when its faults are healed."""
@@ -149,7 +151,7 @@ class MatrixHands(Hands):
         await self.hit(f["on"], signal.SIGTERM)
 
     async def do_isolated(self, f):
-        """Isolates the head's host in both directions. The standby takes over, and there are two heads."""
+        """Isolates the head's host in both directions. The standby becomes the serving head, and there are two heads."""
         host = self.cluster.processes[await self.aimed(f["on"])].host.name
         heals = [await self.do_partition({"on": "".join(sorted((host, other)))}) for other in HOSTS if other != host]
 
@@ -159,8 +161,8 @@ class MatrixHands(Hands):
         return heal
 
     async def do_cgroup(self, f):
-        """Ends the spare worker, a worker of a replica (which the spare replaces) and a gateway by SIGTERM, one after the other.
-        Each starts again with a tenth of a CPU and little more memory than before."""
+        """Ends three processes by SIGTERM, one after the other: the spare worker, a worker of a replica (which the spare replaces)
+        and a gateway. Each process starts again with a tenth of a CPU and little more memory than before."""
         limits, names = Limits(), [await self.aimed(n) for n in f["on"].split()]
         before = {n: self.cluster.processes[n].args for n in names}
         try:
@@ -169,7 +171,7 @@ class MatrixHands(Hands):
             self.not_run = f"no control group with CPU and memory can be made here: {e}"
             limits.end()
             return None
-        for n, folders in groups.items():  # the spare comes first: it replaces the next one
+        for n, folders in groups.items():  # the spare comes first, because it replaces the next worker
             join = "; ".join(f"echo $$ > {g}/cgroup.procs" for g in folders)
             self.cluster.processes[n].args = ["sh", "-ec", f'{join}; exec "$0" "$@"', *before[n]]
             await self.hit(n, signal.SIGTERM)
@@ -187,7 +189,7 @@ class MatrixHands(Hands):
         return heal
 
     async def do_descriptors(self, f):
-        """Leaves a gateway a few descriptors, while a client holds connections that request nothing."""
+        """Leaves a gateway only a few descriptors, while a client holds connections that request nothing."""
         pid = self.cluster.processes[f["on"]].popen.pid
         limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) + SPARE_DESCRIPTORS, limit[1]))

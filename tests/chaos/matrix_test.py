@@ -1,4 +1,4 @@
-"""Tests the judge of matrix runs: which losses a strike excuses, in which row an event counts, and which bar is missed."""
+"""Tests the judge of matrix runs: the losses that a strike excuses, the row in which an event counts, and the bars that are missed."""
 from chaos_faults import Hands
 from chaos_matrix import Row, attribute, excused, verdict
 from matrix_hands import FAULTS, MatrixHands

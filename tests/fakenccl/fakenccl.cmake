@@ -1,4 +1,4 @@
-# NCCL's stand-in, and the test of kernels/cuda/comm/nccl*.c over it; included from tests/cuda.
+# Builds NCCL's stand-in, and the test of kernels/cuda/comm/nccl*.c over it; included from tests/cuda.
 set(fakenccl_folder ${CMAKE_CURRENT_LIST_DIR})
 
 # cox_fakenccl(TARGET COMPILER FLAGS...): builds libTARGET.so beside the tests' programs.
@@ -12,18 +12,18 @@ function(cox_fakenccl target cxx)
   add_custom_target(${target} DEPENDS ${library})
 endfunction()
 
-# Call it after cuda_comm_emulated. The library uses the emulation's runtime of the program that loads it.
+# Call this function after cuda_comm_emulated. The library uses the emulation's runtime of the program that loads it.
 function(cox_fakenccl_emulated)
   cox_fakenccl(fakenccl_emulated ${COX_EMULATE_CXX} -I${fakenccl_folder}/../cuda/emulate)
   add_dependencies(cuda_comm_emulated fakenccl_emulated)
   target_link_libraries(cuda_comm_emulated PRIVATE ${CMAKE_DL_LIBS})
   set_target_properties(cuda_comm_emulated cuda_oneshot_bench_emulated PROPERTIES ENABLE_EXPORTS ON)
-  if(COX_SANITIZE MATCHES thread) # its ranks are forked and have threads
+  if(COX_SANITIZE MATCHES thread) # the test does not run here, because its ranks are forked and have threads
     set_tests_properties(cuda_comm_emulated PROPERTIES DISABLED ON)
   endif()
 endfunction()
 
-# Call it after cuda_comm_test. The library has a runtime of its own, as NCCL has.
+# Call this function after cuda_comm_test. The library has a runtime of its own, as NCCL has.
 function(cox_fakenccl_device)
   list(TRANSFORM COX_CUDA_INCLUDES PREPEND -isystem OUTPUT_VARIABLE includes)
   cox_fakenccl(fakenccl ${COX_NVCC_CXX} ${includes} ${COX_CUDART})

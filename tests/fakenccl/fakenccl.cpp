@@ -1,8 +1,8 @@
-/* A stand-in for libnccl, for tests; it is never installed. It has the calls that
+/* Implements a stand-in for libnccl, for tests; it is never installed. It has the calls that
  * kernels/cuda/comm/nccl*.c makes, for ranks that are processes of one host, on one device or on
- * its emulation. Data goes through shared memory (shared.h): copies to the host, a host function
- * in the stream, copies back. So it moves in the stream's order and can be captured. Sums are
- * added in the order of ranks, in float.
+ * its emulation. Data goes through shared memory (shared.h) in three steps: copies to the host,
+ * a host function in the stream, copies back. The data therefore moves in the stream's order and
+ * can be captured. Sums are added in the order of ranks, in float.
  *
  * A peer that is killed is noticed by its pidfd. FAKENCCL_LOSS sets the consequence:
  *   error  (default) the communicator has an error, and work that waits for the peer ends
@@ -40,9 +40,9 @@ namespace
 {
 enum loss { LOSS_ERROR, LOSS_SPIN, LOSS_HANG };
 constexpr size_t STAGING_BYTES = 1 << 20;
-/* LOOK_EVERY: naps between two checks of the peers */
+/* LOOK_EVERY is the number of naps between two checks of the peers. */
 constexpr unsigned SPINS = 2000, NAP_US = 50, LOOK_EVERY = 20;
-constexpr int PRETENDED = 3; /* times that a first call reports "in progress" */
+constexpr int PRETENDED = 3; /* number of times that a first call reports "in progress" */
 
 std::string last_error;
 
@@ -55,7 +55,7 @@ loss loss_mode()
                                 : LOSS_ERROR;
 }
 
-/* State that outlives an abort, because captured host functions hold it. */
+/* `state` outlives an abort, because captured host functions hold it. */
 struct state {
     std::string name;
     int rank = 0, n = 0;
@@ -65,7 +65,8 @@ struct state {
     std::atomic<int> async{NCCL_IN_PROGRESS};
     std::atomic<int> pretended{0};
     std::atomic<bool> peer_lost{false};
-    std::shared_ptr<std::atomic<bool>> aborted; /* shared with communicators that were split off */
+    /* shared with communicators that were split off from this one */
+    std::shared_ptr<std::atomic<bool>> aborted;
     std::atomic<bool> running{false};
     bool used = false;
     uint64_t turn = 0; /* number of the collective; host functions run one after the other */
@@ -98,7 +99,7 @@ bool look_for_lost_peers(state &s)
     return s.peer_lost;
 }
 
-/* Waits until the condition holds. Returns false when it never will. */
+/* Waits until the condition holds. Returns false when it can never hold. */
 template <class Condition> bool await(state &s, Condition holds)
 {
     for (unsigned n = 0; !holds(); n++) {
@@ -190,7 +191,8 @@ namespace
 thread_local int group_depth;
 thread_local std::vector<nccl_native *> group_aborts;
 
-/* Returns the number of members of `color`; *rank is the own place in the order of their keys. */
+/* Returns the number of members of `color`. *rank is this rank's place in the order of the
+ * members' keys. */
 int find_members(const state &s, uint64_t turn, int color, int *rank)
 {
     int n = 0, own = s.rank;
@@ -305,7 +307,7 @@ void exchange(state &s, const round &r)
     s.at->done[s.rank] = turn;
 }
 
-/* A communicator that has failed or is aborted does nothing more. */
+/* Runs a round. A communicator that has failed or is aborted does nothing more. */
 template <class Round, class Run> void run_round(void *arg, Run run)
 {
     Round *r = static_cast<Round *>(arg);
@@ -330,7 +332,8 @@ bool is_captured(cudaStream_t stream)
            status != cudaStreamCaptureStatusNone;
 }
 
-/* The first call reports "in progress" for a while, like a call that connects. */
+/* Reports the result of an enqueued call. The first call reports "in progress" for a while, like
+ * a call that connects. */
 int enqueued(nccl_native *c, cudaStream_t stream, cudaError_t e)
 {
     c->stream = stream;
@@ -367,7 +370,7 @@ int collective(nccl_native *c, const void *from, void *to, size_t n_bytes, round
 {
     cudaError_t e = cudaSuccess;
     if (group_depth > 0)
-        return NCCL_INVALID_USAGE; /* not used by the worker */
+        return NCCL_INVALID_USAGE; /* the worker does not use this case */
     for (size_t at = 0; at < n_bytes && e == cudaSuccess; at += SLOT_BYTES) {
         what.s = c->s;
         what.n_bytes = n_bytes - at < SLOT_BYTES ? n_bytes - at : SLOT_BYTES;
@@ -439,7 +442,7 @@ void CUDART_CB run_passing(void *arg)
 {
     run_round<passing>(arg, [](state &s, passing &r) {
         for (piece &p : r.pieces)
-            p.n_done = 0; /* a graph may run it again */
+            p.n_done = 0; /* a graph may run the piece again */
         (void)await(s, [&] { return pass_turn(s, r.pieces); });
     });
 }

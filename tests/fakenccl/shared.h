@@ -1,5 +1,6 @@
 #pragma once
-/* Memory that the ranks of one of fakenccl's communicators share. It starts as zeros. */
+/* Declares the memory that the ranks of one of fakenccl's communicators share. The memory starts
+ * as zeros. */
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +8,8 @@
 constexpr int MAX_RANKS = 8;
 constexpr size_t SLOT_BYTES = 256 << 10, MAIL_BYTES = 64 << 10;
 
-struct mailbox { /* from one rank to another; full when sent is taken + 1 */
+/* `mailbox` carries data from one rank to another; it is full when sent is taken + 1 */
+struct mailbox {
     std::atomic<uint64_t> sent, taken;
     size_t n_bytes, n_taken; /* the two ends may cut their data at different places */
     uint8_t data[MAIL_BYTES];
@@ -26,7 +28,7 @@ struct shared {
     std::atomic<int> pids[MAX_RANKS];
     std::atomic<uint64_t> posted[MAX_RANKS], done[MAX_RANKS]; /* numbers of the last turn */
     std::atomic<uint64_t> split_turns[MAX_RANKS];
-    split splits[2][MAX_RANKS]; /* by turn modulo 2: no rank is two turns ahead */
+    split splits[2][MAX_RANKS]; /* indexed by turn modulo 2, since no rank is two turns ahead */
     header headers[MAX_RANKS];
     mailbox mail[MAX_RANKS][MAX_RANKS];
     alignas(64) uint8_t slots[MAX_RANKS][SLOT_BYTES];

@@ -1,4 +1,4 @@
-/* The collectives of ranks on CPUs: each call is passed on to `struct comm`. */
+/* Implements the collectives of ranks on CPUs. Each call is passed on to `struct comm`. */
 #include "worker/collectives/collectives.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ static const struct comm_stages *of(const struct collectives *c)
     return ((const struct collectives_comm *)c)->comms;
 }
 
-/* Returns true when the pair is joined and this rank has that place in it. Rank 0 of a pair is
- * nearer to the input. */
+/* Returns true when the pair is joined and this rank has number `rank` in it. Rank 0 of a pair
+ * is nearer to the input. */
 static bool is_pair(const struct comm *pair, uint32_t rank)
 {
     return pair && comm_n_ranks(pair) == 2 && comm_rank(pair) == rank;
@@ -85,7 +85,8 @@ static enum status gather(struct collectives *c, const void *own, void *all, siz
     if (all)
         memcpy(parts[rank].data, own, n_bytes);
     else
-        parts[rank].data = (void *)(uintptr_t)own; /* a sent part is only read */
+        /* the cast drops const: a part that is sent is only read */
+        parts[rank].data = (void *)(uintptr_t)own;
     return spent(c, from_ns, comm_gather(stage, 0, parts, err));
 }
 

@@ -1,6 +1,6 @@
-/* The collectives of a rank on a GPU, as a thin layer over `struct gpu_comm`
+/* Implements the collectives of a rank on a GPU, as a thin layer over `struct gpu_comm`
  * (kernels/cuda/comm).
- * The runner calls the vtable of collectives.h, which enqueues on the device's stream; the
+ * The runner calls the vtable of collectives.h, which enqueues on the device's stream. The
  * executor joins, waits, drains and leaves through gpu.h. Errors of gpu_comm are passed on, and
  * the end of a group is logged once.
  * The device is borrowed; `comm` is owned until close. `said_overdue` belongs to the loop
@@ -10,10 +10,10 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 
-/* Sizes of NCCL 2.18 to 2.28 with default settings, for one peer in one channel. A receiver has
- * queues of three protocols (4 MiB + 512 KiB + 4.7 MiB), a sender has flags. Each is an
- * allocation of its own, in pages of 2 MiB. A Hopper GPU with NVLink has 24 channels for
- * collectives and 32 for send and receive; other GPUs have fewer. */
+/* These are the sizes of NCCL 2.18 to 2.28 with default settings, for one peer in one channel. A
+ * receiver has queues of three protocols (4 MiB + 512 KiB + 4.7 MiB), a sender has flags. Each
+ * of these is an allocation of its own, in pages of 2 MiB. A Hopper GPU with NVLink has 24
+ * channels for collectives and 32 for send and receive; other GPUs have fewer. */
 #define NCCL_RECEIVE_BYTES (10ull << 20)
 #define NCCL_SEND_BYTES    (2ull << 20)
 enum { NCCL_CHANNELS = 24, NCCL_PAIR_CHANNELS = 32 };
@@ -23,7 +23,7 @@ struct collectives_gpu {
     struct gpu_comm *comm;
     enum gpu_comm_end drained; /* how the last drain ended */
     struct error why;
-    bool said_overdue; /* loop thread only */
+    bool said_overdue; /* used by the loop thread only */
 };
 
 _Static_assert(COLLECTIVES_MAX_RANKS == GPU_COMM_MAX_RANKS, "one bound");

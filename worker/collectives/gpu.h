@@ -1,6 +1,7 @@
 #pragma once
-/* The collectives of a rank on a GPU: NCCL on the device's stream (docs/develop/comm.md,
- * "NCCL"). Joins and ends of the group are logged. Activations are bfloat16.
+/* Declares the collectives of a rank on a GPU, which use NCCL on the device's stream
+ * (docs/develop/comm.md, "NCCL"). Joins and ends of the group are logged. Activations are
+ * bfloat16.
  *
  * Threads: open, make_id, interrupt, overdue and close run on the loop thread, everything else
  * on the compute thread. Life cycle: open; join; collectives; interrupt (the head's Abort);
@@ -11,12 +12,12 @@
 
 struct collectives_gpu;
 struct collectives_gpu_options {
-    struct device *device;      /* from cuda_device_open; borrowed */
-    const char *library;        /* --nccl-library; NULL = libnccl.so.2 */
-    uint32_t leave_timeout_ms;  /* 0 = 5 s */
+    struct device *device;      /* device from cuda_device_open; borrowed */
+    const char *library;        /* path from --nccl-library; NULL = libnccl.so.2 */
+    uint32_t leave_timeout_ms;  /* limit of collectives_gpu_leave; 0 = 5 s */
     uint32_t wait_timeout_ms;   /* limit of one wait; 0 = 60 s */
-    bool no_one_shot;           /* use NCCL for small sums too */
-    _Atomic uint64_t *progress; /* may be NULL */
+    bool no_one_shot;           /* NCCL adds small sums too */
+    _Atomic uint64_t *progress; /* incremented while a wait goes on; may be NULL */
 };
 /* Returns an upper bound of the device memory that NCCL and the one-shot sums take from a rank,
  * for any rank slot of tp x pp ranks. It is an estimate made before NCCL is loaded
@@ -33,32 +34,33 @@ struct collectives *collectives_gpu_base(struct collectives_gpu *c);
 /* Writes a fresh communicator id of GPU_COMM_ID_BYTES to `out`. Rank 0 of stage 0 calls it. */
 MUST_USE enum status collectives_gpu_make_id(struct collectives_gpu *c, uint8_t *out,
                                              struct error *err);
-/* Joins the group. Errors are those of gpu_comm's join. After an error collectives_gpu_leave is
- * due. */
+/* Joins the group. Errors are those of gpu_comm's join. After an error the caller must call
+ * collectives_gpu_leave. */
 MUST_USE enum status collectives_gpu_join(struct collectives_gpu *c, const struct comm_place *p,
                                           struct bytes id, struct error *err);
 /* Calls `done` again and again until it returns something else than STATUS_AGAIN, and returns
- * that. A lost peer (STATUS_IO), an interrupt (STATUS_CLOSED) and the deadline of a wait take
- * precedence over it: a collective that they ended has left wrong numbers behind. */
+ * that status. A lost peer (STATUS_IO), an interrupt (STATUS_CLOSED) and the deadline of a wait
+ * take precedence over `done`: a collective that they ended has left wrong numbers behind. */
 MUST_USE enum status collectives_gpu_wait(struct collectives_gpu *c,
                                           enum status (*done)(void *ctx, struct error *err),
                                           void *ctx, struct error *err);
 /* Returns STATUS_OK when all ranks are still here, as far as this rank knows. Errors are those
- * of collectives_gpu_wait. It does not wait. */
+ * of collectives_gpu_wait. This call does not wait. */
 MUST_USE enum status collectives_gpu_look(struct collectives_gpu *c, struct error *err);
 /* Makes blocking calls return STATUS_CLOSED soon and begins the abort. collectives_gpu_leave
  * must follow. */
 void collectives_gpu_interrupt(struct collectives_gpu *c);
 /* Returns true when the compute thread, which should call leave, is stuck itself. The process
- * has to end then. Logged once as collective_abort_failed. */
+ * has to end then. The first such call logs collective_abort_failed. */
 bool collectives_gpu_overdue(struct collectives_gpu *c);
-/* Interrupts and waits for the work on the device. Recorded passes must not be destroyed while
- * they run, and NCCL's abort waits until they are destroyed. Returns false when the device has
- * not finished. collectives_gpu_leave then returns the error, and nothing may wait for the
- * device any more. */
+/* Interrupts the collectives and waits for the work on the device. Recorded passes must not be
+ * destroyed while they run, and NCCL's abort waits until they are destroyed. Returns false when
+ * the device has not finished. In that case collectives_gpu_leave returns the error, and nothing
+ * may wait for the device any more. */
 bool collectives_gpu_drain(struct collectives_gpu *c);
-/* Leaves the group, after drain and after recorded passes were destroyed. STATUS_OK: the memory
- * is free again and the rank can join again. Any other status: the process has to end, and `err`
- * says why. Logged as collective_abort_failed or device_lost; a clean end as collective_aborted
- * ms=N. */
+/* Leaves the group, after drain and after recorded passes were destroyed.
+ * STATUS_OK: the memory is free again and the rank can join again. A clean end is logged as
+ * collective_aborted ms=N.
+ * Any other status: the process has to end, and `err` says why. This end is logged as
+ * collective_abort_failed or device_lost. */
 MUST_USE enum status collectives_gpu_leave(struct collectives_gpu *c, struct error *err);

@@ -1,11 +1,11 @@
-/* The life of a communicator, and its collectives in terms of exchange.c. collectives/cpu.c
+/* Manages the life of a communicator and builds its collectives on exchange.c. collectives/cpu.c
  * calls the collectives on the compute thread; the executor opens, joins and leaves.
- * An all-reduce of up to DIRECT_BYTES goes from every rank to every rank. A larger one goes in
- * blocks that are cut into one slice per rank: each rank adds its slice and sends the sums to
- * all.
- * Invariants: every element is added in one chain ((x0 + x1) + x2) + ..., whatever the way.
- * After a failure every call fails until comm_leave. The listener outlives the groups; only
- * `next_fd` and the addresses change under the mutex. */
+ * An all-reduce of up to DIRECT_BYTES goes from every rank to every rank. A larger one is cut
+ * into blocks, and each block into one slice per rank. Each rank adds up its slice and sends the
+ * sums to all.
+ * Invariants: every element is added in one chain ((x0 + x1) + x2) + ..., for both sizes. After
+ * a failure every call fails until comm_leave. The listener outlives the groups; only `next_fd`
+ * and the addresses change under the mutex. */
 #include "worker/comm/comm.h"
 
 #include <errno.h>
@@ -24,10 +24,10 @@
 
 enum { TIMEOUT_MS = 60000, JOIN_TIMEOUT_MS = 20000 };
 /* With more ranks than CPUs, a waiting rank yields its CPU between two looks at the links. When
- * no other rank needs the CPU, that is much cheaper than to sleep and be woken, above all in a
- * virtual machine. */
+ * no other rank needs the CPU, yielding is much cheaper than sleeping and being woken, above all
+ * in a virtual machine. */
 enum { SPIN_US = 50, YIELD_US = 1000 };
-enum { DIRECT_BYTES = 32 << 10 }; /* up to this size all ranks send to all */
+enum { DIRECT_BYTES = 32 << 10 }; /* up to this size every rank sends all numbers to all ranks */
 enum { ADD_FLOATS = 256 };
 _Static_assert(DIRECT_BYTES / sizeof(float) <= COMM_BLOCK_FLOATS, "a direct sum is one block");
 
@@ -63,7 +63,7 @@ enum status comm_open(const struct comm_options *o, struct comm **out, struct er
 }
 
 /* Duplicates the present listener when `host` is still its address: with a fixed port no second
- * listener could be bound there. *fd is -1 when the address is another one. */
+ * listener could be bound there. *fd is -1 when the address differs. */
 static enum status same_listener(struct comm *c, const char *host, int *fd,
                                  char address[COMM_ADDRESS_MAX], struct error *err)
 {
@@ -146,8 +146,8 @@ void comm_close(struct comm *c)
     mem_free(c);
 }
 
-/* Counts a link as comm_make_room and the links allocate it. A TCP link maps nothing, but takes
- * about as much in the kernel, and the kind of each link is known only when the group is formed. */
+/* Returns the bytes of one link, as for shared memory. A TCP link maps nothing, but takes about
+ * as much in the kernel, and the kind of each link is known only when the group is formed. */
 uint64_t comm_link_bytes(void)
 {
     return link_shm_bytes();
@@ -179,7 +179,8 @@ void comm_interrupt(struct comm *c)
     uint64_t one = 1;
     pthread_mutex_lock(&c->mutex);
     atomic_store_explicit(&c->waiter.interrupted, true, memory_order_release);
-    ssize_t rc = write(c->waiter.wake_fd, &one, sizeof one); /* EAGAIN: it is readable already */
+    /* EAGAIN: wake_fd is readable already */
+    ssize_t rc = write(c->waiter.wake_fd, &one, sizeof one);
     (void)rc;
     pthread_mutex_unlock(&c->mutex);
 }
@@ -320,13 +321,14 @@ enum status comm_check(struct comm *c, struct error *err)
     return STATUS_OK;
 }
 
-/* Returns the place of the failure; a part shares it with its whole. */
+/* Returns the address of the failure status. A part shares this status with its whole. */
 static enum status *failure_of(struct comm *c)
 {
     return c->whole ? &c->whole->failed : &c->failed;
 }
 
-/* Fails at once after an earlier error: the peers may be in the middle of another collective. */
+/* Begins a collective. Fails at once after an earlier error, since the peers may be in the
+ * middle of another collective. */
 static enum status begin(struct comm *c, struct error *err)
 {
     if (waiter_interrupted(c->exchange.waiter))
@@ -493,7 +495,7 @@ static enum status reduce_cut(struct comm *c, struct exchange_what what, float *
     }
     TRY(exchange_run(&c->exchange, what, e, err));
     add_in_order(c, own, n_own);
-    /* second exchange: send the own sums, receive the others' */
+    /* The second exchange sends this rank's sums and receives the sums of the other ranks. */
     for (uint32_t r = 0; r < n_ranks; r++) {
         e[r].recv = x + slice_begin(n, r, n_ranks);
         e[r].n_recv = e[r].n_send;
@@ -506,8 +508,8 @@ static enum status reduce_cut(struct comm *c, struct exchange_what what, float *
     return exchange_run(&c->exchange, what, e, err);
 }
 
-/* Adds x over the ranks. With two ranks cutting saves no bytes, only half of the additions. It
- * is used for them beyond one block, where it needs no more exchanges. */
+/* Adds x over the ranks. With two ranks cutting saves no bytes, only half of the additions. Two
+ * ranks therefore cut only above one block, where cutting needs no more exchanges. */
 static enum status reduce(struct comm *c, float *x, size_t n, struct error *err)
 {
     struct exchange_what what = {COLLECTIVE_ALL_REDUCE, 0, false};

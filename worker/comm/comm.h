@@ -1,16 +1,17 @@
 #pragma once
-/* Collectives between the ranks of a group on CPUs (docs/develop/comm.md). A rank opens one
- * `struct comm` for its life and listens where the others reach it, from the start or from
- * comm_listen on. Each formation joins anew. Leaving closes every link and keeps the listener.
+/* Declares collectives between the ranks of a group on CPUs (docs/develop/comm.md). A rank opens
+ * one `struct comm` for its life and listens where the others reach it, from the start or from
+ * comm_listen on. The rank joins anew at each formation. Leaving closes every link and keeps the
+ * listener.
  *
- * Every element of a sum is added in the order of ranks 0, 1, ..., whatever the size and the
- * way. Therefore every rank gets the same bits, and a rank's row does not depend on its batch.
+ * Every element of a sum is added in the order of ranks 0, 1, ..., for every size. Therefore
+ * every rank gets the same bits, and a rank's row does not depend on its batch.
  *
  * Threads: open, listen, address, make_id, interrupt and close run on the loop thread (close
  * when nothing else runs), everything else on the compute thread, one call at a time. Every rank
- * calls the same collectives in the same order with the same sizes. A rank that does not is
- * detected (STATUS_INVALID) and never gets wrong numbers. After any error except wrong arguments
- * comm_leave is due. */
+ * calls the same collectives in the same order with the same sizes. A rank that breaks this rule
+ * is detected (STATUS_INVALID) and never gets wrong numbers. After any error except wrong
+ * arguments the caller must call comm_leave. */
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -20,27 +21,27 @@ struct comm;
 
 struct comm_options {
     const char *host; /* numeric address or name of this host; NULL = do not listen yet */
-    uint16_t port;    /* to listen on; 0 = any free port */
+    uint16_t port;    /* port to listen on; 0 = any free port */
     _Atomic uint64_t
         /* incremented while waiting for a peer, to show that this rank is not stuck; may be NULL */
         *progress;
-    uint32_t timeout_ms;   /* a collective fails when no peer moves a byte for so long; 0 = 60 s */
+    uint32_t timeout_ms; /* a collective fails when no peer moves a byte for this time; 0 = 60 s */
     bool no_shared_memory; /* use sockets even between ranks of one host */
 };
 
 /* Opens a communicator. Returns STATUS_INVALID or STATUS_IO, with the address in the text, when
- * it cannot listen there. */
+ * the rank cannot listen there. */
 MUST_USE enum status comm_open(const struct comm_options *o, struct comm **out, struct error *err);
 void comm_close(struct comm *c); /* does nothing when `c` is NULL */
 /* Returns the bytes that a comm uses in a group of n_ranks with links to all: scratch and the
  * memory of the links (docs/develop/comm.md, "Memory"). Returns 0 for one rank. */
 uint64_t comm_memory_bytes(uint32_t n_ranks);
-/* Changes the listening address from the next comm_join on, since a host's address may be known
- * late or change. The present group continues. After an error (those of comm_open) nothing has
- * changed. */
+/* Changes the listening address from the next comm_join on, since a host's address may become
+ * known late or change. The present group continues. After an error (those of comm_open) nothing
+ * has changed. */
 MUST_USE enum status comm_listen(struct comm *c, const char *host, struct error *err);
-/* Returns the numeric HOST:PORT that peers connect to; "" without a host. Valid until
- * comm_listen or comm_close. */
+/* Returns the numeric HOST:PORT that peers connect to; "" without a host. The string is valid
+ * until comm_listen or comm_close. */
 const char *comm_address(const struct comm *c);
 
 /* Makes the secret id of a communicator. Rank 0 calls it. */
@@ -63,11 +64,11 @@ MUST_USE enum status comm_check(struct comm *c, struct error *err);
  * Any thread may call it, at any time between open and close. */
 void comm_interrupt(struct comm *c);
 
-uint32_t comm_rank(const struct comm *c); /* outside a group: rank 0 of 1 */
+uint32_t comm_rank(const struct comm *c); /* returns the rank in the group; 0 outside a group */
 uint32_t comm_n_ranks(const struct comm *c);
-/* Counts the ranks that share this rank's CPUs and have links with it, itself included: their
- * number, and how many come before it. Ranks of one host that are bound to other NUMA nodes do
- * not count. */
+/* `comm_here` counts the ranks that share this rank's CPUs and have links with it, this rank
+ * included. It holds their number, and how many of them come before this rank. Ranks of one host
+ * that are bound to other NUMA nodes do not count. */
 struct comm_here {
     uint32_t i, n;
 };
@@ -79,7 +80,8 @@ const char *comm_transport(const struct comm *c);
 /* Adds the other ranks' x to x, in rank order. */
 MUST_USE enum status comm_all_reduce(struct comm *c, float *x, size_t n, struct error *err);
 
-/* One rank's data; callers pass [n_ranks], with the same sizes on all ranks. */
+/* `comm_part` is the data of one rank. Callers pass [n_ranks] of them, with the same sizes on
+ * all ranks. */
 struct comm_part {
     void *data;
     size_t n_bytes;

@@ -1,6 +1,6 @@
-/* One exchange between this rank and all its peers, on the compute thread. comm.c passes a part
- * per peer. exchange_run moves the parts over the links in both directions at once, and returns
- * when everything has moved.
+/* Runs one exchange between this rank and all its peers, on the compute thread. comm.c passes a
+ * part per peer. exchange_run moves the parts over the links in both directions at once, and
+ * returns when all parts have moved.
  * A waiting rank spins first, then yields or sleeps in poll. A header before each part names the
  * collective, its number and its size, so that ranks in different steps are detected.
  * Invariants: parts belong to the caller and stay valid during the call. Every header is checked
@@ -16,7 +16,8 @@
 #include "common/base/clock.h"
 #include "common/base/spin.h"
 
-/* Header of a part. Fields are little-endian, since the two ends may be different machines. */
+/* `header` precedes each part. Its fields are little-endian, since the two ends may be different
+ * machines. */
 struct header {
     uint32_t counter;
     uint8_t kind, root, part, zero;
@@ -175,7 +176,7 @@ static enum status recv_some(struct exchange *x, struct exchange_what what, uint
 }
 
 /* Reports a failed send. A peer that noticed first that the ranks run different steps has sent
- * its header and left. That header explains more than "connection reset". */
+ * its header and left. That header explains more than the error "connection reset". */
 static enum status send_failed(struct exchange *x, struct exchange_what what, uint32_t rank,
                                struct error *err)
 {
@@ -188,8 +189,8 @@ static enum status send_failed(struct exchange *x, struct exchange_what what, ui
     return exchange_gone(x, rank, err);
 }
 
-/* Makes one round over all links. It sends everything before it checks what came, so a rank that
- * finds a mismatch has already sent its own header to the others. */
+/* Makes one round over all links. The round sends everything before it checks received headers.
+ * A rank that finds a mismatch has therefore already sent its own header to the others. */
 static enum status move_some(struct exchange *x, struct exchange_what what, bool *moved, bool *done,
                              struct error *err)
 {
@@ -224,7 +225,7 @@ static enum status say_timeout(const struct exchange *x, struct exchange_what wh
         (unsigned long long)(x->timeout_ns / NS_PER_S), kind_names[what.kind], x->counter, who);
 }
 
-/* Sleeps until a link can move, an interrupt, or a slice of time has passed. */
+/* Sleeps until a link can move bytes, an interrupt comes, or a slice of time has passed. */
 static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct error *err)
 {
     struct pollfd fds[COMM_MAX_RANKS + 1];
@@ -256,10 +257,11 @@ static enum status sleep_once(struct exchange *x, uint64_t deadline_ns, struct e
     return s;
 }
 
-/* Spins or yields the CPU between two looks. Returns false when the rank should sleep instead. A
- * yielded CPU comes back at once when the neighbour is another waiting rank, but only after a
- * whole time slice when it is a busy process. Beside such a process a sleeper is woken at once
- * and a yielder is not, so a yield of more than LONG_YIELD_NS stops yielding for NO_YIELD_NS. */
+/* Spins or yields the CPU between two looks at the links. Returns false when the rank should
+ * sleep instead. A yielded CPU comes back at once when the neighbour is another waiting rank,
+ * but only after a whole time slice when the neighbour is a busy process. Beside such a process
+ * a sleeping rank is woken at once and a yielding rank is not. After a yield of more than
+ * LONG_YIELD_NS this rank therefore does not yield for NO_YIELD_NS. */
 enum { LONG_YIELD_NS = 2000000, NO_YIELD_NS = 100000000 };
 static bool stay_awake(struct exchange *x, uint64_t now_ns)
 {
@@ -289,7 +291,8 @@ static enum status run(struct exchange *x, struct exchange_what what, struct err
         uint64_t now = clock_mono_ns();
         if (moved) {
             last_moved = now;
-            /* checked here too: sleep_once may never time out while a link keeps poll busy */
+            /* The limit is checked here too: sleep_once may never time out while a link keeps
+             * poll busy. */
         } else if (now - last_moved >= x->timeout_ns) {
             return say_timeout(x, what, err);
         } else if (now - last_moved >= x->spin_ns || !stay_awake(x, now)) {

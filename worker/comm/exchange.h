@@ -1,8 +1,8 @@
 #pragma once
-/* One exchange moves this call's parts to and from every peer at once. A single loop serves all
- * links in both directions; it spins for some microseconds and then sleeps in poll. The first
- * exchange of a collective puts a header before every part, so ranks that run different steps
- * are detected. Compute thread only. */
+/* Declares the exchange, which moves this call's parts to and from every peer at once. A single
+ * loop serves all links in both directions; it spins for some microseconds and then sleeps in
+ * poll. The first exchange of a collective puts a header before every part, so ranks that run
+ * different steps are detected. All functions run on the compute thread. */
 #include <stdatomic.h>
 
 #include "worker/comm/group.h"
@@ -20,11 +20,13 @@ enum collective_kind {
 };
 
 struct exchange_peer {
-    struct comm_link *link; /* NULL = this rank itself, or not linked */
-    bool same_cpus;         /* the peer shares this rank's CPUs */
-    char name[16];          /* "rank 3", its number in the whole group */
+    /* link to the peer; NULL = the peer is this rank itself, or not linked */
+    struct comm_link *link;
+    bool same_cpus; /* the peer shares this rank's CPUs */
+    char name[16];  /* name such as "rank 3", by the number in the whole group */
     char address[COMM_ADDRESS_MAX];
-    /* State of the running exchange: a header (or all of a short part), then the part. */
+    /* These fields are the state of the running exchange. A header (or all of a short part)
+     * moves first, then the part. */
     struct iovec send[2], recv[2]; /* bytes still to move */
     bool header_due;               /* stage_in begins with an unchecked header */
     uint64_t expect_bytes;         /* bytes that the peer's header must say */
@@ -38,14 +40,17 @@ struct exchange {
     uint32_t counter; /* number of collectives in this group so far */
     uint8_t part;     /* mark of the part; 0 = the whole group */
     uint64_t spin_ns, timeout_ns;
-    bool yields;            /* yields the CPU instead of spinning: there are more ranks than CPUs */
-    uint64_t yield_from_ns; /* does not yield before this time, since a yield took too long */
-    struct exchange_peer *peers; /* [n_ranks]; NULL in a group of one */
+    /* this rank yields the CPU instead of spinning, because there are more ranks than CPUs */
+    bool yields;
+    /* time before which this rank does not yield, since a yield took too long */
+    uint64_t yield_from_ns;
+    struct exchange_peer *peers; /* peers by rank, [n_ranks]; NULL in a group of one */
 };
 
-/* Data to and from one peer. A direction without `sends` or `receives` does not take place; one
- * of 0 bytes is a header alone. `send_bytes` and `recv_bytes` are the sizes in the headers:
- * those of the whole collective, so that an error text about a mismatch is meaningful. */
+/* `exchange_part` is the data to and from one peer. A direction without `sends` or `receives`
+ * does not take place. A direction of 0 bytes moves only a header. `send_bytes` and `recv_bytes`
+ * are the sizes in the headers. They are the sizes of the whole collective, so that an error
+ * text about a mismatch is meaningful. */
 struct exchange_part {
     bool sends, receives;
     const void *send;
@@ -53,16 +58,16 @@ struct exchange_part {
     size_t n_send, n_recv;
     uint64_t send_bytes, recv_bytes;
 };
-/* The collective, as the headers describe it. */
+/* `exchange_what` is the collective, as the headers describe it. */
 struct exchange_what {
     enum collective_kind kind;
     uint32_t root;
-    bool goes_on; /* a later exchange of the same collective, without headers */
+    bool goes_on; /* this is a later exchange of the same collective, without headers */
 };
 /* Prefixes the link's error with the peer's name and address. Returns STATUS_IO. */
 enum status exchange_gone(const struct exchange *x, uint32_t rank, struct error *err);
 /* Runs one exchange with parts[n_ranks]; this rank's own part is ignored. Returns STATUS_IO when
- * a peer is gone, STATUS_INVALID when one runs something else, STATUS_TIMEOUT when nothing
- * moves, STATUS_CLOSED after an interrupt. After an error the links are unusable. */
+ * a peer is gone, STATUS_INVALID when a peer runs another collective, STATUS_TIMEOUT when
+ * nothing moves, STATUS_CLOSED after an interrupt. After an error the links are unusable. */
 MUST_USE enum status exchange_run(struct exchange *x, struct exchange_what what,
                                   const struct exchange_part *parts, struct error *err);

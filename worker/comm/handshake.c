@@ -36,8 +36,8 @@ static uint64_t get(const uint8_t **p, unsigned n_bytes)
     return v;
 }
 
-/* Hashes the parts with the id as key. `what` differs per message, so a proof cannot be sent
- * back as the proof of another message. */
+/* Hashes the parts with the id as key. `what` differs per message, so the proof of one message
+ * cannot be sent back as the proof of another message. */
 static void prove(const char *what, const uint8_t id[COMM_ID_BYTES], const struct bytes parts[2],
                   uint8_t out[PROOF_BYTES])
 {
@@ -226,7 +226,7 @@ static void host_id(uint8_t out[HOST_ID_BYTES])
     who.uid = geteuid();
     hash_short(&who, sizeof who, out, HOST_ID_BYTES - HOST_CPUS_BYTES);
     if (sched_getaffinity(getpid(), sizeof cpus, &cpus) !=
-        0) /* CPUs of the main thread; a pool's thread has fewer */
+        0) /* the main thread's CPUs, since a pool's thread has fewer */
         CPU_ZERO(&cpus);
     hash_short(&cpus, sizeof cpus, out + HOST_ID_BYTES - HOST_CPUS_BYTES, HOST_CPUS_BYTES);
 }

@@ -1,9 +1,10 @@
 #pragma once
-/* The messages by which two ranks prove to each other that they know the communicator's id,
- * before anything else crosses the connection. The connecting rank sends hello, the accepting
- * rank answers with reply, and the connecting rank sends confirm. Every proof is a hash keyed
- * with the id. The proof of hello covers both ranks and the epoch; the other two cover both
- * ends' fresh nonces. Pure functions; decoded bytes may come from anybody. */
+/* Declares the messages by which two ranks prove to each other that they know the communicator's
+ * id, before anything else crosses the connection. The connecting rank sends hello, the
+ * accepting rank answers with reply, and the connecting rank sends confirm. Every proof is a
+ * hash keyed with the id. The proof of hello covers both ranks and the epoch; the other two
+ * cover both ends' fresh nonces. No function here does I/O on the connection, and decoded bytes
+ * may come from anybody. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,9 +21,10 @@
 #define CONFIRM_BYTES     PROOF_BYTES
 #define TOKEN_BYTES       PROOF_BYTES
 
-/* One end's description of itself. A host_id of zeros equals no other. Ends with equal host_id,
- * except the last HOST_CPUS_BYTES, may share memory. If those are equal too, they share their
- * CPUs. In older versions host_id is one hash, which equals none of these. */
+/* `handshake_end` is one end's description of itself. A host_id of zeros equals no other. Ends
+ * whose host_id is equal, except for the last HOST_CPUS_BYTES, may share memory. If those bytes
+ * are equal too, the ends share their CPUs. In older versions host_id is one hash, which equals
+ * none of these. */
 struct handshake_end {
     bool shares_memory;
     uint8_t nonce[NONCE_BYTES], host_id[HOST_ID_BYTES];
@@ -32,7 +34,7 @@ struct hello {
     uint32_t from, to, n_ranks;
     struct handshake_end end;
 };
-/* Hello and reply as they were sent; later proofs cover both. */
+/* `transcript` keeps hello and reply as they were sent, because later proofs cover both. */
 struct transcript {
     uint8_t hello[HELLO_BYTES], reply[REPLY_BYTES];
 };
@@ -42,7 +44,7 @@ void hello_encode(const struct hello *h, const uint8_t id[COMM_ID_BYTES], uint8_
  * not know this id. STATUS_VERSION: the sender knows the id and has another version. */
 MUST_USE enum status hello_decode(const uint8_t in[HELLO_BYTES], const uint8_t id[COMM_ID_BYTES],
                                   struct hello *out, struct error *err);
-/* Answers t->hello; writes t->reply. */
+/* Writes the answer to t->hello to t->reply. */
 void reply_encode(const struct handshake_end *e, const uint8_t id[COMM_ID_BYTES],
                   struct transcript *t);
 /* Returns STATUS_DENIED when t->reply does not answer t->hello. */
@@ -58,8 +60,8 @@ void token_make(const struct transcript *t, const uint8_t id[COMM_ID_BYTES],
                 uint8_t out[TOKEN_BYTES]);
 bool token_equal(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES]);
 
-/* Returns true when both ends run on one boot of one machine, in one network namespace, as one
- * user. */
+/* Returns true when both ends run on the same boot of the same machine, in the same network
+ * namespace, as the same user. */
 bool handshake_same_host(const struct handshake_end *a, const struct handshake_end *b);
 /* Returns true when the ends are on the same host and may use the same set of CPUs. */
 bool handshake_same_cpus(const struct handshake_end *a, const struct handshake_end *b);

@@ -1,9 +1,9 @@
-/* How the ranks of a group connect, on the compute thread. comm_join calls join_peers, which
+/* Connects the ranks of a group, on the compute thread. comm_join calls join_peers, which
  * connects to the lower ranks one after the other, then accepts the higher ranks, and gives
  * every peer its link.
- * The listener accepts connections from anybody. Each goes into a small set of pending
- * connections, which are read without waiting for one of them. The first message has a fixed
- * size and proves that its sender knows the id of this formation.
+ * The listener accepts connections from anybody. Each connection goes into a small set of
+ * pending connections, which are read without waiting for any single one. The first message has
+ * a fixed size and proves that its sender knows the id of this formation.
  * Invariants: a connection without a proof holds only a place in the set, which a newer
  * connection may take; a rank that lost its place connects again. No pending connection outlives
  * join_peers. */
@@ -23,11 +23,11 @@
 enum { BACKLOG = 128, PENDING_MAX = 16, RETRY_FIRST_MS = 10, RETRY_MAX_MS = 200 };
 
 enum pending_state { PENDING_HELLO, PENDING_CONFIRM };
-/* An accepted connection without a link yet. */
+/* `pending` is an accepted connection without a link yet. */
 struct pending {
-    int fd; /* -1 = free place */
+    int fd; /* socket of the connection; -1 = free place */
     enum pending_state state;
-    uint64_t since; /* order of arrival */
+    uint64_t since; /* number in the order of arrival */
     size_t n_got;
     uint8_t confirm[CONFIRM_BYTES];
     struct transcript transcript;
@@ -43,7 +43,7 @@ struct join {
     struct pending pending[PENDING_MAX];
     uint64_t n_arrived;
     uint32_t n_strangers;
-    struct error stranger; /* why the last stranger was turned away */
+    struct error stranger; /* reason why the last connection was refused */
 };
 
 /* Makes the error of a failed listen. STATUS_INVALID marks a mistake that a restart does not
@@ -93,7 +93,7 @@ static bool wants(const struct join *j, uint32_t rank)
     return !j->g->links || j->g->links[rank];
 }
 
-/* Result of a handshake, known to both ends. */
+/* `met` is the result of a handshake, known to both ends. */
 struct met {
     int fd;
     uint32_t rank;
@@ -112,8 +112,8 @@ static struct met meet(const struct join *j, uint32_t rank, int fd, const struct
     return m;
 }
 
-/* Makes the link of a peer after its handshake. On success it takes the socket; on an error the
- * socket stays the caller's. From here on the two ends wait for each other. */
+/* Makes the link of a peer after its handshake. On success the link owns the socket; on an error
+ * the socket stays the caller's. From here on the two ends wait for each other. */
 static enum status link_up(struct join *j, const struct met *m, struct error *err)
 {
     struct exchange_peer *p = &j->c->exchange.peers[m->rank];
@@ -220,7 +220,7 @@ static enum status try_connect(struct join *j, uint32_t rank, bool *closed, stru
 
 static enum status pause_before_retry(struct join *j, uint32_t ms, struct error *err)
 {
-    struct pollfd fds[1]; /* room for the waiter's own descriptor */
+    struct pollfd fds[1]; /* room for the descriptor that waiter_poll adds */
     uint64_t until = clock_mono_ns() + ms * NS_PER_MS;
     if (until >= j->deadline_ns)
         return error_set(err, STATUS_TIMEOUT,
@@ -287,7 +287,8 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
     TRY(check_hello(j, &p->hello, err));
     handshake_end_fill(&p->self, !j->c->no_shared_memory);
     reply_encode(&p->self, id, &p->transcript);
-    /* A fresh connection has room for the reply, so one without room is not a rank of ours. */
+    /* A fresh connection has room for the reply, so a connection without room is not from a rank
+     * of this group. */
     if (send(p->fd, p->transcript.reply, REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != REPLY_BYTES)
         return error_set(err, STATUS_IO, "the peer does not receive the answer to its hello");
     p->state = PENDING_CONFIRM;
@@ -300,7 +301,8 @@ static enum status on_hello(struct join *j, struct pending *p, struct error *err
 static enum status on_confirm(struct join *j, struct pending *p, struct error *err)
 {
     TRY(confirm_check(p->confirm, &p->transcript, j->g->id.ptr, err));
-    TRY(check_hello(j, &p->hello, err)); /* two may claim to be the same rank; the first one wins */
+    /* two connections may claim to be the same rank; the first one wins */
+    TRY(check_hello(j, &p->hello, err));
     struct handshake_end ends[2] = {p->hello.end, p->self};
     struct met m = meet(j, p->hello.from, p->fd, &p->transcript, ends);
     m.accepted = true;
@@ -311,8 +313,8 @@ static enum status on_confirm(struct join *j, struct pending *p, struct error *e
     return STATUS_OK;
 }
 
-/* Reads the bytes that have come. Returns STATUS_AGAIN when the message is not complete. Errors
- * belong to this connection only. */
+/* Reads the bytes that have arrived. Returns STATUS_AGAIN when the message is not complete.
+ * Errors belong to this connection only. */
 static enum status hear(struct join *j, struct pending *p, struct error *err)
 {
     bool hello = p->state == PENDING_HELLO;
@@ -338,7 +340,7 @@ static enum status advance(struct join *j, struct pending *p, struct error *err)
         s = hear(j, p, &why);
     if (s == STATUS_OK || s == STATUS_AGAIN)
         return STATUS_OK;
-    /* these end the join, not only this connection */
+    /* these errors end the join, not only this connection */
     if (s == STATUS_CLOSED || s == STATUS_TIMEOUT) {
         *err = why;
         return s;
@@ -375,7 +377,7 @@ static enum status accept_one(struct join *j, bool *more, struct error *err)
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             return error_set(err, STATUS_LIMIT, "cannot accept the connection of another rank: %s",
                              strerror(errno));
-        return STATUS_OK; /* no connection, or it is gone already */
+        return STATUS_OK; /* there was no connection, or it is gone already */
     }
     struct pending *p = place(j);
     *p = (struct pending){.fd = fd, .since = j->n_arrived++};

@@ -1,7 +1,7 @@
 #pragma once
-/* How ranks find each other. Every rank listens all the time. At each formation rank r connects
- * to the lower ranks, one after the other, and then accepts the higher ones. Compute thread,
- * except join_listen. */
+/* Declares how the ranks of a group find each other. Every rank listens all the time. At each
+ * formation rank r connects to the lower ranks, one after the other, and then accepts the higher
+ * ones. All functions run on the compute thread, except join_listen. */
 #include "worker/comm/state.h"
 
 /* Listens on `host` and `port`; port 0 lets the kernel choose. *address is the resulting

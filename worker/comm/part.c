@@ -1,5 +1,5 @@
-/* Parts of a group: each has its own ranks, counters and scratch, and uses the links of the
- * whole. */
+/* Implements parts of a group. Each part has its own ranks, counters and scratch, and uses the
+ * links of the whole. */
 #include "worker/comm/part.h"
 
 #include <string.h>

@@ -19,8 +19,8 @@
 
 enum { BACKLOG = 8 };
 enum { NAME_MAX_BYTES = WELCOME_BYTES - 1 };
-/* Limit for the token: another process of this user may find the name and connect without a
- * word. */
+/* TOKEN_MS limits the wait for the token: another process of this user may find the name,
+ * connect and send nothing. */
 enum { TOKEN_MS = 2000 };
 enum { VERDICT_YES = 'y', VERDICT_NO = 'n' };
 
@@ -99,8 +99,8 @@ static bool send_memory(int fd, int memory_fd)
     return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-/* Offers the memory to the peer connected to `fd` when it sends the right token. Errors are not
- * reported: a peer whose socket closes instead answers no over TCP. Takes fd. */
+/* Offers the memory to the peer connected to `fd` when the peer sends the right token. Errors
+ * are not reported: a peer whose socket closes without memory declines over TCP. Takes fd. */
 static struct comm_link *offer_memory(const struct share *s, int fd)
 {
     struct comm_link *link = NULL;
@@ -182,7 +182,7 @@ static int recv_memory(int fd)
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
         c->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(&memory_fd, CMSG_DATA(c), sizeof memory_fd);
-    if (memory_fd >= 0 && m.msg_flags & MSG_CTRUNC) { /* more were sent than fit */
+    if (memory_fd >= 0 && m.msg_flags & MSG_CTRUNC) { /* more descriptors were sent than fit */
         close(memory_fd);
         memory_fd = -1;
     }

@@ -1,12 +1,13 @@
 #pragma once
-/* The communicators of a rank of a model in stages (docs/develop/comm.md, "Stages"). One group
- * holds all tp x pp ranks; rank r of stage s is its rank s * tp + r. In it a rank has links to
- * the ranks of its stage, to its neighbours, and to the sampling rank (rank 0 of the last
- * stage). Its neighbours are the same rank of the previous and the next stage. With one stage
- * there is one communicator for all, or none for a rank alone. Threads as in comm.h. */
+/* Declares the communicators of a rank of a model in stages (docs/develop/comm.md, "Stages").
+ * One group holds all tp x pp ranks; rank r of stage s is its rank s * tp + r. In this group a
+ * rank has links to the ranks of its stage, to its neighbours, and to the sampling rank (rank 0
+ * of the last stage). Its neighbours are the same rank of the previous and the next stage. With
+ * one stage there is one communicator for all ranks, or none for a rank alone. The threads are
+ * those of comm.h. */
 #include "worker/comm/comm.h"
 
-/* The rank slot of a rank. */
+/* `comm_place` is the rank slot of a rank. */
 struct comm_place {
     uint32_t tp, pp, rank, stage;
 };
@@ -24,12 +25,14 @@ static inline bool comm_place_samples(const struct comm_place *p)
     return p->rank == 0 && p->stage + 1 == p->pp;
 }
 
-/* A part is NULL when no rank slot has members for it. */
+/* `comm_stages` holds the communicators of a rank. A part is NULL when no rank slot has members
+ * for it. */
 struct comm_stages {
     struct comm *all;
-    struct comm *stage;          /* the tp ranks of the stage */
-    struct comm *before, *after; /* pairs with the neighbours; rank 0 is nearer to the input */
-    struct comm *ids;            /* all ranks; `sampling_rank` broadcasts to them */
+    struct comm *stage; /* communicator of the tp ranks of the stage */
+    /* communicators with the neighbours; rank 0 is nearer to the input */
+    struct comm *before, *after;
+    struct comm *ids; /* communicator of all ranks; `sampling_rank` broadcasts ids to them */
     uint32_t sampling_rank;
 };
 

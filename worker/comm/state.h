@@ -1,5 +1,5 @@
 #pragma once
-/* The state of a communicator, for the files of this folder. */
+/* Declares the state of a communicator, for the files of this folder. */
 #include <pthread.h>
 
 #include "worker/comm/address.h"
@@ -8,13 +8,14 @@
 #include "worker/comm/wait.h"
 
 struct comm {
-    struct exchange exchange; /* rank, n_ranks and peers; n_ranks is 1 outside a group */
-    struct waiter waiter;     /* interrupt and progress, used by every wait */
+    /* rank, n_ranks and peers of the group; n_ranks is 1 outside a group */
+    struct exchange exchange;
+    struct waiter waiter; /* interrupt and progress, used by every wait */
     /* guards next_fd and the addresses; keeps the interrupt's flag and eventfd equal */
     pthread_mutex_t mutex;
-    int listener_fd; /* compute thread's; -1 = none yet */
+    int listener_fd; /* listener of the compute thread; -1 = none yet */
     int next_fd;     /* replaces listener_fd at the next join; under the mutex; -1 = none */
-    uint16_t port;   /* to listen on; 0 = any */
+    uint16_t port;   /* port to listen on; 0 = any */
     bool no_shared_memory;
     uint32_t timeout_ms, n_cpus;
     char address[COMM_ADDRESS_MAX];    /* newest address; loop thread only */

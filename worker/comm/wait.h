@@ -12,14 +12,14 @@
 struct waiter {
     _Atomic bool interrupted;
     int wake_fd;                /* eventfd; readable while interrupted */
-    _Atomic uint64_t *progress; /* may be NULL */
+    _Atomic uint64_t *progress; /* counter that each wait increments; may be NULL */
 };
 
 static inline bool waiter_interrupted(const struct waiter *w)
 {
     return atomic_load_explicit(&w->interrupted, memory_order_acquire);
 }
-MUST_USE enum status waiter_closed(struct error *err); /* sets STATUS_CLOSED with its text */
+MUST_USE enum status waiter_closed(struct error *err); /* returns STATUS_CLOSED with its text */
 void waiter_bump(struct waiter *w);
 
 /* Calls poll() on fds[0 .. n), which has room for one more entry, for at most 100 ms and not

@@ -1,9 +1,9 @@
 #pragma once
-/* Draft tokens by n-grams for the runs of a step, before they become rows. */
+/* Makes draft tokens by n-grams for the runs of a step, before the runs become rows. */
 #include "common/options/speculation.h"
 #include "worker/sequences/sequences.h"
 
-/* Writes draft tokens after the sequences' ids, and their number to n_drafted, for runs that may
- * have draft tokens. The only error is STATUS_NO_MEMORY. */
+/* Writes draft tokens after the sequences' ids, and their number to n_drafted, for each run that
+ * may have draft tokens. The only error is STATUS_NO_MEMORY. */
 MUST_USE enum status draft_runs(const struct speculation *s, struct sequence_runs runs,
                                 struct error *err);

@@ -1,10 +1,10 @@
-/* Draft tokens by a second model (see model.h), on the compute thread of the sampling rank.
- * step/draft.c calls draft_model_plan, draft_model_copy and draft_model_run with the runs of a
- * step. Rows are collected into passes of the draft model's engine. The best token of each
+/* Makes draft tokens with a second model (see model.h), on the compute thread of the sampling
+ * rank. step/draft.c calls draft_model_plan, draft_model_copy and draft_model_run with the runs
+ * of a step. Rows are collected into passes of the draft model's engine. The best token of each
  * picked row is written after the sequence's ids.
  * Invariants: the engine is owned, the device is the target's. The draft model uses the target's
- * block tables (group `i_group`), so block b here is the twin of block b there. A pass has at
- * most pass_rows rows and PASS_TABLE_ENTRIES table entries. */
+ * block tables (group `i_group`), so block b of the draft model is the twin of block b of the
+ * target. A pass has at most pass_rows rows and PASS_TABLE_ENTRIES table entries. */
 #include "worker/draft/model.h"
 
 #include "common/base/log.h"
@@ -12,7 +12,7 @@
 #include "worker/runner/logits.h"
 #include "worker/sequences/batch.h"
 
-/* A row whose best token becomes a draft token. */
+/* `pick` is a row whose best token becomes a draft token. */
 struct pick {
     uint32_t row;
     uint32_t *out;
@@ -22,7 +22,7 @@ struct draft_model {
     struct engine *engine;
     /* the target's KV group with full attention; the draft model uses its block tables */
     uint32_t i_group;
-    /* The pass that is being built; arrays have [pass_rows]. */
+    /* These fields are the pass that is being built; arrays have [pass_rows]. */
     uint32_t n_rows, n_picks;
     uint64_t n_entries; /* entries of block tables in the pass, at most PASS_TABLE_ENTRIES */
     uint32_t *ids, *positions,
@@ -81,7 +81,7 @@ static enum status open_engine(struct draft_model *m, const char *model,
     own.n_kv_blocks = 0;
     own.kv_memory_bytes = 0;
     own.max_loras = 0;                     /* adapters do not change the draft model */
-    own.quantization = QUANT_AT_LOAD_NONE; /* its files decide */
+    own.quantization = QUANT_AT_LOAD_NONE; /* the draft model's files decide */
     TRY(engine_measure(&own, &m->engine, err));
     return check_pair(m->engine, target, err);
 }
@@ -129,7 +129,8 @@ struct engine_beside draft_model_needs(const struct draft_model *m)
 enum status draft_model_load(struct draft_model *m, const struct engine *target, struct error *err)
 {
     struct engine *e = m->engine;
-    e->kv_shape.n_blocks = target->kv_groups[m->i_group].n_blocks; /* for each of its KV groups */
+    /* this number holds for each KV group of the draft model */
+    e->kv_shape.n_blocks = target->kv_groups[m->i_group].n_blocks;
     enum status s = engine_load(e, &(struct engine_beside){0}, err);
     if (s != STATUS_OK)
         return error_prefix(err, s, "draft model %s", e->info.name);
@@ -147,7 +148,7 @@ void draft_model_view(const struct draft_model *m, struct kv_view *out)
     struct kv_view own = {0};
     struct kv_view_group *g = &out->groups[m->i_group];
     if (!kv_store_view(m->engine->kv, &own))
-        return; /* then the target's store has no view either: both have the same layout */
+        return; /* the target's store has no view either, since both stores have the same layout */
     for (uint32_t i = 0; i < own.n_groups; i++)
         g->pieces[g->n_pieces++] = own.groups[i].pieces[0];
 }
@@ -166,7 +167,7 @@ static enum status pick_tokens(struct draft_model *m, struct error *err)
     for (uint32_t done = 0; done < m->n_picks;) {
         uint32_t rows[RUNNER_LOGITS_ROWS], n = m->n_picks - done;
         struct logits_top top[RUNNER_LOGITS_ROWS];
-        float *logits; /* device memory */
+        float *logits; /* logits of the draft model, in device memory */
         n = n < RUNNER_LOGITS_ROWS ? n : RUNNER_LOGITS_ROWS;
         for (uint32_t i = 0; i < n; i++)
             rows[i] = m->picks[done + i].row;
@@ -197,7 +198,8 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     b.kept = m->kept;
     b.n_kept = m->n_picks;
     for (uint32_t g = 0; g < m->engine->program->n_kv_groups; g++)
-        b.kv_rows[g] = m->kv_rows; /* all its groups, windows too, use the same blocks */
+        /* all groups of the draft model, windows too, use the same blocks */
+        b.kv_rows[g] = m->kv_rows;
     TRY(runner_forward(m->engine->runner, &b, err));
     TRY(pick_tokens(m, err));
     m->n_rows = m->n_picks = 0;
@@ -206,8 +208,8 @@ static enum status run_pass(struct draft_model *m, struct error *err)
     return STATUS_OK;
 }
 
-/* Adds a row to the pass, which runs first when it is full. The token after the row is written
- * to *draft_token; NULL = not wanted. */
+/* Adds a row to the pass. A full pass runs first. The token after the row is written to
+ * *draft_token; NULL = not wanted. */
 static enum status add_row(struct draft_model *m, const struct sequence *q, uint32_t position,
                            uint32_t *draft_token, struct error *err)
 {
@@ -258,8 +260,8 @@ void draft_model_copy(struct draft_model *m, const struct plan_copy *copies, uin
     }
 }
 
-/* Adds the rows of the run. When all draft tokens of the previous step were right, the last of
- * them comes first: it has not been a row yet, since no token after it was needed
+/* Adds the rows of the run. When all draft tokens of the previous step were accepted, the last
+ * of these tokens comes first. It has not been a row yet, since no token after it was needed
  * (`draft_lacks`). */
 static enum status add_run(struct draft_model *m, const struct sequence_run *r, struct error *err)
 {
@@ -279,7 +281,7 @@ enum status draft_model_run(struct draft_model *m, struct sequence_runs runs, co
 {
     uint32_t n_most = 0;
     m->n_entries = 0;
-    m->n_rows = m->n_picks = 0; /* a failed plan may have left some */
+    m->n_rows = m->n_picks = 0; /* a failed plan may have left rows and picks */
     m->has_pending = false;
     m->last = last;
     for (uint32_t i = 0; i < runs.n; i++) {

@@ -1,23 +1,23 @@
 #pragma once
-/* Draft tokens for speculative decoding by a second, smaller model with the same vocabulary
- * (vLLM's method draft_model; Leviathan et al. 2023). They are sampled greedily, with one row
- * per draft token.
+/* Makes draft tokens for speculative decoding with a second, smaller model that has the same
+ * vocabulary (vLLM's method draft_model; Leviathan et al. 2023). They are sampled greedily, with
+ * one row per draft token.
  *
  * The draft model runs as a whole on the sampling rank. It runs every row that the target runs,
  * so both KV caches cover the same positions. Each block of the target's full-attention group
- * has a twin here with the same number, and the same block tables are used. The head's work on
- * these blocks (prefix hits, copies, preemption) therefore applies to the twins too. Windows of
- * the draft model are masks over those tables. Wrong KV values here cause bad draft tokens,
- * never other output tokens.
+ * has a twin in the draft model with the same number, and the same block tables are used. The
+ * head's work on these blocks (prefix hits, copies, preemption) therefore applies to the twins
+ * too. Windows of the draft model are masks over those tables. Wrong KV values in the twins
+ * cause bad draft tokens, never other output tokens.
  *
- * draft_model_load allocates all memory. After it, compute thread only. */
+ * draft_model_load allocates all memory. Later calls run on the compute thread only. */
 #include "worker/engine/engine.h"
 #include "worker/sequences/sequences.h"
 
 struct draft_model;
 /* Opens the draft model and measures its memory. `model` is a value of --model; `s` is the setup
  * with which the target was measured. The target owns the device and must outlive the draft
- * model. STATUS_UNSUPPORTED names the mismatch with the target. */
+ * model. The text of STATUS_UNSUPPORTED names the mismatch with the target. */
 MUST_USE enum status draft_model_open(const char *model, const struct engine_setup *s,
                                       const struct engine *target, struct draft_model **out,
                                       struct error *err);

@@ -3,8 +3,7 @@
  * start, and engine_take_rank when the head assigns another rank slot. `cox plan` only measures.
  * Invariants: nothing large is allocated before the memory table fits. The engine owns
  * everything except a borrowed device and the collectives. After a failed engine_take_rank it
- * has no shard. Main type and identity are those of the whole model, so they are equal on all
- * ranks. */
+ * has no shard. Main type and identity describe the whole model, so they are equal on all ranks. */
 #include "worker/engine/engine.h"
 
 #include <assert.h>
@@ -19,13 +18,15 @@
 #include "worker/engine/part.h"
 #include "worker/engine/shapes.h"
 
-/* Rows of one pass: enough to read the weights only a few times for a prompt, few enough to keep
- * the activations small. On a CPU every value gives the same bits. */
+/* PASS_ROWS is the number of rows of one pass. It is large enough to read the weights only a few
+ * times for a prompt, and small enough to keep the activations small. On a CPU every value gives
+ * the same bits. */
 enum { PASS_ROWS = 512 };
-/* With stages, one stage works on a pass while the next stage works on the previous pass. */
+/* STAGE_PASS_ROWS is the default with stages. One stage works on a pass while the next stage
+ * works on the previous pass. */
 enum { STAGE_PASS_ROWS = 128 };
 
-/* Memory left for the process itself: sequences, queues, stacks. */
+/* RESERVED_BYTES is the memory left for the process itself: sequences, queues, stacks. */
 #define RESERVED_BYTES (64ull << 20)
 
 static double mib(uint64_t n)
@@ -122,7 +123,7 @@ static enum status measure_shard(struct engine *e, struct error *err)
     return STATUS_OK;
 }
 
-/* A part of an error text; empty when n_bytes is 0. */
+/* `part_text` is a part of an error text. It is empty when n_bytes is 0. */
 struct part_text {
     char text[48];
 };
@@ -134,7 +135,8 @@ static struct part_text say_part(const char *words, uint64_t n_bytes)
     return t;
 }
 
-/* Checks that the shard fits without a KV cache. *fixed = all bytes except the KV cache. */
+/* Checks that the shard fits without a KV cache. Returns in *fixed all bytes except the KV
+ * cache. */
 static enum status fit_shard(const struct engine *e, uint64_t beside, uint64_t available,
                              uint64_t *fixed, struct error *err)
 {
@@ -208,7 +210,7 @@ static enum status load_shard(struct engine *e, struct error *err)
     e->runner_setup.program = e->program;
     TRY(runner_new(&e->runner_setup, &e->runner, err));
     TRY(e->device->ops->pass.sync(e->device,
-                                  err)); /* packing and writes report no errors themselves */
+                                  err)); /* errors of packing and writing appear only here */
     weights_close(e->files);             /* everything has been copied to device memory */
     e->files = NULL;
     return STATUS_OK;
@@ -327,8 +329,8 @@ enum status engine_open(const struct engine_setup *s, struct engine **out, struc
     return STATUS_OK;
 }
 
-/* Opens the files again and refuses changed ones: this rank would run another model than its
- * peers. */
+/* Opens the files again and refuses changed files, with which this rank would run another model
+ * than its peers. */
 static enum status open_same_files(struct engine *e, struct error *err)
 {
     uint8_t identity[sizeof e->identity];
@@ -375,7 +377,8 @@ enum status engine_take_rank(struct engine *e, uint32_t tp, uint32_t rank, uint3
     if (!engine_shape_of(e, tp) || rank >= tp || stage >= e->pp)
         return error_set(err, STATUS_INVALID, "rank %u of %u in stage %u of %u does not exist",
                          rank, tp, stage, e->pp);
-    drop_shard(e); /* first, since two shards may not fit */
+    /* the old shard is freed before the new one is loaded, since two shards may not fit */
+    drop_shard(e);
     if (e->kv_stage != stage || e->tp != tp) {
         kv_store_free(e->kv);
         e->kv = NULL;

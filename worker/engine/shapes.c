@@ -2,7 +2,7 @@
  * TP"). The rule: in any rank slot of a smaller TP the engine uses no more memory than it was
  * opened with. A larger shard therefore means a smaller KV cache. A TP that leaves less than one
  * sequence of full length is not offered. Memory beside the engine (a draft model with its KV
- * cache) does not change, so it is left out on both sides. */
+ * cache) does not change, so it is left out of the old and the new sum. */
 #include "worker/engine/shapes.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static enum status measure_rank_slot(const struct engine *e, struct comm_place a
     return STATUS_OK;
 }
 
-/* Bytes of the engine without its KV cache, in the rank slot that it was opened for. */
+/* Returns the bytes of the engine without its KV cache, in the rank slot that it was opened for. */
 static uint64_t own_bytes(const struct engine *e)
 {
     const struct engine_part part = {e->weights_bytes, e->activation_bytes, e->comm_bytes,
@@ -90,7 +90,7 @@ static enum status size_rank_slot(const struct engine *e, struct comm_place at, 
 static enum status size_shape(const struct engine *e, uint32_t tp, struct engine_shape *out,
                               struct error *err)
 {
-    /* at most as many blocks as at the full TP, like the draft model's twins */
+    /* no smaller TP gets more blocks than the full TP, like the draft model's twins */
     *out = e->shapes[0];
     out->tp = tp;
     memset(out->block_bytes, 0, sizeof out->block_bytes);

@@ -1,6 +1,6 @@
 #pragma once
-/* The state of an engine and its setup, for its owner, who reads it, and for the files of this
- * folder. */
+/* Declares the state of an engine and its setup, for the engine's owner, who reads the state,
+ * and for the files of this folder. */
 #include "common/model/info/info.h"
 #include "common/options/worker.h"
 #include "kernels/cpu/cpu.h"
@@ -10,46 +10,48 @@
 #include "worker/weights/loader.h"
 
 struct engine_setup {
-    const char *model, *cache_dir; /* see model_info_open */
+    const char *model, *cache_dir; /* model and cache folder, as for model_info_open */
     enum worker_load_format load_format;
     enum quant_at_load quantization;
     uint32_t tp, rank;
-    uint32_t pp, stage;   /* pp: 0 = 1 */
-    bool expert_parallel; /* a rank holds whole experts */
-    /* between all ranks; borrowed, joined before a step; NULL = one rank */
+    uint32_t pp, stage;   /* number of stages (0 = 1) and this rank's stage */
+    bool expert_parallel; /* each rank holds whole experts */
+    /* collectives between all ranks; borrowed, joined before a step; NULL = one rank */
     struct collectives *collectives;
-    struct device *device; /* borrowed, closed after the engine; NULL = open a CPU */
-    uint32_t n_threads;    /* 0 = host_cpus(), at most POOL_MAX_THREADS */
-    int32_t isa_level;     /* enum cpu_isa; -1 = the best one */
-    bool level_only;       /* this and `activations`: see cpu_device_options */
+    struct device *device; /* borrowed, closed after the engine; NULL = the engine opens a CPU */
+    uint32_t n_threads;    /* threads of a CPU; 0 = host_cpus(), at most POOL_MAX_THREADS */
+    int32_t isa_level;     /* instruction set (enum cpu_isa); -1 = the best one */
+    bool level_only;       /* for this field and `activations` see cpu_device_options */
     enum cpu_activations activations;
     bool kv_dtype_set;
     enum dtype kv_dtype;    /* type in the KV cache; not set: F32 for a float32 model, else F16 */
-    uint32_t block_tokens;  /* a multiple of 16 */
-    uint32_t max_model_len; /* 0 = the model's own */
-    uint32_t pass_rows;     /* 0 = the default */
+    uint32_t block_tokens;  /* tokens of a block; a multiple of 16 */
+    uint32_t max_model_len; /* maximum length of a sequence; 0 = the model's own */
+    uint32_t pass_rows;     /* most rows of a pass; 0 = the default */
     uint64_t kv_memory_bytes;
     uint32_t n_kv_blocks;
     bool kv_takes_all; /* no size was given: the KV cache takes all memory that is left */
     /* device memory left for uncounted uses; 0 = the default of a CPU process */
     uint64_t reserved_bytes;
     /* Returns the device memory that collectives of the device's own library (NCCL) take; never
-     * 0. NULL = comm_stages_bytes counts. */
+     * 0. A NULL pointer means that comm_stages_bytes counts this memory. */
     uint64_t (*told_bytes)(uint32_t tp, uint32_t pp);
-    uint64_t told_held_bytes; /* part of it that is allocated already, so not in available_bytes */
+    /* part of told_bytes that is allocated already and so is not in available_bytes */
+    uint64_t told_held_bytes;
     uint64_t kv_transfer_bytes;        /* host memory for blocks on their way to other replicas */
-    bool is_eager;                     /* never record passes */
+    bool is_eager;                     /* passes are never recorded */
     bool is_elastic;                   /* the rank may serve smaller TPs too */
-    uint32_t max_loras, max_lora_rank; /* max_loras: 0 = no adapters */
-    const char *lora_root;             /* see lora_set_new; borrowed until the engine is closed */
+    uint32_t max_loras, max_lora_rank; /* most adapters (0 = no adapters) and their highest rank */
+    /* folder that adapters must be below; borrowed until the engine is closed */
+    const char *lora_root;
     _Atomic uint64_t *progress;
     const _Atomic bool *interrupt;
     /* share of the shard that has been loaded, in 1/1000; may be NULL */
     _Atomic uint32_t *load_permille;
 };
 
-/* A TP that the engine offers, with the number of blocks and the bytes per block of each KV
- * group. The bytes are those of the rank slot with the largest blocks. */
+/* `engine_shape` is a TP that the engine offers, with the number of blocks and the bytes per
+ * block of each KV group. The bytes are those of the rank slot with the largest blocks. */
 #define ENGINE_MAX_SHAPES (1 + PROTO_MAX_ELASTIC)
 struct engine_shape {
     uint32_t tp, n_blocks[PROGRAM_MAX_KV_GROUPS], block_bytes[PROGRAM_MAX_KV_GROUPS];
@@ -59,15 +61,15 @@ struct engine {
     struct model_info info;
     struct model_config config;
     enum worker_load_format load_format;
-    struct weights *files;   /* NULL after loading, and for dummy weights */
+    struct weights *files;   /* model's files; NULL after loading, and for dummy weights */
     struct program *program; /* program and runner: NULL after engine_take_rank failed */
     struct device *device;
     bool owns_device;
     struct loaded loaded;
-    struct kv_store *kv; /* may be NULL after engine_take_rank failed */
+    struct kv_store *kv; /* KV cache; may be NULL after engine_take_rank failed */
     uint32_t kv_stage;   /* stage whose layers `kv` holds, cut for `tp` ranks */
     struct runner *runner;
-    struct lora_set *loras; /* NULL = no adapters */
+    struct lora_set *loras; /* adapters of the shard; NULL = no adapters */
     uint32_t max_model_len, pass_rows, n_threads;
     enum dtype kv_dtype, main_dtype;
     uint64_t reserved_bytes, told_held_bytes, kv_transfer_bytes;
@@ -75,21 +77,23 @@ struct engine {
     struct kv_shape kv_shape; /* requested sizes; available_bytes is set by engine_size_kv */
     /* the memory table, in bytes */
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes, lora_bytes;
-    uint64_t measure_ns, kv_ns, load_ns; /* durations: files and sizes; KV cache; weights */
+    /* durations of three steps: files and sizes, KV cache, weights */
+    uint64_t measure_ns, kv_ns, load_ns;
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint8_t identity[16]; /* hash of the files */
-    uint32_t tp, pp;      /* tp: of the rank taken last */
+    uint32_t tp, pp;      /* tp: TP of the rank taken last */
     bool expert_parallel, is_elastic;
     /* memory of the samplers on the sampling rank; set before engine_load */
     uint64_t sampling_bytes;
-    struct engine_shape shapes[ENGINE_MAX_SHAPES]; /* [0]: the full TP; then falling */
+    /* [0] is the full TP, then smaller TPs in falling order */
+    struct engine_shape shapes[ENGINE_MAX_SHAPES];
     uint32_t n_shapes;
     _Atomic uint32_t *load_permille;
-    struct runner_setup runner_setup; /* program: of the shard loaded last */
+    struct runner_setup runner_setup; /* its program is that of the shard loaded last */
 };
 
-/* Memory of another model in this process: a fixed part, and a part per block of the
- * full-attention layers, since it shares their block tables. */
+/* `engine_beside` is the memory of another model in this process: a fixed part, and a part per
+ * block of the full-attention layers, since the other model shares their block tables. */
 struct engine_beside {
     uint64_t fixed_bytes, block_bytes;
 };

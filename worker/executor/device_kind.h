@@ -1,18 +1,19 @@
 #pragma once
-/* The table of one kind of device that runs a model. device/cpu.c and device/cuda.c fill it;
- * code that CPUs and GPUs share is in device/model.c and step/. */
+/* Declares the table of one kind of device that runs a model. device/cpu.c and device/cuda.c
+ * fill the table; code that CPUs and GPUs share is in device/model.c and step/. */
 #include "common/options/worker.h"
 #include "kernels/cuda/backend/sampler.h"
 #include "proto/messages.h"
 #include "worker/engine/state.h"
 #include "worker/kv/view.h"
 
-/* An opened GPU. executor_cuda_open takes it over, even when it fails. */
+/* `executor_found` is an opened GPU. executor_cuda_open takes over the device, even when the
+ * call fails. */
 struct device;
 struct executor_found {
     struct device *device;
     uint32_t ordinal;   /* index among this machine's GPUs */
-    double utilization; /* --gpu-memory-utilization */
+    double utilization; /* value of --gpu-memory-utilization */
     uint64_t open_ns;   /* duration of the opening */
 };
 
@@ -28,14 +29,14 @@ struct executor_device {
                          struct engine_setup *s, struct error *err);
     uint64_t (*memory_bytes)(const struct executor_model *x); /* total memory of the device */
     void (*name)(const struct executor_model *x, char *out, size_t size);
-    /* writes info.pci; may be NULL */
+    /* writes the device's PCI address to info.pci; may be NULL */
     void (*place)(const struct executor_model *x, char *out, size_t size);
-    /* Like the device's `sync` without waiting: STATUS_AGAIN while it is busy. NULL = calls wait
-     * for the device anyway. */
+    /* Like the device's `sync` without waiting: returns STATUS_AGAIN while the device is busy.
+     * NULL = calls wait for the device anyway. */
     enum status (*query)(struct executor_model *x, struct error *err);
     /* Logs the end of a start that took elapsed_ns; may be NULL. */
     void (*say_loaded)(const struct executor_model *x, uint64_t elapsed_ns);
-    /* The way between ranks; NULL = ranks_cpu (`struct comm`). */
+    /* table of the communication between ranks; NULL = ranks_cpu (`struct comm`) */
     const struct ranks_ops *ranks;
     /* Opens a sampler on the device for a model that is measured but not loaded. NULL = the host
      * samples. */

@@ -17,7 +17,7 @@ void executor_note_lost(struct executor_model *x, const struct error *why)
 }
 
 /* Notes that the device is lost. STATUS_UNSUPPORTED means that the device lacks an operator of
- * the model, which fails again after a restart, so the worker is not restarted. */
+ * the model. This fails again after a restart, so the worker is not restarted. */
 static void lose_device(struct executor_model *x, const struct error *why)
 {
     log_error(why->status == STATUS_UNSUPPORTED ? "operator_unsupported" : "device_lost",
@@ -25,9 +25,9 @@ static void lose_device(struct executor_model *x, const struct error *why)
     executor_note_lost(x, why);
 }
 
-/* Polls instead of cudaStreamSynchronize, which does not return when the device hangs.
- * STATUS_LIMIT is a step that asked for too much: it is reported once and does not mean a lost
- * device. */
+/* Waits until the device is idle or lost. It polls, because cudaStreamSynchronize does not
+ * return when the device hangs. STATUS_LIMIT means that a step asked for too much; it is
+ * reported once and does not mean a lost device. */
 void executor_await_device(struct executor_model *x)
 {
     const struct timespec pause = {.tv_nsec = 20000};
@@ -39,7 +39,7 @@ void executor_await_device(struct executor_model *x)
     while ((s = x->device->query(x, &why)) == STATUS_LIMIT || (s == STATUS_AGAIN && now < until)) {
         executor_bump(&x->base);
         (void)nanosleep(&pause, NULL);
-        /* read before the query: after a lost time slice the query is repeated */
+        /* the time is read before the query, so the query is repeated after a lost time slice */
         now = clock_mono_ns();
     }
     if (s == STATUS_AGAIN)
@@ -50,7 +50,8 @@ void executor_await_device(struct executor_model *x)
         lose_device(x, &why);
 }
 
-/* With several ranks on GPUs the end of the group reports the loss; a wait here could block. */
+/* Looks for a lost device after a step. With several ranks on GPUs the end of the group reports
+ * the loss; a wait here could block. */
 void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err)
 {
     bool may_be = s != STATUS_OK && s != STATUS_PROTOCOL && s != STATUS_CLOSED;
@@ -63,7 +64,7 @@ void executor_look_at_device(struct executor_model *x, enum status s, const stru
 }
 
 /* Returns true when the compute thread is in a call that neither an interrupt nor a deadline
- * ends: a copy to the host, a launch. */
+ * ends, such as a copy to the host or a launch. */
 static bool is_stuck(const struct executor_model *x)
 {
     uint64_t entered = atomic_load(&x->loss.entered_ns),

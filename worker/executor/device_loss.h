@@ -4,8 +4,8 @@
 
 /* Notes that the process has to end. Only the first reason is kept. */
 void executor_note_lost(struct executor_model *x, const struct error *why);
-/* Call it after a step with its status `s` and error. Sets x->loss.is_lost when the device is
- * lost. */
+/* Sets x->loss.is_lost when the device is lost. Call it after a step with the step's status `s`
+ * and error. */
 void executor_look_at_device(struct executor_model *x, enum status s, const struct error *err);
 /* Waits until the device is idle or lost. */
 void executor_await_device(struct executor_model *x);

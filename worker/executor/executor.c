@@ -19,7 +19,8 @@ struct executor_comm executor_comm_of(const struct msg_form *f, struct bytes id)
                                   .id = id};
 }
 
-/* Keys are in alphabetical order without blanks, because the text itself is hashed. */
+/* Hashes the configuration as JSON. Keys are in alphabetical order without blanks, because the
+ * text itself is hashed. */
 void executor_config_hash(const struct config_identity *c, uint8_t out[32])
 {
     struct strbuf b;

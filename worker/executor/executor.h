@@ -1,12 +1,13 @@
 #pragma once
-/* The executor turns a plan into tokens: one device behind one vtable. device/null.c fills the
- * table for the null device, device/model.c for CPUs and GPUs; device/open.h selects one. An
- * implementation embeds `struct executor` as its first member.
+/* Declares the executor, which turns a plan into tokens: one device behind one vtable.
+ * device/null.c fills the table for the null device, device/model.c for CPUs and GPUs;
+ * device/open.h selects one of them. An implementation embeds `struct executor` as its first
+ * member.
  *
  * Threads: open, info, listen, make_comm_id, interrupt and close are called on the loop thread
  * (close after the compute thread has ended). join_comm, abort_comm, reset, step, check, adapter
  * and lost_adapter are called on the compute thread, one at a time, and may block. interrupt
- * makes a blocking call return STATUS_CLOSED soon; abort_comm follows and clears it. */
+ * makes a blocking call return STATUS_CLOSED soon; abort_comm follows and clears the interrupt. */
 #include <stdatomic.h>
 
 #include "common/base/arena.h"
@@ -19,42 +20,45 @@
 #define COMM_ID_MAX_BYTES      512u
 #define EXECUTOR_MAX_IN_FLIGHT 2u
 
-/* A smaller TP that this worker could serve, with the number of blocks and the bytes per block
- * of each KV group. The bytes are those of the stage with the largest blocks. */
+/* `executor_shape` is a smaller TP that this worker could serve, with the number of blocks and
+ * the bytes per block of each KV group. The bytes are those of the stage with the largest
+ * blocks. */
 struct executor_shape {
     uint32_t tp, n_blocks[SEQUENCES_MAX_KV_GROUPS], block_bytes[SEQUENCES_MAX_KV_GROUPS];
 };
 
-/* The executor's description, for Hello and the memory table at the start. Only comm_address
- * changes later (listen); sizes are those of the first shard. Strings are owned by the executor. */
+/* `executor_info` describes the executor, for Hello and the memory table at the start. Only
+ * comm_address changes later (listen); sizes are those of the first shard. Strings are owned by
+ * the executor. */
 struct executor_info {
     enum device_kind device;
     struct str device_name, model;
-    const char *tokenizer_path; /* NULL = the model has no tokenizer */
+    const char *tokenizer_path; /* path of the tokenizer; NULL = the model has none */
     uint64_t memory_bytes;      /* total memory of the device */
     char pci[32];               /* PCI address of a GPU */
     uint32_t isa_level;
     uint8_t config_hash[32], model_hash[32];
-    /* for other ranks; "" = not needed or not known yet */
+    /* address for other ranks; "" = not needed or not known yet */
     struct str comm_address;
     uint64_t weights_bytes, activation_bytes, comm_bytes, kv_bytes;
     uint64_t sampler_bytes;               /* part of activation_bytes: samplers in a CPU's memory */
     uint64_t grammar_bytes;               /* host memory that grammars may use in addition */
-    uint64_t lora_bytes;                  /* reserved for adapters */
+    uint64_t lora_bytes;                  /* device memory reserved for adapters */
     uint64_t draft_bytes, draft_kv_bytes; /* draft model: weights and activations; KV cache */
     struct sequences_limits limits;       /* maximum length, vocabulary, KV groups */
-    uint32_t n_draft, draft_max_seqs;     /* see struct worker_info in Hello */
-    struct executor_shape elastic[PROTO_MAX_ELASTIC]; /* [n_elastic], by falling tp */
+    uint32_t n_draft, draft_max_seqs;     /* draft tokens, as in struct worker_info of Hello */
+    struct executor_shape elastic[PROTO_MAX_ELASTIC]; /* smaller TPs, [n_elastic], by falling tp */
     uint32_t n_elastic;
 };
 
-/* The fields of a Form that the communicator needs. Borrowed during the call. */
+/* `executor_comm` holds the fields of a Form that the communicator needs. It is borrowed during
+ * the call. */
 struct executor_comm {
     uint64_t term_epoch;
     uint32_t tp, pp, rank, stage, isa_level;
-    const struct str *addresses; /* [n_addresses], rank r of stage s at s * tp + r */
+    const struct str *addresses; /* addresses, [n_addresses]; rank r of stage s is at s * tp + r */
     uint32_t n_addresses;
-    struct u32_span n_blocks; /* per KV group; the same on all ranks */
+    struct u32_span n_blocks; /* number of blocks per KV group; the same on all ranks */
     struct bytes id;
 };
 /* Makes a struct executor_comm from a Form and the communicator's id. The result borrows from
@@ -65,10 +69,10 @@ struct executor;
 struct grammar_compiler;
 struct executor_ops {
     const struct executor_info *(*info)(const struct executor *e);
-    /* Sets the address at which other ranks reach this one, from the next join_comm on. NULL =
+    /* Sets the address at which other ranks reach this rank, from the next join_comm on. NULL =
      * not needed. */
     enum status (*listen)(struct executor *e, const char *host, struct error *err);
-    /* Makes the communicator's id on rank 0; every rank gets it in Join. *n is the size of
+    /* Makes the communicator's id on rank 0; every rank gets the id in Join. *n is the size of
      * `out`, then the bytes used. */
     enum status (*make_comm_id)(struct executor *e, uint8_t *out, uint32_t *n, struct error *err);
     enum status (*join_comm)(struct executor *e, const struct executor_comm *c, struct error *err);
@@ -76,16 +80,16 @@ struct executor_ops {
     void (*abort_comm)(struct executor *e);
     enum status (*reset)(struct executor *e, struct error *err); /* drops the sequences only */
     /* Executes the plan as a whole. Nothing of a refused plan (STATUS_PROTOCOL) is executed. The
-     * items of *out are on the arena; only the sampling rank fills them. STATUS_CLOSED:
-     * interrupted. Any other error: the communicator or the device failed. */
+     * items of *out are on the arena; only the sampling rank fills them. STATUS_CLOSED: the step
+     * was interrupted. Any other error: the communicator or the device failed. */
     enum status (*step)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                         struct msg_result *out, struct error *err);
-    /* These replace `step` in an executor with `in_halves`, whose device computes while the host
-     * goes on. begin checks a plan like step and enqueues it; at most EXECUTOR_MAX_IN_FLIGHT
-     * plans are in flight. finish returns the result of the oldest plan, and is_due tells
-     * whether it would return at once. A plan that begin refused has no finish. The memory of
-     * plan and arena must stay valid until finish, or until abort_comm, which drops the plans in
-     * flight. Other calls come only when no plan is in flight. */
+    /* An executor with `in_halves` has these calls instead of `step`, because its device
+     * computes while the host goes on. begin checks a plan like step and enqueues it; at most
+     * EXECUTOR_MAX_IN_FLIGHT plans are in flight. finish returns the result of the oldest plan,
+     * and is_due tells whether finish would return at once. A plan that begin refused has no
+     * finish. The memory of plan and arena must stay valid until finish, or until abort_comm,
+     * which drops the plans in flight. Other calls come only when no plan is in flight. */
     enum status (*begin)(struct executor *e, const struct msg_plan *p, struct arena *arena,
                          struct error *err);
     bool (*is_due)(struct executor *e);
@@ -93,13 +97,13 @@ struct executor_ops {
     /* Called between steps of a replica. STATUS_IO: a peer cannot be reached. NULL = nothing to
      * check. */
     enum status (*check)(struct executor *e, struct error *err);
-    /* Called between steps: loads an adapter for this rank's shard, or drops it. An error names
-     * file and tensor and changes nothing. STATUS_EXISTS: it is loaded already. m->identity is
-     * the required identity, and on return the actual one. NULL = no adapters. */
+    /* Loads an adapter for this rank's shard, or drops it; called between steps. An error names
+     * file and tensor and changes nothing. STATUS_EXISTS: the adapter is loaded already.
+     * m->identity is the required identity, and on return the actual one. NULL = no adapters. */
     enum status (*adapter)(struct executor *e, struct msg_adapter *m, struct error *err);
     /* Called after join_comm, which may load another shard. Returns true and describes an
-     * adapter that could not be loaded again, once for each. Returns false when there is no
-     * other one; may be NULL. */
+     * adapter that could not be loaded again, once for each. Returns false when no such adapter
+     * is left. May be NULL. */
     bool (*lost_adapter)(struct executor *e, uint64_t *id, struct error *why);
     /* Describes the memory of the KV cache. Called on the loop thread, before the compute thread
      * starts and between join_comm and abort_comm. Returns false when blocks cannot be moved;
@@ -118,15 +122,15 @@ struct executor_ops {
 
 struct executor {
     const struct executor_ops *ops;
-    bool in_halves;            /* uses begin and finish; constant after opening */
-    _Atomic uint64_t progress; /* incremented per operator: tells "slow" from "stuck" */
+    bool in_halves;            /* the executor uses begin and finish; constant after opening */
+    _Atomic uint64_t progress; /* incremented per operator, to tell "slow" from "stuck" */
     /* Rank and stage of the shard that is loaded or being loaded; -1 = none. join_comm changes
-     * them, any thread reads them. */
+     * them, and any thread reads them. */
     _Atomic int32_t shard_rank, shard_stage;
-    _Atomic uint32_t shard_tp;      /* 0 = the TP of the options */
+    _Atomic uint32_t shard_tp;      /* TP of that shard; 0 = the TP of the options */
     _Atomic uint32_t load_permille; /* progress of join_comm's loading in 1/1000; 0 = not loading */
-    /* Time and number of steps, without waits for other ranks; own_steps 0 = the device does not
-     * measure it. */
+    /* Time and number of steps, without waits for other ranks. own_steps 0 = the device does not
+     * measure the time. */
     _Atomic uint64_t own_ns, own_steps;
 };
 
@@ -141,8 +145,8 @@ static inline void executor_bump(struct executor *e)
     atomic_fetch_add_explicit(&e->progress, 1, memory_order_relaxed);
 }
 
-/* Input of the hashes below: SHA-256 over the canonical JSON of docs/develop/protocol.md,
- * "Configuration hash". */
+/* `config_identity` is the input of the hashes below: SHA-256 over the canonical JSON of
+ * docs/develop/protocol.md, "Configuration hash". */
 struct config_identity {
     struct str model_hashes; /* hash of the model's files; null device: the model's name */
     struct str draft_hashes; /* hash of the draft model's files; "" = none */

@@ -1,50 +1,52 @@
 #pragma once
-/* The communication between the ranks of a replica outside the collectives of a pass, with one
- * table per kind. x->ranks.ops is the table of the replica that the process was started for and
- * is never NULL. x->ranks.in is the table of the present replica: ranks_alone when this rank is
- * alone now, else x->ranks.ops. Callers do not ask which kind it is. `leave` is always called
- * through x->ranks.ops, because it also clears an interrupt.
+/* Declares the communication between the ranks of a replica outside the collectives of a pass,
+ * with one table per kind. x->ranks.ops is the table of the replica that the process was started
+ * for and is never NULL. x->ranks.in is the table of the present replica: ranks_alone when this
+ * rank is alone now, else x->ranks.ops. Callers do not ask for the kind. `leave` is always
+ * called through x->ranks.ops, because it also clears an interrupt.
  *
  * Threads: open, listen, address, make_id, interrupt, is_overdue and close run on the loop
  * thread, everything else on the compute thread. */
 #include "worker/executor/state.h"
 
-/* Size of the buffer for ids: enough for a step with draft tokens. Larger data is sent in
- * pieces. */
+/* EXECUTOR_TELL_BYTES is the size of the buffer for ids, enough for a step with draft tokens.
+ * Larger data is sent in pieces. */
 enum { EXECUTOR_TELL_BYTES = 64 << 10 };
 
-/* A NULL entry means that there is nothing to do. */
+/* `ranks_ops` is the table of one kind. A NULL entry means that there is nothing to do. */
 struct ranks_ops {
     uint32_t id_bytes;
-    bool is_on_device; /* ids go from device to device, and a step's end needs `wait` */
+    /* ids go from device to device, and the end of a step needs the call `wait` */
+    bool is_on_device;
     enum status (*open)(const struct worker_options *o, struct executor_model *x,
                         struct error *err);
-    struct collectives *(*collectives)(struct executor_model *x); /* for the runner */
+    struct collectives *(*collectives)(struct executor_model *x); /* collectives for the runner */
     enum status (*listen)(struct executor_model *x, const char *host, struct error *err);
-    /* "" = none yet; NULL = none is needed */
+    /* returns "" when there is no address yet; NULL = none is needed */
     struct str (*address)(const struct executor_model *x);
     enum status (*make_id)(struct executor_model *x, uint8_t *out, struct error *err);
-    /* After an error the rank has joined nothing. */
+    /* Joins the replica. After an error the rank has joined nothing. */
     enum status (*join)(struct executor_model *x, const struct executor_comm *c, struct error *err);
-    /* After it nothing of the replica runs any more, or the process has to end
+    /* After `leave` nothing of the replica runs any more, or the process has to end
      * (x->loss.is_lost). */
     void (*leave)(struct executor_model *x);
     /* makes a blocking call return STATUS_CLOSED soon */
     void (*interrupt)(struct executor_model *x);
-    /* Both check that all ranks are still here. check may wait; look does not. */
+    /* `check` and `look` check that all ranks are still here. `check` may wait; `look` does not. */
     enum status (*check)(struct executor_model *x, struct error *err);
     enum status (*look)(struct executor_model *x, struct error *err);
     enum status (*tell)(struct executor_model *x, void *data, size_t n_bytes, struct error *err);
     enum status (*share_last)(struct executor_model *x, uint32_t n_slots, struct error *err);
-    /* See collectives_gpu_wait. */
+    /* Works like collectives_gpu_wait. */
     enum status (*wait)(struct executor_model *x, enum status (*done)(void *ctx, struct error *err),
                         void *ctx, struct error *err);
-    bool (*is_overdue)(const struct executor_model *x); /* an abort does not come to its end */
+    /* returns true when an abort does not come to its end */
+    bool (*is_overdue)(const struct executor_model *x);
     void (*close)(struct executor_model *x);
 };
-extern const struct ranks_ops ranks_alone; /* for one rank */
-extern const struct ranks_ops ranks_cpu;   /* ranks_cpu.c: struct comm */
-extern const struct ranks_ops ranks_gpu;   /* ranks_gpu.c: NCCL */
+extern const struct ranks_ops ranks_alone; /* table for one rank */
+extern const struct ranks_ops ranks_cpu;   /* in ranks_cpu.c; uses struct comm */
+extern const struct ranks_ops ranks_gpu;   /* in ranks_gpu.c; uses NCCL */
 
 /* Sends n_bytes of host memory from the sampling rank to all ranks. Does nothing for one rank.
  * Errors are those of the collectives. */

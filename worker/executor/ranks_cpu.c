@@ -1,4 +1,5 @@
-/* A replica on CPUs, which uses `struct comm` (docs/develop/comm.md), and a rank that is alone. */
+/* Implements a replica on CPUs, which uses `struct comm` (docs/develop/comm.md), and a rank that
+ * is alone. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/executor/ranks.h"
@@ -87,7 +88,7 @@ static enum status check(struct executor_model *x, struct error *err)
 static enum status tell(struct executor_model *x, void *data, size_t n_bytes, struct error *err)
 {
     struct collectives *c =
-        /* this object measures the time in calls, which is not work of this rank */
+        /* `collectives` measures the time in calls, which is not work of this rank */
         &x->ranks.collectives.base;
     return c->ops->broadcast(c, x->ranks.comms.sampling_rank, data, n_bytes, err);
 }

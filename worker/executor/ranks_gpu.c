@@ -1,4 +1,4 @@
-/* A replica on GPUs, which uses NCCL on the device's stream (collectives/gpu.h). */
+/* Implements a replica on GPUs, which uses NCCL on the device's stream (collectives/gpu.h). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/executor/device_loss.h"
@@ -57,9 +57,10 @@ static enum status open_gpus(const struct worker_options *o, struct executor_mod
                            EXECUTOR_TELL_BYTES);
 }
 
-/* Agrees whether all ranks record passes or none does. NCCL requires that a collective is in a
- * graph on each rank or on none, and padded passes have other sizes. One rank that is eager, or
- * whose device refused to record, decides for all. These first calls also make NCCL connect. */
+/* Agrees with the other ranks: either all ranks record passes or none does. NCCL requires that a
+ * collective is in a graph on each rank or on none, and padded passes have other sizes. One rank
+ * that is eager, or whose device refused to record, decides for all. These first calls also make
+ * NCCL connect. */
 static enum status agree_on_records(struct executor_model *x, struct error *err)
 {
     enum { VOTE_BYTES = 16 };
@@ -94,7 +95,8 @@ static void leave(struct executor_model *x)
     if (collectives_gpu_leave(x->ranks.gpus, &why) != STATUS_OK)
         executor_note_lost(x, &why);
     else
-        executor_await_device(x); /* a failure that the backend keeps is not NCCL's */
+        /* the backend may still hold an error of the device, which does not come from NCCL */
+        executor_await_device(x);
 }
 
 static enum status join(struct executor_model *x, const struct executor_comm *c, struct error *err)

@@ -1,26 +1,27 @@
 #pragma once
-/* Ids, log-probabilities and vectors of steps on their way to the result. Memory comes from the
- * step's arena. Compute thread. */
+/* Holds ids, log-probabilities and vectors of steps on their way to the result. Memory comes
+ * from the step's arena. Everything here belongs to the compute thread. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
 #include "worker/sequences/sequences.h"
 
-/* The places that a step samples: one after the last id of each run with `sample`, and one after
- * each of its draft tokens. The places of a run are adjacent, and runs are in the order of the
- * plan. */
+/* `sampled` holds the places that a step samples: one after the last id of each run with
+ * `sample`, and one after each of its draft tokens. The places of a run are adjacent, and runs
+ * are in the order of the plan. */
 struct sampled {
-    uint32_t n_places, n_items; /* places; runs with `sample` */
+    uint32_t n_places, n_items; /* number of places, number of runs with `sample` */
     bool drafted;               /* some run has draft tokens */
     uint32_t *ids; /* [n_places + n_items]: ids, then the number of accepted ids of each run */
-    float *gaps;   /* [n_places]; like all that follows, on the sampling rank only */
-    struct logprob_row *logprobs;       /* [n_places]; NULL = not requested */
-    uint32_t *mask_units, *matcher_kib; /* [n_places]; both NULL when no sequence has a grammar */
-    uint32_t n_done;                    /* places sampled so far */
-    struct result_item *items;          /* [n_items] */
+    float *gaps;   /* gap of each place; only on the sampling rank, like all that follows */
+    struct logprob_row *logprobs; /* log-probabilities, [n_places]; NULL = not requested */
+    /* figures of grammars, [n_places]; both NULL when no sequence has one */
+    uint32_t *mask_units, *matcher_kib;
+    uint32_t n_done;           /* places sampled so far */
+    struct result_item *items; /* items of the result, [n_items] */
 };
 
-/* The id that a step in flight samples for a run with `sample`. The sequence may have left
- * before the id arrives. */
+/* `item_in_flight` is the id that a step in flight samples for a run with `sample`. The sequence
+ * may have left before the id arrives. */
 struct item_in_flight {
     uint32_t slot, position; /* position of the id in the sequence */
     uint64_t serial;
@@ -28,23 +29,24 @@ struct item_in_flight {
     struct f32_span vector;
 };
 
-/* The prompt_logprobs of a step, in the order of the plan. On the sampling rank it also holds
- * the items of the result: one for each run that samples or has prompt_logprobs. */
+/* `step_prompt_logprobs` holds the prompt_logprobs of a step, in the order of the plan. On the
+ * sampling rank it also holds the items of the result: one for each run that samples or has
+ * prompt_logprobs. */
 struct step_prompt_logprobs {
-    uint32_t n_rows, n_done;   /* rows of the step; rows of the passes so far */
-    struct logprob_row *rows;  /* [n_rows]; like all that follows, on the sampling rank only */
+    uint32_t n_rows, n_done;   /* rows of the step, rows of the passes so far */
+    struct logprob_row *rows;  /* [n_rows] rows; only on the sampling rank, like all that follows */
     uint32_t *targets;         /* [n_rows]; the prompt's id of each row */
-    struct result_item *items; /* [n_items] */
+    struct result_item *items; /* items of the result, [n_items] */
     bool *samples;             /* [n_items]; true when the run also samples */
     uint32_t n_items;
 };
 
-/* A step between begin and finish. */
+/* `step_in_flight` is a step between begin and finish. */
 struct step_in_flight {
     uint64_t term_epoch, step, begun_ns, enqueued_ns;
     uint32_t n_drafted, i_sampler; /* i_sampler: index of the step in the device's sampler */
     bool on_device;                /* the sampled ids have not come to the host yet */
-    struct arena *arena;           /* the job's; holds `sampled`, `items` and their data */
+    struct arena *arena;           /* arena of the job; holds `sampled`, `items` and their data */
     struct sampled sampled;
     /* if on_device, its places follow those of `sampled` */
     struct step_prompt_logprobs prompt_logprobs;

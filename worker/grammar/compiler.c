@@ -4,8 +4,8 @@
  * back.
  * Invariants: `mutex` guards the table and is held only for a look-up or while a matcher is
  * made. An entry that is being compiled is never freed. An entry stays while it has an id (the
- * head wants it) or the compute thread waits for it. Among the others, the KEPT used last stay,
- * as far as their part of the room allows. */
+ * head wants it) or the compute thread waits for it. The KEPT other entries that were used last
+ * stay too, as far as their part of the room allows. */
 #include "worker/grammar/compiler.h"
 
 #include <pthread.h>
@@ -21,16 +21,16 @@
 #include "common/host/thread.h"
 #include "proto/limits.h"
 
-#define SLOW_NS (100 * NS_PER_MS) /* slower compiles are logged */
+#define SLOW_NS (100 * NS_PER_MS) /* compiles that take longer are logged */
 
 enum {
     KEPT = 32,
-    SPARE_PART = 8, /* 1/SPARE_PART of the room is for grammars that nobody wants */
-    /* A head wants at most PROTO_MAX_GRAMMARS. Grammars that it let go of in a lost session
-     * count until the epoch ends. */
+    SPARE_PART = 8, /* 1/SPARE_PART of the room is for grammars that neither head nor step wants */
+    /* A head wants at most PROTO_MAX_GRAMMARS. Grammars that it released in a lost session count
+     * until the epoch ends. */
     MAX_WANTED = 2 * PROTO_MAX_GRAMMARS,
     NAP_NS = 2000000,
-    NICENESS = 4, /* below the priority of steps, but not starved on a loaded machine */
+    NICENESS = 4, /* priority below that of steps; the thread still runs on a loaded machine */
 };
 
 _Static_assert((int)TEXT_GRAMMAR_JSON_SCHEMA == (int)GRAMMAR_JSON_SCHEMA &&
@@ -43,17 +43,17 @@ _Static_assert((int)TEXT_GRAMMAR_JSON_SCHEMA == (int)GRAMMAR_JSON_SCHEMA &&
 enum entry_state { ENTRY_QUEUED, ENTRY_COMPILING, ENTRY_READY, ENTRY_FAILED };
 
 struct entry {
-    struct entry *next; /* in the table, or in a list to be freed */
+    struct entry *next; /* next entry in the table, or in a list to be freed */
     enum grammar_kind kind;
-    struct str source; /* owned */
+    struct str source; /* text of the grammar; owned */
     uint64_t hash;     /* hash of `source` */
     uint64_t id;       /* the head's id; 0 = the head does not want it */
     bool untold;       /* the result has not been reported to the head yet */
-    bool is_urgent;    /* the compute thread waits for it */
+    bool is_urgent;    /* the compute thread waits for this entry */
     enum entry_state state;
-    enum status status; /* set with ENTRY_FAILED, like `why` */
+    enum status status; /* `status` and `why` are set with ENTRY_FAILED */
     char why[TEXT_ERR_MAX];
-    struct text_grammar *grammar; /* this and the sizes: set with ENTRY_READY */
+    struct text_grammar *grammar; /* `grammar` and the sizes are set with ENTRY_READY */
     uint64_t n_bytes, matcher_bytes;
     uint64_t used;
 };
@@ -69,7 +69,8 @@ struct grammar_compiler {
     struct entry *first; /* the table, in order of arrival */
     uint32_t n, n_wanted;
     uint64_t n_used, room_bytes;
-    struct text_vocabulary *vocabulary; /* used by the thread; NULL = failed, see `why` */
+    /* used by the thread; NULL = the tokenizer could not be opened, see `why` */
+    struct text_vocabulary *vocabulary;
     char why[TEXT_ERR_MAX];
 };
 
@@ -181,8 +182,8 @@ static struct entry **oldest_idle(struct grammar_compiler *c)
     return oldest;
 }
 
-/* Takes out entries that nobody waits for: queued ones, and compiled ones beyond KEPT or their
- * part of the room. The caller frees them after it has released the mutex. */
+/* Takes out entries that nobody waits for: queued entries, and compiled ones beyond KEPT or
+ * their part of the room. The caller frees the entries after it has released the mutex. */
 static struct entry *trim(struct grammar_compiler *c)
 {
     struct entry *out = NULL;
@@ -361,7 +362,7 @@ enum status grammar_compiler_want(struct grammar_compiler *c, const struct msg_g
     return STATUS_OK;
 }
 
-/* Lets go of the grammar with that id; 0 = of all. */
+/* Releases the grammar with that id, or all grammars when the id is 0. */
 static void let_go(struct grammar_compiler *c, uint64_t id)
 {
     pthread_mutex_lock(&c->mutex);
@@ -400,7 +401,8 @@ bool grammar_compiler_next_done(struct grammar_compiler *c, struct grammar_compi
             .room_bytes = c->room_bytes - c->room_bytes / SPARE_PART};
         memcpy(out->why, x->why, sizeof out->why);
         x->untold = false;
-        if (x->state == ENTRY_FAILED) { /* the head forgets a failed grammar too */
+        /* the head forgets a failed grammar too, so the entry gives up its id */
+        if (x->state == ENTRY_FAILED) {
             set_id(c, x, 0);
             spare = trim(c);
         }

@@ -1,8 +1,8 @@
 #pragma once
 /* Compiles grammars on a thread of its own with low priority, one at a time, so that no step
  * waits for a compile. The thread first opens the tokenizer and makes its vocabulary. A grammar
- * that the head has announced is kept until the head lets it go or the epoch ends. Some of the
- * others are kept too, for the next epoch or for a head that announces none.
+ * that the head has announced is kept until the head releases it or the epoch ends. Some other
+ * grammars are kept too, for the next epoch or for a head that announces none.
  *
  * Memory: room_bytes is the limit of all grammars and matchers. One eighth of it is for grammars
  * that nobody wants; the head is told the rest and divides it (head/routing/grammar_room.h). The
@@ -13,7 +13,7 @@
 #include "text/text.h"
 
 struct grammar_compiler;
-/* Makes a compiler. The strings are borrowed until it is freed. */
+/* Makes a compiler. The strings are borrowed until the compiler is freed. */
 struct grammar_compiler *grammar_compiler_new(const char *tokenizer_path, const char *cache_dir,
                                               uint64_t room_bytes);
 /* Returns the room for a host with that much spare memory: a quarter of it, between
@@ -23,23 +23,23 @@ uint64_t grammar_compiler_room(uint64_t spare_bytes);
 #define GRAMMAR_ROOM_MOST  (1ull << 30)
 /* Waits for the running compile and frees everything. Does nothing when `c` is NULL. */
 void grammar_compiler_free(struct grammar_compiler *c);
-/* Starts the thread, which makes the vocabulary: up to a second for 262,144 tokens. Does nothing
- * when it runs already. */
+/* Starts the thread, which makes the vocabulary. This takes up to a second for 262,144 tokens.
+ * Does nothing when the thread runs already. */
 void grammar_compiler_start(struct grammar_compiler *c);
 
-/* Sets the function that is called when grammar_compiler_next_done has something to return. It
- * runs on the compiler's thread or on the caller's. NULL = none. */
+/* Sets the function that is called when grammar_compiler_next_done has something to return. The
+ * function runs on the compiler's thread or on the caller's. NULL = none. */
 void grammar_compiler_watch(struct grammar_compiler *c, void (*fn)(void *ctx), void *ctx);
-/* Notes that the head wants the grammar: it is compiled unless it is already, and kept. Returns
- * STATUS_LIMIT when the head wants too many at once. */
+/* Notes that the head wants the grammar. The grammar is compiled, unless it is compiled already,
+ * and kept. Returns STATUS_LIMIT when the head wants too many at once. */
 MUST_USE enum status grammar_compiler_want(struct grammar_compiler *c, const struct msg_grammar *m);
 void grammar_compiler_let_go(struct grammar_compiler *c, uint64_t id); /* ignores an unknown id */
-void grammar_compiler_let_go_all(struct grammar_compiler *c);          /* at the end of an epoch */
+void grammar_compiler_let_go_all(struct grammar_compiler *c); /* called at the end of an epoch */
 
 struct grammar_compiler_done {
     uint64_t id;
     enum status status; /* STATUS_INVALID: the source is wrong; STATUS_INTERNAL: no vocabulary */
-    /* Valid with STATUS_OK; sent in GrammarDone. */
+    /* These sizes are valid with STATUS_OK and are sent in GrammarDone. */
     uint64_t bytes, matcher_bytes, room_bytes;
     char why[TEXT_ERR_MAX];
 };
@@ -49,7 +49,7 @@ bool grammar_compiler_next_done(struct grammar_compiler *c, struct grammar_compi
 
 /* Returns a new matcher for a sequence's grammar; called on the compute thread. A grammar that
  * was never announced (an older head) is compiled now, before all others, and `progress`
- * increases during the wait. Returns NULL when it does not compile; the log says why. */
+ * increases during the wait. Returns NULL when the grammar does not compile; the log says why. */
 struct text_matcher *grammar_compiler_matcher(struct grammar_compiler *c,
                                               const struct sampling_params *p,
                                               _Atomic uint64_t *progress);

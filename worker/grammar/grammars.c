@@ -16,18 +16,19 @@
 
 #define ID_UNITS 20 /* cost of one id in a matcher, in mask units: 1 to 2 us measured */
 
-/* State of the grammar of the sequence in a slot. */
+/* `standing` is the state of the grammar of the sequence in a slot. */
 struct standing {
-    uint64_t serial;              /* serial number of the sequence; 0 = none */
-    struct text_matcher *matcher; /* NULL = none could be made, or the text left the grammar */
-    uint32_t n_taken;             /* generated ids that the matcher has seen */
+    uint64_t serial; /* serial number of the sequence; 0 = none */
+    /* NULL = no matcher could be made, or the text left the grammar */
+    struct text_matcher *matcher;
+    uint32_t n_taken; /* generated ids that the matcher has seen */
 };
 
 struct grammars {
     struct grammar_compiler *compiler;
     uint32_t vocab_size;
     _Atomic uint64_t *progress;
-    struct standing *standings; /* [n_standings] by slot */
+    struct standing *standings; /* states by slot, [n_standings] */
     uint32_t n_standings;
 };
 
@@ -189,8 +190,8 @@ void grammars_mask(struct grammars *g, const struct sequence *q, struct grammar_
     struct text_matcher *ahead = NULL, *m = s->matcher;
     for (uint32_t i = 0; i < p.n; i++) {
         uint32_t *words = p.words + (size_t)i * n_words;
-        /* The mask after the sequence's own ids comes from its own matcher, so that the cost is
-         * counted there. */
+        /* The mask after the sequence's own ids comes from its own matcher, so that the mask's
+         * cost is counted in that matcher. */
         if (m && m == s->matcher && p.first + i > 0)
             m = ahead = look_ahead(s->matcher, q, p.first);
         if (i > 0 && m &&

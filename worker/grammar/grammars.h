@@ -1,14 +1,15 @@
 #pragma once
-/* Masks for sequences with a grammar, on the sampling rank. compiler.h compiles the grammars. A
- * sequence's matcher is made at its first mask and follows the generated ids. A sequence that
- * arrives with generated ids (replay, preemption) therefore continues in the right state.
- * Compute thread only, except grammars_mask. */
+/* Makes masks for sequences with a grammar, on the sampling rank. compiler.h compiles the
+ * grammars. A sequence's matcher is made at its first mask and follows the generated ids. A
+ * sequence that arrives with generated ids (replay, preemption) therefore continues in the right
+ * state. All functions but grammars_mask run on the compute thread only. */
 #include "worker/grammar/compiler.h"
 #include "worker/sequences/sequences.h"
 
 struct grammars;
-/* The compiler is borrowed. `progress` increases while an unannounced grammar is awaited, and
- * with each id that a sequence arrives with, to show that the step is not stuck. */
+/* Makes an object without matchers; the compiler is borrowed. `progress` increases while an
+ * unannounced grammar is awaited, and with each id that a sequence arrives with, to show that
+ * the step is not stuck. */
 struct grammars *grammars_new(struct grammar_compiler *compiler, uint32_t vocab_size,
                               _Atomic uint64_t *progress);
 void grammars_free(struct grammars *g); /* does nothing when `g` is NULL */
@@ -18,36 +19,37 @@ static inline uint64_t grammars_bytes(uint32_t vocab_size)
 {
     return (uint64_t)112 * vocab_size;
 }
-/* Starts the compiler, which makes the vocabulary in the background. Does nothing when it runs
- * already. */
+/* Starts the compiler, which makes the vocabulary in the background. Does nothing when the
+ * compiler runs already. */
 void grammars_prepare(struct grammars *g);
-/* Makes the matcher of `q`. Call it before its masks; does nothing for a sequence without a
- * grammar. */
+/* Makes the matcher of `q`. Call it before the masks of `q`. Does nothing for a sequence without
+ * a grammar. */
 void grammars_enter(struct grammars *g, const struct sequence *q);
 
-/* The reason why the grammar allows no id at a place. */
+/* `grammar_end` is the reason why the grammar allows no id at a place. */
 enum grammar_end {
     GRAMMAR_GOES_ON,
-    /* No id is allowed and the text is not complete; or there is no matcher, because a grammar
-     * that the gateway accepted does not compile here. */
+    /* Either no id is allowed and the text is not complete, or there is no matcher, because a
+     * grammar that the gateway accepted does not compile here. */
     GRAMMAR_DEAD_END,
     GRAMMAR_COSTS_TOO_MUCH /* the mask, or the sum of the sequence's masks, costs too much */
 };
 
-/* n places of q: after its ids and its first `first` draft tokens, then one draft token more for
- * each. The draft tokens follow the ids in q->ids. */
+/* `grammar_places` describes n places of q. The first place is after its ids and its first
+ * `first` draft tokens; each further place is one draft token later. The draft tokens follow the
+ * ids in q->ids. */
 struct grammar_places {
     uint32_t first, n;
-    /* [n][(vocab_size + 31) / 32]; bit i % 32 of word i / 32 is set when id i is allowed. */
+    /* masks, [n][(vocab_size + 31) / 32]; bit i % 32 of word i / 32 is set when id i is allowed */
     uint32_t *words;
     bool
         /* [n]; false = the grammar rejects an earlier draft token, so the place does not count */
         *has;
-    /* [n]; when a place has a reason, its mask allows only the ids that end a text, and the log
-     * says why. */
+    /* [n]; reason of each place. When a place has a reason, its mask allows only the ids that
+     * end a text, and the log says why. */
     enum grammar_end *ends;
     uint32_t *units; /* [n]; cost of each mask in units of about 0.1 us (text/text.h) */
-    /* [n]; KiB of the sequence's matcher, the same in all; 0 = no matcher. May be NULL */
+    /* [n]; KiB of the sequence's matcher, the same for all places; 0 = no matcher. May be NULL */
     uint32_t *kib;
 };
 /* Makes the masks of a sequence that has entered. Several threads may call it at once for

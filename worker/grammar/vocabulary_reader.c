@@ -1,6 +1,6 @@
-/* The thread is detached, so the process can end while a tokenizer is being compiled (seconds
- * without a cache). The state therefore has two owners, the starter and the thread; the last one
- * to let go frees it. `done` is written once, after the sketch. */
+/* Reads a tokenizer on a detached thread. The process can therefore end while the tokenizer is
+ * being compiled, which takes seconds without a cache. The state has two owners, the starter and
+ * the thread; the last owner to release it frees it. `done` is written once, after the sketch. */
 #include "worker/grammar/vocabulary_reader.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "text/vocabulary.h"
 
 enum {
-    NICENESS = 10, /* below the priority of loading and steps */
+    NICENESS = 10, /* priority below that of loading and steps */
     PERIOD = 8,    /* one in PERIOD heartbeats carries the sketch */
 };
 

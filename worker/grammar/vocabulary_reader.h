@@ -10,11 +10,11 @@ struct vocabulary_reader;
  * null device. */
 struct vocabulary_reader *vocabulary_reader_start(const char *tokenizer_path,
                                                   const char *cache_dir);
-/* Adds the finished sketch to the first heartbeat of a session and to every eighth one after it,
- * since a heartbeat may be dropped when the socket is full. Adds nothing when the tokenizer
- * cannot be read; the log says so once. Loop thread. This and the functions below do nothing
- * when `r` is NULL. */
+/* Adds the finished sketch to the first heartbeat of a session and to every eighth heartbeat
+ * after it, since a heartbeat may be dropped when the socket is full. Adds nothing when the
+ * tokenizer cannot be read; the log says so once. Loop thread. This function and those below do
+ * nothing when `r` is NULL. */
 void vocabulary_reader_say(struct vocabulary_reader *r, struct msg_heartbeat *h);
-void vocabulary_reader_on_open(struct vocabulary_reader *r); /* at the start of a session */
-/* Lets go of the reader without waiting for the thread. */
+void vocabulary_reader_on_open(struct vocabulary_reader *r); /* called at the start of a session */
+/* Releases the reader without waiting for the thread. */
 void vocabulary_reader_stop(struct vocabulary_reader *r);

@@ -1,6 +1,6 @@
-/* The memory of the KV cache (see store.h). The engine calls kv_store_size with the free memory,
- * then kv_store_new, which makes one allocation on the device and cuts it into groups, blocks
- * and layers. The runner reads addresses by layer; transfers read them as a view of whole
+/* Manages the memory of the KV cache (see store.h). The engine calls kv_store_size with the free
+ * memory, then kv_store_new, which makes one allocation on the device and cuts it into groups,
+ * blocks and layers. The runner reads addresses by layer; transfers read them as a view of whole
  * blocks.
  * Invariants: sizes never exceed the limit, and are equal on all stages with equal memory. The
  * allocation is owned until kv_store_free; program and device are borrowed. Block numbers come
@@ -13,18 +13,20 @@
 #include "common/base/mem.h"
 #include "kernels/kv_layout.h"
 
-/* The default size: a few sequences of full length. Layers with a window need little per
+/* The default size holds a few sequences of full length. Layers with a window need little per
  * sequence, so they get the windows of many sequences. */
 enum { DEFAULT_SEQUENCES = 4, DEFAULT_WINDOWS = 64, WINDOW_SLACK_TOKENS = 512 };
 #define DEFAULT_MAX_BYTES (4ull << 30)
 #define MAX_BLOCKS        (1u << 30)
-/* Upper bound for small models: more blocks are of no use, and the head keeps a record of each. */
+/* TAKE_ALL_MAX_BLOCKS is the upper bound for small models: more blocks are of no use, and the
+ * head keeps a record of each block. */
 #define TAKE_ALL_MAX_BLOCKS (1u << 20)
 
-/* Memory of a KV group. By default its blocks are consecutive, each with all layers of the
- * group: a sequence touches few pages, and a block moves as one piece. With COX_KV_LAYOUT=layer
- * a block has one piece per layer, and the pieces of a layer are consecutive: attention of that
- * layer reads fewer pages. Piece i of block b is at ptr + (i * n_blocks + b) * piece_bytes. */
+/* `group_memory` is the memory of a KV group. By default its blocks are consecutive, each with
+ * all layers of the group. A sequence then touches few pages, and a block moves as one piece.
+ * With COX_KV_LAYOUT=layer a block has one piece per layer, and the pieces of a layer are
+ * consecutive. Attention of that layer then reads fewer pages. Piece i of block b is at ptr + (i
+ * * n_blocks + b) * piece_bytes. */
 struct group_memory {
     uint8_t *ptr;
     uint64_t piece_bytes;
@@ -37,7 +39,7 @@ struct kv_store {
     uint64_t n_bytes;
     struct group_memory groups[PROGRAM_MAX_KV_GROUPS];
     uint32_t n_groups;
-    struct kv_cache *layers; /* [n_layers] of the model; only the stage's are set */
+    struct kv_cache *layers; /* [n_layers] of the model; only the layers of the stage are set */
 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -80,14 +82,15 @@ static uint64_t least_blocks(const struct kv_layers *l, const struct kv_shape *s
     return ceil_div(kv_store_sequence_tokens(l->window, s->max_model_len), s->block_tokens);
 }
 
-/* The minimum and default number of blocks of a group, and the bytes of all groups for each. */
+/* `kv_share` holds the minimum and default number of blocks of a group, and the bytes of all
+ * groups for each of these two. */
 struct kv_share {
     uint64_t least, wanted, all_least, all_wanted;
 };
 
-/* Returns the number of blocks of a group. Every group gets its minimum; the rest of the limit
- * is divided in proportion to what the defaults add to it. So all groups together never exceed
- * the limit. */
+/* Returns the number of blocks of a group. Every group gets its minimum. The rest of the limit
+ * is divided in proportion to the blocks that the defaults add, so all groups together never
+ * exceed the limit. */
 static uint64_t share_blocks(const struct kv_share *x, uint64_t limit, bool may_exceed_default)
 {
     if (limit >= x->all_wanted) {
@@ -133,7 +136,7 @@ enum status kv_store_size(const struct program *p, const struct kv_shape *s,
     } else if (limit == 0) {
         uint64_t quarter = s->available_bytes / 4;
         limit = quarter < DEFAULT_MAX_BYTES ? quarter : DEFAULT_MAX_BYTES;
-        if (limit == quarter && limit < one) /* a long context on a small machine */
+        if (limit == quarter && limit < one) /* this is a long context on a small machine */
             limit = s->available_bytes / 2;
     }
     if (s->n_blocks == 0 && limit < one)

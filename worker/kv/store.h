@@ -1,19 +1,20 @@
 #pragma once
-/* The memory of the KV cache: the number of blocks of each KV group, and the addresses of each
- * layer's keys and values. The head decides what each block holds; here blocks are only numbers. */
+/* Manages the memory of the KV cache: the number of blocks of each KV group, and the addresses
+ * of each layer's keys and values. The head decides the content of each block; in this file
+ * blocks are only numbers. */
 #include "proto/messages.h"
 #include "worker/kv/view.h"
 #include "worker/model/program.h"
 
 struct kv_shape {
-    enum dtype dtype; /* see struct kv_cache */
+    enum dtype dtype; /* type of keys and values; see struct kv_cache */
     uint32_t block_tokens, max_model_len;
-    uint64_t memory_bytes;    /* requested size; 0 = not given */
-    bool take_all;            /* without a requested size: take all available memory, not a part */
-    uint32_t n_blocks;        /* requested number, which overrides memory_bytes; 0 = not given */
-    uint64_t available_bytes; /* free on the device after weights and activations */
-    /* Bytes taken elsewhere for each block of the full-attention layers (a draft model); counted
-     * with the block. */
+    uint64_t memory_bytes; /* requested size; 0 = not given */
+    bool take_all;         /* without a requested size: take all available memory, not a part */
+    uint32_t n_blocks; /* requested number of blocks, which overrides memory_bytes; 0 = not given */
+    uint64_t available_bytes; /* bytes free on the device after weights and activations */
+    /* Bytes that a draft model takes for each block of the full-attention layers. They are
+     * counted with the block. */
     uint64_t twin_block_bytes;
 };
 
@@ -33,7 +34,7 @@ struct kv_store;
 /* Allocates the KV cache for sized groups; program and device are borrowed. The environment
  * variable COX_KV_LAYOUT selects the layout. "block" (the default) keeps all layers of a block
  * in one piece. "layer" keeps each layer's blocks together; such blocks cannot move to other
- * replicas. STATUS_INVALID: another value. */
+ * replicas. Returns STATUS_INVALID for another value. */
 MUST_USE enum status kv_store_new(const struct program *p, struct device *d, enum dtype dtype,
                                   const struct kv_group *groups, struct kv_store **out,
                                   struct error *err);

@@ -1,6 +1,6 @@
 /* Moves KV blocks between this rank and a rank of another replica. kv_orders.c pushes the head's
- * orders on the loop thread, and the transfer thread runs them one by one. Both sides meet in a
- * communicator of two, compare their orders, and move the blocks in chunks. Finished orders go
+ * orders on the loop thread, and the transfer thread runs them one by one. The two sides meet in
+ * a communicator of two, compare their orders, and move the blocks in chunks. Finished orders go
  * back through `done`, and on_done runs on the loop thread.
  * Invariants: an order is in one list or is `running`. `mutex` guards lists and counters. A
  * cancel increases `generation`, and results of an older generation are dropped. Only the
@@ -21,7 +21,8 @@
 #include "worker/kv/chunks.h"
 
 enum { TIMEOUT_MS = 10000, ORDER_ARENA_LIMIT = 4 << 20 };
-enum { LOOK_MS = 500, PROBE_MS = 200 }; /* intervals while the other side does not connect */
+/* intervals of looks and probes while the other side does not connect */
+enum { LOOK_MS = 500, PROBE_MS = 200 };
 enum { SENDER = 0, RECEIVER = 1 };
 
 struct order {
@@ -45,10 +46,10 @@ struct kv_transfer {
     struct loop_wakeup *wakeup;
     pthread_t thread;
     bool started;
-    /* loop thread's: last finished order since the last cancel; may be NULL */
+    /* order that finished last since the last cancel; may be NULL; loop thread only */
     struct order *answered;
     struct kv_chunk chunk; /* used by the transfer thread only */
-    uint8_t *buffer;       /* KV_CHUNK_BYTES; used by the transfer thread only */
+    uint8_t *buffer;       /* KV_CHUNK_BYTES long; used by the transfer thread only */
     pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t wake, idle;
     struct order_list queue, done;
@@ -110,7 +111,7 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
                            .id = m->comm_id,
                            .links = both};
     /* The receiver connects and notices at once when nobody listens. The sender only waits, so
-     * it probes now and then whether the receiver is still there. */
+     * it probes from time to time whether the receiver is still there. */
     while ((now = clock_mono_ns()) < until) {
         uint64_t left_ms = (until - now + NS_PER_MS - 1) / NS_PER_MS;
         g.timeout_ms = (uint32_t)(m->sends && left_ms > LOOK_MS ? LOOK_MS : left_ms);
@@ -126,7 +127,7 @@ static enum status meet(struct kv_transfer *t, const struct msg_kv_transfer *m, 
     return error_set(err, STATUS_TIMEOUT, "the other rank did not connect in time");
 }
 
-/* Checks that both sides are there and have the same order. */
+/* Checks that the sender and the receiver are there and have the same order. */
 static enum status agree(struct kv_transfer *t, struct order *o, uint64_t n_bytes,
                          struct error *err)
 {
@@ -203,8 +204,7 @@ static enum status put(struct kv_copies *k, const struct kv_chunk *c, const uint
     return STATUS_OK;
 }
 
-/* Sends blocks of a device. The next chunk is copied from the device while the present one is
- * sent. */
+/* Sends blocks of a device. While one chunk is sent, the next chunk is copied from the device. */
 static enum status send_device(struct kv_transfer *t, struct kv_walk *w, struct kv_copies *k,
                                struct error *err)
 {
@@ -229,7 +229,7 @@ static enum status receive_device(struct kv_transfer *t, struct kv_walk *w, stru
     struct kv_chunk *c = &t->chunk;
     for (uint32_t i = 0; kv_walk_next(w, c); i++) {
         TRY(comm_broadcast(t->comm, SENDER, k->buffers[i % 2], c->n_bytes, err));
-        TRY(k->sync(k, err)); /* now the other buffer is free, and this one may be used */
+        TRY(k->sync(k, err)); /* from here on the other buffer is free, and this one may be used */
         TRY(put(k, c, k->buffers[i % 2], err));
     }
     return k->sync(k, err);
@@ -245,11 +245,13 @@ static enum status move_blocks(struct kv_transfer *t, struct order *o, struct kv
     enum status s = sends ? send_device(t, w, k, err) : receive_device(t, w, k, err);
     struct error own;
     if (s != STATUS_OK)
-        (void)!k->sync(k, &own); /* no copy may touch the blocks after this order has ended */
+        /* the copies must end here, since none may touch the blocks after this order */
+        (void)!k->sync(k, &own);
     return s;
 }
 
-/* Waits for the receiver's word that it has everything; then the sender may free its blocks. */
+/* Waits until the receiver reports that it has everything. After that the sender may free its
+ * blocks. */
 static enum status confirm(struct kv_transfer *t, struct error *err)
 {
     uint64_t word = 0;
@@ -282,7 +284,8 @@ static void run(struct kv_transfer *t, struct order *o)
     comm_leave(t->comm);
 }
 
-/* Returns the first order when its step is done, else NULL. The caller holds the mutex. */
+/* Returns the first order when the step that it waits for is done, else NULL. The caller holds
+ * the mutex. */
 static struct order *next_order(const struct kv_transfer *t)
 {
     struct order *o = t->queue.first;
@@ -298,7 +301,7 @@ static void turn(struct kv_transfer *t)
         return;
     }
     t->running = list_pop(&t->queue);
-    comm_leave(t->comm); /* clears an interrupt that came too late for the previous order */
+    comm_leave(t->comm); /* leaving clears an interrupt that came too late for the previous order */
     pthread_mutex_unlock(&t->mutex);
     run(t, o);
     pthread_mutex_lock(&t->mutex);

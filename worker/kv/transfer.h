@@ -1,8 +1,8 @@
 #pragma once
 /* Moves blocks of this rank's KV cache to or from a rank of another replica
- * (docs/develop/protocol.md, "KV transfers"). It has a thread and a communicator of its own,
- * beside the steps of the compute thread. One transfer runs at a time, in the order in which the
- * orders came.
+ * (docs/develop/protocol.md, "KV transfers"). `kv_transfer` has a thread and a communicator of
+ * its own, beside the steps of the compute thread. One transfer runs at a time, in the order in
+ * which the orders came.
  *
  * All functions run on the loop thread, except await. Blocks are read and written from push
  * until on_done, or until await returns after a cancel. During this time the head must not reuse
@@ -14,12 +14,13 @@
 #define KV_TRANSFER_QUEUE_MAX 8u
 
 struct kv_transfer_options {
-    const char *host; /* see comm_options; NULL = do not listen yet */
+    const char *host; /* host to listen on, as in comm_options; NULL = do not listen yet */
     uint16_t port;
     bool no_shared_memory;
-    uint32_t timeout_ms; /* limit for connecting, then for each wait without a byte; 0 = 10 s */
+    /* limit in ms for connecting, then for each wait without a byte; 0 = 10 s */
+    uint32_t timeout_ms;
     /* Called when an order has ended, with or without an error. `m` is valid during the call.
-     * again: the same result was reported before. */
+     * `again` means that the same result was reported before. */
     void (*on_done)(void *ctx, const struct msg_kv_transferred *m, bool sent, bool again);
     void *ctx;
 };
@@ -27,13 +28,13 @@ struct kv_transfer_options {
 struct kv_transfer;
 MUST_USE enum status kv_transfer_start(struct loop *l, const struct kv_transfer_options *o,
                                        struct kv_transfer **out, struct error *err);
-/* See comm_listen and comm_address. */
+/* The next two functions work like comm_listen and comm_address. */
 MUST_USE enum status kv_transfer_listen(struct kv_transfer *t, const char *host, struct error *err);
 const char *kv_transfer_address(const struct kv_transfer *t);
 
-/* The memory that an order may touch. `view` is copied. n_blocks is the number of blocks per KV
- * group that the rank's replica has agreed on; empty = as in the view. The order waits until
- * step `after_step` is done; 0 = it does not wait. */
+/* `kv_transfer_bounds` describes the memory that an order may touch. `view` is copied. n_blocks
+ * is the number of blocks per KV group that the rank's replica has agreed on; empty = as in the
+ * view. The order waits until step `after_step` is done; 0 = it does not wait. */
 struct kv_transfer_bounds {
     const struct kv_view *view;
     struct u32_span n_blocks;
@@ -49,13 +50,13 @@ void kv_transfer_step_done(struct kv_transfer *t, uint64_t step);
  * may have been lost. */
 void kv_transfer_repeat(struct kv_transfer *t);
 
-/* Drops waiting orders and interrupts the running one. on_done is called for none of them. */
+/* Drops waiting orders and interrupts the running order. on_done is called for none of them. */
 void kv_transfer_cancel(struct kv_transfer *t);
 /* Waits until no cancelled order touches the KV cache. Any thread may call it. Does nothing when
  * `t` is NULL. */
 void kv_transfer_await(struct kv_transfer *t);
-/* Returns true when a cancelled order has been running for timeout_ns since the cancel: a copy
- * does not return. */
+/* Returns true when a cancelled order has been running for timeout_ns since the cancel, because
+ * a copy does not return. */
 bool kv_transfer_is_stuck(const struct kv_transfer *t, uint64_t timeout_ns);
 /* Cancels and waits for the thread's end. Returns false when the thread has not ended; only
  * kv_transfer_stop may follow. */

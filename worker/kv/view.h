@@ -1,26 +1,26 @@
 #pragma once
-/* The addresses of the blocks of a rank's KV cache, for code that moves whole blocks
+/* Describes the addresses of the blocks of a rank's KV cache, for code that moves whole blocks
  * (transfer.h). A view is valid from a join to the abort that follows it, since a rank that
  * changes its rank slot frees the memory. */
 #include "common/base/status.h"
 #include "proto/limits.h"
 #include "proto/shapes.h"
 
-/* Block i is at ptr + i * block_bytes. */
+/* `kv_piece` is a part of each block: block i is at ptr + i * block_bytes. */
 struct kv_piece {
     uint8_t *ptr;
     uint64_t block_bytes;
 };
 
-/* The target's block and its twins in the draft model. */
+/* A view has pieces of the target's blocks, and of their twins in the draft model. */
 #define KV_VIEW_PIECES (1u + PROTO_MAX_KV_GROUPS)
 struct kv_view_group {
     struct kv_piece pieces[KV_VIEW_PIECES];
     uint32_t n_pieces, n_blocks;
 };
 
-/* Copies for memory that the host cannot reach. They are enqueued, run in order, and are done
- * when `sync` has returned. Only the transfer thread uses them. */
+/* `kv_copies` makes copies for memory that the host cannot reach. They are enqueued, run in
+ * order, and are done when `sync` has returned. Only the transfer thread uses them. */
 struct kv_copies {
     enum status (*to_host)(struct kv_copies *c, void *host, const void *device, uint64_t n_bytes,
                            struct error *err);
@@ -28,7 +28,7 @@ struct kv_copies {
                              struct error *err);
     enum status (*sync)(struct kv_copies *c, struct error *err);
     void (*close)(struct kv_copies *c);
-    uint8_t *buffers[2]; /* host memory, KV_CHUNK_BYTES each (chunks.h) */
+    uint8_t *buffers[2]; /* buffers in host memory, KV_CHUNK_BYTES each (chunks.h) */
 };
 
 struct kv_view {
@@ -36,6 +36,6 @@ struct kv_view {
     uint32_t n_groups;
     struct kv_copies *copies; /* NULL = the host reaches the memory */
     /* True when ranks do not wait for each other in a step. This rank may then still have to run
-     * a step whose result the head already has. */
+     * a step of which the head already has the result. */
     bool lags;
 };

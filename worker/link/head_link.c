@@ -1,6 +1,6 @@
-/* The worker's end of the link to the head, on the loop thread. Frames come from the bus, are
- * decoded into an arena and go to the handlers of messages.c. Messages to the head are encoded
- * and sent, or wait in the outbox until there is credit.
+/* Implements the worker's end of the link to the head, on the loop thread. Frames come from the
+ * bus, are decoded into an arena and go to the handlers of messages.c. Messages to the head are
+ * encoded and sent, or wait in the outbox until there is credit.
  * States: down, connecting, waiting for Welcome, open. One timer drives the back-off, the
  * retries and the heartbeats.
  * Invariants: a message is sent only in an open session and in order. A frame of another session
@@ -24,8 +24,8 @@ enum {
     BACKOFF_MIN_MS = 50,
     BACKOFF_MAX_MS = 500,
     HEARTBEAT_MS = 250,
-    CONNECT_MS = 500, /* per address, when there are several */
-    REFUSED_MAX = 3,  /* a single refusal may come from a damaged frame */
+    CONNECT_MS = 500, /* time for each address, when there are several */
+    REFUSED_MAX = 3,  /* refusals that end the link; a single one may come from a damaged frame */
     OUTBOX_MAX = 256,
     GOODBYE_LINGER_MS = 500,
     DECODE_LIMIT = 512 << 20,
@@ -33,9 +33,9 @@ enum {
 };
 
 enum head_link_state {
-    LINK_DOWN,       /* waits for the back-off */
+    LINK_DOWN,       /* the link waits for the back-off */
     LINK_CONNECTING, /* not connected, or Hello not sent yet */
-    LINK_HELLO,      /* waits for Welcome */
+    LINK_HELLO,      /* the link waits for Welcome */
     LINK_OPEN,
     LINK_STATE_COUNT
 };
@@ -64,7 +64,8 @@ struct head_link {
     struct strbuf frame;
     struct outbox_item *out_first, *out_last;
     uint32_t n_out;
-    char last_refusal[256]; /* to log a repeated refusal only once */
+    /* last logged refusal, so that a repeated refusal is logged only once */
+    char last_refusal[256];
     bool is_connected, was_told_down;
     uint32_t n_refused; /* final refusals in a row */
 };
@@ -86,7 +87,7 @@ static void drop_outbox(struct head_link *k)
 }
 
 /* Returns the level of messages about a lost head. When the whole cluster ends, the head may end
- * first; that is no warning. */
+ * first, which is no reason for a warning. */
 static enum log_level level_of(const struct head_link *k)
 {
     return k->ends ? LOG_INFO : LOG_WARN;
@@ -231,16 +232,17 @@ static void say_hello(struct head_link *k)
     } else if (!k->is_connected && bus_n_addresses(k->bus) > 1 &&
                now_ns(k) - k->connecting_ns >= CONNECT_MS * NS_PER_MS) {
         go_down(k,
-                "no head answers at this address"); /* host gone or head hung: try the next one */
+                /* the host is gone or the head hangs, so the next address is tried */
+                "no head answers at this address");
     } else {
-        loop_timer_again(k->timer, HELLO_RETRY_MS); /* no head there yet */
+        loop_timer_again(k->timer, HELLO_RETRY_MS); /* there is no head yet */
     }
 }
 
 static void connect_again(struct head_link *k)
 {
     struct error err;
-    k->is_connected = false; /* until on_link reports the new connection */
+    k->is_connected = false; /* stays false until on_link reports the new connection */
     if (bus_reconnect(k->bus, &err) != STATUS_OK) {
         log_error("reconnect_failed", "error=%s", log_quote(err.text));
         loop_timer_again(k->timer, BACKOFF_MAX_MS);
@@ -280,7 +282,7 @@ static void on_timer(void *ctx)
     case LINK_CONNECTING:
         say_hello(k);
         break;
-    case LINK_HELLO: /* two looks: a Welcome that has arrived is read in between */
+    case LINK_HELLO: /* the timer looks twice: a Welcome that has arrived is read in between */
         if (silence_is_over(&k->silence.is_overdue, SILENT_MS, SILENT_MS))
             go_down(k, "the head did not answer the Hello");
         else
@@ -311,7 +313,7 @@ static void on_welcome(struct head_link *k, const struct frame_header *h,
              STR_ARG(w->version));
     k->h.on_open(k->h.ctx, w);
     if (k->state == LINK_OPEN)
-        beat(k); /* tells the head memory and CPU figures from the start */
+        beat(k); /* the head gets memory and CPU figures from the start */
 }
 
 static bool is_final(enum status s)
@@ -396,7 +398,7 @@ static void on_frame(void *ctx, struct bus_peer from, enum peer_role role, const
         if (k->state == LINK_HELLO)
             k->backoff_ms = BACKOFF_MAX_MS;
         go_down(k, err.text);
-        if (final) /* another version: its Refused cannot be read either */
+        if (final) /* a head of another version sends a Refused that cannot be read either */
             give_up_if_final(k, s, err.text);
         return;
     }

@@ -1,7 +1,8 @@
 #pragma once
-/* The worker's end of the link to the head: connection, Hello and Welcome, heartbeats, credits,
- * an outbox, and reconnection when the head is silent. Messages still unsent at the end of a
- * session are dropped; the next Hello tells the head the state of this rank. Loop thread only. */
+/* Declares the worker's end of the link to the head: connection, Hello and Welcome, heartbeats,
+ * credits, an outbox, and reconnection when the head is silent. Messages still unsent at the end
+ * of a session are dropped; the next Hello tells the head the state of this rank. All functions
+ * run on the loop thread. */
 #include "common/bus/bus.h"
 #include "proto/messages.h"
 
@@ -9,7 +10,8 @@ struct head_link;
 struct head_link_handlers {
     void *ctx;
     /* Fills everything except credit and session fields, when the head is connected. Spans must
-     * stay valid during the call. Returns false when it cannot yet; it is called again. */
+     * stay valid during the call. Returns false when the Hello cannot be filled yet; the call is
+     * then repeated. */
     bool (*fill_hello)(void *ctx, struct msg_hello *h);
     void (*fill_heartbeat)(void *ctx, struct msg_heartbeat *h);
     /* Called for the head's heartbeats. head_minor is the minor version of the head's protocol. */
@@ -42,7 +44,7 @@ void head_link_consumed(struct head_link *k, uint64_t session, uint64_t frame_by
 /* Returns the address of the connected head, or the address being tried, as "tcp://HOST:PORT". */
 const char *head_link_endpoint(const struct head_link *k);
 /* Sends the last message of this process, which is delivered even though the link is closed soon
- * after. planned: the process was told to end and has not failed. */
+ * after. `planned` means that the process was told to end and has not failed. */
 void head_link_goodbye(struct head_link *k, const char *why, bool planned);
 bool head_link_is_open(const struct head_link *k);
 uint64_t head_link_reconnects(const struct head_link *k);

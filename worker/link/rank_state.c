@@ -1,15 +1,15 @@
-/* The rank's protocol state machine (see rank_state.h). messages.c and reports.c call one
- * function per message or report; it changes the state and returns the action that act.c carries
- * out. tests/model explores all orders of messages with the same code.
- * Invariants: pure, no allocation, one thread. Phases change only as `phase_next` allows. Every
- * Abort gets an answer. */
+/* Implements the rank's protocol state machine (see rank_state.h). messages.c and reports.c call
+ * one function per message or report; it changes the state and returns the action that act.c
+ * carries out. tests/model explores all orders of messages with the same code.
+ * Invariants: the functions are pure, allocate nothing and run on one thread. Phases change only
+ * as `phase_next` allows. Every Abort gets an answer. */
 #include "worker/link/rank_state.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Rules of the functions below. `term_epoch` only increases. Every Abort is answered, but only
- * when nothing of its epoch can run any more. A Form or Join that arrives while the old
+/* These rules hold in the functions below. `term_epoch` only increases. Every Abort is answered,
+ * but only when nothing of its epoch can run any more. A Form or Join that arrives while the old
  * communicator is being aborted waits in form_pending or join_pending. */
 
 static const unsigned phase_next[RANK_PHASE_COUNT] = {
@@ -43,7 +43,8 @@ static void add_answer(struct rank_state *s, uint64_t term_epoch)
     for (uint32_t i = 0; i < s->n_answers; i++)
         if (s->answers[i] == term_epoch)
             return;
-    if (s->n_answers == RANK_ANSWERS_MAX) { /* only a faulty head gets here: keep the newest */
+    /* only a faulty head gets here; the newest answers are kept */
+    if (s->n_answers == RANK_ANSWERS_MAX) {
         memmove(s->answers, s->answers + 1, (RANK_ANSWERS_MAX - 1) * sizeof s->answers[0]);
         s->n_answers--;
     }
@@ -147,7 +148,7 @@ enum rank_action rank_state_on_abort(struct rank_state *s, const struct msg_abor
         start_abort(s);
         add_answer(s, m->term_epoch);
         return RANK_ABORT_COMM;
-    default: /* no communicator yet */
+    default: /* there is no communicator yet */
         if (!older)
             enter(s, RANK_IDLE);
         return RANK_SEND_ABORTED;
@@ -185,7 +186,7 @@ enum rank_action rank_state_on_plan(struct rank_state *s, const struct msg_plan 
 void rank_state_on_joined(struct rank_state *s, uint64_t term_epoch, bool ok)
 {
     if (s->phase != RANK_JOINING || term_epoch != s->comm_epoch)
-        return; /* an Abort or newer Form came first: the end of the abort decides */
+        return; /* an Abort or newer Form came first, and the end of the abort decides */
     if (!ok)
         s->comm_epoch = 0;
     enter(s, ok ? RANK_READY : RANK_IDLE);

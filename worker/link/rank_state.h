@@ -1,7 +1,7 @@
 #pragma once
-/* The rank's protocol state machine: session, term.epoch, step, gap and abort. Pure: the worker,
- * the simulator and the exhaustive exploration (tests/model) use the same code. It decides; its
- * owner acts (communicator, executor, messages).
+/* Declares the rank's protocol state machine: session, term.epoch, step, gap and abort. It is
+ * pure: the worker, the simulator and the exhaustive exploration (tests/model) use the same
+ * code. The state machine decides; its owner acts (communicator, executor, messages).
  *
  *   IDLE → FORMING → JOINING → READY → ABORTING → IDLE        any state: Form of a newer epoch */
 #include "proto/messages.h"
@@ -15,17 +15,19 @@ enum rank_phase {
     RANK_PHASE_COUNT
 };
 
-/* The action that the owner has to carry out. */
+/* `rank_action` is the action that the owner has to carry out. */
 enum rank_action {
     RANK_NOTHING,
-    RANK_ABORT_COMM,   /* abort the communicator, drop queued plans; then rank_state_on_aborted */
+    /* abort the communicator, drop queued plans; then call rank_state_on_aborted */
+    RANK_ABORT_COMM,
     RANK_MAKE_COMM_ID, /* make an id, then send CommId */
-    RANK_JOIN_COMM,    /* join the communicator; then rank_state_on_joined */
+    RANK_JOIN_COMM,    /* join the communicator; then call rank_state_on_joined */
     RANK_EXECUTE,      /* queue this plan for the compute thread */
     RANK_SEND_GAP,     /* send Gap; the plan is not executed */
     RANK_RESET,        /* drop sequences, keep the communicator; then send Formed */
-    RANK_SEND_ABORTED, /* answer the present Abort: nothing of its epoch runs; see `answers` */
-    RANK_IGNORE,       /* stale or impossible: counted in n_stale, logged at debug level */
+    /* answer the present Abort, since nothing of its epoch runs; see `answers` */
+    RANK_SEND_ABORTED,
+    RANK_IGNORE, /* a stale or impossible message: counted in n_stale, logged at debug level */
     RANK_ACTION_COUNT
 };
 
@@ -40,12 +42,12 @@ struct rank_state {
     uint64_t replica_id;
     uint32_t tp, pp, rank, stage;
     uint64_t step_received, step_executed;
-    bool gap_sent;     /* one Gap per hole in the steps */
+    bool gap_sent;     /* a Gap was sent: at most one per hole in the steps */
     bool make_id;      /* this rank makes the communicator's id */
     bool form_pending; /* a Form arrived during an abort; it is handled after the abort */
-    bool join_pending; /* its Join arrived too (the owner keeps the id) */
+    bool join_pending; /* the Join for that Form arrived too (the owner keeps the id) */
     /* Epochs of Aborts that wait for the end of the running abort. After rank_state_on_aborted
-     * the owner sends Aborted for each, whatever action is returned. */
+     * the owner sends Aborted for each of them, also when an action is returned. */
     uint64_t answers[RANK_ANSWERS_MAX];
     uint32_t n_answers;
     uint64_t n_stale;
@@ -60,15 +62,15 @@ enum rank_action rank_state_on_abort(struct rank_state *s, const struct msg_abor
 /* Returns RANK_IGNORE with m->term_epoch above s->term_epoch when this rank cannot be reset. The
  * owner then answers Formed with STATUS_INVALID, so that the head need not wait for its timeout. */
 enum rank_action rank_state_on_reset(struct rank_state *s, const struct msg_reset *m);
-/* With RANK_EXECUTE the step counts as received. */
+/* Decides about a plan. With RANK_EXECUTE the step counts as received. */
 enum rank_action rank_state_on_plan(struct rank_state *s, const struct msg_plan *m);
-/* Reports from the owner. ok false: the communicator failed. */
+/* The next functions take reports from the owner. `ok` false means that the communicator failed. */
 void rank_state_on_joined(struct rank_state *s, uint64_t term_epoch, bool ok);
-/* The owner first sends Aborted for each of s->answers. Returns the action for a pending Form or
- * Join, else RANK_SEND_ABORTED, which needs no further message. */
+/* Notes the end of an abort. The owner first sends Aborted for each of s->answers. Returns the
+ * action for a pending Form or Join, else RANK_SEND_ABORTED, which needs no further message. */
 enum rank_action rank_state_on_aborted(struct rank_state *s);
 void rank_state_on_executed(struct rank_state *s, uint64_t term_epoch, uint64_t step);
-/* The link to the head was lost. Plans that were received may finish; new ones need a new
- * session. */
+/* Notes that the link to the head was lost. Plans that were received may finish; new plans need
+ * a new session. */
 void rank_state_on_link_lost(struct rank_state *s);
 const char *rank_phase_name(enum rank_phase p);

@@ -1,10 +1,11 @@
-/* The LoRA adapters of one rank (see lora.h). step/adapters.c loads and unloads them by id and
- * folder; the engine sets the shard, for which held adapters are loaded again. An adapter's
+/* Keeps the LoRA adapters of one rank (see lora.h). step/adapters.c loads and unloads them by id
+ * and folder; the engine sets the shard, for which held adapters are loaded again. An adapter's
  * tensors are checked against the whole model, then this rank's part is packed into the slot's
  * memory on the device.
  * Invariants: all memory is allocated with the shard, so a load cannot run out of it. A failed
  * load changes nothing. The check uses the whole model, so that an error is the same on every
- * rank. Paths are resolved before they are compared with root. Compute thread only. */
+ * rank. Paths are resolved before they are compared with root. Everything here runs on the
+ * compute thread only. */
 #include "worker/lora/lora.h"
 
 #include <limits.h>
@@ -24,7 +25,8 @@
 
 /* ---- matrices that can have an adapter ---- */
 
-/* Returns true when w is a projection's matrix: its tensor as a whole, or a range of its rows. */
+/* Returns true when w is a matrix that an adapter can change: its tensor as a whole, or a range
+ * of its rows. */
 static bool can_have(const struct op_weight *w)
 {
     return !w->part.transposed && !w->part.of_experts && w->part.step <= 1 &&
@@ -55,7 +57,8 @@ static enum status each_target(const struct program *p, target_fn *fn, void *ctx
 
 /* ---- memory ---- */
 
-/* Sizes for lay_out. Adapters keep the format of their file, which is at most float32. */
+/* `sizes` is the input of lay_out. Adapters keep the format of their file, which is at most
+ * float32. */
 struct sizes {
     const struct lora_set *l;
     const struct program *p;
@@ -89,7 +92,7 @@ static struct view room(uint8_t *memory, uint64_t *used, uint32_t element_bytes,
 }
 
 /* Lays out the slots, their tables, and the scratch buffers of the operator. With `memory` NULL
- * it only computes the size. */
+ * the function only computes the size. */
 static enum status lay_out(struct lora_set *l, const struct program *p, uint8_t *memory,
                            uint64_t *n_bytes, struct error *err)
 {
@@ -190,7 +193,7 @@ static enum status check_target(void *ctx, uint32_t i_weight, const char *module
 }
 
 /* Refuses an adapter with a target or module that the model does not have, instead of ignoring
- * it. */
+ * that part. */
 static enum status check_modules(struct fit *f, struct error *err)
 {
     const struct lora_adapter *a = f->adapter;
@@ -285,7 +288,7 @@ static enum status load_target(void *ctx, uint32_t i_weight, const char *module,
 }
 
 /* Checks that the files are those that were loaded first under this id. All ranks of a replica
- * must have the same adapter, whenever they load it. */
+ * must have the same adapter, no matter when they load it. */
 static enum status check_identity(struct lora_slot *slot, struct adapter_identity said,
                                   const char *folder, struct error *err)
 {
@@ -304,7 +307,7 @@ static enum status check_identity(struct lora_slot *slot, struct adapter_identit
 static void say_pairs(const struct lora_set *l, struct lora_slot *slot)
 {
     const struct ops *ops = l->s.device->ops;
-    slot->digest = 0xcbf29ce484222325u; /* FNV-1a */
+    slot->digest = 0xcbf29ce484222325u; /* FNV-1a's start value */
     for (uint32_t i = 0; i < l->p->n_weights; i++)
         slot->digest = (slot->digest ^ (slot->pairs[i].a.n > 0)) * 0x100000001b3u;
     if (ops->adapters.table)
@@ -332,7 +335,7 @@ static enum status load_slot(struct lora_set *l, struct lora_slot *slot, const c
         s = each_target(l->p, load_target, &f, err);
     if (s == STATUS_OK)
         say_pairs(l, slot);
-    if (s == STATUS_OK) /* packing reports no errors itself */
+    if (s == STATUS_OK) /* errors of packing appear only here */
         s = l->s.device->ops->pass.sync(l->s.device, err);
     lora_adapter_identity(adapter, identity); /* hash of the bytes that were just read */
     if (s == STATUS_OK)
@@ -464,7 +467,7 @@ enum status lora_set_new(const struct lora_setup *s, struct lora_set **out, stru
     return STATUS_OK;
 }
 
-/* Loads a held adapter again for a new shard. A failure is noted as a loss and affects neither
+/* Loads a held adapter again for a new shard. A failure is noted as a loss. It affects neither
  * the base model nor other adapters. */
 static void take_again(struct lora_set *l, struct lora_slot *slot)
 {

@@ -1,8 +1,9 @@
 #pragma once
-/* The LoRA adapters that one rank holds, and their effect on the rows that use them
+/* Keeps the LoRA adapters that one rank holds, and applies them to the rows that use them
  * (docs/develop/models.md, "LoRA"). Memory for max_loras adapters of max_rank is allocated with
  * the shard, so that a later load cannot run out of memory. The slots' contents belong to the
- * rank's shard; the list of held adapters (id, folder) outlives it. Compute thread only. */
+ * rank's shard; the list of held adapters (id, folder) outlives it. All functions run on the
+ * compute thread. */
 #include "proto/adapters.h"
 #include "worker/lora/setup.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-/* Adapters of the rows of a pass, for the runner. */
+/* Applies adapters to the rows of a pass, for the runner. */
 #include "worker/lora/setup.h"
 
 struct lora_set;
@@ -10,6 +10,6 @@ void lora_set_begin(struct lora_set *l, const uint32_t *adapters, uint32_t n_row
 void lora_set_add(struct lora_set *l, uint32_t first, uint32_t n, struct view x,
                   const struct view *outs);
 /* Returns a digest of the set of matrices that the adapters change. Two passes with equal
- * digests enqueue the same work for their adapters. 0 = no adapters. It follows from the pass
- * alone, not from other adapters on this rank, so it is equal on all ranks. */
+ * digests enqueue the same work for their adapters. 0 = no adapters. The digest follows from the
+ * pass alone, not from other adapters on this rank, so it is equal on all ranks. */
 uint64_t lora_set_digest(const struct lora_set *l, const uint32_t *adapters, uint32_t n_rows);

@@ -1,14 +1,15 @@
 #pragma once
-/* The options of a set of adapters. */
+/* Declares the options of a set of adapters. */
 #include "kernels/ops.h"
 #include "worker/model/program.h"
 
-#define LORA_MAX_SLOTS 64u /* also the limit of adapter numbers in a plan */
+/* most adapters on a rank; also the limit of adapter numbers in a plan */
+#define LORA_MAX_SLOTS 64u
 #define LORA_MAX_RANK  512u
 
 struct lora_setup {
     uint32_t max_loras, max_rank;
-    const char *root;   /* adapters must be below it; borrowed; NULL = any path */
+    const char *root;   /* folder that adapters must be below; borrowed; NULL = any path */
     uint32_t pass_rows; /* most rows of a pass */
     struct device *device;
     const struct model_config *config; /* device and config are borrowed */

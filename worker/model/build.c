@@ -1,6 +1,6 @@
 /* Appends operators and weights to a program (see build.h). A family calls these functions layer
  * by layer, in the order in which the runner will execute the operators; every weight is cut for
- * this rank as it is added.
+ * this rank when it is added.
  * Invariants: the lists grow and are owned by the program, so a pointer into them is valid only
  * until the next operator or weight. A matrix of which this rank has nothing is not added. Only
  * rank 0 adds a bias whose output is summed over the ranks. */
@@ -114,7 +114,8 @@ void build_head_norms(struct program *p, uint32_t layer, bool plus_one)
                     plus_one);
 }
 
-/* A KV head may be on several ranks. Only the rank with its first query head counts its squares. */
+/* Normalises over all heads. A KV head may be on several ranks. Only the rank with the head's
+ * first query head counts its squares. */
 void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                       bool plus_one)
 {
@@ -201,7 +202,7 @@ void build_attention(struct program *p, uint32_t layer)
     build_attention_of(p, layer, REG_Q, no_tensor);
 }
 
-/* Only rank 0 has the bias, because the ranks' outputs are added. */
+/* Adds an output projection. Only rank 0 has the bias, because the ranks' outputs are added. */
 void build_output(struct program *p, uint32_t layer, enum reg in, struct op_weight w,
                   bool add_ranks)
 {

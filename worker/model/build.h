@@ -1,16 +1,16 @@
 #pragma once
-/* The functions with which families are written. Each call appends operators for one layer.
- * Weights are named by their tensors and cut for this rank here, so a family does not know
- * ranks. A family knows its stage only as the layers p->layer_begin .. p->layer_end - 1, which
- * it writes. */
+/* Declares the functions with which families are written. Each call appends operators for one
+ * layer. Weights are named by their tensors and cut for this rank here, so a family does not
+ * know ranks. A family knows its stage only as the layers p->layer_begin .. p->layer_end - 1,
+ * which it writes. */
 #include "worker/model/program.h"
 
 #define TENSOR(hf_name, gguf_name) ((struct tensor_name){hf_name, gguf_name})
 
-/* Adds the embedding, cut by vocabulary like the head. The first stage has it, and the last one
- * too when it is tied. */
+/* Adds the embedding, cut by vocabulary like the head. The first stage has the embedding, and
+ * the last stage too when head and embedding are tied. */
 void build_embedding(struct program *p, struct tensor_name name, float scale);
-/* out = norm(in) over the hidden size. */
+/* Adds out = norm(in) over the hidden size. */
 void build_norm(struct program *p, uint32_t layer, enum reg out, enum reg in,
                 struct tensor_name name, bool plus_one);
 /* Normalises each head of `reg` (REG_Q or REG_K) by itself, with one weight of head_dim. */
@@ -21,13 +21,14 @@ void build_head_norms(struct program *p, uint32_t layer, bool plus_one);
 /* Normalises Q or K as one vector over all heads, which is split over the ranks. */
 void build_whole_norm(struct program *p, uint32_t layer, enum reg reg, struct tensor_name name,
                       bool plus_one);
-/* Q, K, V = projections of `in`. Heads are cut over the ranks; a KV head is on every rank that
- * has one of its query heads. Biases are used only when the configuration has attention_bias. */
+/* Adds Q, K, V = projections of `in`. Heads are cut over the ranks; a KV head is on every rank
+ * that has one of its query heads. Biases are used only when the configuration has
+ * attention_bias. */
 struct qkv_names {
     struct tensor_name q, k, v, q_bias, k_bias, v_bias;
     bool fused; /* one tensor with the outputs of Q, K and V */
 };
-extern const struct qkv_names usual_qkv; /* names in most families */
+extern const struct qkv_names usual_qkv; /* the names that most families use */
 void build_qkv(struct program *p, uint32_t layer, enum reg in, const struct qkv_names *names);
 /* Adds a table of angles and returns its index. Call it before the layers. gguf_divisors: see
  * struct rope_freqs. */
@@ -35,12 +36,12 @@ uint32_t build_rope_freqs(struct program *p, const struct rope_config *r, bool i
                           const char *gguf_divisors);
 /* Rotates Q and K. */
 void build_rope(struct program *p, uint32_t layer, uint32_t i_table);
-/* Stores K and V; A = attention(Q). The layer's window comes from the configuration. */
+/* Stores K and V, and adds A = attention(Q). The layer's window comes from the configuration. */
 void build_attention(struct program *p, uint32_t layer);
 void build_attention_of(struct program *p, uint32_t layer, enum reg queries,
                         struct tensor_name sinks);
-/* out = w in, the projection after attention. It is cut by inputs, and the ranks' results are
- * added. The bias is used only when the configuration has attention_out_bias. */
+/* Adds out = w in, the projection after attention. It is cut by inputs, and the ranks' results
+ * are added. The bias is used only when the configuration has attention_out_bias. */
 struct output_names {
     struct tensor_name weight, bias;
 };
@@ -52,15 +53,16 @@ struct mlp_names {
     bool fused; /* gate and up are one tensor; gate's outputs come first */
 };
 extern const struct mlp_names usual_mlp;
-/* out = down(act(gate in) * up in). Biases are used only when the configuration has mlp_bias. */
+/* Adds out = down(act(gate in) * up in). Biases are used only when the configuration has
+ * mlp_bias. */
 void build_gated_mlp(struct program *p, uint32_t layer, enum reg out, enum reg in,
                      const struct mlp_names *names);
-/* X += H; build_residual_of: X += `from`, such as E of a mixture. */
+/* build_residual adds X += H. build_residual_of adds X += `from`, such as E of a mixture. */
 void build_residual(struct program *p, uint32_t layer);
 void build_residual_of(struct program *p, uint32_t layer, enum reg from);
 
-/* Adds the norm before the logits and the head's matrix, which is the embedding when it is tied.
- * Only the last stage has them. */
+/* Adds the norm before the logits and the head's matrix, which is the embedding when the two are
+ * tied. Only the last stage has them. */
 void build_head(struct program *p, struct tensor_name norm, bool plus_one, struct tensor_name head);
 
 /* ---- for build_*.c ---- */
@@ -69,10 +71,9 @@ struct op *build_op(struct program *p, enum op_kind kind, uint32_t layer);
 uint32_t build_weight(struct program *p, const struct op_weight *w);
 /* Adds a matrix to a linear operator, unless this rank has none of it. */
 void build_part(struct program *p, struct op *o, const struct op_weight *w);
-/* out = w in over this rank's inputs. With add_ranks the ranks' results are added by this
- * operator. */
+/* Adds out = w in over this rank's inputs. With add_ranks this operator adds the ranks' results. */
 void build_output(struct program *p, uint32_t layer, enum reg in, struct op_weight w,
                   bool add_ranks);
-/* GATE = act(gate) * up for an MLP of that width, of which the rank has `part`. */
+/* Adds GATE = act(gate) * up for an MLP of that width, of which the rank has `part`. */
 void build_gate_and_up(struct program *p, uint32_t layer, enum reg in,
                        const struct mlp_names *names, uint32_t width, struct cut_range part);

@@ -1,4 +1,4 @@
-/* The layers of Llama, which most families use with other parts. */
+/* Writes the layers of Llama, which most families use with other parts. */
 #include "worker/model/build_llama.h"
 
 #include "worker/model/build_mla.h"

@@ -1,6 +1,6 @@
-/* Multi-head latent attention (DeepSeek-AI 2024) with absorbed projections of keys and values:
- * queries are projected into the latent space of the cache, and the result of attention is
- * projected back. */
+/* Writes multi-head latent attention (DeepSeek-AI 2024) with absorbed projections of keys and
+ * values. Queries are projected into the latent space of the cache, and the result of attention
+ * is projected back. */
 #include "worker/model/build_mla.h"
 
 #define ATTN "model.layers.%u.self_attn."
@@ -19,7 +19,7 @@ void build_mla_widths(struct program *p)
     p->widths[REG_V] = n * m->v;
 }
 
-/* w.out = w in, over all k inputs. */
+/* Adds w.out = w in, over all k inputs. */
 static void project(struct program *p, uint32_t layer, enum reg in, struct op_weight w)
 {
     struct op *o = build_op(p, OP_LINEAR, layer);
@@ -30,7 +30,7 @@ static void project(struct program *p, uint32_t layer, enum reg in, struct op_we
 }
 
 /* Restricts the norm that was just added to the first dim elements, with the epsilon 1e-6.
- * transformers uses it in these two norms whatever the configuration says. */
+ * transformers uses this epsilon in these two norms, whatever the configuration says. */
 static void narrow_norm(struct program *p, uint32_t dim)
 {
     p->ops[p->n_ops - 1].norm.dim = dim;
@@ -117,7 +117,7 @@ static void add_heads(struct program *p, uint32_t layer, bool keys, enum reg in,
                               .out = out};
         w.n_len = w.n;
         w.k_len = w.k;
-        if (m->split_kv_b) { /* the file has the two parts as they are needed */
+        if (m->split_kv_b) { /* the file has the parts for keys and values as two tensors */
             w.name.gguf = keys ? "blk.%u.attn_k_b.weight" : "blk.%u.attn_v_b.weight";
             w.part.of_experts = true;
             w.expert = h;

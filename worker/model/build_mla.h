@@ -1,8 +1,8 @@
 #pragma once
-/* Attention through one latent vector for all heads (MLA). */
+/* Declares attention through one latent vector for all heads (MLA). */
 #include "worker/model/build.h"
 
-/* A = attention of H through one latent vector for all heads. The usual output projection over
- * heads of size mla.v follows. */
-void build_mla_widths(struct program *p); /* call it before the layers */
+/* Adds A = attention of H through one latent vector for all heads. The usual output projection
+ * over heads of size mla.v follows. */
+void build_mla_widths(struct program *p); /* sets the widths; call it before the layers */
 void build_mla(struct program *p, uint32_t layer, uint32_t i_rope);

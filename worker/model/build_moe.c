@@ -1,9 +1,11 @@
-/* Mixtures of experts: the router, the experts, and the shared expert that all tokens use. */
+/* Writes mixtures of experts: the router, the experts, and the shared expert that all tokens
+ * use. */
 #include "worker/model/build_moe.h"
 
 static const struct tensor_name no_tensor;
 
-/* The router is small, so every rank has it as a whole and all ranks choose the same experts. */
+/* Adds the router. It is small, so every rank has it as a whole and all ranks choose the same
+ * experts. */
 static void add_router(struct program *p, uint32_t layer, const struct moe_names *names)
 {
     const struct model_config *c = p->config;
@@ -44,7 +46,7 @@ static struct op_weight inner_matrix(const struct program *p, const struct moe_n
 static struct op_weight outer_matrix(const struct program *p, const struct moe_names *names)
 {
     const struct model_config *c = p->config;
-    /* the ranks' outputs are added, so exactly one of them has the bias */
+    /* the ranks' outputs are added, so exactly one rank has the bias */
     bool has_bias = p->expert_inner.n == c->moe.width || p->rank == 0;
     return (struct op_weight){.name = names->down,
                               .bias_name = has_bias ? names->down_bias : no_tensor,
@@ -77,7 +79,7 @@ static void add_experts(struct program *p, uint32_t layer, const struct moe_name
         }
 }
 
-/* E += shared expert of H. */
+/* Adds E += shared expert of H. */
 static void add_shared(struct program *p, uint32_t layer, const struct moe_names *names)
 {
     const struct model_config *c = p->config;

@@ -1,15 +1,16 @@
 #pragma once
-/* A mixture of experts. */
+/* Declares a mixture of experts. */
 #include "worker/model/build.h"
 
-/* E = router's experts of H, the shared expert included. H is overwritten. */
+/* Adds E = the router's experts of H, the shared expert included. H is overwritten. */
 struct moe_names {
     struct tensor_name router, router_bias, choice_bias;
-    struct tensor_name gate, up, down; /* for each expert, or for all when `stacked` */
+    /* names for each expert, or for all experts when `stacked` */
+    struct tensor_name gate, up, down;
     struct tensor_name gate_bias, up_bias, down_bias;
-    /* stacked: one tensor holds all experts (always in a GGUF). transposed: its matrices are
-     * [inputs][outputs]. in_turns: rows of gate and up alternate. The last two are for gpt_oss
-     * and do not apply to a GGUF. */
+    /* `stacked`: one tensor holds all experts (always in a GGUF). `transposed`: the tensor's
+     * matrices are [inputs][outputs]. `in_turns`: rows of gate and up alternate. The last two
+     * are for gpt_oss and do not apply to a GGUF. */
     bool stacked, transposed, in_turns;
     struct mlp_names shared;
     struct tensor_name shared_gate;

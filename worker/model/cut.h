@@ -1,7 +1,8 @@
 #pragma once
 /* Divides a model among the ranks of a replica. The ranges are adjacent and cover the whole.
  * They are as even as possible: a rank may have one unit more than another, and the last ranks
- * have nothing when there are more ranks than parts. Rank 0 always has something. Pure. */
+ * have nothing when there are more ranks than parts. Rank 0 always has something. The functions
+ * are pure. */
 #include <stdint.h>
 
 struct cut_range {
@@ -11,16 +12,17 @@ struct cut_range {
 /* Cuts [0, n) in whole units; the last unit may be shorter. n_ranks >= 1. */
 struct cut_range cut_units(uint32_t n, uint32_t unit, uint32_t n_ranks, uint32_t rank);
 
-/* The heads of a rank. Query heads are divided; a rank also holds the KV heads that its query
- * heads read, so a KV head may be on several ranks. A rank without query heads still holds one
- * KV head, since every rank keeps positions. n_heads is a multiple of n_kv_heads. */
+/* `cut_heads` describes the heads of a rank. Query heads are divided; a rank also holds the KV
+ * heads that its query heads read, so a KV head may be on several ranks. A rank without query
+ * heads still holds one KV head, since every rank keeps positions. n_heads is a multiple of
+ * n_kv_heads. */
 struct cut_heads {
     struct cut_range q, kv;
     uint32_t first_in_group; /* query heads of KV head kv.first that come before q.first */
 };
 struct cut_heads cut_heads(uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_ranks, uint32_t rank);
-/* Returns the layers of a stage. All stages get the same number; the remaining layers go, one
- * each, to the stages directly before the last, which has the head. n_stages <= n_layers. */
+/* Returns the layers of a stage. All stages get the same number. The remaining layers go, one
+ * each, to the stages directly before the last stage, which has the head. n_stages <= n_layers. */
 struct cut_range cut_layers(uint32_t n_layers, uint32_t n_stages, uint32_t stage);
 /* Returns the largest number of KV heads that a rank holds. */
 uint32_t cut_most_kv_heads(uint32_t n_heads, uint32_t n_kv_heads, uint32_t n_ranks);

@@ -1,14 +1,15 @@
 #pragma once
-/* A model as data: a list of operators over a few named buffers, run in order for a batch of
- * rows. A family (families/) writes the list from the model's configuration with the functions
- * of build.h. The loader finds, cuts and packs the weights that the list names. The runner
- * executes it on any backend. Names are static strings; loader_unload frees what the loader has
- * filled. */
+/* Declares a program: a model as a list of operators over a few named buffers, run in order for
+ * a batch of rows. A family (families/) writes the list from the model's configuration with the
+ * functions of build.h. The loader finds, cuts and packs the weights that the list names. The
+ * runner executes the list on any backend. Names are static strings; loader_unload frees what
+ * the loader has filled. */
 #include "common/model/config/config.h"
 #include "kernels/ops.h"
 #include "worker/model/cut.h"
 
-/* Activation buffers, [rows][width]; `widths` of the program holds the width on this rank. */
+/* `reg` names an activation buffer, [rows][width]. `widths` of the program holds the width on
+ * this rank. */
 enum reg {
     REG_X, /* the residual stream */
     REG_H,
@@ -27,7 +28,8 @@ enum reg {
     REG_COUNT
 };
 
-/* A tensor's name in each kind of file. The first %u is the layer, the second the expert. */
+/* `tensor_name` is a tensor's name in each kind of file. The first %u is the layer, the second
+ * the expert. */
 struct tensor_name {
     const char *hf, *gguf;
 };
@@ -36,25 +38,26 @@ struct tensor_name {
 void tensor_name_format(const struct tensor_name *t, enum model_format format, uint32_t layer,
                         uint32_t expert, char out[TENSOR_NAME_MAX]);
 
-/* Place of a matrix [n][k] in a larger tensor. Output i of the matrix is row first + i * step of
- * n_rows; input j is column first_in + j of n_columns. The tensor is [rows][columns], or
- * [columns][rows] when transposed, or one of these for each expert. All zeros: the tensor is the
- * matrix. A bias is a vector of n_rows with the same rows. */
+/* `tensor_part` is the place of a matrix [n][k] in a larger tensor. Output i of the matrix is
+ * row first + i * step of n_rows; input j is column first_in + j of n_columns. The tensor is
+ * [rows][columns], or [columns][rows] when transposed, or one of these for each expert. All
+ * zeros means that the tensor is the matrix. A bias is a vector of n_rows with the same rows. */
 struct tensor_part {
     uint32_t n_rows, n_columns, first, step, first_in;
     bool transposed, of_experts;
 };
 
-/* A matrix [n][k]. This rank holds outputs n0 .. n0 + n_len and inputs k0 .. k0 + k_len. */
+/* `op_weight` is a matrix [n][k]. This rank holds outputs n0 .. n0 + n_len and inputs k0 .. k0 +
+ * k_len. */
 struct op_weight {
-    struct tensor_name name, bias_name; /* bias_name.hf NULL = no bias */
+    struct tensor_name name, bias_name; /* names of matrix and bias; bias_name.hf NULL = no bias */
     uint32_t layer, expert, n_experts;
     uint32_t n, k, n0, n_len, k0, k_len;
     struct tensor_part part;
     enum reg out;
-    /* Filled by the loader. */
+    /* The loader fills the next fields. */
     struct weight w;
-    float *bias; /* [n_len] */
+    float *bias; /* bias of this rank's outputs, [n_len] */
 };
 
 enum op_kind {
@@ -83,17 +86,17 @@ struct op {
             struct tensor_name name;
             uint32_t n_parts, dim;
             bool plus_one; /* the file stores w - 1 */
-            /* For a vector that is split over the ranks: its length (0 = the vector is this
-             * rank's alone), the position of `dim` in it, and the elements whose squares only
-             * this rank counts. */
+            /* For a vector that is split over the ranks. `whole` is its length (0 = it is this
+             * rank's alone), and `first` is the position of `dim` in it. own_first and own are
+             * the elements whose squares only this rank counts. */
             uint32_t whole, first, own_first, own;
-            float eps; /* 0 = as in the configuration */
-            float *w;  /* [dim]; filled by the loader */
+            float eps; /* epsilon of the norm; 0 = as in the configuration */
+            float *w;  /* [dim] weights; filled by the loader */
         } norm;
         struct {
-            /* in program.weights; n 0 = this rank has none and its output is zeros */
+            /* indexes in program.weights; n 0 = this rank has none and its output is zeros */
             uint32_t first, n;
-            bool add_ranks; /* cut by inputs: the ranks' results are added */
+            bool add_ranks; /* the matrix is cut by inputs, so the ranks' results are added */
         } linear;
         struct {
             /* first: first rotated dimension of a head */
@@ -101,14 +104,15 @@ struct op {
         } rope;
         struct {
             uint32_t window;
-            struct tensor_name sinks_name; /* hf NULL = no sinks */
-            float *sinks;                  /* [heads.q.n]; filled by the loader */
+            struct tensor_name sinks_name; /* name of the sinks; hf NULL = no sinks */
+            float *sinks; /* sinks of this rank's heads, [heads.q.n]; filled by the loader */
         } attention;
         struct {
             enum activation act;
             uint32_t dim; /* width; the buffer may be wider (MLPs and experts share it) */
         } gated;          /* out = act(out) * in */
-        /* Head h of `out` = matrix first + h times head h of `in`, from element in_first on. */
+        /* OP_HEADS: head h of `out` = matrix first + h times head h of `in`, from element
+         * in_first on. */
         struct {
             uint32_t first, n, in_stride, in_first, out_stride;
         } heads;
@@ -116,36 +120,38 @@ struct op {
             uint32_t n, n_heads, in_stride, in_first, out_stride, out_first;
         } copy;
         struct {
-            struct tensor_name bias_name; /* hf NULL = no bias */
-            float *bias;                  /* [n_experts]; filled by the loader */
+            struct tensor_name bias_name; /* name of the bias; hf NULL = no bias */
+            float *bias; /* bias of the experts, [n_experts]; filled by the loader */
         } route;
         struct {
-            uint32_t first; /* in program.weights: gate, up and down of each expert of this rank */
+            /* index in program.weights of gate, up and down of each expert of this rank */
+            uint32_t first;
         } moe;
     };
 };
 
-/* The angles of one kind of rotary embedding. */
+/* `rope_freqs` holds the angles of one kind of rotary embedding. */
 struct rope_freqs {
-    uint32_t n;  /* pairs: the first 2 n dimensions of a head are rotated */
-    float *inv;  /* [n] frequencies */
+    uint32_t n;  /* number of pairs: the first 2 n dimensions of a head are rotated */
+    float *inv;  /* frequencies, [n] */
     float scale; /* factor of cos and sin */
     bool interleaved;
     const char *gguf_divisors; /* tensor that divides inv, if the file has it; may be NULL */
 };
 
-/* A KV group: layers that share block tables. window 0 = full attention. Every stage has the
- * same groups, even without a layer of its own in one. */
+/* `kv_layers` is a KV group: layers that share block tables. window 0 = full attention. Every
+ * stage has the same groups, even without a layer of its own in a group. */
 struct kv_layers {
     uint32_t window, n_layers;
-    /* most layers of a stage; all stages must have the same number of blocks */
+    /* largest number of the group's layers in a stage; all stages must have the same number of
+     * blocks */
     uint32_t most_layers;
 };
 
 #define PROGRAM_MAX_ROPES     4u
 #define PROGRAM_MAX_KV_GROUPS 2u
 struct program {
-    const struct model_config *config; /* borrowed */
+    const struct model_config *config; /* configuration of the model; borrowed */
     uint32_t tp, rank, max_model_len;
     uint32_t pp, stage;
     uint32_t layer_begin, layer_end;                      /* layers of this stage */
@@ -159,18 +165,18 @@ struct program {
     uint32_t n_ops, ops_cap;
     struct op_weight *weights;
     uint32_t n_weights, weights_cap;
-    /* in `weights`; equal when they are tied and both on this stage */
+    /* indexes in `weights`; equal when head and embedding are tied and both on this stage */
     uint32_t i_embedding, i_head;
     float embed_scale;
     struct op final_norm;
     struct rope_freqs ropes[PROGRAM_MAX_ROPES];
     uint32_t n_ropes;
-    uint32_t kv_group_of[MODEL_MAX_LAYERS]; /* index into kv_groups */
+    uint32_t kv_group_of[MODEL_MAX_LAYERS]; /* index in kv_groups of each layer's group */
     struct kv_layers kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint32_t n_kv_groups;
 };
 
-/* The first stage has the embedding, the last one the head. */
+/* Returns true for the first stage, which has the embedding. The last stage has the head. */
 static inline bool program_is_first(const struct program *p)
 {
     return p->stage == 0;
@@ -181,7 +187,7 @@ static inline bool program_is_last(const struct program *p)
 }
 
 /* Returns a rank's rows of the vocabulary, for the embedding and the head. Parts begin at a
- * multiple of PROGRAM_VOCAB_UNIT: only the end needs padding, and every part is aligned to a
+ * multiple of PROGRAM_VOCAB_UNIT. Only the end needs padding, and every part is aligned to a
  * cache line. */
 enum { PROGRAM_VOCAB_UNIT = 16 };
 struct cut_range program_vocab_part(const struct program *p, uint32_t rank);

@@ -7,8 +7,8 @@ static double plain(const struct rope_config *r, double theta, uint32_t i)
     return pow(theta, -2.0 * i / r->n_rot);
 }
 
-/* "llama3": long waves are stretched by the factor, short ones are kept, and those in between
- * are blended. */
+/* Scales the frequencies for "llama3". Long waves are stretched by the factor, short waves are
+ * kept, and those in between are blended. */
 static double scale_llama3(const struct rope_config *r, double inv)
 {
     double wave = 2.0 * M_PI / inv;
@@ -23,8 +23,8 @@ static double scale_llama3(const struct rope_config *r, double inv)
     return (1 - smooth) * inv / r->factor + smooth * inv;
 }
 
-/* "dynamic": a larger base when the length exceeds the length that the model was made for
- * (NTK-aware). */
+/* Returns the base for "dynamic". The base is larger when the length exceeds the length that the
+ * model was made for (NTK-aware). */
 static double dynamic_theta(const struct rope_config *r, uint32_t max_model_len)
 {
     double longer = max_model_len / r->original_max_len;
@@ -34,8 +34,8 @@ static double dynamic_theta(const struct rope_config *r, uint32_t max_model_len)
            pow(r->factor * longer - (r->factor - 1), (double)r->n_rot / (r->n_rot - 2.0));
 }
 
-/* "yarn" (Peng et al. 2023): returns the dimension whose wave makes that many turns within the
- * original length. */
+/* Returns, for "yarn" (Peng et al. 2023), the dimension whose wave makes that many turns within
+ * the original length. */
 static double yarn_dimension(const struct rope_config *r, double turns)
 {
     return r->n_rot * log(r->original_max_len / (turns * 2 * M_PI)) / (2 * log(r->theta));

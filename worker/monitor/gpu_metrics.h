@@ -1,11 +1,11 @@
 #pragma once
-/* A worker's GPU as metrics: the state from gpu_monitor, read with each heartbeat. The worker
- * also runs without a GPU or without a way to monitor it. */
+/* Shows a worker's GPU as metrics: the state from gpu_monitor, read with each heartbeat. The
+ * worker also runs without a GPU or without a way to monitor the GPU. */
 #include "common/base/metrics.h"
 #include "worker/monitor/gpu_monitor.h"
 
 struct gpu_metrics {
-    struct gpu_monitor *monitor; /* NULL = no GPU, or it cannot be monitored */
+    struct gpu_monitor *monitor; /* NULL = there is no GPU, or it cannot be monitored */
     struct metric *used, *total, *busy, *celsius, *watts;
 };
 /* Starts the monitor of the GPU at PCI address `pci` (executor_info); "" = no GPU. When the GPU

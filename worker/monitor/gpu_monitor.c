@@ -11,7 +11,7 @@
 
 enum { PERIOD_MS = 2000, STOP_MS = 1000 };
 
-/* The part of NVML's interface that is used, with NVML's names and numbers. Its ABI is stable. */
+/* Declares the used part of NVML's interface, with its names and numbers. The ABI is stable. */
 struct nvml_memory {
     unsigned long long total, free, used;
 };
@@ -29,7 +29,7 @@ struct nvml {
     int (*memory)(nvml_device, struct nvml_memory *);
     int (*utilization)(nvml_device, struct nvml_utilization *);
     int (*temperature)(nvml_device, int, unsigned *);
-    int (*power)(nvml_device, unsigned *); /* in milliwatts */
+    int (*power)(nvml_device, unsigned *); /* writes the power in milliwatts */
 };
 
 struct gpu_monitor {
@@ -84,7 +84,7 @@ static enum status find_device(struct gpu_monitor *m, const char *pci, struct er
                      m->nvml.error_string(rc));
 }
 
-/* Asks the device. Values that it does not report (a MIG part, a failing driver) stay 0. */
+/* Asks the device for its state. Values that it does not report (a MIG part) stay 0. */
 static struct gpu_state ask(const struct gpu_monitor *m)
 {
     struct gpu_state s = {0};
@@ -190,7 +190,7 @@ void gpu_monitor_stop(struct gpu_monitor *m)
         continue;
     bool ended = m->ended;
     pthread_mutex_unlock(&m->mutex);
-    if (!ended) { /* the thread hangs in the driver: it is left to the end of the process */
+    if (!ended) { /* the thread hangs in the driver and is left to the end of the process */
         pthread_detach(m->thread);
         return;
     }

@@ -1,5 +1,6 @@
 #pragma once
-/* This process's use of its host, for heartbeats: CPU time over the last second, and memory. */
+/* Measures this process's use of its host, for heartbeats: CPU time over the last second, and
+ * memory. */
 #include "proto/device_state.h"
 
 struct host_meter {
@@ -7,8 +8,9 @@ struct host_meter {
     struct host_state now;
 };
 
-/* threads: number of computing threads; 0 = the CPUs that this process may use. */
+/* Starts the meter. `threads` is the number of computing threads; 0 = the CPUs that this process
+ * may use. */
 void host_meter_init(struct host_meter *m, uint32_t threads);
-/* Returns the present figures. Asks the kernel at most once a second, however often it is
- * called. */
+/* Returns the present figures. Asks the kernel at most once a second, even when it is called
+ * more often. */
 struct host_state host_meter_look(struct host_meter *m, uint64_t now_ns);

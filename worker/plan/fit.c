@@ -13,8 +13,9 @@ uint64_t fit_sequence_bytes(const struct shape_rank *r, uint32_t n_tokens, uint3
     return sum;
 }
 
-/* Saturates at 2^63. A single sequence takes less than that: 2^10 layers of keys and values for
- * 2^30 tokens, each with at most 2^20 numbers of 4 bytes (shape.c, check_heads). */
+/* Returns the bytes of a batch, at most 2^63. A single sequence takes less than that: 2^10
+ * layers of keys and values for 2^30 tokens, each with at most 2^20 numbers of 4 bytes (shape.c,
+ * check_heads). */
 uint64_t fit_batch_bytes(const struct shape_rank *r, uint64_t batch, uint32_t n_tokens,
                          uint32_t block_tokens)
 {
@@ -29,7 +30,7 @@ uint64_t fit_batch_bytes(const struct shape_rank *r, uint64_t batch, uint32_t n_
 static uint32_t longest(const struct shape_rank *r, const struct fit_ask *ask, uint64_t room)
 {
     uint32_t low = 0, high = (ask->most_model_len + ask->block_tokens - 1) / ask->block_tokens;
-    while (low < high) { /* invariant: low fits, lengths above high do not */
+    while (low < high) { /* invariant: `low` fits, lengths above `high` do not fit */
         uint32_t mid = low + (high - low + 1) / 2;
         if (fit_batch_bytes(r, ask->batch, mid * ask->block_tokens, ask->block_tokens) <= room)
             low = mid;
@@ -51,7 +52,7 @@ void fit_rank(const struct shape_rank *r, const struct fit_ask *ask, struct fit 
     if (fixed > out->budget_bytes)
         return;
     out->kv_room_bytes = out->budget_bytes - fixed;
-    if (one == 0) { /* no KV cache: any batch fits */
+    if (one == 0) { /* there is no KV cache, so any batch fits */
         out->max_batch = ask->batch;
         out->kv_tokens = ask->batch * ask->max_model_len;
     } else {

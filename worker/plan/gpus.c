@@ -1,6 +1,6 @@
-/* Tables of GPUs and of the clouds' machines, and the search by name. targets.c passes the names
- * of --gpu and --instance. A name is reduced to a plain form and compared with the tables. The
- * result is a `struct gpu_target`, or an error with the nearest names.
+/* Holds tables of GPUs and of the clouds' machines, and searches them by name. targets.c passes
+ * the names of --gpu and --instance. A name is reduced to a plain form and compared with the
+ * tables. The result is a `struct gpu_target`, or an error with the nearest names.
  * Invariants: everything is static and read-only, so any thread may call. Each machine's GPU is
  * a name of the first table. Lists of names are comma separated and already in plain form. */
 #include "worker/plan/gpus.h"
@@ -17,8 +17,8 @@
 
 /* ---- tables ---- */
 
-/* Bytes per second in one direction: 16 PCIe lanes of generation 3, 4 and 5. For NVLink the
- * tables have half of the data sheet's value, which counts both directions. */
+/* These are bytes per second in one direction, for 16 PCIe lanes of generation 3, 4 and 5. For
+ * NVLink the tables have half of the data sheet's value, which counts both directions. */
 #define PCIE3 GBS(16.)
 #define PCIE4 GBS(32.)
 #define PCIE5 GBS(64.)
@@ -44,11 +44,11 @@ static const struct gpu_model models[] = {
 struct machine {
     const char *gpu;
     uint32_t n_gpus;
-    const char *names; /* comma separated, in the form of machine_plain */
+    const char *names; /* names of the machines, comma separated, in the form of machine_plain */
 };
 
 static const struct machine machines[] = {
-    /* AWS; SageMaker adds "ml." in front. */
+    /* The next machines are AWS's; SageMaker adds "ml." in front of the names. */
     {"A10G", 1, "g5.xlarge,g5.2xlarge,g5.4xlarge,g5.8xlarge,g5.16xlarge"},
     {"A10G", 4, "g5.12xlarge,g5.24xlarge"},
     {"A10G", 8, "g5.48xlarge"},
@@ -71,7 +71,7 @@ static const struct machine machines[] = {
     {"H100", 8, "p5.48xlarge,p5"},
     {"H200", 8, "p5e.48xlarge,p5en.48xlarge,p5e,p5en"},
     {"B200", 8, "p6-b200.48xlarge,p6-b200"},
-    /* Google Cloud. */
+    /* The next machines are Google Cloud's. */
     {"L4", 1, "g2-standard-4,g2-standard-8,g2-standard-12,g2-standard-16,g2-standard-32"},
     {"L4", 2, "g2-standard-24"},
     {"L4", 4, "g2-standard-48"},
@@ -91,7 +91,7 @@ static const struct machine machines[] = {
     {"H100", 8, "a3-highgpu-8g,a3-megagpu-8g"},
     {"H200", 8, "a3-ultragpu-8g"},
     {"B200", 8, "a4-highgpu-8g"},
-    /* Azure, without the prefix "Standard_". */
+    /* The next machines are Azure's, without the prefix "Standard_". */
     {"T4", 1, "nc4as-t4-v3,nc8as-t4-v3,nc16as-t4-v3"},
     {"T4", 4, "nc64as-t4-v3"},
     {"A10", 1, "nv36ads-a10-v5"},
@@ -211,7 +211,7 @@ static void look_at(struct nearest *x, struct str name, struct str plain, struct
 {
     size_t d = str_distance(plain, wanted), at = x->n;
     if (wanted.len > 1 && str_starts(plain, wanted))
-        d /= 3; /* the beginning of a name is nearer than another name */
+        d /= 3; /* a name that begins with the wanted text is nearer */
     while (at > 0 && x->best[at - 1].distance > d)
         at--;
     if (at == N_NEAREST)

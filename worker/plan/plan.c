@@ -1,9 +1,9 @@
-/* The sizes behind `cox plan`: makes an engine for each rank of a replica, and measures it
- * without loading it. plan_main.c calls plan_make for this machine; shape.c calls plan_foresee
- * for GPUs that are not here. The model's config.json or GGUF header is read, the result is a
- * `struct plan`.
+/* Computes the sizes behind `cox plan`: makes an engine for each rank of a replica, and measures
+ * the engine without loading it. plan_main.c calls plan_make for this machine; shape.c calls
+ * plan_foresee for GPUs that are not here. The model's config.json or GGUF header is read, and
+ * the result is a `struct plan`.
  * Invariants: no weight is read and nothing large is allocated. Engines and the device are
- * closed before the functions return; the plan owns its strings and ranks. One thread. */
+ * closed before the functions return; the plan owns its strings and ranks. One thread uses it. */
 #include "worker/plan/plan.h"
 
 #include <string.h>
@@ -18,8 +18,8 @@
 #include "worker/executor/step/device_sample.h"
 #include "worker/executor/step/samplers.h"
 
-/* Estimates for a GPU: bytes per logit (the number and data for sampling), and scratch memory that
- * does not depend on the model. They were counted with the kernels' own functions
+/* These are estimates for a GPU: bytes per logit (the number and data for sampling), and scratch
+ * memory that does not depend on the model. They were counted with the kernels' own functions
  * (tests/e2e/test_plan_gpus.py). */
 enum { LOGIT_BYTES = 12 };
 #define SCRATCH_BYTES (128ull << 20)
@@ -43,14 +43,15 @@ static void size_kv(struct plan_rank *r, struct engine *e, uint64_t memory_bytes
     r->fits = engine_size_kv(e, &(struct engine_beside){0}, available, &r->reason) == STATUS_OK;
     memcpy(r->kv_groups, e->kv_groups, sizeof r->kv_groups);
     r->kv_bytes = r->fits ? e->kv_bytes : 0;
-    /* the sizes of blocks are known even so */
+    /* the sizes of blocks are known even after an error */
     for (uint32_t i = 0; i < r->n_kv_groups && !r->fits; i++)
         r->kv_groups[i] =
             (struct kv_group){.window_tokens = e->program->kv_groups[i].window,
                               .block_tokens = e->kv_shape.block_tokens,
                               .bytes_per_block = kv_store_block_bytes(e->program, &e->kv_shape, i)};
     struct kv_shape all = e->kv_shape;
-    all.memory_bytes = all.available_bytes; /* 0 when even the rest does not fit */
+    /* available_bytes is 0 when the model without KV cache does not fit */
+    all.memory_bytes = all.available_bytes;
     all.n_blocks = 0;
     if (all.memory_bytes == 0)
         return;
@@ -62,7 +63,8 @@ static void size_kv(struct plan_rank *r, struct engine *e, uint64_t memory_bytes
             r->most_blocks[i] = (uint32_t)(all.memory_bytes / r->kv_groups[i].bytes_per_block);
 }
 
-/* The scratch memory holds unpacked matrices, or a mixture's sums (float) and inner widths. */
+/* Estimates the activations. The scratch memory holds unpacked matrices, or a mixture's sums
+ * (float) and inner widths. */
 uint64_t plan_estimate_activations(const struct plan_pass *p)
 {
     uint64_t logits = (uint64_t)RUNNER_MAX_LOGITS_ROWS * p->vocab_size;
@@ -181,9 +183,9 @@ static enum status look_at(const char *model, const char *cache_dir, struct plan
     return s;
 }
 
-/* Opens a GPU for measurements. With --memory-bytes it need not exist. A GPU that exists is
- * opened as a worker opens it, so that memory used by others and by CUDA itself is not planned
- * with. */
+/* Opens a GPU for measurements. With --memory-bytes the GPU need not exist. A GPU that exists is
+ * opened as a worker opens it, so that memory used by others and by CUDA itself is not counted
+ * as free. */
 static enum status set_gpu(const struct plan_options *o, struct plan *p, struct engine_setup *s,
                            struct error *err)
 {
@@ -248,7 +250,7 @@ static enum status make(const char *model, const struct plan_options *o, bool is
     TRY(look_at(model, o->worker.cache_dir, out, err));
     s.model = model;
     s.load_format = out->is_gguf ? WORKER_LOAD_AUTO : WORKER_LOAD_DUMMY;
-    s.n_threads = 1; /* nothing is computed */
+    s.n_threads = 1; /* one thread is enough, since nothing is computed */
     enum status st = plan_ranks(o, out, &s, err);
     if (s.device)
         s.device->ops->close(s.device);

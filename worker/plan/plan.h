@@ -1,7 +1,7 @@
 #pragma once
-/* `cox plan MODEL`: the memory that each rank of a replica will use, and the number of sequences
- * that fit, computed by the code that measures a worker before it loads. A folder needs only its
- * config.json, a GGUF only its header: no weight is read, and none need exist. */
+/* Computes `cox plan MODEL`: the memory that each rank of a replica will use, and the number of
+ * sequences that fit. The code is the same that measures a worker before it loads. A folder
+ * needs only its config.json, a GGUF only its header: no weight is read, and none need exist. */
 #include "common/base/str.h"
 #include "common/options/plan.h"
 #include "proto/messages.h"
@@ -15,10 +15,10 @@ struct plan_rank {
     struct kv_group kv_groups[PROGRAM_MAX_KV_GROUPS];
     uint32_t most_blocks[PROGRAM_MAX_KV_GROUPS]; /* blocks that fit in memory */
     bool fits;
-    struct error reason; /* set when it does not fit */
+    struct error reason; /* reason why the rank does not fit; set only then */
 };
 
-/* Figures of the whole model on which its speed depends. */
+/* `plan_counts` holds the figures of the whole model on which its speed depends. */
 struct plan_counts {
     double n_params, n_read; /* all weights; weights outside experts that every token uses */
     double n_of_experts;     /* weights of all experts */
@@ -30,7 +30,7 @@ struct plan_counts {
 struct plan {
     char *model, *family;
     bool is_gguf, is_foreseen;
-    bool activations_estimated;   /* for a GPU, in a build without CUDA kernels */
+    bool activations_estimated;   /* true for a GPU, in a build without CUDA kernels */
     struct plan_counts counts;    /* set in a plan for one rank */
     const char *dtype, *kv_dtype; /* main type of the weights, type of the KV cache; static */
     uint32_t tp, pp, max_model_len, block_tokens, n_threads, n_ranks;
@@ -47,7 +47,7 @@ MUST_USE enum status plan_make(const char *model, const struct plan_options *o, 
  * counts weights and KV cache with its own packing and estimates the activations. */
 MUST_USE enum status plan_foresee(const char *model, const struct plan_options *o, struct plan *out,
                                   struct error *err);
-/* Input of the estimate of a GPU's activations. */
+/* `plan_pass` is the input of the estimate of a GPU's activations. */
 struct plan_pass {
     uint64_t widths; /* sum over the program's buffers */
     uint32_t n_rows, vocab_size;
@@ -59,7 +59,7 @@ struct plan_pass {
 uint64_t plan_estimate_activations(const struct plan_pass *p);
 /* Returns the KV cache bytes of a token over all ranks, before it leaves any window. */
 uint64_t plan_token_bytes(const struct plan *p);
-/* Returns how many sequences of full length fit at once. */
+/* Returns the number of sequences of full length that fit at once. */
 uint64_t plan_max_batch(const struct plan *p);
 void plan_fini(struct plan *p);
 bool plan_fits(const struct plan *p);

@@ -1,5 +1,6 @@
-/* The entry point of `cox plan`. It plans a MODEL for this machine (plan.c), or, when a GPU, a
- * cloud machine or a shape is named, for hardware that is not here (targets.c). */
+/* Runs `cox plan`. It plans a MODEL for this machine (plan.c), or, when a GPU, a cloud machine
+ * or a shape is named, for hardware that is not here (targets.c). The plan is printed as text or
+ * as JSON. The exit code says whether the model fits. */
 #include "worker/plan/plan_main.h"
 
 #include <stdio.h>
@@ -74,7 +75,7 @@ static int print_shape(const struct shape *shape)
     return fail(&err);
 }
 
-/* Plans for hardware that is not here. model NULL = a bare shape. */
+/* Plans for hardware that is not here. `model` NULL means a bare shape. */
 static int plan_elsewhere(const char *model, const struct plan_options *o)
 {
     struct error err = {0};

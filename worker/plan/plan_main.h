@@ -1,5 +1,5 @@
 #pragma once
-/* The mode of cox-worker that is `cox plan`. */
+/* Declares the entry point of `cox plan`, a mode of cox-worker. */
 
-/* Returns the exit code: 0 = it fits, 1 = it does not, 2 = usage or configuration. */
+/* Returns the exit code: 0 = the model fits, 1 = it does not, 2 = usage or configuration. */
 int plan_main(int argc, char **argv);

@@ -10,7 +10,7 @@ static double mib(uint64_t n)
 
 /* ---- text ---- */
 
-/* Returns the blocks that every rank has; the head uses no more. */
+/* Returns the number of blocks that every rank has; the head uses no more. */
 static uint32_t least(const struct plan *p, uint32_t i_group, bool most)
 {
     uint32_t n = UINT32_MAX;
@@ -22,7 +22,8 @@ static uint32_t least(const struct plan *p, uint32_t i_group, bool most)
     return n;
 }
 
-/* Returns the group with the largest blocks: that of the stage with most of the group's layers. */
+/* Returns the group with the largest blocks, which is in the stage with most of the group's
+ * layers. */
 static const struct kv_group *largest(const struct plan *p, uint32_t i_group)
 {
     const struct kv_group *g = &p->ranks[0].kv_groups[i_group];

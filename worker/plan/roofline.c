@@ -4,8 +4,8 @@
 
 const char *const roofline_bound_names[ROOFLINE_BOUND_COUNT] = {"memory", "compute", "links"};
 
-/* Returns the bytes of a sequence's KV cache that a step reads; each layer reads as far back as
- * it sees. */
+/* Returns the bytes of a sequence's KV cache that a step reads; a layer with a window reads only
+ * the window. */
 static double kv_read_bytes(const struct shape_rank *r, uint32_t context)
 {
     double sum = 0;
@@ -24,7 +24,8 @@ static double weights_read_bytes(const struct shape_rank *r, const struct plan_c
     return (double)r->weights_bytes * (c->n_read + met * c->n_of_experts) / all;
 }
 
-/* Returns the operations of one token on one rank, when its layers look back over `seen` tokens. */
+/* Returns the number of operations of one token on one rank, when its layers look back over
+ * `seen` tokens. */
 static double operations(const struct shape_rank *r, const struct plan_counts *c, double seen)
 {
     double weights = c->n_read + c->chosen * c->n_of_experts;

@@ -1,7 +1,7 @@
 #pragma once
-/* An upper bound of a model's speed on a GPU: a roofline (Williams, Waterman, Patterson 2009)
- * over a transformer's step (Pope et al. 2022, "Efficiently Scaling Transformer Inference"). In
- * a step with n tokens of b sequences that have c tokens each, each of tp ranks
+/* Computes an upper bound of a model's speed on a GPU: a roofline (Williams, Waterman, Patterson
+ * 2009) over a transformer's step (Pope et al. 2022, "Efficiently Scaling Transformer
+ * Inference"). In a step with n tokens of b sequences that have c tokens each, each of tp ranks
  *   reads     its weights (with e experts, the fraction 1 - (1 - k / e)^n of them)
  *             and the KV cache of b sequences of c tokens             / bytes per second
  *   computes  2 operations for each weight that a token uses, and per layer
@@ -14,7 +14,7 @@
 #include "worker/plan/gpus.h"
 #include "worker/plan/shape.h"
 
-/* Latency of an all-reduce in seconds: the order of NCCL's latency within a host. */
+/* ROOFLINE_HOP_S is the latency of an all-reduce in seconds, about that of NCCL within a host. */
 #define ROOFLINE_HOP_S 10e-6
 
 enum roofline_bound { ROOFLINE_MEMORY, ROOFLINE_COMPUTE, ROOFLINE_LINKS, ROOFLINE_BOUND_COUNT };
@@ -22,11 +22,11 @@ extern const char *const roofline_bound_names[ROOFLINE_BOUND_COUNT];
 
 struct roofline {
     double memory_s, compute_s, links_s, step_s;
-    /* longer of memory and compute, or links when they take longer still */
+    /* the longer of memory and compute, or the links when they take even longer */
     enum roofline_bound bound;
 };
 
-/* The GPU and the rank for which a step is computed. */
+/* `roofline_on` is the GPU and the rank for which a step is computed. */
 struct roofline_on {
     const struct gpu_model *gpu;
     const struct shape *shape;

@@ -1,6 +1,6 @@
-/* The figures of a model that is planned for GPUs, and the needs of one rank. plan_main.c opens
- * a shape from a model, from options, or from both. targets.c calls shape_rank_of for each
- * number of ranks.
+/* Computes the figures of a model that is planned for GPUs, and the needs of one rank.
+ * plan_main.c opens a shape from a model, from options, or from both. targets.c calls
+ * shape_rank_of for each number of ranks.
  * A model without shape options is counted with plan_foresee. Otherwise the figures are computed
  * from the options, and missing ones are derived.
  * Invariants: options and model name are borrowed. All numbers from options are checked here, so
@@ -57,7 +57,8 @@ struct number_format {
     double bits; /* bits per weight */
 };
 
-/* int4 is stored as in AWQ and GPTQ: 16 + 4 additional bits per 128 weights. */
+/* Returns the format of a dtype. int4 is stored as in AWQ and GPTQ: 16 + 4 additional bits per
+ * 128 weights. */
 static struct number_format format_of(int dtype)
 {
     static const struct number_format formats[PLAN_DTYPE_COUNT] = {
@@ -102,11 +103,12 @@ static uint32_t usual_heads(uint32_t hidden, uint32_t head_dim)
     return n > 0 ? n : 1;
 }
 
-/* Given options replace the model's figures; other figures are derived from them. */
+/* Sets the heads. Given options replace the model's figures; other figures are derived from the
+ * options. */
 static enum status take_heads(const struct plan_shape_options *x, struct plan_counts *c,
                               struct error *err)
 {
-    /* known: heads of the model, or 0 */
+    /* `known` is the number of heads of the model, or 0 */
     uint32_t known = c->n_heads, dim = said_or(x->head_dim, 0);
     bool keeps_groups = known > 0 && !x->heads;
     if (!known || x->hidden || x->heads || x->head_dim) {
@@ -149,7 +151,7 @@ static enum status take_params(const struct plan_shape_options *x, struct shape 
             return error_set(err, STATUS_INVALID,
                              "--active-params %s is more than the %.3g parameters of the model",
                              x->active_params, n);
-        c->n_read = 0; /* counts all weights as experts */
+        c->n_read = 0; /* all weights count as experts */
         c->n_of_experts = n;
         c->chosen = active / n;
     }

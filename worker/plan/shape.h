@@ -1,7 +1,7 @@
 #pragma once
-/* A model that is planned for GPUs: its figures, and the needs of one of tp ranks. When the
- * model is there, they are counted as a worker counts; for a bare shape they are computed. Both
- * ways fill the same structs. */
+/* Describes a model that is planned for GPUs: its figures, and the needs of one of tp ranks.
+ * When the model is there, the figures are counted as a worker counts them; for a bare shape
+ * they are computed. The same structs are filled in both cases. */
 #include "worker/plan/plan.h"
 
 /* CONTEXT is the GPU memory that the driver and CUDA take before the worker's first byte, which
@@ -12,11 +12,11 @@
 #define SHAPE_RESERVED_BYTES (512ull << 20)
 
 struct shape_kv {
-    uint32_t window_tokens; /* 0 = full attention */
+    uint32_t window_tokens; /* tokens of the window; 0 = full attention */
     uint64_t bytes_per_token;
 };
 
-/* Needs of the rank that needs most. */
+/* `shape_rank` holds the needs of the rank that needs most. */
 struct shape_rank {
     uint32_t tp, n_kv_groups;
     uint64_t weights_bytes, activation_bytes, overhead_bytes;
@@ -24,20 +24,20 @@ struct shape_rank {
 };
 
 struct shape {
-    const char *model; /* as the user wrote it; NULL = a bare shape */
+    const char *model; /* name of the model as the user wrote it; NULL = a bare shape */
     char family[32];
-    const char *dtype, *kv_dtype; /* static strings */
+    const char *dtype, *kv_dtype; /* types of weights and KV cache; static strings */
     enum dtype kv;
-    const struct plan_options *options; /* borrowed */
+    const struct plan_options *options; /* options of the plan; borrowed */
     struct plan_counts counts;
-    uint64_t weights_bytes;  /* for one copy of the whole model */
+    uint64_t weights_bytes;  /* bytes of one copy of the whole model */
     uint32_t max_model_len;  /* planned length; 0 = none (only for a bare shape) */
     uint32_t most_model_len; /* length that the model was made for */
     bool is_counted, activations_estimated;
 };
 
-/* Reads the figures of a model; with model NULL, from the options alone. STATUS_INVALID names
- * the wrong option. */
+/* Reads the figures of a model; with `model` NULL, from the options alone. The text of
+ * STATUS_INVALID names the wrong option. */
 MUST_USE enum status shape_open(const char *model, const struct plan_options *o, struct shape *out,
                                 struct error *err);
 /* Prints weights and the KV cache of a token, for a shape without --max-model-len. */

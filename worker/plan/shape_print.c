@@ -1,7 +1,8 @@
 /* Prints a bare shape without a length: its weights and the KV cache of a token. */
 #include "worker/plan/shape.h"
 
-#define ANY_GPU_BYTES (80ull << 30) /* any value: the printed figures do not depend on it */
+/* any value works, because the printed figures do not depend on it */
+#define ANY_GPU_BYTES (80ull << 30)
 
 typedef unsigned long long ull;
 

@@ -38,7 +38,7 @@ static enum status find_all(struct targets *t, const struct option_list *names, 
     return STATUS_OK;
 }
 
-/* Stands for a GPU of which only the memory is known. */
+/* `unknown` is used for a GPU of which only the memory is known. */
 static const struct gpu_model unknown = {.name = "GPU", .capability = GPUS_LEAST_CAPABILITY};
 
 static enum status find_targets(struct targets *t, struct error *err)

@@ -54,7 +54,8 @@ static const char *mark(const struct target *x, const struct target_degree *d)
     return x->fits && d == &x->degrees[x->i_best] ? "*" : " ";
 }
 
-/* When all known GPUs are listed, only the best number of ranks of each is shown. */
+/* Returns true for a degree that is printed. When all known GPUs are listed, only the best
+ * number of ranks of each GPU is shown. */
 static bool is_shown(const struct targets *t, const struct target *x, uint32_t i)
 {
     return !t->is_everything || i == x->i_best;

@@ -1,8 +1,9 @@
-/* After the last layer only the hidden states of some rows are needed: usually a prompt's last
- * one. The other rows only serve attention. Once the last operator that writes keys and values
- * is done, the pass therefore goes on with the kept rows alone. A row's bits do not depend on
- * its neighbours (protocol.md, Invariance), so only the time changes. This is done on CPUs only;
- * a device's passes are recorded by their number of rows. */
+/* Leaves out rows of a pass. After the last layer only the hidden states of some rows are
+ * needed, usually a prompt's last row. The other rows only serve attention. Once the last
+ * operator that writes keys and values is done, the pass therefore goes on with the kept rows
+ * alone. A row's bits do not depend on its neighbours (protocol.md, Invariance), so only the
+ * time changes. This is done on CPUs only; a device's passes are recorded by their number of
+ * rows. */
 #include <assert.h>
 
 #include "common/base/mem.h"
@@ -10,8 +11,8 @@
 #include "worker/runner/kept.h"
 #include "worker/runner/state.h"
 
-/* regs_written returns the buffers that an operator overwrites; regs_read returns those that it
- * reads, also when it writes them too. */
+/* regs_written returns the buffers that an operator overwrites. regs_read returns the buffers
+ * that it reads, also when it writes them too. */
 static uint32_t regs_written(const struct program *p, const struct op *o)
 {
     uint32_t regs = 1u << o->out;
@@ -88,7 +89,7 @@ bool runner_cuts_here(const struct runner *r, uint32_t i_op)
     return r->kept.rows && i_op == r->kept.i_op;
 }
 
-/* Moves the kept rows to the front, in order, so that no row overwrites one that must still
+/* Moves the kept rows to the front, in order, so that no row overwrites a row that must still
  * move. */
 struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b)
 {
@@ -114,7 +115,8 @@ struct row_batch runner_cut_rows(struct runner *r, const struct row_batch *b)
     return own;
 }
 
-/* Returns the present place of a row of the pass. A binary search, since the rows are in order. */
+/* Returns the present place of a row of the pass. Uses a binary search, since the rows are in
+ * order. */
 static uint32_t place_of(const struct runner_kept *k, uint32_t row)
 {
     uint32_t begin = 0, end = k->n;

@@ -1,5 +1,5 @@
 #pragma once
-/* The rows of a pass that continue after the last operator that writes keys and values. */
+/* Selects the rows of a pass that continue after the last operator that writes keys and values. */
 #include "worker/model/row_batch.h"
 #include "worker/runner/setup.h"
 

@@ -2,9 +2,9 @@
  * after runner_forward. Rows are gathered and normalised, then multiplied by the head's matrix.
  * The ranks' parts of the logits are gathered on rank 0. Results stay on the device until the
  * host reads them.
- * Invariants: all ranks of the last stage make the same calls. At most RUNNER_MAX_LOGITS_ROWS
- * rows per call; results are valid until the next call. Before the host reads a result of
- * several ranks, it waits until all ranks are known to be here. */
+ * Invariants: all ranks of the last stage make the same calls. A call has at most
+ * RUNNER_MAX_LOGITS_ROWS rows, and its results are valid until the next call. Before the host
+ * reads a result of several ranks, it waits until all ranks are known to be here. */
 #include <string.h>
 
 #include "worker/runner/kept.h"
@@ -13,8 +13,8 @@
 #include "worker/runner/record.h"
 #include "worker/runner/state.h"
 
-/* Gathers every rank's part of the rows on rank 0, whose own part is at its place already: the
- * first columns. */
+/* Gathers every rank's part of the rows on rank 0. Rank 0's own part is at its place already:
+ * the first columns. */
 static enum status gather_logits(struct runner *r, uint32_t n, struct error *err)
 {
     const struct program *p = r->s.program;
@@ -60,8 +60,8 @@ static float wide(uint16_t bfloat16)
     return f;
 }
 
-/* Copies to the host. With several ranks it first waits for the collectives, since one that
- * ended because a peer ended leaves wrong numbers. */
+/* Copies rows to the host. With several ranks it first waits for the collectives, since a
+ * collective that ended because a peer ended leaves wrong numbers. */
 static enum status read_rows(struct runner *r, void *host, const void *from, size_t n_bytes,
                              struct error *err)
 {

@@ -1,12 +1,13 @@
 #pragma once
-/* Questions about rows of the last pass, on the last stage: hidden states after the final norm,
- * logits, and the figures that the host needs from them. One thread, as in runner.h. */
+/* Answers questions about rows of the last pass, on the last stage: hidden states after the
+ * final norm, logits, and the figures that the host needs from them. One thread calls these
+ * functions, as in runner.h. */
 #include "worker/runner/setup.h"
 
 struct runner;
 /* Returns the hidden states of n <= RUNNER_LOGITS_ROWS rows after the final norm: [n][hidden] in
- * host memory, valid until the next call. Only on the last stage; one rank may call it alone.
- * Errors: STATUS_CLOSED, and device errors, which may come from earlier work. */
+ * host memory, valid until the next call. Only the last stage calls it; one rank may call it
+ * alone. Errors: STATUS_CLOSED, and device errors, which may come from earlier work. */
 MUST_USE enum status runner_normed(struct runner *r, const uint32_t *rows, uint32_t n,
                                    const float **out, struct error *err);
 /* Computes the logits of n <= ops->logits_rows rows: [n][vocab_size] in device memory, valid
@@ -20,21 +21,23 @@ MUST_USE enum status runner_logits(struct runner *r, const uint32_t *rows, uint3
 bool runner_finds_best(const struct runner *r);
 MUST_USE enum status runner_best(struct runner *r, const uint32_t *rows, uint32_t n,
                                  struct logits_top *tops, struct error *err);
-/* Computes logits of rows whose numbers are in device memory, and samples from them. Both are
- * recorded as one piece, after the piece of the pass. */
+/* `runner_sample` describes a call that computes logits of rows whose numbers are in device
+ * memory, and samples from these logits. The work is recorded as one piece, after the piece of
+ * the pass. */
 struct runner_sample {
     const uint32_t *at; /* [n] row numbers in device memory */
-    uint32_t n;         /* with a key: a result of runner_sample_rows */
-    /* Identifies the work that `sample` enqueues and all addresses that it reads, `at` included.
-     * 0 = do not record. */
+    uint32_t n;         /* number of rows; with a key: a result of runner_sample_rows */
+    /* Identifies the work that `sample` enqueues and all addresses that this work reads, `at`
+     * included. 0 = do not record. */
     uint64_t key;
-    enum status (*sample)(void *ctx, float *logits, struct error *err); /* called on rank 0 */
+    /* samples from the logits; called on rank 0 */
+    enum status (*sample)(void *ctx, float *logits, struct error *err);
     void *ctx;
 };
 MUST_USE enum status runner_sample(struct runner *r, const struct runner_sample *d,
                                    struct error *err);
 /* Copies n <= RUNNER_LOGITS_ROWS rows of these logits, from row `first` on, to the host of rank
- * 0: [n][vocab_size]. The caller may overwrite them; they are valid until the next call. Waits
+ * 0: [n][vocab_size]. The caller may overwrite the copy; it is valid until the next call. Waits
  * for the device and reports its errors. */
 MUST_USE enum status runner_read_logits(struct runner *r, uint32_t first, uint32_t n, float **out,
                                         struct error *err);

@@ -1,5 +1,5 @@
 #pragma once
-/* The operators of a program over the rows of a pass. */
+/* Runs the operators of a program over the rows of a pass. */
 #include "worker/model/row_batch.h"
 #include "worker/runner/setup.h"
 

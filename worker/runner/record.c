@@ -1,4 +1,4 @@
-/* Small passes that a device records and replays (docs/develop/gpu.md, "Recorded passes").
+/* Records and replays small passes on a device (docs/develop/gpu.md, "Recorded passes").
  * runner.c and logits.c run pieces of work through runner_run_piece. A pass is padded to one of
  * few sizes, so that steps of similar size share a recording.
  * Invariants: a key identifies the enqueued work and all addresses that it uses. Padding rows
@@ -11,10 +11,10 @@
 #include "worker/lora/rows.h"
 #include "worker/runner/state.h"
 
-/* Sizes of recorded passes. Up to about 266 rows of bfloat16 on an H100 (798 TFLOP/s to 3.0
- * TB/s) the time is bound by reading weights, so padding costs only the rows' activations. From
- * 64 rows on, steps of 16 and then of 32 pad by at most 25 %, and by 8 % on average. Each size
- * means one or two recordings of a pass and up to four of samples. */
+/* `buckets` holds the sizes of recorded passes. Up to about 266 rows of bfloat16 on an H100 (798
+ * TFLOP/s to 3.0 TB/s) the time is bound by reading weights, so padding costs only the rows'
+ * activations. From 64 rows on, steps of 16 and then of 32 pad by at most 25 %, and by 8 % on
+ * average. Each size means one or two recordings of a pass and up to four of samples. */
 static const uint32_t buckets[] = {1,  2,  4,  8,   12,  16,  24,  32,  48,
                                    64, 80, 96, 112, 128, 160, 192, 224, RUNNER_RECORD_ROWS};
 
@@ -40,7 +40,8 @@ void runner_free_padding(struct runner *r)
         mem_free(r->pad_kv_rows[g]);
 }
 
-/* Mixtures up to this size are not padded: every row, padding too, may need experts of its own. */
+/* Passes of a mixture with up to EXACT_ROWS rows are not padded, because every row, also a
+ * padding row, may need experts of its own. */
 enum { EXACT_ROWS = 16 };
 
 /* Returns the size of the recording for n_rows <= RUNNER_RECORD_ROWS. */
@@ -54,7 +55,7 @@ static uint32_t bucket_of(const struct runner *r, uint32_t n_rows)
     return buckets[i];
 }
 
-/* The finalizer of Splitmix64 (Steele et al. 2014). */
+/* Mixes v into h with the finalizer of Splitmix64 (Steele et al. 2014). */
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     h ^= v + 0x9e3779b97f4a7c15u;
@@ -80,7 +81,7 @@ static bool is_recorded_pass(const struct runner *r, const struct row_batch *b)
 }
 
 /* Returns the key of a pass: everything that decides its operators and the addresses that they
- * read. The runner is part of it, since a device may have two. */
+ * read. The runner is part of the key, since a device may have two. */
 static uint64_t key_of(const struct runner *r, const struct row_batch *b)
 {
     uint64_t key = mix((uintptr_t)r, b->n_rows);
@@ -160,7 +161,7 @@ void runner_set_eager(struct runner *r, bool is_eager)
     r->is_eager = is_eager;
 }
 
-/* Ends a recording that began at begin_ns, plays it, and logs the first one. Returns
+/* Ends a recording that began at begin_ns, plays it, and logs the first recording. Returns
  * RECORD_REFUSED when nothing of it has run. */
 static enum record_state end_record(struct runner *r, uint64_t key, uint64_t begin_ns,
                                     struct error *why)

@@ -1,6 +1,6 @@
 #pragma once
-/* Passes that a device records and replays (docs/develop/gpu.md, "Recorded passes"). Compute
- * thread. */
+/* Records and replays passes on a device (docs/develop/gpu.md, "Recorded passes"). All functions
+ * run on the compute thread. */
 #include "worker/model/row_batch.h"
 #include "worker/runner/setup.h"
 
@@ -24,16 +24,16 @@ uint32_t runner_sample_rows(const struct runner *r, uint32_t n);
 void runner_make_padding(struct runner *r);
 void runner_free_padding(struct runner *r);
 /* Returns b, or a padded copy that can be recorded. *key is the key of the recording; 0 = do not
- * record. The same on all ranks. */
+ * record. The key is the same on all ranks. */
 const struct row_batch *runner_pad(struct runner *r, const struct row_batch *b, uint64_t *key);
 /* Returns the key of logits and samples of n rows; `key` identifies the caller's own work. 0 =
  * do not record. */
 uint64_t runner_sample_key(const struct runner *r, uint32_t n, uint64_t key);
-/* Work that is enqueued in one go: replayed from the recording with this key, or operator by
- * operator. */
+/* `runner_piece` is work that is enqueued at once: replayed from the recording with this key, or
+ * operator by operator. */
 struct runner_piece {
-    uint64_t key; /* 0 = do not record */
-    bool of_rows; /* see ops->recording.begin */
+    uint64_t key; /* key of the recording; 0 = do not record */
+    bool of_rows; /* the work has rows of a pass; see ops->recording.begin */
     enum status (*run)(struct runner *r, const void *ctx, struct error *err);
     const void *ctx;
 };

@@ -2,9 +2,9 @@
  * runner_forward with the rows of a pass. Rows are padded and uploaded, and hidden states come
  * from the previous stage or from the embedding. Then the steps of the program run in order. The
  * results stay in the buffers for logits.c, or go to the next stage.
- * Invariants: one allocation on the device, cut once by lay_out, which also measures it. The
- * runner owns it and borrows device, program, KV cache and collectives. Buffers hold at most
- * pass_rows rows. One thread. */
+ * Invariants: the runner makes one allocation on the device, cut once by lay_out, which also
+ * measures it. The runner owns this memory and borrows device, program, KV cache and
+ * collectives. Buffers hold at most pass_rows rows. One thread uses a runner. */
 #include "worker/runner/runner.h"
 
 #include "common/base/arena.h"
@@ -25,7 +25,8 @@ static uint32_t logits_width(const struct program *p)
     return p->rank == 0 ? p->config->vocab_size : program_vocab_part(p, p->rank).n;
 }
 
-/* Returns the next n bytes of the runner's memory. Without memory it only counts them. */
+/* Returns the next n bytes of the runner's memory. While there is no memory yet, only counts the
+ * bytes. */
 static void *take(const struct runner *r, uint64_t *used, uint64_t n)
 {
     uint8_t *at = r->memory + *used;
@@ -148,7 +149,7 @@ static size_t hidden_bytes(const struct runner *r)
 }
 
 /* Receives the hidden states from the same rank of the previous stage. Each rank receives all of
- * them: a rank with a slice would have to wait for the other slices again. */
+ * them, because a rank with a slice would have to wait for the other slices again. */
 static enum status take_hidden(struct runner *r, struct error *err)
 {
     struct collectives *c = r->s.collectives;

@@ -1,7 +1,7 @@
 #pragma once
 /* Runs a program on a device over rows of tokens. The runner knows nothing of plans, sequences
- * or sampling. runner_new allocates all memory; one thread. logits.h has the questions about the
- * last pass, record.h the recorded passes. */
+ * or sampling. runner_new allocates all memory. One thread uses a runner. logits.h has the
+ * questions about the last pass, record.h the recorded passes. */
 #include "worker/model/row_batch.h"
 #include "worker/runner/setup.h"
 
@@ -16,12 +16,12 @@ MUST_USE enum status runner_new(const struct runner_setup *s, struct runner **ou
                                 struct error *err);
 void runner_free(struct runner *r); /* does nothing when `r` is NULL */
 /* Computes the rows' hidden states, which stay valid until the next call and have the same bits
- * on every rank of a stage. On a GPU it only enqueues; a later call that waits
+ * on every rank of a stage. On a GPU the call only enqueues; a later call that waits
  * (runner_read_logits) reports errors. Hidden states come from the previous stage and are sent
- * to the next one, which may not have received all of them when this returns.
- * STATUS_CLOSED: interrupted. With several ranks also the errors of the collectives, and
- * STATUS_INVALID when they are not joined as the program's rank. */
+ * to the next stage, which may not have received all of them when this call returns.
+ * STATUS_CLOSED: the pass was interrupted. With several ranks the errors of the collectives are
+ * returned too, and STATUS_INVALID when they are not joined as the program's rank. */
 MUST_USE enum status runner_forward(struct runner *r, const struct row_batch *b, struct error *err);
 /* Returns the hidden states of the last forward before the final norm: [n_rows][hidden] in
- * device memory. Not defined after a pass with `kept`. */
+ * device memory. The result is not defined after a pass with `kept`. */
 struct view runner_hidden(const struct runner *r);

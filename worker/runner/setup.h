@@ -1,5 +1,5 @@
 #pragma once
-/* The parts that a runner is made of, and its limits. */
+/* Declares the parts that a runner is made of, and its limits. */
 #include <stdatomic.h>
 
 #include "worker/collectives/collectives.h"
@@ -16,11 +16,11 @@ struct runner_setup {
     struct device *device;
     struct kv_store *kv;
     struct lora_set *loras; /* adapters of the program; NULL = rows have none */
-    /* borrowed; all ranks of a stage run the same passes, stages run one after the other. NULL =
-     * one rank */
+    /* collectives of the replica; borrowed; NULL = one rank. All ranks of a stage run the same
+     * passes, and stages run one after the other. */
     struct collectives *collectives;
     uint32_t pass_rows;
-    bool is_eager;                 /* record nothing */
+    bool is_eager;                 /* no pass is recorded */
     _Atomic uint64_t *progress;    /* incremented per operator */
-    const _Atomic bool *interrupt; /* true = stop before the next operator */
+    const _Atomic bool *interrupt; /* true = the runner stops before the next operator */
 };

@@ -1,54 +1,59 @@
 #pragma once
-/* The state of a runner: its memory, the steps of its program and the present pass. For the
- * files of this folder, tests and benchmarks. */
+/* Declares the state of a runner: its memory, the steps of its program and the present pass. It
+ * is for the files of this folder, tests and benchmarks. */
 #include "worker/model/row_batch.h"
 #include "worker/runner/setup.h"
 
-/* A step of the program, found before any pass. */
+/* `step_kind` is the kind of a step of the program; steps are found before any pass. */
 enum step_kind { STEP_ONE, STEP_ADD_NORM, STEP_ROPE_KV, STEP_LINEAR_GATED, STEP_LATENT };
 struct runner_step {
-    /* Operators in the step: ONE 1; ADD_NORM and LINEAR_GATED 2; ROPE_KV 3; LATENT 5. */
+    /* A step has these numbers of operators: ONE 1; ADD_NORM and LINEAR_GATED 2; ROPE_KV 3;
+     * LATENT 5. */
     enum step_kind kind;
-    struct moe_expert *experts; /* MOE: [experts of this rank] */
-    void *table;                /* MOE, HEADS: in device memory; NULL = the device needs none */
+    struct moe_expert *experts; /* MOE: the experts of this rank */
+    void *table; /* MOE, HEADS: table in device memory; NULL = the device needs none */
 };
 
-/* The rows of a pass that continue after the last keys and values (kept.h). */
+/* `runner_kept` describes the rows of a pass that continue after the last keys and values
+ * (kept.h). */
 struct runner_kept {
     /* i_op: first operator of the kept rows, 0 = none; regs: one bit for each buffer that is read
      * from there on */
     uint32_t i_op, regs;
     const uint32_t *rows; /* [n] rows of this pass in ascending order, borrowed; NULL = all */
     uint32_t n;
-    uint32_t *adapters; /* [pass_rows]; owned, like kv_rows */
+    uint32_t *adapters; /* adapters of the kept rows, [pass_rows]; owned, like kv_rows */
     struct kv_row *kv_rows[PROGRAM_MAX_KV_GROUPS];
 };
 
-/* A runner. Its buffers are cut from one allocation of device memory. */
+/* `runner` holds the state of a runner. Its buffers are cut from one allocation of device
+ * memory. */
 struct runner {
     struct runner_setup s;
     const struct ops *ops;
     uint8_t *memory;
     uint64_t n_bytes;
     void *regs[REG_COUNT];
-    void *gathered;          /* [larger of logits_rows and best rows][hidden] */
-    float *logits;           /* [logits_rows][logits_width] */
-    uint32_t logits_width;   /* rank 0: the vocabulary; other ranks: their part of it */
-    struct logits_top *tops; /* as many rows as `gathered` */
-    double *exp_sums;        /* [logits_rows] */
+    void *gathered; /* normalised rows, [larger of logits_rows and best rows][hidden] */
+    float *logits;  /* logits of the rows, [logits_rows][logits_width] */
+    /* width of the logits; on rank 0 the vocabulary, on other ranks their part of it */
+    uint32_t logits_width;
+    struct logits_top *tops; /* best logits of each row; as many rows as `gathered` */
+    double *exp_sums;        /* sums of exp(logit - best), [logits_rows] */
     float *inv_freqs[PROGRAM_MAX_ROPES];
-    float *angles[PROGRAM_MAX_ROPES]; /* [pass_rows][n][2] */
+    float *angles[PROGRAM_MAX_ROPES]; /* angles of the rows, [pass_rows][n][2] */
     float *sums; /* [pass_rows] sums of squares, for a norm that is split over ranks */
-    uint32_t *expert_ids, *expert_list; /* mixture: [pass_rows][n_chosen]; [pass_rows] */
-    float *expert_shares;               /* [pass_rows][n_chosen] */
-    uint8_t *tables;                    /* tables of the steps */
+    /* chosen experts of a mixture: [pass_rows][n_chosen]; [pass_rows] */
+    uint32_t *expert_ids, *expert_list;
+    float *expert_shares; /* shares of the chosen experts, [pass_rows][n_chosen] */
+    uint8_t *tables;      /* tables of the steps */
     void *scratch;
     uint64_t scratch_bytes;
-    struct runner_step *steps; /* [n_ops] */
+    struct runner_step *steps; /* steps of the program, [n_ops] */
     float *host;         /* [RUNNER_LOGITS_ROWS] rows of logits or hidden states; NULL if on_host */
     uint16_t *host_rows; /* [RUNNER_LOGITS_ROWS][hidden] as read from the device; NULL if on_host */
     struct row_batch padded; /* a small pass with unused rows at the end; its arrays follow */
-    /* [RUNNER_RECORD_ROWS], like pad_kv_rows; NULL = no recordings. */
+    /* arrays of the padded pass, [RUNNER_RECORD_ROWS]; NULL = no recordings */
     uint32_t *pad_ids, *pad_positions, *pad_pending, *pad_adapters;
     struct kv_row *pad_kv_rows[PROGRAM_MAX_KV_GROUPS];
     bool told_of_records, told_of_refusal;
@@ -63,7 +68,8 @@ static inline struct view runner_view(const struct runner *r, enum reg reg)
     return (struct view){r->regs[reg], r->s.program->widths[reg]};
 }
 
-/* Errors are those of runner_forward. */
+/* Returns an error when the collectives are not joined as the program's rank. Errors are those
+ * of runner_forward. */
 MUST_USE enum status runner_check_ranks(const struct runner *r, struct error *err);
 /* Returns true when the pass should stop. Each call counts as progress. */
 bool runner_interrupted(const struct runner *r);

@@ -1,5 +1,5 @@
 #pragma once
-/* The steps of a program, found once before any pass. */
+/* Finds the steps of a program, once before any pass. */
 #include "worker/runner/setup.h"
 
 struct runner;

@@ -40,7 +40,7 @@ void candidates_push(struct candidate *heap, uint32_t *n, uint32_t max, struct c
     heap[i] = c;
 }
 
-/* Heapsort: repeatedly moves the worst candidate to the end. */
+/* Sorts with heapsort: repeatedly moves the worst candidate to the end. */
 void candidates_sort(struct candidate *c, uint32_t n)
 {
     for (uint32_t i = n / 2; i-- > 0;)
@@ -53,16 +53,16 @@ void candidates_sort(struct candidate *c, uint32_t n)
     }
 }
 
-/* Buckets by distance from the best value, in steps of 1/16. Candidates further away than 64
- * have less than 2^-64 of the probability each. */
+/* Candidates go to buckets by distance from the best value, in steps of 1/16. Candidates further
+ * away than 64 have less than 2^-64 of the probability each. */
 enum { N_BUCKETS = 1024 };
 static uint32_t bucket_of(double distance)
 {
     return distance < N_BUCKETS / 16.0 ? (uint32_t)(distance * 16.0) : N_BUCKETS - 1;
 }
 
-/* Probability mass of each bucket and in total. `edge` is the bucket in which top_p is reached,
- * `sum` the mass of the buckets before it. */
+/* `masses` holds the probability mass of each bucket and in total. `edge` is the bucket in which
+ * top_p is reached, `sum` the mass of the buckets before it. */
 struct masses {
     double x_max, temperature, mass[N_BUCKETS], total, enough, sum;
     uint32_t edge;
@@ -88,7 +88,7 @@ static void masses_end(struct masses *m, double top_p)
 }
 
 /* Keeps the buckets before the edge as a whole. Only the candidates of the edge bucket are
- * sorted, and are kept until the mass is enough. */
+ * sorted. The best of them are kept until the mass is enough. */
 static uint32_t keep_best(struct candidate *c, uint32_t n, const struct masses *m)
 {
     uint32_t n_sure = 0, n_kept = 0;
@@ -99,7 +99,8 @@ static uint32_t keep_best(struct candidate *c, uint32_t n, const struct masses *
         if (bucket > m->edge)
             continue;
         c[n_kept] = it;
-        if (bucket < m->edge) { /* move certain ones before those of the edge bucket */
+        /* candidates that are certainly kept move before those of the edge bucket */
+        if (bucket < m->edge) {
             c[n_kept] = c[n_sure];
             c[n_sure++] = it;
         }

@@ -1,7 +1,7 @@
 #pragma once
-/* Candidates for the next token, and two ways to keep the best of them. The order has no ties:
- * the larger value comes first, and the lower id among equal values. Values are finite or -inf.
- * Nothing here allocates. */
+/* Declares candidates for the next token, and two ways to keep the best of them. The order has
+ * no ties: the larger value comes first, and the lower id among equal values. Values are finite
+ * or -inf. Nothing here allocates. */
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -19,14 +19,14 @@ static inline float candidate_value(float logit)
 }
 
 /* Keeps the best `max` of all pushed candidates in a heap with the worst at the root, in the
- * caller's array. O(log max) when the candidate enters, else O(1). max >= 1. */
+ * caller's array. The cost is O(log max) when the candidate enters, else O(1). max >= 1. */
 void candidates_push(struct candidate *heap, uint32_t *n, uint32_t max, struct candidate c);
-/* Sorts, best first. O(n log n) for any input order. */
+/* Sorts the candidates, the best first. The cost is O(n log n) for any input order. */
 void candidates_sort(struct candidate *c, uint32_t n);
 /* Keeps the smallest set of best candidates whose probabilities, softmax(value / temperature)
- * among the n, add up to at least top_p; at least one. Moves them to the front, in no order, and
- * returns their number. `max` is the largest value; 0 <= top_p < 1. O(n), apart from nearly
- * equal candidates at the edge. */
+ * among the n, add up to at least top_p. At least one candidate is kept. Moves the set to the
+ * front, in no order, and returns its size. `max` is the largest value; 0 <= top_p < 1. The cost
+ * is O(n), apart from nearly equal candidates at the edge. */
 uint32_t candidates_top_p(struct candidate *c, uint32_t n, float max, double temperature,
                           double top_p);
 /* Like candidates_top_p for all n logits of a vocabulary; writes to out[n]. */

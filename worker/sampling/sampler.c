@@ -15,13 +15,13 @@
 #include "worker/sampling/candidates.h"
 #include "worker/sampling/sweep.h"
 
-/* Scratch memory with the size of the vocabulary, allocated once. `counts` is all zeros between
- * calls: each call clears its entries by walking the same ids again. */
+/* `sampler` holds scratch memory with the size of the vocabulary, allocated once. `counts` is
+ * all zeros between calls: each call clears its entries by walking the same ids again. */
 struct sampler {
     uint32_t vocab_size;
     uint32_t *counts; /* counts of generated ids; SEEN marks an id that was penalised */
     float *raw;       /* copy of the raw logits, when they are changed and still needed */
-    struct candidate *candidates; /* [vocab_size] */
+    struct candidate *candidates; /* candidates of the call, [vocab_size] */
 };
 #define SEEN (1u << 31)
 
@@ -54,12 +54,13 @@ uint64_t sampler_bytes(uint32_t vocab_size)
     return vocab_size * (uint64_t)(sizeof *s->counts + sizeof *s->raw + sizeof *s->candidates);
 }
 
-/* Penalties. A value that changes nothing or is not a number is replaced by the neutral one. */
+/* `penalties` holds the penalties of a row. A value that changes nothing or is not a number is
+ * replaced by the neutral one. */
 struct penalties {
     float repetition, frequency, presence;
 };
 
-/* State of one call. */
+/* `choosing` is the state of one call. */
 struct choosing {
     struct sampler *s;
     const struct sampler_row *r;
@@ -67,7 +68,7 @@ struct choosing {
     float *logits;
     struct u32_span generated;
     struct penalties penalties;
-    bool changed; /* steps 1 and 2 apply; log-probabilities then use s->raw */
+    bool changed; /* steps 1 and 2 apply, so log-probabilities use s->raw */
     float max;    /* largest logit after steps 1 and 2; -inf = no id is allowed */
     uint32_t i_max;
 };
@@ -262,8 +263,8 @@ static struct sampler_choice chosen(uint32_t id, double best, double second)
     return (struct sampler_choice){id, gap > FLT_MIN ? gap : FLT_MIN};
 }
 
-/* Applies step 4 and writes the remaining candidates to s->candidates. Returns their number, at
- * least one. */
+/* Applies step 4 and writes the remaining candidates to s->candidates. Returns their number,
+ * which is at least one. */
 static uint32_t filter(struct choosing *c, double temperature, uint32_t top_k)
 {
     const struct sampling_params *p = c->p;
@@ -271,7 +272,7 @@ static uint32_t filter(struct choosing *c, double temperature, uint32_t top_k)
     struct candidate *out = c->s->candidates;
     const double top_p = fmax((double)p->top_p, 0.0);
     double limit = -(double)INFINITY;
-    /* relative to the largest probability: log(p / p_max) is a difference of logits */
+    /* min_p is relative to the largest probability, and log(p / p_max) is a difference of logits */
     if (p->min_p > 0.0f)
         limit = (double)c->max / temperature + log(fmin((double)p->min_p, 1.0));
     else if (top_k == vocab_size)

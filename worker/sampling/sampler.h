@@ -14,7 +14,7 @@
  * samples the same token. A token can only change when two candidates' scores are nearly equal:
  * their distance is the gap.
  *
- * Pure except for its scratch memory; one sampler per thread. */
+ * The functions are pure except for their scratch memory; each thread has its own sampler. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
 #include "worker/sampling/draw.h"
@@ -23,11 +23,11 @@ struct sampler_row {
     const struct sampling_params *params;
     const uint32_t *ids; /* [n_ids]; the prompt, then generated ids */
     uint32_t n_ids, n_prompt;
-    float *logits; /* [vocab_size]; overwritten */
+    float *logits; /* logits of the row, [vocab_size]; overwritten */
     /* [(vocab_size + 31) / 32]; a grammar's mask: bit i % 32 of word i / 32 is set when id i is
      * allowed. When other rules forbid all its ids, its first id is chosen. NULL = no grammar. */
     const uint32_t *mask;
-    /* From the raw logits; the backend finds them for all rows at once. */
+    /* The next fields come from the raw logits; the backend finds them for all rows at once. */
     uint32_t best_id;
     float best, second;
     double sum_exp; /* sum of exp(logit - best); only for log-probabilities */
@@ -35,16 +35,17 @@ struct sampler_row {
 
 struct sampler_choice {
     uint32_t id;
-    float gap; /* distance of the two best scores; > 0, may be inf */
+    float gap; /* distance of the two best scores, above 0; may be inf */
 };
 
 struct sampler;
-struct sampler *sampler_new(uint32_t vocab_size); /* vocab_size >= 1; NULL = no memory */
-void sampler_free(struct sampler *s);             /* does nothing when `s` is NULL */
-uint64_t sampler_bytes(uint32_t vocab_size);      /* memory of one sampler */
-/* Returns true when the choice needs only best_id, best and second: it is greedy, and steps 1
- * and 2 change nothing. r->mask is not checked; the caller does that. r->logits may then be
- * NULL. */
+/* vocab_size >= 1; returns NULL when there is no memory */
+struct sampler *sampler_new(uint32_t vocab_size);
+void sampler_free(struct sampler *s);        /* does nothing when `s` is NULL */
+uint64_t sampler_bytes(uint32_t vocab_size); /* returns the bytes of one sampler */
+/* Returns true when the choice needs only best_id, best and second, because it is greedy and
+ * steps 1 and 2 change nothing. r->mask is not checked; the caller must do that. r->logits may
+ * then be NULL. */
 bool sampler_needs_best_only(const struct sampler_row *r);
 /* Chooses a token. *row is filled when log-probabilities are requested, with at most
  * SAMPLER_MAX_LOGPROBS on the arena; otherwise it may be NULL. The only error is
@@ -54,9 +55,10 @@ bool sampler_needs_best_only(const struct sampler_row *r);
 MUST_USE enum status sampler_choose(struct sampler *s, const struct sampler_row *r,
                                     struct arena *arena, struct sampler_choice *out,
                                     struct logprob_row *row, struct error *err);
-/* Writes the log-probability of `id`, which follows the row, its rank, and the best ids. The
+/* Writes the log-probability of `id`, the id after the row, its rank, and the best ids. The
  * arrays of `row` belong to the caller. On entry ids.n is their size, from 1 to 1 +
  * SAMPLER_MAX_LOGPROBS; on return ids.n and values.n are the number of entries. Reads only
- * logits (unchanged), best and sum_exp of `r`. No scratch memory: any thread. */
+ * logits (unchanged), best and sum_exp of `r`. It uses no scratch memory, so any thread may call
+ * it. */
 void sampler_logprob(const struct sampler_row *r, uint32_t vocab_size, uint32_t id,
                      struct logprob_row *row);

@@ -10,7 +10,7 @@
 
 INLINE bool reaches(const float *logits, uint32_t n, double limit)
 {
-    const float at = (float)limit; /* may be rounded above limit, hence the step down below */
+    const float at = (float)limit; /* `at` may be rounded above limit, hence the step down below */
     const float below = at - fabsf(at) * 0x1p-22f;
     uint32_t any = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -18,11 +18,11 @@ INLINE bool reaches(const float *logits, uint32_t n, double limit)
     return any;
 }
 
-/* Computes exp(-d): d = n ln 2 + r with |r| <= ln(2) / 2, where ln 2 has two parts (Cody & Waite
- * 1980). exp(-r) is a series up to the 13th power, and 2^-n is set in the exponent bits. */
+/* Computes exp(-d) from d = n ln 2 + r with |r| <= ln(2) / 2, where ln 2 has two parts (Cody &
+ * Waite 1980). exp(-r) is a series up to the 13th power, and 2^-n is set in the exponent bits. */
 INLINE void exps(double d[SWEEP_BLOCK])
 {
-    /* adding it rounds to a whole number in the low bits */
+    /* adding to_whole rounds to a whole number in the low bits */
     static const double to_whole = 0x1.8p52;
     for (uint32_t i = 0; i < SWEEP_BLOCK; i++) {
         double x = d[i] < 705.0 ? d[i] : 705.0;

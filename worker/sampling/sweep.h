@@ -1,7 +1,8 @@
 #pragma once
-/* Loops of the sampler over a whole vocabulary, sixty-four logits at a time. Most logits are so
- * far below the best that their whole block can be skipped. The compiler vectorises the loops
- * for several register widths on x86-64; all give the same bits. Any thread. */
+/* Runs loops of the sampler over a whole vocabulary, sixty-four logits at a time. Most logits
+ * are so far below the best that their whole block can be skipped. The compiler vectorises the
+ * loops for several register widths on x86-64; all widths give the same bits. Any thread may
+ * call these functions. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,7 +14,7 @@ enum sweep_width { SWEEP_PLAIN, SWEEP_AVX2, SWEEP_AVX512 };
 void sweep_limit(enum sweep_width most);
 
 /* Returns true when one of n <= SWEEP_BLOCK logits may be at least `limit` (also for NaN). Never
- * returns false when one is. */
+ * returns false when a logit is at least `limit`. */
 bool sweep_reaches(const float *logits, uint32_t n, double limit);
 /* Replaces distances d >= 0 by exp(-d), to 2 ulp; results below 1e-306 become about 1e-306. */
 void sweep_exps(double d[SWEEP_BLOCK]);

@@ -31,7 +31,8 @@ void batch_fini(struct batch *b)
     *b = (struct batch){0};
 }
 
-/* Fewest rows of a pass with stages: on a CPU smaller passes cost almost as much. */
+/* LEAST_ROWS is the smallest number of rows of a pass with stages: on a CPU smaller passes cost
+ * almost as much. */
 enum { LEAST_ROWS = 8 };
 
 static uint32_t rows_of_pass(const struct batch *b)

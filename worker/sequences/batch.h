@@ -1,49 +1,54 @@
 #pragma once
-/* A plan's runs as rows, in the plan's order, with the rows that are sampled. The rows are cut
- * into passes of bounded size. A sequence may begin in one pass and end in the next, since the
- * KV values of its earlier rows are written by then. For the same reason a run may attend to
- * positions that an earlier run of the plan computes, in a block that both have in their tables. */
+/* Turns a plan's runs into rows, in the plan's order, with the rows that are sampled. The rows
+ * are cut into passes of bounded size. A sequence may begin in one pass and end in the next,
+ * since the KV values of its earlier rows are written by then. For the same reason a run may
+ * attend to positions that an earlier run of the plan computes, in a block that both runs have
+ * in their tables. */
 #include "worker/model/row_batch.h"
 #include "worker/sequences/sequences.h"
 
-/* A row whose logits are needed: the last id of a run with `sample`, and each draft token after
- * it. */
+/* `batch_sample` is a row whose logits are needed: the last id of a run with `sample`, or a
+ * draft token after it. */
 struct batch_sample {
-    uint32_t row; /* index in the pass */
+    uint32_t row; /* index of the row in the pass */
     const struct sequence_run *run;
     uint32_t i_sample; /* draft tokens before the sampled place: 0 .. run->n_drafted */
 };
 
-/* A row of a prompt with prompt_logprobs whose next id is also in the prompt. */
+/* `batch_prompt_logprob` is a row of a prompt with prompt_logprobs whose next id is also in the
+ * prompt. */
 struct batch_prompt_logprob {
-    uint32_t row;      /* index in the pass */
-    uint32_t target;   /* the next id */
-    int32_t n_entries; /* sampling_params.n_prompt_logprobs */
+    uint32_t row;      /* index of the row in the pass */
+    uint32_t target;   /* id after the row */
+    int32_t n_entries; /* value of sampling_params.n_prompt_logprobs */
 };
 
-/* A row whose id was sampled on another stage and is not known here yet (sequence.is_pending). */
+/* `batch_pending` is a row whose id was sampled on another stage and is not known here yet
+ * (sequence.is_pending). */
 struct batch_pending {
     uint32_t row;
-    const struct sequence *q; /* the row is its newest id */
+    const struct sequence *q; /* sequence of which the row is the newest id */
 };
 
-/* Returns the entries of a sequence's block tables in all groups. A pass has at most
+/* Returns the number of entries of a sequence's block tables in all groups. A pass has at most
  * PASS_TABLE_ENTRIES; a single sequence always fits. */
 uint64_t batch_table_entries(const struct sequence *q, uint32_t n_kv_groups);
 
 struct batch {
     struct row_batch rows;
-    struct batch_sample *samples;                 /* [n_samples]; of this pass */
-    struct batch_prompt_logprob *prompt_logprobs; /* [n_prompt_logprobs] */
-    struct batch_pending *pending;                /* [n_pending] */
+    struct batch_sample *samples; /* [n_samples]; samples of this pass */
+    /* rows with prompt_logprobs, [n_prompt_logprobs] */
+    struct batch_prompt_logprob *prompt_logprobs;
+    struct batch_pending *pending; /* pending rows, [n_pending] */
     uint32_t *kept; /* [rows.n_kept]; sampled rows, prompt_logprobs rows and pooled rows */
     uint32_t n_samples, n_prompt_logprobs, n_pending;
-    /* i_run, i_token: start of the next pass; i_first_run, i_first_token: start of this one. */
+    /* i_run and i_token are the start of the next pass. i_first_run and i_first_token are the
+     * start of this pass. */
     struct sequence_runs runs;
     uint32_t i_run, i_token, i_first_run, i_first_token;
-    uint64_t most_entries; /* PASS_TABLE_ENTRIES; tests may lower it */
+    uint64_t most_entries; /* limit of table entries: PASS_TABLE_ENTRIES; tests may lower it */
     uint32_t rows_of_pass;
-    /* Owned arrays below have [pass_rows]. */
+    /* The arrays below are owned and have [pass_rows]. */
     uint32_t pass_rows, n_kv_groups;
     uint32_t n_stages; /* 0 or 1 = passes are as long as possible */
     uint32_t *ids, *positions, *adapters;

@@ -76,7 +76,7 @@ static void index_ids(struct draft_ngram *d, uint32_t n_min, const uint32_t *ids
         d->n_indexed = end;
 }
 
-/* Returns how many ids before and at a and b are equal, at most n_max; a < b. */
+/* Returns the number of ids before and at a and b that are equal, at most n_max; a < b. */
 static uint32_t common_suffix(const uint32_t *ids, uint32_t a, uint32_t b, uint32_t n_max)
 {
     uint32_t n = 0;
@@ -109,7 +109,7 @@ enum status draft_ngram_propose(struct draft_ngram *d, const struct draft_ngram_
     *n = 0;
     if (n_ids <= c->n_min)
         return STATUS_OK;
-    uint32_t last = n_ids - 1; /* not in the index: no id follows it yet */
+    uint32_t last = n_ids - 1; /* the last id is not in the index, because no id follows it yet */
     if (!size_heads(d, n_ids) || !room_for(&d->links, &d->links_cap, last, d->n_indexed))
         return error_set(err, STATUS_NO_MEMORY, "not enough memory for the n-grams of %u ids",
                          n_ids);

@@ -1,14 +1,14 @@
 #pragma once
-/* Draft tokens for speculative decoding without a second model: the tokens that followed the
- * same words earlier in the sequence ("prompt lookup", Saxena 2023; vLLM's method ngram). The
- * longest suffix of n_max .. n_min ids that occurs earlier is used, and its latest occurrence is
- * copied from. When the copy reaches the end of the ids, it goes on with the draft tokens, so a
- * loop is continued.
+/* Makes draft tokens for speculative decoding without a second model: the tokens that followed
+ * the same words earlier in the sequence ("prompt lookup", Saxena 2023; vLLM's method ngram).
+ * The longest suffix of n_max .. n_min ids that occurs earlier is used, and the ids after its
+ * latest occurrence are copied. When the copy reaches the end of the ids, it goes on with the
+ * draft tokens, so a loop is continued.
  *
- * The index has hash chains, as in LZ77 compressors. Adding an id takes one step, a look-up at
- * most DRAFT_NGRAM_MAX_LINKS, however long the sequence is; about 12 bytes per id. Draft tokens
- * depend on ids and configuration alone, so all ranks of a replica make the same ones. A zeroed
- * struct is empty. One thread. */
+ * The index has hash chains, as in LZ77 compressors. Adding an id takes one step. A look-up
+ * takes at most DRAFT_NGRAM_MAX_LINKS steps for any length of the sequence. An id takes about 12
+ * bytes. Draft tokens depend on ids and configuration alone, so all ranks of a replica make the
+ * same draft tokens. A zeroed struct is empty. One thread uses it. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,7 +18,8 @@
 #define DRAFT_NGRAM_MAX_LOOKUP 64u
 
 struct draft_ngram_config {
-    uint32_t n_max, n_min; /* ids in a suffix: 1 <= n_min <= n_max <= DRAFT_NGRAM_MAX_LOOKUP */
+    /* number of ids in a suffix: 1 <= n_min <= n_max <= DRAFT_NGRAM_MAX_LOOKUP */
+    uint32_t n_max, n_min;
 };
 
 struct draft_ngram {
@@ -27,7 +28,8 @@ struct draft_ngram {
     uint32_t bits, heads_cap, links_cap, n_indexed;
 };
 
-void draft_ngram_reset(struct draft_ngram *d); /* for another sequence; keeps the memory */
+/* empties the index for another sequence; keeps the memory */
+void draft_ngram_reset(struct draft_ngram *d);
 void draft_ngram_fini(struct draft_ngram *d);
 /* Writes at most n_max draft tokens after ids[n_ids], where the caller has room; *n is their
  * number. The ids must begin with those of the previous call. The only error is

@@ -1,5 +1,5 @@
-/* The state of a rank's sequences (see sequences.h), on the compute thread. step.c and the null
- * device call sequences_apply with each plan. It checks the plan and updates slots, ids and
+/* Keeps the state of a rank's sequences (see sequences.h), on the compute thread. step.c and the
+ * null device call sequences_apply with each plan. It checks the plan and updates slots, ids and
  * block tables. sequences_runs then returns the runs to execute.
  * Invariants: nothing of a plan is trusted. Every slot, length, position and block number is
  * checked before it is used as an index. An error leaves the state `broken`, and every later
@@ -18,7 +18,7 @@ enum { FREE_MAX = 64, ADMIT_ARENA_LIMIT = 8 << 20 };
 
 struct sequences {
     struct sequences_limits limits;
-    struct sequence **slots; /* [n_slots]; NULL = empty slot */
+    struct sequence **slots; /* sequences by slot, [n_slots]; NULL = empty slot */
     uint32_t n_slots, n_live;
     uint64_t n_admitted;
     struct sequence *free_list;
@@ -157,7 +157,8 @@ static bool grow_runs(struct sequences *s, uint32_t need)
     struct sequence_run *fresh = mem_try_array(want, sizeof *fresh);
     if (!fresh)
         return false;
-    mem_free(s->runs); /* nothing to copy: it only held the last plan's runs */
+    /* there is nothing to copy, since the array only held the last plan's runs */
+    mem_free(s->runs);
     s->runs = fresh;
     s->runs_cap = (uint32_t)want;
     return true;
@@ -391,8 +392,8 @@ static uint64_t table_end(const struct sequences *s, const struct sequence *q, u
     return ((uint64_t)t->n_dropped + t->n) * s->limits.kv_groups[i_group].block_tokens;
 }
 
-/* Returns how many draft tokens a run may make: they count towards the length, and their keys
- * and values need room in the tables. */
+/* Returns the number of draft tokens that a run may make. They count towards the length, and
+ * their keys and values need room in the tables. */
 static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
                            const struct plan_run *r)
 {
@@ -401,7 +402,8 @@ static uint32_t draft_room(const struct sequences *s, const struct sequence *q,
     uint64_t left = length > sampled ? length - sampled : 0;
     n = n < left ? n : left;
     for (uint32_t g = 0; g < s->limits.n_kv_groups && n > 0; g++) {
-        left = table_end(s, q, g) - q->n_ids; /* not negative: the ids themselves have room */
+        /* `left` is not negative, since the ids themselves have room */
+        left = table_end(s, q, g) - q->n_ids;
         n = n < left ? n : left;
     }
     return (uint32_t)n;
@@ -468,8 +470,8 @@ static enum status check_positions(const struct sequences *s, const struct seque
     return STATUS_OK;
 }
 
-/* Checks a run that follows draft tokens. The head does not know how many were right, so the
- * rank finds the start. */
+/* Checks a run that follows draft tokens. The head does not know how many of them were right, so
+ * the rank finds the start. */
 static enum status check_follows(const struct sequence *q, const struct plan_run *r,
                                  struct error *err)
 {

@@ -1,9 +1,9 @@
 #pragma once
-/* The state of the sequences that a rank executes, by slot: ids (prompt, then sampled), computed
- * positions, a block table per KV group, and sampling parameters. All executors use it. A plan
- * is not trusted until sequences_apply has checked slots, lengths, positions, block ids and
- * digest. After a refused plan everything is refused until sequences_reset, because head and
- * rank no longer agree. Owns all its data; compute thread only. */
+/* Keeps the state of the sequences that a rank executes, by slot: ids (prompt, then sampled),
+ * computed positions, a block table per KV group, and sampling parameters. All executors use it.
+ * A plan is not trusted until sequences_apply has checked slots, lengths, positions, block ids
+ * and digest. After a refused plan everything is refused until sequences_reset, because head and
+ * rank no longer agree. `sequences` owns all its data and belongs to the compute thread. */
 #include "common/base/arena.h"
 #include "proto/messages.h"
 #include "worker/sequences/ngram.h"
@@ -16,49 +16,49 @@ struct rank_block_table {
     /* [n] block numbers; ids[0] has the positions from n_dropped * block_tokens on */
     uint32_t *ids;
     uint32_t n, cap, n_dropped;
-    uint64_t digest; /* sum over its blocks (proto/plan_digest.h) */
+    uint64_t digest; /* sum over the table's blocks (proto/plan_digest.h) */
 };
 
 struct sequence {
     uint32_t slot, n_prompt;
-    uint64_t serial; /* number of its admission, different for each sequence of a slot */
+    uint64_t serial; /* number of the sequence's admission, different for each sequence of a slot */
     /* keys and values of ids[0..n_computed) are in the blocks after the plan */
     uint32_t n_computed;
     uint32_t *ids; /* [n_ids] prompt and sampled ids, then the draft tokens of the present run */
     uint32_t n_ids, ids_cap;
-    uint64_t ran_in_step;            /* last step that ran it: a slot runs at most once per step */
-    struct sampling_params sampling; /* its spans are on `arena` */
+    uint64_t ran_in_step; /* last step that ran the sequence: a slot runs at most once per step */
+    struct sampling_params sampling; /* the spans of these parameters are on `arena` */
     struct arena arena;
     struct rank_block_table tables[SEQUENCES_MAX_KV_GROUPS];
     struct draft_ngram draft;
-    /* 1 when the draft model has not run the position before the last id: that was its own last
-     * draft token, and it was accepted (draft/model.c). Else 0. */
+    /* 1 when the draft model has not run the position before the last id. That position was the
+     * draft model's own last draft token, and it was accepted (draft/model.c). Else 0. */
     uint32_t draft_lacks;
-    /* For a pooling request, on the sampling rank: [hidden] on the arena, the sum of n_pooled
-     * rows. `vector` is on the step's arena. */
+    /* [hidden] on the arena, the sum of n_pooled rows; for a pooling request, on the sampling
+     * rank. `vector` is on the step's arena. */
     double *pooled;
     uint32_t n_pooled;
     struct f32_span vector;
-    /* the newest id is an empty place: another stage, or a device in the middle of the step, knows
-     * the id */
+    /* The newest id is an empty place. Another stage, or a device in the middle of the step,
+     * knows the id. */
     bool is_pending;
-    uint32_t adapter; /* number of its adapter, set by the executor; 0 = none */
+    uint32_t adapter; /* number of the sequence's adapter, set by the executor; 0 = none */
     struct sequence *next_free;
 };
 
-/* A run of the plan in the form in which it is executed: positions start .. start + n_tokens -
- * 1, then the draft tokens q->ids[n_ids ..). With `sample` a token is sampled after the last id
- * and after each draft token. n_tokens is 0 when the sequence has reached its length; then
- * nothing runs and nothing is sampled. */
+/* `sequence_run` is a run of the plan in the form in which it is executed: positions start ..
+ * start + n_tokens - 1, then the draft tokens q->ids[n_ids ..). With `sample` a token is sampled
+ * after the last id and after each draft token. n_tokens is 0 when the sequence has reached its
+ * length; then nothing runs and nothing is sampled. */
 struct sequence_run {
     struct sequence *q;
     uint32_t start, n_tokens;
-    uint32_t n_draft;   /* allowed draft tokens for which there is room */
+    uint32_t n_draft;   /* number of allowed draft tokens for which there is room */
     uint32_t n_drafted; /* draft tokens made by the executor; 0 until then */
     bool sample;
 };
-/* Returns the number of rows of a run that give prompt_logprobs: its first ones, whose next id
- * is also in the prompt. */
+/* Returns the number of rows of a run that give prompt_logprobs. These are the first rows, whose
+ * next id is also in the prompt. */
 static inline uint32_t sequence_run_n_prompt_logprobs(const struct sequence_run *r)
 {
     uint32_t last = r->q->n_prompt - 1, left = r->start < last ? last - r->start : 0;
@@ -91,7 +91,7 @@ MUST_USE enum status sequences_apply(struct sequences *s, const struct msg_plan 
                                      struct error *err);
 /* Returns the runs of the last accepted plan, in its order; valid until the next call. */
 struct sequence_runs sequences_runs(const struct sequences *s);
-/* Returns NULL for an empty slot. */
+/* Returns the sequence in the slot; NULL for an empty slot. */
 struct sequence *sequences_find(const struct sequences *s, uint32_t slot);
 /* Returns the most ids of a sequence. A pooling request may have one more, because the id that
  * comes with its vector is never run. */
@@ -99,5 +99,6 @@ uint32_t sequence_most_ids(const struct sequence *q, uint32_t max_model_len);
 /* Appends a sampled id; all ids before it count as computed. Returns false at the model's
  * length, which the head should not exceed, or when there is no memory. */
 bool sequence_push(struct sequence *q, uint32_t id, uint32_t max_model_len);
-/* Returns the digest that a plan would have now. Walks the sequences but not their tables. */
+/* Returns the digest that a plan would have now. The function walks the sequences but not their
+ * tables. */
 uint64_t sequences_digest(const struct sequences *s);

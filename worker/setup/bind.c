@@ -14,8 +14,8 @@
 
 enum { BITS = sizeof(unsigned long) * CHAR_BIT, MASK_WORDS = NUMA_MAX_NODES / BITS };
 
-/* Prefers the memory of a node. It does not bind it: when the node is full, the process is
- * slower but does not end. */
+/* Prefers the memory of a node. The process is not bound to this memory: when the node is full,
+ * the process is slower but does not end. */
 static bool prefer_memory_of(int32_t node)
 {
     unsigned long mask[MASK_WORDS] = {0};
@@ -53,7 +53,8 @@ static enum status find_any(const struct worker_options *o, const struct numa *n
 static enum status find(const struct worker_options *o, const char *root, const char *pci,
                         const cpu_set_t *allowed, struct numa_binding *out, struct error *err)
 {
-    static struct numa n; /* static: some KiB, used once at the start */
+    /* `n` is static, because it takes some KiB and is used once at the start */
+    static struct numa n;
     struct error why = {0};
     bool is_any = o->numa_node && strcmp(o->numa_node, "auto") == 0;
     if (numa_read(root, &n, &why) != STATUS_OK)
@@ -94,8 +95,8 @@ enum status bind_process(const struct worker_options *o, const char *root, const
     return STATUS_OK;
 }
 
-/* Parses a line such as "7f12a000 prefer:1 anon=512 dirty=512 N0=12 N1=500 kernelpagesize_kB=4":
- * the number of pages on each node, and the size of a page. */
+/* Parses a line such as "7f12a000 prefer:1 anon=512 dirty=512 N0=12 N1=500 kernelpagesize_kB=4".
+ * The line has the number of pages on each node, and the size of a page. */
 static void count_line(char *line, uint32_t node, struct bind_memory *m)
 {
     uint64_t near = 0, far = 0;

@@ -68,13 +68,13 @@ uint16_t worker_options_http_port(const struct worker_options *o)
     return (uint16_t)(7001 + (o->ordinal > 0 ? o->ordinal : 0));
 }
 
-/* Refuses two of this worker's ports with the same number. On different addresses this would
- * work, but it is more likely a mistake. */
+/* Refuses two of this worker's ports with the same number. On different addresses equal ports
+ * would work, but they are more likely a mistake. */
 static enum status check_ports(const struct worker_options *o, struct error *err)
 {
     const struct {
         const char *flag;
-        int64_t port; /* 0 = any port, -1 = none */
+        int64_t port; /* port of a listener; 0 = any port, -1 = none */
     } ports[] = {{"--comm-port", o->comm_port},
                  {"--kv-port", o->kv_port},
                  {o->http_port < 0 ? "--http-port (by default 7001 + ordinal)" : "--http-port",

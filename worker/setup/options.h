@@ -1,5 +1,5 @@
 #pragma once
-/* Checks and defaults that the option table of cox-worker cannot express. */
+/* Declares checks and defaults that the option table of cox-worker cannot express. */
 #include "common/base/dtype.h"
 #include "common/options/worker.h"
 
@@ -8,7 +8,7 @@ const char *worker_options_name(const struct worker_options *o, const char *own)
 /* Returns true when the options select the null device, which does not communicate with other
  * ranks. */
 bool worker_options_are_null(const struct worker_options *o);
-/* Returns the type of --kv-cache-dtype. KV_CACHE_AUTO has none: the model decides. */
+/* Returns the type of --kv-cache-dtype. KV_CACHE_AUTO has no type, because the model decides. */
 enum dtype worker_options_kv_dtype(const struct worker_options *o);
 /* Checks --dtype on a device with activations of type `own` ("float32", "bfloat16"). A 16-bit
  * type that the device replaces by `own` only gives a warning in the log. STATUS_UNSUPPORTED:

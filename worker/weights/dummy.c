@@ -1,10 +1,10 @@
-/* Random weights for `--load-format dummy`. A matrix is a window on one long line of random
- * blocks: row r begins at block r of the line. The line is short (rows + columns / 32 blocks),
- * so it is made as fast as memory is written, and any part of a row can be made without the
+/* Makes random weights for `--load-format dummy`. A matrix is a window on one long line of
+ * random blocks: row r begins at block r of the line. The line is short (rows + columns / 32
+ * blocks), so it is made as fast as memory is written. Any part of a row can be made without the
  * parts before it.
  * loader.c calls dummy_find for the format and dummy_pack for the numbers.
  * Invariants: the numbers depend only on the tensor's name and the position in it, so all cuts
- * of a model give the same weights. All values are small. One thread. */
+ * of a model give the same weights. All values are small. One thread runs all functions. */
 #include "worker/weights/dummy.h"
 
 #include "worker/weights/quantise.h"
@@ -18,9 +18,9 @@ enum { BLOCK = 32 };
 
 /* ---- formats ---- */
 
-/* Returns true when the checkpoint would have this matrix quantised. Published checkpoints keep
- * routers, embeddings and heads as they are, and also the matrix that latent attention uses head
- * by head. */
+/* Returns true when the checkpoint would have this matrix quantised. Published checkpoints do
+ * not quantise routers, embeddings and heads, nor the matrix that latent attention uses head by
+ * head. */
 static bool is_quantised(const struct program *p, const struct op_weight *x)
 {
     bool vocabulary = (program_is_first(p) && x == &p->weights[p->i_embedding]) ||
@@ -53,7 +53,7 @@ static void keep(uint8_t *p, uint16_t mask, uint16_t set)
     memcpy(p, &v, sizeof v);
 }
 
-/* Fixes the exponent: values from 2^-7 to 2^-6 with either sign. */
+/* Fixes the exponent, so that values are from 2^-7 to 2^-6 with either sign. */
 static void tame_f32(uint8_t *p)
 {
     for (uint32_t i = 0; i < BLOCK; i++)
@@ -72,7 +72,7 @@ static void tame_bf16(uint8_t *p)
         keep(p + 2ul * i, 0x807f, 0x3c00);
 }
 
-/* Scale 2^-9, and the zero point in the middle of the codes. */
+/* Sets the scale to 2^-9, and the zero point to the middle of the codes. */
 static void tame_int2(uint8_t *p)
 {
     keep(p, 0, 0x1800);
@@ -89,7 +89,7 @@ static void tame_int4(uint8_t *p)
     keep(p + 2, 0, 8);
 }
 
-/* Scale 2^-13. */
+/* Sets the scale to 2^-13. */
 static void tame_int8(uint8_t *p)
 {
     const float d = 0x1p-13f;
@@ -97,18 +97,19 @@ static void tame_int8(uint8_t *p)
     p[4] = 0;
 }
 
-/* Scale 2^-13. */
+/* Sets the scale to 2^-13. */
 static void tame_q8_0(uint8_t *p)
 {
     keep(p, 0, 0x0800);
 }
-/* Scale 2^-9. */
+/* Sets the scale to 2^-9. */
 static void tame_q4_0(uint8_t *p)
 {
     keep(p, 0, 0x1800);
 }
 
-/* Scale 2^-7, and codes below 2, since two of the other codes are not numbers. */
+/* Sets the scale to 2^-7 and makes all codes smaller than 2 in size, since two of the other
+ * codes are not numbers. */
 static void tame_fp8(uint8_t *p)
 {
     const float d = 0x1p-7f;
@@ -119,7 +120,7 @@ static void tame_fp8(uint8_t *p)
 
 static void tame_mxfp4(uint8_t *p)
 {
-    p[0] = 120; /* scale 2^-7 */
+    p[0] = 120; /* the scale is 2^-7 */
 }
 
 struct dummy_format {
@@ -143,7 +144,7 @@ static const struct dummy_format *format_of(enum dtype dtype)
 
 /* ---- finding and packing ---- */
 
-/* Returns how many inputs would share a scale in the files; 0 = all. */
+/* Returns the number of inputs that would share a scale in the files; 0 = all. */
 static uint32_t group_of(const struct quant_config *q)
 {
     enum { COMPRESSED_INT4 = 128 }; /* the usual published value; config.json's is not read */
@@ -175,13 +176,14 @@ enum status dummy_find(const struct program *p, const struct op_weight *x, struc
 
 static uint64_t seed_of(const struct source *s, const struct op_weight *x)
 {
-    uint64_t h = 0xcbf29ce484222325u ^ x->expert; /* FNV-1a */
+    uint64_t h = 0xcbf29ce484222325u ^ x->expert; /* FNV-1a's start value */
     for (const char *c = s->name; *c; c++)
         h = (h ^ (uint8_t)*c) * 0x100000001b3u;
     return h;
 }
 
-/* Makes blocks begin .. begin + n of the line. `to` has room for 8 bytes more than they take. */
+/* Makes blocks begin .. begin + n of the line. `to` must have room for 8 bytes more than the
+ * blocks take. */
 static void make_line(const struct dummy_format *f, uint64_t seed, uint64_t begin, uint64_t n,
                       uint32_t block_bytes, uint8_t *to)
 {

@@ -1,6 +1,6 @@
 #pragma once
-/* Weights without files, from config.json alone: random numbers for `--load-format dummy`, and
- * only sizes for `cox plan`. Functions that take a `struct weights` accept NULL for such a
+/* Makes weights without files, from config.json alone: random numbers for `--load-format dummy`,
+ * and only sizes for `cox plan`. Functions that take a `struct weights` accept NULL for such a
  * model. */
 #include "worker/weights/source_state.h"
 

@@ -25,7 +25,7 @@ struct load_figures load_progress_figures(uint64_t done_bytes, uint64_t n_bytes,
     return f;
 }
 
-/* On a narrow terminal the bar is shortened, not the text. */
+/* Formats the line with the bar. On a narrow terminal the bar is shortened, not the text. */
 void load_progress_bar(const struct load_progress *p, uint64_t done_bytes, uint64_t elapsed_ns,
                        uint32_t columns, char *out, size_t size)
 {
@@ -54,13 +54,14 @@ static uint32_t terminal_columns(void)
                                                                      : COLUMNS_IF_UNKNOWN;
 }
 
-/* Writes over the previous line and erases its rest. One write, as for the lines of the log. */
+/* Writes over the previous line and erases its rest, in a single write, like the lines of the
+ * log. */
 static void write_bar(const char *text)
 {
     char line[320];
     int n = snprintf(line, sizeof line, "\r%s\033[K", text);
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
-        return; /* no terminal */
+        return; /* a failed write is ignored */
 }
 
 void load_progress_begin(struct load_progress *p)
@@ -69,7 +70,7 @@ void load_progress_begin(struct load_progress *p)
     p->sampled = false;
     p->begin_ns = clock_mono_ns();
     p->next_ns = p->begin_ns + (p->terminal ? BAR_EVERY_NS : LOG_EVERY_NS);
-    if (p->permille) /* already 1: opening the files takes time too */
+    if (p->permille) /* the share is already 1, because opening the files takes time too */
         atomic_store_explicit(p->permille, 1, memory_order_relaxed);
 }
 

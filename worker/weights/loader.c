@@ -18,7 +18,8 @@
 #include "worker/weights/source.h"
 #include "worker/weights/source_file.h"
 
-#define ALIGN 128u /* a cache line of a GPU, two of a CPU: no vector crosses one needlessly */
+/* a cache line of a GPU, two of a CPU, so that no vector crosses a line needlessly */
+#define ALIGN 128u
 
 uint32_t loader_inner_unit(const struct model_config *c, const struct weights *w)
 {
@@ -44,7 +45,8 @@ static const struct tensor *find(const struct program *p, const struct weights *
     return weights_find(w, text);
 }
 
-/* Checks a tensor of n numbers, or of n for each of n_experts; n_experts 0 = a single vector. */
+/* Checks a tensor of n numbers, or of n for each of n_experts. n_experts 0 means a single
+ * vector. */
 static enum status check_vectors(const struct program *p, const struct weights *w,
                                  const struct tensor_name *tn, uint32_t layer, uint32_t n_experts,
                                  uint32_t n, struct error *err)
@@ -71,8 +73,7 @@ static enum status check_vector(const struct program *p, const struct weights *w
     return check_vectors(p, w, tn, layer, 0, n, err);
 }
 
-/* Refuses a cut through a block of the file's format, since no rank could read a part of a
- * block. */
+/* Refuses a cut through a block of the file's format, since no rank can read a part of a block. */
 static enum status check_blocks(const struct program *p, const struct source *s,
                                 const struct op_weight *x, struct error *err)
 {
@@ -176,7 +177,7 @@ struct loading {
     struct device *device;
     uint8_t *memory;
     uint64_t used;
-    struct load_progress *progress; /* may be NULL */
+    struct load_progress *progress; /* progress of the loading; may be NULL */
 };
 
 static void *take(struct loading *l, uint64_t n)
@@ -186,7 +187,7 @@ static void *take(struct loading *l, uint64_t n)
     return at;
 }
 
-/* n elements of a vector, beginning at `first`, `step` apart. */
+/* `tensor_elements` selects n elements of a vector, beginning at `first`, `step` apart. */
 struct tensor_elements {
     uint64_t first;
     uint32_t step, n;
@@ -197,7 +198,7 @@ static void read_elements(const struct program *p, const struct weights *w,
 {
     char name[TENSOR_NAME_MAX];
     if (!w)
-        return; /* stays zeros */
+        return; /* without files the vector stays zeros */
     const struct tensor *t = find(p, w, tn, layer, 0, name);
     uint64_t bytes = dtype_traits(t->dtype).block_bytes;
     for (uint32_t i = 0; i < e.n; i++)
@@ -244,7 +245,8 @@ static void turn(const struct op_weight *x, const uint8_t *from, uint32_t bytes,
     }
 }
 
-/* Makes rows from codes, or quantises them: MADE_ROWS outputs at a time, on all threads. */
+/* `making` is the task to make rows from codes, or to quantise them: MADE_ROWS outputs at a
+ * time, on all threads. */
 struct making {
     const struct source *s;
     const struct op_weight *x;
@@ -261,7 +263,7 @@ static void make_part(void *ctx, uint32_t i)
     source_make_rows(m->s, &part, m->rows + first * m->stride);
 }
 
-/* Packs rows that must be made first, of this rank's part alone. */
+/* Packs rows that must be made first. The rows are only this rank's part. */
 static void pack_made(struct device *d, struct op_weight *x, const struct source *s,
                       const uint8_t *from)
 {
@@ -302,8 +304,8 @@ static void pack_source(const struct weights *w, struct device *d, struct op_wei
         pack_made(d, x, s, from);
 }
 
-/* Packs pieces of whole panels of about PIECE_BYTES. Only so much of the file is resident at a
- * time, or so many made rows. For codes, however, the pages of the whole matrix stay resident. */
+/* Packs pieces of whole panels of about PIECE_BYTES. Only one piece of the file, or of made
+ * rows, is resident at a time. For codes, however, the pages of the whole matrix stay resident. */
 static void pack_pieces(struct loading *l, struct op_weight *x, const struct source *s)
 {
     uint64_t row_bytes = x->w.n_bytes / x->n_len + 1,
@@ -335,7 +337,7 @@ static void release_made(const struct loading *l, const struct op_weight *x, con
         weights_done(l->files, t->data, n);
 }
 
-/* Copies the order of the inputs of x->w to device memory that was taken for it. */
+/* Copies the order of the inputs of x->w to the device memory that is reserved for it. */
 static void move_order(struct loading *l, struct op_weight *x, uint32_t *host, uint32_t *to)
 {
     if (!host)
@@ -365,7 +367,7 @@ static enum status load_weight(const struct program *p, struct loading *l, struc
                            .group = group,
                            .n_bytes = n_bytes,
                            .data = take(l, n_bytes),
-                           .order = order}; /* in host memory while rows are made */
+                           .order = order}; /* the order stays in host memory while rows are made */
     enum status st = STATUS_OK;
     if (s.kind == SOURCE_DUMMY)
         st = dummy_pack(l->device, x, &s, err);
@@ -397,7 +399,7 @@ static void load_op(const struct program *p, struct loading *l, struct op *o)
                             (struct cut_range){o->norm.first, o->norm.dim}, ones ? 1.0f : 0);
 }
 
-/* Applies Llama 3's frequency scaling, which a GGUF has as a tensor. Without scaling there is no
+/* Applies Llama 3's frequency scaling, which is a tensor in a GGUF. Without scaling there is no
  * such tensor. */
 static enum status load_divisors(const struct program *p, const struct weights *w,
                                  struct rope_freqs *f, struct error *err)

@@ -33,8 +33,8 @@ enum dtype quantise_dtype(const struct program *p, const struct op_weight *x, en
 
 /* ---- codes ---- */
 
-/* Returns the number farthest from zero, the first one among equals. For positive floats the
- * order of the bits is the order of the numbers. */
+/* Returns the number farthest from zero, or the first one of several that are equally far. For
+ * positive floats the order of the bits is the order of the numbers. */
 static float extreme(const float *x, uint32_t n)
 {
     uint32_t most = 0, bits, i;
@@ -51,9 +51,9 @@ static float extreme(const float *x, uint32_t n)
     return most > 0 ? x[i] : 0;
 }
 
-/* Rounds x / d of a block to the nearest integer, ties to even, within low .. high. These are
- * small, so adding 1.5 * 2^52 leaves no bits for a fraction. (A d above the range of float16 is
- * stored smaller than it should be.) */
+/* Rounds x / d of a block to the nearest integer, ties to even, within low .. high. The
+ * quotients are small, so adding 1.5 * 2^52 leaves no bits for a fraction. (A d above the range
+ * of float16 is stored smaller than it should be.) */
 static void nearest(const float *x, float d, double low, double high, int32_t to[BLOCK])
 {
     const double by = d != 0 ? (double)d : HUGE_VAL;

@@ -114,7 +114,7 @@ static enum status check_rows(const struct source *s, const struct op_weight *x,
         shape[1] = at.n_columns;
         shape[2] = at.n_rows;
     }
-    /* a one-row matrix in a GGUF */
+    /* a one-row matrix is a vector in a GGUF */
     bool is_vector = skip && at.n_rows == 1 && s->values->n_dims == 1;
     if (is_vector)
         skip = 2;
@@ -192,8 +192,8 @@ static uint32_t padded(uint32_t n)
     return (n + BLOCK - 1) / BLOCK * BLOCK;
 }
 
-/* Returns where each group begins among the rank's inputs in order, padded to blocks, and the
- * end. */
+/* Returns the place where each group begins among the rank's inputs in order, padded to blocks,
+ * and the end. */
 static uint32_t *group_begins(const struct source *s, const struct op_weight *x)
 {
     uint32_t *begins = mem_array(s->n_groups + 1, sizeof *begins), n = 0;
@@ -238,8 +238,8 @@ uint32_t source_group(const struct source *s, const struct op_weight *x)
     uint32_t group = x->part.transposed ? s->scale_rows : s->group;
     if (group == 0 || first / group == last / group)
         return x->k_len;
-    /* The cut is within a group: find the largest divisor of the group that divides the rank's
-     * first input. */
+    /* The cut is within a group, so the loop finds the largest divisor of the group that divides
+     * the rank's first input. */
     for (uint32_t rest = first; rest != 0;) {
         uint32_t next = group % rest;
         group = rest;
@@ -288,8 +288,8 @@ static float value_of(const struct source *s, const struct op_weight *x, uint64_
     return values[0];
 }
 
-/* Reorders nibbles: in the file a byte has two neighbouring elements, in GGML's block two that
- * are 16 apart. */
+/* Reorders nibbles. In the file a byte has two neighbouring elements, in GGML's block two
+ * elements that are 16 apart. */
 static void make_mxfp4_block(const struct source *s, const struct op_weight *x, uint64_t output,
                              uint32_t input, uint8_t *to)
 {
@@ -332,8 +332,8 @@ static void make_block(const struct source *s, const struct op_weight *x, uint64
     }
 }
 
-/* Returns true when a line of the file has codes of several outputs. Such a line is used up
- * before the next inputs. */
+/* Returns true when a line of the file has codes of several outputs. All codes of such a line
+ * are used before the next inputs. */
 static bool is_by_inputs(const struct source *s)
 {
     return s->kind == SOURCE_INT && (s->layout == INT_AWQ || s->layout == INT_GPTQ);

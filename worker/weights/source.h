@@ -6,18 +6,20 @@
  * to be transposed. */
 #include "worker/weights/source_state.h"
 
-/* Finds a matrix and checks names, dtypes and shapes. w NULL = by the configuration alone.
- * STATUS_INVALID: something is missing or contradicts the configuration. STATUS_UNSUPPORTED:
- * this build cannot read the number format. */
+/* Finds a matrix and checks names, dtypes and shapes. With `w` NULL the configuration alone is
+ * used. STATUS_INVALID: something is missing or contradicts the configuration.
+ * STATUS_UNSUPPORTED: this build cannot read the number format. */
 MUST_USE enum status source_find(const struct program *p, const struct weights *w,
                                  const struct op_weight *x, struct source *out, struct error *err);
-/* Returns the inputs of the made rows: k_len, or more when the inputs' groups are in no order. */
+/* Returns the number of inputs of the made rows: k_len, or more when the inputs' groups are in
+ * no order. */
 uint32_t source_n_inputs(const struct source *s, const struct op_weight *x);
-/* Returns how many of these inputs share a scale, counted from the first (struct weight.group). */
+/* Returns the number of these inputs that share a scale, counted from the first (struct
+ * weight.group). */
 uint32_t source_group(const struct source *s, const struct op_weight *x);
 /* Writes for each input of the made rows its index among the matrix's k_len inputs; UINT32_MAX =
- * padding with zero weights. A block has inputs of one group only. Only for a source with an
- * order. */
+ * padding with zero weights. A block has inputs of one group only. Call it only for a source
+ * with an order. */
 void source_order(const struct source *s, const struct op_weight *x, uint32_t *out);
 /* Makes this rank's rows, for all kinds except SOURCE_ROWS: [n_len] rows of source_n_inputs
  * each. With an order, x->w.order gives the inputs. */

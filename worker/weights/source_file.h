@@ -1,10 +1,11 @@
 #pragma once
-/* Access to the tensors of a model's files for sources: names, shapes, dtypes and plain numbers.
- * Errors name the tensor. */
+/* Reads tensors of a model's files for sources: names, shapes, dtypes and plain numbers. Errors
+ * name the tensor. */
 #include "common/model/weights/weights.h"
 #include "worker/model/program.h"
 
-/* A tensor beside the matrix: the same name with another ending than ".weight". */
+/* `beside` is a tensor beside the matrix: it has the same name with another ending than
+ * ".weight". */
 struct beside {
     char name[TENSOR_NAME_MAX + 16];
     const struct tensor *t;

@@ -1,6 +1,6 @@
-/* Integer codes with scales and zeros in several tensors. source.c calls source_find_int to find
- * and check the tensors, and makes rows block by block. A weight is scale * (code - zero), with
- * scales and zeros per group of inputs. The layouts differ:
+/* Reads integer codes with scales and zeros in several tensors. source.c calls source_find_int
+ * to find and check the tensors, and makes rows block by block. A weight is scale * (code -
+ * zero), with scales and zeros per group of inputs. The layouts differ:
  *
  *   AutoAWQ    qweight [inputs][outputs / 8] and qzeros [groups][outputs / 8], with an order
  *              of its own in a word; scales [groups][outputs]
@@ -143,7 +143,7 @@ static enum status find_compressed(const struct weights *w, const struct op_weig
     s->bits = 8;
     if (s->layout == INT_PACKED) {
         uint64_t words = packed.t->n_dims == 2 ? packed.t->shape[1] : 0;
-        s->bits = words * 8 == at.n_columns ? 4 : 8; /* decided by the shape */
+        s->bits = words * 8 == at.n_columns ? 4 : 8; /* the shape tells the number of bits */
         TRY(source_check_beside(&packed, DTYPE_I32, 2,
                                 (const uint32_t[]){at.n_rows, at.n_columns / 32 * s->bits}, err));
         s->values = packed.t;
@@ -243,7 +243,7 @@ static uint32_t code_at(const struct source *s, const struct source_place *at, u
 }
 
 /* Returns the zero of GPTQ, which version 1 stores less one. With 8 bits a stored 255 is a zero
- * of 0 that wrapped around: no quantiser makes a zero of 256. */
+ * of 0 that wrapped around, since no quantiser makes a zero of 256. */
 static uint32_t stored_gptq_zero(const struct source *s, uint64_t output, uint32_t g)
 {
     uint32_t zero = code_in_line(s->zeros, g * (s->zeros->shape[1]), 1, output, s->bits);
@@ -343,14 +343,15 @@ static bool copy_run(const struct source *s, const struct source_place *at, uint
     for (uint32_t i = 0; s->layout == INT_GPTQ && i < s->bits; i++) {
         const uint8_t *word = s->values->data + 4 * ((first + i) * n + output);
         memcpy(to + 4ul * i, word, 4);
-        __builtin_prefetch(word + 4ul * s->bits * n); /* words of the next inputs */
+        /* the prefetch loads words of the next inputs */
+        __builtin_prefetch(word + 4ul * s->bits * n);
     }
     if (s->layout == INT_PACKED)
         memcpy(to, s->values->data + 4 * (output * (k / 32 * s->bits) + first), 4ul * s->bits);
     if (s->layout == INT_BYTES)
         memcpy(to, s->values->data + output * k + input, SOURCE_BLOCK);
     for (uint32_t i = 0; s->bits == 8 && s->layout != INT_BYTES && i < SOURCE_BLOCK; i++)
-        to[i] ^= 0x80; /* unsigned to signed: subtracts 128 */
+        to[i] ^= 0x80; /* the flipped bit turns unsigned into signed: it subtracts 128 */
     return true;
 }
 
@@ -360,7 +361,7 @@ static void make_awq_eight(const struct source *s, const struct source_place *at
 {
     const uint64_t n_words = at->n_rows / 8, first = input * n_words + output / 8;
     const uint32_t g = input / s->group;
-    uint32_t halves[2][SOURCE_BLOCK / 2]; /* two inputs each: even nibbles, odd nibbles */
+    uint32_t halves[2][SOURCE_BLOCK / 2]; /* each half has two inputs: even nibbles, odd nibbles */
     for (uint32_t i = 0; i < SOURCE_BLOCK / 2; i++) {
         const uint32_t even = source_word(s->values, first + 2ul * i * n_words),
                        odd = source_word(s->values, first + (2ul * i + 1) * n_words);

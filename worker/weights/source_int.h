@@ -1,12 +1,13 @@
 #pragma once
-/* Codes of 2, 3, 4 or 8 bits with scales and zeros, stored in several tensors. */
+/* Reads codes of 2, 3, 4 or 8 bits with scales and zeros, stored in several tensors. */
 #include "worker/weights/source_state.h"
 
 /* Finds the tensors beside s->name, the matrix's name. `out` is changed only on success. */
 MUST_USE enum status source_find_int(const struct program *p, const struct weights *w,
                                      const struct op_weight *x, struct source *s,
                                      struct error *err);
-/* Makes one block of s->dtype for one output. inputs: columns of the file; UINT32_MAX = padding. */
+/* Makes one block of s->dtype for one output. `inputs` are columns of the file; UINT32_MAX =
+ * padding. */
 void source_make_int_block(const struct source *s, const struct op_weight *x, uint64_t output,
                            const uint32_t inputs[SOURCE_BLOCK], uint8_t *to);
 /* Makes rows of AutoAWQ by whole words, if the words contain no other outputs. Returns false

@@ -1,6 +1,6 @@
 #pragma once
-/* A source: the data of a matrix in a model's files, and the position of a rank's part in it.
- * Tensors belong to struct weights and are borrowed. */
+/* Declares a source: the data of a matrix in a model's files, and the position of a rank's part
+ * in it. Tensors belong to struct weights and are borrowed. */
 #include <string.h>
 
 #include "common/model/weights/weights.h"
@@ -8,8 +8,8 @@
 
 enum { SOURCE_BLOCK = 32 }; /* inputs in a block of our own formats */
 
-/* Kinds of data. QUANTISED: rows that are quantised at load (worker/weights/quantise.h). DUMMY:
- * no file (worker/weights/dummy.h). */
+/* `source_kind` is the kind of data. QUANTISED: rows that are quantised at load
+ * (worker/weights/quantise.h). DUMMY: no file (worker/weights/dummy.h). */
 enum source_kind {
     SOURCE_ROWS,
     SOURCE_QUANTISED,
@@ -18,15 +18,17 @@ enum source_kind {
     SOURCE_MXFP4,
     SOURCE_DUMMY
 };
-enum int_layout { INT_AWQ, INT_GPTQ, INT_PACKED, INT_BYTES }; /* see worker/weights/source_int.c */
+/* layouts of integer codes; see worker/weights/source_int.c */
+enum int_layout { INT_AWQ, INT_GPTQ, INT_PACKED, INT_BYTES };
 struct source {
     enum source_kind kind;
-    enum dtype dtype;                             /* type of the rows */
-    const struct tensor *values, *scales, *zeros; /* scales, zeros: NULL = none */
-    char name[TENSOR_NAME_MAX + 16];              /* name of `values` */
-    uint32_t group;                               /* inputs that share a scale */
-    uint32_t scale_rows;                          /* FP8: outputs that share a scale; 0 = all */
-    /* For SOURCE_INT. */
+    enum dtype dtype; /* type of the rows */
+    /* tensors of codes, scales and zeros; the last two may be NULL */
+    const struct tensor *values, *scales, *zeros;
+    char name[TENSOR_NAME_MAX + 16]; /* name of `values` */
+    uint32_t group;                  /* inputs that share a scale */
+    uint32_t scale_rows;             /* FP8: outputs that share a scale; 0 = all */
+    /* The next fields are for SOURCE_INT. */
     enum int_layout layout;
     uint32_t bits, n_groups;
     bool zeros_less_one, one_scale;
@@ -39,7 +41,7 @@ static inline bool source_has_order(const struct source *s)
     return s->order && s->dtype != DTYPE_F32;
 }
 
-/* The shape of a matrix in its tensor, or of one expert's matrix. */
+/* `source_place` is the shape of a matrix in its tensor, or of one expert's matrix. */
 struct source_place {
     uint32_t n_rows, n_columns;
 };

@@ -1,7 +1,7 @@
-/* The compute thread of a worker, with a fake executor that blocks on request. The tests push
- * plans and orders, and the loop's callbacks write one word for each result into `log`. Cases:
- * order of results, dropped steps at an abort, interrupts, the bound of the queue, two steps in
- * flight. No test waits for a clock: the loop stops after a given number of results. */
+/* Tests the compute thread of a worker, with a fake executor that blocks on request. The tests
+ * push plans and orders, and the loop's callbacks write one word for each result into `log`.
+ * Cases: order of results, dropped steps at an abort, interrupts, the bound of the queue, two
+ * steps in flight. No test waits for a clock: the loop stops after a given number of results. */
 #include "worker/compute.h"
 
 #include <pthread.h>
@@ -53,7 +53,7 @@ static enum status fake_step(struct executor *e, const struct msg_plan *p, struc
     return STATUS_OK;
 }
 
-/* A device that computes on its own. No result is due until the gate opens. */
+/* Begins a step, as on a device that computes on its own. No result is due until the gate opens. */
 static enum status fake_begin(struct executor *e, const struct msg_plan *p, struct arena *arena,
                               struct error *err)
 {
@@ -176,7 +176,8 @@ struct fixture {
     struct fake fake;
     struct loop *loop;
     struct compute *compute;
-    char log[8192]; /* results: "p1 " done, "d2 " dropped, "i3 " interrupted, "x4 " refused */
+    /* one word per result: "p1 " done, "d2 " dropped, "i3 " interrupted, "x4 " refused */
+    char log[8192];
     uint32_t n_done, stop_after;
     uint64_t bytes;
 };
@@ -329,7 +330,7 @@ static void test_abort_drops_and_interrupts(void **state)
     assert_int_equal(compute_push_adapter(f->compute, &load), STATUS_OK);
     compute_push_abort(f->compute);
     run_until(f, 6);
-    /* Dropped steps may be reported before the interrupted one. The abort always comes last. */
+    /* Dropped steps may be reported before the interrupted step. The abort always comes last. */
     assert_non_null(strstr(f->log, "i1 "));
     assert_non_null(strstr(f->log, "d2 d3 d4 "));
     /* An adapter order does not belong to an epoch, so it is not dropped. */
@@ -354,7 +355,7 @@ static void test_queue_is_bounded(void **state)
     compute_push_abort(f->compute); /* The teardown stops with a full queue and a hanging step. */
 }
 
-/* A reset that reads a shard ignores interrupts. The process may end without it. */
+/* A reset that reads a shard ignores interrupts. The process may end before the reset does. */
 static void test_what_hears_no_interrupt(void **state)
 {
     struct fixture *f = *state;
@@ -383,7 +384,7 @@ static void wait_begun(struct fixture *f, uint32_t n)
     }
 }
 
-/* A step begins before the one in front of it is done. All other jobs wait. */
+/* A step begins before the step in front of it is done. All other jobs wait. */
 static void test_two_under_way(void **state)
 {
     struct fixture *f = *state;

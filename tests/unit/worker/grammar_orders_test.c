@@ -1,6 +1,6 @@
-/* A worker's answers to the head's questions about grammars. A device without grammars says that
- * it has all of them. Questions of another epoch get no answer. The loop thread sends the answer
- * once a grammar is compiled. */
+/* Tests a worker's answers to the head's questions about grammars. A device without grammars
+ * says that it has all grammars. Questions of another epoch get no answer. The loop thread sends
+ * the answer once a grammar is compiled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ struct bed {
     struct grammar_orders *orders;
     struct rank_state rank;
     uint32_t n_told;
-    uint64_t id, term_epoch; /* from the last answer */
+    uint64_t id, term_epoch; /* ids of the last answer */
     enum status status;
 };
 
@@ -76,9 +76,9 @@ static void a_device_without_grammars_has_all(void **state)
 {
     static const struct executor_ops ops = {0};
     open_bed(&ops, NULL);
-    take(8, 1, "a+"); /* another epoch */
+    take(8, 1, "a+"); /* this order is for another epoch */
     bed.rank.phase = RANK_JOINING;
-    take(7, 2, "a+"); /* before the replica is ready */
+    take(7, 2, "a+"); /* the order comes before the replica is ready */
     bed.rank.phase = RANK_READY;
     assert_int_equal(bed.n_told, 0);
     take(7, 3, "a+");

@@ -1,4 +1,4 @@
-/* The memory table that a worker prints. Its total is the sum of its rows. */
+/* Tests the memory table that a worker prints. Its total is the sum of its rows. */
 #include "worker/startup.h"
 
 #include <setjmp.h>

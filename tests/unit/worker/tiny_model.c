@@ -1,5 +1,5 @@
 /* Writes a tiny llama with random weights: two layers, 4 heads of 8 over 2 KV heads. Two ranks
- * can share it, and four must repeat the keys. The last rank has a smaller part of the
+ * can share it, and four ranks must repeat the keys. The last rank has a smaller part of the
  * vocabulary. `tiny_window_model_write` writes a gemma 3 of the same shape, whose first layer
  * has a window. The tests include this file. */
 #include <stdint.h>
@@ -15,7 +15,7 @@ struct tiny_file {
     struct rng rng;
 };
 
-/* Appends a tensor. k 0 = the weights of a norm. */
+/* Appends a tensor. With k 0 it holds the weights of a norm. */
 static void tiny_tensor(struct tiny_file *f, const char *name, uint32_t n, uint32_t k)
 {
     size_t begin = f->data.len;

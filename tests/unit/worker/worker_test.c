@@ -1,5 +1,5 @@
-/* A worker with the null device, and a head that the test plays over a real bus, on one thread.
- * `expect` runs the loop until a type of message comes; a guard ends a test after 20 s. */
+/* Tests a worker with the null device, and a head that the test plays over a real bus, on one
+ * thread. `expect` runs the loop until a type of message comes; a guard ends a test after 20 s. */
 #include "worker/worker.h"
 
 #include <setjmp.h>
@@ -30,7 +30,7 @@ struct fixture {
     struct worker_process *worker;
     struct loop_timer *guard;
     char endpoint[128];
-    /* The head's side of the link. */
+    /* The next fields are the head's side of the link. */
     struct bus_peer peer;
     struct link link;
     struct arena decode, scratch;
@@ -38,12 +38,12 @@ struct fixture {
     uint64_t session, instance, n_hello, n_heartbeat;
     struct msg_heartbeat beat;
     struct msg last;        /* newest message other than a heartbeat or credit */
-    struct msg_hello hello; /* later only its plain fields are read */
+    struct msg_hello hello; /* newest Hello; later only its plain fields are read */
     enum msg_type wait_for;
     uint8_t comm_id[64];
     uint32_t n_comm_id;
-    char comm_address[64], kv_address[64];                /* from the newest Hello */
-    uint32_t n_elastic, elastic_tp[4], elastic_blocks[4]; /* from the newest Hello */
+    char comm_address[64], kv_address[64];                /* addresses from the newest Hello */
+    uint32_t n_elastic, elastic_tp[4], elastic_blocks[4]; /* smaller TPs from the newest Hello */
     bool has_peers; /* the executor needs addresses of other ranks */
     uint32_t n_listen, n_listen_failures, n_check;
     bool mute;                   /* the head sends no heartbeats */
@@ -79,7 +79,7 @@ static void welcome(struct fixture *f, const struct msg_hello *h)
     snprintf(f->comm_address, sizeof f->comm_address, STR_FMT, STR_ARG(h->worker.comm_address));
     snprintf(f->kv_address, sizeof f->kv_address, STR_FMT, STR_ARG(h->worker.kv_address));
     if (f->instance)
-        assert_true(f->instance == h->instance); /* the same worker in each session */
+        assert_true(f->instance == h->instance); /* it is the same worker in each session */
     f->instance = h->instance;
     link_init(&f->link, 1 << 20);
     link_open(&f->link, ++f->session, h->credit_bytes);
@@ -455,7 +455,7 @@ static void test_hello_says_what_it_is(void **state)
     f->answer.spare = true;
     while (!worker_is_ready(f->worker))
         (void)expect(f, MSG_HEARTBEAT);
-    f->answer = (struct msg_heartbeat){0}; /* the head has to say it only once */
+    f->answer = (struct msg_heartbeat){0}; /* the head has to say `spare` only once */
     (void)expect(f, MSG_HEARTBEAT);
     assert_true(worker_is_ready(f->worker));
     send_msg(f, &(struct msg){.type = MSG_DRAIN, .drain = {.on = true}});
@@ -480,7 +480,7 @@ static void test_hello_says_smaller_tps(void **state)
     assert_int_equal(f->elastic_tp[1], 1);
     assert_int_equal(f->elastic_blocks[0], 100);
     become_ready(f, EPOCH(1));
-    f->link.seq_out += 5; /* a wrong sequence number, so the worker says Hello again */
+    f->link.seq_out += 5; /* the sequence number becomes wrong, so the worker says Hello again */
     plan(f, EPOCH(1), 1);
     (void)expect(f, MSG_HELLO);
     assert_int_equal(f->hello.worker.replica_tp, 2);
@@ -492,7 +492,7 @@ static void test_steps_gap_abort(void **state)
     start(f);
     (void)expect(f, MSG_HELLO);
     become_ready(f, EPOCH(1));
-    for (uint64_t step = 1; step <= 10; step++) { /* more bytes than the window */
+    for (uint64_t step = 1; step <= 10; step++) { /* the plans have more bytes than the window */
         plan(f, EPOCH(1), step);
         expect_token(f, EPOCH(1), step);
     }
@@ -506,7 +506,7 @@ static void test_steps_gap_abort(void **state)
     expect_aborted(f, EPOCH(1));
     send_abort(f, EPOCH(1)); /* each Abort is answered */
     expect_aborted(f, EPOCH(1));
-    become_ready(f, EPOCH(2)); /* the sequences are gone: slot 0 can be admitted again */
+    become_ready(f, EPOCH(2)); /* the sequences are gone, so slot 0 can be admitted again */
     plan(f, EPOCH(2), 1);
     expect_token(f, EPOCH(2), 1);
 }
@@ -538,7 +538,7 @@ static void test_kv_transfers(void **state)
     assert_int_equal(expect(f, MSG_HELLO)->hello.worker.replica_role, REPLICA_DECODE);
     assert_int_equal(strncmp(f->kv_address, "127.0.0.1:", 10), 0);
     open_other(f, &g);
-    order(f, &g, EPOCH(1), 1, true, 5); /* not in a replica yet */
+    order(f, &g, EPOCH(1), 1, true, 5); /* the worker is not in a replica yet */
     expect_transferred(f, EPOCH(1), 1, STATUS_CLOSED);
     become_ready(f, EPOCH(1));
     for (uint64_t step = 1; step <= 15; step++) { /* "ab" and 14 sampled tokens fill block 5 */
@@ -549,14 +549,14 @@ static void test_kv_transfers(void **state)
     order_other(f, &g, 2, false, 60);
     assert_int_equal(expect_transferred(f, EPOCH(1), 2, STATUS_OK)->n_bytes, 8);
     assert_true(g.blocks[60] != 0 && g.blocks[5] == 0);
-    order_other(f, &g, 3, true, 60); /* back to this worker, into another block */
+    order_other(f, &g, 3, true, 60); /* the block comes back to this worker, as another block */
     order(f, &g, EPOCH(1), 3, false, 7);
     expect_transferred(f, EPOCH(1), 3, STATUS_OK);
     struct kv_view v;
     f->executor->ops->kv_view(f->executor, &v);
     const uint64_t *own = (const uint64_t *)(const void *)v.groups[0].pieces[0].ptr;
     assert_true(own[5] == g.blocks[60] && own[7] == own[5]);
-    order(f, &g, EPOCH(1), 4, true, 64); /* the Form gave 64 blocks */
+    order(f, &g, EPOCH(1), 4, true, 64); /* the Form gave only blocks 0 to 63 */
     expect_transferred(f, EPOCH(1), 4, STATUS_INVALID);
     order(f, &g, EPOCH(2), 5, true, 5);
     expect_transferred(f, EPOCH(2), 5, STATUS_CLOSED);
@@ -576,7 +576,7 @@ static void test_kv_transfer_and_an_end(void **state)
     order(f, &g, EPOCH(1), 1, true, 5); /* the other side never comes */
     order(f, &g, EPOCH(1), 2, true, 5);
     send_abort(f, EPOCH(1));
-    expect_aborted(f, EPOCH(1)); /* long before the transfer's time-out */
+    expect_aborted(f, EPOCH(1)); /* Aborted comes long before the transfer's time-out */
     become_ready(f, EPOCH(2));
     order(f, &g, EPOCH(2), 3, false, 5);
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(2), EPOCH(3)}});
@@ -589,11 +589,11 @@ static void test_kv_transfer_and_an_end(void **state)
     form(f, EPOCH(4)); /* the new replica ends a transfer in progress */
     assert_true(expect(f, MSG_COMM_ID)->comm_id.term_epoch == EPOCH(4));
     order(f, &g, EPOCH(4), 6, false, 5);
-    expect_transferred(f, EPOCH(4), 6, STATUS_CLOSED); /* not ready yet */
+    expect_transferred(f, EPOCH(4), 6, STATUS_CLOSED); /* the new replica is not ready yet */
     kv_transfer_stop(g.t);
 }
 
-/* The process ends during a transfer. */
+/* A process that ends during a transfer does not wait for the transfer. */
 static void test_kv_transfer_and_the_end(void **state)
 {
     struct fixture *f = *state;
@@ -649,7 +649,7 @@ static void test_forms_of_smaller_tps(void **state)
 {
     static const struct {
         uint32_t tp, n_blocks, rank;
-        enum status want; /* OK = CommId comes */
+        enum status want; /* expected status; OK = CommId comes */
         const char *text;
     } cases[] = {
         {1, 100, 0, STATUS_OK, ""},
@@ -697,7 +697,7 @@ static void test_abort_interrupts_a_stall(void **state)
     become_ready(f, EPOCH(1));
     plan(f, EPOCH(1), 1);
     expect_token(f, EPOCH(1), 1);
-    plan(f, EPOCH(1), 2); /* hangs: busy without progress */
+    plan(f, EPOCH(1), 2); /* this step hangs: the worker is busy without progress */
     do
         (void)expect(f, MSG_HEARTBEAT);
     while (!f->beat.busy);
@@ -716,7 +716,7 @@ static void test_abort_interrupts_a_stall(void **state)
 static void test_loading_is_told(void **state)
 {
     struct fixture *f = *state;
-    f->o.null_load_ms = 1000; /* long enough for several heartbeats in time */
+    f->o.null_load_ms = 1000; /* loading takes long enough for several heartbeats */
     start(f);
     (void)expect(f, MSG_HELLO);
     form(f, EPOCH(1));
@@ -743,8 +743,7 @@ static void test_lost_link_and_adoption(void **state)
     become_ready(f, EPOCH(1));
     plan(f, EPOCH(1), 1);
     expect_token(f, EPOCH(1), 1);
-    /* After a wrong sequence number the worker says Hello again. */
-    f->link.seq_out += 5;
+    f->link.seq_out += 5; /* the sequence number becomes wrong, so the worker says Hello again */
     plan(f, EPOCH(1), 2);
     (void)expect(f, MSG_HELLO);
     assert_int_equal(f->n_hello, 2);
@@ -752,7 +751,8 @@ static void test_lost_link_and_adoption(void **state)
     assert_true(f->hello.worker.step_received == 1 && f->hello.worker.step_executed == 1);
     assert_int_equal(f->hello.worker.replica_id, 4);
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(7), 2ull << 32 | 1}});
-    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_INVALID); /* other replica */
+    /* the Reset is for another replica */
+    assert_int_equal(expect(f, MSG_FORMED)->formed.status, STATUS_INVALID);
     send_msg(f, &(struct msg){.type = MSG_RESET, .reset = {EPOCH(1), 2ull << 32 | 2}});
     const struct msg *m = expect(f, MSG_FORMED);
     assert_true(m->formed.status == STATUS_OK && m->formed.term_epoch == (2ull << 32 | 2));
@@ -763,7 +763,7 @@ static void test_lost_link_and_adoption(void **state)
 static void test_refused_for_good(void **state)
 {
     struct fixture *f = *state;
-    f->refuse = STATUS_LIMIT; /* a refusal that may pass */
+    f->refuse = STATUS_LIMIT; /* this refusal is temporary */
     start(f);
     (void)expect(f, MSG_HELLO);
     (void)expect(f, MSG_HELLO);
@@ -780,7 +780,7 @@ static void test_silent_head(void **state)
     (void)expect(f, MSG_HELLO);
     (void)expect(f, MSG_HEARTBEAT);
     f->mute = true;
-    (void)expect(f, MSG_HELLO); /* after 1.5 s without a heartbeat */
+    (void)expect(f, MSG_HELLO); /* the worker says Hello again after 1.5 s without a heartbeat */
     f->mute = false;
     become_ready(f, EPOCH(1));
 }
@@ -797,7 +797,7 @@ static void test_address_found_late(void **state)
     assert_string_equal(f->comm_address, "127.0.0.1:4711");
     assert_int_equal(f->n_listen, 4);
     f->mute = true;
-    (void)expect(f, MSG_HELLO); /* same address, so it does not listen again */
+    (void)expect(f, MSG_HELLO); /* the address is the same, so the worker does not listen again */
     assert_string_equal(f->comm_address, "127.0.0.1:4711");
     assert_int_equal(f->n_listen, 4);
 }
@@ -812,7 +812,7 @@ static void test_address_given(void **state)
     assert_int_equal(f->n_listen, 0);
 }
 
-/* The ranks lose each other while no step runs. The worker reports it once in each epoch. */
+/* The ranks lose each other while no step runs. The worker reports the loss once in each epoch. */
 static void test_idle_peer_is_gone(void **state)
 {
     struct fixture *f = *state;
@@ -832,7 +832,7 @@ static void test_idle_peer_is_gone(void **state)
     assert_true(expect(f, MSG_COMM_ERROR)->comm_error.term_epoch == EPOCH(2));
 }
 
-/* An Abort loses the device: the worker reports the cause, not Aborted, and must end. */
+/* An Abort loses the device. The worker reports the cause instead of Aborted, and must end. */
 static void test_lost_by_an_abort(void **state)
 {
     struct fixture *f = *state;

@@ -1,7 +1,8 @@
 #pragma once
-/* A non-blocking byte stream to one peer rank, in both directions: over TCP (tcp.c) or through
- * memory that two processes of one host share (shm.c). Compute thread only. The peer is
- * authenticated before a link exists, but its bytes are checked all the same. */
+/* Declares a link: a non-blocking byte stream to one peer rank, in both directions. It goes over
+ * TCP (tcp.c) or through memory that two processes of one host share (shm.c). All functions run
+ * on the compute thread. The peer is authenticated before a link exists, but its bytes are
+ * checked all the same. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +14,8 @@ struct comm_link;
 struct comm_link_ops {
     const char *name;
     /* Moves as many bytes of the n runs `v` as possible now, in order; *moved is their number,
-     * perhaps 0. STATUS_IO: the peer is gone (recv: and everything it sent has been read). */
+     * perhaps 0. STATUS_IO: the peer is gone, and for recv everything that the peer sent has
+     * been read. */
     enum status (*send)(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                         struct error *err);
     enum status (*recv)(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
@@ -24,7 +26,7 @@ struct comm_link_ops {
     short (*before_sleep)(struct comm_link *l, bool wants_send, bool wants_recv);
     /* Called after each before_sleep, with the events that poll returned. */
     enum status (*after_sleep)(struct comm_link *l, short revents, struct error *err);
-    /* Called between collectives now and then; may be NULL. STATUS_IO: the peer cannot be
+    /* Called between collectives from time to time; may be NULL. STATUS_IO: the peer cannot be
      * reached any more. */
     enum status (*check_idle)(struct comm_link *l, struct error *err);
     void (*close)(struct comm_link *l); /* frees l; the peer notices */
@@ -50,14 +52,14 @@ static inline enum status link_recv(struct comm_link *l, void *data, size_t n, s
 
 /* Sets the options of a socket before it connects or listens. Accepted sockets inherit them. */
 void link_tcp_prepare(int fd);
-/* Makes a link of a connected socket. It takes the socket, even when it fails. */
+/* Makes a link of a connected socket. The call takes over the socket, even when it fails. */
 MUST_USE enum status link_tcp_new(int fd, struct comm_link **out, struct error *err);
 
-/* Shared memory needs both sides, and each holds one end of a connected Unix stream socket: the
- * bell, which also shows a peer's end. link_shm_offer makes the memory, sized and sealed, and
- * writes its descriptor to *memory_fd, which the caller passes on and closes. link_shm_take
- * checks size and seals of the offered memory and maps it. Both take the socket, even when they
- * fail. */
+/* A link through shared memory needs both sides. Each side holds one end of a connected Unix
+ * stream socket, the bell, which also shows that the peer has ended. link_shm_offer makes the
+ * memory, sized and sealed, and writes its descriptor to *memory_fd, which the caller passes on
+ * and closes. link_shm_take checks size and seals of the offered memory and maps it. Both
+ * functions take over the socket, even when they fail. */
 MUST_USE enum status link_shm_offer(int bell_fd, int *memory_fd, struct comm_link **out,
                                     struct error *err);
 MUST_USE enum status link_shm_take(int bell_fd, int memory_fd, struct comm_link **out,

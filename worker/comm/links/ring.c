@@ -112,8 +112,8 @@ void ring_reader_sleeps(struct ring *r, bool sleeps)
     atomic_store(&r->shared->reader_sleeps, sleeps);
 }
 
-/* Clears the flag and returns true when it was set. The load comes first, because an exchange
- * would take the cache line from its other reader. */
+/* Clears the flag and returns true when it was set. The load comes before the exchange, because
+ * each exchange takes the cache line from the other reader of the flag. */
 static bool woken(_Atomic uint32_t *flag)
 {
     return atomic_load(flag) != 0 && atomic_exchange(flag, 0) != 0;

@@ -1,12 +1,12 @@
 #pragma once
-/* A queue of bytes from one writer to one reader, in memory that both map. Each end keeps its
- * own index and the size in private memory and checks the other's index at each look. A peer
- * that overwrites the whole memory is detected (STATUS_IO) and cannot make this end touch other
- * memory. The bytes themselves are as untrusted as those of a socket.
+/* `ring` is a queue of bytes from one writer to one reader, in memory that both processes map.
+ * Each end keeps its own index and the size in private memory and checks the other end's index
+ * at each look. A peer that overwrites the whole memory is detected (STATUS_IO) and cannot make
+ * this end touch other memory. The bytes themselves are as untrusted as those of a socket.
  *
  * An end with nothing to do may set its sleep flag (ring_*_sleeps) and look again. The other end
  * asks after each move whether to wake it (ring_*_woken). Index and flag are sequentially
- * consistent, so at least one end sees the other's change: no wake-up is lost.
+ * consistent, so at least one end sees the other end's change: no wake-up is lost.
  *
  * Each end belongs to one thread. Nothing here waits or allocates. */
 #include <stdalign.h>
@@ -17,11 +17,11 @@
 
 #include "common/base/status.h"
 
-/* Two cache lines, because processors fetch lines in pairs. */
+/* RING_ALIGN is two cache lines, because processors fetch lines in pairs. */
 #define RING_ALIGN 128
 
-/* The shared part. All zeros is an empty ring. Each flag lies beside the index of the end that
- * reads the flag. */
+/* `ring_shared` is the part in shared memory. All zeros is an empty ring. Each flag lies beside
+ * the index of the end that reads the flag. */
 struct ring_shared {
     alignas(RING_ALIGN) _Atomic uint64_t head; /* bytes written since the start */
     _Atomic uint32_t reader_sleeps;
@@ -29,11 +29,11 @@ struct ring_shared {
     _Atomic uint32_t writer_sleeps;
 };
 
-/* One end, private to its process. */
+/* `ring` is one end, private to its process. */
 struct ring {
     struct ring_shared *shared;
-    uint8_t *bytes;      /* [size] */
-    uint64_t size;       /* a power of two */
+    uint8_t *bytes;      /* bytes of the ring, [size] */
+    uint64_t size;       /* bytes in the ring, a power of two */
     uint64_t own, other; /* this end's index, and the other end's last valid index */
 };
 
@@ -54,6 +54,6 @@ bool ring_can_read(struct ring *r);
 /* Sets or clears the end's own sleep flag. Set it, look again, then sleep; clear it afterwards. */
 void ring_writer_sleeps(struct ring *r, bool sleeps);
 void ring_reader_sleeps(struct ring *r, bool sleeps);
-/* Call after a move. Returns true when the other end must be woken now. */
+/* Returns true when the other end must be woken now. Call it after a move. */
 bool ring_reader_woken(struct ring *r);
 bool ring_writer_woken(struct ring *r);

@@ -1,7 +1,7 @@
-/* A link through memory that two processes of one host share, with a ring in each direction.
- * exchange.c moves bytes through the vtable of link.h on the compute thread; moving needs no
- * system call. A sleeping end is woken by a byte over a Unix socket, the bell. A process that
- * ends closes its end of the bell, and the peer notices that.
+/* Implements a link through memory that two processes of one host share, with a ring in each
+ * direction. exchange.c moves bytes through the vtable of link.h on the compute thread; moving
+ * needs no system call. A sleeping end is woken by a byte over a Unix socket, the bell. A
+ * process that ends closes its end of the bell, and the peer notices that.
  *
  * Invariants: the memory has no name and disappears with its last user. It is sealed, so a peer
  * cannot shrink it, which would cause a SIGBUS here. All indexes from the peer are checked
@@ -24,7 +24,7 @@
 #include "worker/comm/links/shm.h"
 
 #ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U /* since Linux 6.3 */
+#define MFD_NOEXEC_SEAL 0x0008U /* the flag exists since Linux 6.3 */
 #endif
 
 enum {
@@ -37,18 +37,19 @@ enum {
 };
 static const char magic[8] = "coxshm\n";
 
-/* The first page. The bytes of rings[0], then of rings[1], follow at HEADER_BYTES. */
+/* `header` is the first page of the memory. The bytes of rings[0], then of rings[1], follow at
+ * HEADER_BYTES. */
 struct header {
     char magic[8];
     uint32_t version, zero;
     uint64_t ring_bytes;
-    struct ring_shared rings[2]; /* written by the offering end, by the taking end */
+    struct ring_shared rings[2]; /* [0] is written by the offering end, [1] by the taking end */
 };
 static_assert(sizeof(struct header) <= HEADER_BYTES, "the header is the first page");
 
 struct shm {
     struct comm_link link;
-    struct header *memory; /* NULL = not mapped */
+    struct header *memory; /* shared memory; NULL = not mapped */
     size_t n_memory;
     struct ring out, in;
     bool gone;                   /* the peer has closed its end of the bell */
@@ -68,8 +69,8 @@ static enum status peer_gone(struct error *err)
     return error_set(err, STATUS_IO, "shared memory: the peer has ended or left the replica");
 }
 
-/* Wakes the peer. One byte is enough for any number of reasons, and a full socket already has
- * some. */
+/* Wakes the peer. One byte is enough for any number of reasons, and a full socket already holds
+ * some bytes. */
 static void ring_bell(struct shm *s)
 {
     ssize_t n;
@@ -136,7 +137,8 @@ static enum status shm_recv(struct comm_link *l, const struct iovec *v, size_t n
                             struct error *err)
 {
     struct shm *s = shm_of(l);
-    bool gone = s->gone; /* read first: all its bytes were written before it left */
+    /* `gone` is read before the ring: a peer that has left wrote all its bytes before */
+    bool gone = s->gone;
     *moved = 0;
     for (size_t i = 0, now; i < n; i++) {
         TRY(recv_run(s, &v[i], &now, err));
@@ -170,7 +172,7 @@ static short shm_before_sleep(struct comm_link *l, bool wants_send, bool wants_r
     if (s->gone || can_move(s))
         return 0;
     set_flags(s, true);
-    if (!can_move(s)) /* a second look: the peer may have moved before it saw the flags */
+    if (!can_move(s)) /* looks again, since the peer may have moved bytes before it saw the flags */
         return POLLIN;
     set_flags(s, false);
     return 0;
@@ -186,7 +188,8 @@ static void drain_bell(struct shm *s)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
-        if (n <= 0) { /* or a reset: the peer left before it read our last byte */
+        /* the peer has ended; a reset means that it left before it read our last byte */
+        if (n <= 0) {
             s->gone = true;
             return;
         }
@@ -346,7 +349,7 @@ static enum status take(struct shm *s, int memory_fd, struct error *err)
     uint64_t n_bytes;
     TRY(check_memory(memory_fd, &n_bytes, err));
     TRY(map_memory(s, memory_fd, n_bytes, err));
-    struct header h; /* a copy, so that the peer cannot change it between check and use */
+    struct header h; /* `h` is a copy, so that the peer cannot change it between check and use */
     memcpy(&h, s->memory, offsetof(struct header, rings));
     if (memcmp(h.magic, magic, sizeof magic) != 0 || h.version != VERSION)
         return error_set(

@@ -1,5 +1,5 @@
 #pragma once
-/* The part of shm.c for tests and benchmarks only: rings of another size. */
+/* Declares the part of shm.c that only tests and benchmarks use: rings of another size. */
 #include <stdint.h>
 
 #include "worker/comm/links/link.h"

@@ -1,9 +1,10 @@
-/* A link over a TCP socket: bytes move as the kernel accepts and has them.
+/* Implements a link over a TCP socket. Bytes move when the kernel accepts them or has received
+ * them.
  *
- * A network that loses all packets looks like a peer that computes for long: no error and no
- * byte. Only the peer's kernel shows the difference, since it acknowledges data and answers
- * probes even when its process is slow, stopped or has full buffers. TCP_USER_TIMEOUT is not
- * usable: it also ends connections whose peer answers every probe with "no room yet". */
+ * A network that loses all packets looks like a peer that computes for a long time: there is no
+ * error and no byte. Only the peer's kernel shows the difference, since it acknowledges data and
+ * answers probes even when its process is slow, stopped or has full buffers. TCP_USER_TIMEOUT is
+ * not usable: it also ends connections whose peer answers every probe with "no room yet". */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,14 +20,15 @@
  * from its kernel. That is longer than any pause of a working network and far below the timeout
  * of a collective. */
 enum { SILENT_MS = 5000, UNANSWERED_MIN = 3 };
-enum { PROBE_SECONDS = 1, PROBES_MAX = 60 }; /* for idle connections */
+/* keep-alive probes on idle connections: interval in seconds, and number */
+enum { PROBE_SECONDS = 1, PROBES_MAX = 60 };
 
 static enum status check_path(int fd, struct error *err)
 {
     struct tcp_info i = {0};
     socklen_t n = sizeof i;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) != 0)
-        return STATUS_OK; /* the kernel does not tell */
+        return STATUS_OK; /* the kernel does not report the state */
     bool unanswered = i.tcpi_retransmits >= UNANSWERED_MIN || i.tcpi_probes >= UNANSWERED_MIN;
     if (!unanswered || i.tcpi_last_ack_recv < SILENT_MS)
         return STATUS_OK;
@@ -46,8 +48,8 @@ static struct msghdr message(const struct iovec *v, size_t n)
     return (struct msghdr){.msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = n};
 }
 
-/* Sends a header and its data in one packet. A packet of its own for the header is a second pass
- * through both kernels: a third of the time of a short exchange. */
+/* Sends a header and its data in one packet. A separate packet for the header would pass through
+ * both kernels a second time, which is a third of the time of a short exchange. */
 static enum status tcp_send(struct comm_link *l, const struct iovec *v, size_t n, size_t *moved,
                             struct error *err)
 {
@@ -139,8 +141,8 @@ enum status link_tcp_new(int fd, struct comm_link **out, struct error *err)
         {TCP_KEEPIDLE, PROBE_SECONDS}, {TCP_KEEPINTVL, PROBE_SECONDS}, {TCP_KEEPCNT, PROBES_MAX}};
     int on = 1;
     struct comm_link *l = mem_zalloc(sizeof *l);
-    /* Without keep-alive a silent network is found only at the timeout of a collective: slow,
-     * not wrong. */
+    /* A failure is ignored. Without keep-alive a silent network is found only at the timeout of
+     * a collective, which is slow but not wrong. */
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     for (size_t i = 0; i < sizeof probing / sizeof probing[0]; i++)
         (void)setsockopt(fd, IPPROTO_TCP, probing[i].option, &probing[i].value,

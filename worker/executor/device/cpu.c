@@ -1,5 +1,5 @@
-/* The CPU as a device that runs a model: the entries of `struct executor_device` that differ
- * from a GPU. */
+/* Describes the CPU as a device that runs a model: the entries of `struct executor_device` that
+ * differ from a GPU. */
 #include "worker/executor/device/cpu.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "worker/executor/device/model.h"
 #include "worker/executor/state.h"
 
-/* Each draft token is one more row, and rows are expensive on a CPU:
- * bench/results/speculation.md. */
+/* Each draft token is one more row, and rows are expensive on a CPU
+ * (bench/results/speculation.md). */
 enum { DRAFT_MAX_SEQS = 2 };
 
 static uint64_t cpu_memory_bytes(const struct executor_model *x)

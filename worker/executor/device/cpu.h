@@ -1,5 +1,5 @@
 #pragma once
-/* The CPUs of this machine as a device that runs a model. */
+/* Describes the CPUs of this machine as a device that runs a model. */
 #include "common/options/worker.h"
 #include "worker/executor/executor.h"
 

@@ -14,7 +14,8 @@ enum cpu_activations executor_activations(const struct worker_options *o)
 static int32_t isa_level_of(const struct worker_options *o)
 {
     static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
-    return o->cpu_isa == 0 ? -1 : cpu_isa_named(names[o->cpu_isa - 1]); /* index 0 is auto */
+    /* cpu_isa is an index into `names`; 0 = auto */
+    return o->cpu_isa == 0 ? -1 : cpu_isa_named(names[o->cpu_isa - 1]);
 }
 
 /* Limits the sampler's sweep to the register width of the chosen instruction set. */

@@ -26,8 +26,8 @@ const char *gpu_log_number(uint64_t n, char out[32])
     return out;
 }
 
-/* Returns the blocks of a sequence of full length. A KV group with a window holds the window and
- * one more block. */
+/* Returns the number of blocks of a sequence of full length. A KV group with a window holds the
+ * window and one more block. */
 static uint64_t blocks_of_sequence(const struct engine *e, const struct kv_group *g)
 {
     uint64_t tokens = e->max_model_len, window = g->window_tokens + (uint64_t)g->block_tokens;
@@ -53,9 +53,9 @@ static uint64_t draft_bytes(const struct executor_model *x)
     return d ? d->weights_bytes + d->activation_bytes + d->kv_bytes : 0;
 }
 
-/* Logs how the memory is used. The memory left now is the reserve, plus what a KV cache of a
- * fixed size leaves unused. The rest, which is neither used nor left, belongs to libraries and
- * to other processes that were there before. */
+/* Logs how the memory is used. The memory left now is the reserve, plus the memory that a KV
+ * cache of a fixed size leaves unused. The rest, which is neither used nor left, belongs to
+ * libraries and to other processes that were there before. */
 static void log_memory(const struct executor_model *x, uint64_t total)
 {
     const struct engine *e = x->engine;
@@ -63,7 +63,8 @@ static void log_memory(const struct executor_model *x, uint64_t total)
     uint64_t activations =
         e->activation_bytes + (x->device_sampler ? x->device_sampler->n_bytes : 0);
     uint64_t left = e->device->ops->memory.available_bytes(e->device);
-    uint64_t nccl = collectives_gpu_bytes(e->tp, e->pp); /* allocated later, when the ranks join */
+    /* NCCL's memory is allocated later, when the ranks join */
+    uint64_t nccl = collectives_gpu_bytes(e->tp, e->pp);
     left -= nccl < left ? nccl : left;
     uint64_t reserve = e->reserved_bytes < left ? e->reserved_bytes : left;
     uint64_t model = e->weights_bytes + activations + e->comm_bytes + e->lora_bytes + e->kv_bytes +

@@ -3,13 +3,13 @@
  * log. */
 #include "worker/executor/state.h"
 
-/* Returns how many sequences of full length fit into the KV cache. */
+/* Returns the number of sequences of full length that fit into the KV cache. */
 double gpu_log_concurrency(const struct engine *e);
 /* Formats 613024 as "613,024" in `out`, and returns it. */
 const char *gpu_log_number(uint64_t n, char out[32]);
-/* Formats the memory line of vLLM's first engine (and DJL's containers), in GiB. It has four
- * figures that add up to the budget: everything except weights, activations and KV cache counts
- * as non_torch_memory. */
+/* `gpu_log_budget` is the input of the memory line of vLLM's first engine (and DJL's
+ * containers), in GiB. The line has four figures that add up to the budget. Everything except
+ * weights, activations and KV cache counts as non_torch_memory. */
 struct gpu_log_budget {
     double total, utilization, weights, activations, kv;
 };

@@ -1,5 +1,5 @@
 #pragma once
-/* The executor's description of itself, for Hello and the memory table at the start. */
+/* Describes the executor itself, for Hello and the memory table at the start. */
 #include "worker/executor/state.h"
 
 /* Fills x->info, once, after the model is loaded. */

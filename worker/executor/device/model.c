@@ -30,8 +30,8 @@
 #include "worker/runner/record.h"
 #include "worker/setup/options.h"
 
-/* Default of --step-timeout in seconds: the time after which a step counts as hung. It is the
- * limit of a collective (docs/develop/comm.md). */
+/* STUCK_S is the default of --step-timeout in seconds: the time after which a step counts as
+ * hung. It equals the limit of a collective (docs/develop/comm.md). */
 #define STUCK_S 60ull
 
 static struct executor_model *of(struct executor *e)
@@ -109,9 +109,9 @@ static void note_shard(struct executor_model *x, uint32_t tp, int32_t rank, int3
     atomic_store(&x->base.shard_stage, stage);
 }
 
-/* Loads the shard of the rank slot unless it is here already. Loading is not interrupted: a disk
- * that is slower than a formation may take must finish once, and the next formation then finds
- * the shard here. */
+/* Loads the shard of the rank slot unless it is here already. Loading is not interrupted. On a
+ * disk that is slower than a formation may take, loading must finish once, and the next
+ * formation then finds the shard here. */
 static enum status take_shard(struct executor_model *x, const struct executor_comm *c,
                               struct error *err)
 {
@@ -178,7 +178,7 @@ static void model_abort_comm(struct executor *e)
     if (x->ranks.ops->leave)
         x->ranks.ops->leave(x);
     executor_drop_steps(x);
-    if (!atomic_load(&x->loss.is_lost)) /* waiting for a lost device would block */
+    if (!atomic_load(&x->loss.is_lost)) /* a wait for a lost device would block */
         /* recordings contain the collectives of the old group */
         runner_drop_records(x->engine->runner);
     if (sequences_reset(x->sequences, (struct u32_span){0}, &err) != STATUS_OK)
@@ -187,8 +187,8 @@ static void model_abort_comm(struct executor *e)
     atomic_store(&x->interrupted, false);
 }
 
-/* Drops the sequences. The head resets only ranks that have executed the same steps, so pending
- * ids are on their way and are awaited first. */
+/* Drops the sequences. The head resets only ranks that have executed the same steps. Pending ids
+ * are therefore on their way and are awaited first. */
 static enum status model_reset(struct executor *e, struct error *err)
 {
     TRY(executor_resolve_ids(of(e), err));
@@ -291,7 +291,8 @@ static enum status open_models(struct executor_model *x, const struct engine_set
         TRY(draft_model_open(x->speculation.model, s, x->engine, &x->draft_model, err));
         beside = draft_model_needs(x->draft_model);
     }
-    if (x->device->open_sampler) /* first: the KV cache takes the rest of the memory */
+    /* the sampler opens first, because the KV cache takes the rest of the memory */
+    if (x->device->open_sampler)
         TRY(executor_device_sampler_open(x, err));
     if (!x->device_sampler)
         x->engine->sampling_bytes =
@@ -300,8 +301,8 @@ static enum status open_models(struct executor_model *x, const struct engine_set
     return draft ? draft_model_load(x->draft_model, x->engine, err) : STATUS_OK;
 }
 
-/* Opens the copies between device and host. A failure is logged only: the worker serves without
- * KV transfers. */
+/* Opens the copies between device and host. A failure is only logged, and the worker serves
+ * without KV transfers. */
 static void open_copies(struct executor_model *x, const struct worker_options *o)
 {
     struct error err;
@@ -378,8 +379,8 @@ enum status executor_model_open(const struct executor_device *d, const struct ex
     x->loss.stuck_ns = (o->step_timeout_s > 0 ? (uint64_t)o->step_timeout_s : STUCK_S) * NS_PER_S;
     x->found = found ? *found : (struct executor_found){0};
     executor_limit_sweep(o);
-    /* The rank slot that the head will most likely assign: the shard is loaded before the peers
-     * are there. */
+    /* This is the rank slot that the head will most likely assign. Its shard is loaded before
+     * the peers are there. */
     uint32_t at = o->ordinal >= 0 ? (uint32_t)(o->ordinal % (o->tp * o->pp)) : 0;
     uint32_t tp = (uint32_t)o->tp;
     x->place = (struct comm_place){tp, (uint32_t)o->pp, at % tp, at / tp};

@@ -1,8 +1,8 @@
-/* The null device (docs/develop/null-worker.md): real sequences and block tables, no tensors.
- * compute.c calls it like any executor; each sampled token follows from a hash of the sequence's
- * ids.
+/* Implements the null device (docs/develop/null-worker.md), which has real sequences and block
+ * tables but no tensors. compute.c calls it like any executor; each sampled token follows from a
+ * hash of the sequence's ids.
  * Every rank computes every token by this rule, so ranks need not communicate. The communicator
- * is only an id, which rank 0 compares with the id it made. Options can ask for failures (a
+ * is only an id, which rank 0 compares with the id that it made. Options can ask for failures (a
  * failed join, a hung step, a crash), so that recovery is tested with the shipped binary.
  * `mutex` guards `interrupted`; everything else belongs to the compute thread after the opening. */
 #include "worker/executor/device/null.h"
@@ -33,7 +33,7 @@ enum {
     NULL_BLOCKS_DEFAULT = 8192,
     NULL_BYTES_PER_TOKEN = 4,
     NULL_LOAD_PIECE_US = 1000,
-    NULL_DICE = 1 << 20, /* gives 10000 different tokens, a multiple of 100 */
+    NULL_DICE = 1 << 20, /* NULL_DICE gives 10000 different tokens, a multiple of 100 */
 };
 #define NULL_SLEEP_PIECE_NS (100 * NS_PER_MS)
 #define NULL_LOGPROBS_MAX   64u
@@ -54,7 +54,7 @@ struct executor_null {
     bool has_made_id;
     uint64_t step_ns, token_ns, debt_ns;
     uint64_t fail_joins, load_ms, stall_after, n_steps;
-    uint32_t die_at_id; /* 0 = never */
+    uint32_t die_at_id; /* id that ends the process; 0 = none */
     struct speculation speculation;
     uint32_t draft_percent;
     pthread_mutex_t mutex; /* guards `interrupted` */
@@ -85,7 +85,7 @@ static enum status null_make_comm_id(struct executor *e, uint8_t *out, uint32_t 
     return STATUS_OK;
 }
 
-/* Takes as long as --null-load-ms says. Like the loading of a real shard, it cannot be
+/* Takes as long as --null-load-ms says. Like the loading of a real shard, this loading cannot be
  * interrupted. */
 static void load(struct executor_null *x)
 {
@@ -224,8 +224,8 @@ static const struct null_hash *hash_of(struct executor_null *x, const struct seq
 }
 
 /* Makes draft tokens for --null-draft-percent. Hashed tokens never repeat, so n-grams would find
- * none. The draft tokens are the tokens to come; a hash decides which of them are replaced by a
- * wrong one. */
+ * none. The draft tokens are the tokens that will be sampled. A hash decides for each of them
+ * whether a wrong token replaces it. */
 static void propose_by_rule(struct executor_null *x, struct sequence_run *r)
 {
     struct sequence *q = r->q;
@@ -253,7 +253,8 @@ static enum status draft_token(struct executor_null *x, struct sequence_runs run
     return STATUS_OK;
 }
 
-/* Every candidate gets log(1/(k+1)); the candidates are the ids after the chosen id
+/* Fills the log-probabilities of the chosen id and of k candidates. Each of them gets
+ * log(1/(k+1)). The candidates are the chosen id and the ids after it
  * (docs/develop/null-worker.md). */
 static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t k_asked,
                           struct arena *arena, struct logprob_row *row)
@@ -264,7 +265,7 @@ static bool fill_logprobs(const struct executor_null *x, uint32_t token, int32_t
     if (!ids || !values)
         return false;
     for (uint32_t i = 0; i <= k; i++) {
-        /* The chosen id comes first, then the top k, which begin with it. */
+        /* The chosen id comes first, then the top k, whose first id is the chosen id again. */
         ids[i] = i == 0 ? token : (token + i - 1) % x->info.limits.vocab_size;
         values[i] = -logf((float)(k + 1));
     }
@@ -280,7 +281,7 @@ static bool prompt_logprob_of(const struct null_hash *h, uint32_t id, uint32_t k
     float *values = arena_try_array(arena, k + 1, sizeof *values);
     if (!ids || !values)
         return false;
-    uint32_t rank = null_hash_token(h, 1) - 96; /* from 1 to 26 */
+    uint32_t rank = null_hash_token(h, 1) - 96; /* rank from 1 to 26 */
     ids[0] = id;
     values[0] = -(float)rank / 8;
     for (uint32_t i = 1; i <= k; i++) {
@@ -316,8 +317,8 @@ static enum status prompt_logprobs_of_run(const struct executor_null *x,
     return STATUS_OK;
 }
 
-/* Makes a vector with one element for each of the lowest eight bits: the bit of the last id, or
- * its mean over all ids. */
+/* Makes a vector with one element for each of the lowest eight bits. An element is the bit of
+ * the last id, or the bit's mean over all ids. */
 static bool fill_vector(const struct sequence *q, struct arena *arena, struct f32_span *out)
 {
     enum { N = 8 };
@@ -366,8 +367,8 @@ static enum status answer_run(struct executor_null *x, const struct sequence_run
     return STATUS_OK;
 }
 
-/* Makes an item for every run that samples or has prompt_logprobs, in the plan's order. A run
- * whose sequence has ended gets an item without ids. */
+/* Makes an item for every run that samples or has prompt_logprobs, in the plan's order. The item
+ * of a run whose sequence has ended has no ids. */
 static enum status answer_runs(struct executor_null *x, struct sequence_runs runs,
                                struct arena *arena, struct msg_result *out, struct error *err)
 {
@@ -392,8 +393,8 @@ static enum status answer_runs(struct executor_null *x, struct sequence_runs run
     return STATUS_OK;
 }
 
-/* Kills the process when a prompt contains --null-die-at-id, like a request that triggers a
- * fault of the program or the machine. */
+/* Kills the process when a prompt contains --null-die-at-id. This simulates a request that
+ * triggers a fault of the program or the machine. */
 static void die_if_told(const struct executor_null *x, const struct msg_plan *p)
 {
     for (uint32_t i = 0; x->die_at_id && i < p->n_admits; i++) {
@@ -502,7 +503,7 @@ static void size_kv(struct executor_info *info, const struct worker_options *o)
     info->comm_bytes = o->kv_port < 0 ? 0 : kv_chunks_memory_bytes();
 }
 
-/* Offers every TP that divides its own, since every rank computes everything. */
+/* Offers every TP that divides this device's TP, since every rank computes everything. */
 static void offer_smaller(struct executor_info *info, const struct worker_options *o)
 {
     uint32_t n_blocks = info->limits.kv_groups[0].n_blocks;

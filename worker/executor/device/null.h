@@ -1,5 +1,6 @@
 #pragma once
-/* The null device: checks and answers plans, and computes nothing (docs/develop/null-worker.md). */
+/* Opens the null device, which checks and answers plans and computes nothing
+ * (docs/develop/null-worker.md). */
 #include "common/options/worker.h"
 #include "worker/executor/executor.h"
 

@@ -5,8 +5,8 @@
 #include "common/base/mem.h"
 #include "proto/null_tokens.h"
 
-/* Positions of a sequence that were computed or found in the prefix cache, and the hash of their
- * ids. */
+/* `chain` holds the number of positions of a sequence that were computed or found in the prefix
+ * cache, and the hash of their ids. */
 struct chain {
     uint64_t serial;
     struct null_hash hash;
@@ -14,9 +14,9 @@ struct chain {
 };
 
 struct null_kv {
-    uint64_t *blocks; /* [n_blocks]; 0 = not filled */
+    uint64_t *blocks; /* hash of each block, [n_blocks]; 0 = not filled */
     uint32_t n_blocks, block_tokens;
-    struct chain *chains; /* [n_chains] by slot */
+    struct chain *chains; /* chains by slot, [n_chains] */
     uint32_t n_chains;
 };
 
@@ -125,7 +125,8 @@ enum status null_kv_run(struct null_kv *k, const struct msg_plan *p, struct sequ
 void null_kv_sampled(struct null_kv *k, struct sequence_runs runs)
 {
     struct error err;
-    for (uint32_t i = 0; i < runs.n; i++) /* cannot fail: with found = 0 no block is checked */
+    /* advance cannot fail here, because with found = 0 no block is checked */
+    for (uint32_t i = 0; i < runs.n; i++)
         if (runs.ptr[i].n_tokens > 0)
             (void)!advance(k, runs.ptr[i].q, 0, runs.ptr[i].q->n_computed, &err);
 }

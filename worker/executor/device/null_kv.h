@@ -1,8 +1,8 @@
 #pragma once
-/* The KV cache of the null device. For each block it holds a hash of all ids up to the block's
- * end, since the content of a real block also depends on all of them. A run whose earlier
- * positions were neither computed here nor moved here is detected. Compute thread, except the
- * memory of the view (kv/view.h). */
+/* Keeps the KV cache of the null device. For each block it holds a hash of all ids up to the
+ * block's end, since the content of a real block also depends on all of them. A run whose
+ * earlier positions were neither computed here nor moved here is detected. All functions run on
+ * the compute thread; the memory of the view is the exception (kv/view.h). */
 #include "worker/kv/view.h"
 #include "worker/sequences/sequences.h"
 
@@ -15,5 +15,5 @@ void null_kv_view(const struct null_kv *k, struct kv_view *out);
  * they have ids. STATUS_PROTOCOL: a run builds on a block that was not filled. */
 MUST_USE enum status null_kv_run(struct null_kv *k, const struct msg_plan *p,
                                  struct sequence_runs runs, struct error *err);
-/* Call it after sampling: accepted draft tokens count as computed too. */
+/* Counts accepted draft tokens as computed too. Call it after sampling. */
 void null_kv_sampled(struct null_kv *k, struct sequence_runs runs);

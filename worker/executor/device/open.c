@@ -22,7 +22,7 @@ static enum status open_cuda(const struct worker_options *o, struct executor **o
 
 bool executor_gpu_node(const char *folder, char *out, size_t size)
 {
-    /* on Linux; on Linux under Windows (WSL) */
+    /* device nodes on Linux, and on Linux under Windows (WSL) */
     static const char *const names[] = {"nvidiactl", "dxg"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(out, size, "%s/%s", folder, names[i]);
@@ -46,8 +46,8 @@ static void warn_of_unused_gpu(void)
              log_quote(reason));
 }
 
-/* Opens a GPU when there is one, else the CPU. A model that does not fit on the GPU is an error;
- * there is no fallback to the CPU then. */
+/* Opens a GPU when there is one, else the CPU. When the model does not fit on the GPU, the call
+ * fails and does not fall back to the CPU. */
 static enum status open_best(const struct worker_options *o, struct executor **out,
                              struct error *err)
 {
@@ -60,7 +60,7 @@ static enum status open_best(const struct worker_options *o, struct executor **o
     enum status s = executor_cuda_find(o, &found, &why);
     if (s == STATUS_OK)
         return executor_cuda_open(o, &found, out, err);
-    if (o->gpu >= 0) { /* --gpu asks for this one: no fallback */
+    if (o->gpu >= 0) { /* --gpu asks for this GPU, so there is no fallback */
         *err = why;
         return error_prefix(err, s, "--gpu %lld", (long long)o->gpu);
     }
@@ -88,8 +88,8 @@ static enum status open_device(const struct worker_options *o, struct executor *
     return error_set(err, STATUS_INVALID, "--device: the device is unknown");
 }
 
-/* Checks the length. A head refuses ranks outside these limits, and the worker would ask it
- * again and again; an error here ends the process. */
+/* Checks the length. A head refuses ranks outside these limits, and the worker would try again
+ * and again; an error here ends the process. */
 static enum status check_length(uint32_t max_model_len, struct error *err)
 {
     if (max_model_len >= 2 && max_model_len <= PROTO_MAX_IDS)

@@ -40,8 +40,8 @@ enum status sampled_init(struct sampled *d, struct sequence_runs runs, struct ar
     return error_set(err, STATUS_NO_MEMORY, "not enough memory for %u results", d->n_items);
 }
 
-/* Returns the number of places that count: the draft tokens that equal the sampled ids, and one
- * more. */
+/* Returns the number of places that count: one for each draft token that equals the sampled id,
+ * and one more. */
 static uint32_t n_right(const struct sequence_run *r, const uint32_t *ids)
 {
     const uint32_t *drafts = r->q->ids + r->q->n_ids;

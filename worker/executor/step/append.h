@@ -5,8 +5,8 @@
 /* Allocates room for the samples of `runs` on the arena. */
 MUST_USE enum status sampled_init(struct sampled *d, struct sequence_runs runs, struct arena *arena,
                                   struct error *err);
-/* Call it after the last pass, on all ranks: appends the sampled ids as far as the draft tokens
- * were right. */
+/* Appends the sampled ids as far as the draft tokens were right. Call it after the last pass, on
+ * all ranks. */
 MUST_USE enum status executor_append_sampled(struct executor_model *x, struct sequence_runs runs,
                                              struct sampled *sampled, struct error *err);
 /* Appends an id from the sampling rank. */

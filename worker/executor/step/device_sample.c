@@ -1,11 +1,11 @@
-/* Sampling on the device (kernels/cuda/backend/sampler.h), by the rules of sampling/sampler.h.
+/* Samples on the device (kernels/cuda/backend/sampler.h), by the rules of sampling/sampler.h.
  * step.c calls it for each pass on the sampling rank. It translates the parameters of a chunk of
- * rows to the device's lists, sends them and enqueues the sampling. Later it takes the results
- * of a finished step. Parameters without effect and unknown ids are left out, as in the host's
- * sampler.
+ * rows to the device's lists, sends the lists and enqueues the sampling. Later it takes the
+ * results of a finished step. Parameters without effect and unknown ids are left out, as in the
+ * host's sampler.
  * Invariants: the lists are built in arrays that are allocated once. A step that does not fit
- * into them is sampled by the host. Results are read only after the step's event. Compute
- * thread. */
+ * into them is sampled by the host. Results are read only after the step's event. All functions
+ * run on the compute thread. */
 #include "worker/executor/step/device_sample.h"
 
 #include <float.h>
@@ -23,7 +23,8 @@ enum { MAX_PLACES = 4096, MAX_BIASES = 65536, MAX_ALLOWED = 262144, MAX_HISTORY 
 
 struct sample_lists {
     uint32_t max_rows;
-    uint32_t *at_rows; /* [max_rows]; row in the pass; used by `d` like the other arrays */
+    /* [max_rows]; number of the row in the pass; used by `d` like the other arrays */
+    uint32_t *at_rows;
     struct gpu_sample_row *rows;
     struct gpu_bias *biases;
     uint32_t *allowed, *history;
@@ -35,7 +36,8 @@ struct sample_lists {
 enum status executor_device_sampler_open(struct executor_model *x, struct error *err)
 {
     if (comm_place_world(&x->place) > 1 && !x->ranks.ops->is_on_device)
-        return STATUS_OK; /* the host samples: only then other ranks get the ids */
+        /* the host samples, because the other ranks get the ids only from the host */
+        return STATUS_OK;
     TRY(x->device->open_sampler(x, &x->device_sampler, err));
     const struct gpu_sampler_options *o = &x->device_sampler->o;
     struct sample_lists *l = mem_zalloc(sizeof *l);
@@ -110,7 +112,7 @@ static uint64_t n_biases(const struct sampling_params *p)
     return (uint64_t)p->n_logit_bias + p->eos_ids.n + p->stop_ids.n + p->bad_words.n;
 }
 
-/* Starts a new list. With marks one look tells whether a list has an id already. */
+/* Starts a new list. One look at the marks tells whether a list has an id already. */
 static void begin_marks(struct sample_lists *l)
 {
     if (++l->n_marks > 0)
@@ -119,7 +121,8 @@ static void begin_marks(struct sample_lists *l)
     l->n_marks = 1;
 }
 
-/* Marks the id. Returns false when the list has it already or the vocabulary does not. */
+/* Marks the id. Returns false when the list has the id already or the vocabulary does not have
+ * it. */
 static bool mark_id(struct sample_lists *l, uint32_t id)
 {
     if (id >= l->vocab_size || l->marks[id] == l->n_marks)
@@ -180,7 +183,7 @@ bool executor_needs_ids(struct sequence_runs runs)
 
 /* ---- a row ---- */
 
-/* Adds a bias unless the list has the id already: a ban is added first and stays. */
+/* Adds a bias unless the list has the id already. A ban is added first and therefore stays. */
 static void add_bias(struct sample_lists *l, struct gpu_sample_row *r, uint32_t id, float value)
 {
     if (!mark_id(l, id))
@@ -308,8 +311,8 @@ static void begin_rows(struct sample_lists *l, uint32_t first_place)
                                      .history = l->history};
 }
 
-/* Rounds the wants up to one of four kinds and returns its number, because each kind has its own
- * recording. Rows that want less skip the rest. */
+/* Rounds the needs of a step up to one of four kinds and returns its number, because each kind
+ * has its own recording. Rows that need less skip the rest. */
 static uint64_t resolve_wants(struct gpu_sample_wants *w)
 {
     if (w->changes || w->logprobs)
@@ -319,7 +322,7 @@ static uint64_t resolve_wants(struct gpu_sample_wants *w)
 }
 
 /* Fills the first rows of a step up with unused rows to a number that is recorded. Returns the
- * key of the recording; 0 = no recording. */
+ * key of the recording, or 0 for no recording. */
 static uint64_t fill_up(const struct executor_model *x, struct sample_lists *l)
 {
     uint32_t n = l->d.n_rows, most = runner_sample_rows(x->engine->runner, n);

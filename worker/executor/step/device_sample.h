@@ -1,5 +1,5 @@
 #pragma once
-/* Sampling on the device, for an executor with x->device_sampler. */
+/* Samples on the device, for an executor with x->device_sampler. */
 #include "worker/executor/state.h"
 
 MUST_USE enum status executor_device_sampler_open(struct executor_model *x, struct error *err);

@@ -1,5 +1,5 @@
 #pragma once
-/* Draft tokens, made before the passes of a step. */
+/* Makes draft tokens before the passes of a step. */
 #include "worker/executor/state.h"
 
 /* Makes the draft tokens of `runs`, the same on all ranks. `p` is the applied plan, and the

@@ -1,4 +1,4 @@
-/* Sampling on the host. step.c calls executor_sample_pass after each pass on all ranks of the
+/* Samples on the host. step.c calls executor_sample_pass after each pass on all ranks of the
  * last stage. It makes the masks, and gets the logits or, for greedy rows, only the two best.
  * Then it samples RUNNER_LOGITS_ROWS rows at a time on the device's threads. The ids go to
  * `struct sampled`; append.c appends them on all ranks.
@@ -33,7 +33,7 @@ static void sample_share(void *ctx, uint32_t i_share)
     const struct share *h = ctx;
     for (uint32_t i = i_share; i < h->n; i += h->n_shares) {
         struct sampling *s = &h->x->host.samplings[i];
-        /* cannot fail without log-probabilities */
+        /* sampler_choose cannot fail without log-probabilities */
         if (!wants_logprobs(s))
             (void)!sampler_choose(h->x->host.samplers[i_share], &s->row, NULL, &s->choice, NULL,
                                   NULL);
@@ -41,7 +41,7 @@ static void sample_share(void *ctx, uint32_t i_share)
 }
 
 /* Warns once about logits that are not finite: the weights are broken, or the prompt led to an
- * overflow. The request is answered nevertheless. */
+ * overflow. The request is answered all the same. */
 static void warn_not_finite(struct executor_model *x, const struct sequence *q)
 {
     if (!x->warned_not_finite)
@@ -50,8 +50,8 @@ static void warn_not_finite(struct executor_model *x, const struct sequence *q)
     x->warned_not_finite = true;
 }
 
-/* Rows of a pass grouped by sequence. The masks of one sequence depend on each other; those of
- * different sequences do not. */
+/* `masked` groups the rows of a pass by sequence. The masks of one sequence depend on each
+ * other; those of different sequences do not. */
 struct masked {
     struct executor_model *x;
     const struct batch_sample *from;
@@ -62,7 +62,7 @@ struct masked {
 
 static float gap_of(enum grammar_end end)
 {
-    /* indexed by enum grammar_end */
+    /* the array is indexed by enum grammar_end */
     static const float gaps[] = {0, RESULT_DEAD_END, RESULT_MASK_COST};
     return gaps[end];
 }
@@ -94,7 +94,7 @@ static void mask_share(void *ctx, uint32_t i_share)
 }
 
 /* Divides the time that the step waited for masks among the rows, in proportion to the cost of
- * their masks. Measured time is needed: on a slow or busy machine a unit takes longer than the
+ * their masks. The time must be measured. On a slow or busy machine a unit takes longer than the
  * constant says, and the head would underestimate the masks. */
 static void say_units_of_step(struct executor_model *x, const struct masked *m, uint64_t took_ns)
 {
@@ -108,7 +108,7 @@ static void say_units_of_step(struct executor_model *x, const struct masked *m, 
     }
 }
 
-/* Makes the masks of n rows. A GPU still computes these rows meanwhile. */
+/* Makes the masks of n rows. Meanwhile a GPU still computes these rows. */
 static void make_masks(struct executor_model *x, const struct batch_sample *from, uint32_t n)
 {
     uint64_t costs[RUNNER_LOGITS_ROWS] = {0};
@@ -181,7 +181,7 @@ static enum status look_at_logits(struct executor_model *x, const struct batch_s
     return STATUS_OK;
 }
 
-/* The best two logits of the samples begin .. end, which need no other logits. */
+/* `best_rows` holds the best two logits of the samples begin .. end, which need no other logits. */
 struct best_rows {
     uint32_t begin, end;
     struct logits_top top[RUNNER_BEST_ROWS];
@@ -195,7 +195,7 @@ static bool needs_best_only(const struct batch_sample *from)
     return from->run->q->sampling.grammar_kind == GRAMMAR_NONE && sampler_needs_best_only(&row);
 }
 
-/* Finds the best logits of the next rows that need no more. Takes whole chunks of
+/* Finds the best logits of the next rows that need no other logits. Takes whole chunks of
  * RUNNER_LOGITS_ROWS, unless no other rows are left, so that later chunks stay full. */
 static enum status find_best(struct executor_model *x, uint32_t at, struct best_rows *best,
                              struct error *err)

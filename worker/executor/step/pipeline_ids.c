@@ -1,8 +1,8 @@
-/* Sampled ids on their way from the last stage to the earlier ones. Without draft tokens each
- * run samples one id, so all ranks know how many ids each pass gives. An earlier stage appends
- * an empty place for the id and goes on; it waits only when that id becomes a row. While the
- * last stage computes one half of a step's rows, the first stage computes the other half, and
- * then the first half of the next step.
+/* Moves sampled ids from the last stage to the earlier stages. Without draft tokens each run
+ * samples one id, so all ranks know how many ids each pass gives. An earlier stage appends an
+ * empty place for the id and goes on; it waits only when that id becomes a row. While the last
+ * stage computes one half of a step's rows, the first stage computes the other half, and then
+ * the first half of the next step.
  *
  * Deadlocks cannot occur. Hidden states go forward and ids go back, and a stage that waits to
  * send hidden states reads no ids meanwhile. It therefore begins a pass only when all ids that

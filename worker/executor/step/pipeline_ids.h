@@ -1,15 +1,15 @@
 #pragma once
-/* Sampled ids on their way from the last stage to the earlier ones. */
+/* Moves sampled ids from the last stage to the earlier stages. */
 #include "worker/executor/state.h"
 
-/* Call it after a pass: the last stage appends the sampled ids, an earlier stage an empty place
- * for each. */
+/* Appends the sampled ids on the last stage, and an empty place for each on an earlier stage.
+ * Call it after a pass. */
 MUST_USE enum status executor_end_pass(struct executor_model *x, struct sampled *sampled,
                                        struct error *err);
-/* Call it before a pass: waits for the ids of its rows. */
+/* Waits for the ids of the pass's rows. Call it before a pass. */
 MUST_USE enum status executor_find_pending(struct executor_model *x, struct error *err);
-/* Call it before the plan `p` is checked and applied: when a sequence leaves with a pending id,
- * it waits for all ids. */
+/* Waits for all ids when a sequence leaves with a pending id. Call it before the plan `p` is
+ * checked and applied. */
 MUST_USE enum status executor_resolve_ids_for(struct executor_model *x, const struct msg_plan *p,
                                               struct error *err);
 /* Waits for all ids. */

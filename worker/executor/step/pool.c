@@ -1,6 +1,6 @@
-/* Prompts as vectors, from the rows of pooling requests after the final norm, on the sampling
- * rank. A mean is summed position by position in double, so that it has the same bits however
- * the prompt is cut into chunks and passes. */
+/* Makes vectors of prompts from the rows of pooling requests after the final norm, on the
+ * sampling rank. A mean is summed position by position in double, so that it has the same bits
+ * for every division of the prompt into chunks and passes. */
 #include "worker/executor/step/pool.h"
 
 #include <math.h>
@@ -8,14 +8,14 @@
 #include "worker/executor/state.h"
 #include "worker/runner/logits.h"
 
-/* A row of the pass that pooling needs. */
+/* `pooled_row` is a row of the pass that pooling needs. */
 struct pooled_row {
     uint32_t row;
     const struct sequence_run *run;
-    bool last; /* last row of the prompt */
+    bool last; /* the row is the last one of the prompt */
 };
 
-/* An iterator over the rows of a pass. */
+/* `pool_walk` is an iterator over the rows of a pass. */
 struct pool_walk {
     const struct batch *b;
     uint32_t i_run, i_token, i_row;

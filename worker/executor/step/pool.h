@@ -1,5 +1,5 @@
 #pragma once
-/* Prompts as vectors. */
+/* Makes vectors of prompts. */
 #include "worker/executor/state.h"
 
 /* Adds the pass's rows of pooling requests, on the sampling rank. Finished vectors are on the

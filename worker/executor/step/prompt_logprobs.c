@@ -1,8 +1,9 @@
-/* The log-probabilities of a prompt's own ids, each from the row before it, with the best ids of
- * that row. All ids of a prompt are known at its admission, so the last row of a chunk is no
- * special case. When the device samples a step, it makes these too: it samples from a row in
- * which only the prompt's next id is allowed (device_sample.c). Otherwise the host reads the
- * logits, RUNNER_LOGITS_ROWS rows at a time. The result of a row depends on its logits alone. */
+/* Computes the log-probabilities of a prompt's own ids, each from the row before it, with the
+ * best ids of that row. All ids of a prompt are known at its admission, so the last row of a
+ * chunk is no special case. When the device samples a step, it makes these values too: it
+ * samples from a row in which only the prompt's next id is allowed (device_sample.c). Otherwise
+ * the host reads the logits, RUNNER_LOGITS_ROWS rows at a time. The result of a row depends on
+ * its logits alone. */
 #include "worker/executor/step/prompt_logprobs.h"
 
 #include "common/base/mem.h"
@@ -125,7 +126,7 @@ enum status executor_prompt_logprobs_pass(struct executor_model *x, struct step_
         for (uint32_t i = 0; i < n; i++)
             rows[i] = b->prompt_logprobs[done + i].row;
         TRY(runner_logits(x->engine->runner, rows, n, &logits, err));
-        if (logits) /* the sampling rank */
+        if (logits) /* only the sampling rank has logits */
             TRY(prompt_logprob_rows(x, b->prompt_logprobs + done, n,
                                     s->prompt_logprobs.rows + s->prompt_logprobs.n_done, err));
         executor_bump(&x->base);

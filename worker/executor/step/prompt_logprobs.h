@@ -1,8 +1,8 @@
 #pragma once
-/* The prompt_logprobs of a step. */
+/* Computes the prompt_logprobs of a step. */
 #include "worker/executor/state.h"
 
-/* Returns the entries of a row: the prompt's id, then the best ids. */
+/* Returns the number of entries of a row: the prompt's id, then the best ids. */
 uint32_t prompt_logprob_places(const struct sampling_params *p, uint32_t vocab_size);
 /* Counts the rows of the step's runs. On the sampling rank it also allocates them on the step's
  * arena. */

@@ -3,7 +3,7 @@
 #include "common/base/mem.h"
 #include "worker/grammar/grammars.h"
 
-/* At most RUNNER_LOGITS_ROWS rows are sampled at once. */
+/* Returns the number of samplers. At most RUNNER_LOGITS_ROWS rows are sampled at once. */
 static uint32_t n_samplers(uint32_t n_threads)
 {
     return n_threads < RUNNER_LOGITS_ROWS ? n_threads : RUNNER_LOGITS_ROWS;

@@ -1,13 +1,13 @@
 /* Executes a step, as a whole or in halves, on the compute thread. begin applies the plan, makes
  * draft tokens, runs the passes and samples. finish waits for the results and makes the Result.
  * When the device samples, begin only enqueues. A sequence then gets a place for an id that only
- * the device knows (`is_pending`), and the next step's rows read it on the device. Whatever
- * needs an id on the host waits for it: draft tokens, bad words of several ids, and sampling on
- * the host (docs/develop/runner.md, "Two steps in flight").
+ * the device knows (`is_pending`), and the next step's rows read it on the device. Draft tokens,
+ * bad words of several ids, and sampling on the host need the ids on the host and wait for them
+ * (docs/develop/runner.md, "Two steps in flight").
  *
  * Invariants: at most EXECUTOR_MAX_IN_FLIGHT steps are in flight, in a ring. Nothing of a
- * refused plan is executed. A sequence may leave while its id is on the way, so an item finds it
- * by slot and serial number. */
+ * refused plan is executed. A sequence may leave while its id is on the way, so an item finds
+ * the sequence by slot and serial number. */
 #include "worker/executor/step/step.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@
 #include "worker/executor/step/prompt_logprobs.h"
 #include "worker/grammar/grammars.h"
 
-/* Interval of looks at the other ranks while only the device is awaited, in ns. */
+/* LOOK_NS is the interval of looks at the other ranks while only the device is awaited, in ns. */
 enum { LOOK_NS = 1000000 };
 enum { SPIN_TURNS = 2000, NAP_NS = 20000 };
 
@@ -43,7 +43,7 @@ static struct step_in_flight *step_at(struct executor_model *x, uint32_t i)
 
 /* ---- ids to the host ---- */
 
-/* Takes the id of item i on a rank that does not sample: its device received it from the
+/* Takes the id of item i on a rank that does not sample, whose device received the id from the
  * sampling rank. */
 static enum status take_told(struct executor_model *x, struct step_in_flight *s, uint32_t i,
                              struct error *err)
@@ -100,8 +100,8 @@ struct pending_step {
     const struct step_in_flight *s;
 };
 
-/* Returns STATUS_AGAIN while the step runs, and STATUS_TIMEOUT when it has had the device to
- * itself for stuck_ns. */
+/* Returns STATUS_AGAIN while the step runs, and STATUS_TIMEOUT when the step has had the device
+ * to itself for stuck_ns. */
 static enum status has_sampled(void *ctx, struct error *err)
 {
     const struct executor_model *x = ((const struct pending_step *)ctx)->x;
@@ -130,8 +130,8 @@ static enum status await_device(struct executor_model *x, struct pending_step *a
     return s;
 }
 
-/* Waits for the step. The event only shows that the device is done, not that its sums are right:
- * a collective that ended because a peer ended reaches its event too. */
+/* Waits for the step. The event only shows that the device is done, not that the step's sums are
+ * right. A collective that ended because a peer ended reaches its event too. */
 static enum status await_sampled(struct executor_model *x, const struct step_in_flight *s,
                                  struct error *err)
 {
@@ -140,7 +140,8 @@ static enum status await_sampled(struct executor_model *x, const struct step_in_
         TRY(x->ranks.in->wait(x, has_sampled, &a, err));
     else
         TRY(await_device(x, &a, err));
-    return x->device_sampler->ops->wait(x->device_sampler, s->i_sampler, err); /* returns at once */
+    /* the call returns at once */
+    return x->device_sampler->ops->wait(x->device_sampler, s->i_sampler, err);
 }
 
 static enum status resolve_step(struct executor_model *x, struct step_in_flight *s,
@@ -166,8 +167,8 @@ static enum status resolve_steps(struct executor_model *x, struct error *err)
     return STATUS_OK;
 }
 
-/* Resolves the steps with draft tokens: the number of accepted ones decides the runs of the next
- * plan. */
+/* Resolves the steps with draft tokens, because the number of accepted draft tokens decides the
+ * runs of the next plan. */
 static enum status resolve_drafts(struct executor_model *x, struct error *err)
 {
     for (uint32_t i = 0; i < x->steps.n_in_flight; i++)
@@ -207,8 +208,8 @@ static enum status run_pass(struct executor_model *x, struct step_in_flight *s, 
     return executor_tells_by_pass(x, sampled) ? executor_end_pass(x, sampled, err) : STATUS_OK;
 }
 
-/* Adds a place for the pending id of each run that samples. Each has one, since there are no
- * draft tokens. */
+/* Adds a place for the pending id of each run that samples. Each such run has one id, since
+ * there are no draft tokens. */
 static enum status add_places(struct executor_model *x, struct step_in_flight *s,
                               struct sequence_runs runs, struct error *err)
 {
@@ -268,8 +269,8 @@ static enum status run_passes(struct executor_model *x, struct step_in_flight *s
     return STATUS_OK;
 }
 
-/* Returns false when a run that samples has no rows, because its sequence has reached its end;
- * no id will come for it. */
+/* Returns false when a run that samples has no rows, because its sequence has reached its end.
+ * No id will come for such a run. */
 static bool all_have_places(struct sequence_runs runs)
 {
     for (uint32_t i = 0; i < runs.n; i++)
@@ -355,7 +356,7 @@ bool executor_is_due(struct executor *e)
     x->steps.looked_ns = now_ns;
     if (x->ranks.in->look && x->ranks.in->look(x, &err) != STATUS_OK)
         return true; /* finish reports the error */
-    /* a slow device is progress too; only the deadline or a look ends a hung one */
+    /* a slow device is progress too; only the deadline or a look at the ranks ends a hung step */
     executor_bump(e);
     return false;
 }

@@ -1,5 +1,5 @@
 #pragma once
-/* The step of executor_ops, as a whole or in halves. */
+/* Executes the step of executor_ops, as a whole or in halves. */
 #include "worker/executor/state.h"
 
 MUST_USE enum status executor_begin(struct executor *e, const struct msg_plan *p,

@@ -3,9 +3,9 @@
 
 #define MLP "model.layers.%u.mlp."
 
-/* DeepSeek V2 and V3 (DeepSeek-AI 2024): latent attention, a dense MLP in the first layers, then
- * mixtures with a shared expert. V2 and V3 differ in how experts are chosen; the configuration
- * says how. */
+/* Writes DeepSeek V2 and V3 (DeepSeek-AI 2024): latent attention, a dense MLP in the first
+ * layers, then mixtures with a shared expert. V2 and V3 differ in how experts are chosen; the
+ * configuration says how. */
 void family_deepseek(struct program *p)
 {
     static const struct moe_names names = {

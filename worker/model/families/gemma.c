@@ -3,8 +3,9 @@
 #include "worker/model/build.h"
 #include "worker/model/families/family.h"
 
-/* Norms before and after each part, layers with a window, embeddings scaled by sqrt(hidden).
- * Checkpoints store the weights of norms minus one; GGUFs store the weights. */
+/* Writes the layers of Gemma: norms before and after each part, layers with a window, embeddings
+ * scaled by sqrt(hidden). Checkpoints store the weights of norms minus one; GGUFs store the
+ * weights. */
 static void gemma(struct program *p, bool head_norms)
 {
     const struct model_config *c = p->config;
@@ -43,14 +44,15 @@ static void gemma(struct program *p, bool head_norms)
                TENSOR("lm_head.weight", "output.weight"));
 }
 
-/* Gemma 2 (Gemma Team 2024): a window in every second layer, capped scores and logits. */
+/* Writes Gemma 2 (Gemma Team 2024), which has a window in every second layer and capped scores
+ * and logits. */
 void family_gemma2(struct program *p)
 {
     gemma(p, false);
 }
 
-/* Gemma 3, text (Gemma Team 2025): one norm per head of Q and K; layers with a window have their
- * own rotary base. */
+/* Writes Gemma 3, text (Gemma Team 2025), which has one norm per head of Q and K. Layers with a
+ * window have their own rotary base. */
 void family_gemma3(struct program *p)
 {
     gemma(p, true);

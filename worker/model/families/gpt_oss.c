@@ -3,7 +3,7 @@
 
 #define MLP "model.layers.%u.mlp."
 
-/* gpt-oss (OpenAI 2025): a window in every second layer, a sink for each head, biases
+/* Writes gpt-oss (OpenAI 2025): a window in every second layer, a sink for each head, biases
  * everywhere, and experts whose matrices are stacked, with alternating rows of gate and up. */
 void family_gpt_oss(struct program *p)
 {

@@ -3,8 +3,8 @@
 
 #define MOE "model.layers.%u.block_sparse_moe."
 
-/* Mixtral (Jiang et al. 2024): Llama's layers with a mixture of experts as MLP. Its GGUF names
- * the family Llama and permutes the rows of Q and K like Llama's. */
+/* Writes Mixtral (Jiang et al. 2024): Llama's layers with a mixture of experts as MLP. Its GGUF
+ * names the family Llama and permutes the rows of Q and K like Llama's. */
 void family_mixtral(struct program *p)
 {
     static const struct moe_names names = {

@@ -1,8 +1,8 @@
 #include "worker/model/build.h"
 #include "worker/model/families/family.h"
 
-/* OLMo 2 (OLMo Team 2025): norms after each part and none before; Q and K are each normalised as
- * one vector. */
+/* Writes OLMo 2 (OLMo Team 2025), which has norms after each part and none before; Q and K are
+ * each normalised as one vector. */
 void family_olmo2(struct program *p)
 {
     const struct model_config *c = p->config;

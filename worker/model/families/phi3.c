@@ -4,8 +4,9 @@
 #define QKV     TENSOR("model.layers.%u.self_attn.qkv_proj.weight", "blk.%u.attn_qkv.weight")
 #define GATE_UP TENSOR("model.layers.%u.mlp.gate_up_proj.weight", "blk.%u.ffn_up.weight")
 
-/* Phi-3 (Abdin et al. 2024): Llama's layers with projections that share a tensor, a window in
- * every layer or in none, and, in the long versions, LongRoPE over a part of each head. */
+/* Writes Phi-3 (Abdin et al. 2024): Llama's layers with projections that share a tensor, a
+ * window in every layer or in none, and, in the long versions, LongRoPE over a part of each
+ * head. */
 void family_phi3(struct program *p)
 {
     const struct qkv_names qkv = {.q = QKV, .k = QKV, .v = QKV, .fused = true};

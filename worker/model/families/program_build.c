@@ -6,7 +6,7 @@
 #include "common/base/mem.h"
 #include "worker/model/families/family.h"
 
-/* The function for each family name of common/model/info/family.c, in any order. */
+/* `writers` has the function for each family name of common/model/info/family.c, in any order. */
 /* clang-format off */
 static const struct {
     const char *name;

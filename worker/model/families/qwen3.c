@@ -1,7 +1,7 @@
 #include "worker/model/build_llama.h"
 #include "worker/model/families/family.h"
 
-/* Qwen 3 (Qwen Team 2025): Llama's layers with a norm for each head of Q and K. */
+/* Writes Qwen 3 (Qwen Team 2025): Llama's layers with a norm for each head of Q and K. */
 void family_qwen3(struct program *p)
 {
     build_like_llama(

@@ -5,8 +5,8 @@
 
 #define MLP "model.layers.%u.mlp."
 
-/* Qwen 2 MoE (a shared expert with a gate of its own, biases) and Qwen 3 MoE (norms of Q and K
- * instead). Mixtures are in some layers or in all. */
+/* Writes Qwen 2 MoE (a shared expert with a gate of its own, biases) and Qwen 3 MoE (norms of Q
+ * and K instead). Mixtures are in some layers or in all. */
 void family_qwen_moe(struct program *p)
 {
     static const struct moe_names names = {

@@ -1,8 +1,8 @@
-/* Collectives of 1 to 5 ranks, over shared memory and over TCP. `ranks_run` (comm_ranks.h)
+/* Tests collectives of 1 to 5 ranks, over shared memory and over TCP. `ranks_run` (comm_ranks.h)
  * starts each rank as a thread with a comm of its own, and the threads call sums, broadcasts and
- * gathers. The results must equal plain loops bit for bit. Other tests show ranks that disagree,
- * leave or are interrupted: each call then ends with an error that names the cause. Rank threads
- * note faults by `EXPECT`, because cmocka's asserts work only in the main thread. */
+ * gathers. The results must equal plain loops bit for bit. In other tests ranks disagree, leave
+ * or are interrupted: each call then ends with an error that names the cause. Rank threads note
+ * faults by `EXPECT`, because cmocka's asserts work only in the main thread. */
 #include "worker/comm/comm.h"
 
 #include <poll.h>
@@ -57,7 +57,7 @@ static uint8_t byte(uint32_t r, size_t i, uint64_t salt)
     return (uint8_t)((i * 31 + r * 7 + salt * 13) ^ (i >> 8));
 }
 
-/* Gathers parts of different sizes: rank r has base + r bytes. */
+/* Gathers parts of different sizes, with base + r bytes from rank r. */
 static void gather(struct rank *r, int root, size_t base, uint64_t salt)
 {
     struct comm_part parts[COMM_MAX_RANKS] = {{0}};
@@ -118,7 +118,8 @@ static void test_values(void **state)
             assert_true(ranks_run(n, &ways[w], every_size, NULL));
 }
 
-/* All ranks make the same random sequence of calls. Some ranks pause, so that others run ahead. */
+/* Makes the same random sequence of calls on all ranks. Some ranks pause, so that others run
+ * ahead. */
 static void any_sequence(struct rank *r)
 {
     struct rng g = {*(uint64_t *)r->ctx}, own = {r->rank};
@@ -187,7 +188,7 @@ static void disagree(struct rank *r)
     float x[40] = {0};
     for (int i = 0; i < 3; i++)
         EXPECT(r, comm_all_reduce(r->comm, x, 40, &err) == STATUS_OK, "%s", err.text);
-    while (s == STATUS_OK) { /* a rank that only sends learns of it later */
+    while (s == STATUS_OK) { /* a rank that only sends notices the fault in a later call */
         if (r->rank == odd->rank)
             odd->does(r, &err, &s);
         else
@@ -220,8 +221,8 @@ static void test_disagreement(void **state)
         }
 }
 
-/* Rank 1 makes another broadcast in place of the first one. The next message that it finds has
- * the right kind, size and root, but the number of the broadcast before. */
+/* Makes another broadcast on rank 1 in place of the first one. The next message that rank 1
+ * receives has the right kind, size and root, but the number of the broadcast before. */
 static void one_step_behind(struct rank *r)
 {
     struct error err = {0};
@@ -237,7 +238,8 @@ static void one_step_behind(struct rank *r)
                       "broadcast 2"),
                "%s", err.text);
     }
-    pthread_barrier_wait(r->ctx); /* a rank that left earlier would only look gone */
+    /* if this rank left earlier, the others would only see that it is gone */
+    pthread_barrier_wait(r->ctx);
 }
 
 static void test_a_step_behind(void **state)
@@ -257,7 +259,7 @@ static void one_leaves(struct rank *r)
     struct error err = {0};
     float *x = calloc(1000000, sizeof *x);
     EXPECT(r, comm_all_reduce(r->comm, x, 10, &err) == STATUS_OK, "%s", err.text);
-    if (r->rank == 1) { /* before or during the others' sum */
+    if (r->rank == 1) { /* rank 1 calls before or during the sum of the others */
         poll(NULL, 0, *(int *)r->ctx);
         comm_leave(r->comm);
         r->left = true;
@@ -303,7 +305,7 @@ static void test_silence(void **state)
         assert_true(ranks_run(3, &o, one_is_silent, &all));
         pthread_barrier_destroy(&all);
     }
-    /* Two ranks over two transports: each makes a collective, and counts its wait as progress,
+    /* Each of two ranks makes a collective over two transports, and counts its wait as progress,
      * not as a hang. */
     assert_true(atomic_load(&progress) >= 8);
 }
@@ -354,11 +356,13 @@ static void test_interrupts(void **state)
             struct blocked b = {.which = which};
             pthread_barrier_init(&b.all, NULL, 4);
             ranks_open(ranks, 3, &ways[w]);
-            for (uint64_t epoch = 1; epoch <= 3; epoch++) { /* three times, each after leaving */
+            /* the test runs three times, each time after leaving */
+            for (uint64_t epoch = 1; epoch <= 3; epoch++) {
                 ranks_form(ranks, 3, epoch);
                 ranks_start(ranks, 3, block, &b);
                 pthread_barrier_wait(&b.all);
-                poll(NULL, 0, 10 * (int)(epoch - 1)); /* sometimes before they sleep */
+                /* the interrupt sometimes comes before the ranks sleep */
+                poll(NULL, 0, 10 * (int)(epoch - 1));
                 comm_interrupt(ranks[0].comm);
                 comm_interrupt(ranks[1].comm);
                 pthread_barrier_wait(&b.all);

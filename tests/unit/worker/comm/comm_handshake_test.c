@@ -1,7 +1,8 @@
-/* Handshakes and addresses of ranks, without sockets. The tests encode a hello, a confirmation
- * or a token, change bits or fields, and decode it again. Invariants: only a message with the
- * right id, epoch and ranks is accepted, and two ends share memory or CPUs only when both name
- * the same host. Addresses are parsed from text and printed again. All tests run on one thread. */
+/* Tests handshakes and addresses of ranks, without sockets. The tests encode a hello, a
+ * confirmation or a token, change bits or fields, and decode it again. Invariants: only a
+ * message with the right id, epoch and ranks is accepted, and two ends share memory or CPUs only
+ * when both name the same host. Addresses are parsed from text and printed again. All tests run
+ * on one thread. */
 #include "worker/comm/handshake.h"
 
 #include <sched.h>
@@ -134,7 +135,7 @@ static void test_hosts(void **state)
     assert_true(handshake_same_host(&a, &b));
     assert_false(handshake_share_memory(&a, &b) || handshake_share_memory(&b, &a));
     b.shares_memory = true;
-    b.host_id[HOST_ID_BYTES - 1] ^= 1; /* the same host, with other CPUs */
+    b.host_id[HOST_ID_BYTES - 1] ^= 1; /* the ends have the same host and other CPUs */
     assert_true(handshake_same_host(&a, &b) && handshake_share_memory(&a, &b));
     assert_false(handshake_same_cpus(&a, &b));
     b.host_id[HOST_ID_BYTES - 1] ^= 1;

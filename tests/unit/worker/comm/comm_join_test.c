@@ -1,5 +1,5 @@
-/* Joining a group of ranks. Ranks are threads of this process (comm_ranks.h) or a forked child,
- * and the tests also play ranks and strangers by hand on plain sockets. Cases: hosts and
+/* Tests that ranks join a group. Ranks are threads of this process (comm_ranks.h) or a forked
+ * child, and the tests also play ranks and strangers by hand on plain sockets. Cases: hosts and
  * addresses, transports, garbage and duplicates at a listener, peers that are early, late,
  * silent or killed. Invariants: each rank slot is taken once, and no descriptor or memory is
  * left behind. The fork test runs first, before there are threads. */
@@ -79,7 +79,7 @@ static int play_hello(const struct rank *to, uint32_t from, struct transcript *t
     return fd;
 }
 
-/* Plays the second half. Returns false when the rank refused. */
+/* Plays the second half of a rank's connection. Returns false when the rank refused. */
 static bool play_confirm(const struct rank *to, const struct transcript *t, int fd)
 {
     uint8_t confirm[CONFIRM_BYTES], welcome[8];
@@ -110,7 +110,7 @@ static void sum_of_ones(struct rank *r)
 static void test_hosts(void **state)
 {
     static const struct {
-        const char *host, *text; /* text of the error; NULL = accepted */
+        const char *host, *text; /* host, and text of the error; text NULL = accepted */
     } cases[] = {{"127.0.0.1", NULL},
                  {"localhost", NULL},
                  {"0.0.0.0", "means all addresses"},
@@ -137,7 +137,7 @@ static void test_hosts(void **state)
         } else if (!strstr(err.text, cases[i].text)) {
             fail_msg("%s: %s", cases[i].host, err.text);
         } else if (s != STATUS_INVALID && !strchr(cases[i].host, ' ')) {
-            /* Restarting cannot help here. Only a name may be known later. */
+            /* A restart does not help against these errors. Only a name may become known later. */
             fail_msg("%s: %s", cases[i].host, status_name(s));
         }
     }
@@ -156,8 +156,8 @@ static void test_ipv6(void **state)
     assert_true(ranks_run(3, &o, sum_of_ones, NULL));
 }
 
-/* The address of a host is known late, and changes while a group exists. The next ranks to join
- * meet at the newest address. */
+/* The address of a host becomes known late, and changes while a group exists. The next ranks to
+ * join meet at the newest address. */
 static void test_listening_elsewhere(void **state)
 {
     static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.3"};
@@ -180,7 +180,7 @@ static void test_listening_elsewhere(void **state)
             char want[COMM_ADDRESS_MAX];
             snprintf(want, sizeof want, "%s:%u", hosts[i], port);
             assert_int_equal(comm_listen(ranks[0].comm, "192.0.2.77", &err), STATUS_INVALID);
-            if (i == 3) /* an address that no rank joins at */
+            if (i == 3) /* no rank joins at this address */
                 assert_int_equal(comm_listen(ranks[0].comm, "127.0.0.2", &err), STATUS_OK);
             if (comm_listen(ranks[0].comm, hosts[i], &err) != STATUS_OK)
                 fail_msg("%s: %s", hosts[i], err.text);
@@ -294,7 +294,7 @@ static void test_strangers(void **state)
                 say(fds[i], garbage, sizeof garbage);
             else if (i % 5 == 2)
                 say(fds[i], hello, sizeof hello / 2);
-            else if (i % 5 == 3) /* a recorded hello without a confirmation */
+            else if (i % 5 == 3) /* this visitor sends a recorded hello without a confirmation */
                 say(fds[i], hello, sizeof hello);
             else if (i % 5 == 4) {
                 say(fds[i], hello, sizeof hello);
@@ -333,7 +333,7 @@ static void test_duplicates(void **state)
     struct rank larger = ranks[0];
     larger.n_ranks++;
     assert_int_equal(play_rank(&larger, 2), -1);
-    struct rank other = ranks[0]; /* a peer that takes rank 0 for rank 1 */
+    struct rank other = ranks[0]; /* this peer takes rank 0 for rank 1 */
     other.rank = 1;
     other.addresses[1] = ranks[0].addresses[0];
     assert_int_equal(play_rank(&other, 2), -1);
@@ -372,13 +372,13 @@ static void test_another_formation(void **state)
     }
 }
 
-/* Rank 1 joins epoch 2 while rank 0 still waits for epoch 1. Rank 1 gets in later. */
+/* Rank 1 joins epoch 2 while rank 0 still waits for epoch 1. Rank 1 joins later. */
 static void test_early(void **state)
 {
     struct rank ranks[2];
     ranks_open(ranks, 2, &memory);
     ranks_form(ranks, 2, 1);
-    ranks_start(ranks, 1, NULL, NULL); /* rank 0 of epoch 1, alone */
+    ranks_start(ranks, 1, NULL, NULL); /* rank 0 of epoch 1 is alone */
     ranks[1].term_epoch = 2;
     ranks[1].id[0] ^= 1;
     ranks_start(ranks + 1, 1, sum_of_ones, NULL);
@@ -451,7 +451,7 @@ static void test_interrupted(void **state)
         ranks_wait(ranks + 2, 1);
         assert_int_equal(ranks[0].joined, STATUS_CLOSED);
         assert_int_equal(ranks[2].joined, STATUS_CLOSED);
-        rank_join(&ranks[0]); /* interrupted until it leaves */
+        rank_join(&ranks[0]); /* the rank stays interrupted until it leaves */
         assert_int_equal(ranks[0].joined, STATUS_CLOSED);
         comm_leave(ranks[0].comm);
         comm_leave(ranks[2].comm);
@@ -472,7 +472,8 @@ static void test_again_and_again(void **state)
         ranks_open(ranks, 4, ways[w]);
         int n_fds = count_fds();
         for (int i = 0; i < 20; i++) {
-            left[i] = visit(ranks[i % 4].addresses[i % 4]); /* stays open and sends nothing */
+            /* the connection stays open and sends nothing */
+            left[i] = visit(ranks[i % 4].addresses[i % 4]);
             ranks_form(ranks, 4, (uint64_t)i + 1);
             ranks_start(ranks, 4, i % 3 ? sum_of_ones : NULL, NULL);
             assert_true(ranks_wait(ranks, 4));
@@ -491,7 +492,7 @@ static void test_again_and_again(void **state)
     }
 }
 
-/* With fewer and fewer free descriptors, joining fails or does without shared memory. Nothing
+/* With fewer and fewer free descriptors, joining fails or works without shared memory. Nothing
  * leaks or hangs. */
 static void test_no_descriptors(void **state)
 {
@@ -594,21 +595,21 @@ static void test_killed_peer(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_peer), /* forks, so it runs before there are threads */
-        cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_ipv6),
-        cmocka_unit_test(test_listening_elsewhere),
-        cmocka_unit_test(test_groups_refused),
-        cmocka_unit_test(test_transports),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_duplicates),
-        cmocka_unit_test(test_another_formation),
-        cmocka_unit_test(test_early),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_silent),
-        cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_again_and_again),
-        cmocka_unit_test(test_no_descriptors)};
+    const struct CMUnitTest tests[] = {/* this test forks, so it runs before there are threads */
+                                       cmocka_unit_test(test_killed_peer),
+                                       cmocka_unit_test(test_hosts),
+                                       cmocka_unit_test(test_ipv6),
+                                       cmocka_unit_test(test_listening_elsewhere),
+                                       cmocka_unit_test(test_groups_refused),
+                                       cmocka_unit_test(test_transports),
+                                       cmocka_unit_test(test_strangers),
+                                       cmocka_unit_test(test_duplicates),
+                                       cmocka_unit_test(test_another_formation),
+                                       cmocka_unit_test(test_early),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_silent),
+                                       cmocka_unit_test(test_interrupted),
+                                       cmocka_unit_test(test_again_and_again),
+                                       cmocka_unit_test(test_no_descriptors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

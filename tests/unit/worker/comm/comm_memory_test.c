@@ -1,4 +1,4 @@
-/* Collectives in the memory table have the size that a formed group really holds. */
+/* Tests that collectives have the same size in the memory table as in a formed group. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 enum { MAX_TEST_RANKS = 5, SLACK_BYTES = 64 << 10 };
 
-/* Memory of all ranks, which are threads of this process. */
+/* `held` is the memory of all ranks, which are threads of this process. */
 struct held {
     uint64_t mapped, heap;
 };
@@ -33,8 +33,8 @@ static struct held held_now(void)
     return h;
 }
 
-/* Returns whether the heap's size can be asked. A sanitizer replaces the allocator, so its heap
- * cannot. */
+/* Returns whether the size of the heap can be read. A sanitizer replaces the allocator, whose
+ * heap has no known size. */
 static bool heap_is_known(void)
 {
     uint64_t before = held_now().heap;

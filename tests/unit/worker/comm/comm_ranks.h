@@ -1,7 +1,7 @@
 #pragma once
-/* Ranks as threads of one process, each with a comm of its own. cmocka's asserts end in a
- * longjmp, which must not happen in these threads. They note their first fault, and the main
- * thread looks at it after they have ended. */
+/* Runs ranks as threads of one process, each with a comm of its own. cmocka's asserts end in a
+ * longjmp, which must not happen in these threads. The threads note their first fault, and the
+ * main thread looks at it after they have ended. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -106,7 +106,7 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* Starts the ranks. Without a body they join and stay. */
+/* Starts the ranks. Without a body they join and stay in the group. */
 static void ranks_start(struct rank *ranks, uint32_t n, void (*body)(struct rank *r), void *ctx)
 {
     for (uint32_t r = 0; r < n; r++) {

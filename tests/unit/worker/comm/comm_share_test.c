@@ -1,8 +1,8 @@
-/* Two ends of a connection on one host agree on shared memory, or both stay on TCP. One end runs
- * in a thread, and the test plays the other end by hand over a socket pair in place of the TCP
- * connection. Cases: the test connects or listens, with wrong tokens, descriptors or names, a
- * missing end and interrupts. Invariants: both ends take the same decision, and no descriptor is
- * left behind. */
+/* Tests that two ends of a connection on one host agree on shared memory, or both stay on TCP.
+ * One end runs in a thread, and the test plays the other end by hand over a socket pair in place
+ * of the TCP connection. Cases: the test connects or listens, with wrong tokens, descriptors or
+ * names, a missing end and interrupts. Invariants: both ends take the same decision, and no
+ * descriptor is left behind. */
 #include "worker/comm/share.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 
-/* The end under test, in a thread of its own. The test plays the other end. */
+/* `end` is the end under test, in a thread of its own. The test plays the other end. */
 struct end {
     struct share share;
     struct waiter waiter;
@@ -120,7 +120,7 @@ static void test_wrong_token(void **state)
     uint8_t welcome[WELCOME_BYTES], wrong[TOKEN_BYTES] = {0};
     end_start(&e, true);
     hear(e.other_fd, welcome, sizeof welcome);
-    for (int i = 0; i < 3; i++) { /* two callers with a wrong token, and one that closes at once */
+    for (int i = 0; i < 3; i++) { /* two callers send a wrong token, and one closes at once */
         int fd = call(welcome);
         if (i != 1) {
             say(fd, wrong, sizeof wrong);
@@ -128,10 +128,10 @@ static void test_wrong_token(void **state)
         }
         close(fd);
     }
-    int fd = call(welcome); /* the caller with the right token */
+    int fd = call(welcome); /* this caller has the right token */
     say(fd, e.share.token, TOKEN_BYTES);
     char byte;
-    hear(fd, &byte, 1); /* the kernel drops descriptors that come with it */
+    hear(fd, &byte, 1); /* the kernel drops descriptors that come with this byte */
     say(e.other_fd, "y", 1);
     end_wait(&e);
     assert_int_equal(e.status, STATUS_OK);
@@ -144,7 +144,7 @@ static void test_lies(void **state)
     uint8_t welcome[WELCOME_BYTES];
     end_start(&e, true);
     hear(e.other_fd, welcome, sizeof welcome);
-    say(e.other_fd, "y", 1); /* claims memory that it never asked for */
+    say(e.other_fd, "y", 1); /* the test claims memory that it never asked for */
     end_wait(&e);
     assert_int_equal(e.status, STATUS_PROTOCOL);
     assert_null(e.link);
@@ -163,7 +163,7 @@ static void test_accept_gone(void **state)
             say(fd, e.share.token, TOKEN_BYTES);
             hear(fd, &byte, 1);
         }
-        close(e.other_fd); /* its process has ended */
+        close(e.other_fd); /* this plays the end of the other process */
         e.other_fd = -1;
         if (fd >= 0)
             close(fd);
@@ -233,7 +233,7 @@ static void test_not_memory(void **state)
         int fds[4];
     } cases[] = {{0, {0}},
                  {1, {null_fd}},
-                 {1, {memory_fd}}, /* right size, but not sealed */
+                 {1, {memory_fd}}, /* this memory has the right size, but is not sealed */
                  {2, {memory_fd, null_fd}},
                  {4, {memory_fd, null_fd, null_fd, null_fd}}};
     int n_fds = count_fds();
@@ -262,7 +262,7 @@ static void test_not_memory(void **state)
     close(memory_fd);
 }
 
-/* Names that lead nowhere, and one in the file system. */
+/* The memory is not taken from a name that leads nowhere, nor from a name in the file system. */
 static void test_names(void **state)
 {
     static const uint8_t names[][WELCOME_BYTES] = {{6, 0, 'f', 'f', 'f', 'f', '~'},
@@ -312,7 +312,7 @@ static void test_no_welcome(void **state)
     static const uint8_t none[WELCOME_BYTES];
     struct end e;
     end_start(&e, false);
-    say(e.other_fd, none, sizeof none); /* no offer, so no verdict is expected */
+    say(e.other_fd, none, sizeof none); /* the test offers nothing, so it expects no verdict */
     end_wait(&e);
     assert_int_equal(e.status, STATUS_OK);
     assert_null(e.link);
@@ -324,7 +324,7 @@ static void test_no_welcome(void **state)
     assert_int_equal(e.status, STATUS_IO);
 }
 
-/* Each end can be interrupted wherever it waits. */
+/* Each end can be interrupted at any point where it waits. */
 static void test_interrupted(void **state)
 {
     for (int which = 0; which < 4; which++) {
@@ -336,7 +336,7 @@ static void test_interrupted(void **state)
         if (which < 2)
             hear(e.other_fd, welcome, sizeof welcome);
         if (which == 1)
-            fd = call(welcome); /* calls without a token */
+            fd = call(welcome); /* this caller sends no token */
         if (which == 3) {
             listener = listen_as_rank(welcome);
             say(e.other_fd, welcome, sizeof welcome);

@@ -1,8 +1,8 @@
-/* A replica of several stages, with its ranks as threads of this process. A rank opens one comm
- * with parts: for its stage, for the stages before and after it, and for the sampled ids. The
- * tests pass hidden states and ids through shapes of up to 6 ranks, and count links and mapped
- * memory. Invariants: a message of one part is never taken for another part's, and a fault ends
- * all parts. */
+/* Tests a replica of several stages, with its ranks as threads of this process. A rank opens one
+ * comm with parts: for its stage, for the stages before and after it, and for the sampled ids.
+ * The tests pass hidden states and ids through shapes of up to 6 ranks, and count links and
+ * mapped memory. Invariants: a message of one part is never taken for another part's, and a
+ * fault ends all parts. */
 #include "worker/comm/stages.h"
 
 #include <pthread.h>
@@ -95,7 +95,7 @@ static enum status want(bool fine, const char *what, struct error *err)
     return fine ? STATUS_OK : error_set(err, STATUS_INTERNAL, "%s", what);
 }
 
-/* Passes the hidden states of a step through the stages, with a sum in each of them. */
+/* Passes the hidden states of a step through the stages, with a sum in each stage. */
 static enum status pass_through(struct rank_slot *s, uint32_t step, struct error *err)
 {
     float x[N_FLOATS] = {0};
@@ -121,8 +121,8 @@ static enum status take_ids(struct rank_slot *s, uint32_t step, struct error *er
     return want(id == 1000 + step, "ids", err);
 }
 
-/* The first stage runs ahead through all steps and reads their ids afterwards. The other stages
- * take turns. */
+/* Runs the steps. The first stage runs ahead through all steps and reads their ids afterwards.
+ * The other stages take turns. */
 static enum status steps(struct rank_slot *s, struct error *err)
 {
     bool ahead = s->place.stage == 0 && s->place.pp > 1;
@@ -167,7 +167,7 @@ static uint64_t mapped_now(void)
     return n;
 }
 
-/* Each rank counts its own links, and has none that no call uses. */
+/* Each rank counts its own links, and has no link that no call uses. */
 static void test_links(void **state)
 {
     for (size_t i = 0; i < N_SHAPES; i++) {
@@ -187,7 +187,8 @@ static void test_links(void **state)
             assert_in_range(others, sums, sums + 64 * sizeof(struct exchange_peer));
             links += n * link_shm_bytes();
             if (pp > 2 && at->stage == 0)
-                /* Links to its stage, to one rank of the next stage and to the sampling rank. */
+                /* The rank has links to its stage, to one rank of the next stage and to the
+                 * sampling rank. */
                 assert_int_equal(n, tp - 1 + 2);
         }
         assert_int_equal(mapped_now() - before, links);
@@ -206,7 +207,7 @@ static enum status receive_wrong(struct rank_slot *s, struct error *err)
     TRY(join(s, err));
     if (s->place.stage == 0)
         return comm_broadcast(s->comms.after, 0, &id, sizeof id, err);
-    struct comm *ids = s->comms.ids; /* as if rank 0 were the sampling rank */
+    struct comm *ids = s->comms.ids; /* rank 0 acts as if it were the sampling rank */
     enum status got = comm_broadcast(ids, 0, &id, sizeof id, err);
     return want(got == STATUS_INVALID && strstr(err->text, "of part"), "another part", err);
 }
@@ -219,8 +220,8 @@ static void test_parts_are_told_apart(void **state)
     close_world(&w);
 }
 
-/* A part fails together with its group, and its errors number ranks as the head does. It is
- * empty until the next group. */
+/* A part fails together with its group, and its errors number ranks as the head does. The part
+ * is empty until the next group. */
 static void test_a_peer_that_leaves(void **state)
 {
     struct world w;

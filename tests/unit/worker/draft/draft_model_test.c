@@ -1,8 +1,8 @@
-/* A draft model on real executors. The tests run streams by plan_driver.c with and without a
- * draft model. Invariants: the tokens are bit for bit those without a draft. A draft that is the
- * target itself is always accepted, which needs correct KV after shared blocks, copies, chunks
- * and draft tokens that were not run. Ranks are threads of this process; models are written by
- * tiny_model.c. */
+/* Tests a draft model on real executors. The tests run streams by plan_driver.c with and without
+ * a draft model. Invariants: the tokens are bit for bit those without a draft. A draft that is
+ * the target itself is always accepted, which needs correct KV after shared blocks, copies,
+ * chunks and draft tokens that were not run. Ranks are threads of this process; models are
+ * written by tiny_model.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +101,7 @@ static struct draft_model *draft_of(uint32_t rank)
     return ((struct executor_model *)d.ranks[rank].executor)->draft_model;
 }
 
-/* Sets the rows of the draft's passes. 0 = the engine's default. */
+/* Sets the number of rows of the draft's passes. 0 means the engine's default. */
 static void set_draft_rows(uint32_t n)
 {
     static uint32_t usual;
@@ -113,8 +113,8 @@ static void set_draft_rows(uint32_t n)
 /* ---- streams ---- */
 
 /* Fills the streams. The first two are greedy and depend only on the model, so a draft that is
- * the target is always right there. All but the first and the last share 48 ids with the first
- * one, and the second computes 16 of these itself. */
+ * the target is always right in them. All streams but the first and the last share 48 ids with
+ * the first stream, and the second computes 16 of these itself. */
 static void add_streams(bool others)
 {
     static const uint32_t few[] = {11, 12, 13};
@@ -182,8 +182,8 @@ static void test_a_draft_changes_nothing(void **state)
     }
 }
 
-/* A draft that is the target is always right, also when both sum over two ranks. Rounding then
- * differs from a single rank, but equally for both. */
+/* A draft that is the target is always right, also when draft and target both sum over two
+ * ranks. Rounding then differs from a single rank, but equally for draft and target. */
 static void test_a_draft_that_is_the_target_is_right(void **state)
 {
     for (size_t m = 0; m < sizeof pairs / sizeof pairs[0]; m++) {
@@ -231,7 +231,7 @@ static void test_a_draft_runs_what_the_device_sampled(void **state)
     close_pair();
 }
 
-/* A draft model with a shorter length drafts only up to its length. */
+/* A draft model with a shorter length makes draft tokens only up to its length. */
 static void test_a_shorter_draft_drafts_to_its_length(void **state)
 {
     const size_t m = sizeof pairs / sizeof pairs[0] - 1;
@@ -275,7 +275,7 @@ struct text_by_hand {
     uint32_t slot, n, ids[TINY_LENGTH];
 };
 
-/* Admits the sequence, with its ids before `start` computed, and takes the first token. */
+/* Admits the sequence, whose ids before `start` are computed already, and takes the first token. */
 static void enter_by_hand(struct text_by_hand *t, uint32_t start, const uint32_t *blocks,
                           struct msg_plan p)
 {
@@ -324,7 +324,7 @@ static void test_copies_and_preemption(void **state)
     two.slot = 2;
     enter_by_hand(&one, 0, first, (struct msg_plan){0});
     propose_by_hand(&one, 4);
-    propose_by_hand(&one, 3); /* behind a draft token that was not run */
+    propose_by_hand(&one, 3); /* these draft tokens come after one that was not run */
     propose_by_hand(&one, 0);
     propose_by_hand(&one, 2);
     /* Another choice of the same prompt starts from a copy of its half-full last block. */
@@ -389,7 +389,7 @@ static void test_memory_and_hash(void **state)
     }
     assert_int_equal(infos[0]->draft_bytes + infos[0]->draft_kv_bytes, 0);
     assert_true(infos[1]->draft_bytes > 0);
-    /* The draft's cache has as many blocks, of the same size. */
+    /* The draft's cache has the same number of blocks, of the same size. */
     assert_int_equal(infos[1]->draft_kv_bytes, infos[1]->kv_bytes);
     assert_true(infos[1]->kv_bytes + infos[1]->draft_kv_bytes <= KV_BYTES);
     assert_int_equal(infos[1]->limits.kv_groups[0].n_blocks,

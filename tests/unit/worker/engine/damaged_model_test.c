@@ -1,7 +1,7 @@
-/* Model files with one wrong byte, read as a worker reads them: configuration, tensors, program,
- * weights in memory. Either the model is refused with a text that names the file, or it is
- * another valid model and a step runs. Each byte of config.json and of the tensors' header is
- * tried. */
+/* Tests model files with one wrong byte, read as a worker reads them: configuration, tensors,
+ * program, weights in memory. Either the model is refused with a text that names the file, or
+ * the file holds another valid model and a step runs. Each byte of config.json and of the
+ * tensors' header is tried. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -177,8 +177,8 @@ static void refuse_tensor(const struct damage *d, FILE *f, const struct str *ten
     assert_int_equal(pwrite(fileno(f), good, (size_t)n, at), n);
 }
 
-/* Each tensor in turn gets another name, an unusable or unknown dtype, another size, and another
- * place. */
+/* Each tensor is refused when it has another name, an unusable or unknown dtype, another size,
+ * or another place. */
 static void every_tensor(void **state)
 {
     static const char *const dtypes[] = {"I32", "U32", "F99"};

@@ -1,8 +1,9 @@
-/* The engine: a tiny llama over one, two and four ranks of this process, in one or two stages.
- * The tests open ranks by golden_ranks, run the rows of a sequence and compare logits, sizes of
- * memory and errors. Cases: ranks that change places, peers that do not answer, a smaller TP
- * than at the start, offers of blocks, a full device. Invariants: the KV cache has the same size
- * on all ranks, and no rank exceeds its memory. Each engine belongs to one thread at a time. */
+/* Tests the engine with a tiny llama over one, two and four ranks of this process, in one or two
+ * stages. The tests open ranks by golden_ranks, run the rows of a sequence and compare logits,
+ * sizes of memory and errors. Cases: ranks that change places, peers that do not answer, a
+ * smaller TP than at the start, offers of blocks, a full device. Invariants: the KV cache has
+ * the same size on all ranks, and no rank exceeds its memory. Each engine belongs to one thread
+ * at a time. */
 #include "worker/engine/engine.h"
 
 #include <math.h>
@@ -119,7 +120,7 @@ static void test_ranks_say_what_one_says(void **state)
         ask(g, &two[sockets]);
         golden_ranks_close(g);
     }
-    g = open_ranks(4, false); /* more ranks than KV heads */
+    g = open_ranks(4, false); /* there are more ranks than KV heads */
     ask(g, &four);
     golden_ranks_close(g);
     assert_memory_equal(&two[0], &two[1], sizeof two[0]);
@@ -131,7 +132,7 @@ static void test_ranks_say_what_one_says(void **state)
             assert_true(fabs((double)two[0].logits[i][j] - want) < 1e-4);
             assert_true(fabs((double)four.logits[i][j] - want) < 1e-4);
         }
-    assert_true(largest > 0.5); /* logits that are large enough to compare */
+    assert_true(largest > 0.5); /* the logits are large enough to compare */
 }
 
 /* Stages use the same operators in the same order, so their logits are equal bit for bit. */
@@ -183,8 +184,8 @@ static uint64_t told_bytes(uint32_t tp, uint32_t pp)
     return TOLD;
 }
 
-/* Memory of the communicator counts once in the table, whether it is already held or still to
- * come. The KV cache takes all of the rest. */
+/* Memory of the communicator counts once in the table, whether the memory is already held or
+ * still to be allocated. The KV cache takes all of the rest. */
 static void test_what_is_held_is_not_taken_twice(void **state)
 {
     enum { HELD = 640 << 10 };
@@ -287,7 +288,8 @@ static void test_ranks_change_places(void **state)
     struct error err = {0};
     struct golden_ranks *g = open_ranks(2, false);
     ask(g, &first);
-    for (uint32_t i = 0; i < 4; i++) { /* there, back, there again, and to the same place */
+    /* the ranks swap places, swap back, swap again, and then keep their places */
+    for (uint32_t i = 0; i < 4; i++) {
         if (golden_ranks_turn(g, i < 3 ? (i + 1) % 2 : 1, &err) != STATUS_OK)
             fail_msg("%s", err.text);
         memset(&other, 0, sizeof other);
@@ -360,7 +362,7 @@ static void test_peers_that_do_not_answer(void **state)
     assert_int_equal(runner_forward(r, &b, &err), STATUS_IO);
     assert_ptr_equal(strstr(err.text, "embedding: rank 1 "), err.text);
     assert_int_equal(golden_ranks_turn(g, 0, &err), STATUS_OK);
-    atomic_store(&interrupt, true); /* on both ranks, behind the sum of the embedding */
+    atomic_store(&interrupt, true); /* both ranks are interrupted after the sum of the embedding */
     assert_int_equal(golden_ranks_forward(g, &b, &err), STATUS_CLOSED);
     assert_string_equal(err.text, "interrupted");
     atomic_store(&interrupt, false);
@@ -470,7 +472,7 @@ static void test_what_is_offered(void **state)
         struct error err = {0};
         uint32_t n = blocks[i / 2];
         s.is_elastic = true;
-        s.told_bytes = told_little; /* same for each number of ranks above one */
+        s.told_bytes = told_little; /* told_little is the same for each number of ranks above one */
         s.n_kv_blocks = i % 2 ? 0 : n;
         s.kv_memory_bytes = i % 2 ? n * 16ull * 8 * 4 * 2 * TINY_LAYERS : 0;
         if (engine_open(&s, &e, &err) != STATUS_OK)
@@ -523,10 +525,11 @@ static void test_a_rank_slot_that_samples(void **state)
         n[i] = e->shapes[1].n_blocks[0];
         engine_close(e);
     }
-    assert_int_equal(n[0] - n[1], 20); /* 20 blocks of two KV heads */
+    /* 20 blocks of two KV heads take the memory of 40 blocks of one head */
+    assert_int_equal(n[0] - n[1], 20);
 }
 
-/* A device with a fixed number of bytes, like a GPU's share. */
+/* The test's device has a fixed number of bytes, like a GPU's share. */
 static uint64_t small_limit, small_used;
 static const struct ops *small_ops;
 static uint64_t small_available(const struct device *d)
@@ -545,8 +548,8 @@ static void small_release(struct device *d, void *at, uint64_t n)
     small_used -= at ? n : 0;
 }
 
-/* The KV cache takes all memory that the rank slot leaves. Each rank slot of each TP can still
- * be taken. */
+/* Opens an engine whose KV cache takes all memory that the rank slot leaves. Each rank slot of
+ * each TP can still be taken. */
 static void take_every_rank_slot(bool is_elastic)
 {
     struct engine_setup s = setup_of(4, 1);
@@ -566,7 +569,7 @@ static void take_every_rank_slot(bool is_elastic)
     small_limit = 4 << 20;
     s.device = d;
     s.is_elastic = is_elastic;
-    s.rank = 3; /* the rank with the smallest shard */
+    s.rank = 3; /* rank 3 has the smallest shard */
     s.n_kv_blocks = 0;
     s.kv_takes_all = true;
     s.reserved_bytes = 1;

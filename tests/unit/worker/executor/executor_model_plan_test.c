@@ -1,8 +1,8 @@
-/* Plans on real executors that share work between sequences. plan_driver.c plays a head with one
- * or two steps in flight, and runs a few streams on ranks that are threads of this process.
- * Cases: common prefixes, draft tokens, a device that samples, a smaller TP. Invariants: tokens,
- * gaps and log-probabilities equal those of each sequence alone in one stage, bit for bit.
- * tiny_model.c writes the models. */
+/* Tests plans on real executors that share work between sequences. plan_driver.c plays a head
+ * with one or two steps in flight, and runs a few streams on ranks that are threads of this
+ * process. Cases: common prefixes, draft tokens, a device that samples, a smaller TP.
+ * Invariants: tokens, gaps and log-probabilities equal those of each sequence alone in one
+ * stage, bit for bit. tiny_model.c writes the models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void close_model(void)
     rmdir(folder);
 }
 
-/* Sets the rows of a pass. 0 = the engine's default. */
+/* Sets the number of rows of a pass. 0 means the engine's default. */
 static void set_pass_rows(uint32_t n)
 {
     for (uint32_t i = 0; i < d.n_ranks; i++) {
@@ -144,7 +144,7 @@ static void test_runs_share_what_a_plan_computes(void **state)
 /* ---- draft tokens ---- */
 
 /* Adds streams that n-grams draft well or badly, and streams for each rule of the sampler that
- * looks at earlier tokens. A draft token counts as generated for the tokens behind it. */
+ * looks at earlier tokens. A draft token counts as generated for the tokens after it. */
 static void add_drafted_streams(void)
 {
     static const uint32_t eos[] = {1}, few[] = {11, 12, 13}, bad[] = {11, 12, UINT32_MAX, 5};
@@ -362,8 +362,8 @@ static void finish_step(uint32_t want)
     assert_int_equal(r.items[0].ids.ptr[0], want);
 }
 
-/* A sequence leaves while an id of it is pending on the device, and another one takes its slot.
- * In the second round all sequences leave. */
+/* A sequence leaves while an id of it is pending on the device, and another sequence takes its
+ * slot. In the second round all sequences leave. */
 static void test_who_leaves_with_ids_on_the_way(void **state)
 {
     static struct stream want[DRIVER_STREAMS];
@@ -373,7 +373,8 @@ static void test_who_leaves_with_ids_on_the_way(void **state)
     e = d.ranks[0].executor;
     add_drafted_streams();
     d.streams[1].n_prompt =
-        d.streams[0].n_prompt + 1; /* its first id takes the place of an old one */
+        /* the first id of stream 1 takes the position of an id of stream 0 */
+        d.streams[0].n_prompt + 1;
     d.streams[1].sampling = d.streams[0].sampling;
     driver_run(&d, &(struct way){.n_flight = 1, .one_by_one = true});
     memcpy(want, d.streams, sizeof want);
@@ -404,8 +405,8 @@ static void test_who_leaves_with_ids_on_the_way(void **state)
     close_model();
 }
 
-/* A step that computes counts as progress until its time is over. Then it fails, and the process
- * must end. An interrupted rank does not wait. */
+/* A step that computes counts as progress until its time limit has passed. Then it fails, and
+ * the process must end. An interrupted rank does not wait. */
 static void test_a_device_that_hangs(void **state)
 {
     struct executor *e;
@@ -527,7 +528,7 @@ static void test_what_is_not_offered(void **state)
         r->comm.n_addresses = r->comm.tp;
         assert_int_equal(e->ops->join_comm(e, &r->comm, &err), STATUS_UNSUPPORTED);
         assert_non_null(strstr(err.text, "--tp 4"));
-        driver_reshape(&d, 4); /* The refused join loses nothing. */
+        driver_reshape(&d, 4); /* The refused join loses no data. */
         driver_close(&d);
     }
     d.n_open = 0;

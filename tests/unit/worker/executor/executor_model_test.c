@@ -1,8 +1,9 @@
-/* The CPU device as a rank: two executors as threads of this process are each other's peers,
- * over loopback or shared memory. tests/golden checks the tokens against references. The tests
- * here check that tokens are the same whichever executor has which rank, and after joins,
- * resets, interrupts and lost shards. An impostor in place of rank 0 sends wrong or late words.
- * An executor's calls run in a thread of its own, and interrupts come from the test's thread. */
+/* Tests the CPU device as a rank. Two executors, as threads of this process, are each other's
+ * peers, over loopback or shared memory. tests/golden checks the tokens against references. The
+ * tests here check that tokens are the same for either order of executors and ranks, and after
+ * joins, resets, interrupts and lost shards. An impostor in place of rank 0 sends wrong or late
+ * words. An executor's calls run in a thread of its own, and interrupts come from the test's
+ * thread. */
 #include "worker/executor/executor.h"
 
 #include <pthread.h>
@@ -26,8 +27,8 @@ enum { N_RANKS = 2, N_PROMPT = 20, N_STEPS = 12, N_SLOTS = 3, N_BLOCKS = 16 };
 
 struct rank {
     struct executor *executor;
-    struct executor_comm comm; /* for the next join */
-    struct msg_plan plan;      /* for the next step */
+    struct executor_comm comm; /* communicator for the next join */
+    struct msg_plan plan;      /* plan for the next step */
     bool joins;
     struct arena arena;
     struct msg_result result;
@@ -39,7 +40,7 @@ struct rank {
 
 struct fixture {
     char folder[64];
-    struct rank ranks[N_RANKS]; /* index: rank */
+    struct rank ranks[N_RANKS]; /* executors by rank */
     struct str addresses[N_RANKS];
     uint8_t id[COMM_ID_MAX_BYTES];
     uint32_t n_id;
@@ -47,8 +48,9 @@ struct fixture {
 };
 
 enum what_is_sampled { SAMPLED_IN_ALL_WAYS, SAMPLED_GREEDILY, SAMPLED_GREEDILY_WITH_LOGPROBS };
-static enum what_is_sampled what_is_sampled; /* `tear_down` resets it */
-static float gaps[N_STEPS][N_SLOTS];         /* from the last `run_steps` */
+/* rule of sampling for a test; `tear_down` resets it */
+static enum what_is_sampled what_is_sampled;
+static float gaps[N_STEPS][N_SLOTS]; /* gaps of the last `run_steps` */
 
 static struct worker_options options(const struct fixture *f, int64_t ordinal)
 {
@@ -185,8 +187,9 @@ static void abort_all(struct fixture *f)
     }
 }
 
-/* Data of a step's plan. In the first step slots 0 to N_SLOTS - 1 enter. Each step samples one
- * token of each slot. From the second step on, only the ranks know the ids that run. */
+/* `steps` holds the data of a step's plan. In the first step slots 0 to N_SLOTS - 1 enter. Each
+ * step samples one token of each slot. From the second step on, only the ranks know the ids that
+ * run. */
 struct steps {
     uint32_t ids[N_PROMPT], blocks[N_SLOTS][2];
     struct plan_admit admits[N_SLOTS];
@@ -249,7 +252,8 @@ static void run_steps(struct fixture *f, uint32_t out[N_STEPS][N_SLOTS])
         for (uint32_t i = 0; i < N_RANKS; i++)
             if (end(&f->ranks[i]) != STATUS_OK)
                 fail_msg("step %u, rank %u: %s", step, i, f->ranks[i].err.text);
-        assert_int_equal(f->ranks[1].result.n_items, 0); /* rank 0 answers */
+        /* rank 0 answers, so rank 1 has no items */
+        assert_int_equal(f->ranks[1].result.n_items, 0);
         const struct msg_result *r = &f->ranks[0].result;
         assert_int_equal(r->n_items, N_SLOTS);
         for (uint32_t k = 0; k < N_SLOTS; k++) {
@@ -303,7 +307,8 @@ static void test_what_cannot_be_opened(void **state)
          "--tp 16 --pp 5 is too large: a replica has at most 64 ranks"},
         {65, 1, "127.0.0.1", STATUS_UNSUPPORTED, "at most 64"},
         {2, 1, "0.0.0.0", STATUS_INVALID, "0.0.0.0"},
-        {2, 1, "203.0.113.1", STATUS_INVALID, "203.0.113.1"}, /* an address of another host */
+        /* this address belongs to another host */
+        {2, 1, "203.0.113.1", STATUS_INVALID, "203.0.113.1"},
         {33, 1, "127.0.0.1", STATUS_UNSUPPORTED, "leaves none for rank 32"},
     };
     struct fixture *f = *state;
@@ -368,8 +373,8 @@ static void test_the_best_of_the_ranks_is_the_best_of_all(void **state)
     abort_all(f);
 }
 
-/* Two spares, each loaded for the first rank slot of another replica, form a replica over sockets.
- * The second one then loads the shard that it is asked for. */
+/* Two spares, each loaded for the first rank slot of another replica, form a replica over
+ * sockets. The second spare then loads the shard that it is asked for. */
 static void test_a_rank_loads_the_shard_it_is_asked_for(void **state)
 {
     static const int64_t spares[] = {2, 4};
@@ -462,7 +467,7 @@ static void test_an_id_is_of_one_formation(void **state)
     open_ranks(f, in_place);
     join_all(f);
     abort_all(f);
-    begin(&f->ranks[0]); /* the same Join again */
+    begin(&f->ranks[0]); /* the head sends the same Join again */
     assert_int_equal(end(&f->ranks[0]), STATUS_INVALID);
     assert_non_null(strstr(f->ranks[0].err.text, "the communicator id is not the one"));
     join_all(f);
@@ -533,7 +538,7 @@ static void test_an_interrupt_ends_a_join_and_a_step(void **state)
                 prepare_step(r, &steps, 1);
             }
             uint64_t progress = atomic_load(&e->progress);
-            begin(r); /* its peer does nothing */
+            begin(r); /* the peer of this rank does nothing */
             wait_for_progress(e, progress);
             assert_false(r->done);
             e->ops->interrupt(e);
@@ -574,10 +579,11 @@ static void test_a_peer_that_leaves_fails_the_step(void **state)
 struct impostor {
     struct fixture *f;
     struct comm *comm;
-    uint32_t n_steps, n_rows[2], n_sampled[2]; /* for each step */
-    uint32_t sent[2][6], n_sent[2];            /* ids and counts that it sends last */
-    bool best_only;                            /* all rows are greedy, so no logits are gathered */
-    uint32_t pause_ms;                         /* pause before these ids, in milliseconds */
+    /* numbers of steps, and of rows and sampled rows in each step */
+    uint32_t n_steps, n_rows[2], n_sampled[2];
+    uint32_t sent[2][6], n_sent[2]; /* ids and counts that the impostor sends last */
+    bool best_only;                 /* all rows are greedy, so no logits are gathered */
+    uint32_t pause_ms;              /* pause before these ids, in milliseconds */
     enum status joined, status;
 };
 
@@ -587,7 +593,8 @@ static enum status pretend(struct impostor *p, uint32_t step)
     struct error err = {0};
     memset(sums, 0, sizeof sums);
     for (uint32_t i = 0; i < 1 + 2 * TINY_LAYERS; i++) {
-        bool of_sampled = i + 2 > 2 * TINY_LAYERS; /* behind keys and values of the last layer */
+        /* this sum comes after keys and values of the last layer */
+        bool of_sampled = i + 2 > 2 * TINY_LAYERS;
         size_t n_rows = of_sampled ? p->n_sampled[step] : p->n_rows[step];
         TRY(comm_all_reduce(p->comm, sums, n_rows * TINY_HIDDEN, &err));
     }
@@ -598,7 +605,8 @@ static enum status pretend(struct impostor *p, uint32_t step)
         TRY(comm_gather(p->comm, 0, parts, &err));
     }
     for (uint32_t i = 0; !p->best_only && i < p->n_sampled[step]; i++) {
-        const size_t own = 64 * sizeof *logits; /* half of the vocabulary, in whole panels of 16 */
+        /* the impostor has half of the vocabulary, in whole panels of 16 */
+        const size_t own = 64 * sizeof *logits;
         const struct comm_part parts[N_RANKS] = {{logits, own}, {logits + 64, sizeof logits - own}};
         TRY(comm_gather(p->comm, 0, parts, &err));
     }
@@ -630,7 +638,7 @@ static void impostor_open(struct impostor *p, struct fixture *f)
     assert_int_equal(comm_open(&co, &p->comm, &err), STATUS_OK);
 }
 
-/* Rank 1 joins the impostor, which then executes its steps. */
+/* Joins rank 1 to the impostor, which then executes its steps. */
 static pthread_t impostor_begin(struct impostor *p)
 {
     struct fixture *f = p->f;
@@ -708,7 +716,7 @@ static void test_waiting_for_ids_is_no_work(void **state)
 }
 
 /* The prompt ends with the ids before AT, and the first step "samples" the id at AT. The second
- * step has the two ids behind it as draft tokens. */
+ * step has the two ids after AT as draft tokens. */
 static void test_what_rank_0_says_of_drafts(void **state)
 {
     enum {

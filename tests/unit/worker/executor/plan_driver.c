@@ -1,8 +1,8 @@
-/* A minimal head for tests. It plans steps for a few streams on executors that are threads of
- * this process, with one step or two in flight. A test chooses draft tokens, chunks and shared
- * blocks by `struct way`. The output of each stream is kept bit for bit, for comparison with
- * another run. The tests include this file. `struct driver` owns executors and streams; a fault
- * ends the process. */
+/* Implements a minimal head for tests. It plans steps for a few streams on executors that are
+ * threads of this process, with one step or two in flight. A test chooses draft tokens, chunks
+ * and shared blocks by `struct way`. The output of each stream is kept bit for bit, for
+ * comparison with another run. The tests include this file. `struct driver` owns executors and
+ * streams; a fault ends the process. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum {
     DRIVER_OUT = 64,
     DRIVER_BLOCK = 16,
     DRIVER_TABLE = DRIVER_IDS / DRIVER_BLOCK,
-    DRIVER_BLOCKS = 211, /* a prime, so that block ids are scattered */
+    DRIVER_BLOCKS = 211, /* number of blocks; a prime, so that block ids are scattered */
     DRIVER_FLIGHT = 2
 };
 #define DRIVER_GROUPS 2
@@ -37,37 +37,37 @@ struct scored_id {
 struct stream {
     uint32_t ids[DRIVER_IDS], n_prompt, n_ids; /* ids that the head knows */
     struct sampling_params sampling;
-    bool has_prompt_logprobs; /* `sampling` asks for them */
-    /* The first `n_shared` ids of the prompt are in blocks of stream 0. A multiple of the block
-     * size. */
+    bool has_prompt_logprobs; /* `sampling` asks for prompt_logprobs */
+    /* The first `n_shared` ids of the prompt are in blocks of stream 0. The number is a multiple
+     * of the block size. */
     uint32_t n_shared;
-    uint32_t n_own; /* number of shared ids that it computes itself, in own blocks */
+    uint32_t n_own; /* number of shared ids that this stream computes itself, in own blocks */
     struct sampled_token out[DRIVER_OUT];
     struct scored_id scored[DRIVER_IDS]; /* [n_prompt_logprobs] */
     uint32_t n_prompt_logprobs;
-    /* State of the plans so far. */
+    /* The next fields are the state of the plans so far. */
     bool entered;
-    uint32_t n_run;                  /* positions in plans; the device may have more */
-    uint32_t n_given[DRIVER_GROUPS]; /* blocks so far, with dropped ones */
+    uint32_t n_run;                  /* number of positions in plans; the device may have more */
+    uint32_t n_given[DRIVER_GROUPS]; /* number of blocks so far, including dropped ones */
     uint32_t n_dropped[DRIVER_GROUPS];
     /* `n_samples` counts runs in flight that sample, and `n_drafts` their draft tokens. */
     uint32_t n_samples, n_drafts;
-    uint32_t n_empty; /* runs that began behind the end */
+    uint32_t n_empty; /* number of runs that began after the sequence's end */
 };
 
-/* A test's choice of how streams run. */
+/* `way` is a test's choice of how streams run. */
 struct way {
     uint32_t chunk;     /* tokens of a prompt in a step; 0 = all */
     uint32_t max_draft; /* each run gets 0 to max_draft draft tokens, at random */
     uint32_t n_flight;  /* steps in flight: 1 or 2 */
     uint64_t seed;
-    bool share;      /* share blocks as the streams say */
+    bool share;      /* blocks are shared as the streams say */
     bool one_by_one; /* only one stream in each step */
 };
 
 struct driver_rank {
     struct executor *executor;
-    const struct msg_plan *plan; /* NULL = join */
+    const struct msg_plan *plan; /* plan to execute; NULL = join */
     struct executor_comm comm;
     struct arena arena;
     struct msg_result result;
@@ -81,7 +81,7 @@ struct flight {
     struct plan_run runs[DRIVER_STREAMS];
     struct plan_blocks blocks[DRIVER_STREAMS][DRIVER_GROUPS];
     uint32_t block_ids[DRIVER_STREAMS][DRIVER_GROUPS][DRIVER_TABLE];
-    /* For the runs that sample or have prompt_logprobs. */
+    /* The next fields are for the runs that sample or have prompt_logprobs. */
     uint32_t i_streams[DRIVER_STREAMS], n_granted[DRIVER_STREAMS],
         n_prompt_logprobs[DRIVER_STREAMS];
     bool samples[DRIVER_STREAMS];
@@ -96,7 +96,7 @@ struct driver {
     struct stream streams[DRIVER_STREAMS];
     uint32_t n_streams;
     uint64_t step, epoch, n_drafted, n_accepted;
-    struct arena arenas[DRIVER_FLIGHT]; /* for steps in halves */
+    struct arena arenas[DRIVER_FLIGHT]; /* arenas for steps in halves */
     struct rng rng;
 };
 
@@ -191,7 +191,7 @@ static void driver_open_by(struct driver *d, const struct worker_options *o, dri
     driver_join(d);
 }
 
-/* The first executors go on with another TP, which each of them offers. */
+/* Goes on with the first executors at another TP, which each of them offers. */
 static inline void driver_reshape(struct driver *d, uint32_t tp)
 {
     for (uint32_t i = 0; i < d->n_open; i++)
@@ -283,7 +283,8 @@ static bool driver_plan_stream(struct driver *d, const struct way *w, struct fli
         driver_plan_prompt(w, s, &r);
         end = s->n_run;
     } else {
-        uint32_t least = s->n_ids + s->n_samples; /* fewest ids that the rank has then */
+        /* fewest ids that the rank has when the step begins */
+        uint32_t least = s->n_ids + s->n_samples;
         if (least >= driver_limit(d, s))
             return false;
         r = (struct plan_run){.slot = r.slot,
@@ -460,7 +461,7 @@ static void driver_run(struct driver *d, const struct way *w)
         if (n == 0)
             break;
         driver_execute(d, &flights[0]);
-        if (--n > 0) { /* the plan's arrays move with it */
+        if (--n > 0) { /* the plan's arrays move with its slot */
             flights[0] = flights[1];
             flights[0].plan.admits = flights[0].admits;
             flights[0].plan.runs = flights[0].runs;

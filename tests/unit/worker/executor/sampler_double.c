@@ -1,7 +1,7 @@
-/* A double of a device that samples (kernels/cuda/backend/sampler.h), on the CPU. It samples by
- * worker/sampling/sampler.h from the parameters that a device gets. The sampled ids stay hidden
- * from the host until it asks for them, as on a real device. The tests include this file. One
- * test at a time uses the double, on the thread of its executor. */
+/* Implements a double of a device that samples (kernels/cuda/backend/sampler.h), on the CPU. It
+ * samples by worker/sampling/sampler.h from the parameters that a device gets. The sampled ids
+ * stay hidden from the host until it asks for them, as on a real device. The tests include this
+ * file. One test at a time uses the double, on the thread of its executor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +17,11 @@ struct sampler_double {
     struct gpu_sampled *hidden[GPU_SAMPLER_STEPS], *shown[GPU_SAMPLER_STEPS];
     bool ended[GPU_SAMPLER_STEPS], hangs;
     uint32_t n_asked[GPU_SAMPLER_STEPS];
-    struct gpu_sample_lists sent; /* its lists stay valid until it is sampled */
+    struct gpu_sample_lists sent; /* sent lists, which stay valid until the step is sampled */
     uint32_t i_sent, stride;
     float *logits;
-    uint32_t n_rows, n_pending; /* rows that are sampled; n_pending: those with a pending id */
+    /* number of rows that are sampled, and of those with a pending id */
+    uint32_t n_rows, n_pending;
     uint32_t n_prompt_logprobs; /* rows of prompts, which give no next id */
 };
 
@@ -35,8 +36,8 @@ static void double_begin(struct gpu_sampler *w, uint32_t i_step)
     x->n_asked[i_step] = 0;
 }
 
-/* Returns ids as the sampler wants them. Ids that the device is not told get a value that does
- * not count. */
+/* Returns ids in the form that the sampler needs. Ids that the device does not get have a value
+ * that does not count. */
 static uint32_t *all_ids(struct sampler_double *x, const struct gpu_sample_lists *d,
                          const struct gpu_sample_row *r, uint32_t *n_prompt)
 {
@@ -83,7 +84,7 @@ static void draw_one(struct sampler_double *x, const struct gpu_sample_lists *d,
                                       d->biases[r->first_bias + i].value};
         for (uint32_t k = 0; k < i; k++)
             if (bias[k].token == bias[i].token)
-                abort(); /* each id may occur once */
+                abort(); /* each id may occur only once in a list */
     }
     x->device->ops->math.logits_top(x->device, row, 1, vocab, &top);
     x->device->ops->math.sum_exp(x->device, row, 1, vocab, &top.best, &sum);

@@ -1,6 +1,6 @@
-/* Grammars that are compiled beside the steps. The head is told once about each grammar that it
- * asked for. A grammar that it drops is forgotten. The compute thread gets a matcher of an
- * announced grammar without compiling. */
+/* Tests grammars that are compiled beside the steps. The head is told once about each grammar
+ * that it asked for. A grammar that the head drops is forgotten. The compute thread gets a
+ * matcher of an announced grammar without compiling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -71,7 +71,7 @@ static void what_is_wanted_is_told_once(void **state)
     assert_non_null(m);
     assert_int_equal(atomic_load(&progress), 0); /* the step did not wait */
     text_matcher_free(m);
-    grammar_compiler_let_go_all(c); /* the next epoch has another id for it */
+    grammar_compiler_let_go_all(c); /* the next epoch has another id for the grammar */
     assert_int_equal(want(c, 12, "ab+"), STATUS_OK);
     assert_true(grammar_compiler_next_done(c, &d) && d.id == 12);
     grammar_compiler_free(c);

@@ -1,5 +1,5 @@
-/* Costs of a sequence's masks: each position has its own, and a position without a mask has
- * none. */
+/* Tests the costs of a sequence's masks: each position has its own cost, and a position without
+ * a mask has none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* A worker sends the sketch of its vocabulary once its reader thread is done: in the first
- * heartbeat of a session and in every eighth one. */
+/* Tests that a worker sends the sketch of its vocabulary once its reader thread is done: in the
+ * first heartbeat of a session and in every eighth one. */
 #include "worker/grammar/vocabulary_reader.h"
 
 #include <setjmp.h>
@@ -33,8 +33,8 @@ static void one_heartbeat_of_eight_says_it(void **state)
     vocabulary_reader_stop(r);
 }
 
-/* A reader may be stopped at once, whether the thread or its owner lets go last. Without a
- * tokenizer nothing is read. */
+/* A reader may be stopped at once, whether the thread or its owner is the last to release it.
+ * Without a tokenizer nothing is read. */
 static void what_cannot_be_read_is_not_said(void **state)
 {
     for (int i = 0; i < 50; i++)

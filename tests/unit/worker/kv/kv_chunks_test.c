@@ -1,5 +1,5 @@
-/* Blocks cut into chunks: all bytes occur once and in order, and the cut does not depend on
- * their addresses. */
+/* Tests how blocks are cut into chunks: all bytes occur once and in order, and the cut does not
+ * depend on the blocks' addresses. */
 #include "worker/kv/chunks.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static const struct {
     uint32_t want_chunks;
 } cases[] = {
     {"eight bytes each: by the number of pieces", 1, 1, {{8}}, LIST, 2},
-    {"small ones fill a chunk", 1, 1, {{60000}}, 35, 3}, /* 17 blocks in a chunk */
+    {"small ones fill a chunk", 1, 1, {{60000}}, 35, 3}, /* a chunk holds 17 blocks */
     {"large ones go alone", 1, 1, {{KV_PACK_BYTES}}, 5, 5},
     {"in parts of a chunk, odd ends too", 1, 1, {{2 * KV_CHUNK_BYTES + 3}}, 2, 6},
     {"two groups, two pieces", 2, 2, {{100, 200000}, {300, 7}}, 4, 5},

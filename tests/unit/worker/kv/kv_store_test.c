@@ -1,8 +1,8 @@
-/* The memory of a rank's KV cache. The tests size it for model configurations (`kv_shape` in,
- * blocks of each KV group out), and allocate stores on a device of plain memory. Cases: windows,
- * one group or two, a fixed number of bytes, all memory of a GPU, each data type and layout.
- * Invariants: the blocks of all layers fit into the given bytes, and no two pieces of memory
- * overlap. All tests run on one thread. */
+/* Tests the memory of a rank's KV cache. The tests size it for model configurations (`kv_shape`
+ * in, blocks of each KV group out), and allocate stores on a device of plain memory. Cases:
+ * windows, one group or two, a fixed number of bytes, all memory of a GPU, each data type and
+ * layout. Invariants: the blocks of all layers fit into the given bytes, and no two pieces of
+ * memory overlap. All tests run on one thread. */
 #include "worker/kv/store.h"
 
 #include <setjmp.h>
@@ -40,7 +40,8 @@ static struct model_config config(bool windows)
 }
 
 enum { MIB = 1 << 20 };
-/* Bytes of a block of 16 tokens in one layer: keys and values of one head of 256 in float16. */
+/* LAYER_BLOCK is the bytes of a block of 16 tokens in one layer: keys and values of one head of
+ * 256 in float16. */
 enum { LAYER_BLOCK = 2 * 16 * 256 * 2 };
 
 static const struct {
@@ -48,7 +49,8 @@ static const struct {
     bool windows;
     struct kv_shape shape;
     enum status want;
-    uint32_t want_n[2]; /* blocks of each group; the first is layer 0's, a window's if any */
+    /* expected blocks of each group; the first group is layer 0's, a window's if any */
+    uint32_t want_n[2];
 } cases[] = {
     {"four sequences, 64 windows",
      true,
@@ -107,8 +109,8 @@ static const struct {
       .memory_bytes = 20000ull * LAYER_BLOCK,
       .available_bytes = 16ull << 30},
      STATUS_OK,
-     /* One sequence needs 64 and 2048 blocks, which take 7104 of the 20000. The default would
-      * take 86016. */
+     /* One sequence needs 64 and 2048 blocks, which take 7104 of the 20000 layer blocks. The
+      * default would take 86016. */
      {64 + (4096 - 64) * 12896 / 78912, 2048 + (8192 - 2048) * 12896 / 78912}},
     {"all that there is, of a GPU",
      false,
@@ -244,7 +246,7 @@ static void test_groups(void **state)
     program_free(p);
 }
 
-/* A device with plain memory. */
+/* The next functions are a device with plain memory. */
 static void *fake_alloc(struct device *d, uint64_t n)
 {
     return calloc(1, n);
@@ -260,7 +262,7 @@ static void fake_copy(struct device *d, void *to, const void *from, uint64_t n)
 
 enum { N_BLOCKS = 8 };
 
-/* Keys or values of a block in one layer, or their scales, as bytes. */
+/* `piece` holds keys or values of a block in one layer, or their scales, as bytes. */
 struct piece {
     uint8_t *ptr;
     size_t n_bytes;
@@ -277,7 +279,7 @@ static struct piece piece_of(const struct kv_cache *kv, uint32_t block, bool val
 }
 
 /* Fills each piece (layer, block, keys or values, numbers or scales) with a number of its own,
- * or checks them all. */
+ * or checks all pieces. */
 static void fill_or_check(const struct kv_store *store, uint32_t n_layers, bool check)
 {
     for (uint32_t l = 0; l < n_layers; l++)
@@ -305,8 +307,8 @@ static void check_copy(struct kv_store *store, const struct program *p)
         }
 }
 
-/* The stride of a block covers all layers of its group, or one layer in the layout by layers.
- * Only a store in one piece has a view. */
+/* Checks that the stride of a block covers all layers of its group, or one layer in the layout
+ * by layers. Only a store in one piece has a view. */
 static void check_layout(const struct kv_store *store, const struct program *p, bool by_layers,
                          uint32_t layer_bytes)
 {
@@ -319,7 +321,7 @@ static void check_layout(const struct kv_store *store, const struct program *p, 
     }
 }
 
-/* `layout` is the value of COX_KV_LAYOUT; NULL = not set. */
+/* Checks that no two pieces overlap. `layout` is the value of COX_KV_LAYOUT; NULL = not set. */
 static void check_nothing_overlaps(const char *layout)
 {
     bool by_layers = layout && strcmp(layout, "layer") == 0;
@@ -406,7 +408,7 @@ static void *no_alloc(struct device *d, uint64_t n)
     return NULL;
 }
 
-/* The advice in the error depends on where the memory is, on the host or on a GPU. */
+/* The advice in the error depends on whether the memory is on the host or on a GPU. */
 static void test_no_memory_of_a_device(void **state)
 {
     static const struct kv_group groups[PROGRAM_MAX_KV_GROUPS] = {

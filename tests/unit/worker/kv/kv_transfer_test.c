@@ -1,8 +1,8 @@
-/* Transfers of KV blocks between two ranks of different replicas. Both are in this process, each
- * with a thread and a listener of its own, over loopback. The tests push orders at one side or
- * both and wait for their answers in a loop. Cases: each kind of KV cache, wrong orders, a
- * missing peer, cancels and ends in the middle. Invariants: blocks that were not named stay as
- * they are, and after a cancel no thread writes into the memory. */
+/* Tests transfers of KV blocks between two ranks of different replicas. Both ranks are in this
+ * process, each with a thread and a listener of its own, over loopback. The tests push orders at
+ * one side or both and wait for their answers in a loop. Cases: each kind of KV cache, wrong
+ * orders, a missing peer, cancels and ends in the middle. Invariants: blocks that were not named
+ * stay as they are, and after a cancel no thread writes into the memory. */
 #include "worker/kv/transfer.h"
 
 #include <dirent.h>
@@ -32,9 +32,9 @@ struct side {
 };
 struct world {
     struct loop *loop;
-    struct side sides[2]; /* sender, receiver */
+    struct side sides[2]; /* [0] is the sender, [1] the receiver */
     struct loop_timer *guard;
-    uint32_t want; /* answers of both sides to wait for */
+    uint32_t want; /* number of answers of both sides to wait for */
     uint8_t id[COMM_ID_BYTES];
 };
 
@@ -103,7 +103,7 @@ static void close_world(struct world *w)
     loop_free(w->loop);
 }
 
-/* Blocks that a test moves. */
+/* `list` holds the blocks that a test moves. */
 struct list {
     uint32_t groups[MAX_LIST], blocks[2][MAX_LIST]; /* blocks[i]: block ids of side i */
     uint32_t n;
@@ -186,7 +186,7 @@ static void test_sizes(void **state)
         uint64_t bytes[2];
         uint32_t n;
         bool tcp;
-    } cases[] = {{{8, 24}, 999, false}, /* more than a chunk has room for */
+    } cases[] = {{{8, 24}, 999, false}, /* 999 blocks are more than a chunk has room for */
                  {{640, 1}, 33, true},       {{65536, 65535}, 7, false},
                  {{1500001, 4096}, 5, true}, {{1500001, 4096}, 5, false},
                  {{16, 16}, 1, false}};
@@ -211,7 +211,7 @@ static void test_sizes(void **state)
                                 c[0].memory[l.groups[b]] + l.blocks[0][b] * n, n);
         }
         /* Blocks that were not named stay as they were. Group 0 has the first half of the
-         * receiver's. */
+         * receiver's blocks. */
         struct cache fresh;
         cache_open(&fresh, cases[i].bytes, 2 * l.n, 101);
         assert_memory_equal(c[1].memory[0], fresh.memory[0], l.n * cases[i].bytes[0]);
@@ -231,7 +231,7 @@ struct fake_copies {
         const void *from;
         size_t n_bytes;
     } queue[2 * KV_CHUNK_SEGMENTS];
-    uint32_t n, n_syncs, fail_at; /* fail_at: copy that fails; 0 = none */
+    uint32_t n, n_syncs, fail_at; /* fail_at: number of the copy that fails; 0 = none */
 };
 
 static enum status enqueue(struct kv_copies *c, void *to, const void *from, uint64_t n_bytes,
@@ -357,7 +357,8 @@ static void make_program(struct program *p, const struct model_config *c)
     p->most_kv_heads = c->n_kv_heads;
     p->layer_end = c->n_layers;
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        bool own = c->window && !c->layer_is_window[l]; /* group behind the windows' group */
+        /* this group comes after the windows' group */
+        bool own = c->window && !c->layer_is_window[l];
         p->kv_group_of[l] = own;
         p->kv_groups[own].n_layers++;
         p->kv_groups[own].most_layers++;
@@ -440,11 +441,12 @@ static void test_wrong_orders(void **state)
     assert_int_equal(kv_transfer_push(w.sides[0].t, &short_id,
                                       &(struct kv_transfer_bounds){.view = &c.view}, &err),
                      STATUS_INVALID);
-    fill_list(&l, 4); /* these wait for a step that does not come */
+    fill_list(&l, 4); /* these orders wait for a step that does not come */
     for (uint64_t id = 1; id <= KV_TRANSFER_QUEUE_MAX; id++)
         assert_int_equal(push(&w, 0, id, &l, &c.view, 9, &err), STATUS_OK);
     assert_int_equal(push(&w, 0, 99, &l, &c.view, 9, &err), STATUS_LIMIT);
-    assert_int_equal(push(&w, 0, 3, &l, &c.view, 9, &err), STATUS_OK); /* already waiting */
+    /* this order is already waiting */
+    assert_int_equal(push(&w, 0, 3, &l, &c.view, 9, &err), STATUS_OK);
     cache_close(&c);
     close_world(&w);
 }
@@ -473,7 +475,7 @@ static void test_sides_that_differ(void **state)
     close_world(&w);
 }
 
-/* Only one side gets the order. Sender or receiver, it reports a time-out. */
+/* Only one side gets the order. This side reports a time-out, as sender and as receiver. */
 static void test_one_side_missing(void **state)
 {
     static struct list l;
@@ -495,8 +497,8 @@ static void test_one_side_missing(void **state)
     }
 }
 
-/* The process of the other side has ended. The remaining side is refused at once and reports it
- * without waiting. */
+/* The process of the other side has ended. The remaining side is refused at once and reports the
+ * error without waiting. */
 static void test_other_side_gone(void **state)
 {
     static struct list l;
@@ -534,8 +536,8 @@ static void test_cancel(void **state)
 {
     static const uint64_t large[2] = {1 << 20, 64};
     static struct list l;
-    fill_list(&l, 24);             /* a little over 12 MiB */
-    for (int i = 0; i < 30; i++) { /* either side, sooner or later */
+    fill_list(&l, 24);             /* 24 blocks are a little over 12 MiB */
+    for (int i = 0; i < 30; i++) { /* either side cancels, sooner or later */
         struct world w;
         struct cache c[2];
         struct kv_view v[2];
@@ -579,7 +581,7 @@ static void test_cancel(void **state)
     }
 }
 
-/* The process ends during a transfer. It does not wait longer than the interrupt takes. */
+/* The process ends during a transfer. The end takes no longer than the interrupt. */
 static void test_end_while_running(void **state)
 {
     static struct list l;
@@ -590,7 +592,7 @@ static void test_end_while_running(void **state)
     cache_open(&c, small, 20, 0);
     fill_list(&l, 4);
     assert_int_equal(push(&w, 0, 1, &l, &c.view, 0, &err), STATUS_OK);
-    spend_ms(&w, 20); /* it waits for the other side */
+    spend_ms(&w, 20); /* the transfer waits for the other side */
     assert_true(kv_transfer_end(w.sides[0].t, 5000));
     assert_false(kv_transfer_is_stuck(w.sides[0].t, 0));
     assert_int_equal(w.sides[0].n_done, 0);
@@ -619,7 +621,8 @@ static void test_answers_again(void **state)
     kv_transfer_repeat(w.sides[0].t);
     assert_int_equal(w.sides[0].n_done, 2);
     assert_true(w.sides[0].again);
-    assert_int_equal(push(&w, 1, 1, &l, &v[1], 0, &err), STATUS_OK); /* the same order again */
+    /* the same order comes again */
+    assert_int_equal(push(&w, 1, 1, &l, &v[1], 0, &err), STATUS_OK);
     assert_int_equal(w.sides[1].n_done, 2);
     check_ok(&w, 1, 2 * small[0] + 2 * small[1]);
     kv_transfer_cancel(w.sides[0].t); /* answers of an ended epoch are not repeated */
@@ -701,7 +704,7 @@ static void test_thousand(void **state)
         }
     }
     assert_int_equal(n_descriptors(), n_fds);
-#ifndef __SANITIZE_THREAD__ /* it keeps the state of ended threads */
+#ifndef __SANITIZE_THREAD__ /* ThreadSanitizer keeps the state of ended threads */
     assert_true(mapped_pages() <= n_pages + (4 << 20) / 4096);
 #else
     (void)n_pages;

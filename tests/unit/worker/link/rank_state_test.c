@@ -1,6 +1,6 @@
-/* The state machine of a rank. A table holds short histories, and each row has an event, the
- * expected action and the expected phase. A seeded random walk then checks invariants after each
- * event: at most one communicator exists, steps are contiguous, and Aborted is never early.
+/* Tests the state machine of a rank. A table holds short histories, and each row has an event,
+ * the expected action and the expected phase. A seeded random walk then checks invariants after
+ * each event: at most one communicator exists, steps are contiguous, and Aborted is never early.
  * `rank_state` is plain data, without threads. */
 #include "worker/link/rank_state.h"
 
@@ -14,14 +14,14 @@
 #include "common/base/random.h"
 
 enum event {
-    E_FORM,   /* a: epoch, b: make_id */
-    E_JOIN,   /* a: epoch */
-    E_ABORT,  /* a: epoch */
-    E_RESET,  /* a: old epoch, b: new */
-    E_PLAN,   /* a: epoch, b: step */
-    E_JOINED, /* a: epoch, b: ok */
+    E_FORM,   /* a is the epoch, b is make_id */
+    E_JOIN,   /* a is the epoch */
+    E_ABORT,  /* a is the epoch */
+    E_RESET,  /* a is the old epoch, b the new one */
+    E_PLAN,   /* a is the epoch, b is the step */
+    E_JOINED, /* a is the epoch, b is ok */
     E_ABORTED,
-    E_EXECUTED, /* a: epoch, b: step */
+    E_EXECUTED, /* a is the epoch, b is the step */
     E_LOST,
     E_COUNT
 };
@@ -139,7 +139,7 @@ static const struct history histories[] = {
      {EP(1, 1)}},
     {"Abort with nothing to abort: older, own while forming, newer",
      {{E_ABORT, EP(1, 3), 0, RANK_SEND_ABORTED, RANK_IDLE},
-      {E_FORM, EP(1, 3), 0, RANK_IGNORE, RANK_IDLE}, /* the abort was remembered */
+      {E_FORM, EP(1, 3), 0, RANK_IGNORE, RANK_IDLE}, /* the rank remembers the abort */
       {E_FORM, EP(1, 4), 1, RANK_MAKE_COMM_ID, RANK_FORMING},
       {E_ABORT, EP(1, 2), 0, RANK_SEND_ABORTED, RANK_FORMING},
       {E_ABORT, EP(1, 4), 0, RANK_SEND_ABORTED, RANK_IDLE},
@@ -291,8 +291,8 @@ static void test_histories(void **state)
     }
 }
 
-/* The owner's view of the rank. At most one communicator exists, steps are contiguous, and
- * Aborted is never early. */
+/* `owner` is the owner's view of the rank. At most one communicator exists, steps are
+ * contiguous, and Aborted is never early. */
 struct owner {
     uint64_t comm;     /* epoch of the communicator that exists, or is being joined or aborted */
     uint64_t executed; /* last step executed in `comm` */
@@ -303,7 +303,7 @@ static void owner_check(struct owner *o, const struct rank_state *s, const struc
 {
     switch (act) {
     case RANK_JOIN_COMM:
-        assert_true(o->comm == 0); /* never two at once */
+        assert_true(o->comm == 0); /* there are never two communicators at once */
         o->comm = s->term_epoch;
         o->executed = 0;
         break;

@@ -1,8 +1,8 @@
-/* LoRA adapters of a tiny llama on one rank. The tests write adapter files, correct or with one
- * fault, and load them into the `lora_set` of an engine. Cases: refusals with their texts, paths
- * below the root, another rank after a rejoin, identities, patterns, PyTorch files. Invariants:
- * a refused adapter leaves nothing behind, and all ranks compute the same identity. Golden tests
- * check what adapters add to a model. All tests run on one thread. */
+/* Tests LoRA adapters of a tiny llama on one rank. The tests write adapter files, correct or
+ * with one fault, and load them into the `lora_set` of an engine. Cases: refusals with their
+ * texts, paths below the root, another rank after a rejoin, identities, patterns, PyTorch files.
+ * Invariants: a refused adapter leaves nothing behind, and all ranks compute the same identity.
+ * Golden tests check the values that adapters add to a model. All tests run on one thread. */
 #include "worker/lora/lora.h"
 
 #include <limits.h>
@@ -29,16 +29,16 @@ static char root[64], folder[96], outside[64];
 static _Atomic uint64_t progress;
 static _Atomic bool interrupt;
 
-/* An adapter for the Q and down projections of both layers, and its difference from a correct
- * one. */
+/* `bend` describes an adapter for the Q and down projections of both layers by its difference
+ * from a correct adapter. */
 struct bend {
     const char *label;
-    const char *config; /* in place of the default; ' stands for " */
-    /* End of the changed tensor's name. A name after + is added to the others; a name that ends
-     * with a dot is added as both A and B. */
+    const char *config; /* config in place of the default; ' stands for " */
+    /* End of the changed tensor's name. A name after + is added to the other names. A name that
+     * ends with a dot is added as both A and B. */
     const char *tensor;
     uint32_t n, k;     /* shape of the changed tensor; n 0 = the correct one */
-    const char *dtype; /* NULL = F32 */
+    const char *dtype; /* data type of the changed tensor; NULL = F32 */
     bool missing, nan;
     enum status want;
     const char *text;
@@ -306,7 +306,8 @@ static void test_what_is_refused(void **state)
     engine_close(engines[1]);
 }
 
-/* A device that fails to pack or write reports it at the next sync, and not before. */
+/* Fails a sync. A device that fails to pack or write reports the failure at the next sync, and
+ * not before. */
 static enum status failed_sync(struct device *d, struct error *err)
 {
     return error_set(err, STATUS_IO, "the device is lost");
@@ -353,7 +354,7 @@ static void test_ranks_and_places(void **state)
     engine_close(e);
 }
 
-/* The tensors decide the rank: 9 where 8 is the maximum. */
+/* The tensors decide the rank: here it is 9, and the maximum is 8. */
 static void test_a_rank_too_large(void **state)
 {
     const struct engine_setup s = {.model = base,
@@ -390,7 +391,7 @@ static void test_only_below_the_root(void **state)
         enum status want;
     } cases[] = {{"a", STATUS_OK},
                  {"./a/../a", STATUS_OK},
-                 {outside, STATUS_OK}, /* a link into the root */
+                 {outside, STATUS_OK}, /* this path is a link into the root */
                  {"..", STATUS_DENIED},
                  {".", STATUS_DENIED},
                  {"/etc", STATUS_DENIED},
@@ -437,8 +438,8 @@ static void test_files_below_the_root(void **state)
     engine_close(e);
 }
 
-/* Rank 0 of 2 becomes rank 1 and cuts its adapters again. An adapter whose files have changed is
- * lost, and no other one. */
+/* Rank 0 of 2 becomes rank 1 and cuts its adapters again. Only an adapter whose files have
+ * changed is lost. */
 static void test_another_rank(void **state)
 {
     struct engine *e = open_engine(2, 0);
@@ -535,13 +536,13 @@ static void test_scales(void **state)
     lora_adapter_close(a);
 }
 
-/* Patterns as in PEFT: the first key that matches a module counts, not the longest. A key
+/* Patterns work as in PEFT: the first key that matches a module counts, not the longest. A key
  * matches only whole parts of the name. */
 static void test_patterns(void **state)
 {
     static const struct {
         const char *pattern;
-        float alpha[2]; /* for the down projection in layers 0 and 1 */
+        float alpha[2]; /* alpha of the down projection in layers 0 and 1 */
     } cases[] = {
         {"'down_proj':3,'1.mlp.down_proj':5", {3, 3}},
         {"'1.mlp.down_proj':5,'down_proj':3", {3, 5}},
@@ -565,7 +566,8 @@ static void test_patterns(void **state)
     }
 }
 
-/* So many names would keep the ranks of a replica from their steps. */
+/* An adapter with too many names is refused, because reading them would keep the ranks of a
+ * replica from their steps. */
 static void test_too_many_names(void **state)
 {
     static const char *const keys[] = {"rank_pattern", "alpha_pattern", "target_modules"};

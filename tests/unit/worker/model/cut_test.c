@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-/* The parts are adjacent and together the whole. They are cut in units, and no rank has two
- * units more than another. */
+/* The parts of a cut are adjacent and together the whole. They are cut in units, and no rank has
+ * two units more than another. */
 static void units_cover_everything(void **state)
 {
     static const uint32_t units[] = {1, 16, 256};

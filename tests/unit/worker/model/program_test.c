@@ -1,5 +1,5 @@
-/* Programs of models: the list of operators and weights that a rank runs. The tests build a
- * program from a configuration, a rank and a stage, and read its cuts, names, KV groups and
+/* Tests programs of models: the list of operators and weights that a rank runs. The tests build
+ * a program from a configuration, a rank and a stage, and read its cuts, names, KV groups and
  * tables. Invariants: the parts of all ranks are the whole model once, except shared KV heads,
  * and all stages have the same KV groups. `program_free` frees a program. All tests run on one
  * thread. */
@@ -70,7 +70,7 @@ static void test_stages(void **state)
     struct model_config c = llama(8, 8);
     c.n_layers = 5;
     c.window = 32;
-    c.layer_is_window[1] = c.layer_is_window[4] = true; /* no window in the middle stage */
+    c.layer_is_window[1] = c.layer_is_window[4] = true; /* the middle stage has no window */
     for (uint32_t tied = 0; tied < 2; tied++) {
         uint32_t n_layers[2] = {0}, n_vocab = 0;
         c.tied_embedding = tied;
@@ -93,7 +93,7 @@ static void test_stages(void **state)
         }
         assert_int_equal(n_layers[0], 3);
         assert_int_equal(n_layers[1], 2);
-        assert_int_equal(n_vocab, 2); /* a tied embedding is at both ends */
+        assert_int_equal(n_vocab, 2); /* a tied embedding is in the first and in the last stage */
     }
 }
 
@@ -119,9 +119,9 @@ static void test_cuts(void **state)
                  {3, 3, 16, 4, 4},  {16, 16, 128, 16, 16}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct model_config c = llama(cases[i].n_heads, cases[i].n_kv_heads);
-        c.vocab_size = 3000; /* something for each of 16 ranks */
+        c.vocab_size = 3000; /* each of 16 ranks gets a part */
         c.intermediate = cases[i].intermediate;
-        uint64_t covered[7] = {0}; /* for layer 0: q k v o gate up down */
+        uint64_t covered[7] = {0}; /* covered numbers of layer 0: q k v o gate up down */
         static const char *const names[7] = {"q_proj", "k_proj",    "v_proj",   "o_proj",
                                              "gate_",  "mlp.up_pr", "down_proj"};
         for (uint32_t rank = 0; rank < cases[i].tp; rank++) {
@@ -170,7 +170,8 @@ static void test_inner_width(void **state)
         }
 }
 
-/* Each row of the embedding and of the head is on one rank, and all ranks know which. */
+/* Each row of the embedding and of the head is on one rank, and all ranks know the rank that has
+ * it. */
 static void test_vocabulary(void **state)
 {
     static const struct {

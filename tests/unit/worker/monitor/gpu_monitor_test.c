@@ -1,4 +1,4 @@
-/* State that a GPU reports, from a stand-in for its library (tests/standins/nvml.c). */
+/* Tests the state that a GPU reports, with a stand-in for its library (tests/standins/nvml.c). */
 #include "worker/monitor/gpu_monitor.h"
 
 #include <sched.h>

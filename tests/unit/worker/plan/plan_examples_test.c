@@ -1,7 +1,7 @@
-/* `cox plan` against published figures: the sizing of the SageMaker seeds (13 billion parameters
- * on g5 instances, Phi-3-mini), vLLM's log line of an A100, and DJL's advice on instances. Each
- * row has a command line and the expected numbers. Shapes that make no sense are refused with a
- * text that names the option. */
+/* Compares `cox plan` with published figures: the sizing of the SageMaker seeds (13 billion
+ * parameters on g5 instances, Phi-3-mini), vLLM's log line of an A100, and DJL's advice on
+ * instances. Each row has a command line and the expected numbers. Shapes that make no sense are
+ * refused with a text that names the option. */
 #include "worker/plan/targets.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static void forget(struct asked *a)
     "--params 180e9 --dtype fp16 --layers 80 --hidden 14848 --heads 232 --head-dim 64 --kv-heads " \
     "8 "
 #define PHI3 "--params 3.8e9 --dtype fp16 --layers 32 --hidden 4096 --max-model-len 4096 --batch 4 "
-/* A command line whose KV cache gets all memory of a machine except the weights. */
+/* SUM is a command line whose KV cache gets all memory of a machine except the weights. */
 #define SUM                                                                                        \
     "--gpu-memory-utilization 1 --activation-bytes 0 --overhead-bytes 0 --memory-bytes "           \
     "24000000000 "
@@ -63,14 +63,16 @@ static void forget(struct asked *a)
 
 static void test_sums_of_others(void **state)
 {
-    /* 0 = not checked. */
+    /* An expected number of 0 is not checked. */
     static const struct {
         const char *args;
-        double weights, per_token, kv, both; /* bytes; both: weights and KV cache */
+        /* expected bytes; `both` is the sum of weights and KV cache */
+        double weights, per_token, kv, both;
         uint32_t tp, idle;
         uint64_t tokens, batch; /* room of the KV cache */
     } cases[] = {
-        /* 13 billion parameters of 2 bytes; 2 x 2 x 40 x 5120 bytes a token. */
+        /* The model has 13 billion parameters of 2 bytes, and takes 2 x 2 x 40 x 5120 bytes a
+         * token. */
         {SHAPE_13B "--max-model-len 4096", 26e9, 819200, 3.36e9, 29.36e9, 0, 0, 0, 0},
         {SHAPE_13B "--max-model-len 4096 --batch 4", 26e9, 819200, 13.42e9, 39.42e9, 0, 0, 0, 0},
         /* Two GPUs of 24 GB are enough, so two of the four are idle. */
@@ -91,7 +93,7 @@ static void test_sums_of_others(void **state)
         /* 7.6 GB and 8.59 GB (the seed rounds to 8.5) fit into the 24 GB of a g5.4xlarge. */
         {PHI3 "--instance g5.4xlarge", 7.6e9, 524288, 8.59e9, 16.19e9, 1, 0, 0, 0},
         {PHI3 "--instance ml.g6.4xl", 7.6e9, 524288, 8.59e9, 16.19e9, 1, 0, 0, 0},
-        /* The first row has the figures of the model itself, the second one the seed's hidden
+        /* The first row has the figures of the model itself, the second row the seed's hidden
          * size. */
         {"bench/models/phi3_mini_4k --gpu A10G", 7.64e9, 393216, 0, 0, 1, 0, 0, 0},
         {"bench/models/phi3_mini_4k --gpu A10G --hidden 4096 --batch 4", 7.64e9, 524288, 8.59e9,
@@ -149,9 +151,9 @@ static void test_overhead_that_is_said(void **state)
     }
 }
 
-/* A log line of vLLM for one of eight ranks on a 40 GB A100. 0.90 of 39.39 GiB are 35.45.
- * Weights take 3.97, memory outside PyTorch 2.10, activations 0.36, and 29.02 remain for the KV
- * cache. */
+/* The memory line agrees with a log line of vLLM for one of eight ranks on a 40 GB A100. 0.90 of
+ * 39.39 GiB are 35.45. Weights take 3.97, memory outside PyTorch 2.10, activations 0.36, and
+ * 29.02 remain for the KV cache. */
 static void test_the_memory_line(void **state)
 {
     const double gib = 1 << 30;
@@ -176,9 +178,9 @@ static void test_the_memory_line(void **state)
     assert_int_equal(f.max_batch, f.kv_room_bytes / (8192ull * 31104));
 }
 
-/* DJL's table of instances and batch sizes. It gives no sequence length, so the rows use 256
- * tokens and the lower end of each range. 70 billion parameters in 16 bits do not fit into four
- * GPUs of 24 GB. */
+/* `cox plan` agrees with DJL's table of instances and batch sizes. The table gives no sequence
+ * length, so the rows use 256 tokens and the lower end of each range. 70 billion parameters in
+ * 16 bits do not fit into four GPUs of 24 GB. */
 static void test_advice_of_instances(void **state)
 {
     static const struct {

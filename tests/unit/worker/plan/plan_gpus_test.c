@@ -1,8 +1,8 @@
-/* GPUs and machines by the names that people use, and the roofline of a decode step. The tests
- * look names up (`gpus_find_machine` and others), and compute steps of a 13-billion-parameter
- * shape on an A100 by hand from the formula in roofline.h. Other tests size sequences with
- * windows. Invariants: an unknown name is refused with the nearest known ones. All data are
- * constants; all tests run on one thread. */
+/* Tests GPUs and machines by the names that people use, and the roofline of a decode step. The
+ * tests look names up (`gpus_find_machine` and others), and compute steps of a
+ * 13-billion-parameter shape on an A100 by hand from the formula in roofline.h. Other tests size
+ * sequences with windows. Invariants: an unknown name is refused with the nearest known ones.
+ * All data are constants; all tests run on one thread. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 static void test_gpus_by_name(void **state)
 {
     static const struct {
-        const char *name, *want; /* NULL = unknown */
+        const char *name, *want; /* name to look up, and expected GPU; NULL = unknown */
         uint32_t n;
     } cases[] = {
         {"A10G", "A10G", 8},
@@ -38,7 +38,7 @@ static void test_gpus_by_name(void **state)
         {"B200", "B200", 8},
         {"Tesla V100-SXM2-16GB", "V100-16", 8},
         {"Tesla T4", "T4", 8},
-        {"A100", NULL, 0}, /* memory size is missing */
+        {"A100", NULL, 0}, /* the memory size is missing in this name */
         {"V100", NULL, 0},
         {"", NULL, 0},
         {"4x", NULL, 0},
@@ -66,7 +66,7 @@ static void test_gpus_by_name(void **state)
 static void test_machines_by_name(void **state)
 {
     static const struct {
-        const char *name, *gpu; /* NULL = unknown */
+        const char *name, *gpu; /* name to look up, and expected GPU; NULL = unknown */
         uint32_t n;
         double gib; /* memory of a GPU, by the maker's data sheet */
     } cases[] = {
@@ -121,7 +121,8 @@ static void test_the_nearest_are_named(void **state)
     } cases[] = {{"A100", {"A100-40", "A100-80"}, false},
                  {"L4OS", {"L40S"}, false},
                  {"H20", {"H200"}, false},
-                 {"RTX 4090", {"A10G", "B200", "T4"}, false}, /* near to none, so all are listed */
+                 /* this name is near to no GPU, so all are listed */
+                 {"RTX 4090", {"A10G", "B200", "T4"}, false},
                  {"g5.13xlarge", {"g5.12xlarge"}, true},
                  {"ml.p5d.48xlarge", {"p5.48xlarge"}, true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -199,7 +200,7 @@ static void test_what_bounds_a_step(void **state)
 }
 
 /* A token uses 4 of 64 experts. One token reads a sixteenth of the experts' weights, and many
- * tokens read all. */
+ * tokens read all weights. */
 static void test_a_mixture_reads_what_it_meets(void **state)
 {
     struct shape s = shape_13b();
@@ -223,7 +224,7 @@ static void test_layers_with_a_window(void **state)
 {
     const struct shape_rank r = {.n_kv_groups = 2,
                                  .kv = {{.bytes_per_token = 10}, {512, .bytes_per_token = 100}}};
-    /* A window needs 512 tokens, and another 512 for the step's own. */
+    /* A window needs 512 tokens, and another 512 for the step's own tokens. */
     assert_int_equal(fit_sequence_bytes(&r, 100, 16), 112 * 110);
     assert_int_equal(fit_sequence_bytes(&r, 1024, 16), 1024 * 110);
     assert_int_equal(fit_sequence_bytes(&r, 4096, 16), 4096 * 10 + 1024 * 100);
@@ -239,7 +240,7 @@ static void test_layers_with_a_window(void **state)
     assert_int_equal(f.max_batch, 1);
     assert_int_equal(f.max_context, 8192);
     struct fit_ask shorter = ask;
-    shorter.most_model_len = 5000; /* not a multiple of the block size */
+    shorter.most_model_len = 5000; /* 5000 is not a multiple of the block size */
     fit_rank(&r, &shorter, &f);
     assert_int_equal(f.max_context, 5000);
     struct fit_ask huge = ask;

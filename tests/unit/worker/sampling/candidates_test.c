@@ -1,6 +1,6 @@
-/* Selection of candidates from a whole vocabulary, compared with the same selection from a list.
- * Both keep the same candidates, whatever the logits are. No block with a relevant candidate is
- * skipped. */
+/* Compares the selection of candidates from a whole vocabulary with the same selection from a
+ * list. The two selections keep the same candidates for all logits. No block with a relevant
+ * candidate is skipped. */
 #include "worker/sampling/candidates.h"
 
 #include <math.h>
@@ -77,7 +77,8 @@ static void test_top_p_of_all(void **state)
     }
 }
 
-/* The smallest set of the best candidates with the share `top_p`, compared with sorting. */
+/* The selection is the smallest set of the best candidates with the share `top_p`, as found by
+ * sorting. */
 static void test_share(void **state)
 {
     static struct candidate all[MOST], got[MOST];

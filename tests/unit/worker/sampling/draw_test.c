@@ -1,6 +1,6 @@
-/* Random draws of the sampler: Philox against its published test vectors, draws that depend only
- * on their place, and the choice of a token by noise. The choice is the same in any order of
- * candidates, and its frequencies are softmax's. */
+/* Tests random draws of the sampler: Philox against its published test vectors, draws that
+ * depend only on their place, and the choice of a token by noise. The choice is the same in any
+ * order of candidates, and its frequencies are softmax's. */
 #include "worker/sampling/draw.h"
 
 #include <math.h>
@@ -16,7 +16,8 @@
 
 static void known_answers(void **state)
 {
-    /* Test vectors from kat_vectors of Random123, by the authors of Philox: "philox4x32 10". */
+    /* The test vectors are from kat_vectors of Random123, by the authors of Philox: "philox4x32
+     * 10". */
     static const struct {
         uint32_t counter[4], key[2], want[4];
     } cases[] = {
@@ -103,7 +104,8 @@ static void order_does_not_matter(void **state)
     }
 }
 
-/* Values so large that rounding removes the noise are equal. The lowest id is taken then. */
+/* When values are so large that rounding removes the noise, their scores are equal. The lowest
+ * id is taken then. */
 static void equals_in_any_order(void **state)
 {
     static const uint32_t orders[3][3] = {{4, 8, 9}, {9, 8, 4}, {8, 4, 9}};
@@ -118,8 +120,8 @@ static void equals_in_any_order(void **state)
     }
 }
 
-/* Pearson's chi-square over eight tokens. 24.32 is the 0.999 quantile for 7 degrees of freedom.
- * The draws are fixed, so the result never changes. */
+/* The frequencies pass Pearson's chi-square test over eight tokens. 24.32 is the 0.999 quantile
+ * for 7 degrees of freedom. The draws are fixed, so the result never changes. */
 static void frequencies_are_softmax(void **state)
 {
     static const double values[8] = {2.0, 1.5, 1.0, 0.0, -0.5, 0.25, -1.0, -2.0};

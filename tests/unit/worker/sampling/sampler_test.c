@@ -1,8 +1,8 @@
-/* The sampler against a plain one, which is written here by the rules of sampler.h and
- * docs/develop/protocol.md and sorts everything. Random calls compare the two. Then come cases
- * with known answers, hostile parameters and masks of grammars. Invariants: the chosen id is in
- * the vocabulary and allowed, and a bad call leaves nothing behind for the next one. All tests
- * run on one thread. */
+/* Tests the sampler against a plain one, which is written here by the rules of sampler.h and
+ * docs/develop/protocol.md and sorts everything. Random calls compare the two samplers. Then
+ * come cases with known answers, hostile parameters and masks of grammars. Invariants: the
+ * chosen id is in the vocabulary and allowed, and a bad call leaves nothing behind for the next
+ * call. All tests run on one thread. */
 #include "worker/sampling/sampler.h"
 
 #include <float.h>
@@ -22,7 +22,7 @@ enum { VOCAB = 97, MAX_IDS = 40 };
 static const struct sampling_params greedy = {
     .top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .n_prompt_logprobs = -1};
 
-/* A call of the sampler with all its input. */
+/* `call` is a call of the sampler with all its input. */
 struct call {
     struct sampling_params params;
     uint32_t vocab, ids[MAX_IDS], n_ids, n_prompt;
@@ -57,7 +57,8 @@ static struct sampler_row make_row(const struct call *c, float *work)
 
 static struct sampler_choice choose(const struct call *c)
 {
-    static struct sampler *s[VOCAB + 1]; /* kept between calls, as in a worker */
+    /* samplers by size of vocabulary, kept between calls as in a worker */
+    static struct sampler *s[VOCAB + 1];
     if (!s[c->vocab])
         s[c->vocab] = sampler_new(c->vocab);
     float work[VOCAB];
@@ -220,7 +221,7 @@ static void random_lists(struct rng *rng, struct call *c, struct lists *l)
             l->allowed[i] = (uint32_t)rng_below(rng, VOCAB + 5);
         p->allowed_ids = (struct u32_span){l->allowed, 40};
     }
-    if (coin(rng)) { /* bad words of one id, of two ids that match, and of three */
+    if (coin(rng)) { /* the call has bad words of one id, of two ids that match, and of three */
         uint32_t last = c->n_ids > c->n_prompt ? c->ids[c->n_ids - 1] : 3, x = UINT32_MAX;
         uint32_t bad[] = {(uint32_t)rng_below(rng, VOCAB),
                           x,
@@ -341,7 +342,7 @@ static void known_cases(void **state)
                          .n_ids = 5,
                          .n_prompt = 3};
         c.params.n_logprobs = -1;
-        if (c.params.top_p == 0) /* not set */
+        if (c.params.top_p == 0) /* top_p is not set in this case */
             c.params.top_p = 1;
         if (c.params.repetition_penalty == 0)
             c.params.repetition_penalty = 1;
@@ -355,8 +356,8 @@ static void known_cases(void **state)
     }
 }
 
-/* Four equal candidates have a quarter each. top_p 0.5 keeps exactly the two with the lowest
- * ids. */
+/* Four equal candidates have a quarter of the probability each. top_p 0.5 keeps exactly the two
+ * with the lowest ids. */
 static void top_p_takes_the_lowest_of_equals(void **state)
 {
     struct call c = {.params = greedy, .vocab = 4, .n_ids = 1, .n_prompt = 1};
@@ -380,14 +381,14 @@ static void draws_depend_on_their_place_only(void **state)
         choice.params.i_choice = i;
         position.n_ids = position.n_prompt = 3 + i;
         seed.params.seed = i;
-        replay.n_prompt = 1; /* same ids, but some of them generated */
+        replay.n_prompt = 1; /* the ids are the same, but some of them count as generated */
         differ[0] += choose(&choice).id != first;
         differ[1] += choose(&position).id != first;
         differ[2] += choose(&seed).id != first;
         assert_int_equal(choose(&replay).id, first);
     }
     for (int i = 0; i < 3; i++)
-        assert_true(differ[i] >= 17); /* 20 draws from 97 equal candidates */
+        assert_true(differ[i] >= 17); /* the 20 draws are from 97 equal candidates */
 }
 
 /* ---- log-probabilities ---- */
@@ -465,7 +466,7 @@ static void hostile(struct rng *rng, struct call *c, struct lists *l)
         l->bias[i] = (struct logit_bias){i ? (uint32_t)rng_next(rng) : 3, bad[rng_below(rng, 11)]};
     for (int i = 0; i < 40; i++)
         l->allowed[i] = coin(rng) ? (uint32_t)rng_next(rng) : l->allowed[i];
-    for (int i = 0; i < 12; i++) /* empty words, and a last word without an end */
+    for (int i = 0; i < 12; i++) /* the words are empty, and the last word has no end */
         l->bad[i] = coin(rng) ? UINT32_MAX : (uint32_t)rng_below(rng, 12);
     if (p->bad_words.n > 0)
         p->bad_words.n = 12;
@@ -530,7 +531,7 @@ static struct sampler_choice choose_masked(const struct call *c, const uint32_t 
     return out;
 }
 
-/* The chosen id is in the mask, whatever other parameters ask for. */
+/* The chosen id is in the mask for all values of other parameters. */
 static void masks_are_kept(void **state)
 {
     static const uint32_t eos[] = {5};
@@ -577,7 +578,7 @@ static void who_needs_the_best_only(void **state)
     struct sampler_row r = make_row(&plain, work);
     assert_true(sampler_needs_best_only(&r));
     plain.params.min_tokens = 1;
-    plain.params.top_p = 0.5f; /* has no effect without a temperature */
+    plain.params.top_p = 0.5f; /* top_p has no effect without a temperature */
     r = make_row(&plain, work);
     assert_true(sampler_needs_best_only(&r));
     for (int i = 0; i < 8; i++) {

@@ -1,7 +1,7 @@
-/* Plans as rows of passes. The tests apply a plan to `sequences` and walk the passes of a batch,
- * with different limits for a pass. Invariants: all passes together have the same rows in the
- * same order. Each row has the ids of its sequence and the blocks of its KV group, and the same
- * rows are sampled. All tests run on one thread. */
+/* Tests plans as rows of passes. The tests apply a plan to `sequences` and walk the passes of a
+ * batch, with different limits for a pass. Invariants: all passes together have the same rows in
+ * the same order. Each row has the ids of its sequence and the blocks of its KV group, and the
+ * same rows are sampled. All tests run on one thread. */
 #include "worker/sequences/batch.h"
 
 #include <setjmp.h>
@@ -21,8 +21,8 @@ static const struct sequences_limits limits = {
 };
 
 /* Slot 5 has 19 ids: its id 0 was computed before, and the last 18 run and are sampled. Slot 2
- * has 40 ids: a prefix hit leaves positions 32 to 36 to this step, none is sampled, and the
- * first block of the window is gone. Slot 7 has one id, which is sampled. */
+ * has 40 ids: a prefix hit leaves positions 32 to 36 to this step. None of them is sampled, and
+ * the first block of the window is gone. Slot 7 has one id, which is sampled. */
 static const struct plan_run shapes[N_RUNS] = {
     {.slot = 5, .start = 1, .n_tokens = 18, .sample = true},
     {.slot = 2, .start = 32, .n_tokens = 5},
@@ -130,7 +130,7 @@ static void test_passes_of_any_size(void **state)
 }
 
 /* Runs whose block tables together exceed the device's room go into separate passes. A run that
- * exceeds it alone has a pass of its own. */
+ * exceeds the room alone has a pass of its own. */
 static void test_passes_of_few_tables(void **state)
 {
     static const struct {
@@ -239,7 +239,7 @@ static void test_prompt_logprob_rows(void **state)
     }
 }
 
-/* Mean pooling keeps all rows, and last-token pooling only the last one. Rows are kept in order. */
+/* Mean pooling keeps all rows, and last-token pooling only the last row. Rows are kept in order. */
 static void test_kept_rows(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
-/* Draft tokens from n-grams. On short texts of few letters they equal those of an exhaustive
- * search. On long texts, where the search is bounded, they follow an earlier match. They depend
- * only on the ids, whatever the index held before. */
+/* Tests draft tokens from n-grams. On short texts of few letters they equal those of an
+ * exhaustive search. On long texts, where the search is bounded, they follow an earlier match.
+ * They depend only on the ids, not on the earlier content of the index. */
 #include "worker/sequences/ngram.h"
 
 #include <setjmp.h>
@@ -27,23 +27,23 @@ static uint32_t draft_token(struct draft_ngram *d, const struct draft_ngram_conf
 static void test_texts(void **state)
 {
     static const struct {
-        const char *text, *want; /* a letter stands for an id */
+        const char *text, *want; /* ids before, expected draft tokens; a letter stands for an id */
         uint32_t n_max, n_min, n_drafts;
     } cases[] = {
         {"", "", 4, 2, 4},
         {"a", "", 4, 1, 4},
         {"aa", "a", 4, 1, 4},
         {"ab", "", 4, 1, 4},
-        {"abcab", "c", 4, 2, 4}, /* two in common: one draft token */
+        {"abcab", "c", 4, 2, 4}, /* two ids are in common, which gives one draft token */
         {"abcab", "c", 2, 1, 4},
         {"abcab", "", 4, 3, 4},
         {"abcab", "", 2, 2, 0},
-        {"abcdefabcde", "fa", 4, 2, 4}, /* five in common, the longest match wins */
+        {"abcdefabcde", "fa", 4, 2, 4}, /* five ids are in common, and the longest match wins */
         {"abcdefabcdef", "abc", 4, 2, 4},
         {"abcdefabcdef", "ab", 4, 2, 2},
-        {"xabcyabdzab", "d", 2, 2, 4},          /* the latest of equally long matches */
+        {"xabcyabdzab", "d", 2, 2, 4},          /* the latest of equally long matches wins */
         {"xabcyabdxab", "c", 3, 2, 4},          /* a longer match wins over a later one */
-        {"xabcyabdxab", "d", 2, 2, 4},          /* no longer than n_max */
+        {"xabcyabdxab", "d", 2, 2, 4},          /* a match is no longer than n_max */
         {"abcabcabcabcabc", "abcabc", 4, 2, 8}, /* a loop continues past its end */
         {"aaaaaaaaaaaaaaaaa", "aaaaaaaa", 4, 2, 8},
     };
@@ -61,8 +61,8 @@ static void test_texts(void **state)
     }
 }
 
-/* Returns the position behind the latest of the longest matches, by an exhaustive search.
- * Returns 0 when there is none. */
+/* Returns the position after the latest of the longest matches, by an exhaustive search. Returns
+ * 0 when there is none. */
 static uint32_t look_at_all(const struct draft_ngram_config *c, const uint32_t *ids, uint32_t n_ids)
 {
     for (uint32_t n = c->n_max; n >= c->n_min; n--)
@@ -83,7 +83,7 @@ static void test_against_a_full_search(void **state)
         for (uint32_t n_ids = 1; n_ids <= 64; n_ids++) {
             ids[n_ids - 1] = (uint32_t)rng_below(&rng, n_letters);
             if (rng_below(&rng, 3) == 0)
-                continue; /* skips some lengths */
+                continue; /* some lengths are not tested */
             uint32_t from = look_at_all(&c, ids, n_ids), n = draft_token(&d, &c, ids, n_ids, 5);
             uint32_t common = 0;
             while (common < from && ids[from - 1 - common] == ids[n_ids - 1 - common])
@@ -105,7 +105,8 @@ static void test_drafts_follow_from_the_ids(void **state)
     struct rng rng = {12};
     struct draft_ngram used = {0};
     for (uint32_t i = 0; i < MAX_IDS; i++)
-        ids[i] = (uint32_t)rng_below(&rng, 2); /* chains far longer than the search follows */
+        /* two different ids make chains far longer than the search follows */
+        ids[i] = (uint32_t)rng_below(&rng, 2);
     assert_true(draft_token(&used, &c, ids, MAX_IDS, 8) > 0);
     draft_ngram_reset(&used);
     for (uint32_t i = 0; i < MAX_IDS; i++)

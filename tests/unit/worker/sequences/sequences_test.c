@@ -1,7 +1,8 @@
-/* Plans as a rank applies them. A table lists one-line changes of a good plan, and words that
- * each refusal must contain. Other tests apply a good history and check the sequences, block
- * tables and digest that it leaves. Invariants: a refused plan changes nothing until a reset,
- * and the incremental digest equals one computed from the tables. All tests run on one thread. */
+/* Tests plans as a rank applies them. A table lists one-line changes of a good plan, and words
+ * that each refusal must contain. Other tests apply a good history and check the sequences,
+ * block tables and digest that it leaves. Invariants: a refused plan changes nothing until a
+ * reset, and the incremental digest equals one computed from the tables. All tests run on one
+ * thread. */
 #include "worker/sequences/sequences.h"
 
 #include <setjmp.h>
@@ -21,7 +22,7 @@ static const struct sequences_limits limits = {
                   {.kind = KV_WINDOW, .window_tokens = 16, .block_tokens = 16, .n_blocks = 4}},
 };
 
-/* A good plan with all its parts, for a test to change. */
+/* `draft` is a good plan with all its parts, for a test to change. */
 struct draft {
     uint32_t finished[2], ids[70], full_ids[4], window_ids[4];
     struct plan_copy copies[1];
@@ -109,13 +110,13 @@ static void bend_run_again(struct draft *d)
     d->runs[0].start = 1;
     d->runs[0].n_tokens = 19;
 }
-/* Another sequence has computed the positions before. */
+/* Lets the run begin later: another sequence has computed the positions before the run. */
 static void bend_run_behind_a_hit(struct draft *d)
 {
     d->runs[0].start = 16;
     d->runs[0].n_tokens = 4;
 }
-/* Mean pooling would lack the rows before. */
+/* Asks for mean pooling after a prefix hit, which lacks the rows before the run. */
 static void bend_mean_behind_a_hit(struct draft *d)
 {
     bend_run_behind_a_hit(d);
@@ -126,7 +127,7 @@ static void bend_mean_cached(struct draft *d)
     d->admits[0].n_computed = 16;
     bend_mean_behind_a_hit(d);
 }
-/* For prompt_logprobs, all rows must be computed here. */
+/* Asks for prompt_logprobs after a prefix hit, although all rows must be computed here for them. */
 static void bend_score_behind_a_hit(struct draft *d)
 {
     bend_run_behind_a_hit(d);
@@ -211,7 +212,8 @@ static void bend_drop_too_many(struct draft *d)
 {
     d->blocks[0][1].drop_leading = 1;
 }
-/* A prefix hit of 16 tokens. Position 16 with a window of 16 still sees position 1. */
+/* Drops a block that a prefix hit of 16 tokens needs: position 16 with a window of 16 still sees
+ * position 1. */
 static void bend_drop_needed(struct draft *d, uint32_t i_group)
 {
     d->admits[0].n_computed = 16;
@@ -246,7 +248,7 @@ static void bend_digest(struct draft *d)
 static const struct {
     const char *name;
     bend_fn *bend;
-    const char *want; /* NULL = accepted */
+    const char *want; /* expected words of the refusal; NULL = accepted */
 } cases[] = {
     {"as it is", bend_nothing, NULL},
     {"finished slot is empty", bend_finished_empty, "the plan finishes slot 9, which is empty"},
@@ -328,7 +330,7 @@ static void test_history(void **state)
     struct error err = {0};
     struct sequences *s = sequences_new(&limits);
     draft_init(&d, 1);
-    d.runs[0].n_tokens = 16; /* a chunk first */
+    d.runs[0].n_tokens = 16; /* the first step runs only a chunk */
     d.runs[0].sample = false;
     assert_int_equal(sequences_apply(s, &d.plan, &err), STATUS_OK);
     struct sequence *q = sequences_find(s, 3);
@@ -338,8 +340,8 @@ static void test_history(void **state)
     d.runs[0] = (struct plan_run){.slot = 3, .start = 16, .n_tokens = 4, .sample = true};
     assert_int_equal(sequences_apply(s, &d.plan, &err), STATUS_OK);
     assert_true(sequence_push(q, 42, limits.max_model_len));
-    /* Decodes up to a block border, and then with a new block while another one leaves the
-     * window. */
+    /* The sequence decodes up to a block border, and then with a new block while another block
+     * leaves the window. */
     for (uint32_t i = 20; i < 32; i++) {
         d.plan.step++;
         d.runs[0] = (struct plan_run){.slot = 3, .start = i, .n_tokens = 1, .sample = true};
@@ -411,15 +413,15 @@ static void must_apply(struct sequences *s, const struct msg_plan *p, const char
     assert_true(sequences_digest(s) == walk_digest(s));
 }
 
-/* A sequence has 20 ids, and both of its tables end at 32. `n_sampled` tokens were sampled, and
- * then the run of a second plan comes. */
+/* A sequence has 20 ids, and its tables end at 32 in both groups. `n_sampled` tokens were
+ * sampled, and then the run of a second plan comes. */
 static void test_runs_are_resolved(void **state)
 {
     static const struct {
         const char *name;
         uint32_t max_tokens, n_sampled;
         struct plan_run run;
-        uint32_t start, n_tokens, n_draft; /* expected */
+        uint32_t start, n_tokens, n_draft; /* expected values of the run */
     } table[] = {
         {"no draft tokens", 40, 1, {.start = 20}, 20, 1, 0},
         {"as many as granted", 40, 1, {.start = 20, .n_draft = 4}, 20, 1, 4},
@@ -466,13 +468,13 @@ static void test_runs_are_resolved(void **state)
 }
 
 /* The first block of a prompt was computed here, and the next two come from another sequence.
- * The window needs only the second of these. */
+ * The window needs only the last of the three blocks. */
 static void test_hit_on_the_way(void **state)
 {
     static const struct {
         const char *name;
         uint32_t n_drop, n_window;
-        const char *want; /* NULL = accepted */
+        const char *want; /* expected words of the refusal; NULL = accepted */
     } table[] = {
         {"what the window needs", 2, 2, NULL},
         {"all of it", 0, 3, NULL},

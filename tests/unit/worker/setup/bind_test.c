@@ -1,7 +1,7 @@
-/* Binding of a worker to CPUs and memory. Each test runs `bind_process` in a child and reads its
- * CPUs, memory policy, log and error. Machines are this one, or one that a folder in the form of
- * /sys describes. Cases: nodes, lists of CPUs, a GPU's node, a kernel that forbids memory
- * policies. Invariants: an impossible choice is refused, and a missing permission is only
+/* Tests how a worker is bound to CPUs and memory. Each test runs `bind_process` in a child and
+ * reads its CPUs, memory policy, log and error. The machine is this one, or one that a folder in
+ * the form of /sys describes. Cases: nodes, lists of CPUs, a GPU's node, a kernel that forbids
+ * memory policies. Invariants: an impossible choice is refused, and a missing permission is only
  * logged. */
 #include "worker/setup/bind.h"
 
@@ -104,7 +104,8 @@ static struct told bind_child(const struct worker_options *o, const char *root, 
     return t;
 }
 
-/* A made-up machine of two nodes, which have the first and the last CPU of this process. */
+/* `two` is a made-up machine of two nodes, which have the first and the last CPU of this
+ * process. */
 struct two {
     char root[24], first[12], last[12];
 };
@@ -138,8 +139,8 @@ static void test_two_nodes(void **state)
     const struct {
         const char *node, *cpus, *pci;
         int64_t ordinal;
-        const char *want; /* CPUs; NULL = refused */
-        const char *word; /* word in the log or the error */
+        const char *want; /* expected CPUs; NULL = refused */
+        const char *word; /* expected word in the log or the error */
     } cases[] = {
         {"0", NULL, "", -1, m.first, " bound node=0"},
         {"auto", NULL, "", -1, m.first, " bound node=0"},
@@ -166,7 +167,7 @@ static void test_two_nodes(void **state)
     drop_all(m.root);
 }
 
-/* A kernel or container forbids the binding. The worker logs it and goes on. */
+/* A kernel or container forbids the binding. The worker logs the refusal and goes on. */
 static void test_what_is_not_allowed(void **state)
 {
     struct two m;
@@ -198,7 +199,7 @@ static void test_what_is_not_allowed(void **state)
     drop_all(m.root);
 }
 
-/* This machine itself, as the kernel describes it. */
+/* The binding works on this machine itself, as the kernel describes it. */
 static void test_this_machine(void **state)
 {
     static struct numa n;
@@ -215,7 +216,8 @@ static void test_this_machine(void **state)
     struct told t = bind_child(&o, "", "", false);
     assert_int_equal(t.status, STATUS_OK);
     assert_string_equal(t.cpus, numa_list_print(&own, want, sizeof want));
-    if (!strstr(t.log, "memory_not_bound")) { /* in a container the log may say so */
+    /* in a container the log may say that memory is not bound */
+    if (!strstr(t.log, "memory_not_bound")) {
         assert_int_equal(t.mode, MPOL_PREFERRED);
         assert_non_null(strstr(t.log, " memory_bound "));
     }
@@ -229,7 +231,7 @@ static void test_memory(void **state)
 {
     static const struct {
         const char *text;
-        uint64_t near_bytes, far_bytes; /* for node 1 */
+        uint64_t near_bytes, far_bytes; /* expected bytes for node 1 */
     } cases[] = {
         {"7f00 prefer:1 anon=10 dirty=10 N1=10 kernelpagesize_kB=4\n", 40960, 0},
         {"7f00 prefer:1 anon=3 dirty=3 N0=1 N1=2 kernelpagesize_kB=4\n"

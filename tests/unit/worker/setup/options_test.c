@@ -1,4 +1,4 @@
-/* Options of cox-worker that depend on the device. */
+/* Tests options of cox-worker that depend on the device. */
 #include "worker/setup/options.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* Each value of --dtype on each kind of device. A device accepts a type that it has or exceeds. */
+/* Each kind of device accepts a --dtype that it has or exceeds, and refuses other values. */
 static void test_dtype(void **state)
 {
     static const struct {
@@ -41,7 +41,7 @@ static void test_isa_by_environment(void **state)
 {
     static const struct {
         const char *variable;
-        int want; /* index of the choice; -1 = refused, with the variable's name */
+        int want; /* expected index of the choice; -1 = refused, with the variable's name */
     } cases[] = {{"COX_ISA=avx2", 2}, {"COX_CPU_ISA=scalar", 1}, {"COX_ISA=avx3", -1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *argv[] = {(char[]){"w"}, NULL}, *env[] = {(char *)cases[i].variable, NULL};

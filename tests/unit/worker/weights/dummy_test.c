@@ -1,6 +1,6 @@
-/* Dummy weights, which come from no file: small numbers in each format, equal for each cut of a
- * matrix. `cox plan` also works without files. Its figures for a model must equal those of a
- * worker that reads the files. */
+/* Tests dummy weights, which come from no file: small numbers in each format, equal for each cut
+ * of a matrix. `cox plan` also works without files. Its figures for a model must equal those of
+ * a worker that reads the files. */
 #include "worker/weights/dummy.h"
 
 #include <math.h>
@@ -191,7 +191,8 @@ static void test_a_plan_is_what_files_make(void **state)
                              .memory_bytes = 1 << 28};
     struct error err = {0};
     struct plan p;
-    for (int files = 1; files >= 0; files--) { /* with files, then without */
+    /* the figures are computed with files, then without files */
+    for (int files = 1; files >= 0; files--) {
         assert_int_equal(plan_make(folder, &o, &p, &err), STATUS_OK);
         assert_true(plan_fits(&p) && p.n_ranks == 2 && p.ranks[1].rank == 1);
         for (uint32_t r = 0; r < 2 && files; r++) {
@@ -217,7 +218,7 @@ static void test_a_plan_is_what_files_make(void **state)
     assert_int_equal(plan_make(folder, &o, &p, &err), STATUS_OK);
     assert_true(p.ranks[0].fits);
     plan_fini(&p);
-    o.memory_bytes = 64 << 20; /* not enough beside the process itself */
+    o.memory_bytes = 64 << 20; /* 64 MiB is not enough beside the process itself */
     assert_int_equal(plan_make(folder, &o, &p, &err), STATUS_OK);
     assert_true(!p.ranks[0].fits && strstr(p.ranks[0].reason.text, "are free"));
     assert_int_equal(p.ranks[0].kv_groups[0].bytes_per_block, 1024);

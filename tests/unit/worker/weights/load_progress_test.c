@@ -1,4 +1,4 @@
-/* Progress that a worker reports while it reads a shard. */
+/* Tests the progress that a worker reports while it reads a shard. */
 #include "worker/weights/load_progress.h"
 
 #include <setjmp.h>
@@ -26,7 +26,8 @@ static const struct {
      "loading rank 1 of 2 ########## 100% 2.00 of 2.00 GB, 0.50 GB/s, 0 s left"},
     {GB, 2 * GB, NS_PER_S, 20, "loading rank 1 of 2 "},
     {0, 0, NS_PER_S, 60, "loading rank 1 of 2 100% 0.00 of 0.00 GB, 0.00 GB/s"},
-    {3 * GB, 2 * GB, NS_PER_S, 80, /* more than announced: the bar stays within its width */
+    /* more bytes are loaded than announced, and the bar stays within its width */
+    {3 * GB, 2 * GB, NS_PER_S, 80,
      "loading rank 1 of 2 ## 150% 3.00 of 2.00 GB, 3.00 GB/s, 0 s left"},
 };
 
@@ -45,7 +46,7 @@ static void test_share(void **state)
     _Atomic uint32_t permille = 0;
     struct load_progress p = {.permille = &permille, .n_ranks = 1};
     load_progress_begin(&p);
-    assert_int_equal(permille, 1); /* loading has begun, whatever its size */
+    assert_int_equal(permille, 1); /* loading has begun, so the share is at least 1 */
     p.n_bytes = 8 * GB;
     load_progress_at(&p, 4 * GB);
     assert_in_range(permille, 499, 500);
@@ -64,7 +65,7 @@ static void test_lines(void **state)
     assert_true(dup2(pipe_ends[1], STDERR_FILENO) >= 0);
     load_progress_begin(&p);
     p.n_bytes = 8 * GB;
-    load_progress_at(&p, GB); /* too early */
+    load_progress_at(&p, GB); /* the next line is not due yet */
     p.next_ns = 0;
     load_progress_at(&p, 2 * GB);
     load_progress_at(&p, 3 * GB);

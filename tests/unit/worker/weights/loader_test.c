@@ -1,8 +1,8 @@
-/* Loading a rank's weights. The tests write a model of one layer to a folder, correct or with
- * one changed tensor, and load the parts of each rank onto a device that keeps float32 as it is.
- * Cases: files that do not fit the program, parts of each rank, more data than is packed at
- * once, quantised blocks that cannot be cut. Invariants: each rank gets exactly its part, and a
- * refusal names the tensor. All tests run on one thread. */
+/* Tests the loading of a rank's weights. The tests write a model of one layer to a folder,
+ * correct or with one changed tensor, and load the parts of each rank onto a device that keeps
+ * float32 as it is. Cases: files that do not fit the program, parts of each rank, more data than
+ * is packed at once, quantised blocks that cannot be cut. Invariants: each rank gets exactly its
+ * part, and a refusal names the tensor. All tests run on one thread. */
 #include "worker/weights/loader.h"
 
 #include <setjmp.h>
@@ -21,10 +21,11 @@
 #include "tests/unit/common/model/put_file.c"
 #include "worker/model/families/program_build.h"
 
-/* A llama of one layer: hidden 16, 2 heads of 8, 1 KV head, inner 32, vocabulary 48. */
+/* `tensors` describes a llama of one layer: hidden 16, 2 heads of 8, 1 KV head, inner 32,
+ * vocabulary 48. */
 static const struct {
     const char *name;
-    uint32_t n, k; /* k 0 = a vector */
+    uint32_t n, k; /* shape; k 0 = a vector */
 } tensors[] = {
     {"model.embed_tokens.weight", 48, 16},
     {"lm_head.weight", 48, 16},
@@ -41,7 +42,7 @@ static const struct {
 };
 enum { N_TENSORS = sizeof tensors / sizeof tensors[0] };
 
-/* The difference between one tensor of the file and the tensor that the program needs. */
+/* `bend` is the difference between one tensor of the file and the tensor that the program needs. */
 struct bend {
     const char *label, *tensor, *dtype; /* dtype NULL = F32 */
     uint32_t n, k;
@@ -101,7 +102,7 @@ static void write_model(const char *folder, const struct bend *b)
     strbuf_fini(&file);
 }
 
-/* A device that stores matrices unchanged, and only float32. */
+/* The next functions are a device that stores matrices unchanged, and only float32. */
 static uint64_t plain_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
                             uint32_t group)
 {
@@ -131,7 +132,7 @@ static const struct ops plain_ops = {.memory.write = plain_write,
                                      .memory.release = plain_release,
                                      .loading.weight_pack = plain_pack};
 
-/* Like a real device, it accepts only whole blocks. */
+/* Returns the bytes of a matrix on a device that, like a real one, accepts only whole blocks. */
 static uint64_t blocks_bytes(const struct device *d, enum dtype dtype, uint32_t n, uint32_t k,
                              uint32_t group)
 {
@@ -251,7 +252,7 @@ static void check_parts(const struct bend *b)
                 for (uint32_t c = 0; c < w->k_len; c++)
                     assert_true(at[r * w->k_len + c] == (float)((w->n0 + r) * w->k + w->k0 + c));
         }
-        /* Cut are the embedding, the head if it is separate, q, o, gate, up and down. All ranks
+        /* The embedding, the head if it is separate, q, o, gate, up and down are cut. All ranks
          * have the KV head. */
         assert_int_equal(n_cut, 7 - (b->tensor == vocabulary));
         for (uint32_t i = 0; i < 16; i++)
@@ -268,14 +269,14 @@ static void test_parts(void **state)
     check_parts(&bends[0]);
 }
 
-/* 39 MB. Each of two ranks gets more than is packed at once. */
+/* The weights are 39 MB, so each of two ranks gets more than is packed at once. */
 static void test_pieces(void **state)
 {
     check_parts(&(struct bend){.tensor = vocabulary, .n = 600 << 10, .k = 16});
 }
 
-/* The inputs of a quantised row are cut only between blocks. The file ends behind the projection
- * whose inputs are cut. A shape that fits gets as far as the first missing tensor. */
+/* The inputs of a quantised row are cut only between blocks. The file ends after the projection
+ * whose inputs are cut, so a shape that fits gets as far as the first missing tensor. */
 static void test_blocks_are_not_cut(void **state)
 {
     static const struct {
@@ -325,7 +326,7 @@ static void test_blocks_are_not_cut(void **state)
         for (uint32_t t = 0; t < 5; t++) {
             uint64_t k = t == 4 ? heads : 64;
             put_tensor(&b, names[t], DTYPE_Q8_0, k, tensors_n[t], n);
-            n += k / 32 * 34 * tensors_n[t]; /* already aligned to 32 */
+            n += k / 32 * 34 * tensors_n[t]; /* the size is already aligned to 32 */
         }
         put_padding(&b, 32);
         put_data(&b, n);

@@ -1,5 +1,5 @@
-/* Quantisation of blocks, compared with the rule applied to one number at a time. Numbers have
- * all sizes, also beyond float16, and some are zero. */
+/* Compares the quantisation of blocks with the rule applied to one number at a time. Numbers
+ * have all sizes, also beyond float16, and some are zero. */
 #include "worker/weights/quantise.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 
 enum { K = 32, N = 4096 };
 
-/* Returns the number farthest from zero, the first of equal ones. */
+/* Returns the number farthest from zero, or the first of several that are equally far. */
 static float farthest(const float *x)
 {
     float most = 0;

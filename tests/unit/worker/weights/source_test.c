@@ -1,5 +1,5 @@
-/* Quantised matrices that consist of codes and scales in several tensors. The tests write a
- * safetensors file with known bytes, open a `source` for a matrix and read rows as floats,
+/* Tests quantised matrices that consist of codes and scales in several tensors. The tests write
+ * a safetensors file with known bytes, open a `source` for a matrix and read rows as floats,
  * packed integers or FP8. The expected values follow the rules of AWQ, GPTQ, compressed-tensors
  * and FP8. Invariants: rows do not depend on how many are read at a time, and layouts without a
  * rule are refused. All tests run on one thread. */
@@ -21,7 +21,7 @@
 #include "tests/unit/common/model/put_file.c"
 #include "tests/unit/common/model/safetensors_writer.c"
 
-/* Byte i of a file's data is i * 7 + 1. Tensors are adjacent. */
+/* Returns byte i of a file's data, which is i * 7 + 1. Tensors are adjacent. */
 static uint8_t byte_at(uint64_t i)
 {
     return (uint8_t)(i * 7 + 1);
@@ -196,8 +196,9 @@ static void fp8_has_the_scale_of_its_place(void **state)
     static const struct {
         const char *scales;
         size_t n_data;
-        uint32_t block_rows, block_columns, per_row; /* per_row: scales of a row of scales */
-        uint32_t rows, columns;                      /* outputs and inputs that share a scale */
+        /* size of a block of scales; per_row: number of scales in a row */
+        uint32_t block_rows, block_columns, per_row;
+        uint32_t rows, columns; /* outputs and inputs that share a scale */
     } cases[] = {
         {"'m.weight_scale':{'dtype':'F32','shape':[1],'data_offsets':[1024,1028]}", 1028, 0, 0, 1,
          16, 64},
@@ -267,8 +268,8 @@ static void mxfp4_is_ordered_anew(void **state)
     close_fixture(&f);
 }
 
-/* Returns code i of a line of words that are `stride` apart. 32 codes take `bits` words. It
- * reads bit by bit. */
+/* Returns code i of a line of words that are `stride` apart. 32 codes take `bits` words. The
+ * function reads bit by bit. */
 static int bits_at(uint64_t at, uint64_t first, uint64_t stride, uint32_t i, uint32_t bits)
 {
     int code = 0;
@@ -279,7 +280,7 @@ static int bits_at(uint64_t at, uint64_t first, uint64_t stride, uint32_t i, uin
     return code;
 }
 
-enum { N = 32, K = 64 }; /* size of the matrices below; two groups of inputs */
+enum { N = 32, K = 64 }; /* size of the matrices below, which have two groups of inputs */
 
 static struct op_weight wide_matrix(void)
 {
@@ -371,8 +372,8 @@ static void bytes_with_a_scale_of_each_output(void **state)
     close_fixture(&f);
 }
 
-/* The inputs of this rank, 32 to 63, belong to two groups by turns. They become two blocks, each
- * half empty. */
+/* The inputs of this rank, 32 to 63, belong alternately to two groups. They become two blocks,
+ * each half empty. */
 static void inputs_are_sorted_by_group(void **state)
 {
     struct fixture f;
@@ -437,7 +438,8 @@ static void codes_are_transposed(void **state)
         struct error err;
         uint8_t rows[8 * 32 * 4];
         float values[8 * 32];
-        struct op_weight x = matrix(); /* in the file: 64 inputs, each a row of 16 outputs */
+        /* in the file the matrix has 64 inputs, each a row of 16 outputs */
+        struct op_weight x = matrix();
         x.part = (struct tensor_part){.n_rows = 16, .n_columns = 64, .transposed = true};
         snprintf(header, sizeof header,
                  "{'m.weight':{'dtype':'F8_E4M3','shape':[64,16],'data_offsets':[0,1024]},%s}",
@@ -577,8 +579,8 @@ static const struct {
      "has shape [2, 1], but the model's configuration needs [2, 2]"},
 };
 
-/* FP8 experts in one tensor have different scales. A single scale would be wrong for most of
- * them, so the tensor is refused. */
+/* FP8 experts in one tensor have different scales. A single scale would be wrong for most
+ * experts, so the tensor is refused. */
 static void fp8_experts_are_refused(void **state)
 {
     struct fixture f;
@@ -613,7 +615,8 @@ static void what_does_not_fit_is_refused(void **state)
     }
 }
 
-/* Number of a rank's inputs that share a scale, counted from its first input. */
+/* `source_group` returns the number of a rank's inputs that share a scale, counted from its
+ * first input. */
 static void groups_of_a_cut(void **state)
 {
     static const struct {
@@ -625,12 +628,13 @@ static void groups_of_a_cut(void **state)
     } cases[] = {
         {SOURCE_INT, DTYPE_INT4, 128, 0, 512, false, 128},
         {SOURCE_INT, DTYPE_INT4, 128, 256, 256, false, 128},
-        {SOURCE_INT, DTYPE_INT4, 128, 192, 192, false, 64}, /* begins in the middle of a group */
+        /* the part begins in the middle of a group */
+        {SOURCE_INT, DTYPE_INT4, 128, 192, 192, false, 64},
         {SOURCE_INT, DTYPE_INT4, 96, 32, 128, false, 32},
-        {SOURCE_INT, DTYPE_INT4, 128, 64, 64, false, 64}, /* within one group */
+        {SOURCE_INT, DTYPE_INT4, 128, 64, 64, false, 64}, /* the part is within one group */
         {SOURCE_FP8, DTYPE_FP8, 512, 256, 256, false, 256},
         {SOURCE_INT, DTYPE_INT4, 128, 0, 512, true, 0},
-        {SOURCE_INT, DTYPE_F32, 128, 0, 512, false, 0}, /* converted to floats */
+        {SOURCE_INT, DTYPE_F32, 128, 0, 512, false, 0}, /* the codes are converted to floats */
         {SOURCE_QUANTISED, DTYPE_FP8, 0, 256, 256, false, 256},
         {SOURCE_QUANTISED, DTYPE_Q4_0, 0, 256, 256, false, 0},
         {SOURCE_MXFP4, DTYPE_MXFP4, 32, 0, 64, false, 0},

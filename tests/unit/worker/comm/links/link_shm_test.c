@@ -1,9 +1,9 @@
-/* The shared-memory link between two ranks of a host: two rings and a socket as a bell. The tests
- * hold both halves in one process, or fork and keep one half in each, and then send and receive
- * bytes in both directions. Cases: sleeping and waking, killed or broken peers, a full bell,
- * memory that must be refused. Invariants: bytes arrive once and in order, no wake-up is lost, and
- * a broken peer never causes an access outside the rings. A lost wake-up hangs the test until its
- * watchdog. */
+/* Tests the shared-memory link between two ranks of a host: two rings and a socket as a bell.
+ * The tests hold both halves in one process, or fork and keep one half in each, and then send
+ * and receive bytes in both directions. Cases: sleeping and waking, killed or broken peers, a
+ * full bell, memory that must be refused. Invariants: bytes arrive once and in order, no wake-up
+ * is lost, and a broken peer never causes an access outside the rings. A lost wake-up hangs the
+ * test until its watchdog ends it. */
 #include "worker/comm/links/shm.h"
 
 #include <errno.h>
@@ -28,10 +28,10 @@
 
 enum { HEADER_BYTES = 4096, WATCHDOG_S = 300 };
 
-/* Both halves of a link in one process, or one half in each of two processes. */
+/* `pair` holds both halves of a link in one process, or one half in each of two processes. */
 struct pair {
     struct comm_link *offers, *takes;
-    int memory_fd; /* another mapping, to write anything into the memory */
+    int memory_fd; /* another mapping, through which a test writes anything into the memory */
 };
 
 static struct pair open_pair(uint64_t ring_bytes)
@@ -90,12 +90,14 @@ static enum status wait_for(struct comm_link *l, bool wants_send, bool wants_rec
     short events = l->ops->before_sleep(l, wants_send, wants_recv);
     struct pollfd p = {.fd = l->fd, .events = events};
     if (events != 0)
-        while (poll(&p, 1, -1) < 0) /* without a time-out, so that a lost wake-up hangs the test */
+        /* poll has no time-out, so that a lost wake-up hangs the test */
+        while (poll(&p, 1, -1) < 0)
             ;
     return l->ops->after_sleep(l, p.revents, err);
 }
 
-/* Sends and receives at once, as an exchange does. Sleeps after `n_spins` tries without success. */
+/* `transfer` sends and receives at once, as an exchange does. It sleeps after `n_spins` tries
+ * without success. */
 struct transfer {
     const uint8_t *out;
     uint8_t *in;
@@ -167,9 +169,9 @@ static void test_messages_both_ways(void **state)
     }
 }
 
-/* A message goes there and back, thousands of times. Each side waits, spins and sleeps for
- * random times, without a time-out. A lost wake-up is a hang, whatever the order of writes,
- * flags and bells. */
+/* Waits, spins or sleeps for a random time. Messages go there and back, thousands of times, with
+ * such pauses on each side and without a time-out. A lost wake-up is a hang, for any order of
+ * writes, flags and bells. */
 static void dawdle(struct rng *r)
 {
     uint64_t kind = rng_below(r, 8);
@@ -201,7 +203,7 @@ static bool ping_pong(struct comm_link *l, bool serves, uint64_t n_bytes, int n_
 static void test_no_lost_wake_up(void **state)
 {
     static const struct {
-        uint64_t n_bytes; /* more than the ring holds makes the writer sleep too */
+        uint64_t n_bytes; /* a message that is larger than the ring makes the writer sleep too */
         int n_rounds;
     } cases[] = {{1, 20000}, {4096, 10000}, {4097, 10000}, {20000, 3000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -217,10 +219,10 @@ static void test_no_lost_wake_up(void **state)
     }
 }
 
-/* The same property, tested at each instruction on processors that can single-step. One process
- * steps through its call, and after instruction n the other process makes the opposite call as a
- * whole, for every n. With `sleeper_steps` the stepped call falls asleep, and otherwise it moves
- * bytes. With `of_room` the sleeper waits for room, and otherwise for bytes. */
+/* `stepped` tests the same property at each instruction, on processors that can single-step. One
+ * process steps through its call. After instruction n the other process makes the opposite call
+ * as a whole, for every n. With `sleeper_steps` the stepped call falls asleep, and otherwise it
+ * moves bytes. With `of_room` the sleeper waits for room, and otherwise for bytes. */
 struct stepped {
     struct comm_link *sleeper, *mover;
     bool sleeper_steps, of_room;
@@ -274,13 +276,13 @@ static bool meet_after(int n, bool sleeper_steps, bool of_room)
         else
             move_all(&s);
         atomic_store(over, 1);
-        raise(SIGSTOP); /* stops until the other call is done */
+        raise(SIGSTOP); /* the child stops until the other call is done */
         _exit(!sleeper_steps || awakes(&s, events) ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (!WIFSTOPPED(status))
-        skip(); /* a sandbox that forbids ptrace */
+        skip(); /* this sandbox forbids ptrace */
     step_child(pid, n, over);
     bool beyond = atomic_load(over);
     if (sleeper_steps)
@@ -348,7 +350,8 @@ static void test_writer_and_reader_sleep(void **state)
     close_pair(&p);
 }
 
-/* The kernel wakes a sleeper whose peer was killed, whatever the sleeper waits for. */
+/* The kernel wakes a sleeper whose peer was killed, whether the sleeper waits for room or for
+ * bytes. */
 static void test_killed_peer(void **state)
 {
     for (int waits_for_room = 0; waits_for_room < 2; waits_for_room++) {
@@ -409,8 +412,8 @@ static void test_last_words(void **state)
     }
 }
 
-/* Bells that nobody reads fill the socket. That neither blocks nor fails, and the next sleep
- * ends at once. */
+/* Bells that nobody reads fill the socket. A full socket neither blocks nor fails, and the next
+ * sleep ends at once. */
 static void test_full_bell(void **state)
 {
     struct pair p = open_pair(LINK_SHM_RING_MIN_BYTES);
@@ -474,8 +477,8 @@ static int n_open_files(void)
 
 enum { GOOD_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* Memory that the taking half must refuse. Offsets in the header of shm.c: magic 0, version 8,
- * ring_bytes 16. */
+/* The taking half refuses wrong memory. The header of shm.c has magic at offset 0, version at 8
+ * and ring_bytes at 16. */
 static void test_refused_memory(void **state)
 {
     static const struct {

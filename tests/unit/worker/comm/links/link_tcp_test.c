@@ -1,4 +1,4 @@
-/* TCP sockets between ranks: no pacing, and several pieces of a message in one packet. */
+/* Tests TCP sockets between ranks: no pacing, and several pieces of a message in one packet. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
@@ -44,7 +44,7 @@ struct ends {
     int connected, accepted;
 };
 
-/* Connects two sockets that are both prepared as join.c does it. */
+/* Connects two sockets that are both prepared as join.c prepares them. */
 static struct ends meet(int listener, int connecting)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -101,7 +101,7 @@ static void test_runs(void **state)
     assert_int_equal(from->ops->send(from, out, 2, &n, &err), STATUS_OK);
     assert_int_equal(n, 12);
     assert_int_equal(to->ops->recv(to, in, 2, &n, &err), STATUS_OK);
-    assert_int_equal(n, 12); /* one packet, so nothing comes later */
+    assert_int_equal(n, 12); /* all bytes are in one packet, so nothing comes later */
     assert_memory_equal(head, "head", 4);
     assert_memory_equal(body, "the body", 8);
     from->ops->close(from);

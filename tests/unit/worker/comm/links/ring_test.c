@@ -1,8 +1,8 @@
-/* The ring of bytes between two ends that share memory. The tests map the index words and bytes
- * with guard pages around them, and read and write from one thread, two threads or two processes.
- * Cases: full and empty rings, indexes that overflow, indexes that only a broken peer writes, the
- * flags of a sleeping end. Invariants: bytes arrive once and in order, no byte outside is touched,
- * and a move is seen by the end that falls asleep. */
+/* Tests the ring of bytes between two ends that share memory. The tests map the index words and
+ * bytes with guard pages around them, and read and write from one thread, two threads or two
+ * processes. Cases: full and empty rings, indexes that overflow, indexes that only a broken peer
+ * writes, the flags of a sleeping end. Invariants: bytes arrive once and in order, no byte
+ * outside is touched, and a move is seen by the end that falls asleep. */
 #include "worker/comm/links/ring.h"
 
 #include <pthread.h>
@@ -21,8 +21,8 @@
 
 enum { MAX_SIZE = 4096, PAGE = 4096 };
 
-/* Index words and bytes as both ends map them. An inaccessible page lies on each side of the
- * bytes. */
+/* `memory` holds index words and bytes as both ends map them. An inaccessible page lies on each
+ * side of the bytes. */
 struct memory {
     struct ring_shared *shared;
     uint8_t *bytes;
@@ -159,7 +159,8 @@ static void test_full_and_empty(void **state)
     assert_int_equal(ring_read(&r, got, 3, &n, NULL), STATUS_OK);
     assert_int_equal(n, 3);
     assert_true(ring_can_write(&w));
-    assert_int_equal(ring_write(&w, "ijkl", 4, &n, NULL), STATUS_OK); /* wraps around the end */
+    /* this write wraps around the end */
+    assert_int_equal(ring_write(&w, "ijkl", 4, &n, NULL), STATUS_OK);
     assert_int_equal(n, 3);
     assert_int_equal(ring_read(&r, got + 3, 13, &n, NULL), STATUS_OK);
     assert_int_equal(n, 8);
@@ -281,7 +282,7 @@ static void test_flags(void **state)
     ring_reader_sleeps(&r, true);
     assert_false(ring_writer_woken(&r));
     assert_true(ring_reader_woken(&w));
-    assert_false(ring_reader_woken(&w)); /* only once */
+    assert_false(ring_reader_woken(&w)); /* the flag is cleared, so the reader is woken only once */
     ring_writer_sleeps(&w, true);
     ring_writer_sleeps(&w, false);
     assert_false(ring_writer_woken(&r));
@@ -290,9 +291,9 @@ static void test_flags(void **state)
     unmap(m);
 }
 
-/* One end moves bytes while the other falls asleep, again and again. Either the moving end sees
- * the flag, or the other end sees the bytes. With weaker ordering than sequential consistency
- * both could miss. */
+/* One end moves bytes while the other end falls asleep, again and again. Either the moving end
+ * sees the flag, or the sleeping end sees the bytes. With weaker ordering than sequential
+ * consistency both ends could miss the other's change. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MEETINGS = 50000 };
 #else
@@ -301,7 +302,7 @@ enum { MEETINGS = 600000 };
 struct meeting {
     struct ring w, r;
     _Atomic uint64_t arrived[2];
-    bool awake[2]; /* in this round: the sleeper was woken or saw the bytes */
+    bool awake[2]; /* in each round: the sleeper was woken or saw the bytes */
 };
 static void meet(struct meeting *m, int me, uint64_t n)
 {
@@ -336,7 +337,7 @@ static void test_sleep_or_see(void **state)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, move_often, &m), 0);
     uint64_t n_lost = 0;
-    /* The mover writes into the empty ring and reads out of the full one by turns. */
+    /* The mover alternately writes into the empty ring and reads out of the full ring. */
     for (uint64_t i = 0; i < MEETINGS; i++) {
         struct ring own = i % 2 == 0 ? m.r : m.w;
         meet(&m, 1, 2 * i + 1);

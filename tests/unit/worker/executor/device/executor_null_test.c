@@ -1,8 +1,8 @@
-/* The null device. The tests send plans straight to the executor (compute_test.c has the thread)
- * and compare tokens and log-probabilities with the rule computed here. Other cases: joins,
- * cached prefixes, plans that are refused, failures on request, draft tokens, the configuration
- * hash. Invariants: draft tokens never change the output, and a prefix in a plan must really be
- * in its blocks. All tests run on one thread. */
+/* Tests the null device. The tests send plans straight to the executor (compute_test.c has the
+ * thread) and compare tokens and log-probabilities with the rule computed here. Other cases:
+ * joins, cached prefixes, plans that are refused, failures on request, draft tokens, the
+ * configuration hash. Invariants: draft tokens never change the output, and a prefix in a plan
+ * must really be in its blocks. All tests run on one thread. */
 #include "worker/executor/executor.h"
 
 #include <math.h>
@@ -83,7 +83,8 @@ static void test_offers_smaller_tps(void **state)
     }
 }
 
-/* Computes the tokens that the rule gives for the ids, each one followed by the tokens before. */
+/* Computes the tokens that the rule gives for the ids. Each token depends on the ids and the
+ * tokens before it. */
 static void oracle(const struct sampling_params *sp, const uint32_t *ids, uint32_t n,
                    uint32_t vocab, uint32_t *out, uint32_t n_out)
 {
@@ -97,7 +98,7 @@ static void oracle(const struct sampling_params *sp, const uint32_t *ids, uint32
     }
 }
 
-/* A plan with one run of a new sequence in the slot. */
+/* `one_run` describes a plan with one run of a new sequence in the slot. */
 struct one_run {
     uint64_t step;
     uint32_t slot, start;
@@ -132,8 +133,8 @@ static enum status run_one(struct executor *e, const struct one_run *o, struct e
     return s;
 }
 
-/* A computed prefix that a plan names must be in its blocks: computed by another sequence,
- * copied, or moved there. It must also have the same ids. */
+/* A computed prefix that a plan names must be in its blocks: another sequence computed it, or it
+ * was copied or moved to the blocks. It must also have the same ids. */
 static void test_prefixes(void **state)
 {
     enum { N = 40 };
@@ -171,7 +172,7 @@ static void test_prefixes(void **state)
     assert_int_equal(RUN(1, others, 0, 16, first, NULL), STATUS_PROTOCOL);
     assert_non_null(strstr(err.text, "the block has the KV of another sequence"));
     assert_int_equal(e->ops->reset(e, &err), STATUS_OK);
-    e->ops->kv_view(e, &v); /* as a transfer writes a block */
+    e->ops->kv_view(e, &v); /* the test writes the block as a transfer does */
     const struct kv_piece *p = &v.groups[0].pieces[0];
     assert_int_equal(v.n_groups, 1);
     assert_int_equal(v.groups[0].n_blocks, 8192);
@@ -207,7 +208,7 @@ static void test_tokens(void **state)
                                      .n_prompt_logprobs = -1};
         oracle(&sp, ids, N_PROMPT, cases[c].vocab, want, N_TOKENS);
         struct error before = {0};
-        if (cases[c].n_computed > 0) /* computed by another sequence */
+        if (cases[c].n_computed > 0) /* another sequence computes the prefix */
             assert_int_equal(run_one(e,
                                      &(struct one_run){.step = 100,
                                                        .slot = 3,
@@ -426,7 +427,7 @@ static void test_options(void **state)
         struct worker_options o = options();
         struct executor *e = NULL;
         struct error err = {0};
-        o.comm_host = "127.0.0.1"; /* only the CPU device uses it */
+        o.comm_host = "127.0.0.1"; /* only the CPU device uses comm_host */
         o.gpu = -1;
         o.device = cases[i].device;
         o.model = cases[i].model;
@@ -503,7 +504,7 @@ static void test_config_hash(void **state)
     a.draft_hashes = STR("11");
     executor_config_hash(&a, h1);
     assert_memory_not_equal(h1, h2, 32);
-    a.draft_hashes = STR("12"); /* other draft weights */
+    a.draft_hashes = STR("12"); /* these are other draft weights */
     executor_config_hash(&a, h2);
     assert_memory_not_equal(h1, h2, 32);
     a.speculation = (struct speculation){0};

@@ -1,4 +1,4 @@
-/* Checks before a device is opened. */
+/* Tests checks that run before a device is opened. */
 #include "worker/executor/device/cuda.h"
 #include "worker/executor/device/open.h"
 #include "worker/executor/executor.h"
@@ -21,8 +21,8 @@ static void make(const char *folder, const char *name, char *path, size_t size)
     close(fd);
 }
 
-/* A build that cannot use GPUs finds out by the driver's device node whether the machine has
- * one. */
+/* A build that cannot use GPUs finds out from the driver's device node whether the machine has a
+ * GPU. */
 static void test_a_gpus_node(void **state)
 {
     static const char *const names[] = {"nvidiactl", "dxg"};

@@ -1,4 +1,4 @@
-/* Numbers in the log lines of a start on a GPU. */
+/* Tests the numbers in the log lines of a start on a GPU. */
 #include "worker/executor/device/gpu_log.h"
 
 #include <setjmp.h>
@@ -25,7 +25,8 @@ static void test_numbers(void **state)
     }
 }
 
-/* An example of vLLM's: 613,024 tokens of KV cache hold 4.68 requests of 131,072 tokens. */
+/* The concurrency agrees with vLLM's log: 613,024 tokens of KV cache hold 4.68 requests of
+ * 131,072 tokens. */
 static void test_concurrency(void **state)
 {
     struct program program = {.n_kv_groups = 1};
@@ -36,7 +37,7 @@ static void test_concurrency(void **state)
     e.kv_groups[1] = (struct kv_group){
         .kind = KV_WINDOW, .window_tokens = 1024, .block_tokens = 16, .n_blocks = 130};
     assert_int_equal((int)(gpu_log_concurrency(&e) * 1000), 2000);
-    e.kv_groups[1].window_tokens = 1 << 20; /* wider than any sequence */
+    e.kv_groups[1].window_tokens = 1 << 20; /* the window is wider than any sequence */
     assert_int_equal((int)(gpu_log_concurrency(&e) * 1000000), 130 * 1000000 / 8192);
 }
 
