@@ -74,7 +74,7 @@ static enum status add(struct api_keys *k, struct str key, struct error *err)
     return STATUS_OK;
 }
 
-/* No error text repeats a line's content: it may be a key. */
+/* Adds the keys of a file. No error text repeats a line's content, because it may be a key. */
 static enum status add_file(struct api_keys *k, struct error *err)
 {
     char line[KEY_LINE_BYTES];

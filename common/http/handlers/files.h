@@ -1,7 +1,7 @@
 #pragma once
-/* Pages inside a binary: the head's dashboard, the gateway's chat page. CMake writes the tables
- * (cmake/EmbedFiles.cmake). A page may load scripts and styles of its own origin and call that
- * origin's API. Its Content-Security-Policy forbids everything else. */
+/* Serves pages inside a binary: the head's dashboard, the gateway's chat page. CMake writes the
+ * tables (cmake/EmbedFiles.cmake). A page may load scripts and styles of its own origin and call
+ * that origin's API. Its Content-Security-Policy forbids everything else. */
 #include "common/http/server/server.h"
 
 struct http_file {
