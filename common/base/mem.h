@@ -24,7 +24,8 @@ char *mem_strndup(const char *s, size_t n);
 /* Returns NULL when n * size overflows or there is no memory. */
 void *mem_try_array(size_t n, size_t size);
 void *mem_try_alloc(size_t size); /* the bytes are not zeroed */
-/* Returns NULL when there is no memory; `owned_ptr` is then unchanged. */
+/* Changes the size of an allocation. Returns NULL when there is no memory; `owned_ptr` is then
+ * unchanged. */
 void *mem_try_realloc(void *owned_ptr, size_t size);
 void mem_free(void *owned_ptr); /* owned_ptr may be NULL */
 

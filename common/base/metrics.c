@@ -103,7 +103,7 @@ static struct family *family_get(struct metrics *m, const char *name, enum metri
     return f;
 }
 
-/* Returns the existing series when the name and the labels are the same, otherwise a new one. */
+/* Returns the existing series when the name and the labels are the same, otherwise a new series. */
 static struct metric *series_get(struct metrics *m, const char *name, const char *labels,
                                  enum metric_kind kind, const char *help)
 {

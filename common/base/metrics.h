@@ -28,7 +28,7 @@ void metric_relabel(struct metric *m, const char *labels);
 void metric_add(struct metric *c, double by);        /* `c` is a counter or a gauge */
 void metric_set(struct metric *g, double value);     /* `g` is a gauge */
 void metric_observe(struct metric *h, double value); /* `h` is a histogram */
-/* returns the value of a counter or gauge, or the sum of a histogram */
+/* Returns the value of a counter or gauge, or the sum of a histogram. */
 double metric_value(const struct metric *m);
 /* Appends name="value" to `labels`, escaped as the format requires. A comma comes first unless
  * `labels` is empty. The value is cut at the first byte that is not valid UTF-8, and after

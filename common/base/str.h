@@ -21,7 +21,7 @@ struct str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_eq(struct str a, struct str b);
 bool str_eq_c(struct str a, const char *b);
 bool str_is_one_of(struct str a, const char *const *list); /* the list ends with NULL */
-/* compares bytes, as memcmp does; a prefix comes before the longer text */
+/* Compares bytes, as memcmp does. A prefix comes before the longer text. */
 int str_compare(struct str a, struct str b);
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
@@ -32,8 +32,8 @@ void str_copy(char *out, size_t size, struct str s);
 /* Returns the length of the longest prefix that is valid UTF-8 (RFC 3629). It equals s.len when
  * all of `s` is valid. */
 size_t str_utf8_valid(struct str s);
-/* Parse a whole string as a decimal number. Blanks, trailing bytes and, for u64, a sign are
- * errors. */
+/* These functions parse a whole string as a decimal number. Blanks, trailing bytes and, for u64,
+ * a sign are errors. */
 MUST_USE enum status str_to_u64(struct str s, uint64_t *out);
 MUST_USE enum status str_to_i64(struct str s, int64_t *out);
 MUST_USE enum status str_to_f64(struct str s, double *out);
@@ -47,10 +47,10 @@ struct strbuf {
 void strbuf_init(struct strbuf *b, size_t limit);
 void strbuf_fini(struct strbuf *b);
 void strbuf_reset(struct strbuf *b); /* empties the buffer and keeps its memory */
-/* empties the buffer; frees its memory when that is more than keep_bytes */
+/* Empties the buffer. Frees its memory when that is more than keep_bytes. */
 void strbuf_trim(struct strbuf *b, size_t keep_bytes);
 bool strbuf_append(struct strbuf *b, const void *bytes, size_t n); /* returns false at the limit */
-/* returns n more bytes for the caller to fill, or NULL at the limit */
+/* Returns n more bytes for the caller to fill, or NULL at the limit. */
 char *strbuf_extend(struct strbuf *b, size_t n);
 bool strbuf_append_str(struct strbuf *b, struct str s);
 bool strbuf_append_c(struct strbuf *b, const char *c_string);

@@ -193,8 +193,8 @@ static void tell_link(struct bus *b, bool up, const char *why)
 
 static void on_other_keys(void *ctx);
 
-/* Plans a reconnect with other keys, because our keys may be out of date. It needs a new socket:
- * the present one would retry with the same keys for ever. */
+/* Plans a reconnect with other keys, because our keys may be out of date. The reconnect needs a
+ * new socket, because the present socket would retry with the same keys for ever. */
 static void plan_other_keys(struct bus *b)
 {
     if ((!b->keys_dir && b->server.n < 2) || b->insecure || b->try_others)
@@ -255,7 +255,7 @@ static void on_monitor_event(struct bus *b, uint16_t event)
     }
 }
 
-/* Reads one event. It has two parts: 16 bits event and 32 bits value, then the address. */
+/* Reads one event. An event has two parts: 16 bits event and 32 bits value, then the address. */
 static bool take_event(struct bus_port *p)
 {
     uint16_t event = 0;

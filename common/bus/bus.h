@@ -33,8 +33,9 @@ struct bus_handlers {
 };
 
 struct bus_options {
-    /* "tcp://0.0.0.0:7000"; port 0 = any free port. A DEALER may have several, "tcp://A:1,B:2":
-     * the head is at one of them, and bus_reconnect goes to the next. */
+    /* Address, such as "tcp://0.0.0.0:7000"; port 0 = any free port. A DEALER may have several,
+     * "tcp://A:1,B:2". The head is at one of these addresses, and bus_reconnect goes to the
+     * next. */
     const char *endpoint;
     bool insecure; /* true = no CURVE; needs a loopback endpoint or allow_remote_insecure */
     bool allow_remote_insecure;
@@ -57,12 +58,12 @@ MUST_USE enum status bus_bind(struct loop *l, const struct bus_options *o,
                               const struct bus_handlers *h, struct bus **out, struct error *err);
 MUST_USE enum status bus_connect(struct loop *l, const struct bus_options *o,
                                  const struct bus_handlers *h, struct bus **out, struct error *err);
-/* returns the bound or connected address, with the real port */
+/* Returns the bound or connected address, with the real port. */
 const char *bus_endpoint(const struct bus *b);
 MUST_USE enum status bus_send(struct bus *b, struct bus_peer to, struct str frame);
 uint32_t bus_n_addresses(const struct bus *b);
 /* DEALER: drops the connection and all queued frames, then connects again with a new routing id.
- * With several addresses it goes to the next one. */
+ * With several addresses the bus goes to the next address. */
 MUST_USE enum status bus_reconnect(struct bus *b, struct error *err);
 /* ROUTER: exchanges the contents of `mine` and `next`. `mine` is bus_options.authorized, which
  * the bus uses. Later handshakes use the new list; existing connections stay. b may be NULL when

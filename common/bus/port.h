@@ -8,7 +8,7 @@
 struct bus;
 struct bus_port;
 struct loop;
-/* takes one message; returns false when no message is left */
+/* Takes one message. Returns false when no message is left. */
 typedef bool bus_port_fn(struct bus_port *p);
 
 /* `bus_port` is a zmq socket in the loop. It is freed when both of its handles are closed. A

@@ -17,7 +17,7 @@ struct key_table { /* a table of zero bytes is empty */
 };
 
 void key_table_fini(struct key_table *t); /* the table must be empty */
-/* Returns NULL when there is no such key. */
+/* Finds an object by its key. Returns NULL when the table has no such key. */
 struct key_node *key_table_find(const struct key_table *t, uint64_t key);
 void key_table_add(struct key_table *t, struct key_node *node); /* the key must be new */
 void key_table_remove(struct key_table *t, struct key_node *node);

@@ -15,6 +15,6 @@ struct slab {
 /* Sets up the slab and allocates nothing yet. The first region will hold `n_first` objects. */
 void slab_init(struct slab *s, size_t size, size_t n_first);
 void slab_fini(struct slab *s); /* frees all objects, also those still in use */
-/* the object is not zeroed; returns NULL when there is no memory */
+/* Returns an object that is not zeroed, or NULL when there is no memory. */
 void *slab_try_alloc(struct slab *s);
 void slab_free(struct slab *s, void *owned_object);

@@ -51,15 +51,15 @@ struct typed {
     bool one_dash, negated, dotted;
 };
 
-/* Returns the row of a vLLM flag; n_specs when there is none. Such a flag may have a field's key
- * behind a dot: --speculative-config.method ngram. */
+/* Returns the row of a vLLM flag, or n_specs when the name is not a vLLM flag. Such a flag may
+ * have a field's key behind a dot: --speculative-config.method ngram. */
 static size_t find_foreign(const struct config_parser *p, struct str name)
 {
     size_t i = config_find(p->specs, p->n_specs, name);
     return i < p->n_specs && config_is_foreign(&p->specs[i]) ? i : p->n_specs;
 }
 
-/* Returns the row of an option in any of its spellings; n_specs when there is none. */
+/* Returns the row of an option in any of its spellings, or n_specs when there is no such option. */
 static size_t find_typed(const struct config_parser *p, struct typed *t)
 {
     size_t i = config_find(p->specs, p->n_specs, t->name);

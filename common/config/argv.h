@@ -2,7 +2,7 @@
 /* Splits the command line into options, their values and arguments. Single thread. */
 #include "common/config/set.h"
 
-/* Holds one value of the command line until the file and the environment were applied. */
+/* Holds one value of the command line until the file and the environment have been applied. */
 struct setting {
     size_t i_spec;
     struct str value, as; /* `as` is the option as the user typed it: "--tensor-parallel-size" */

@@ -94,8 +94,8 @@ enum status config_apply_foreign_environment(struct config_parser *p, char *cons
     return STATUS_OK;
 }
 
-/* Warns of keys taken from another program's variable. It runs at the end, because a flag or a
- * COX_ variable replaces that value. */
+/* Warns of keys taken from another program's variable. The function runs at the end, because a
+ * flag or a COX_ variable replaces that value. */
 void config_warn_of_foreign_keys(struct config_parser *p, char *const *environ_)
 {
     for (size_t i = 0; i < p->n_specs; i++)

@@ -35,7 +35,8 @@ int help_print(const struct help *h);
 /* ---- for documents ---- */
 
 enum { HELP_SHORT_TABLE = 30 }; /* most options of a table without groups */
-/* the help leaves out an upper bound from here on, because it would tell nobody anything */
+/* The help leaves out upper bounds from HELP_RANGE_MAX on, because they would tell nobody
+ * anything. */
 #define HELP_RANGE_MAX 1e9
 
 /* Tells whether --help lists the option. vLLM's options and rows without a text are not listed. */
@@ -45,7 +46,7 @@ bool help_is_listed(const struct option_spec *s);
  * begin a list or a title. */
 void help_wrap(struct strbuf *b, const char *text, size_t at, size_t indent, size_t width,
                bool is_markdown);
-/* returns the value's placeholder, such as " N" or " TEXT"; "" for a switch */
+/* Returns the value's placeholder, such as " N" or " TEXT". Returns "" for a switch. */
 const char *help_value_word(const struct option_spec *s);
 /* Appends a text such as " (default 256; 1 to 65536; also --alias)", or nothing. */
 void help_append_facts(struct strbuf *b, const struct option_spec *s);

@@ -21,7 +21,8 @@ struct yaml_node {
     struct yaml_mark at;
     bool is_plain;    /* TEXT: the text was written without quotes */
     const char *text; /* TEXT: NUL-terminated; contains no other NUL */
-    /* LIST, MAP: `first` child; `key` of a MAP's child is a TEXT */
+    /* LIST, MAP: `first` is the first child. `next` is the next child of the same parent, and
+     * `key` of a MAP's child is a TEXT. */
     struct yaml_node *first, *next, *key;
     uint32_t n;
 };

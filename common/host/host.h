@@ -5,7 +5,7 @@
 
 #include "common/base/str.h"
 
-/* returns the lower of the machine's memory and the cgroup's limit */
+/* Returns the lower of the machine's memory and the cgroup's limit. */
 uint64_t host_memory_bytes(void);
 /* Returns the bytes that could be allocated now without swapping: the least of MemAvailable, the
  * free part of the cgroup's limit (idle file pages count as free) and the rest of this process's
@@ -36,6 +36,6 @@ uint64_t host_raise_file_limit(void);
 
 /* The functions that end with _at are variants for tests; they read a folder that looks like /. */
 uint64_t host_available_bytes_at(const char *root);
-/* the limit UINT64_MAX means no limit */
+/* Returns the rest of the address space under `limit`; UINT64_MAX = no limit. */
 uint64_t host_address_space_left_at(const char *root, uint64_t limit);
 uint32_t host_cpus_at(const char *root, uint32_t n_affinity);

@@ -49,7 +49,7 @@ struct json_head {
     struct json_scan scan;
 };
 
-/* most bytes in front of the arguments; a longer head is refused */
+/* JSON_CALL_MAX_HEAD is the most bytes in front of the arguments; a longer head is refused. */
 enum { JSON_CALL_MAX_HEAD = 16 << 10 };
 
 /* Reads more of a call. `text` begins with the object and must still have the bytes of earlier

@@ -48,7 +48,7 @@ struct str key_sent(struct str authorization, struct str bare)
 
 struct str key_next_word(const char **at)
 {
-    /* the byte order mark that some editors put before UTF-8 */
+    /* some editors put this byte order mark before UTF-8 */
     if (strncmp(*at, "\xEF\xBB\xBF", 3) == 0)
         *at += 3;
     *at += strspn(*at, " \t\r\n");

@@ -7,9 +7,9 @@
 #include "proto/messages.h"
 
 enum { AUTHORIZED_MAX_BYTES = 1 << 20 };
-/* number of files: `authorized` itself and up to eight files that it names */
+/* AUTHORIZED_FILES_MAX counts `authorized` itself and up to eight files that it names. */
 #define AUTHORIZED_FILES_MAX 9u
-/* "@" and a name are shorter than a key, so a name and a key cannot be confused */
+/* A name with "@" is shorter than a key, so a name and a key cannot be confused. */
 #define AUTHORIZED_NAME_BYTES 39u
 struct authorized {
     struct {

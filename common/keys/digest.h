@@ -10,7 +10,7 @@ enum digest_kind { DIGEST_SHA256, DIGEST_SHA1 };
 
 struct digest;
 struct digest *
-/* returns NULL when OpenSSL lacks the digest, as in some FIPS modes */
+/* Starts a digest. Returns NULL when OpenSSL lacks it, as in some FIPS modes. */
 digest_new(enum digest_kind kind);
 MUST_USE bool digest_add(struct digest *d, const void *bytes, size_t n);
 /* Writes lower-case hexadecimal digits, or "" when the digest failed. Afterwards `d` can only be

@@ -82,7 +82,7 @@ static enum status rotate_locked(const char *dir, enum peer_role role, struct er
                          dir, peer_role_name(role), dir, peer_role_name(role));
     TRY(keys_generate(&next, err));
     /* The key is authorized before any program can have it. The public file is written before
-     * the secret one. So the files always match for a reader. */
+     * the secret file. So the files always match for a reader. */
     enum status s = STATUS_OK;
     if (role != ROLE_HEAD)
         s = edit_authorized(dir, role, next.public_key, true, err);

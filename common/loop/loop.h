@@ -17,7 +17,7 @@ MUST_USE enum status loop_new(struct loop **out, struct error *err);
 void loop_free(struct loop *l); /* frees the loop and closes everything that is left open */
 void loop_run(struct loop *l);  /* returns after loop_stop */
 void loop_stop(struct loop *l); /* call it on the loop's thread only */
-/* returns the monotonic time in ns; reads the clock at each call */
+/* Returns the monotonic time in ns. Reads the clock at each call. */
 uint64_t loop_now_ns(const struct loop *l);
 /* Adds a handler for a signal. Several handlers per signal are allowed; they stay until
  * loop_free. */
@@ -29,8 +29,8 @@ struct loop_timer *loop_timer_start(struct loop *l, uint64_t first_ms, uint64_t 
 void loop_timer_again(struct loop_timer *t, uint64_t first_ms); /* starts the timer again */
 void loop_timer_stop(struct loop_timer *t); /* frees the timer, which may be NULL */
 
-/* loop_wake may be called from any thread and from signal handlers. `fn` then runs on the loop,
- * once for one or more calls. */
+/* Makes a wakeup. loop_wake may be called from any thread and from signal handlers. `fn` then
+ * runs on the loop, once for one or more calls. */
 struct loop_wakeup *loop_wakeup_new(struct loop *l, loop_fn *fn, void *ctx);
 void loop_wake(struct loop_wakeup *w);
 void loop_wakeup_free(struct loop_wakeup *w);

@@ -44,7 +44,7 @@ struct gateway_config {
     int invocations;    /* value of enum invocations_form */
     struct option_list invocations_statuses;
     bool sagemaker;
-    /* true = fetch no model; for `cox gateway` only, because cox-gateway never fetches one */
+    /* true = fetch no model; for `cox gateway` only, because cox-gateway never fetches a model */
     bool offline;
 };
 

@@ -56,7 +56,7 @@ struct worker_options {
     bool metrics_public;
     const char *admin_key_file;
     int log_level, log_format;
-    /* true = fetch no model; for `cox worker` only, because cox-worker never fetches one */
+    /* true = fetch no model; for `cox worker` only, because cox-worker never fetches a model */
     bool offline;
     int64_t drain_timeout_s;
     /* time limit of a step in seconds; 0 = 60 s, for tables without this row */

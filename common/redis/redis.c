@@ -27,7 +27,7 @@ enum {
     TIMEOUT_MS = 1000,
     PAUSE_MIN_MS = 100,
     PAUSE_MAX_MS = 5000,
-    /* time in ms after which a link that ends starts again with the shortest pause */
+    /* shortest life of a link, in ms, after which the next attempt has the shortest pause */
     STEADY_MS = PAUSE_MAX_MS
 };
 

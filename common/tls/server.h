@@ -28,7 +28,7 @@ MUST_USE enum status tls_server_look(struct tls_server *s, bool *changed, struct
 /* Returns the expiry date for people, such as "Nov 23 03:17:48 2027 GMT". */
 const char *tls_server_expires(const struct tls_server *s);
 
-/* returns the expiry in s since 1970; 0 = unknown */
+/* Returns the expiry in s since 1970; 0 = unknown. */
 int64_t tls_server_expires_s(const struct tls_server *s);
 
 struct ssl_ctx_st; /* this struct is OpenSSL's SSL_CTX */

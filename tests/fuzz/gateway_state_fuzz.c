@@ -26,7 +26,7 @@ struct database {
 };
 
 static char dir[64], path[96];
-/* two databases with the same rows; the second accepts any type of value */
+/* `typed` and `untyped` are databases with the same rows. The second accepts any type of value. */
 static struct database typed, untyped;
 static struct error err;
 

@@ -16,7 +16,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FILE_MAX = 1 << 20, INPUT_MAX = 4096, FILES_MAX = 4096, CHANGES_MAX = 6 };
-/* number of inputs between two reports: some seconds of the fastest target */
+/* SAID_EVERY is the number of inputs between two reports: some seconds of the fastest target. */
 enum { SAID_EVERY = 5000000 };
 
 struct input {

@@ -37,8 +37,8 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Returns whether the error is the crate's text for a caught panic. An input may also contain
- * that word. */
+/* Returns whether the error is the crate's text for a caught panic. The word "panic" alone does
+ * not tell, because an input may contain it. */
 static bool tells_a_panic(const char *err)
 {
     return begins(err, "panic: ") || begins(err, "the grammar allows no text: panic: ");

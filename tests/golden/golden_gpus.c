@@ -17,7 +17,8 @@
 #include "worker/collectives/gpu.h"
 #include "worker/runner/record.h"
 
-/* size of the buffer of logits: more than 16 rows of the largest vocabulary */
+/* SHARED_FLOATS is the size of the buffer of logits: more than 16 rows of the largest
+ * vocabulary. */
 enum { SHARED_FLOATS = 8 << 20 };
 
 /* `area` is the memory that all processes share. */

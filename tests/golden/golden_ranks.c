@@ -21,7 +21,7 @@ typedef enum status rank_fn(struct rank *r, struct error *err);
 
 struct rank {
     struct golden_ranks *group;
-    /* place in the communicator; another than the rank's index after golden_ranks_turn */
+    /* place in the communicator; after golden_ranks_turn it differs from the rank's index */
     struct comm_place place;
     struct engine *engine;
     struct comm *comm;
@@ -228,7 +228,8 @@ enum status golden_ranks_open(const struct engine_setup *setup, bool sockets,
     pthread_cond_init(&g->begin, NULL);
     pthread_cond_init(&g->end, NULL);
     enum status s = on_gpus ? open_gpu(g, err) : open_all(g, err);
-    /* the ranks must have one dtype, because the head would form no replica of different ones */
+    /* the ranks must have one dtype, because the head would form no replica of ranks with
+     * different dtypes */
     for (uint32_t i = 1; s == STATUS_OK && i < g->n; i++)
         if (g->ranks[i].engine->main_dtype != g->ranks[0].engine->main_dtype)
             s = error_set(err, STATUS_INTERNAL, "ranks 0 and %u: most weights are of other types",

@@ -13,7 +13,7 @@ MUST_USE enum status golden_ranks_open(const struct engine_setup *setup, bool so
 void golden_ranks_close(struct golden_ranks *g); /* g may be NULL */
 /* Returns the engine that was opened as rank i. */
 struct engine *golden_ranks_engine(const struct golden_ranks *g, uint32_t i);
-/* returns NULL when there is only one rank */
+/* Returns the communicator of rank i, or NULL when there is only one rank. */
 struct comm *golden_ranks_comm(const struct golden_ranks *g, uint32_t i);
 
 /* Loads the adapter in a folder on every rank. *adapter becomes the number for the adapter's

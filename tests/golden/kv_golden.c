@@ -45,7 +45,7 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* ---- a float32 cache of rounded numbers ---- */
 
-/* dtype of the rounding engine; there is only one such engine at a time */
+/* `rounded_as` is the dtype of the rounding engine. There is only one such engine at a time. */
 static enum dtype rounded_as;
 static const struct ops *real_ops;
 static struct ops rounding_ops;

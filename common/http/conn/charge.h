@@ -9,7 +9,7 @@ struct conn;
 
 void conn_charge_answer(struct conn *c); /* charges the bytes that wait for the client */
 void conn_charge_kept(struct conn *c);   /* charges the head, a small body and bytes sent ahead */
-/* charges also a large body; returns false when there is no room */
+/* Charges a large body in addition. Returns false when there is no room. */
 bool conn_charge_body(struct conn *c);
 void conn_release_rooms(struct conn *c); /* releases all charges except the answer's */
 /* Returns the bytes of the connection's body: its announced length, or the bytes received so

@@ -4,7 +4,7 @@
 
 void conn_enter(struct conn *c, enum conn_state next);
 void conn_linger(struct conn *c); /* drops incoming bytes for a while, then closes the connection */
-/* closes the connection; idempotent and allowed in every callback */
+/* Closes the connection. The call is idempotent and allowed in every callback. */
 void conn_close(struct conn *c);
 void conn_abort(struct conn *c);   /* closes the connection, then tells the handler */
 void conn_release(struct conn *c); /* drops one of open_handles; frees the connection at 0 */

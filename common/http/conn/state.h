@@ -40,7 +40,7 @@ union http_stream { /* a TCP or a Unix socket */
     uv_pipe_t pipe;
 };
 
-/* the request is the first member of struct conn, so the two have the same address */
+/* The request is the first member of struct conn, so the two have the same address. */
 struct http_request {
     void *user, *note;
 };
@@ -131,7 +131,7 @@ struct http_server {
     uint32_t open_handles;
     struct room bodies, answers; /* rooms for large bodies and for answers that wait */
     /* Rooms for small bodies, heads and bytes sent ahead. `kept` is for requests with a tenant,
-     * `strangers` for the others. */
+     * `strangers` for requests without a tenant. */
     struct room kept, strangers;
     struct room trees; /* room for trees that handlers make of bodies and hold until they answer */
     struct places waiting, held;

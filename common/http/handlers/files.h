@@ -10,6 +10,6 @@ struct http_file {
     size_t n_bytes;
 };
 
-/* Returns NULL when there is no file for that path. */
+/* Finds the file of a path. Returns NULL when no file has that path. */
 const struct http_file *http_files_find(const struct http_file *files, size_t n, struct str path);
 void http_files_answer(struct http_request *r, const struct http_file *f);

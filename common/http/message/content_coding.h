@@ -7,7 +7,7 @@
 
 #define CONTENT_CODINGS     "gzip, deflate, zstd" /* value of the Accept-Encoding header */
 #define CONTENT_CODINGS_MAX 2u
-/* log2 of the zstd window: 8 MiB, the limit of RFC 9659 for HTTP */
+/* CONTENT_WINDOW_LOG_MAX is log2 of the zstd window: 8 MiB, the limit of RFC 9659 for HTTP. */
 #define CONTENT_WINDOW_LOG_MAX 23
 
 enum content_coding { CODING_GZIP, CODING_DEFLATE, CODING_ZSTD, CODING_COUNT };

@@ -19,7 +19,7 @@ struct http_field {
     struct str name, value;
 };
 
-/* compares the name and ignores case */
+/* Compares the name and ignores case. */
 bool http_field_is(const struct http_field *f, const char *name);
 
 struct http_message {
@@ -47,10 +47,10 @@ struct http_parser *http_parser_new(const struct http_parser_limits *limits);
  * within the limits. 0 means that nobody reads the body; the message then ends without it. */
 void http_parser_on_head(struct http_parser *p, uint64_t (*fn)(void *ctx), void *ctx);
 void http_parser_free(struct http_parser *p);
-/* prepares the parser for the connection's next request */
+/* Prepares the parser for the connection's next request. */
 void http_parser_reset(struct http_parser *p);
 enum http_parse http_parser_feed(struct http_parser *p, struct str bytes, size_t *used);
-/* tells whether no byte of a request has come yet */
+/* Tells whether no byte of a request has come yet. */
 bool http_parser_idle(const struct http_parser *p);
 bool http_parser_in_body(const struct http_parser *p); /* the headers are complete */
 /* Gives the message's body to the caller, who frees it with mem_free. The message then has no
@@ -60,9 +60,9 @@ char *http_parser_take_body(struct http_parser *p);
 uint64_t http_parser_max_body(const struct http_parser *p);
 /* Returns Content-Length, once the head is complete; 0 when there is no such header. */
 uint64_t http_parser_announced(const struct http_parser *p);
-/* returns the bytes of the body that have not come yet */
+/* Returns the bytes of the body that have not come yet. */
 uint64_t http_parser_left(const struct http_parser *p);
-/* returns the bytes of the body that the parser holds */
+/* Returns the bytes of the body that the parser holds. */
 uint64_t http_parser_held_bytes(const struct http_parser *p);
 uint64_t http_parser_head_bytes(const struct http_parser *p);
 const struct http_message *http_parser_message(const struct http_parser *p);

@@ -27,8 +27,8 @@ struct http_limits {
     uint32_t header_timeout_ms, idle_timeout_ms;
     /* Longest time without a byte of a body, and without a byte of an answer; default 30 s. */
     uint32_t body_timeout_ms, write_stall_ms;
-    /* Least average rate of bodies and waiting answers over each window; slower ones are ended.
-     * 0 = no least rate. The window's default is 30 s. */
+    /* Least average rate of bodies and waiting answers over each window; slower transfers are
+     * ended. 0 = no least rate. The window's default is 30 s. */
     uint32_t min_bytes_per_s, rate_window_ms;
     /* bytes of a stream above which http_stream_room is 0; default 256 KiB */
     uint32_t stream_high_water_bytes;

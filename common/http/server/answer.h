@@ -23,8 +23,8 @@ void http_stream_begin_sized(struct http_request *r, int status, const char *con
                              uint64_t length);
 size_t http_stream_room(const struct http_request *r);
 void http_stream_write(struct http_request *r, struct str chunk); /* copies the chunk */
-/* Ends the connection without an answer, or in the middle of one. on_abort is not called. The
- * request's pointer is invalid afterwards. */
+/* Ends the connection without an answer, or in the middle of an answer. on_abort is not called.
+ * The request's pointer is invalid afterwards. */
 void http_drop(struct http_request *r);
-/* sends the last chunk; the request's pointer is invalid afterwards */
+/* Sends the last chunk. The request's pointer is invalid afterwards. */
 void http_stream_end(struct http_request *r);

@@ -5,7 +5,7 @@
 #include "common/http/message/service.h"
 
 struct str http_method(const struct http_request *r);
-/* returns the path without the query, not decoded */
+/* Returns the path without the query, not decoded. */
 struct str http_path(const struct http_request *r);
 struct str http_query(const struct http_request *r);
 /* Returns the requested HOST[:PORT], from the request's target or else from its Host header.

@@ -104,8 +104,9 @@ static bool has_descriptors(const struct http_server *s)
     return n == DESCRIPTORS_KEPT;
 }
 
-/* Closes connections before the last descriptor is used, but never the newest one. Without a
- * descriptor libuv would close all connections in the kernel's queue, with their requests. */
+/* Closes connections before the last descriptor is used, but never the newest connection.
+ * Without a descriptor libuv would close all connections in the kernel's queue, with their
+ * requests. */
 static void keep_descriptors_free(struct http_server *s)
 {
     if (!s->conns || has_descriptors(s))

@@ -55,7 +55,7 @@ struct quant_config {
     /* format chosen by --quantization; the loader sets it, not the file */
     enum quant_at_load at_load;
     uint32_t bits; /* AWQ, GPTQ, COMPRESSED: bits of a weight */
-    /* GPTQ version 2: stored zero points are the true ones, not reduced by one */
+    /* true = GPTQ version 2, whose stored zero points are not reduced by one */
     bool zeros_are_whole;
     uint32_t group; /* AWQ, GPTQ: number of inputs that share a scale; 0 = all */
     /* FP8: size of a scale's block; 0 = one scale a tensor or an output */

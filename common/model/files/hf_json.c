@@ -9,7 +9,8 @@
 #include "common/model/files/hf_json.h"
 #include "common/model/files/map.h"
 
-/* most bytes of a file; tokenizer_config.json is large because it lists every added token */
+/* MAX_JSON_BYTES bounds a file. tokenizer_config.json is large because it lists every added
+ * token. */
 enum { MAX_JSON_BYTES = 64 << 20 };
 
 /* Counts the characters that precede a value. Every value of a file follows such a character,

@@ -30,7 +30,7 @@ enum pickle_kind {
     PICKLE_TENSOR
 };
 
-/* names of the kinds for error texts: "a mark", "None", … */
+/* The names of the kinds are for error texts: "a mark", "None", … */
 extern const char *const pickle_kind_names[];
 #define PICKLE_NAME_ARG(s) (int)((s).len > 100 ? 100 : (s).len), (s).ptr
 

@@ -19,7 +19,7 @@ uint64_t safetensors_file_bytes(const struct safetensors *s);
 /* Returns the number of tensors. Tensors of more than TENSOR_MAX_DIMS dimensions are checked but
  * left out; only safetensors_holds knows them. A dtype without a name here becomes DTYPE_OPAQUE. */
 uint64_t safetensors_n_tensors(const struct safetensors *s);
-/* tensors are sorted by offset */
+/* Returns a tensor by its index. Tensors are sorted by offset. */
 const struct tensor *safetensors_tensor_at(const struct safetensors *s, uint64_t i);
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name);
 bool safetensors_holds(const struct safetensors *s, const char *name);

@@ -19,10 +19,10 @@ struct str torch_file_bytes(const struct torch_file *f);
 /* Returns the number of tensors. Tensors of more than TENSOR_MAX_DIMS dimensions are checked but
  * left out; only torch_file_holds knows them. */
 uint64_t torch_file_n_tensors(const struct torch_file *f);
-/* tensors are sorted by position in the file */
+/* Returns a tensor by its index. Tensors are sorted by position in the file. */
 const struct tensor *torch_file_tensor_at(const struct torch_file *f, uint64_t i);
 bool torch_file_holds(const struct torch_file *f, const char *name);
-/* Return the bytes of the file that describe the tensors: the pickle, and the archive's
- * directory. */
+/* These functions return the bytes of the file that describe the tensors: the pickle, and the
+ * archive's directory. */
 struct str torch_file_pickle(const struct torch_file *f);
 struct str torch_file_directory(const struct torch_file *f);

@@ -24,9 +24,9 @@ MUST_USE enum status zip_open_memory(const void *bytes, size_t n, const char *na
                                      struct zip **out, struct error *err);
 void zip_close(struct zip *z); /* z may be NULL */
 uint64_t zip_n_members(const struct zip *z);
-/* members are sorted by position; returns NULL beyond the last */
+/* Returns a member by its index, or NULL beyond the last. Members are sorted by position. */
 const struct zip_member *zip_member_at(const struct zip *z, uint64_t i);
-/* returns NULL when there is no such member */
+/* Finds a member by its name. Returns NULL when there is no such member. */
 const struct zip_member *zip_find(const struct zip *z, struct str name);
 /* Returns the bytes of the directory (names, offsets, sizes, checksums) and of the archive's end
  * records. */

@@ -13,8 +13,8 @@ MUST_USE enum status gguf_open_memory(const void *bytes, size_t n, const char *n
                                       struct gguf **out, struct error *err);
 void gguf_close(struct gguf *g); /* g may be NULL */
 
-/* Return path, size and header (magic, metadata and table of tensors, as in the file) of one
- * part. The object of a whole model is its first part. */
+/* These functions return path, size and header (magic, metadata and table of tensors, as in the
+ * file) of one part. The object of a whole model is its first part. */
 const char *gguf_path(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
 struct str gguf_header(const struct gguf *g);
@@ -22,11 +22,11 @@ uint32_t gguf_n_parts(const struct gguf *g); /* returns the number of parts; 1 =
 const struct gguf *gguf_part(const struct gguf *g, uint32_t i); /* i must be below gguf_n_parts */
 
 uint64_t gguf_n_values(const struct gguf *g);
-/* values are in the order of the file */
+/* Returns a value by its index. Values are in the order of the file. */
 const struct gguf_value *gguf_value_at(const struct gguf *g, uint64_t i);
 
 uint64_t gguf_n_tensors(const struct gguf *g);
-/* tensors are in the order of the file */
+/* Returns a tensor by its index. Tensors are in the order of the file. */
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 

@@ -16,7 +16,8 @@ struct gguf {
     struct gguf_tensor *tensors; /* tensors of all parts */
     const struct gguf_value **values_by_key;
     const struct gguf_tensor **tensors_by_name;
-    /* Objects of all parts; NULL = a single file. parts[0] is unused, and the others are owned. */
+    /* Objects of all parts; NULL = a single file. parts[0] is unused, and the other parts are
+     * owned. */
     struct gguf **parts;
     uint32_t n_parts;
 };

@@ -61,7 +61,8 @@ extern const struct gguf_type_traits gguf_types[GGUF_TYPE_COUNT];
 
 bool gguf_type_is_signed(enum gguf_type t); /* returns true for the signed integer types */
 bool gguf_type_is_unsigned(enum gguf_type t);
-/* Load one unaligned element from the file: an integer or a bool, a signed integer, F32 or F64. */
+/* These functions load one unaligned element from the file: an integer or a bool, a signed
+ * integer, F32 or F64. */
 uint64_t gguf_type_load_bits(enum gguf_type type, const uint8_t *p);
 int64_t gguf_type_load_signed(enum gguf_type type, const uint8_t *p);
 double gguf_type_load_real(enum gguf_type type, const uint8_t *p);

@@ -5,10 +5,10 @@
 
 struct gguf;
 
-/* returns NULL when the key is absent */
+/* Finds a value by its key. Returns NULL when the key is absent. */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
-/* Read the value of a key. They return STATUS_NOT_FOUND when the key is absent, and
- * STATUS_INVALID (with key and value in err) for another type or a value out of range.
+/* These functions read the value of a key. They return STATUS_NOT_FOUND when the key is absent,
+ * and STATUS_INVALID (with key and value in err) for another type or a value out of range.
  * gguf_get_u64 accepts any integer type, gguf_get_f64 any number. */
 MUST_USE enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
                                   uint64_t *out, struct error *err);
@@ -21,8 +21,8 @@ MUST_USE enum status gguf_get_str(const struct gguf *g, const char *key, struct 
 /* Reads an array. `type` is the required type of the elements. */
 MUST_USE enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_type type,
                                     struct gguf_array *out, struct error *err);
-/* Return element i < n of an array of numbers (or bools), converted. Only gguf_array_f64 reads
- * F32 and F64. */
+/* These functions return element i < n of an array of numbers (or bools), converted. Only
+ * gguf_array_f64 reads F32 and F64. */
 /* Signed values are sign-extended. */
 uint64_t gguf_array_u64(const struct gguf_array *a, uint64_t i);
 /* Reads the strings in order. *cursor is NULL before the first. Returns false at the end. */

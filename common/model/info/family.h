@@ -19,7 +19,7 @@ struct family {
     const char *eos_texts[FAMILY_MAX_EOS_TEXTS];
 };
 
-/* Find a family by a name. They return NULL when no family has that name. */
+/* These functions find a family by a name. They return NULL when no family has that name. */
 const struct family *family_by_hf_type(struct str model_type);
 const struct family *family_by_gguf_arch(struct str arch);
 /* Appends the names as "llama, mistral, ...", each name once. */

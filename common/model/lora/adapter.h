@@ -15,7 +15,7 @@ struct lora_adapter;
 MUST_USE enum status lora_adapter_open(const char *folder, const char *root,
                                        struct lora_adapter **out, struct error *err);
 void lora_adapter_close(struct lora_adapter *a); /* a may be NULL */
-/* returns the name of the tensor file, a static string */
+/* Returns the name of the tensor file, a static string. */
 const char *lora_adapter_file(const struct lora_adapter *a);
 
 /* Computes XXH3-128 over everything that determines the adapter's results: modules, scales,

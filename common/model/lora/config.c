@@ -108,8 +108,8 @@ static enum status to_alpha(const struct lora_config *c, const char *key, const 
     return STATUS_OK;
 }
 
-/* Reads a pattern. PEFT treats keys as regular expressions. A key of plain text with dots
- * matches only that text; any other expression is refused and never evaluated. */
+/* Reads a pattern. PEFT treats keys as regular expressions. A key of plain text with dots is
+ * taken as that text; any other expression is refused and never evaluated. */
 static enum status read_pattern(const struct lora_config *c, const char *key,
                                 struct lora_names *out, struct error *err)
 {

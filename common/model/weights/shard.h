@@ -17,7 +17,7 @@ struct shard {
 MUST_USE enum status shard_open(struct shard *s, const char *path, struct error *err);
 void shard_close(struct shard *s); /* the shard may be closed already */
 uint64_t shard_n_tensors(const struct shard *s);
-/* i must be below shard_n_tensors */
+/* Returns tensor i, which must be below shard_n_tensors. */
 const struct tensor *shard_tensor_at(const struct shard *s, uint64_t i);
 bool shard_holds(const struct shard *s, const char *name);
 struct str shard_bytes(const struct shard *s); /* returns the whole file */

@@ -337,8 +337,8 @@ static void rebind(struct pair *p, const struct curve_keys *keys)
         fail_msg("%s", err.text);
 }
 
-/* The head's key changes while it listens. A peer that knows both public keys reconnects to the
- * same port, as a new peer. A peer that knows only the old key is refused. */
+/* The head's key changes while it listens. A peer that knows the old and the new public key
+ * reconnects to the same port, as a new peer. A peer that knows only the old key is refused. */
 static void take_another_key(bool from_folder)
 {
     struct pair p;
@@ -691,7 +691,8 @@ static void test_foreign_shapes_are_dropped(void **state)
     void *second = zmq_socket(ctx, ZMQ_DEALER);
     zmq_setsockopt(second, ZMQ_LINGER, &zero, sizeof zero);
     zmq_connect(second, bus_endpoint(head));
-    /* either link may be ready first, so the test waits for this one */
+    /* either link may be ready first, so the test waits until the head has dropped the first
+     * link's frame */
     while (head->n_dropped < 2) {
         uv_run(loop_uv(p.loop), UV_RUN_ONCE);
     }

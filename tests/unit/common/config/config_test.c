@@ -95,7 +95,7 @@ struct parsed {
     enum status s;
 };
 
-/* Parses command-line words and environment words, both separated by blanks. */
+/* Parses command-line words and environment words. In each text blanks separate the words. */
 static struct parsed parse(const char *args, const char *env)
 {
     static char text[2][2048];

@@ -75,8 +75,8 @@ static void many_requests(struct fixture *f)
     close_all(fds, 6);
 }
 
-/* One client has one idle connection, and another has three. New connections get a place, and
- * the second client loses the connection that has been idle for longest. */
+/* One client has one idle connection, and another client has three. New connections get a place,
+ * and the second client loses the connection that has been idle for longest. */
 static void idle_crowd(struct fixture *f)
 {
     int fds[7];
